@@ -1,0 +1,10 @@
+"""Names for annotations: what is an array, what is a Ref, and of which dtype and shape.
+
+``Float[Ref, "bm bk"]`` reads: a reference to a block of floats with bm rows and bk columns.
+Capitals name array axes ("M K"), small letters name block axes ("bm bk").
+"""
+
+from jax import Array, Ref
+from jaxtyping import BFloat16, Float, Float32, Int32, Num, Shaped
+
+__all__ = ["Array", "BFloat16", "Float", "Float32", "Int32", "Num", "Ref", "Shaped"]

@@ -1,0 +1,149 @@
+"""Check an exercise: run the judges on what the learner defined and say one thing that helps."""
+
+import dataclasses
+import os
+
+from course_lib import errors, grid, judges
+from course_lib.checks.exercise import Exercise, exercise
+
+NOT_ATTEMPTED, NOT_YET, PASSED = "not attempted", "not yet", "passed"
+
+# The exercises checked in this Python process, for hint() and solution().
+attempts: dict[str, int] = {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The outcome of a check: "not attempted", "not yet" or "passed", and the sentence that goes with it."""
+
+    id: str
+    outcome: str
+    judge: str = ""  # who refused; "exercise" for a demand that no judge makes
+    message: str = ""
+    next: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome == PASSED
+
+    def __str__(self) -> str:
+        lines = [f"{self.id} {self.outcome}" + (f": the {self.judge} refused it." if self.judge else self._ending)]
+        if self.judge:
+            lines.append(self.message)
+        if self.next:
+            lines.append(f"Next: {self.next}")
+        return "\n".join(lines)
+
+    @property
+    def _ending(self) -> str:
+        return f": {self.message}" if self.message else "."
+
+    def _ipython_display_(self) -> None:
+        """Nothing: check() has printed it, and a cell that ends in check(...) must not say it twice."""
+
+
+class NotPassed(AssertionError):
+    """Raised in place of a printed verdict where a grader listens; its text is the verdict."""
+
+
+def check(id: str, defined=None) -> Verdict:
+    """Judge the learner's answer to exercise ``id``, print the verdict and return it.
+
+    ``defined`` is what the exercise asks for: a function or a class. A wrong answer is no exception, so that a
+    notebook runs on; only under the grader (COURSE_GRADING in the environment), or under nbval for an answer that
+    is wrong, is NotPassed raised. Raises ValueError for an id that does not exist.
+    """
+    verdict = _verdict(exercise(id), defined)
+    if verdict.outcome != NOT_ATTEMPTED:
+        attempts[id] = attempts.get(id, 0) + 1
+    grading = "COURSE_GRADING" in os.environ
+    if (grading and not verdict.passed) or (verdict.outcome == NOT_YET and "PYTEST_CURRENT_TEST" in os.environ):
+        raise NotPassed(str(verdict))
+    print(verdict)
+    return verdict
+
+
+def _verdict(task: Exercise, defined) -> Verdict:
+    if not _attempted(task, defined):
+        return Verdict(id=task.id, outcome=NOT_ATTEMPTED, next=f'write {task.defines}; checks.hint("{task.id}") helps.')
+    try:
+        fn = task.build(defined)
+    except Exception as error:
+        return _not_yet(task, "exercise", *_explained(error))
+    passed = []
+    for judge, case, said in _sessions(task, fn):
+        if said.passed is False:
+            return _not_yet(task, judge, _with_case(said.message, task, case), said.next)
+        passed.append(said)
+    for demand in task.also:
+        try:
+            complaint = demand(defined)
+        except Exception as error:
+            complaint = _explained(error)
+        if complaint:
+            return _not_yet(task, "exercise", *complaint)
+    return Verdict(id=task.id, outcome=PASSED, message=_agreement(passed))
+
+
+def _attempted(task: Exercise, defined) -> bool:
+    """False for an answer nobody has begun: no value, no result, a kernel with nothing in it, NotImplementedError."""
+    if defined is None:
+        return False
+    try:
+        fn = task.build(defined)
+        walk = grid.walk(fn, *task.cases()[0])
+    except NotImplementedError as error:
+        return bool(str(error)) and not _is_empty(defined)  # a bare one is a stub; JAX and Keras give theirs a text
+    except Exception:
+        return not _is_empty(defined)
+    if not walk.jaxpr.jaxpr.outvars:
+        return False
+    return not walk.calls or any(call.kernel.eqns for call in walk.calls)
+
+
+def _is_empty(defined) -> bool:
+    """A function, or every method of a class, that does nothing and returns None."""
+    if isinstance(defined, type):
+        functions = [v for name, v in vars(defined).items() if callable(v) and not name.startswith("__")]
+    else:
+        functions = [defined]
+    return all(_does_nothing(f) for f in functions)
+
+
+def _does_nothing(function) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_code == (lambda: None).__code__.co_code and code.co_consts[-1:] in ((None,), ())
+
+
+def _sessions(task: Exercise, fn):
+    """(judge, case, verdict): reference and simulator see every case, races and the compiler the first."""
+    cases = task.cases()
+    for name, sit in judges.JUDGES.items():
+        for case in cases if name in ("reference", "simulator") else cases[:1]:
+            yield name, case, sit(fn, task.reference, *case)
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    explanation = errors.explain(error)
+    return explanation.what, explanation.cure
+
+
+def _not_yet(task: Exercise, judge: str, message: str, advice: str) -> Verdict:
+    hint = f'checks.hint("{task.id}") has {len(task.hints)} hints.'
+    return Verdict(id=task.id, outcome=NOT_YET, judge=judge, message=message, next=f"{advice} {hint}".strip())
+
+
+def _with_case(message: str, task: Exercise, case: tuple) -> str:
+    shapes = ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in case)
+    return f"With arguments {shapes}: {message}" if len(task.cases()) > 1 else message
+
+
+def _agreement(said: list[judges.Verdict]) -> str:
+    agreed = list(dict.fromkeys(v.judge for v in said if v.passed))
+    text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree." if len(agreed) > 1 else f"{agreed[0]} agrees."
+    for verdict in said:
+        if verdict.passed is None:
+            text += f"\nSkipped: {verdict.judge}. {verdict.message}"
+        if verdict.report is not None and verdict.report.cycles is not None:
+            text += f"\nPredicted for a v5e: {verdict.report.cycles:,} cycles."
+    return text

@@ -1,0 +1,98 @@
+"""The doctor: where the reader is, which judges can sit here, why one cannot, and what to do about it."""
+
+import importlib.metadata
+import os
+import platform
+import sys
+
+import jax
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compat, compiler
+from course_lib.compiler import service
+
+SUPPORTED_JAX = ((0, 11, 2), (0, 13))
+
+
+def start() -> None:
+    """Prepare a notebook, and print one line about where the reader is.
+
+    With no TPU attached, JAX is told not to look for one, and every ``pallas_call`` runs in the TPU simulator, so
+    that the same cells work on a laptop and on a chip. The compiler's process is started in the background.
+    """
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+    if problem := jax_problem():
+        raise SystemExit(problem)
+    where = "in Colab" if in_colab() else "on this machine"
+    if chips.tpu_attached():
+        device = f"on {jax.devices()[0].device_kind}; kernels run on the chip"
+    else:
+        jax.config.update("jax_platforms", "cpu")
+        pltpu.set_tpu_interpret_mode(compat.interpret_params())
+        device = "no TPU here; kernels run in the TPU simulator"
+    if compiler.libtpu_version() is not None:
+        service.warm_up()
+    print(f"jax {jax.__version__} {where}, {device}. {judges_line()}")
+
+
+def doctor() -> None:
+    """Print where we are, the versions, and each judge with what it needs."""
+    print("Where      " + ("Colab" if in_colab() else f"{platform.system()} {platform.machine()}"))
+    print(f"Device     {_device()}")
+    print(f"Python     {platform.python_version()}")
+    for name in ("jax", "jaxlib", "libtpu", "keras", "jupyterlab"):
+        print(f"{name:<10} {_version(name)}")
+    for judge, (works, why) in judges_here().items():
+        print(f"{judge:<10} {'works' if works else 'missing'}: {why}")
+    print(jax_problem() or "All is well." if _all_work() else "Everything else works; go on to lesson 1.")
+
+
+def judges_here() -> dict[str, tuple[bool, str]]:
+    """Judge -> (does it work here, why or why not and what to do)."""
+    has_libtpu = compiler.libtpu_version() is not None
+    return {
+        "reference": (True, "compares with plain JAX"),
+        "simulator": (True, "JAX's TPU simulator, on the CPU"),
+        "races": (True, "the same with two cores and a race detector"),
+        "compiler": (has_libtpu, "libtpu compiles for a v5e, on the CPU" if has_libtpu else compiler.missing_libtpu()),
+    }
+
+
+def judges_line() -> str:
+    """One sentence: how many of the judges work here."""
+    here = judges_here()
+    missing = [name for name, (works, _) in here.items() if not works]
+    return "All four judges work." if not missing else f"Missing: {', '.join(missing)} (checks.doctor() says why)."
+
+
+def jax_problem() -> str | None:
+    """What is wrong with the installed JAX, and what to do; None if nothing is."""
+    version = tuple(int(part) for part in jax.__version__.split(".")[:3])
+    low, high = SUPPORTED_JAX
+    if low <= version < high:
+        return None
+    return (
+        f"The course needs JAX from {'.'.join(map(str, low))} up to, not including, {'.'.join(map(str, high))}; this is "
+        f"{jax.__version__}. In Colab: Runtime, Restart session, and run the first cell again. Elsewhere: make setup."
+    )
+
+
+def in_colab() -> bool:
+    return "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in os.environ
+
+
+def _all_work() -> bool:
+    return all(works for works, _ in judges_here().values())
+
+
+def _device() -> str:
+    if not chips.tpu_attached():
+        return "no TPU; kernels run in the TPU simulator"
+    return ", ".join(sorted({d.device_kind for d in jax.devices()}))
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,85 @@
+"""TPU chips by name: peak rates, memory sizes, and how to trace a kernel for one that is not here.
+
+Every number comes from JAX's own registry (``pltpu.get_tpu_info_for_chip``); none is typed in. The registry
+counts per TensorCore, and so do we.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+from jax._src import hardware_utils
+from jax.experimental.pallas import tpu as pltpu
+from jax.sharding import AbstractDevice, AbstractMesh
+
+# name -> (registry name, device kind as PJRT spells it, one-chip topology name for libtpu)
+_NAMES = {
+    "v4": ("v4", "TPU v4", "v4:1x1x1"),
+    "v5e": ("v5e", "TPU v5 lite", "v5e:1x1"),
+    "v5p": ("v5p", "TPU v5", "v5p:1x1x1"),
+    "v6e": ("v6e", "TPU v6 lite", "v6e:1x1"),
+    "tpu7x": ("7x", "TPU7x", "tpu7x:1x1x1"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chip:
+    """One TensorCore of a TPU chip. Rates are per second, memory sizes are bytes."""
+
+    name: str
+    device_kind: str  # what jax.devices()[0].device_kind says on the real chip
+    topology: str  # the one-chip slice libtpu compiles for
+    bf16_flops: float  # FLOP/s of the MXUs with bf16 operands
+    int8_ops: float  # op/s of the MXUs with int8 operands
+    hbm_bandwidth: float  # bytes/s (1 GB = 1e9 bytes)
+    hbm_bytes: int
+    vmem_bytes: int
+    smem_bytes: int
+    mxus: int
+    mxu_size: int  # an MXU multiplies by a block of mxu_size x mxu_size
+    lanes: int
+    sublanes: int
+
+    @property
+    def clock_hz(self) -> float | None:
+        """Cycles per second, where peak / (MXUs x size^2 x 2 FLOPs) is known to give it: v5e, 1.5 GHz."""
+        if self.name != "v5e":
+            return None
+        return self.bf16_flops / (self.mxus * self.mxu_size**2 * 2)
+
+    @contextlib.contextmanager
+    def target(self) -> Iterator[None]:
+        """While this is active, Pallas traces and lowers for this chip, attached or not."""
+        device = AbstractDevice(device_kind=self.device_kind, num_cores=1, platform="tpu")
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
+            yield
+
+
+def chip(name: str) -> Chip:
+    """The chip called ``name``: "v4", "v5e", "v5p", "v6e" or "tpu7x". Raises ValueError for any other."""
+    if name not in _NAMES:
+        raise ValueError(f"chip={name!r} is not known. Choose one of: {', '.join(_NAMES)}.")
+    registry_name, device_kind, topology = _NAMES[name]
+    info = pltpu.get_tpu_info_for_chip(pltpu.ChipVersion(registry_name), 1)
+    return Chip(
+        name=name,
+        device_kind=device_kind,
+        topology=topology,
+        bf16_flops=float(info.bf16_ops_per_second),
+        int8_ops=float(info.int8_ops_per_second),
+        hbm_bandwidth=float(info.mem_bw_bytes_per_second),
+        hbm_bytes=info.hbm_capacity_bytes,
+        vmem_bytes=info.vmem_capacity_bytes,
+        smem_bytes=info.smem_capacity_bytes,
+        mxus=info.num_mxus,
+        mxu_size=info.mxu_column_size,
+        lanes=info.num_lanes,
+        sublanes=info.num_sublanes,
+    )
+
+
+def tpu_attached() -> bool:
+    """Whether this machine has a TPU, told from its PCI devices, without starting any runtime."""
+    count, _ = hardware_utils.num_available_tpu_chips_and_device_id()
+    return count > 0

@@ -1,0 +1,77 @@
+"""The child process that loads libtpu: compile requests come on stdin, answers go to a pipe.
+
+libtpu may abort, hang or eat memory, so it never lives in the notebook's own process. A request is a line of
+JSON and the bytes of an MLIR module; an answer is a line of JSON, and the dump files lie in a folder that the
+parent reads. This file imports nothing of course_lib, so that it starts fast; ``service`` runs it by its path.
+
+    python worker.py MEMORY_BYTES ANSWER_FD DUMP_FOLDER
+"""
+
+import json
+import os
+import pathlib
+import queue
+import resource
+import shutil
+import sys
+import threading
+
+
+def main() -> None:
+    memory_bytes, answer_fd, dump = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+    # RLIMIT_DATA, not RLIMIT_AS: libtpu maps 1.6 GiB of its own code and tables before it allocates anything.
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    requests = read_requests(dump)
+    compile_only = None
+    with os.fdopen(answer_fd, "w", buffering=1) as answers:
+        while True:
+            topology, module = requests.get()
+            if compile_only is None:
+                compile_only = load_compiler()
+            for file in dump.iterdir():
+                file.unlink()
+            try:
+                compile_only(topology, module)
+                answer = {"ok": True}
+            except Exception as error:  # the compiler said no; its words are the answer
+                answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
+            answers.write(json.dumps(answer) + "\n")
+
+
+def read_requests(dump: pathlib.Path) -> queue.Queue:
+    """Requests from stdin, read by a thread, so that the parent's death ends us even in the middle of a compile."""
+    requests: queue.Queue = queue.Queue()
+
+    def read() -> None:
+        while line := sys.stdin.buffer.readline():
+            header = json.loads(line)
+            requests.put((header["topology"], sys.stdin.buffer.read(header["bytes"])))
+        shutil.rmtree(dump, ignore_errors=True)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return requests
+
+
+def load_compiler():
+    """Import JAX and return ``compile_only(topology_name, mlir_bytecode)``."""
+    from jax.experimental import topologies
+    from jax.extend.mlir import ir
+    from jax.interpreters import mlir
+    from jaxlib import xla_client
+
+    def compile_only(topology: str, module: bytes) -> None:
+        device = topologies.get_topology_desc(
+            platform="tpu", topology_name=topology, chips_per_host_bounds=[1, 1, 1], num_slices=1
+        ).devices[0]
+        options = xla_client.CompileOptions()
+        options.num_replicas = options.num_partitions = 1
+        with mlir.make_ir_context():
+            device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+
+    return compile_only
+
+
+if __name__ == "__main__":
+    main()

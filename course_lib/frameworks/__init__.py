@@ -1,0 +1,1 @@
+"""The kernels inside other frameworks. Each file imports its framework, so import the one you use."""

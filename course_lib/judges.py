@@ -1,0 +1,299 @@
+"""Four judges for a kernel: a reference, the TPU simulator, two racing cores, the real v5e compiler.
+
+No single judge sees every bug, so ``judge`` asks them in that order and stops at the first that refuses:
+
+reference   the plain interpreter against the reference function: is the arithmetic right, is it done in a
+            kernel, are the inputs left alone?
+simulator   JAX's TPU simulator: memory that starts as NaN, the real grid order, blocks outside the array, output
+            blocks that are left and visited again
+races       the simulator with two cores and a race detector
+compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
+
+Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict.
+"""
+
+import contextlib
+import dataclasses
+import io
+import logging
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compat, compiler, errors, grid
+
+# Without this, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
+# right, which it is not on the chip.
+_CPU_OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
+
+# Relative tolerance of one rounding, as eps of the dtype; a result may be a few roundings off.
+_ROUNDINGS = 4
+
+# What may stand around a pallas_call: shapes and layout. Arithmetic belongs in the kernel.
+_MOVES_DATA = {
+    "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "dynamic_slice", "expand_dims", "iota", "pad",
+    "reshape", "slice", "split", "squeeze", "transpose",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one judge says. ``passed`` is None where the judge could not sit, and ``message`` says why."""
+
+    judge: str
+    passed: bool | None
+    message: str = ""
+    next: str = ""  # one thing to try
+    report: compiler.Report | None = None  # the compiler judge's
+
+    def __str__(self) -> str:
+        said = {True: "passed", False: "refused", None: "skipped"}[self.passed]
+        return f"{self.judge}: {said}" + (f". {self.message}" if self.message else "") + self.advice
+
+    @property
+    def advice(self) -> str:
+        return f"\nNext: {self.next}" if self.next else ""
+
+
+def judge(fn: Callable, reference: Callable, *args) -> list[Verdict]:
+    """The verdicts of the four judges in order, up to and including the first that refuses.
+
+    ``fn(*args)`` and ``reference(*args)`` return the same arrays; ``args`` are concrete arrays.
+    """
+    verdicts = []
+    for sit in JUDGES.values():
+        verdicts.append(sit(fn, reference, *args))
+        if verdicts[-1].passed is False:
+            break
+    return verdicts
+
+
+def reference_judge(fn: Callable, reference: Callable, *args) -> Verdict:
+    """Refuses a kernel whose numbers differ from ``reference``, that writes to its inputs, or that is no kernel."""
+    try:
+        walk = grid.walk(fn, *args)
+    except Exception as error:
+        return _refused("reference", errors.explain(error))
+    if complaint := _not_a_kernel(walk) or _writes_to_inputs(walk):
+        return Verdict(judge="reference", passed=False, message=complaint[0], next=complaint[1])
+    return _compare("reference", fn, reference, args, walk, interpret=True)
+
+
+def simulator_judge(fn: Callable, reference: Callable, *args) -> Verdict:
+    """Refuses what the TPU simulator refuses, and numbers that come out wrong in its poisoned memory."""
+    return _simulate("simulator", fn, reference, args, random_seed=0)
+
+
+def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
+    """Refuses a kernel in which two simulated cores touch the same memory unordered."""
+    return _simulate("races", fn, reference, args, random_seed=1, num_cores_or_threads=2, detect_races=True)
+
+
+def compiler_judge(fn: Callable, reference: Callable, *args) -> Verdict:
+    """Refuses what the v5e compiler refuses. Its Report, with predicted cycles, is in ``.report``."""
+    del reference  # the compiler does not run the kernel
+    try:
+        report = compiler.compile_tpu(fn, *args, chip="v5e")
+    except RuntimeError as error:  # no libtpu on this machine
+        return Verdict(judge="compiler", passed=None, message=str(error))
+    if not report.ok:
+        return _refused("compiler", report.error)
+    return Verdict(judge="compiler", passed=True, report=report)
+
+
+JUDGES = {
+    "reference": reference_judge,
+    "simulator": simulator_judge,
+    "races": races_judge,
+    "compiler": compiler_judge,
+}
+
+
+def _refused(judge: str, explanation: errors.Explanation) -> Verdict:
+    lesson = f" (lesson {explanation.lesson})" if explanation.lesson else ""
+    advice = explanation.cure + lesson if explanation.cure else ""
+    return Verdict(judge=judge, passed=False, message=explanation.what, next=advice)
+
+
+def _not_a_kernel(walk: grid.Walk) -> tuple[str, str] | None:
+    if not walk.calls:
+        return "The result was computed without a kernel: there is no pallas_call in it.", "call pl.pallas_call."
+    if found := sorted(_arithmetic_outside(walk.jaxpr.jaxpr)):
+        return (
+            f"Part of the arithmetic stands outside the kernel: {', '.join(found)}.",
+            "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",
+        )
+    return None
+
+
+def _arithmetic_outside(jaxpr) -> set[str]:
+    found = set()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "pallas_call":
+            continue
+        inner = list(grid.sub_jaxprs(eqn))
+        if inner:
+            found |= set().union(*map(_arithmetic_outside, inner))
+        elif eqn.primitive.name not in _MOVES_DATA:
+            found.add(eqn.primitive.name)
+    return found
+
+
+def _writes_to_inputs(walk: grid.Walk) -> tuple[str, str] | None:
+    for call in walk.calls:
+        refs = dict(zip(call.kernel.invars, call.operands, strict=False))
+        for variable in _written_refs(call.kernel):
+            operand = refs.get(variable)
+            if operand is not None and operand.role == "input":
+                return (
+                    f"The kernel writes to its input {operand.name}. The simulators forgive that; on a chip the block "
+                    "is a copy the pipeline owns, and what you put there may vanish or reach the caller's array.",
+                    "compute into a value of your own, and write only to output refs.",
+                )
+    return None
+
+
+def _written_refs(jaxpr) -> Iterator:
+    """The refs a kernel stores to, inside conditionals and loops too (in the names of the outer jaxpr)."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("swap", "addupdate", "masked_swap"):
+            yield eqn.invars[0]
+        for inner in grid.sub_jaxprs(eqn):
+            # cond passes its predicate first, loops their bounds: the last invars line up with the inner ones.
+            outer = dict(zip(reversed(inner.invars), reversed(eqn.invars), strict=False))
+            yield from (outer[v] for v in _written_refs(inner) if v in outer)
+
+
+def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **params) -> Verdict:
+    try:
+        walk = grid.walk(fn, *args)
+    except Exception as error:
+        return _refused(judge, errors.explain(error))
+    return _compare(judge, fn, reference, args, walk, interpret=compat.interpret_params(**params))
+
+
+def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: grid.Walk, interpret) -> Verdict:
+    """Run ``fn`` in one interpret mode on the CPU and compare with the reference."""
+    before = [np.array(a) for a in args]
+    try:
+        got = _run(walk, interpret, args)
+    except Exception as error:
+        return _refused(judge, errors.explain(error))
+    want = [np.asarray(a) for a in jax.tree.leaves(reference(*args))]
+    if complaint := _difference(got, want, walk):
+        return Verdict(judge=judge, passed=False, message=complaint[0], next=complaint[1])
+    for number, (a, b) in enumerate(zip(args, before, strict=True)):
+        if not np.array_equal(np.asarray(a), b, equal_nan=b.dtype.kind not in "iub"):
+            return Verdict(judge=judge, passed=False, message=f"Input {number} was changed by the call.")
+    return Verdict(judge=judge, passed=True)
+
+
+def _run(walk: grid.Walk, interpret, args: tuple) -> list[np.ndarray]:
+    """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
+    run = jax.jit(lambda *a: grid.run(walk.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
+    racing = interpret is not True and interpret.detect_races
+    with jax.default_device(jax.devices("cpu")[0]), _quiet():
+        try:
+            outputs = [np.asarray(a) for a in jax.block_until_ready(run(*args))]
+            if racing and compat.races_found():
+                raise RuntimeError("RACE DETECTED")
+        finally:
+            if interpret is not True:
+                pltpu.reset_tpu_interpret_mode_state()
+    return outputs
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the simulator's own prints and tracebacks to ourselves: the verdict says it better."""
+    logger = logging.getLogger("jax._src.callback")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _difference(got: list[np.ndarray], want: list[np.ndarray], walk: grid.Walk) -> tuple[str, str] | None:
+    """(what is wrong and where, what to try), or None if every output is right."""
+    if len(got) != len(want):
+        return f"It returns {len(got)} arrays; it should return {len(want)}.", "look at out_shape."
+    for number, (g, w) in enumerate(zip(got, want, strict=True)):
+        name = "The output" if len(want) == 1 else f"Output {number}"
+        if g.shape != w.shape:
+            return f"{name} has shape {g.shape}; it should be {w.shape}.", "look at out_shape."
+        if g.dtype != w.dtype:
+            return f"{name} is {g.dtype}; it should be {w.dtype}.", "look at the dtype in out_shape."
+        if (wrong := ~close(g, w)).any():
+            return _where(name, g, w, wrong, walk)
+    return None
+
+
+def close(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """bool of the arrays' shape: equal, or within a few roundings of the dtype. NaN equals NaN and nothing else."""
+    if got.dtype.kind in "iub":
+        return got == want
+    eps = float(jnp.finfo(want.dtype).eps)
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(g - w) <= _ROUNDINGS * eps * np.maximum(np.abs(w), 1e-30)
+    return near | (g == w) | (np.isnan(g) & np.isnan(w))
+
+
+def _where(name: str, got, want, wrong: np.ndarray, walk: grid.Walk) -> tuple[str, str]:
+    """Say where an output is first wrong, in blocks if a kernel writes it in blocks."""
+    first = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.ndim else ()
+    at = f"[{', '.join(map(str, first))}]" if first else ""
+    value = f"{name}{at} is {_show(got[first])}; it should be {_show(want[first])}."
+    if strayed := _outside(walk):
+        return f"{value} {strayed[0]}", strayed[1]
+    count = f"{int(wrong.sum()):,} of {wrong.size:,} elements are wrong"
+    place = _block_at(first, got.shape, walk)
+    message = f"{place}{value} {count}."
+    if _unwritten(got[first]):
+        return message, (
+            "that is memory nothing has written: a buffer starts as NaN (an integer one as its largest value). "
+            "Check that every element of every output block is written."
+        )
+    return message, "compute the first wrong element by hand, and compare with what the kernel reads at that step."
+
+
+def _outside(walk: grid.Walk) -> tuple[str, str] | None:
+    """The first block that an index map asks for and the array does not have."""
+    for call in walk.calls:
+        for operand in call.operands:
+            if len(steps := operand.outside()):
+                block = tuple(operand.indices[steps[0]].tolist())
+                return (
+                    f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
+                    f"array has {' x '.join(map(str, operand.blocks))} blocks of shape {operand.block_shape}.",
+                    "an index map returns block numbers, counted in blocks from 0, not element numbers.",
+                )
+    return None
+
+
+def _block_at(element: tuple[int, ...], shape: tuple[int, ...], walk: grid.Walk) -> str:
+    call = walk.calls[-1]
+    output = next((o for o in call.outputs if o.shape == shape), None)
+    if output is None or call.steps == 1:
+        return ""
+    block = tuple(e // b for e, b in zip(element, output.block_shape, strict=True))
+    steps = np.flatnonzero((output.indices == np.array(block)).all(axis=1))
+    if not len(steps):
+        return f"No grid step writes output block {block}. "
+    return f"Output block {block}, written at step {call.step(int(steps[-1]))}, is wrong. "
+
+
+def _unwritten(value) -> bool:
+    if value.dtype.kind in "iu":
+        return bool(value == np.iinfo(value.dtype).max)
+    return value.dtype.kind != "b" and bool(np.isnan(value.astype(np.float64)))
+
+
+def _show(value) -> str:
+    return str(int(value)) if value.dtype.kind in "iu" else f"{float(value):.6g}"
