@@ -157,16 +157,16 @@ _ROWS = (
     ),
     _Row(
         "index-map-arity",
-        r"TypeError: .*takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) (?:was|were) given",
-        "A function that Pallas calls takes {takes} arguments, and Pallas gave it {given}: an index map gets one for "
-        "each grid axis, a kernel one ref for each input, output and scratch buffer.",
+        r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) (?:was|were) given",
+        "{who} takes {takes} arguments, and it was given {given}. Pallas gives an index map one number for each grid "
+        "axis, and a kernel one ref for each input, output and scratch buffer.",
         "count the axes of the grid against the arguments of each index map, and the refs against the kernel's.",
         "04",
     ),
     _Row(
         "missing-refs",
-        r"TypeError: .*missing (?P<n>\d+) required positional arguments?: (?P<names>.*)",
-        "A function that Pallas calls wants {n} more than Pallas gave it: {names}.",
+        r"TypeError: (?P<who>[^\n]*?)\(\) missing (?P<n>\d+) required positional arguments?: (?P<names>[^\n]*)",
+        "{who} wants {n} argument more than it was given: {names}.",
         "a kernel gets one ref for each input, output and scratch buffer; an index map one number for each grid axis.",
         "01",
     ),

@@ -167,10 +167,10 @@ ROWS = {
     "captured": (compiled(call(captures())), "The kernel uses an array from outside, [f32[512]]"),
     "index-map-arity": (
         compiled(call(copy, block=(8, 512), grid=(32, 1), index_map=lambda i: (i, 0))),
-        "takes 1 arguments, and Pallas gave it 2",
+        "<lambda> takes 1 arguments, and it was given 2.",
     ),
-    "index-map-arity, of a kernel": (compiled(call(kernel_one_ref)), "takes 1 arguments, and Pallas gave it 2"),
-    "missing-refs": (compiled(call(kernel_three_refs)), "wants 1 more than Pallas gave it: 'o_ref'"),
+    "index-map-arity, of a kernel": (compiled(call(kernel_one_ref)), "kernel_one_ref takes 1 arguments, and it was given 2."),
+    "missing-refs": (compiled(call(kernel_three_refs)), "kernel_three_refs wants 1 argument more than it was given: 'o_ref'"),
     "index-map-results": (
         compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i: (i,))),
         "An index map returned 1 numbers for a block with 2 axes.",

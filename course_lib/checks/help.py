@@ -3,7 +3,7 @@
 import importlib.resources
 import json
 
-from course_lib.checks.check import attempts
+from course_lib.checks.verdict import attempts
 from course_lib.checks.exercise import exercise, exercises
 
 _given: dict[str, int] = {}

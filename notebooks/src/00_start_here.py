@@ -1,0 +1,86 @@
+# %% [markdown]
+# # Start here
+#
+# A TPU refuses a kernel for reasons that no laptop can see. In this course yours can: the TPU's own compiler runs
+# on its CPU, and so does a simulator of the chip's memory. You will write kernels in JAX Pallas, and four judges
+# will look at each of them. No TPU is needed. If one is there, your kernels run on it.
+#
+# This page takes five minutes. It makes sure that everything works, and shows how to read what you are told.
+
+# %%
+# FIRST CELL
+
+# %% [markdown]
+# The line above says which JAX you have, whether there is a TPU, and how many of the four judges can sit on this
+# machine. The doctor says it in full. What it prints depends on your machine, so run the next cell.
+
+# %% tags=["outputs-not-stored"]
+checks.doctor()
+
+# %% [markdown]
+# ## The four judges
+#
+# | judge | asks | needs |
+# |---|---|---|
+# | reference | Are the numbers those of plain JAX? Is the arithmetic done inside a kernel? | nothing |
+# | simulator | What happens in memory that starts as garbage, in the order in which a TPU walks the grid? | nothing |
+# | races | And if two cores share the work? | nothing |
+# | compiler | Would a TPU v5e take it: legal blocks, enough on-chip memory, operations it has? | Linux on x86-64 |
+#
+# They are asked in this order, and the first that refuses speaks. No single one of them sees every mistake; in lesson
+# 1 you will watch a kernel pass three and fail the fourth.
+#
+# "Compiler: missing" on a Mac or an Arm machine is no fault of yours: Google publishes the compiler for Linux on
+# x86-64 only. Everything else works. Colab has it.
+
+# %% [markdown]
+# ## How a check talks
+#
+# There are three answers: not attempted, not yet, passed. Here is each of them, from exercise 01.1, where you will
+# write a kernel that adds two vectors. First, a kernel nobody has begun.
+
+# %%
+import jax
+from jax.experimental import pallas as pl
+
+
+def with_kernel(kernel):
+    """A function of two vectors that runs the kernel on them."""
+    return lambda x, y: pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+
+
+def nothing_yet(x_ref, y_ref, o_ref):
+    """Write x + y into o_ref."""
+
+
+checks.check("01.1", with_kernel(nothing_yet))
+
+# %% [markdown]
+# Then one that forgets `y`. Read the answer from the top: which judge, what it saw, what to try next.
+
+
+# %%
+def forgets_y(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+checks.check("01.1", with_kernel(forgets_y))
+
+# %% [markdown]
+# A wrong answer is a sentence, not a red page, and the notebook runs on. `checks.hint("01.1")` gives a first hint,
+# then a second, then nearly everything. `checks.solution("01.1")` shows our answer once you have tried one of yours.
+
+# %%
+checks.hint("01.1")
+
+# %% [markdown]
+# ## The lessons
+#
+# | | lesson | exercises | minutes |
+# |---|---|---|---|
+# | 1 | [Hello, kernel](01_hello_kernel.ipynb) | [exercises](../exercises/01_hello_kernel.ipynb) | 45 + 40 |
+#
+# Read a lesson, run its cells, then open its exercises. More lessons are being written.
+#
+# Two things about notebooks: Shift and Enter run a cell and go to the next one; if you are lost, choose *Kernel*,
+# *Restart Kernel and Run All Cells*. Nothing you run here can damage anything.

@@ -1,0 +1,421 @@
+# %% [markdown]
+# # Lesson 1: Hello, kernel
+#
+# *45 minutes, then 40 for the exercises. You need NumPy and a little JAX. A TPU adds one thing: your kernels run on it.*
+#
+# Below stands a kernel that adds two vectors. Every number it computes is right. A TPU refuses to run it.
+#
+# Read it, and write down which line you suspect. In half an hour the compiler of a TPU v5e will answer, on the
+# machine you are sitting at.
+#
+# ```python
+# def add_kernel(x_ref, y_ref, o_ref):
+#     o_ref[...] = x_ref[...] + y_ref[...]
+#
+# block = pl.BlockSpec((100,), lambda i: (i,))
+# add = pl.pallas_call(add_kernel, out_shape=x, grid=(10,), in_specs=[block, block], out_specs=block)
+# add(x, y)                                    # x and y: float32, 1000 elements
+# ```
+#
+# After this lesson you can
+# - write a kernel and call it,
+# - say what a Ref is, and what it is not,
+# - run a kernel four ways: simulated, compiled for a chip that is not there, on a chip, inside a Keras layer,
+# - read what the judges say.
+
+# %%
+# FIRST CELL
+
+# %%
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compiler, cost, errors, grid, judges, viz
+
+# %% [markdown]
+# ## A kernel in three lines
+#
+# `x + y` on a TPU works without you: XLA, the compiler behind `jax.jit`, writes the program that moves the data and
+# adds it. A **kernel** is that program, written by you. Why would you? Because now and then you know something about
+# your problem that the compiler cannot know. This lesson's kernel is one XLA writes just as well; the point is to
+# learn the moves on something small.
+
+# %%
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def add_vectors(x, y):
+    return pl.pallas_call(add_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+
+
+x = jnp.arange(8.0)
+y = 10 * jnp.arange(8.0)
+add_vectors(x, y)
+
+# %% [markdown]
+# Three things happened.
+#
+# - `add_kernel` says what to do with memory that is close to the arithmetic units. It returns nothing: it writes.
+# - `out_shape` promises the shape and dtype of the result, because somebody has to reserve room for it beforehand.
+# - `pl.pallas_call` turns the two into a function of arrays.
+#
+# It can be jitted like any other function of arrays.
+
+# %%
+jax.jit(add_vectors)(x, y)
+
+# %% [markdown]
+# ## What is a Ref?
+#
+# The kernel's arguments are not arrays. Let us look: a kernel is traced once, like any jitted function, so a `print`
+# in it runs once, with stand-ins for the real things.
+
+# %%
+def curious_kernel(x_ref, y_ref, o_ref):
+    print("x_ref      is", jax.typeof(x_ref))
+    print("x_ref[...] is", jax.typeof(x_ref[...]))
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+curious = pl.pallas_call(curious_kernel, out_shape=x)
+curious(x, y)
+
+# %% [markdown]
+# `x_ref` is a **Ref**: a place in memory. `x_ref[...]` is a **value**: what lies there, read into registers. You
+# compute with values, and you write them back to places. On a TPU the place is VMEM, the memory next to the vector
+# units; the main memory of the chip, HBM, is too far away to compute on directly.
+#
+# What happens to someone who forgets the `[...]`? The raw message comes from deep inside JAX. The judges translate.
+
+# %%
+def forgetful_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref + y_ref
+
+
+try:
+    pl.pallas_call(forgetful_kernel, out_shape=x)(x, y)
+except Exception as error:
+    print("JAX says:  ", error)
+    print("We say:    ", errors.explain(error))
+
+# %% [markdown]
+# ## Run it, first way: the simulator
+#
+# The cells above ran where you are. If the first line of this page says "no TPU here", they ran in JAX's **TPU
+# simulator**: slow, but strict. It fills memory with NaN before your kernel starts, walks the grid in a TPU's
+# order, and raises when you leave an array. Watch what it makes of a kernel that writes half of its output.
+
+# %%
+def half_kernel(x_ref, y_ref, o_ref):
+    o_ref[:4] = x_ref[:4] + y_ref[:4]
+
+
+pl.pallas_call(half_kernel, out_shape=x)(x, y)
+
+# %% [markdown]
+# Nobody wrote the other half, so it is whatever was there. On a chip that would be an old result, perhaps the right
+# one, perhaps not. The simulator makes the mistake visible. (On a real TPU, this cell shows leftovers instead of NaN.)
+
+# %% [markdown]
+# ## Second way: the compiler of a chip that is not here
+#
+# `libtpu` is the library that drives a TPU. Its compiler needs no TPU to run. `compile_tpu` hands it your kernel, for
+# a v5e, in a process of its own, and reads back what it says. Before you run the cell, guess: how many clock cycles
+# will the chip need to add two vectors of 4096 numbers?
+
+# %%
+n = 4096
+vector = jax.ShapeDtypeStruct((n,), jnp.float32)  # a shape and a dtype: the compiler needs no values
+
+report = compiler.compile_tpu(add_vectors, vector, vector)
+print(report)
+
+# %% [markdown]
+# *Predicted* means: by the simulator that is part of the compiler, not by a clock. Where the report says HBM, it
+# counts what the kernel moves between the chip's main memory and VMEM. That you can count yourself: two vectors in,
+# one out, four bytes a number.
+
+# %%
+v5e = chips.chip("v5e")
+in_and_out = 3 * 4 * n
+print(f"bytes to move                  {in_and_out:>8,}")
+print(f"bytes moved, by the report     {report.hbm_bytes:>8,}")
+print(f"cycles to move them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s {in_and_out / v5e.hbm_bandwidth * v5e.clock_hz:>8,.0f}")
+print(f"cycles predicted               {report.cycles:>8,}")
+
+# %% [markdown]
+# So the prediction is many times what the bandwidth allows. Nothing is wrong with the kernel: a copy from HBM has to be
+# asked for before it can arrive, and 4096 numbers are too few to hide that wait. Lesson 3 turns such a comparison into
+# a method, the roofline; lesson 5 hides the wait.
+#
+# ## Third way: on a chip
+#
+# The same function, unchanged. If your first line says "kernels run on the chip", you have been doing this all along.
+
+# %%
+device = jax.devices()[0]
+print(f"{'kernels run on the chip' if device.platform == 'tpu' else 'no TPU here'}: the default device is {device.platform}")
+
+# %% [markdown]
+# ## A grid: the kernel sees one block at a time
+#
+# So far the whole array was in VMEM at once. That ends at some size, and the compiler knows which.
+
+# %%
+huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
+print(compiler.compile_tpu(add_vectors, huge, huge))
+
+# %% [markdown]
+# The cure is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
+# runs; a **BlockSpec** says how large a block is, and its **index map** says which block belongs to step `i`.
+
+# %%
+def add_in_blocks(x, y):
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    return pl.pallas_call(
+        add_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(x.size // 1024,),
+        in_specs=[block, block],
+        out_specs=block,
+    )(x, y)
+
+
+print(compiler.compile_tpu(add_in_blocks, vector, vector))
+
+# %% [markdown]
+# The kernel did not change, and it moves as many bytes as before. By prediction it even got slower: four steps wait for
+# four copies, where one step waited once. Blocks buy room; at a size like this they cost time.
+#
+# Step through the grid: click the arrows, drag the slider (or use the arrow keys on it), or
+# click a block. Dark blue is the block that the current step sees. Before each step, Pallas copies the blocks of `x`
+# and `y` from HBM to VMEM; after it, the block of `o` goes back.
+
+# %%
+viz.grid_player(add_in_blocks, vector, vector)
+
+# %% [markdown]
+# The player draws what `grid.walk` finds: it reads the `pallas_call` out of your function and lists, for every step,
+# which block of which operand is there, and whether it had to be copied. The same list, as a table:
+
+# %%
+for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
+    print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
+
+# %% [markdown]
+# Now an experiment. Give `y` the index map `lambda i: (i // 2,)`: two steps in a row see the same block. Will Pallas copy
+# it twice? Say yes or no before you run the cell, then find the step where the caption under `y_ref` says so.
+
+# %%
+def add_with_a_lazy_y(x, y):
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    lazy = pl.BlockSpec((1024,), lambda i: (i // 2,))
+    return pl.pallas_call(add_kernel, out_shape=x, grid=(4,), in_specs=[block, lazy], out_specs=block)(x, y)
+
+
+viz.grid_player(add_with_a_lazy_y, vector, vector)
+
+# %% [markdown]
+# A block whose index stays the same stays in VMEM. That rule is worth a lesson of its own (lesson 4), because the order
+# of a grid decides how often an array is fetched.
+#
+# ## The suspect
+#
+# Back to the kernel of the first cell: blocks of 100. The plain interpreter, `interpret=True`, is what most tutorials
+# use to try a kernel without a TPU. (The `with` line switches the simulator off for once; it would take over.)
+
+# %%
+def add_in_hundreds(x, y, interpret=False):
+    block = pl.BlockSpec((100,), lambda i: (i,))
+    return pl.pallas_call(
+        add_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(10,),
+        in_specs=[block, block],
+        out_specs=block,
+        interpret=interpret,
+    )(x, y)
+
+
+a, b = jnp.arange(1000.0), jnp.ones(1000)
+with pltpu.force_tpu_interpret_mode(None):
+    result = add_in_hundreds(a, b, interpret=True)
+print("interpret=True gives the right numbers:", bool((result == a + b).all()))
+
+# %% [markdown]
+# It has no objection. Now the four judges, in order, until one refuses.
+
+# %%
+for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
+    print(verdict)
+
+# %% [markdown]
+# Three judges pass it; the compiler does not. If you suspected the 100, you were right. A TPU reads memory in whole
+# vector registers, and a block must fit them or be the whole array:
+
+# %%
+print(f"a vector register of a v5e holds {v5e.sublanes} x {v5e.lanes} = {v5e.sublanes * v5e.lanes} numbers of 32 bits")
+
+# %% [markdown]
+# The reverse happens too: a kernel that the compiler takes, and that is wrong. This index map counts elements where it
+# should count blocks.
+
+# %%
+def add_with_element_offsets(x, y):
+    block = pl.BlockSpec((1024,), lambda i: (1024 * i,))
+    return pl.pallas_call(add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block)(x, y)
+
+
+c, d = jnp.arange(4096.0), jnp.ones(4096)
+print("compiles for a v5e:", compiler.compile_tpu(add_with_element_offsets, c, d).ok)
+for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
+    print(verdict)
+
+# %% [markdown]
+# And this one passes the plain interpreter as well. It visits block 0, then block 1, then both again. The numbers are
+# right; but an output block that has left VMEM and is visited again does not come back with what it held, and a kernel
+# that relies on it is wrong on the chip. Only the simulator objects.
+
+# %%
+def add_twice_over(x, y):
+    block = pl.BlockSpec((1024,), lambda i: (i % 2,))
+    return pl.pallas_call(add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block)(x, y)
+
+
+e, f = jnp.arange(2048.0), jnp.ones(2048)
+for verdict in judges.judge(add_twice_over, jnp.add, e, f):
+    print(verdict)
+
+# %% [markdown]
+# That is why there are four judges, and why `interpret=True` alone proves nothing.
+#
+# ## Fourth way: inside a Keras layer
+#
+# A model is where a kernel earns its keep. In Keras with the JAX backend a layer may call any JAX function, a kernel
+# too. One method is needed besides `call`: Keras wants the shape of the output for a batch of unknown size, and a
+# kernel cannot be traced with an unknown size.
+
+# %%
+import keras
+
+
+@keras.saving.register_keras_serializable("lesson_01")
+class PallasAddLayer(keras.layers.Layer):
+    def call(self, inputs):
+        x, y = inputs
+        return add_vectors(x, y)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+
+left, right = keras.Input((128,)), keras.Input((128,))
+model = keras.Model([left, right], PallasAddLayer()([left, right]))
+
+ones = jnp.ones((4, 128))
+print(model.predict([ones, 2 * ones], verbose=0)[:, :4])
+
+# %% [markdown]
+# Does it survive saving and loading?
+
+# %%
+import pathlib
+import tempfile
+
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder) / "model.keras"
+    model.save(path)
+    again = keras.models.load_model(path)
+
+print("same answers after loading:", bool((again.predict([ones, ones], verbose=0) == 2).all()))
+
+# %% [markdown]
+# The library has this layer, made ready for any shape, as `course_lib.frameworks.keras.Add`, around the kernel in
+# `course_lib/kernels/elementwise.py`. Read that file some day: it is this lesson's kernel, finished.
+#
+# **PyTorch** can call the same kernel. In the PyTorch/XLA documentation the wrapper is one line,
+# `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`, and one line before it matters more:
+# `jax_import_guard()` must run before JAX is imported, or JAX takes the TPU for itself and PyTorch waits for ever.
+# Lesson 17 builds the bridge.
+#
+# ## The family
+#
+# Pallas is one language with several compilers behind it.
+#
+# | name | you write for | status in JAX 0.11 and 0.12 |
+# |---|---|---|
+# | Pallas TPU (Mosaic TPU) | the TensorCore of a TPU v4 or later: this course | current |
+# | Pallas SparseCore | the SparseCores of a v5p, v6e or 7x, for gathers and scatters; a v5e has none | current |
+# | Pallas Mosaic GPU | NVIDIA GPUs, Hopper and Blackwell above all | current |
+# | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
+#
+# They share Refs, grids and `pallas_call` or its younger sister `pl.kernel`, and they share no promise that a kernel
+# for one is fast, or even legal, on another. What runs where:
+#
+# | you have | simulator | v5e compiler | your kernels on a chip |
+# |---|---|---|---|
+# | a laptop with Linux, Intel or AMD | yes | yes | |
+# | a Mac, or Linux on Arm | yes | no build of libtpu | |
+# | Colab with its free TPU v5e-1 | yes | yes | yes, TPU kernels |
+# | Colab with its free T4 GPU | yes | yes | no: older than Ampere |
+# | an H100, H200 or B200 | yes | yes | GPU kernels (lesson 17) |
+#
+# **A little history.** OpenAI's Triton showed that GPU kernels can be written in Python. The project jax-triton
+# let JAX call them. At the same time JAX grew Refs, memory that may be written to, which its functional arrays cannot;
+# a kernel language made of Refs, with Triton behind it, was the first Pallas. TPUs and newer GPUs got compilers of their
+# own, both called Mosaic. The name is a joke that outlived its reason: in the myth Pallas is a daughter of Triton; the
+# name Triton turned out to mean the nucleus of tritium. (After the JAX team's introduction to Pallas, November 2025.)
+#
+# Tutorials age fast here. `pl.load` and `pl.store` are gone, `pl.dot` is gone in JAX 0.12, and so is much of what a page
+# from 2024 tells you. What the first of them gives today:
+
+# %%
+try:
+    pl.load
+except AttributeError as error:
+    print(errors.explain(error))
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel ends with <code>return x_ref[...] + y_ref[...]</code>. What happens?</summary>
+# Pallas refuses it while tracing. A kernel returns nothing; it writes to its output refs.</details>
+#
+# <details><summary>2. Your kernel has the right numbers with <code>interpret=True</code>. What do you know?</summary>
+# That the arithmetic is right when memory is kind. Not that the blocks are legal, that every element is written, that
+# the grid order is allowed, or that it fits into VMEM.</details>
+#
+# <details><summary>3. A grid of 4 steps, and the index map of <code>y</code> is <code>lambda i: (0,)</code>. How often is
+# <code>y</code> copied?</summary>
+# Once, before the first step. Its index never changes.</details>
+#
+# <details><summary>4. Which is legal for a float32 vector of 4096: a block of 100, of 512, of 1024, of 1536?</summary>
+# 512 (a power of two from 128 up) and 1024 (a multiple of 1024). Not 100 and not 1536.</details>
+#
+# <details><summary>5. The report says "predicted". Who predicts, and what is it worth?</summary>
+# The cycle simulator inside the TPU's compiler. Nobody held a stopwatch. It is good for comparing two versions of a
+# kernel; a claim of speed needs a chip.</details>
+
+# %% [markdown]
+# Question 4, for those who like to see it:
+
+# %%
+def copy_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+for size in (100, 512, 1024, 1536):
+    block = pl.BlockSpec((size,), lambda i: (i,))
+    copy = pl.pallas_call(copy_kernel, out_shape=vector, grid=(pl.cdiv(n, size),), in_specs=[block], out_specs=block)
+    print(f"a block of {size:4}: {'compiles' if compiler.compile_tpu(copy, vector).ok else 'refused'}")
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 1](../exercises/01_hello_kernel.ipynb). The first one is the kernel you have just seen,
+# with one line missing.

@@ -1,0 +1,180 @@
+"""grid.walk lists what a pallas_call does, step by step, and cost counts it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compat, cost, grid
+
+
+def matmul(x, y, order="ijk", b=128):
+    """x @ y with a grid in the given loop order: "ijk" has the reduction innermost."""
+    m, k, n = x.shape[0] // b, x.shape[1] // b, y.shape[1] // b
+    extent = dict(i=m, j=n, k=k)
+
+    def at(*axes):
+        return lambda *step: tuple(step[order.index(a)] for a in axes)
+
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(order.index("k")) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += x_ref[...] @ y_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype),
+        grid=tuple(extent[a] for a in order),
+        in_specs=[pl.BlockSpec((b, b), at("i", "k")), pl.BlockSpec((b, b), at("k", "j"))],
+        out_specs=pl.BlockSpec((b, b), at("i", "j")),
+    )(x, y)
+
+
+X = jax.ShapeDtypeStruct((256, 384), jnp.float32)
+Y = jax.ShapeDtypeStruct((384, 512), jnp.float32)
+
+
+def test_steps_run_with_the_last_axis_fastest():
+    call = grid.walk(matmul, X, Y).calls[0]
+    assert call.name == "kernel"
+    assert (call.grid, call.steps) == ((2, 4, 3), 24)
+    assert [call.step(n) for n in (0, 1, 3, 23)] == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 3, 2)]
+    assert [o.name for o in call.operands] == ["x_ref", "y_ref", "o_ref"]
+    x, y, o = call.operands
+    assert x.indices[4].tolist() == [0, 1] and y.indices[4].tolist() == [1, 1] and o.indices[4].tolist() == [0, 1]
+
+
+def test_a_block_is_copied_only_when_its_index_changes():
+    x, y, o = grid.walk(matmul, X, Y).calls[0].operands
+    assert x.fetched.all() and y.fetched.all()
+    assert o.written.tolist() == [False, False, True] * 8
+    assert o.revisits() == []
+
+
+@pytest.mark.parametrize("order", ["kij", "ikj"])
+def test_a_reduction_that_is_not_innermost_revisits(order):
+    output = grid.walk(lambda x, y: matmul(x, y, order), X, Y).calls[0].outputs[0]
+    block, left, back = output.revisits()[0]
+    assert block == (0, 0) and left == 0 and back > 1
+
+
+@pytest.mark.parametrize("order, x_times, y_times", [("ijk", 4, 2), ("jik", 4, 2), ("ikj", 1, 2), ("jki", 4, 1)])
+def test_traffic_of_loop_orders(order, x_times, y_times):
+    """x is read once per column block unless j is innermost, y once per row block unless i is innermost."""
+    x, y, _ = cost.traffic(grid.walk(lambda x, y: matmul(x, y, order), X, Y))
+    assert (x.bytes, y.bytes) == (x_times * 256 * 384 * 4, y_times * 384 * 512 * 4)
+
+
+def test_ragged_last_block_counts_what_lies_inside():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    spec = pl.BlockSpec((1024,), lambda i: (i,))
+    copy = pl.pallas_call(kernel, out_shape=jnp.zeros(2500), grid=(3,), in_specs=[spec], out_specs=spec)
+    walk = grid.walk(copy, jnp.zeros(2500))
+    assert cost.hbm_bytes(walk) == 2 * 2500 * 4
+    assert walk.calls[0].outputs[0].blocks == (3,)
+
+
+def test_blocks_outside_and_blocks_never_visited():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    spec = pl.BlockSpec((8, None), lambda i: (i + 1, 0))
+    copy = pl.pallas_call(kernel, out_shape=jnp.zeros((32, 1)), grid=(4,), in_specs=[spec], out_specs=spec)
+    output = grid.walk(copy, jnp.zeros((32, 1))).calls[0].outputs[0]
+    assert output.outside().tolist() == [3]
+    assert output.unvisited() == [(0, 0)]
+    assert output.block_shape == (8, 1), "a squeezed axis counts 1"
+
+
+def test_kernels_inside_jit_and_custom_vjp_are_found():
+    @jax.custom_vjp
+    def twice(x, y):
+        return jax.jit(matmul)(matmul(x, y), y)
+
+    twice.defvjp(lambda x, y: (twice(x, y), None), lambda _, g: (g, g))
+    square = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    assert len(grid.walk(lambda x: twice(x, x) + 1, square).calls) == 2
+    assert grid.walk(jnp.add, X, X).calls == ()
+
+
+def test_a_large_grid_is_walked_at_once():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    big = jax.ShapeDtypeStruct((8 * 400, 128 * 250), jnp.bfloat16)
+    walk = grid.walk(
+        lambda x: pl.pallas_call(kernel, out_shape=big, grid=(400, 250), in_specs=[spec], out_specs=spec)(x), big
+    )
+    assert walk.calls[0].steps == 100_000
+    assert cost.hbm_bytes(walk) == 2 * 8 * 400 * 128 * 250 * 2
+
+
+def test_what_cannot_be_read_is_said():
+    def kernel(order_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    def prefetched(order, x):
+        spec = pl.BlockSpec((8, 128), lambda i, order_ref: (order_ref[i], 0))
+        return pl.pallas_call(
+            kernel,
+            out_shape=x,
+            grid_spec=pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(2,), in_specs=[spec], out_specs=spec),
+        )(order, x)
+
+    with pytest.raises(grid.UnreadableCall, match="scalar prefetch"):
+        grid.walk(prefetched, jnp.arange(2, dtype=jnp.int32), jnp.zeros((16, 128)))
+
+    def in_a_loop(x):
+        return jax.lax.fori_loop(0, 2, lambda _, v: matmul(v, v), x)
+
+    square = jnp.ones((128, 128))
+    with pytest.raises(grid.UnreadableCall, match="cannot be judged yet"):
+        grid.run(grid.trace(in_a_loop, square), True, square)
+
+
+def test_refs_left_in_hbm_have_no_known_traffic():
+    def kernel(x_hbm, o_ref):
+        pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], o_ref)
+
+    def f(x):
+        return pl.pallas_call(
+            kernel, out_shape=jnp.zeros((8, 128)), in_specs=[pl.BlockSpec(memory_space=pl.ANY)], out_specs=pl.BlockSpec()
+        )(x)
+
+    walk = grid.walk(f, jnp.zeros((64, 128)))
+    assert cost.hbm_bytes(walk) is None
+    assert [row.name for row in cost.traffic(walk)] == ["o_ref"]
+
+
+def test_run_puts_every_kernel_into_the_mode_asked_for():
+    """A pallas_call made while the simulator was on remembers it; run overrides that, in both directions."""
+
+    def kernel(x_ref, o_ref):
+        o_ref[:4] = x_ref[:4]
+
+    with pltpu.force_tpu_interpret_mode(compat.interpret_params(uninitialized_memory="zero")):
+        made_earlier = pl.pallas_call(kernel, out_shape=jnp.zeros(8))
+    x = jnp.arange(8.0)
+    jaxpr = grid.trace(lambda x: jax.jit(made_earlier)(x), x)
+    for mode in (True, compat.interpret_params()):
+        (out,) = jax.jit(lambda v, mode=mode: grid.run(jaxpr, mode, v))(x)
+        np.testing.assert_array_equal(out, [0, 1, 2, 3] + [np.nan] * 4)
+    with pytest.raises(ValueError, match="Only interpret mode"):
+        jax.jit(lambda v: grid.run(jaxpr, False, v))(x)
+
+
+def test_platform_dependent_takes_the_side_of_the_tpu():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    on_tpu = pl.pallas_call(kernel, out_shape=jnp.zeros(8))
+    walk = grid.walk(lambda x: jax.lax.platform_dependent(x, tpu=on_tpu, default=jnp.sin), jnp.zeros(8))
+    assert len(walk.calls) == 1
+    assert "sin" not in str(walk.jaxpr)

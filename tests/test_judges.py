@@ -1,0 +1,194 @@
+"""Planted bugs: each must be refused by the judge that should see it, with a sentence that helps."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import needs_libtpu
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compiler, judges
+
+N = 4096
+
+
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def blocked(kernel=add_kernel, block=1024, steps=4, index=lambda i: (i,), out=None, semantics=None):
+    """Adds two vectors in blocks; every argument is a way to be wrong."""
+    spec, out_spec = pl.BlockSpec((block,), index), pl.BlockSpec((block,), out or index)
+    params = pltpu.CompilerParams(dimension_semantics=semantics) if semantics else None
+
+    def f(x, y):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pl.pallas_call(
+            kernel, out_shape=shape, grid=(steps,), in_specs=[spec, spec], out_specs=out_spec, compiler_params=params
+        )(x, y)
+
+    return f
+
+
+def half_kernel(x_ref, y_ref, o_ref):
+    o_ref[:512] = x_ref[:512] + y_ref[:512]
+
+
+def in_place_kernel(x_ref, y_ref, o_ref):
+    x_ref[...] += y_ref[...]
+    o_ref[...] = x_ref[...]
+
+
+def in_place_when_kernel(x_ref, y_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def change():
+        x_ref[...] = x_ref[...] * 1
+
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def sum_kernel(x_ref, y_ref, o_ref):
+    """All steps add into one block: right in order, a race on two cores."""
+
+    @pl.when(pl.program_id(0) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += x_ref[...] + y_ref[...]
+
+
+def mask_kernel(x_ref, y_ref, o_ref):
+    """Masks the ragged tail by multiplying: NaN times zero is NaN."""
+    position = pl.program_id(0) * 1024 + jax.lax.broadcasted_iota(jnp.int32, (8, 128), 0) * 128
+    position += jax.lax.broadcasted_iota(jnp.int32, (8, 128), 1)
+    inside = (position < 1500).reshape(1024)
+    o_ref[...] = jnp.full(128, jnp.sum(x_ref[...] * inside.astype(jnp.float32)))
+
+
+def vectors(n=N, dtype=jnp.float32):
+    return jnp.arange(n, dtype=dtype), jnp.arange(n, dtype=dtype) * 2
+
+
+def last(fn, *args, reference=jnp.add):
+    return judges.judge(fn, reference, *(args or vectors()))[-1]
+
+
+def test_a_right_kernel_passes_all_four():
+    verdicts = judges.judge(blocked(), jnp.add, *vectors())
+    assert [v.judge for v in verdicts] == ["reference", "simulator", "races", "compiler"]
+    assert all(v.passed for v in verdicts[:3])
+    assert verdicts[3].passed or compiler.libtpu_version() is None
+
+
+BUGS = {
+    "half written": (blocked(half_kernel), "reference", r"Output block \(0,\).*\[512\] is nan; it should be 1536"),
+    "element offsets": (blocked(index=lambda i: (1024 * i,)), "reference", r"index map of x_ref asks for block \(1024,\)"),
+    "too few steps": (blocked(steps=3), "reference", r"No grid step writes output block \(3,\)"),
+    "wrong arithmetic": (blocked(lambda x, y, o: o.__setitem__(..., x[...])), "reference", r"\[1\] is 1; it should be 3"),
+    "writes to an input": (blocked(in_place_kernel), "reference", "writes to its input x_ref"),
+    "writes to an input, now and then": (blocked(in_place_when_kernel), "reference", "writes to its input x_ref"),
+    "no kernel": (jnp.add, "reference", "no pallas_call"),
+    "arithmetic outside": (lambda x, y: blocked()(x, y) * 1.0, "reference", "outside the kernel: mul"),
+    "wrong dtype": (lambda x, y: blocked()(x, y).astype(jnp.bfloat16), "reference", "is bfloat16; it should be float32"),
+    "wrong shape": (lambda x, y: blocked()(x, y)[:8], "reference", r"has shape \(8,\); it should be \(4096,\)"),
+    "two results": (lambda x, y: (blocked()(x, y),) * 2, "reference", "returns 2 arrays; it should return 1"),
+    "block revisited": (blocked(steps=8, index=lambda i: (i % 4,)), "simulator", r"output 0 left VMEM after step \(0,\)"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_bug_is_refused_by_its_judge(bug):
+    fn, judge, says = BUGS[bug]
+    verdict = last(fn)
+    assert verdict.passed is False
+    assert verdict.judge == judge
+    assert re.search(says, verdict.message), verdict.message
+    assert verdict.next or bug == "no kernel", "a refusal says what to try"
+
+
+def test_mask_by_multiplying_is_caught_although_the_cpu_compiler_would_hide_it():
+    spec = pl.BlockSpec((1024,), lambda i: (i,))
+    out_spec = pl.BlockSpec((128,), lambda i: (i,))
+    out = jax.ShapeDtypeStruct((256,), jnp.float32)
+    fn = pl.pallas_call(mask_kernel, out_shape=out, grid=(2,), in_specs=[spec, spec], out_specs=out_spec)
+
+    def reference(x, y):
+        return jnp.repeat(jnp.stack([x[:1024].sum(), x[1024:].sum()]), 128)
+
+    verdict = last(fn, jnp.ones(1500), jnp.ones(1500), reference=reference)
+    assert verdict.passed is False and "nan" in verdict.message
+
+
+def test_parallel_reduction_is_a_race():
+    right = blocked(sum_kernel, out=lambda i: (0,), semantics=("arbitrary",))
+    wrong = blocked(sum_kernel, out=lambda i: (0,), semantics=("parallel",))
+
+    def one_block(f):
+        return lambda x, y: f(x, y)[:1024]
+
+    def reference(x, y):
+        return (x + y).reshape(4, 1024).sum(0)
+
+    def verdicts(f):
+        return judges.judge(one_block(f), reference, *vectors())
+
+    assert all(v.passed is not False for v in verdicts(right))
+    refused = verdicts(wrong)[-1]
+    assert refused.passed is False and refused.judge in ("simulator", "races")
+    alone = judges.races_judge(one_block(wrong), reference, *vectors())
+    assert alone.passed is False and "Two cores touched the same memory" in alone.message
+
+
+@needs_libtpu
+def test_illegal_block_is_the_compilers_to_refuse():
+    verdict = last(blocked(block=100, steps=41))
+    assert (verdict.judge, verdict.passed) == ("compiler", False)
+    assert "The block (100,) of input 0 is not legal" in verdict.message
+    assert "1024" in verdict.next
+
+
+def test_without_libtpu_the_compiler_is_skipped_and_never_passed(monkeypatch):
+    monkeypatch.setattr(compiler.tpu, "libtpu_version", lambda: None)
+    verdict = judges.judge(blocked(), jnp.add, *vectors())[-1]
+    assert verdict.passed is None and "Linux on x86-64" in verdict.message
+    assert str(verdict).startswith("compiler: skipped")
+
+
+def test_an_error_while_tracing_is_explained():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref + y_ref
+
+    verdict = last(blocked(kernel))
+    assert verdict.judge == "reference" and "A Ref is a place in memory" in verdict.message
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32, jnp.int8])
+def test_close_knows_its_dtype(dtype):
+    one = np.asarray(jnp.ones(3, dtype))
+    assert judges.close(one, one).all()
+    assert not judges.close(one, np.asarray(jnp.asarray([1, 1, 2], dtype))).all()
+
+
+def test_close_and_nan():
+    nan, one = np.full(1, np.nan, np.float32), np.ones(1, np.float32)
+    assert judges.close(nan, nan).all()
+    assert not judges.close(nan, one).any() and not judges.close(one, nan).any()
+    assert judges.close(np.full(1, np.inf), np.full(1, np.inf)).all()
+    assert not judges.close(np.full(1, np.inf), np.full(1, -np.inf)).any()
+    assert not judges.close(one, np.full(1, np.inf, np.float32)).any()
+
+
+def test_bf16_accuracy_is_refused_where_f32_is_asked():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = (x_ref[...].astype(jnp.bfloat16) + y_ref[...].astype(jnp.bfloat16)).astype(jnp.float32)
+
+    x = jnp.linspace(0, 1, N)
+    assert last(blocked(kernel), x, x).passed is False
+
+
+def test_a_refused_simulation_leaves_the_next_one_alone():
+    assert last(blocked(steps=8, index=lambda i: (i % 4,))).judge == "simulator"
+    assert all(v.passed is not False for v in judges.judge(blocked(), jnp.add, *vectors()))
