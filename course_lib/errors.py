@@ -108,7 +108,8 @@ _ROWS = (
         "time-limit",
         r"WorkerDied: the compiler gave no answer within (?P<limit>[\d.]+) s",
         "The compiler gave no answer within {limit} s and was stopped.",
-        "look for a loop whose length depends on data, or try a smaller array; compile_tpu(..., time_limit_s=) waits longer.",
+        "look for a loop whose length depends on data, or try a smaller array; compile_tpu(..., time_limit_s=) waits "
+        "longer.",
     ),
     _Row(
         "crash",
@@ -157,7 +158,7 @@ _ROWS = (
     ),
     _Row(
         "index-map-arity",
-        r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) (?:was|were) given",
+        r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) w\w+ given",
         "{who} takes {takes} arguments, and it was given {given}. Pallas gives an index map one number for each grid "
         "axis, and a kernel one ref for each input, output and scratch buffer.",
         "count the axes of the grid against the arguments of each index map, and the refs against the kernel's.",

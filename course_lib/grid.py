@@ -210,7 +210,8 @@ def _read(eqn) -> Call:
     names = kernel.debug_info.arg_names
     if mapping.num_index_operands:
         raise UnreadableCall(
-            f"kernel {_name(eqn)} uses scalar prefetch: its index maps depend on array values, which grid.walk does not read yet."
+            f"kernel {_name(eqn)} uses scalar prefetch: its index maps depend on array values, which grid.walk does "
+            "not read yet."
         )
     if not all(isinstance(n, int) for n in mapping.grid):
         raise UnreadableCall(f"kernel {_name(eqn)} has a grid of unknown size: {mapping.grid}.")
@@ -246,7 +247,9 @@ def _block_size(size, name: str) -> int:
         return size.block_size
     if isinstance(size, int):
         return size
-    raise UnreadableCall(f"{name} has a block dimension of kind {type(size).__name__}, which grid.walk does not read yet.")
+    raise UnreadableCall(
+        f"{name} has a block dimension of kind {type(size).__name__}, which grid.walk does not read yet."
+    )
 
 
 def _indices(index_map, grid: tuple[int, ...], rank: int) -> np.ndarray:
@@ -257,7 +260,9 @@ def _indices(index_map, grid: tuple[int, ...], rank: int) -> np.ndarray:
     coordinates = [jnp.asarray(c, jnp.int32) for c in np.unravel_index(np.arange(steps), grid)] if grid else []
 
     def one(*step):
-        return jnp.stack([jnp.asarray(i, jnp.int32) for i in jax.core.eval_jaxpr(index_map.jaxpr, index_map.consts, *step)])
+        return jnp.stack(
+            [jnp.asarray(i, jnp.int32) for i in jax.core.eval_jaxpr(index_map.jaxpr, index_map.consts, *step)]
+        )
 
     if not grid:
         return np.asarray(one(), np.int64)[None]

@@ -88,7 +88,9 @@ def test_not_attempted(id, defined, capsys):
     assert capsys.readouterr().out.startswith(f"{id} not attempted.\nNext: write ")
 
 
-@pytest.mark.parametrize("id, defined", [("01.4", lambda n: 7), ("01.4", lambda n: 1 / 0), ("01.2", lambda x: x), ("01.3", int)])
+@pytest.mark.parametrize(
+    "id, defined", [("01.4", lambda n: 7), ("01.4", lambda n: 1 / 0), ("01.2", lambda x: x), ("01.3", int)]
+)
 def test_answers_that_break_are_verdicts_not_tracebacks(id, defined, capsys):
     said = checks.check(id, defined)
     assert said.outcome == "not yet"

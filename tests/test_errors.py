@@ -155,22 +155,37 @@ ROWS = {
         "The kernel needs 64.00M of VMEM, and a kernel may use 16.00M.",
     ),
     "vmem-physical": (compiled(call(copy), HALF), "The kernel needs 144.00M of VMEM, and the chip has 128.00M."),
-    "vmem-buffer": (compiled(call(copy), BIG), "One buffer alone needs 268435456 bytes of VMEM, and the chip has 134217728."),
+    "vmem-buffer": (
+        compiled(call(copy), BIG),
+        "One buffer alone needs 268435456 bytes of VMEM, and the chip has 134217728.",
+    ),
     "forgot-ellipsis": (compiled(call(kernel_no_ellipsis)), "The kernel did arithmetic on a Ref."),
-    "forgot-ellipsis, in a jnp function": (compiled(call(kernel_no_ellipsis_jnp)), "The kernel did arithmetic on a Ref."),
+    "forgot-ellipsis, in a jnp function": (
+        compiled(call(kernel_no_ellipsis_jnp)),
+        "The kernel did arithmetic on a Ref.",
+    ),
     "kernel-returns": (compiled(call(kernel_returns)), "The kernel returned a value."),
     "store-dtype": (
         compiled(call(kernel_stores_f32), jax.ShapeDtypeStruct((256, 512), jnp.bfloat16)),
         "The kernel wrote float32 values into a ref of bfloat16.",
     ),
-    "store-shape": (compiled(call(kernel_stores_a_row)), "The kernel wrote a value of shape (512,) into a ref of shape (256, 512)."),
+    "store-shape": (
+        compiled(call(kernel_stores_a_row)),
+        "The kernel wrote a value of shape (512,) into a ref of shape (256, 512).",
+    ),
     "captured": (compiled(call(captures())), "The kernel uses an array from outside, [f32[512]]"),
     "index-map-arity": (
         compiled(call(copy, block=(8, 512), grid=(32, 1), index_map=lambda i: (i, 0))),
         "<lambda> takes 1 arguments, and it was given 2.",
     ),
-    "index-map-arity, of a kernel": (compiled(call(kernel_one_ref)), "kernel_one_ref takes 1 arguments, and it was given 2."),
-    "missing-refs": (compiled(call(kernel_three_refs)), "kernel_three_refs wants 1 argument more than it was given: 'o_ref'"),
+    "index-map-arity, of a kernel": (
+        compiled(call(kernel_one_ref)),
+        "kernel_one_ref takes 1 arguments, and it was given 2.",
+    ),
+    "missing-refs": (
+        compiled(call(kernel_three_refs)),
+        "kernel_three_refs wants 1 argument more than it was given: 'o_ref'",
+    ),
     "index-map-results": (
         compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i: (i,))),
         "An index map returned 1 numbers for a block with 2 axes.",

@@ -85,17 +85,33 @@ def test_a_right_kernel_passes_all_four():
 
 BUGS = {
     "half written": (blocked(half_kernel), "reference", r"Output block \(0,\).*\[512\] is nan; it should be 1536"),
-    "element offsets": (blocked(index=lambda i: (1024 * i,)), "reference", r"index map of x_ref asks for block \(1024,\)"),
+    "element offsets": (
+        blocked(index=lambda i: (1024 * i,)),
+        "reference",
+        r"index map of x_ref asks for block \(1024,\)",
+    ),
     "too few steps": (blocked(steps=3), "reference", r"No grid step writes output block \(3,\)"),
-    "wrong arithmetic": (blocked(lambda x, y, o: o.__setitem__(..., x[...])), "reference", r"\[1\] is 1; it should be 3"),
+    "wrong arithmetic": (
+        blocked(lambda x, y, o: o.__setitem__(..., x[...])),
+        "reference",
+        r"\[1\] is 1; it should be 3",
+    ),
     "writes to an input": (blocked(in_place_kernel), "reference", "writes to its input x_ref"),
     "writes to an input, now and then": (blocked(in_place_when_kernel), "reference", "writes to its input x_ref"),
     "no kernel": (jnp.add, "reference", "no pallas_call"),
     "arithmetic outside": (lambda x, y: blocked()(x, y) * 1.0, "reference", "outside the kernel: mul"),
-    "wrong dtype": (lambda x, y: blocked()(x, y).astype(jnp.bfloat16), "reference", "is bfloat16; it should be float32"),
+    "wrong dtype": (
+        lambda x, y: blocked()(x, y).astype(jnp.bfloat16),
+        "reference",
+        "is bfloat16; it should be float32",
+    ),
     "wrong shape": (lambda x, y: blocked()(x, y)[:8], "reference", r"has shape \(8,\); it should be \(4096,\)"),
     "two results": (lambda x, y: (blocked()(x, y),) * 2, "reference", "returns 2 arrays; it should return 1"),
-    "block revisited": (blocked(steps=8, index=lambda i: (i % 4,)), "simulator", r"output 0 left VMEM after step \(0,\)"),
+    "block revisited": (
+        blocked(steps=8, index=lambda i: (i % 4,)),
+        "simulator",
+        r"output 0 left VMEM after step \(0,\)",
+    ),
 }
 
 

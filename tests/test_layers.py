@@ -6,7 +6,20 @@ import pathlib
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-ORDER = ["arrays", "compat", "errors", "chips", "grid", "cost", "compiler", "roofline", "judges", "bench", "checks", "grading"]
+ORDER = [
+    "arrays",
+    "compat",
+    "errors",
+    "chips",
+    "grid",
+    "cost",
+    "compiler",
+    "roofline",
+    "judges",
+    "bench",
+    "checks",
+    "grading",
+]
 FREE = {"arrays", "compat", "errors"}  # the first three form one layer
 SIDE = {
     "kernels": {"arrays", "compat"},
@@ -61,6 +74,8 @@ def test_every_part_has_its_place():
 
 def test_a_wrong_import_is_found():
     """The rule can fail: judges in a kernel file, and a relative import."""
-    assert course_imports(ast.parse("def f():\n    from course_lib import judges")) - may_import("kernels") == {"judges"}
+    assert course_imports(ast.parse("def f():\n    from course_lib import judges")) - may_import("kernels") == {
+        "judges"
+    }
     with pytest.raises(AssertionError):
         course_imports(ast.parse("from . import judges"))

@@ -5,7 +5,7 @@ A cell header says answer="01.2", given="01.2" or check="01.2" for the three kin
     notebooks/src/NN_topic.py  ->  notebooks/NN_topic.ipynb   executed
     solutions/src/NN_topic.py  ->  solutions/NN_topic.ipynb   executed
                                    exercises/NN_topic.ipynb   answers removed, not executed
-                                   course_lib/checks/solutions.json
+                                   course_lib/checks/solutions.json, README.md's table
 
 Two builds give the same bytes. `--check` writes nothing and exits with 1 if anything in the tree is out of date.
 """
@@ -75,7 +75,25 @@ def build_all(only: str = "") -> dict[str, str]:
             built[f"{kind}/{source.stem}.ipynb"] = dump(execute(notebook, source))
     if not only:
         built["course_lib/checks/solutions.json"] = json.dumps(answers, indent=1, sort_keys=True) + "\n"
+        built["README.md"] = readme()
     return built
+
+
+def readme() -> str:
+    """README.md with its table of lessons made anew from the sources."""
+    rows = ["| | lesson | exercises | in Colab |", "|---|---|---|---|"]
+    public = json.loads((ROOT / PUBLIC).read_text())
+    for source in sorted(ROOT.glob("notebooks/src/[0-9]*.py")):
+        title = re.search(r"^# # (?:Lesson \d+: )?(.*)$", source.read_text(), re.M)[1]
+        lesson = f"[{title}](notebooks/{source.stem}.ipynb)"
+        has_exercises = (ROOT / "solutions/src" / source.name).exists()
+        exercises = f"[exercises](exercises/{source.stem}.ipynb)" if has_exercises else ""
+        rows.append(
+            f"| {source.stem[:2]} | {lesson} | {exercises} | {badge(public, source) if public['repo'] else ''} |"
+        )
+    table = "\n".join(rows)
+    text = (ROOT / "README.md").read_text()
+    return re.sub(r"(<!-- lessons -->\n).*?(<!-- /lessons -->)", rf"\1{table}\n\2", text, flags=re.DOTALL)
 
 
 def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
@@ -103,10 +121,12 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
         seen.add(name)
         cell["id"] = name
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT_METADATA})
+        if name == "first-cell":  # folded away in JupyterLab and in Colab: readers run it, few read it
+            cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     if public["repo"]:
-        notebook.cells.insert(0, _badge(public, source))
+        notebook.cells.insert(0, nbformat.v4.new_markdown_cell(badge(public, source), id="colab-badge"))
     _check_regions(notebook, source)
     return notebook
 
@@ -130,14 +150,19 @@ def first_cell(public: dict) -> str:
     text = (ROOT / "notebooks/src/first_cell.py").read_text().rstrip("\n")
     pins = re.findall(r"^((?:jax|jaxlib|libtpu)==[^\s;]+)", (ROOT / "requirements.txt").read_text(), re.M)
     source = f"git+https://github.com/{public['repo']}@{public['tag']}" if public["repo"] else ""
-    return text.format(source=source, pins=json.dumps(pins))
+    places = {'"COURSE_SOURCE", ""': f'"COURSE_SOURCE", "{source}"', "PINS = []": f"PINS = {json.dumps(pins)}"}
+    for place, value in places.items():
+        assert text.count(place) == 1, f"first_cell.py has no place for {place}"
+        text = text.replace(place, value)
+    return text
 
 
-def _badge(public: dict, source: pathlib.Path) -> nbformat.NotebookNode:
+def badge(public: dict, source: pathlib.Path) -> str:
+    """Markdown: a badge that opens the notebook of ``source`` in Colab."""
     folder = "notebooks" if source.parent.parent.name == "notebooks" else "exercises"
     colab = "https://colab.research.google.com"
     link = f"{colab}/github/{public['repo']}/blob/{public['tag']}/{folder}/{source.stem}.ipynb"
-    return nbformat.v4.new_markdown_cell(f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({link})", id="colab-badge")
+    return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({link})"
 
 
 def without_answers(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

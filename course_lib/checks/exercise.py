@@ -33,7 +33,9 @@ def exercise(id: str) -> Exercise:
     """The exercise called ``id``. Raises ValueError, with the ids there are."""
     known = exercises()
     if id not in known:
-        raise ValueError(f'There is no exercise {id!r}. There are: {", ".join(known)}. Try check("{next(iter(known))}", ...).')
+        raise ValueError(
+            f'There is no exercise {id!r}. There are: {", ".join(known)}. Try check("{next(iter(known))}", ...).'
+        )
     return known[id]
 
 

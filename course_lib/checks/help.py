@@ -3,8 +3,8 @@
 import importlib.resources
 import json
 
-from course_lib.checks.verdict import attempts
 from course_lib.checks.exercise import exercise, exercises
+from course_lib.checks.verdict import attempts
 
 _given: dict[str, int] = {}
 

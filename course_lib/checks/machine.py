@@ -72,8 +72,9 @@ def jax_problem() -> str | None:
     if low <= version < high:
         return None
     return (
-        f"The course needs JAX from {'.'.join(map(str, low))} up to, not including, {'.'.join(map(str, high))}; this is "
-        f"{jax.__version__}. In Colab: Runtime, Restart session, and run the first cell again. Elsewhere: make setup."
+        f"The course needs JAX from {'.'.join(map(str, low))} up to, not including, {'.'.join(map(str, high))}; "
+        f"this is {jax.__version__}. In Colab: Runtime, Restart session, and run the first cell again. Elsewhere: "
+        "make setup."
     )
 
 

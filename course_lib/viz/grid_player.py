@@ -1,4 +1,4 @@
-"""Step through the grid of a pallas_call: which block of every operand each step sees, what is copied, what it costs."""
+"""Step through the grid of a pallas_call: which block of each operand a step sees, and what is copied for it."""
 
 import pathlib
 from collections.abc import Callable

@@ -42,6 +42,7 @@ from course_lib import chips, compiler, cost, errors, grid, judges, viz
 # your problem that the compiler cannot know. This lesson's kernel is one XLA writes just as well; the point is to
 # learn the moves on something small.
 
+
 # %%
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref[...] + y_ref[...]
@@ -73,6 +74,7 @@ jax.jit(add_vectors)(x, y)
 # The kernel's arguments are not arrays. Let us look: a kernel is traced once, like any jitted function, so a `print`
 # in it runs once, with stand-ins for the real things.
 
+
 # %%
 def curious_kernel(x_ref, y_ref, o_ref):
     print("x_ref      is", jax.typeof(x_ref))
@@ -89,6 +91,7 @@ curious(x, y)
 # units; the main memory of the chip, HBM, is too far away to compute on directly.
 #
 # What happens to someone who forgets the `[...]`? The raw message comes from deep inside JAX. The judges translate.
+
 
 # %%
 def forgetful_kernel(x_ref, y_ref, o_ref):
@@ -107,6 +110,7 @@ except Exception as error:
 # The cells above ran where you are. If the first line of this page says "no TPU here", they ran in JAX's **TPU
 # simulator**: slow, but strict. It fills memory with NaN before your kernel starts, walks the grid in a TPU's
 # order, and raises when you leave an array. Watch what it makes of a kernel that writes half of its output.
+
 
 # %%
 def half_kernel(x_ref, y_ref, o_ref):
@@ -143,7 +147,9 @@ v5e = chips.chip("v5e")
 in_and_out = 3 * 4 * n
 print(f"bytes to move                  {in_and_out:>8,}")
 print(f"bytes moved, by the report     {report.hbm_bytes:>8,}")
-print(f"cycles to move them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s {in_and_out / v5e.hbm_bandwidth * v5e.clock_hz:>8,.0f}")
+print(
+    f"cycles to move them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s {in_and_out / v5e.hbm_bandwidth * v5e.clock_hz:>8,.0f}"
+)
 print(f"cycles predicted               {report.cycles:>8,}")
 
 # %% [markdown]
@@ -157,7 +163,8 @@ print(f"cycles predicted               {report.cycles:>8,}")
 
 # %%
 device = jax.devices()[0]
-print(f"{'kernels run on the chip' if device.platform == 'tpu' else 'no TPU here'}: the default device is {device.platform}")
+where = "kernels run on the chip" if device.platform == "tpu" else "no TPU here"
+print(f"{where}: the default device is {device.platform}")
 
 # %% [markdown]
 # ## A grid: the kernel sees one block at a time
@@ -171,6 +178,7 @@ print(compiler.compile_tpu(add_vectors, huge, huge))
 # %% [markdown]
 # The cure is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
 # runs; a **BlockSpec** says how large a block is, and its **index map** says which block belongs to step `i`.
+
 
 # %%
 def add_in_blocks(x, y):
@@ -209,6 +217,7 @@ for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
 # Now an experiment. Give `y` the index map `lambda i: (i // 2,)`: two steps in a row see the same block. Will Pallas copy
 # it twice? Say yes or no before you run the cell, then find the step where the caption under `y_ref` says so.
 
+
 # %%
 def add_with_a_lazy_y(x, y):
     block = pl.BlockSpec((1024,), lambda i: (i,))
@@ -226,6 +235,7 @@ viz.grid_player(add_with_a_lazy_y, vector, vector)
 #
 # Back to the kernel of the first cell: blocks of 100. The plain interpreter, `interpret=True`, is what most tutorials
 # use to try a kernel without a TPU. (The `with` line switches the simulator off for once; it would take over.)
+
 
 # %%
 def add_in_hundreds(x, y, interpret=False):
@@ -263,6 +273,7 @@ print(f"a vector register of a v5e holds {v5e.sublanes} x {v5e.lanes} = {v5e.sub
 # The reverse happens too: a kernel that the compiler takes, and that is wrong. This index map counts elements where it
 # should count blocks.
 
+
 # %%
 def add_with_element_offsets(x, y):
     block = pl.BlockSpec((1024,), lambda i: (1024 * i,))
@@ -278,6 +289,7 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
 # And this one passes the plain interpreter as well. It visits block 0, then block 1, then both again. The numbers are
 # right; but an output block that has left VMEM and is visited again does not come back with what it held, and a kernel
 # that relies on it is wrong on the chip. Only the simulator objects.
+
 
 # %%
 def add_twice_over(x, y):
@@ -403,6 +415,7 @@ except AttributeError as error:
 
 # %% [markdown]
 # Question 4, for those who like to see it:
+
 
 # %%
 def copy_kernel(x_ref, o_ref):

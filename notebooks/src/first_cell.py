@@ -1,12 +1,12 @@
-# Run me first: I find the course's library, and say where you are.
+# @title Run me first: I find the course's library, and say where you are.
 import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
 
-SOURCE = os.environ.get("COURSE_SOURCE", "{source}")  # where pip finds the course; `make colab` fills it in
-PINS = {pins}
+SOURCE = os.environ.get("COURSE_SOURCE", "")  # where pip finds the course; `make colab` fills it in
+PINS = []  # the versions of requirements.txt; `make build` fills them in
 
 folders = [pathlib.Path.cwd(), *pathlib.Path.cwd().parents]
 clone = next((f for f in folders if (f / "course_lib" / "__init__.py").is_file()), None)
@@ -16,11 +16,11 @@ elif importlib.util.find_spec("course_lib") is None and SOURCE:
     print("Installing the course and its JAX (about a minute) ...")
     on_tpu = any(pathlib.Path("/dev").glob("accel*")) or any(pathlib.Path("/dev").glob("vfio/[0-9]*"))
     wanted = [pin.replace("jax==", "jax[tpu]==") if on_tpu else pin for pin in PINS]
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted, f"course_lib @ {{SOURCE}}"]
-    if subprocess.run(pip).returncode:
+    install = [sys.executable, "-m", "pip", "install", "-q", *wanted, f"course_lib @ {SOURCE}"]
+    if subprocess.run(install).returncode:
         raise SystemExit("The course could not be installed. Is there a network? Run this cell again.")
     importlib.invalidate_caches()
-    if "jax" in sys.modules and f"jax=={{sys.modules['jax'].__version__}}" not in PINS:
+    if "jax" in sys.modules and f"jax=={sys.modules['jax'].__version__}" not in PINS:
         raise SystemExit("Another JAX was loaded before this cell. Choose Runtime, Restart session, and run me again.")
 elif importlib.util.find_spec("course_lib") is None:
     raise SystemExit(

@@ -23,6 +23,7 @@ from jax.experimental import pallas as pl
 # `add_vectors` is complete: it hands two arrays to a kernel. The kernel is yours. `x_ref`, `y_ref` and `o_ref` are
 # places in memory, not values: read all of one with `x_ref[...]`, write with `o_ref[...] = value`.
 
+
 # %% answer="01.1"
 def add_kernel(x_ref, y_ref, o_ref):
     """Write x + y into o_ref."""
@@ -55,6 +56,7 @@ checks.check("01.1", add_vectors)
 # for one axis or two, and give back the dtype it was given. The integers in the check are larger than 2^24: a
 # kernel that goes through float32 on the way loses some of them.
 
+
 # %% answer="01.2"
 def add_any(x, y):
     """x + y in a Pallas kernel, for any shape and dtype that x and y share."""
@@ -84,6 +86,7 @@ checks.check("01.2", add_any)
 #
 # Keras finds out the shape of a layer's output by tracing `call` with a batch of unknown size, and Pallas cannot
 # trace a kernel of unknown size. So tell Keras the shape yourself, in `compute_output_shape`.
+
 
 # %% answer="01.3"
 class PallasAdd(keras.layers.Layer):
@@ -115,6 +118,7 @@ checks.check("01.3", PallasAdd)
 # vectors of `n` elements: the grid, the block shape, and the index map that says which block belongs to step `i`.
 # Two steps or more, every block exactly once, and the v5e compiler must accept the block.
 
+
 # %% answer="01.4"
 def configure(n):
     """Return (grid, block shape, index map) for two vectors of n elements."""
@@ -138,6 +142,7 @@ checks.check("01.4", configure)
 # will tell you. On a chip `x_ref` is a copy that belongs to the pipeline, which fills it again for a later step.
 #
 # Write `scaled_add_kernel` so that it computes the same and leaves its inputs alone.
+
 
 # %% given="01.5-broken"
 def broken_kernel(x_ref, y_ref, o_ref):

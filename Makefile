@@ -1,0 +1,56 @@
+# The two commands that matter: `make lab` and `make test`. Everything is installed into .venv, nothing elsewhere.
+JAX ?=
+PYTEST_ARGS ?= -n auto --dist loadfile
+
+VENV := .venv$(if $(JAX),-jax$(subst .,,$(JAX)))
+PY := $(VENV)/bin/python
+SETUP = tools/setup.sh $(VENV)
+LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
+
+# What another project left in the environment must not shadow the pinned packages.
+unexport PYTHONPATH PYTHONHOME
+
+.PHONY: help setup lab test check build grade bench colab clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+setup:  ## make .venv with what a learner needs (PYTHON=… chooses the Python)
+	@$(SETUP) learner $(LANE)
+
+lab: setup  ## open JupyterLab at lesson 00 (PORT=8899, BROWSER=none: print the address only)
+	@tools/lab.sh $(VENV)
+
+test:  ## run all tests (JAX=0.12: the second lane, PYTEST_ARGS=…: pytest's options)
+	@$(SETUP) dev $(LANE)
+	@tools/system_packages.sh $(VENV)
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+check:  ## style, and that the layers import one way
+	@$(SETUP) dev $(LANE)
+	@$(PY) -m ruff check $(STYLED)
+	@$(PY) -m ruff format --check $(STYLED)
+	@$(PY) -m pytest -q tests/test_layers.py
+STYLED = $(wildcard course_lib tools tests notebooks/src solutions/src)
+
+build:  ## build notebooks, solutions and exercises from their sources (ARGS=…)
+	@$(SETUP) dev $(LANE)
+	@$(PY) tools/build_notebooks.py $(ARGS)
+
+grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hello_kernel.ipynb
+	$(if $(NB),,$(error Which notebook? Say: make grade NB=path/to/notebook.ipynb))
+	@$(SETUP) learner $(LANE)
+	@$(PY) -m course_lib.grading $(NB)
+
+bench:  ## how long a verdict takes on this machine
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/bench_verdicts.py
+
+colab:  ## bake the public address into the notebooks: make colab REPO=owner/name TAG=v1
+	$(if $(REPO),,$(error Which GitHub repository? Say: make colab REPO=owner/name TAG=v1))
+	@$(SETUP) dev $(LANE)
+	@$(PY) tools/build_notebooks.py --colab $(REPO) $(if $(TAG),--tag $(TAG))
+
+clean:  ## remove .venv, caches and what tests and builds leave
+	@rm -rf .venv .venv-* .venv*.lock .pytest_cache .ruff_cache build dist *.egg-info tests/artifacts
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
