@@ -31,7 +31,7 @@ check:  ## style, and that the layers import one way
 	@$(PY) -m ruff check $(STYLED)
 	@$(PY) -m ruff format --check $(STYLED)
 	@$(PY) -m pytest -q tests/test_layers.py
-STYLED = $(wildcard course_lib tools tests notebooks/src solutions/src)
+STYLED = course_lib tools tests notebooks/src solutions/src solutions/mutants
 
 build:  ## build notebooks, solutions and exercises from their sources (ARGS=…)
 	@$(SETUP) dev $(LANE)
@@ -40,7 +40,7 @@ build:  ## build notebooks, solutions and exercises from their sources (ARGS=…
 grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hello_kernel.ipynb
 	$(if $(NB),,$(error Which notebook? Say: make grade NB=path/to/notebook.ipynb))
 	@$(SETUP) learner $(LANE)
-	@$(PY) -m course_lib.grading $(NB)
+	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
 
 bench:  ## how long a verdict takes on this machine
 	@$(SETUP) learner $(LANE)

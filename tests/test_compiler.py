@@ -1,6 +1,7 @@
 """compile_tpu: a real compiler's answer, whatever the kernel does to it."""
 
 import concurrent.futures
+import dataclasses
 import os
 import pathlib
 import signal
@@ -180,7 +181,7 @@ def _cmdline(pid: int) -> bytes:
 
 def test_missing_libtpu_is_said(monkeypatch):
     monkeypatch.setattr(compiler.tpu, "libtpu_version", lambda: None)
-    with pytest.raises(RuntimeError, match="libtpu, which holds the TPU compiler, is not installed"):
+    with pytest.raises(compiler.Unavailable, match="libtpu, which holds the TPU compiler, is not installed"):
         compiler.compile_tpu(add, VECTOR, VECTOR)
 
     def illegal(x):
@@ -189,6 +190,13 @@ def test_missing_libtpu_is_said(monkeypatch):
 
     report = compiler.compile_tpu(illegal, VECTOR)
     assert not report.ok, "what Pallas itself refuses needs no libtpu"
+
+
+def test_a_libtpu_that_does_not_start_is_no_verdict_on_the_kernel(monkeypatch):
+    no_such_slice = dataclasses.replace(chips.chip("v5e"), topology="v99:1x1")
+    monkeypatch.setattr(chips, "chip", lambda name: no_such_slice)
+    with pytest.raises(compiler.Unavailable, match="libtpu does not start on this machine"):
+        compiler.compile_tpu(add, VECTOR, VECTOR)
 
 
 HEADERS = {

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import keras
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -126,6 +127,33 @@ def parallel_race(x):
     )(x)
 
 
+class NoShape(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs[0]
+
+
+class NoKwargs(NoShape):
+    def __init__(self):
+        super().__init__()
+
+
+class TwoArguments(NoShape):
+    def call(self, x, y):
+        return x
+
+
+def keras_error(layer_class, **settings):
+    def explain():
+        try:
+            layer = layer_class(**settings)
+            layer([jnp.ones(3), jnp.ones(3)])
+            layer.compute_output_shape([(3,), (3,)])
+        except Exception as error:
+            return errors.explain(error)
+
+    return explain
+
+
 HALF = jax.ShapeDtypeStruct((4608, 4096), jnp.float32)
 BIG = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
 ROWS = {
@@ -190,6 +218,13 @@ ROWS = {
         compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i: (i,))),
         "An index map returned 1 numbers for a block with 2 axes.",
     ),
+    "returned-function": (
+        compiled(lambda x: pl.pallas_call(copy, out_shape=x)),
+        "The result is a function, not an array",
+    ),
+    "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
+    "keras-kwargs": (keras_error(NoKwargs, name="sum"), "__init__ does not take name="),
+    "missing-argument": (keras_error(TwoArguments), "wants an argument it was not given: 'y'"),
     "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),
     "unimplemented": (compiled(call(kernel_sorts)), "The TPU has no way to do `sort` inside a kernel."),
     "old-name": (compiled(call(kernel_old_name)), "That name is gone from Pallas"),

@@ -145,7 +145,10 @@ def test_refs_left_in_hbm_have_no_known_traffic():
 
     def f(x):
         return pl.pallas_call(
-            kernel, out_shape=jnp.zeros((8, 128)), in_specs=[pl.BlockSpec(memory_space=pl.ANY)], out_specs=pl.BlockSpec()
+            kernel,
+            out_shape=jnp.zeros((8, 128)),
+            in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=pl.BlockSpec(),
         )(x)
 
     walk = grid.walk(f, jnp.zeros((64, 128)))

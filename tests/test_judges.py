@@ -162,7 +162,7 @@ def test_parallel_reduction_is_a_race():
 def test_illegal_block_is_the_compilers_to_refuse():
     verdict = last(blocked(block=100, steps=41))
     assert (verdict.judge, verdict.passed) == ("compiler", False)
-    assert "The block (100,) of input 0 is not legal" in verdict.message
+    assert "The block (100,) of x_ref is not legal" in verdict.message
     assert "1024" in verdict.next
 
 

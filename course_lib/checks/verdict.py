@@ -1,13 +1,17 @@
 """Check an exercise: run the judges on what the learner defined and say one thing that helps."""
 
 import dataclasses
+import dis
+import inspect
 import os
 import sys
+import textwrap
 
 from course_lib import errors, grid, judges
 from course_lib.checks.exercise import Exercise, exercise
 
 NOT_ATTEMPTED, NOT_YET, PASSED = "not attempted", "not yet", "passed"
+EXERCISE = "exercise"
 
 # The exercises checked in this Python process, for hint() and solution().
 attempts: dict[str, int] = {}
@@ -19,7 +23,7 @@ class Verdict:
 
     id: str
     outcome: str
-    judge: str = ""  # who refused; "exercise" for a demand that no judge makes
+    judge: str = ""  # who refused; EXERCISE for a demand that no judge makes
     message: str = ""
     next: str = ""
 
@@ -28,16 +32,20 @@ class Verdict:
         return self.outcome == PASSED
 
     def __str__(self) -> str:
-        lines = [f"{self.id} {self.outcome}" + (f": the {self.judge} refused it." if self.judge else self._ending)]
+        lines = [f"{self.id} {self.outcome}"]
+        if self.judge == EXERCISE:
+            lines[0] += ": the judges agree, but the exercise asks for more."
+        elif self.judge:
+            lines[0] += f": the {self.judge} refused it."
+        elif self.outcome == PASSED:
+            lines[0] += f": {self.message}"
+        else:
+            lines[0] += "."
         if self.judge:
             lines.append(self.message)
         if self.next:
             lines.append(f"Next: {self.next}")
         return "\n".join(lines)
-
-    @property
-    def _ending(self) -> str:
-        return f": {self.message}" if self.message else "."
 
     def _ipython_display_(self) -> None:
         """Nothing: check() has printed it, and a cell that ends in check(...) must not say it twice."""
@@ -60,7 +68,7 @@ def check(id: str, defined=None) -> Verdict:
     grading = "COURSE_GRADING" in os.environ
     if (grading and not verdict.passed) or (verdict.outcome == NOT_YET and _under_nbval()):
         raise NotPassed(str(verdict))
-    print(verdict)
+    print("\n".join(textwrap.fill(line, 96) for line in str(verdict).splitlines()))  # JupyterLab breaks in mid-word
     return verdict
 
 
@@ -75,7 +83,7 @@ def _verdict(task: Exercise, defined) -> Verdict:
     try:
         fn = task.build(defined)
     except Exception as error:
-        return _not_yet(task, "exercise", *_explained(error))
+        return _not_yet(task, EXERCISE, *_explained(error))
     passed = []
     for judge, case, said in _sessions(task, fn):
         if said.passed is False:
@@ -87,38 +95,41 @@ def _verdict(task: Exercise, defined) -> Verdict:
         except Exception as error:
             complaint = _explained(error)
         if complaint:
-            return _not_yet(task, "exercise", *complaint)
+            return _not_yet(task, EXERCISE, *complaint)
     return Verdict(id=task.id, outcome=PASSED, message=_agreement(passed))
 
 
 def _attempted(task: Exercise, defined) -> bool:
-    """False for an answer nobody has begun: no value, no result, a kernel with nothing in it, NotImplementedError."""
-    if defined is None:
+    """False for an answer nobody has begun: nothing defined or returned, a kernel or a class with no code in it."""
+    if defined is None or _is_empty(defined):
         return False
     try:
-        fn = task.build(defined)
-        walk = grid.walk(fn, *task.cases()[0])
+        walk = grid.walk(task.build(defined), *task.cases()[0])
     except NotImplementedError as error:
-        return bool(str(error)) and not _is_empty(defined)  # a bare one is a stub; JAX and Keras give theirs a text
+        return bool(str(error))  # a bare one is a stub; JAX and Keras give theirs a text
     except Exception:
-        return not _is_empty(defined)
+        return True
     if not walk.jaxpr.jaxpr.outvars:
         return False
-    return not walk.calls or any(call.kernel.eqns for call in walk.calls)
+    kernels = [_kernel_of(defined, call) for call in walk.calls]
+    return isinstance(defined, type) or not kernels or not all(map(_is_empty, kernels))
+
+
+def _kernel_of(function, call: grid.Call):
+    """The Python function behind a kernel, if ``function`` uses one of that name; else None."""
+    seen = inspect.getclosurevars(function) if inspect.isfunction(function) else None
+    used = (seen.globals | seen.nonlocals).values() if seen else ()
+    return next((value for value in used if getattr(value, "__name__", None) == call.name), None)
 
 
 def _is_empty(defined) -> bool:
-    """A function, or every method of a class, that does nothing and returns None."""
+    """A function that does nothing and returns None, or a class that has no methods but such."""
     if isinstance(defined, type):
-        functions = [v for name, v in vars(defined).items() if callable(v) and not name.startswith("__")]
-    else:
-        functions = [defined]
-    return all(_does_nothing(f) for f in functions)
-
-
-def _does_nothing(function) -> bool:
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_code == (lambda: None).__code__.co_code and code.co_consts[-1:] in ((None,), ())
+        return all(_is_empty(v) for k, v in vars(defined).items() if callable(v) and not k.startswith("__"))
+    if not inspect.isfunction(defined):
+        return False
+    body = [i for i in dis.get_instructions(defined) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]
+    return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)
 
 
 def _sessions(task: Exercise, fn):

@@ -16,6 +16,10 @@ from course_lib.compiler import service
 _SCOPED_VMEM = {"v5e": 16 << 20}
 
 
+class Unavailable(RuntimeError):
+    """There is no TPU compiler on this machine, or it does not start. The message says why and what to do."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
     """What the compiler said. Figures are None where it said nothing, and ``notes`` tells why."""
@@ -65,7 +69,7 @@ def compile_tpu(
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; values do not matter. The compiler runs in a child process
     with a limit of ``time_limit_s`` seconds and ``memory_bytes`` bytes for each compile: if it crashes or hangs,
     the Report says so. A kernel that is refused gives ``ok=False`` and an explained ``error``, never an exception.
-    Raises ValueError for an unknown chip and RuntimeError where libtpu is not installed.
+    Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
     """
     target = chips.chip(chip)
     name = getattr(fn, "__name__", type(fn).__name__)
@@ -75,11 +79,13 @@ def compile_tpu(
     except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
         return refused(error=errors.explain(error))
     if libtpu_version() is None:
-        raise RuntimeError(missing_libtpu())
+        raise Unavailable(missing_libtpu())
     try:
         answer, notes = _ask(target, module, simulate, time_limit_s, memory_bytes)
     except service.WorkerDied as error:
         return refused(error=errors.explain(error))
+    if not answer["ok"] and answer["stage"] == "start":
+        raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:
         return refused(error=errors.explain(answer["error"]))
     return _report(name, target, fn, args, answer, notes)

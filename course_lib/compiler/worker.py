@@ -23,20 +23,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     requests = read_requests(dump)
-    compile_only = None
+    compile_only = None  # imported with the first request: the parent warms us up while it does other things
     with os.fdopen(answer_fd, "w", buffering=1) as answers:
         while True:
             topology, module = requests.get()
-            if compile_only is None:
-                compile_only = load_compiler()
+            compile_only = compile_only or load_compiler()
             for file in dump.iterdir():
                 file.unlink()
-            try:
-                compile_only(topology, module)
-                answer = {"ok": True}
-            except Exception as error:  # the compiler said no; its words are the answer
-                answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
-            answers.write(json.dumps(answer) + "\n")
+            answers.write(json.dumps(compile_only(topology, module)) + "\n")
 
 
 def read_requests(dump: pathlib.Path) -> queue.Queue:
@@ -55,20 +49,30 @@ def read_requests(dump: pathlib.Path) -> queue.Queue:
 
 
 def load_compiler():
-    """Import JAX and return ``compile_only(topology_name, mlir_bytecode)``."""
+    """Import JAX and return ``compile_only(topology_name, mlir_bytecode)``.
+
+    It answers {"ok": True}, or {"ok": False, "stage", "error"}: stage "start" if libtpu itself will not work here,
+    "compile" if it said no to the module; its words are the answer.
+    """
     from jax.experimental import topologies
     from jax.extend.mlir import ir
     from jax.interpreters import mlir
     from jaxlib import xla_client
 
-    def compile_only(topology: str, module: bytes) -> None:
-        device = topologies.get_topology_desc(
-            platform="tpu", topology_name=topology, chips_per_host_bounds=[1, 1, 1], num_slices=1
-        ).devices[0]
-        options = xla_client.CompileOptions()
-        options.num_replicas = options.num_partitions = 1
-        with mlir.make_ir_context():
-            device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+    def compile_only(topology: str, module: bytes) -> dict:
+        stage = "start"
+        try:
+            device = topologies.get_topology_desc(
+                platform="tpu", topology_name=topology, chips_per_host_bounds=[1, 1, 1], num_slices=1
+            ).devices[0]
+            stage = "compile"
+            options = xla_client.CompileOptions()
+            options.num_replicas = options.num_partitions = 1
+            with mlir.make_ir_context():
+                device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+        except Exception as error:
+            return {"ok": False, "stage": stage, "error": f"{type(error).__name__}: {error}"}
+        return {"ok": True}
 
     return compile_only
 

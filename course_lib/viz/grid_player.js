@@ -1,7 +1,10 @@
 // The grid player: all drawing happens here, with no round trip to the Python kernel.
 
 const tuple = (numbers) => `(${numbers.join(", ")}${numbers.length === 1 ? "," : ""})`;
-const MOVE = { input: ["copied in from HBM", "still here: no copy"], output: ["written back to HBM after this step", "stays: no copy"] };
+const MOVE = {
+  input: ["copied in from HBM", "still here: no copy"],
+  output: ["copied back to HBM", "stays: no copy"],
+};
 
 function make(parent, tag, className, text = "") {
   const element = document.createElement(tag);
@@ -15,7 +18,7 @@ function make(parent, tag, className, text = "") {
 function drawOperand(parent, operand, goTo) {
   const box = make(parent, "div", "course-operand");
   make(box, "strong", "", operand.name);
-  make(box, "div", "", `${operand.dtype}${tuple(operand.shape)}, block ${tuple(operand.block)}`);
+  make(box, "div", "", `${operand.dtype}[${operand.shape}], block ${tuple(operand.block)}`);
   const blocks = make(box, "div", "course-blocks");
   const rows = operand.blocks.length > 1 ? operand.blocks[0] : 1;
   const columns = operand.blocks.at(-1) ?? 1;

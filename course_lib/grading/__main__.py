@@ -1,0 +1,123 @@
+"""Grade a notebook, or every notebook in a folder.
+
+Runs the answers on this machine, as you: for notebooks you trust. docs/grading.md says what the
+rows mean.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import signal
+import sys
+import threading
+
+from course_lib.grading import report, run
+from course_lib.grading.grade import Grade, grade
+from course_lib.grading.graft import course_notebooks
+
+MAX_JOBS = 4
+
+
+def main() -> int:
+    """The exit status: 0 if every exercise of every notebook passed, 1 if not, 2 if none is there.
+
+    130 if somebody stopped it.
+    """
+    options = _options()
+    try:
+        course_notebooks()
+        notebooks = find(options.notebook)
+    except FileNotFoundError as error:
+        print(f"make grade: {error}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        grades = _grade_all(notebooks, options)
+    except KeyboardInterrupt:
+        print("\nmake grade: stopped.", file=sys.stderr)
+        return 130
+    if options.notebook.is_dir():
+        (options.out / "summary.csv").write_text(report.as_csv(grades), encoding="utf-8")
+    print(f"Reports are in {options.out}/", file=sys.stderr)
+    return 0 if all(graded.passed for graded in grades) else 1
+
+
+def find(path: pathlib.Path) -> dict[str, pathlib.Path]:
+    """{name: path} of the notebooks: the file itself, or those in a folder and its folders, sorted.
+
+    Folders whose name starts with "_" or "." are passed over. Raises FileNotFoundError, with a
+    sentence.
+    """
+    if not path.is_dir():
+        if not os.path.lexists(path):
+            raise FileNotFoundError(f"{path} does not exist.")
+        return {path.name: path}
+    found = {}
+    for folder, folders, files in path.walk():
+        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
+        found |= {(folder / f).relative_to(path).as_posix(): folder / f for f in files if f.endswith(".ipynb")}
+    if not found:
+        raise FileNotFoundError(f"there is no notebook (.ipynb) in {path}.")
+    return dict(sorted(found.items()))
+
+
+def _grade_all(notebooks: dict[str, pathlib.Path], options: argparse.Namespace) -> list[Grade]:
+    """Grade in parallel, and write each grade as it is done; print and return them in order."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    done, writing = 0, threading.Lock()
+
+    def one(item: tuple[str, pathlib.Path]) -> Grade:
+        nonlocal done
+        name, path = item
+        try:
+            graded = grade(path, name=name, cell_timeout=options.cell_timeout)
+        except run.Stopped:
+            raise
+        except Exception as error:  # a mistake of ours must not cost the other notebooks their grades
+            graded = Grade(file=name, error=f"the grader failed on it. {type(error).__name__}: {error}")
+        with writing:
+            done += 1
+            report.write(graded, options.out)
+            if len(notebooks) > 1:
+                result = "not graded" if graded.error else f"{graded.points} of {graded.max_points} points"
+                print(f"[{done}/{len(notebooks)}] {graded.file}: {result}, {graded.seconds:.0f} s", file=sys.stderr)
+        return graded
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        try:
+            grades = []
+            for graded in pool.map(one, notebooks.items()):
+                print(report.table(graded), flush=True)
+                grades.append(graded)
+            return grades
+        except KeyboardInterrupt:
+            run.stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("notebook", type=pathlib.Path, metavar="NB", help="a notebook, or a folder of notebooks")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("grades"), help="folder for the reports")
+    parser.add_argument("--cell-timeout", type=_positive(float), default=60.0, metavar="SECONDS")
+    parser.add_argument("--jobs", type=_positive(int), default=min(os.cpu_count() or 1, MAX_JOBS), metavar="N")
+    return parser.parse_args()
+
+
+def _positive(kind):
+    def convert(text: str):
+        value = kind(text)
+        if not 0 < value < 100_000:
+            raise ValueError
+        return value
+
+    convert.__name__ = f"positive {'number' if kind is float else 'integer'}"
+    return convert
+
+
+if __name__ == "__main__":
+    sys.exit(main())

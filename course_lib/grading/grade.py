@@ -1,0 +1,117 @@
+"""Grade one notebook: read it, graft its answers, run them, say one thing about each exercise."""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import pathlib
+import platform
+import time
+
+import course_lib
+from course_lib.grading import submission
+from course_lib.grading.graft import CourseNotebook, course_notebook, graft
+from course_lib.grading.run import Ran, run
+from course_lib.grading.verdict import PASSED, Row, clean, rows
+
+_LOST = {
+    "time": "it ran for more than {seconds:g} s and was stopped.",
+    "died": "the Python process ended while this ran (os._exit, or out of memory).",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grade:
+    """The grade of one notebook: a row for each exercise, or ``error``, why there is none."""
+
+    file: str
+    rows: tuple[Row, ...] = ()
+    error: str = ""
+    seconds: float = 0.0  # how long grading took
+
+    @property
+    def points(self) -> int:
+        return sum(row.points for row in self.rows)
+
+    @property
+    def max_points(self) -> int:
+        return sum(row.max_points for row in self.rows)
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.rows) and all(row.outcome == PASSED for row in self.rows)
+
+
+def grade(path: pathlib.Path, *, name: str = "", cell_timeout: float = 60.0) -> Grade:
+    """Grade the notebook at ``path``; ``name`` is what the grade calls it, else the file's name.
+
+    Runs the answers in processes of their own, as the user who calls. Whatever is wrong with the
+    notebook is in the grade; raises FileNotFoundError only where the course's own exercise
+    notebooks are missing.
+    """
+    started, name = time.monotonic(), clean(name or path.name)
+    try:
+        submitted = submission.read(path)
+    except submission.Unreadable as error:
+        return Grade(file=name, error=clean(str(error)))
+    course = course_notebook(submitted)
+    if course is None:
+        return Grade(file=name, error="it has no exercise of this course: no cell is marked as one.")
+    graded = _graded(course, submitted, cell_timeout)
+    return Grade(file=name, rows=tuple(graded), seconds=time.monotonic() - started)
+
+
+def _graded(course: CourseNotebook, submitted: dict, cell_timeout: float) -> list[Row]:
+    """The rows. An exercise that takes the kernel down is taken out, and the rest runs again."""
+    given = {task.answer: submitted.get(task.answer) for task in course.tasks}
+    answers = {name: "\n\n".join(sources) for name, sources in given.items() if sources}
+    errors: dict[str, str] = {}
+    while True:
+        notebook = graft(course, answers)
+        ran = run(notebook, cell_timeout=cell_timeout, time_limit=60 + 10 * cell_timeout)
+        if problem := _broken(course, ran):
+            errors = {task.id: problem for task in course.tasks}
+            return rows(course, submitted, ran, errors)
+        cell, sentence = _lost(course, ran, cell_timeout)
+        if cell is None:
+            return rows(course, submitted, ran, errors)
+        task = course.owners[cell]
+        errors.setdefault(task.id, sentence)
+        if answers.pop(task.answer, None) is None:  # it is out already: the course's own cell does it
+            return rows(course, submitted, ran, errors)
+
+
+def _lost(course: CourseNotebook, ran: Ran, cell_timeout: float) -> tuple[str | None, str]:
+    """The cell in which the kernel was lost, and a sentence; None if it was not."""
+    for cell, record in ran.cells.items():
+        if record["lost"]:
+            return cell, _LOST[record["lost"]].format(seconds=cell_timeout)
+    if not ran.in_time and (cell := _unfinished(course, ran)):
+        return cell, "the whole notebook took too long, and was stopped while this ran."
+    return None, ""
+
+
+def _broken(course: CourseNotebook, ran: Ran) -> str:
+    """Why the course's own cells before the first exercise do not run here; "" if they do."""
+    for cell in course.code_cells:
+        if cell in course.owners:
+            return ""
+        record = ran.cells.get(cell)
+        if record is None:
+            return f"the course's own cell {cell} was not run. {clean(ran.log.strip()[-200:])}"
+        if not record["ok"]:
+            why = f"{record['ename']}: {record['evalue']}" if record["ename"] else record["problem"]
+            return f"the course's own cell {cell} does not run here. {clean(why)}"
+    return ""
+
+
+def _unfinished(course: CourseNotebook, ran: Ran) -> str | None:
+    return next((name for name in course.code_cells if name not in ran.cells), None)
+
+
+def versions() -> dict[str, str]:
+    """The versions that a grade depends on."""
+    found = {"python": platform.python_version(), "course_lib": course_lib.__version__}
+    for package in ("jax", "libtpu", "nbval"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # libtpu, on macOS
+            found[package] = importlib.metadata.version(package)
+    return found

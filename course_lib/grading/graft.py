@@ -1,0 +1,99 @@
+"""Put the answers of a submission into the course's own exercise notebook.
+
+So the setup, the given cells and the checks are the course's, whatever the submission has done to
+them.
+"""
+
+import copy
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+
+EXERCISES = pathlib.Path(__file__).resolve().parents[2] / "exercises"
+
+# What nbval would obey in an answer: a comment that skips the cell, or lets it fail.
+_NBVAL_MARK = re.compile(r"^(\s*#[#\s]*)((?:NBVAL|PYTEST)_[A-Z_]+\s*)$", re.M)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """One exercise of a notebook. ``answer`` and ``check`` are names of cells."""
+
+    id: str  # "01.2"
+    title: str
+    points: int
+    answer: str
+    check: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CourseNotebook:
+    """An exercise notebook as the course has it: {} of nbformat 4, and its exercises in order."""
+
+    notebook: dict
+    tasks: tuple[Task, ...]
+
+    @property
+    def code_cells(self) -> list[str]:
+        """The names of the code cells, in order."""
+        return [c["id"] for c in self.notebook["cells"] if c["cell_type"] == "code"]
+
+    @property
+    def owners(self) -> dict[str, Task]:
+        """{name of a code cell: the last exercise whose answer stands in it or before it}."""
+        answers, owner, found = {task.answer: task for task in self.tasks}, None, {}
+        for name in self.code_cells:
+            owner = answers.get(name, owner)
+            if owner is not None:
+                found[name] = owner
+        return found
+
+    def source(self, name: str) -> str:
+        """The course's own text of a cell."""
+        return "".join(next(c["source"] for c in self.notebook["cells"] if c["id"] == name))
+
+
+@functools.cache
+def course_notebooks() -> tuple[CourseNotebook, ...]:
+    """Every exercise notebook of the clone. Raises FileNotFoundError where there is no clone."""
+    paths = sorted(EXERCISES.glob("[0-9]*.ipynb"))
+    if not paths:
+        raise FileNotFoundError(f"there are no exercise notebooks in {EXERCISES}: grade from a clone of the course.")
+    return tuple(_read(path) for path in paths)
+
+
+def course_notebook(names) -> CourseNotebook | None:
+    """The exercise notebook that shares most cell names with ``names``; None if none shares any."""
+
+    def shared(course: CourseNotebook) -> int:
+        return sum((task.answer in names) + (task.check in names) for task in course.tasks)
+
+    best = max(course_notebooks(), key=shared)
+    return best if shared(best) else None
+
+
+def graft(course: CourseNotebook, answers: dict[str, str]) -> dict:
+    """A copy of the course's notebook with the text of the cells in ``answers`` replaced."""
+    notebook = copy.deepcopy(course.notebook)
+    for cell in notebook["cells"]:
+        if cell["id"] in answers:
+            cell["source"] = _NBVAL_MARK.sub(r"\1(\2)", answers[cell["id"]])
+    return notebook
+
+
+def _read(path: pathlib.Path) -> CourseNotebook:
+    notebook = json.loads(path.read_text())
+    marked = {c["id"]: c["metadata"]["nbgrader"] for c in notebook["cells"] if "nbgrader" in c["metadata"]}
+    titles = dict(re.findall(r"^## (\d\d\.\d+) (.+)$", _prose(notebook), re.M))
+    tasks = []
+    for name in (name for name, mark in marked.items() if mark["solution"]):
+        id, check = name.replace("-", "."), f"{name}-check"
+        points = marked[check]["points"]
+        tasks.append(Task(id=id, title=titles.get(id, ""), points=points, answer=name, check=check))
+    return CourseNotebook(notebook=notebook, tasks=tuple(tasks))
+
+
+def _prose(notebook: dict) -> str:
+    return "\n\n".join("".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown")

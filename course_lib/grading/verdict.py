@@ -1,0 +1,140 @@
+"""From what the cells did to one row for each exercise."""
+
+import dataclasses
+import re
+
+from course_lib.grading.graft import CourseNotebook, Task
+from course_lib.grading.run import Ran
+
+PASSED, NOT_YET, NOT_ATTEMPTED, ERROR = "passed", "not yet", "not attempted", "error"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """The outcome of one exercise. ``message`` is one line, ``verdict`` all that the check said."""
+
+    id: str
+    title: str
+    outcome: str  # "passed", "not yet", "not attempted" or "error"
+    judge: str = ""  # who refused it, if a judge did
+    message: str = ""
+    verdict: str = ""
+    note: str = ""
+    points: int
+    max_points: int
+
+
+def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, errors: dict[str, str]) -> list[Row]:
+    """A row for each exercise. ``errors``: {id: a sentence} for those that took the kernel down."""
+    return [_row(task, course, submitted, ran, errors) for task in course.tasks]
+
+
+def _row(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> Row:
+    said = _said(task, course, submitted, ran, errors)
+    said = {key: clean(value, 300 if key == "message" else 2000) for key, value in said.items()}
+    points = task.points if said["outcome"] == PASSED else 0
+    note = _note(task, course, submitted, said["message"])
+    return Row(id=task.id, title=task.title, note=note, points=points, max_points=task.points, **said)
+
+
+def _said(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> dict[str, str]:
+    """outcome and message, and judge and verdict where the check came to speak."""
+    answer, check = ran.cells.get(task.answer), ran.cells.get(task.check)
+    if task.id in errors:
+        return _outcome(ERROR, errors[task.id])
+    if task.answer not in submitted:
+        return _outcome(NOT_ATTEMPTED, "the answer cell is missing from the notebook.")
+    if answer and not answer["ok"]:
+        return _outcome(NOT_YET, f"the answer cell does not run. {_failure(answer)}")
+    if check is None:
+        return _outcome(ERROR, "it was not reached: the notebook was stopped before it.")
+    if check["ok"]:
+        return _printed(task, check["printed"])
+    if check["ename"] != "NotPassed":
+        return _outcome(NOT_YET, f"the check could not run. {_failure(_first(task, course, ran))}")
+    verdict = parse(check["evalue"])
+    if verdict["outcome"] == NOT_ATTEMPTED:
+        verdict["message"] = _untouched(task, course, submitted)
+    return verdict
+
+
+def _outcome(outcome: str, message: str) -> dict[str, str]:
+    return {"outcome": outcome, "message": message}
+
+
+def _printed(task: Task, printed: str) -> dict[str, str]:
+    """The pass a check has printed; without one, nothing has been checked."""
+    _, found, rest = f"\n{printed}".rpartition(f"\n{task.id} {PASSED}")
+    return parse(found + rest) if found else _outcome(ERROR, "the check ran and gave no verdict.")
+
+
+def _first(task: Task, course: CourseNotebook, ran: Ran) -> dict:
+    """The first cell of an exercise that failed; its check has failed, at least."""
+    cells = (ran.cells[n] for n, owner in course.owners.items() if owner == task and n in ran.cells)
+    return next(cell for cell in cells if not cell["ok"])
+
+
+def parse(verdict: str) -> dict[str, str]:
+    """outcome, judge, message and verdict of the text a check printed or raised."""
+    first, _, rest = verdict.strip().partition("\n")
+    outcome, _, ending = first.partition(" ")[2].partition(":")
+    reason = rest.partition("Next: ")[0].strip()
+    outcome = outcome.rstrip(".")
+    judge = re.search(r"\bthe (\w+) refused it", ending)
+    message = " ".join(filter(None, (ending.strip(), _first_sentence(reason))))
+    return {
+        "outcome": outcome,
+        "judge": judge[1] if judge else "exercise" if outcome == NOT_YET else "",
+        "message": message,
+        "verdict": verdict.strip(),
+    }
+
+
+def _first_sentence(text: str) -> str:
+    text = " ".join(text.split())
+    found = re.match(r".+?[.!?](?=\s+[A-Z]|$)", text)
+    return found[0] if found else text
+
+
+def _failure(cell: dict) -> str:
+    """The exception of a cell in one line, without the name that the kernel gives a cell's file."""
+    text = f"{cell['ename']}: {cell['evalue']}" if cell["ename"] else cell["problem"]
+    text = re.sub(r"\((?:[^()]*\.py|<[^>]*>), line (\d+)\)", r"(line \1)", text)
+    return text.strip().partition("\n")[0].rstrip(".:") + "."
+
+
+def _elsewhere(message: str, course: CourseNotebook, submitted: dict) -> str:
+    """The name that an answer lacks and a cell that is not graded defines; "" if that is not so."""
+    missing = re.search(r"NameError: name '(\w+)' is not defined", message)
+    if missing is None:
+        return ""
+    answers = {task.answer for task in course.tasks}
+    others = "\n".join(t for name, texts in submitted.items() if name not in answers for t in texts)
+    defines = rf"\b(?:def|class|import|as) +{missing[1]}\b|^{missing[1]}\b.*="
+    return missing[1] if re.search(defines, others, re.M) else ""
+
+
+def _untouched(task: Task, course: CourseNotebook, submitted: dict) -> str:
+    if "\n".join(submitted[task.answer]).strip() == course.source(task.answer).strip():
+        return "the answer cell is as it was handed out."
+    return "the answer computes nothing yet; it may build on an exercise that has no answer."
+
+
+def _note(task: Task, course: CourseNotebook, submitted: dict, message: str) -> str:
+    notes = []
+    if name := _elsewhere(message, course, submitted):
+        notes.append(f"{name} is defined in another cell; only the answer cells are graded")
+    if len(submitted.get(task.answer, ())) > 1:
+        notes.append("its answer stands in several cells; they were joined")
+    if task.check not in submitted:
+        notes.append("its check cell was missing; the course's own was used")
+    elif any(text.strip() != course.source(task.check).strip() for text in submitted[task.check]):
+        notes.append("its check cell was changed; the course's own was used")
+    return "; ".join(notes)
+
+
+def clean(text: str, limit: int = 300) -> str:
+    """Text from a submission, fit for a terminal and for XML: printable, and not too long."""
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+    text = "".join(c for c in text if c == "\n" or (c.isprintable()))
+    return text if len(text) <= limit else text[: limit - 4] + " ..."

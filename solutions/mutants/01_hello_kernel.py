@@ -1,0 +1,213 @@
+# Wrong answers to the exercises of lesson 1. Each stands in the place of the answer cell; `judge` must refuse it, and
+# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+# %% answer="01.1" name="forgets y" judge="reference" says="at .0. is 0; it should be 1000"
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+# %% answer="01.1" name="adds the refs, not what they hold" judge="reference" says="arithmetic on a Ref.*not a value"
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref + y_ref
+
+
+# %% answer="01.1" name="returns the sum" judge="reference" says="kernel returned a value.*writes into its output refs"
+def add_kernel(x_ref, y_ref, o_ref):
+    return x_ref[...] + y_ref[...]
+
+
+# %% answer="01.1" name="gives the name o_ref to the sum" judge="reference" says="writes nothing"
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref = x_ref[...] + y_ref[...]  # noqa: F841
+
+
+# %% answer="01.1" name="writes half of the output" judge="reference" says="(?s)2,048 of 4,096 elements are wrong.*memory nothing has written"
+def add_kernel(x_ref, y_ref, o_ref):
+    half = x_ref.shape[0] // 2
+    o_ref[:half] = x_ref[:half] + y_ref[:half]
+
+
+# %% answer="01.1" name="adds to what is in the output" judge="reference" says="(?s)is (nan|NaN); it should be 1000.*memory nothing has written"
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] += x_ref[...] + y_ref[...]
+
+
+# %% answer="01.2" name="always promises float32" judge="reference" says="wrote int32 values into a ref of float32"
+def add_any(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, jnp.float32))(x, y)
+
+
+# %% answer="01.2" name="computes in float32" judge="reference" says="(?s)972 of 1,000 elements are wrong.*float32, which holds 24 bits"
+def add_any(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        total = x_ref[...].astype(jnp.float32) + y_ref[...].astype(jnp.float32)
+        o_ref[...] = total.astype(o_ref.dtype)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+
+
+# %% answer="01.2" name="adds outside the kernel" judge="reference" says="arithmetic stands outside the kernel: add"
+def add_any(x, y):
+    def kernel(total_ref, o_ref):
+        o_ref[...] = total_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x + y)
+
+
+# %% answer="01.2" name="two cores write one block" judge="races" says="Two cores touched the same memory"
+def add_any(x, y):
+    from jax.experimental.pallas import tpu as pltpu
+
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(2,),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
+    )(x, y)
+
+
+# %% answer="01.2" name="knows one shape" judge="reference" says="shape .1000,. into a ref of shape .16, 256."
+def add_any(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((16, 256), x.dtype))(x, y)
+
+
+# %% answer="01.2" name="does not call what pallas_call returns" judge="reference" says="(?s)a function, not an array.*call it"
+def add_any(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))
+
+
+# %% answer="01.3" name="says no shape" judge="exercise" says="(?s)compute_output_shape.*Next: (define|write|add)"
+class PallasAdd(keras.layers.Layer):
+    def call(self, inputs):
+        x, y = inputs
+        return add_vectors(x, y)
+
+
+# %% answer="01.3" name="says the shapes of both inputs" judge="exercise" says="it should be .None, 128."
+class PallasAdd(keras.layers.Layer):
+    def call(self, inputs):
+        x, y = inputs
+        return add_vectors(x, y)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+
+# %% answer="01.3" name="drops the keyword arguments" judge="exercise" says="(?s)read back, the layer became PallasAdd named 'pallas_add.*kwargs"
+class PallasAdd(keras.layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__()
+
+    def call(self, inputs):
+        x, y = inputs
+        return add_vectors(x, y)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+
+# %% answer="01.3" name="takes no name" judge="exercise" says="(?s)does not take name=.*\\*\\*kwargs"
+class PallasAdd(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+
+    def call(self, inputs):
+        x, y = inputs
+        return add_vectors(x, y)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+
+# %% answer="01.3" name="adds in call" judge="reference" says="without a kernel"
+class PallasAdd(keras.layers.Layer):
+    def call(self, inputs):
+        x, y = inputs
+        return x + y
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+
+# %% answer="01.3" name="call takes two arrays" judge="reference" says="one list of two arrays"
+class PallasAdd(keras.layers.Layer):
+    def call(self, x, y):
+        return add_vectors(x, y)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape[0]
+
+
+# %% answer="01.4" name="counts in elements" judge="reference" says="index map of x_ref asks for block .1024,.*(?s:.)*not element numbers"
+def configure(n):
+    return (n // 1024,), (1024,), lambda i: (i * 1024,)
+
+
+# %% answer="01.4" name="leaves out the last block" judge="reference" says="No grid step writes output block .3,."
+def configure(n):
+    return (n // 1024 - 1,), (1024,), lambda i: (i,)
+
+
+# %% answer="01.4" name="blocks of 100" judge="compiler" says="block .100,. of (input 0|x_ref) is not legal.*multiple of 1024"
+def configure(n):
+    return (-(-n // 100),), (100,), lambda i: (i,)
+
+
+# %% answer="01.4" name="one block for all" judge="exercise" says="grid has one step"
+def configure(n):
+    return (1,), (n,), lambda i: (i,)
+
+
+# %% answer="01.4" name="every block twice in a row" judge="exercise" says="8 steps, and the output has 4 blocks"
+def configure(n):
+    return (2 * n // 1024,), (1024,), lambda i: (i // 2,)
+
+
+# %% answer="01.4" name="comes back to every block" judge="simulator" says="left VMEM after step .0,.*came back to it at step .4,."
+def configure(n):
+    return (2 * n // 1024,), (1024,), lambda i: (i % 4,)
+
+
+# %% answer="01.5" name="still writes to x, in a condition" judge="reference" says="writes to its input x_ref"
+def scaled_add_kernel(x_ref, y_ref, o_ref):
+    @pl.when(x_ref.shape[0] > 0)
+    def scale():
+        x_ref[...] = 2 * x_ref[...]
+
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+# %% answer="01.5" name="writes to y instead" judge="reference" says="writes to its input y_ref"
+def scaled_add_kernel(x_ref, y_ref, o_ref):
+    y_ref[...] += 2 * x_ref[...]
+    o_ref[...] = y_ref[...]
+
+
+# %% answer="01.5" name="scales y" judge="reference" says="at .0. is 2000; it should be 1000"
+def scaled_add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + 2 * y_ref[...]
+
+
+# %% answer="01.5" name="puts x back afterwards" judge="reference" says="writes to its input x_ref"
+def scaled_add_kernel(x_ref, y_ref, o_ref):
+    x_ref[...] *= 2
+    o_ref[...] = x_ref[...] + y_ref[...]
+    x_ref[...] /= 2
+
+
+# %% answer="01.5" name="adds before it has written" judge="reference" says="memory nothing has written"
+def scaled_add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] *= 2
+    o_ref[...] += y_ref[...]
