@@ -6,6 +6,7 @@ words: the last line that says something.
 
 import dataclasses
 import re
+import textwrap
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lesson = f" (lesson {self.lesson})" if self.lesson else ""
-        return self.what + (f"\nNext: {self.cure}{lesson}" if self.cure else "")
+        return folded(self.what + (f"\nNext: {self.cure}{lesson}" if self.cure else ""))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,12 +232,21 @@ _ROWS = (
 )
 
 
+def folded(text: str) -> str:
+    """``text`` in lines of at most 94 characters: JupyterLab would break longer ones in mid-word."""
+    return "\n".join(textwrap.fill(line, 94, subsequent_indent=_indent(line)) for line in text.splitlines())
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
 def explain(error: BaseException | str) -> Explanation:
     """The row of the table that fits ``error`` (an exception, or the text of one), filled in."""
     text = _tidy(error if isinstance(error, str) else raw_text(error))
     for row in _ROWS:
         if match := re.search(row.pattern, text, re.DOTALL):
-            found = {name: value.strip() for name, value in match.groupdict(default="?").items()}
+            found = {name: _readable(value.strip()) for name, value in match.groupdict(default="?").items()}
             return Explanation(name=row.name, what=row.what.format(**found), cure=row.cure, lesson=row.lesson)
     return Explanation(name="", what=_last_words(text))
 
@@ -249,6 +259,10 @@ def raw_text(error: BaseException) -> str:
             lines.append(f"{type(chain).__name__}: {chain}")
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     return "\n".join(reversed(lines))
+
+
+def _readable(value: str) -> str:
+    return f"{int(value):,}" if value.isdigit() else value
 
 
 def _tidy(text: str) -> str:

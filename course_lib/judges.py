@@ -52,11 +52,8 @@ class Verdict:
 
     def __str__(self) -> str:
         said = {True: "passed", False: "refused", None: "skipped"}[self.passed]
-        return f"{self.judge}: {said}" + (f". {self.message}" if self.message else "") + self.advice
-
-    @property
-    def advice(self) -> str:
-        return f"\nNext: {self.next}" if self.next else ""
+        text = f"{self.judge}: {said}" + (f". {self.message}" if self.message else "")
+        return errors.folded(text + (f"\nNext: {self.next}" if self.next else ""))
 
 
 def judge(fn: Callable, reference: Callable, *args) -> list[Verdict]:
@@ -158,9 +155,9 @@ def _arithmetic_outside(jaxpr) -> set[str]:
 
 def _ignores_an_output(walk: grid.Walk) -> tuple[str, str] | None:
     for call in walk.calls:
-        used = {str(variable) for eqn in call.kernel.eqns for variable in eqn.invars}
+        used = {id(variable) for eqn in call.kernel.eqns for variable in eqn.invars}
         for variable, operand in zip(call.kernel.invars, call.operands, strict=False):
-            if operand.role == "output" and str(variable) not in used:
+            if operand.role == "output" and id(variable) not in used:
                 return (
                     f"The kernel {call.name} writes nothing to {operand.name}.",
                     f"write {operand.name}[...] = value. Without the [...] the line only gives the value a name.",

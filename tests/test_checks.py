@@ -57,7 +57,7 @@ def test_not_yet_says_which_judge_what_and_what_next(capsys):
     said = checks.check("01.1", with_kernel(half_kernel))
     assert (said.outcome, said.judge) == ("not yet", "reference")
     printed = capsys.readouterr().out
-    assert max(map(len, printed.splitlines())) <= 96, "wide enough for a notebook, narrow enough not to break words"
+    assert max(map(len, printed.splitlines())) <= 94, "wide enough for a notebook, narrow enough not to break words"
     what, why, advice = str(said).splitlines()
     assert printed.split() == str(said).split()
     assert what == "01.1 not yet: the reference refused it."

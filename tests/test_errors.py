@@ -185,7 +185,7 @@ ROWS = {
     "vmem-physical": (compiled(call(copy), HALF), "The kernel needs 144.00M of VMEM, and the chip has 128.00M."),
     "vmem-buffer": (
         compiled(call(copy), BIG),
-        "One buffer alone needs 268435456 bytes of VMEM, and the chip has 134217728.",
+        "One buffer alone needs 268,435,456 bytes of VMEM, and the chip has 134,217,728.",
     ),
     "forgot-ellipsis": (compiled(call(kernel_no_ellipsis)), "The kernel did arithmetic on a Ref."),
     "forgot-ellipsis, in a jnp function": (

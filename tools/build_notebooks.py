@@ -148,7 +148,10 @@ def _expand_exercise(cell: nbformat.NotebookNode) -> None:
 def first_cell(public: dict) -> str:
     """The cell every notebook starts with, with the versions of requirements.txt and the public address in it."""
     text = (ROOT / "notebooks/src/first_cell.py").read_text().rstrip("\n")
-    pins = re.findall(r"^((?:jax|jaxlib|libtpu)==[^\s;]+)", (ROOT / "requirements.txt").read_text(), re.M)
+    # With their markers: there is no libtpu for a Mac, say.
+    pins = re.findall(
+        r"^((?:jax|jaxlib|libtpu)==.+?)\s*$", (ROOT / "requirements.txt").read_text().replace('"', "'"), re.M
+    )
     source = f"git+https://github.com/{public['repo']}@{public['tag']}" if public["repo"] else ""
     places = {'"COURSE_SOURCE", ""': f'"COURSE_SOURCE", "{source}"', "PINS = []": f"PINS = {json.dumps(pins)}"}
     for place, value in places.items():

@@ -5,7 +5,6 @@ import dis
 import inspect
 import os
 import sys
-import textwrap
 
 from course_lib import errors, grid, judges
 from course_lib.checks.exercise import Exercise, exercise
@@ -68,7 +67,7 @@ def check(id: str, defined=None) -> Verdict:
     grading = "COURSE_GRADING" in os.environ
     if (grading and not verdict.passed) or (verdict.outcome == NOT_YET and _under_nbval()):
         raise NotPassed(str(verdict))
-    print("\n".join(textwrap.fill(line, 96) for line in str(verdict).splitlines()))  # JupyterLab breaks in mid-word
+    print(errors.folded(str(verdict)))
     return verdict
 
 

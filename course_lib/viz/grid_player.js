@@ -28,6 +28,7 @@ function drawOperand(parent, operand, goTo) {
     for (let column = 0; column < columns; column++) {
       const index = operand.blocks.length > 1 ? [row, column] : operand.blocks.length ? [column] : [];
       const cell = make(blocks, "button", "course-block", index.join(","));
+      cell.tabIndex = -1; // the slider serves the keyboard; thousands of tab stops serve nobody
       cell.title = `${operand.name} block ${tuple(index)}`;
       const step = operand.indices.findIndex((i) => String(i) === String(index));
       cell.onclick = () => step >= 0 && goTo(step);
@@ -56,10 +57,10 @@ function render({ model, el }) {
 
   const controls = make(root, "div", "course-controls");
   const back = make(controls, "button", "course-back", "◀");
-  back.title = "One step back";
+  back.title = back.ariaLabel = "One step back";
   const play = make(controls, "button", "course-play", "Play");
   const next = make(controls, "button", "course-next", "▶");
-  next.title = "One step on";
+  next.title = next.ariaLabel = "One step on";
   const slider = make(controls, "input", "course-slider");
   Object.assign(slider, { type: "range", min: 0, max: last, step: 1, ariaLabel: "Grid step" });
   slider.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself

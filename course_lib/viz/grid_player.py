@@ -103,7 +103,8 @@ def still(data: dict, step: int) -> str:
     parts.append(f'<text x="10" y="{height - 10}">{caption(data, step)}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="12" fill="#223">{"".join(parts)}</svg>'
+        f'font-family="sans-serif" font-size="12" fill="#223"><rect width="100%" height="100%" fill="#fff"/>'
+        f"{''.join(parts)}</svg>"
     )
 
 

@@ -46,7 +46,9 @@ from jax.experimental import pallas as pl
 
 def with_kernel(kernel):
     """A function of two vectors that runs the kernel on them."""
-    return lambda x, y: pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+    return lambda x, y: pl.pallas_call(
+        kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype)
+    )(x, y)
 
 
 def nothing_yet(x_ref, y_ref, o_ref):

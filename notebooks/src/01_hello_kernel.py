@@ -12,9 +12,11 @@
 # def add_kernel(x_ref, y_ref, o_ref):
 #     o_ref[...] = x_ref[...] + y_ref[...]
 #
+# # x and y: 1000 numbers each, float32
 # block = pl.BlockSpec((100,), lambda i: (i,))
-# add = pl.pallas_call(add_kernel, out_shape=x, grid=(10,), in_specs=[block, block], out_specs=block)
-# add(x, y)                                    # x and y: float32, 1000 elements
+# add = pl.pallas_call(add_kernel, out_shape=x, grid=(10,),
+#                      in_specs=[block, block], out_specs=block)
+# add(x, y)
 # ```
 #
 # After this lesson you can
@@ -49,7 +51,9 @@ def add_kernel(x_ref, y_ref, o_ref):
 
 
 def add_vectors(x, y):
-    return pl.pallas_call(add_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+    return pl.pallas_call(add_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(
+        x, y
+    )
 
 
 x = jnp.arange(8.0)
@@ -132,7 +136,9 @@ pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %%
 n = 4096
-vector = jax.ShapeDtypeStruct((n,), jnp.float32)  # a shape and a dtype: the compiler needs no values
+vector = jax.ShapeDtypeStruct(
+    (n,), jnp.float32
+)  # a shape and a dtype: the compiler needs no values
 
 report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
@@ -145,12 +151,11 @@ print(report)
 # %%
 v5e = chips.chip("v5e")
 in_and_out = 3 * 4 * n
-print(f"bytes to move                  {in_and_out:>8,}")
-print(f"bytes moved, by the report     {report.hbm_bytes:>8,}")
-print(
-    f"cycles to move them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s {in_and_out / v5e.hbm_bandwidth * v5e.clock_hz:>8,.0f}"
-)
-print(f"cycles predicted               {report.cycles:>8,}")
+at_full_speed = in_and_out / v5e.hbm_bandwidth * v5e.clock_hz
+print(f"bytes to move                {in_and_out:>8,}")
+print(f"bytes moved, by the report   {report.hbm_bytes:>8,}")
+print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8,.0f}")
+print(f"cycles predicted             {report.cycles:>8,}")
 
 # %% [markdown]
 # So the prediction is many times what the bandwidth allows. Nothing is wrong with the kernel: a copy from HBM has to be
@@ -222,7 +227,9 @@ for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
 def add_with_a_lazy_y(x, y):
     block = pl.BlockSpec((1024,), lambda i: (i,))
     lazy = pl.BlockSpec((1024,), lambda i: (i // 2,))
-    return pl.pallas_call(add_kernel, out_shape=x, grid=(4,), in_specs=[block, lazy], out_specs=block)(x, y)
+    return pl.pallas_call(
+        add_kernel, out_shape=x, grid=(4,), in_specs=[block, lazy], out_specs=block
+    )(x, y)
 
 
 viz.grid_player(add_with_a_lazy_y, vector, vector)
@@ -267,7 +274,10 @@ for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
 # vector registers, and a block must fit them or be the whole array:
 
 # %%
-print(f"a vector register of a v5e holds {v5e.sublanes} x {v5e.lanes} = {v5e.sublanes * v5e.lanes} numbers of 32 bits")
+register = v5e.sublanes * v5e.lanes
+print(
+    f"a vector register of a v5e: {v5e.sublanes} x {v5e.lanes} = {register} numbers of 32 bits"
+)
 
 # %% [markdown]
 # The reverse happens too: a kernel that the compiler takes, and that is wrong. This index map counts elements where it
@@ -277,7 +287,9 @@ print(f"a vector register of a v5e holds {v5e.sublanes} x {v5e.lanes} = {v5e.sub
 # %%
 def add_with_element_offsets(x, y):
     block = pl.BlockSpec((1024,), lambda i: (1024 * i,))
-    return pl.pallas_call(add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block)(x, y)
+    return pl.pallas_call(
+        add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block
+    )(x, y)
 
 
 c, d = jnp.arange(4096.0), jnp.ones(4096)
@@ -294,7 +306,9 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
 # %%
 def add_twice_over(x, y):
     block = pl.BlockSpec((1024,), lambda i: (i % 2,))
-    return pl.pallas_call(add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block)(x, y)
+    return pl.pallas_call(
+        add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block
+    )(x, y)
 
 
 e, f = jnp.arange(2048.0), jnp.ones(2048)
@@ -342,7 +356,9 @@ with tempfile.TemporaryDirectory() as folder:
     model.save(path)
     again = keras.models.load_model(path)
 
-print("same answers after loading:", bool((again.predict([ones, ones], verbose=0) == 2).all()))
+print(
+    "same answers after loading:", bool((again.predict([ones, ones], verbose=0) == 2).all())
+)
 
 # %% [markdown]
 # The library has this layer, made ready for any shape, as `course_lib.frameworks.keras.Add`, around the kernel in
@@ -424,8 +440,12 @@ def copy_kernel(x_ref, o_ref):
 
 for size in (100, 512, 1024, 1536):
     block = pl.BlockSpec((size,), lambda i: (i,))
-    copy = pl.pallas_call(copy_kernel, out_shape=vector, grid=(pl.cdiv(n, size),), in_specs=[block], out_specs=block)
-    print(f"a block of {size:4}: {'compiles' if compiler.compile_tpu(copy, vector).ok else 'refused'}")
+    steps = pl.cdiv(n, size)
+    copy = pl.pallas_call(
+        copy_kernel, out_shape=vector, grid=(steps,), in_specs=[block], out_specs=block
+    )
+    answer = "compiles" if compiler.compile_tpu(copy, vector).ok else "refused"
+    print(f"a block of {size:4}: {answer}")
 
 # %% [markdown]
 # ## Now you

@@ -5,7 +5,9 @@ import pathlib
 import subprocess
 import sys
 
-SOURCE = os.environ.get("COURSE_SOURCE", "")  # where pip finds the course; `make colab` fills it in
+SOURCE = os.environ.get(
+    "COURSE_SOURCE", ""
+)  # where pip finds the course; `make colab` fills it in
 PINS = []  # the versions of requirements.txt; `make build` fills them in
 
 folders = [pathlib.Path.cwd(), *pathlib.Path.cwd().parents]
@@ -14,14 +16,28 @@ if importlib.util.find_spec("course_lib") is None and clone:
     sys.path.insert(0, str(clone))
 elif importlib.util.find_spec("course_lib") is None and SOURCE:
     print("Installing the course and its JAX (about a minute) ...")
-    on_tpu = any(pathlib.Path("/dev").glob("accel*")) or any(pathlib.Path("/dev").glob("vfio/[0-9]*"))
+    on_tpu = any(pathlib.Path("/dev").glob("accel*")) or any(
+        pathlib.Path("/dev").glob("vfio/[0-9]*")
+    )
     wanted = [pin.replace("jax==", "jax[tpu]==") if on_tpu else pin for pin in PINS]
-    install = [sys.executable, "-m", "pip", "install", "-q", *wanted, f"course_lib @ {SOURCE}"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        *wanted,
+        f"course_lib @ {SOURCE}",
+    ]
     if subprocess.run(install).returncode:
-        raise SystemExit("The course could not be installed. Is there a network? Run this cell again.")
+        raise SystemExit(
+            "The course could not be installed. Is there a network? Run this cell again."
+        )
     importlib.invalidate_caches()
     if "jax" in sys.modules and f"jax=={sys.modules['jax'].__version__}" not in PINS:
-        raise SystemExit("Another JAX was loaded before this cell. Choose Runtime, Restart session, and run me again.")
+        raise SystemExit(
+            "Another JAX was loaded before this cell. Choose Runtime, Restart session, and run me again."
+        )
 elif importlib.util.find_spec("course_lib") is None:
     raise SystemExit(
         "course_lib is not here. Open this notebook inside a clone of the course (make lab), or set COURSE_SOURCE "

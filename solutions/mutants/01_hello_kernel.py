@@ -37,7 +37,9 @@ def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
 
-    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, jnp.float32))(x, y)
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, jnp.float32))(
+        x, y
+    )
 
 
 # %% answer="01.2" name="computes in float32" judge="reference" says="(?s)972 of 1,000 elements are wrong.*float32, which holds 24 bits"

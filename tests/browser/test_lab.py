@@ -1,0 +1,178 @@
+"""What a learner does in JupyterLab: run a lesson, step through a grid, answer an exercise, survive a crash.
+
+The tests share one server and one browser. Screenshots go to tests/artifacts/.
+"""
+
+import re
+
+import pytest
+from conftest import needs_libtpu
+from real_lab import open_lab, wait_until_asked
+
+EXERCISES_OF_LESSON_1 = ("01-1", "01-2", "01-3", "01-4", "01-5")
+RIGHT = "o_ref[...] = x_ref[...] + y_ref[...]"
+ACTIVE_CELL = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+FOCUSED = "document.activeElement.className"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with open_lab(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def lesson(lab):
+    with lab.open("notebooks/01_hello_kernel.ipynb") as notebook:
+        notebook.run_all()
+        yield notebook
+
+
+@pytest.fixture(scope="module")
+def exercises(lab):
+    with lab.open("exercises/01_hello_kernel.ipynb") as notebook:
+        notebook.run_all()
+        yield notebook
+
+
+@pytest.fixture
+def player(lesson):
+    """The first grid player of the lesson, at its first step."""
+    player = lesson.page.locator(".course-player").first
+    player.scroll_into_view_if_needed()
+    player.locator(".course-slider").fill("0")
+    wait_for_step(player, 1)
+    return player
+
+
+@pytest.fixture
+def answered(exercises):
+    """The exercises with a right answer to 01.1."""
+    if not exercises.source("01-1").endswith(RIGHT):
+        exercises.type_line("01-1", RIGHT)
+    exercises.click_into("01-1")
+    return exercises
+
+
+def wait_for_step(player, number: int) -> None:
+    """Wait until the player shows a step of four: in its caption, on its slider, and in each of the three vectors."""
+    player.get_by_text(re.compile(rf"^Step {number} of 4, grid index \({number - 1},\)")).wait_for()
+    assert player.locator(".course-slider").input_value() == str(number - 1)
+    assert player.locator(".course-block.current").all_text_contents() == [str(number - 1)] * 3
+
+
+def test_a_lesson_runs_to_its_end(lesson):
+    assert lesson.red() == []
+    assert lesson.never_ran() == []
+    assert "on this machine" in lesson.output("first-cell")
+    lesson.screenshot("lesson", of="first-cell")
+    assert lesson.page_errors == []
+
+
+def test_arrow_keys_move_the_player_and_not_the_notebook(lesson, player):
+    active = lesson.page.evaluate(ACTIVE_CELL)
+    player.locator(".course-slider").focus()
+    for key, step in (("ArrowRight", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("ArrowDown", 1), ("ArrowUp", 2)):
+        lesson.page.keyboard.press(key)
+        wait_for_step(player, step)
+    lesson.screenshot("player-after-keys")
+    assert lesson.page.evaluate(ACTIVE_CELL) == active
+    assert "course-slider" in lesson.page.evaluate(FOCUSED)
+    assert lesson.page_errors == []
+
+
+def test_buttons_of_the_player_listen_to_the_keyboard(lesson, player):
+    player.locator(".course-next").focus()
+    lesson.page.keyboard.press("Space")
+    wait_for_step(player, 2)
+    lesson.page.keyboard.press("Enter")
+    wait_for_step(player, 3)
+    assert "course-next" in lesson.page.evaluate(FOCUSED)
+
+
+def test_the_mouse_moves_the_player(player):
+    player.locator(".course-next").click()
+    wait_for_step(player, 2)
+    player.locator(".course-back").click()
+    wait_for_step(player, 1)
+    player.locator(".course-back").click()  # nothing lies before the first step
+    wait_for_step(player, 1)
+    player.locator(".course-operand").last.locator(".course-block").nth(2).click()
+    wait_for_step(player, 3)
+
+
+def test_play_goes_to_the_end_and_stops(player):
+    play = player.locator(".course-play")
+    assert play.inner_text() == "Play"
+    play.click()
+    assert play.inner_text() == "Pause"
+    wait_for_step(player, 4)
+    player.get_by_role("button", name="Play", exact=True).wait_for()
+    wait_for_step(player, 4)
+
+
+def test_two_players_on_a_page_are_two(lesson, player):
+    other = lesson.page.locator(".course-player").nth(1)
+    player.locator(".course-next").click()
+    wait_for_step(player, 2)
+    assert other.locator(".course-caption").text_content().startswith("Step 1 of 4")
+
+
+def test_untouched_exercises_show_no_red(exercises):
+    assert exercises.red() == []
+    assert exercises.never_ran() == []
+    for id in EXERCISES_OF_LESSON_1:
+        assert exercises.output(f"{id}-check").startswith(f"{id.replace('-', '.')} not attempted")
+    assert exercises.page_errors == []
+
+
+def test_a_wrong_answer_gets_a_verdict_and_the_right_one_passes(exercises):
+    exercises.type_line("01-1", "o_ref[...] = x_ref[...]")
+    assert exercises.source("01-1").endswith('"""\n    o_ref[...] = x_ref[...]')
+    check(exercises, "01.1 not yet: the reference refused it.")
+    assert "Next: " in exercises.output("01-1-check")
+    exercises.screenshot("verdict-wrong", of="01-1-check")
+
+    exercises.type_line("01-1", RIGHT, instead=True)
+    assert exercises.source("01-1").endswith(f'"""\n    {RIGHT}')
+    check(exercises, "01.1 passed: ")
+    exercises.screenshot("verdict-right", of="01-1-check")
+    assert exercises.page_errors == []
+
+
+@needs_libtpu
+def test_a_killed_compiler_comes_back(answered, lab):
+    assert lab.compilers(), "no compiler runs, so this test would prove nothing"
+    lab.kill(lab.compilers())
+    check(answered, "01.1 passed: reference, simulator, races and compiler agree.")
+    assert lab.compilers()
+
+
+@needs_libtpu
+def test_a_compiler_killed_at_work_still_gives_a_verdict(answered, lab):
+    check(answered, "01.1 passed")
+    answered.click_into("01-1")
+    at_work = lab.compilers()
+    for compiler in at_work:
+        compiler.suspend()
+    before = answered.press_shift_enter("01-1", "01-1-check")
+    wait_until_asked(at_work)
+    lab.kill(at_work)
+    answered.wait_until_run("01-1-check", before)
+    assert answered.output("01-1-check").startswith("01.1 passed: reference, simulator, races and compiler agree.")
+    assert answered.red() == []
+
+
+def test_a_restarted_kernel_runs_the_page_again(answered):
+    answered.restart_and_run_all()
+    assert answered.red() == []
+    assert answered.output("01-1-check").startswith("01.1 passed: ")
+    assert answered.page_errors == []
+
+
+def check(notebook, verdict: str) -> None:
+    """Run 01.1 from the cell with the cursor in it to its check, and expect a verdict."""
+    before = notebook.press_shift_enter("01-1", "01-1-check")
+    notebook.wait_until_run("01-1-check", before)
+    assert notebook.output("01-1-check").startswith(verdict)
+    assert notebook.red() == []
