@@ -1,5 +1,9 @@
 """The elementwise kernels: every shape and dtype, by all four judges; their gradients; their complaints."""
 
+import subprocess
+import sys
+import textwrap
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,6 +60,27 @@ def test_gradient_compiles_for_a_v5e_as_a_kernel():
     gradient = jax.grad(lambda x, y: elementwise.multiply(x, y).sum(), argnums=(0, 1))
     assert compiler.compile_tpu(gradient, x, x).ok
     assert len(grid.walk(gradient, x, x).calls) >= 2
+
+
+def test_annotations_hold_while_kernels_are_traced():
+    """The shapes and dtypes written beside arguments and refs, checked by beartype in a process of its own."""
+    code = """
+        from jaxtyping import install_import_hook
+        with install_import_hook("course_lib.kernels", "beartype.beartype"):
+            from course_lib.kernels import elementwise
+        import jax.numpy as jnp
+        from course_lib import grid
+        for shape in ((), (8,), (7, 13), (3, 5, 700)):
+            for dtype in (jnp.float32, jnp.bfloat16, jnp.int32):
+                assert grid.walk(elementwise.add, jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)).calls
+        try:
+            elementwise.add(jnp.zeros(3), "no array")
+        except Exception as error:
+            print(type(error).__name__)
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr[-2000:]
+    assert out.stdout == "TypeCheckError\n", "the annotations were not checked at all"
 
 
 def test_empty_arrays():

@@ -153,7 +153,10 @@ def first_cell(public: dict) -> str:
         r"^((?:jax|jaxlib|libtpu)==.+?)\s*$", (ROOT / "requirements.txt").read_text().replace('"', "'"), re.M
     )
     source = f"git+https://github.com/{public['repo']}@{public['tag']}" if public["repo"] else ""
-    places = {'"COURSE_SOURCE", ""': f'"COURSE_SOURCE", "{source}"', "PINS = []": f"PINS = {json.dumps(pins)}"}
+    places = {
+        '"COURSE_SOURCE", ""': f'"COURSE_SOURCE", "{source}"',
+        "PINS = []": f"PINS = {json.dumps(pins, indent=4)}",
+    }
     for place, value in places.items():
         assert text.count(place) == 1, f"first_cell.py has no place for {place}"
         text = text.replace(place, value)

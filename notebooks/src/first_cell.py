@@ -5,10 +5,9 @@ import pathlib
 import subprocess
 import sys
 
-SOURCE = os.environ.get(
-    "COURSE_SOURCE", ""
-)  # where pip finds the course; `make colab` fills it in
-PINS = []  # the versions of requirements.txt; `make build` fills them in
+# `make colab` fills in where pip finds the course, `make build` the versions it needs.
+SOURCE = os.environ.get("COURSE_SOURCE", "")
+PINS = []
 
 folders = [pathlib.Path.cwd(), *pathlib.Path.cwd().parents]
 clone = next((f for f in folders if (f / "course_lib" / "__init__.py").is_file()), None)
