@@ -8,6 +8,8 @@ import dataclasses
 import re
 import textwrap
 
+WRITTEN = ("01",)  # lessons a reader can turn to; a test compares with notebooks/
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation:
@@ -18,9 +20,13 @@ class Explanation:
     cure: str = ""
     lesson: str = ""
 
+    @property
+    def advice(self) -> str:
+        """The cure, and the lesson that teaches it if it is written."""
+        return self.cure + (f" (lesson {self.lesson})" if self.lesson in WRITTEN else "")
+
     def __str__(self) -> str:
-        lesson = f" (lesson {self.lesson})" if self.lesson else ""
-        return folded(self.what + (f"\nNext: {self.cure}{lesson}" if self.cure else ""))
+        return folded(self.what + (f"\nNext: {self.advice}" if self.cure else ""))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +62,8 @@ _ROWS = (
         r"IndexError: Out-of-bounds block index (?P<block>\([^)]*\)) for (?P<role>input|output) \"(?P<ref>[^\"]+)\" "
         r"in iteration (?P<step>\([^)]*\))",
         "At step {step} the index map of {ref} asked for block {block}, which lies outside the array.",
-        "an index map returns block numbers, counted in blocks from 0, not element numbers. Print what it returns "
-        "for the first and the last step.",
+        "an index map returns block numbers, counted in blocks from 0, not element numbers. Call it yourself, with the "
+        "first and the last step.",
         "04",
     ),
     _Row(
@@ -123,6 +129,8 @@ _ROWS = (
         "forgot-ellipsis",
         r"AttributeError: 'AbstractRef' object has no attribute|"
         r"TypeError: \w+ requires ndarray or scalar arguments, got <class '[\w.]*Tracer'>|"
+        r"unsupported operand type\(s\) for [^:]+: '\w*Tracer' and '\w*Tracer'|Cannot store a Ref into another Ref|"
+        r"traced array with shape Ref<|"
         r"a Ref can't be passed where an array is expected",
         "The kernel did arithmetic on a Ref. A Ref is a place in memory, not a value.",
         "read it first: x_ref[...] is the whole block as a value.",
@@ -145,31 +153,33 @@ _ROWS = (
     ),
     _Row(
         "store-shape",
-        r"Invalid shape for `swap`\. Ref shape: (?P<ref>\([^)]*\))\..*? Value shape: (?P<value>\([^)]*\))",
-        "The kernel wrote a value of shape {value} into a ref of shape {ref}.",
+        r"Invalid shape for `swap`\. .*?Expected shape: (?P<place>\([^)]*\))\. Value shape: (?P<value>\([^)]*\))",
+        "The kernel wrote a value of shape {value} to a place of shape {place}.",
         "print value.shape and o_ref.shape in the kernel: they are known while it is traced.",
         "01",
     ),
     _Row(
         "captured",
-        r"captures constants (?P<what>\[[^\]]*\]\]?)",
-        "The kernel uses an array from outside, {what}. On the chip it has no address the kernel could read.",
-        "pass it to pallas_call as one more input, with a ref of its own.",
+        r"captures constants (?P<what>\[.*?\])\. You should",
+        "The kernel uses an array that is none of its refs, {what}: one from outside, or one it makes from numbers. On "
+        "the chip it has no address the kernel could read.",
+        "pass it to pallas_call as one more input, with a ref of its own; jnp.full and iota can be made inside.",
         "01",
     ),
     _Row(
         "index-map-arity",
         r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) w\w+ given",
-        "{who} takes {takes} arguments, and it was given {given}. Pallas gives an index map one number for each grid "
-        "axis, and a kernel one ref for each input, output and scratch buffer.",
-        "count the axes of the grid against the arguments of each index map, and the refs against the kernel's.",
+        "{who} takes {takes} and was given {given} arguments.",
+        "a kernel gets one ref for each input, output and scratch buffer; an index map one number for each grid axis; "
+        "a method gets self as well.",
         "04",
     ),
     _Row(
         "missing-refs",
         r"TypeError: (?P<who>[^\n]*?)\(\) missing (?P<n>\d+) required positional arguments?: (?P<names>[^\n]*)",
-        "{who} wants {n} argument more than it was given: {names}.",
-        "a kernel gets one ref for each input, output and scratch buffer; an index map one number for each grid axis.",
+        "{who} wants more arguments than it was given: {names}.",
+        "a kernel gets one ref for each input, output and scratch buffer; an index map one number for each grid axis; "
+        "pallas_call wants a kernel and out_shape.",
         "01",
     ),
     _Row(
@@ -178,6 +188,70 @@ _ROWS = (
         "An index map returned {got} numbers for a block with {want} axes.",
         "return one block number for each axis of the block.",
         "04",
+    ),
+    _Row(
+        "alignment",
+        r"E2003: \w+: cannot statically prove that index in dimension (?P<axis>\d+) is a multiple of (?P<n>\d+)",
+        "The kernel slices axis {axis} at a start that the compiler cannot prove to be a multiple of {n}; registers "
+        "are filled whole.",
+        "promise it, pl.multiple_of(start, {n}), if it is true; or let a BlockSpec do the slicing.",
+        "06",
+    ),
+    _Row(
+        "scalar-store",
+        r"Cannot store scalars to VMEM",
+        "The kernel writes a single number to VMEM. The vector unit writes whole registers there.",
+        "write a whole block at a time, o_ref[...] = value; jnp.full makes a block of one number.",
+        "01",
+    ),
+    _Row(
+        "numpy-in-kernel",
+        r"TracerArrayConversionError",
+        "A NumPy function was given a value that is known only when the kernel runs.",
+        "use the function of the same name in jax.numpy: jnp.add, not np.add.",
+        "01",
+    ),
+    _Row(
+        "number-in-kernel",
+        r"ConcretizationTypeError",
+        "The kernel asked for a plain Python number (float(), int(), .item()) from a value known only when it runs.",
+        "go on computing with the value itself; value.astype(dtype) changes its type.",
+        "01",
+    ),
+    _Row(
+        "assigned-into-value",
+        r"JAX arrays are immutable",
+        "The kernel assigned into a value. Values never change; only what lies behind a ref does.",
+        "give the result a name of its own, tmp = 2 * tmp, and write it to an output ref.",
+        "01",
+    ),
+    _Row(
+        "not-a-tuple",
+        r"'int' object is not iterable",
+        "There is an integer where a tuple of integers should be: a shape, a block, or what an index map returns.",
+        "write (1024,) for one axis; the comma makes it a tuple.",
+        "01",
+    ),
+    _Row(
+        "out-shape",
+        r"Invalid out_shape type",
+        "out_shape is neither an array nor a shape with a dtype.",
+        "out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype)",
+        "01",
+    ),
+    _Row(
+        "keras-no-call",
+        r"does not have a `call(?:\(\))?` method implemented",
+        "The layer has no call method, so it computes nothing.",
+        "write call(self, inputs); inputs is one list of two arrays.",
+        "01",
+    ),
+    _Row(
+        "not-an-array",
+        r"returned a value of type <class '(?P<type>(?!.*[fF]unction')[\w.]+)'>.*which is not a valid JAX type",
+        "The result holds something that is no array: {type}.",
+        "return the array alone.",
+        "01",
     ),
     _Row(
         "returned-function",
@@ -247,7 +321,8 @@ def explain(error: BaseException | str) -> Explanation:
     for row in _ROWS:
         if match := re.search(row.pattern, text, re.DOTALL):
             found = {name: _readable(value.strip()) for name, value in match.groupdict(default="?").items()}
-            return Explanation(name=row.name, what=row.what.format(**found), cure=row.cure, lesson=row.lesson)
+            what, cure = row.what.format(**found), row.cure.format(**found)
+            return Explanation(name=row.name, what=what, cure=cure, lesson=row.lesson)
     return Explanation(name="", what=_last_words(text))
 
 
@@ -268,6 +343,10 @@ def _readable(value: str) -> str:
 def _tidy(text: str) -> str:
     """Say (8, 128), [0:8, 0:128] and input 0 where JAX says Blocked(block_size=8), slice(0, 8, 1) and args[0]."""
     text = re.sub(r"Blocked\(block_size=(\d+)\)", r"\1", text)
+    text = re.sub(r" at /\S+?:\d+", "", text)  # whose machine it was says nothing
+    text = re.sub(r"\b[\w.]+<locals>\.", "", text)
+    keras = r"Exception encountered when calling .*?\n\s*(?:\x1b\[\dm)?(.*?)(?:\x1b\[0m)?\s*\n\s*Arguments received.*"
+    text = re.sub(keras, r"\1", text, flags=re.DOTALL)
     text = text.replace("Squeezed()", "None")
     text = re.sub(r"slice\((-?\d+), (-?\d+), 1\)", r"\1:\2", text)
     text = re.sub(r"\(((?:-?\d+:-?\d+(?:, |,)?)+)\)", lambda m: f"[{m[1].rstrip(',')}]", text)

@@ -120,16 +120,21 @@ class Walk:
 
     calls: tuple[Call, ...]
     jaxpr: jax.extend.core.ClosedJaxpr  # of the whole function
+    result: object = None  # what the function returns, as shapes and dtypes in their lists and tuples
 
 
 def trace(fn: Callable, *args, chip: str = "v5e") -> jax.extend.core.ClosedJaxpr:
     """The jaxpr of ``fn(*args)`` as Pallas traces it for ``chip``; args are arrays or ShapeDtypeStructs."""
+    return _trace(fn, *args, chip=chip)[0]
+
+
+def _trace(fn: Callable, *args, chip: str) -> tuple[jax.extend.core.ClosedJaxpr, object]:
     # A fresh function object: JAX must not reuse a trace that was made for a simulator.
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
-        jaxpr = jax.make_jaxpr(lambda *a: fn(*a))(*args)
-        if any(eqn.primitive.name == "platform_index" for eqn in _all_equations(jaxpr.jaxpr)):
+        jaxpr, result = jax.make_jaxpr(lambda *a: fn(*a), return_shape=True)(*args)
+        if any(eqn.primitive.name == "platform_index" for eqn in equations(jaxpr.jaxpr)):
             jaxpr = jax.make_jaxpr(lambda *a: run(jaxpr, False, *a))(*args)  # keeps the TPU's side only
-        return jaxpr
+        return jaxpr, result
 
 
 def run(jaxpr: jax.extend.core.ClosedJaxpr, interpret, *args) -> list:
@@ -152,7 +157,7 @@ def _run(jaxpr, consts, interpret, *args) -> list:
         elif eqn.primitive.name == "cond" and isinstance(inputs[0], int):
             branch = eqn.params["branches"][inputs[0]]
             outputs = _run(branch.jaxpr, branch.consts, interpret, *inputs[1:])
-        elif not any(True for inner in sub_jaxprs(eqn) for e in _all_equations(inner) if e.primitive.name in _ENTER):
+        elif not any(True for inner in sub_jaxprs(eqn) for e in equations(inner) if e.primitive.name in _ENTER):
             outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
         else:
             outputs = _run_inside(eqn, interpret, inputs)
@@ -165,12 +170,13 @@ def _run(jaxpr, consts, interpret, *args) -> list:
 _ENTER = ("pallas_call", "platform_index")
 
 
-def _all_equations(jaxpr) -> Iterator:
+def equations(jaxpr) -> Iterator:
+    """Every equation of a jaxpr, those inside jit, loops and conditions too; not those inside a kernel."""
     for eqn in jaxpr.eqns:
         yield eqn
         if eqn.primitive.name != "pallas_call":
             for inner in sub_jaxprs(eqn):
-                yield from _all_equations(inner)
+                yield from equations(inner)
 
 
 def _run_inside(eqn, interpret, inputs: list) -> list:
@@ -187,13 +193,13 @@ def walk(fn: Callable, *args, chip: str = "v5e") -> Walk:
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; nothing is run but the index maps.
     Raises UnreadableCall where a grid cannot be read, and whatever ``fn`` raises while it is traced.
     """
-    jaxpr = trace(fn, *args, chip=chip)
-    return Walk(calls=tuple(_read(eqn) for eqn in pallas_calls(jaxpr.jaxpr)), jaxpr=jaxpr)
+    jaxpr, result = _trace(fn, *args, chip=chip)
+    return Walk(calls=tuple(_read(eqn) for eqn in pallas_calls(jaxpr.jaxpr)), jaxpr=jaxpr, result=result)
 
 
 def pallas_calls(jaxpr) -> Iterator:
     """The pallas_call equations of a jaxpr, inside jit, custom_vjp, scan and the like too."""
-    return (eqn for eqn in _all_equations(jaxpr) if eqn.primitive.name == "pallas_call")
+    return (eqn for eqn in equations(jaxpr) if eqn.primitive.name == "pallas_call")
 
 
 def sub_jaxprs(eqn) -> Iterator:
@@ -210,11 +216,13 @@ def _read(eqn) -> Call:
     names = kernel.debug_info.arg_names
     if mapping.num_index_operands:
         raise UnreadableCall(
-            f"kernel {_name(eqn)} uses scalar prefetch: its index maps depend on array values, which grid.walk does "
+            f"{_name(eqn)} uses scalar prefetch: its index maps depend on array values, which grid.walk does "
             "not read yet."
         )
     if not all(isinstance(n, int) for n in mapping.grid):
-        raise UnreadableCall(f"kernel {_name(eqn)} has a grid of unknown size: {mapping.grid}.")
+        raise UnreadableCall(
+            f"The grid of {_name(eqn)} is not made of Python integers. Write int(...) around its sizes."
+        )
     operands = tuple(
         _operand(block, mapping.grid, name, "input" if number < mapping.num_inputs else "output")
         for number, (block, name) in enumerate(zip(mapping.block_mappings, names, strict=False))

@@ -30,13 +30,17 @@ from course_lib import compat, compiler, errors, grid
 # right, which it is not on the chip.
 _CPU_OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 
+# A kernel longer than this comes from a Python loop that was unrolled; simulating it would take minutes.
+MAX_KERNEL_LENGTH = 2000
+
 # Relative tolerance of one rounding, as eps of the dtype; a result may be a few roundings off.
 _ROUNDINGS = 4
 
 # What may stand around a pallas_call: shapes and layout. Arithmetic belongs in the kernel.
 _MOVES_DATA = {
-    "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "dynamic_slice", "expand_dims", "iota", "pad",
-    "reshape", "slice", "split", "squeeze", "transpose",
+    "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put", "dynamic_slice",
+    "dynamic_update_slice", "expand_dims", "gather", "iota", "pad", "reshape", "rev", "scatter", "slice", "split",
+    "squeeze", "stack", "stop_gradient", "transpose", "unstack",
 }  # fmt: skip
 
 
@@ -48,6 +52,7 @@ class Verdict:
     passed: bool | None
     message: str = ""
     next: str = ""  # one thing to try
+    ran: bool = True  # False: it could not even be traced, so there was nothing to judge
     report: compiler.Report | None = None  # the compiler judge's
 
     def __str__(self) -> str:
@@ -74,8 +79,8 @@ def reference_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     try:
         walk = grid.walk(fn, *args)
     except Exception as error:
-        return _refused("reference", errors.explain(error))
-    if complaint := _not_a_kernel(walk) or _ignores_an_output(walk) or _writes_to_inputs(walk):
+        return _refused("reference", errors.explain(error), ran=False)
+    if complaint := _not_a_kernel(walk) or _too_long(walk) or _ignores_an_output(walk) or _writes_to_inputs(walk):
         return Verdict(judge="reference", passed=False, message=complaint[0], next=complaint[1])
     return _compare("reference", fn, reference, args, walk, interpret=True)
 
@@ -123,13 +128,13 @@ JUDGES = {
 }
 
 
-def _refused(judge: str, explanation: errors.Explanation) -> Verdict:
-    lesson = f" (lesson {explanation.lesson})" if explanation.lesson else ""
-    advice = explanation.cure + lesson if explanation.cure else ""
-    return Verdict(judge=judge, passed=False, message=explanation.what, next=advice)
+def _refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Verdict:
+    return Verdict(judge=judge, passed=False, message=explanation.what, next=explanation.advice, ran=ran)
 
 
 def _not_a_kernel(walk: grid.Walk) -> tuple[str, str] | None:
+    if not walk.jaxpr.jaxpr.outvars:
+        return "It returned nothing.", "is there a `return` at the end?"
     if not walk.calls:
         return "The result was computed without a kernel: there is no pallas_call in it.", "call pl.pallas_call."
     if found := sorted(_arithmetic_outside(walk.jaxpr.jaxpr)):
@@ -148,9 +153,25 @@ def _arithmetic_outside(jaxpr) -> set[str]:
         inner = list(grid.sub_jaxprs(eqn))
         if inner:
             found |= set().union(*map(_arithmetic_outside, inner))
-        elif eqn.primitive.name not in _MOVES_DATA:
+        elif eqn.primitive.name not in _MOVES_DATA and not _is_index(eqn):
             found.add(eqn.primitive.name)
     return found
+
+
+def _is_index(eqn) -> bool:
+    """Arithmetic on a few integers: what jnp makes of x[i] on the way to a gather."""
+    return all(v.aval.size <= 8 and v.aval.dtype.kind in "iub" for v in eqn.outvars)
+
+
+def _too_long(walk: grid.Walk) -> tuple[str, str] | None:
+    for call in walk.calls:
+        if (length := sum(1 for _ in grid.equations(call.kernel))) > MAX_KERNEL_LENGTH:
+            return (
+                f"{call.name} is {length:,} operations long: a Python loop in it is written out step by step while it "
+                "is traced, and neither the simulator nor the compiler can carry that.",
+                "work on whole blocks, x_ref[...] is all of one; or loop with jax.lax.fori_loop.",
+            )
+    return None
 
 
 def _ignores_an_output(walk: grid.Walk) -> tuple[str, str] | None:
@@ -159,8 +180,9 @@ def _ignores_an_output(walk: grid.Walk) -> tuple[str, str] | None:
         for variable, operand in zip(call.kernel.invars, call.operands, strict=False):
             if operand.role == "output" and id(variable) not in used:
                 return (
-                    f"The kernel {call.name} writes nothing to {operand.name}.",
-                    f"write {operand.name}[...] = value. Without the [...] the line only gives the value a name.",
+                    f"{call.name} writes nothing to {operand.name}.",
+                    f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives "
+                    "the value a name.",
                 )
     return None
 
@@ -172,7 +194,7 @@ def _writes_to_inputs(walk: grid.Walk) -> tuple[str, str] | None:
             operand = refs.get(variable)
             if operand is not None and operand.role == "input":
                 return (
-                    f"The kernel writes to its input {operand.name}. The simulators forgive that; on a chip the block "
+                    f"{call.name} writes to its input {operand.name}. The simulators forgive that; on a chip the block "
                     "is a copy the pipeline owns, and what you put there may vanish or reach the caller's array.",
                     "compute into a value of your own, and write only to output refs.",
                 )
@@ -184,9 +206,14 @@ def _written_refs(jaxpr) -> Iterator:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in ("swap", "addupdate", "masked_swap"):
             yield eqn.invars[0]
+        elif eqn.primitive.name == "dma_start":
+            _, destination, *_ = jax.tree.unflatten(eqn.params["tree"], eqn.invars)
+            yield jax.tree.leaves(destination)[0]  # the ref; what follows says which slice of it
         for inner in grid.sub_jaxprs(eqn):
-            # cond passes its predicate first, loops their bounds: the last invars line up with the inner ones.
-            outer = dict(zip(reversed(inner.invars), reversed(eqn.invars), strict=False))
+            if inner.constvars:  # run_scoped: what it uses of ours are its constants
+                outer = dict(zip(inner.constvars, eqn.invars, strict=False))
+            else:  # cond passes its predicate first, loops their bounds: the last invars line up with the inner ones
+                outer = dict(zip(reversed(inner.invars), reversed(eqn.invars), strict=False))
             yield from (outer[v] for v in _written_refs(inner) if v in outer)
 
 
@@ -194,7 +221,7 @@ def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **para
     try:
         walk = grid.walk(fn, *args)
     except Exception as error:
-        return _refused(judge, errors.explain(error))
+        return _refused(judge, errors.explain(error), ran=False)
     return _compare(judge, fn, reference, args, walk, interpret=compat.interpret_params(**params))
 
 
@@ -205,8 +232,9 @@ def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: g
         got = _run(walk, interpret, args)
     except Exception as error:
         return _refused(judge, errors.explain(error))
-    want = [np.asarray(a) for a in jax.tree.leaves(reference(*args))]
-    if complaint := _difference(got, want, before, walk):
+    expected = reference(*args)
+    want = [np.asarray(a) for a in jax.tree.leaves(expected)]
+    if complaint := _other_structure(walk, expected) or _difference(got, want, before, walk):
         return Verdict(judge=judge, passed=False, message=complaint[0], next=complaint[1])
     for number, (a, b) in enumerate(zip(args, before, strict=True)):
         if not np.array_equal(np.asarray(a), b, equal_nan=b.dtype.kind not in "iub"):
@@ -240,6 +268,19 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+def _other_structure(walk: grid.Walk, expected) -> tuple[str, str] | None:
+    got, want = jax.tree.structure(walk.result), jax.tree.structure(expected)
+    if got == want or got.num_leaves != want.num_leaves:  # the number of arrays has a sentence of its own
+        return None
+    return f"It returns {_described(walk.result)}; it should return {_described(expected)}.", "look at the return line."
+
+
+def _described(result) -> str:
+    if isinstance(result, (list, tuple, dict)):
+        return f"a {type(result).__name__} of {len(result)}"
+    return "an array"
 
 
 def _difference(got: list, want: list, args: list, walk: grid.Walk) -> tuple[str, str] | None:
@@ -283,7 +324,9 @@ def _advice(got: np.ndarray, want: np.ndarray, wrong: np.ndarray, args: list, wa
     """One thing to try, from what the wrong numbers look like."""
     first = _first(wrong)
     if _outside(walk):
-        return "an index map returns block numbers, counted in blocks from 0, not element numbers."
+        return "an index map returns block numbers, counted from 0: not element numbers, and none past the last block."
+    if (name := _read_before_written(walk)) and _unwritten(got[first]):
+        return f"{name} is read before anything has been written to it; `+=` reads too. Write it with = first."
     if _unwritten(got[first]):
         return (
             "that is memory nothing has written: a buffer starts as NaN (an integer one as its largest value). "
@@ -298,6 +341,16 @@ def _advice(got: np.ndarray, want: np.ndarray, wrong: np.ndarray, args: list, wa
             "float32, which holds 24 bits. Compute in the dtype you were given."
         )
     return "compute the first wrong element by hand, and compare with what the kernel reads at that step."
+
+
+def _read_before_written(walk: grid.Walk) -> str:
+    """The name of an output ref whose first use in its kernel is a read; "" if there is none."""
+    for call in walk.calls:
+        for variable, operand in zip(call.kernel.invars, call.operands, strict=False):
+            first = next((e.primitive.name for e in call.kernel.eqns if variable in e.invars[:1]), "")
+            if operand.role == "output" and first in ("get", "addupdate"):
+                return operand.name
+    return ""
 
 
 def _first(wrong: np.ndarray) -> tuple[int, ...]:

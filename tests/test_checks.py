@@ -6,6 +6,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
@@ -88,6 +89,57 @@ def empty_function(n):
 def test_not_attempted(id, defined, capsys):
     assert checks.check(id, defined).outcome == "not attempted"
     assert capsys.readouterr().out.startswith(f"{id} not attempted.\nNext: write ")
+
+
+def forgot_return(x, y):
+    with_kernel(right_kernel)(x, y)
+
+
+def no_return_value(n):
+    steps = n // 1024  # noqa: F841
+
+
+def uses_an_empty_kernel(x, y):
+    return with_kernel(empty_kernel)(x, y)
+
+
+@pytest.mark.parametrize(
+    "id, defined, says",
+    [
+        ("01.2", forgot_return, "It returned nothing"),
+        ("01.4", no_return_value, "It returned nothing"),
+        ("01.2", uses_an_empty_kernel, "empty_kernel writes nothing"),
+    ],
+)
+def test_a_real_attempt_is_never_called_none(id, defined, says, capsys):
+    defined.__name__ = {"01.2": "add_any", "01.4": "configure"}[id]
+    said = checks.check(id, defined)
+    assert said.outcome == "not yet" and says in said.message
+
+
+@needs_libtpu
+def test_the_compiler_sees_every_case():
+    def add_any(x, y):
+        spec = pl.BlockSpec((100,), lambda i: (i,)) if x.ndim == 1 else pl.BlockSpec()
+        grid = (10,) if x.ndim == 1 else ()
+        out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pl.pallas_call(right_kernel, out_shape=out, grid=grid, in_specs=[spec, spec], out_specs=spec)(x, y)
+
+    said = checks.check("01.2", add_any)
+    assert said.judge == "compiler" and "int32[1000]" in said.message
+
+
+@needs_libtpu
+def test_a_grid_of_thousands_of_steps_is_refused_at_once():
+    said = checks.check("01.4", lambda n: ((n,), (1,), lambda i: (i,)))
+    assert said.judge == "compiler" and "is not legal" in said.message
+
+
+def test_what_cannot_be_built_or_run_is_said_so():
+    assert str(checks.check("01.3", lambda: 1 / 0)).startswith("01.3 not yet: it could not be built.")
+    assert str(checks.check("01.2", lambda x, y: np.add(x, y))).startswith(
+        "01.2 not yet: the reference could not run it."
+    )
 
 
 @pytest.mark.parametrize(

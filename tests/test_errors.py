@@ -1,8 +1,11 @@
 """Every row of the error table is provoked for real, and says what a learner should read."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
@@ -59,6 +62,25 @@ def kernel_no_ellipsis(x_ref, o_ref):
 
 def kernel_no_ellipsis_jnp(x_ref, o_ref):
     o_ref[...] = jnp.exp(x_ref)
+
+
+def kernel_ref_on_the_right(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + x_ref
+
+
+def kernel_stores_a_ref(x_ref, o_ref):
+    o_ref[...] = x_ref
+
+
+def kernel_assigns_into_a_value(x_ref, o_ref):
+    twice = x_ref[...]
+    twice[...] *= 2
+    o_ref[...] = twice
+
+
+def kernel_unaligned(x_ref, o_ref):
+    start = x_ref[0, 0].astype(jnp.int32)
+    o_ref[:, :128] = x_ref[:, pl.ds(start, 128)]
 
 
 def kernel_returns(x_ref, o_ref):
@@ -132,6 +154,10 @@ class NoShape(keras.layers.Layer):
         return inputs[0]
 
 
+class NoCall(keras.layers.Layer):
+    """Nothing yet."""
+
+
 class NoKwargs(NoShape):
     def __init__(self):
         super().__init__()
@@ -192,6 +218,27 @@ ROWS = {
         compiled(call(kernel_no_ellipsis_jnp)),
         "The kernel did arithmetic on a Ref.",
     ),
+    "forgot-ellipsis, on the right": (compiled(call(kernel_ref_on_the_right)), "The kernel did arithmetic on a Ref."),
+    "forgot-ellipsis, in a copy": (compiled(call(kernel_stores_a_ref)), "The kernel did arithmetic on a Ref."),
+    "forgot-ellipsis, in NumPy": (compiled(call(lambda x, o: o.__setitem__(..., np.exp(x)))), "arithmetic on a Ref."),
+    "numpy-in-kernel": (compiled(call(lambda x, o: o.__setitem__(..., np.exp(x[...])))), "A NumPy function was given"),
+    "number-in-kernel": (
+        compiled(call(lambda x, o: o.__setitem__(..., float(x[0, 0])))),
+        "asked for a plain Python number",
+    ),
+    "assigned-into-value": (compiled(call(kernel_assigns_into_a_value)), "The kernel assigned into a value."),
+    "scalar-store": (compiled(call(lambda x, o: o.__setitem__((0, 0), x[0, 0]))), "writes a single number to VMEM"),
+    "alignment": (
+        compiled(call(kernel_unaligned)),
+        "slices axis 1 at a start that the compiler cannot prove to be a multiple of 128",
+    ),
+    "not-a-tuple": (
+        compiled(call(copy, block=1024, grid=(4,), index_map=lambda i: (i,)), V),
+        "an integer where a tuple",
+    ),
+    "out-shape": (compiled(lambda x: pl.pallas_call(copy, out_shape=4096)(x)), "out_shape is neither"),
+    "not-an-array": (compiled(lambda x: (x, x.dtype)), "The result holds something that is no array"),
+    "keras-no-call": (keras_error(NoCall), "The layer has no call method"),
     "kernel-returns": (compiled(call(kernel_returns)), "The kernel returned a value."),
     "store-dtype": (
         compiled(call(kernel_stores_f32), jax.ShapeDtypeStruct((256, 512), jnp.bfloat16)),
@@ -199,20 +246,20 @@ ROWS = {
     ),
     "store-shape": (
         compiled(call(kernel_stores_a_row)),
-        "The kernel wrote a value of shape (512,) into a ref of shape (256, 512).",
+        "The kernel wrote a value of shape (512,) to a place of shape (256, 512).",
     ),
-    "captured": (compiled(call(captures())), "The kernel uses an array from outside, [f32[512]]"),
+    "captured": (compiled(call(captures())), "The kernel uses an array that is none of its refs, [f32[512]]"),
     "index-map-arity": (
         compiled(call(copy, block=(8, 512), grid=(32, 1), index_map=lambda i: (i, 0))),
-        "<lambda> takes 1 arguments, and it was given 2.",
+        "<lambda> takes 1 and was given 2 arguments.",
     ),
     "index-map-arity, of a kernel": (
         compiled(call(kernel_one_ref)),
-        "kernel_one_ref takes 1 arguments, and it was given 2.",
+        "kernel_one_ref takes 1 and was given 2 arguments.",
     ),
     "missing-refs": (
         compiled(call(kernel_three_refs)),
-        "kernel_three_refs wants 1 argument more than it was given: 'o_ref'",
+        "kernel_three_refs wants more arguments than it was given: 'o_ref'",
     ),
     "index-map-results": (
         compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i: (i,))),
@@ -251,6 +298,23 @@ def test_row_is_provoked_and_explained(row):
 
 def test_every_row_has_a_test():
     assert {row.split(",")[0] for row in ROWS} == {row.name for row in errors._ROWS}
+
+
+def test_lessons_that_are_referred_to_are_written():
+    sources = pathlib.Path(__file__).parent.parent.glob("notebooks/src/[0-9]*.py")
+    assert set(errors.WRITTEN) == {source.stem[:2] for source in sources} - {"00"}
+
+
+def test_keras_own_frame_is_taken_off():
+    class Broken(keras.layers.Layer):
+        def call(self, inputs):
+            return no_such_name  # noqa: F821
+
+    assert keras_error(Broken)().what == "NameError: name 'no_such_name' is not defined"
+
+
+def test_no_path_of_a_machine_is_repeated():
+    assert "/" not in compiled(lambda x: (x, "text"))().what
 
 
 def test_unknown_failure_keeps_its_own_words():

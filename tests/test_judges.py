@@ -50,6 +50,24 @@ def in_place_when_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref[...] + y_ref[...]
 
 
+def copies_back_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+    pltpu.sync_copy(o_ref, x_ref)
+
+
+def names_only_kernel(x_ref, y_ref, o_ref):
+    o_ref = x_ref[...] + y_ref[...]  # noqa: F841
+
+
+def unrolled_kernel(x_ref, y_ref, o_ref):
+    for i in range(1024):
+        o_ref[i] = x_ref[i] + y_ref[i]
+
+
+def plus_equals_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] += x_ref[...] + y_ref[...]
+
+
 def sum_kernel(x_ref, y_ref, o_ref):
     """All steps add into one block: right in order, a race on two cores."""
 
@@ -98,6 +116,12 @@ BUGS = {
     ),
     "writes to an input": (blocked(in_place_kernel), "reference", "writes to its input x_ref"),
     "writes to an input, now and then": (blocked(in_place_when_kernel), "reference", "writes to its input x_ref"),
+    "writes to an input by a copy": (blocked(copies_back_kernel), "reference", "writes to its input x_ref"),
+    "returns a list": (lambda x, y: [blocked()(x, y)], "reference", "returns a list of 1; it should return an array"),
+    "returns nothing": (lambda x, y: None, "reference", "It returned nothing"),
+    "writes nothing": (blocked(names_only_kernel), "reference", "names_only_kernel writes nothing to o_ref"),
+    "unrolled": (blocked(unrolled_kernel), "reference", "unrolled_kernel is [0-9],[0-9]+ operations long"),
+    "+= without a start": (blocked(plus_equals_kernel), "reference", "is nan; it should be"),
     "no kernel": (jnp.add, "reference", "no pallas_call"),
     "arithmetic outside": (lambda x, y: blocked()(x, y) * 1.0, "reference", "outside the kernel: mul"),
     "wrong dtype": (
@@ -123,6 +147,18 @@ def test_bug_is_refused_by_its_judge(bug):
     assert verdict.judge == judge
     assert re.search(says, verdict.message), verdict.message
     assert verdict.next or bug == "no kernel", "a refusal says what to try"
+
+
+def test_plus_equals_gets_its_own_advice():
+    assert last(blocked(plus_equals_kernel)).next.startswith("o_ref is read before anything has been written to it")
+
+
+def test_indexing_and_layout_around_a_kernel_are_no_arithmetic():
+    def padded(x, y):
+        room = jnp.zeros(N + 1024)
+        return blocked(steps=5)(room.at[:N].set(x), jnp.stack([jnp.zeros(N + 1024).at[:N].set(y)])[0])[:N]
+
+    assert all(v.passed is not False for v in judges.judge(padded, jnp.add, *vectors()))
 
 
 def test_mask_by_multiplying_is_caught_although_the_cpu_compiler_would_hide_it():

@@ -1,12 +1,15 @@
 """The Keras layer: what a user of Keras does with a layer."""
 
+import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
+from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import judges
+from course_lib import compat, judges
 from course_lib.frameworks.keras import Add
+from course_lib.kernels import elementwise
 
 
 @pytest.fixture
@@ -40,6 +43,14 @@ def test_save_and_load_give_the_same_bits(model, tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again.predict(data(), verbose=0), model.predict(data(), verbose=0))
     assert again.get_layer("sum").get_config() == model.get_layer("sum").get_config()
+
+
+def test_it_works_where_a_notebook_has_switched_the_simulator_on(model):
+    with pltpu.force_tpu_interpret_mode(compat.interpret_params()):
+        a, b = data()
+        assert model.predict([a, b], verbose=0).shape == (20, 50)
+        np.testing.assert_array_equal(jax.jit(elementwise.add)(a, b), a + b)
+        np.testing.assert_array_equal(jax.grad(lambda a: elementwise.multiply(a, b).sum())(a), b)
 
 
 def test_the_layer_is_a_kernel_by_four_judges():

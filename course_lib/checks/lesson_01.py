@@ -10,6 +10,8 @@ from jax.experimental import pallas as pl
 from course_lib import grid
 from course_lib.checks.exercise import Exercise
 
+MAX_STEPS = 64
+
 
 def _vectors(n: int, dtype=jnp.float32) -> tuple:
     """Two vectors that tell every position apart: x[i] = i, y[i] = 3 i + 1000."""
@@ -38,13 +40,14 @@ def _call_layer(layer_class):
 
 
 def _layer_says_its_shape(layer_class):
-    shape = layer_class().compute_output_shape([(None, 128), (None, 128)])
-    if tuple(shape) != (None, 128):
-        return (
-            f"compute_output_shape([(None, 128), (None, 128)]) returned {shape}; it should be (None, 128). Keras asks "
-            "it for the shape, batch size None, because a kernel cannot be traced with a batch of unknown size.",
-            "return the shape of the first input.",
-        )
+    for width in (128, 256):
+        shape = layer_class().compute_output_shape([(None, width), (None, width)])
+        if shape is None or tuple(shape) != (None, width):
+            return (
+                f"compute_output_shape([(None, {width}), (None, {width})]) returned {shape}; it should be "
+                f"(None, {width}).",
+                "return the shape of the first input.",
+            )
 
 
 def _layer_predicts(layer_class):
@@ -92,6 +95,11 @@ def _call_configured(configure):
 def _covers_once(configure):
     call = grid.walk(_call_configured(configure), *_vectors(4096)).calls[0]
     output = call.outputs[0]
+    if call.steps > MAX_STEPS:
+        return (
+            f"The grid has {call.steps:,} steps for 4,096 numbers. Each step costs a wait of its own.",
+            "choose a larger block.",
+        )
     if call.steps == 1:
         return "The grid has one step: all of both vectors would be in VMEM at once.", "choose a smaller block."
     if call.steps != len(np.unique(output.indices, axis=0)):
@@ -141,7 +149,7 @@ EXERCISES = (
             "A layer computes in call(self, inputs). Here inputs is a list of two arrays.",
             "compute_output_shape(self, input_shape) gets a list of two shapes and returns one. Without it, Keras "
             "would trace your kernel with a batch of unknown size, and Pallas refuses that.",
-            "call returns add_any(*inputs); compute_output_shape returns input_shape[0].",
+            "call returns add_vectors(*inputs), from 01.1; compute_output_shape returns input_shape[0].",
         ),
         points=2,
     ),
@@ -149,7 +157,7 @@ EXERCISES = (
         id="01.4",
         title="Configure only: a grid for 4096 elements",
         defines="configure",
-        cases=lambda: [_vectors(4096)],
+        cases=lambda: [_vectors(4096), _vectors(8192)],
         reference=lambda x, y: x + y,
         build=_call_configured,
         also=(_covers_once,),

@@ -11,6 +11,7 @@ from course_lib.checks.exercise import Exercise, exercise
 
 NOT_ATTEMPTED, NOT_YET, PASSED = "not attempted", "not yet", "passed"
 EXERCISE = "exercise"
+MAX_STEPS = 256  # a longer grid takes the simulator seconds; the compiler is asked first
 
 # The exercises checked in this Python process, for hint() and solution().
 attempts: dict[str, int] = {}
@@ -23,6 +24,7 @@ class Verdict:
     id: str
     outcome: str
     judge: str = ""  # who refused; EXERCISE for a demand that no judge makes
+    ran: bool = True  # False: it could not even be run, so nobody judged its numbers
     message: str = ""
     next: str = ""
 
@@ -32,10 +34,12 @@ class Verdict:
 
     def __str__(self) -> str:
         lines = [f"{self.id} {self.outcome}"]
-        if self.judge == EXERCISE:
+        if self.judge == EXERCISE and not self.ran:
+            lines[0] += ": it could not be built."
+        elif self.judge == EXERCISE:
             lines[0] += ": the judges agree, but the exercise asks for more."
         elif self.judge:
-            lines[0] += f": the {self.judge} refused it."
+            lines[0] += f": the {self.judge} refused it." if self.ran else f": the {self.judge} could not run it."
         elif self.outcome == PASSED:
             lines[0] += f": {self.message}"
         else:
@@ -82,11 +86,11 @@ def _verdict(task: Exercise, defined) -> Verdict:
     try:
         fn = task.build(defined)
     except Exception as error:
-        return _not_yet(task, EXERCISE, *_explained(error))
+        return _not_yet(task, EXERCISE, *_explained(error), ran=False)
     passed = []
     for judge, case, said in _sessions(task, fn):
         if said.passed is False:
-            return _not_yet(task, judge, _with_case(said.message, task, case), said.next)
+            return _not_yet(task, judge, _with_case(said.message, task, case), said.next, said.ran)
         passed.append(said)
     for demand in task.also:
         try:
@@ -108,10 +112,10 @@ def _attempted(task: Exercise, defined) -> bool:
         return bool(str(error))  # a bare one is a stub; JAX and Keras give theirs a text
     except Exception:
         return True
-    if not walk.jaxpr.jaxpr.outvars:
-        return False
+    if task.defines == getattr(defined, "__name__", ""):
+        return True  # the answer is what is judged, and there is something in it
     kernels = [_kernel_of(defined, call) for call in walk.calls]
-    return isinstance(defined, type) or not kernels or not all(map(_is_empty, kernels))
+    return not kernels or not all(map(_is_empty, kernels))
 
 
 def _kernel_of(function, call: grid.Call):
@@ -132,21 +136,31 @@ def _is_empty(defined) -> bool:
 
 
 def _sessions(task: Exercise, fn):
-    """(judge, case, verdict): reference and simulator see every case, races and the compiler the first."""
+    """(judge, case, verdict). Two cores see the first case, the other judges all of them."""
     cases = task.cases()
-    for name, sit in judges.JUDGES.items():
-        for case in cases if name in ("reference", "simulator") else cases[:1]:
+    order = list(judges.JUDGES.items())
+    if _steps(fn, cases[0]) > MAX_STEPS:
+        order.reverse()  # the compiler, which is as fast for any grid, may spare the simulators a long walk
+    for name, sit in order:
+        for case in cases[:1] if name == "races" else cases:
             yield name, case, sit(fn, task.reference, *case)
+
+
+def _steps(fn, case: tuple) -> int:
+    try:
+        return max((call.steps for call in grid.walk(fn, *case).calls), default=0)
+    except Exception:  # the reference judge will say what is wrong
+        return 0
 
 
 def _explained(error: Exception) -> tuple[str, str]:
     explanation = errors.explain(error)
-    return explanation.what, explanation.cure
+    return explanation.what, explanation.advice
 
 
-def _not_yet(task: Exercise, judge: str, message: str, advice: str) -> Verdict:
+def _not_yet(task: Exercise, judge: str, message: str, advice: str, ran: bool = True) -> Verdict:
     hint = f'checks.hint("{task.id}") has {len(task.hints)} hints.'
-    return Verdict(id=task.id, outcome=NOT_YET, judge=judge, message=message, next=f"{advice} {hint}".strip())
+    return Verdict(id=task.id, outcome=NOT_YET, judge=judge, message=message, next=f"{advice} {hint}".strip(), ran=ran)
 
 
 def _with_case(message: str, task: Exercise, case: tuple) -> str:
@@ -157,9 +171,12 @@ def _with_case(message: str, task: Exercise, case: tuple) -> str:
 def _agreement(said: list[judges.Verdict]) -> str:
     agreed = list(dict.fromkeys(v.judge for v in said if v.passed))
     text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree." if len(agreed) > 1 else f"{agreed[0]} agrees."
+    predicted = []
     for verdict in said:
-        if verdict.passed is None:
+        if verdict.passed is None and verdict.message not in text:
             text += f"\nSkipped: {verdict.judge}. {verdict.message}"
         if verdict.report is not None and verdict.report.cycles is not None:
-            text += f"\nPredicted for a v5e: {verdict.report.cycles:,} cycles."
+            predicted.append(f"{verdict.report.cycles:,}")
+    if predicted:
+        text += f"\nPredicted for a v5e: {', '.join(predicted)} cycles."
     return text

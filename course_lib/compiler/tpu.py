@@ -44,16 +44,22 @@ class Report:
             return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
         if self.cycles is not None:
-            time = f", {_time(self.seconds)}" if self.seconds is not None else ""
-            lines.append(f"  predicted   {self.cycles:,} cycles{time}")
+            lines.append(f"  predicted   {self.cycles:,} cycles{self._time}")
         if self.hbm_bytes is not None:
             lines.append(f"  HBM         {self.hbm_bytes:,} bytes moved")
         if self.vmem_bytes is not None:
-            limit = f" of {_size(self.vmem_limit)}" if self.vmem_limit else ""
+            limit = f" (a kernel may use {_size(self.vmem_limit)})" if self.vmem_limit else ""
             lines.append(f"  VMEM        {_size(self.vmem_bytes)}{limit}")
         if self.bundles:
             lines.append(f"  program     {self.bundles:,} bundles, {self.spills} spills")
-        return "\n".join(lines + [f"  note        {note}" for note in self.notes])
+        return errors.folded("\n".join(lines + [f"  note        {note}" for note in self.notes]))
+
+    @property
+    def _time(self) -> str:
+        if self.seconds is None:
+            return ""
+        by_traffic = self.seconds > 1.01 * self.cycles / chips.chip(self.chip).clock_hz
+        return f", {_time(self.seconds)}" + (" (that is the HBM traffic at full speed)" if by_traffic else "")
 
 
 def compile_tpu(

@@ -27,7 +27,7 @@ def add_kernel(x_ref, y_ref, o_ref):
     o_ref[:half] = x_ref[:half] + y_ref[:half]
 
 
-# %% answer="01.1" name="adds to what is in the output" judge="reference" says="(?s)is (nan|NaN); it should be 1000.*memory nothing has written"
+# %% answer="01.1" name="adds to what is in the output" judge="reference" says="(?s)is nan; it should be 1000.*o_ref is read before anything"
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] += x_ref[...] + y_ref[...]
 
@@ -74,7 +74,7 @@ def add_any(x, y):
     )(x, y)
 
 
-# %% answer="01.2" name="knows one shape" judge="reference" says="shape .1000,. into a ref of shape .16, 256."
+# %% answer="01.2" name="knows one shape" judge="reference" says="shape .1000,. to a place of shape .16, 256."
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
@@ -179,7 +179,7 @@ def configure(n):
 
 # %% answer="01.4" name="comes back to every block" judge="simulator" says="left VMEM after step .0,.*came back to it at step .4,."
 def configure(n):
-    return (2 * n // 1024,), (1024,), lambda i: (i % 4,)
+    return (2 * n // 1024,), (1024,), lambda i: (i % (n // 1024),)
 
 
 # %% answer="01.5" name="still writes to x, in a condition" judge="reference" says="writes to its input x_ref"
@@ -209,7 +209,7 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
     x_ref[...] /= 2
 
 
-# %% answer="01.5" name="adds before it has written" judge="reference" says="memory nothing has written"
+# %% answer="01.5" name="adds before it has written" judge="reference" says="o_ref is read before anything"
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] *= 2
     o_ref[...] += y_ref[...]
