@@ -268,6 +268,14 @@ _ROWS = (
         "01",
     ),
     _Row(
+        "unknown-batch",
+        r"shape polymorphism for Pallas does not support dynamically-shaped blocks",
+        "A kernel was traced with an axis of unknown size, and Pallas has none such. Keras does that, once, with the "
+        "batch, to learn the shape of a layer's output.",
+        "tell Keras the shape: define compute_output_shape(self, input_shape).",
+        "01",
+    ),
+    _Row(
         "keras-kwargs",
         r"__init__\(\) got an unexpected keyword argument '(?P<name>name|dtype|trainable)'",
         "The layer's __init__ does not take {name}=, which Keras gives every layer.",

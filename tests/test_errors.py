@@ -154,6 +154,18 @@ class NoShape(keras.layers.Layer):
         return inputs[0]
 
 
+class Kernel(keras.layers.Layer):
+    def call(self, x):
+        return call(copy)(x)
+
+
+def symbolic_keras_error():
+    try:
+        Kernel()(keras.Input((128,)))
+    except Exception as error:
+        return errors.explain(error)
+
+
 class NoCall(keras.layers.Layer):
     """Nothing yet."""
 
@@ -270,6 +282,7 @@ ROWS = {
         "The result is a function, not an array",
     ),
     "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
+    "unknown-batch": (symbolic_keras_error, "A kernel was traced with an axis of unknown size"),
     "keras-kwargs": (keras_error(NoKwargs, name="sum"), "__init__ does not take name="),
     "missing-argument": (keras_error(TwoArguments), "wants an argument it was not given: 'y'"),
     "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),

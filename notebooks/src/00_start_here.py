@@ -2,8 +2,9 @@
 # # Start here
 #
 # A TPU refuses a kernel for reasons that no laptop can see. In this course yours can: the TPU's own compiler runs
-# on its CPU, and so does a simulator of the chip's memory. You will write kernels in JAX Pallas, and four judges
-# will look at each of them. No TPU is needed. If one is there, your kernels run on it.
+# on its CPU, and so does a simulator of the chip's memory. You will write kernels, the small programs that move data
+# on the chip and compute with it, in JAX Pallas, and four judges will look at each of them. No TPU is needed. If one
+# is there, your kernels run on it.
 #
 # This page takes five minutes. It makes sure that everything works, and shows how to read what you are told.
 
@@ -22,9 +23,9 @@ checks.doctor()
 #
 # | judge | asks | needs |
 # |---|---|---|
-# | reference | Are the numbers those of plain JAX? Is the arithmetic done inside a kernel? | nothing |
+# | reference | Are the numbers those of plain JAX? Is the arithmetic done in a kernel that leaves its inputs alone? | nothing |
 # | simulator | What happens in memory that starts as garbage, in the order in which a TPU walks the grid? | nothing |
-# | races | And if two cores share the work? | nothing |
+# | races | And if two cores share the work? A v5e has one core; other TPUs have two. | nothing |
 # | compiler | Would a TPU v5e take it: legal blocks, enough on-chip memory, operations it has? | Linux on x86-64 |
 #
 # They are asked in this order, and the first that refuses speaks. No single one of them sees every mistake; in lesson
@@ -82,7 +83,8 @@ checks.hint("01.1")
 # |---|---|---|---|
 # | 1 | [Hello, kernel](01_hello_kernel.ipynb) | [exercises](../exercises/01_hello_kernel.ipynb) | 45 + 40 |
 #
-# Read a lesson, run its cells, then open its exercises. More lessons are being written.
+# Read a lesson, run its cells, then open its exercises. Seventeen more are being written; where a lesson says "lesson 5",
+# it may not be here yet.
 #
-# Two things about notebooks: Shift and Enter run a cell and go to the next one; if you are lost, choose *Kernel*,
-# *Restart Kernel and Run All Cells*. Nothing you run here can damage anything.
+# If a cell runs for too long: *Kernel*, *Interrupt*. If everything is strange: *Kernel*, *Restart Kernel and Run All
+# Cells*.

@@ -5,8 +5,8 @@
 #
 # Below stands a kernel that adds two vectors. Every number it computes is right. A TPU refuses to run it.
 #
-# Read it, and write down which line you suspect. In half an hour the compiler of a TPU v5e will answer, on the
-# machine you are sitting at.
+# You need not understand it yet. Look at it, and write down which line you suspect. In half an hour the compiler of a
+# TPU v5e, the chip that Colab lends for free, will answer, on the machine you are sitting at.
 #
 # ```python
 # def add_kernel(x_ref, y_ref, o_ref):
@@ -40,7 +40,7 @@ from course_lib import chips, compiler, cost, errors, grid, judges, viz
 # ## A kernel in three lines
 #
 # `x + y` on a TPU works without you: XLA, the compiler behind `jax.jit`, writes the program that moves the data and
-# adds it. A **kernel** is that program, written by you. Why would you? Because now and then you know something about
+# adds it. A **kernel** is that program, written by you, and Pallas is the part of JAX you write it in. Why would you? Because now and then you know something about
 # your problem that the compiler cannot know. This lesson's kernel is one XLA writes just as well; the point is to
 # learn the moves on something small.
 
@@ -64,7 +64,8 @@ add_vectors(x, y)
 # Three things happened.
 #
 # - `add_kernel` says what to do with memory that is close to the arithmetic units. It returns nothing: it writes.
-# - `out_shape` promises the shape and dtype of the result, because somebody has to reserve room for it beforehand.
+# - `out_shape` promises the shape and dtype of the result, because somebody has to reserve room for it beforehand. Any
+#   array of that shape and dtype will do as a promise, too.
 # - `pl.pallas_call` turns the two into a function of arrays.
 #
 # It can be jitted like any other function of arrays.
@@ -91,8 +92,8 @@ curious(x, y)
 
 # %% [markdown]
 # `x_ref` is a **Ref**: a place in memory. `x_ref[...]` is a **value**: what lies there, read into registers. You
-# compute with values, and you write them back to places. On a TPU the place is VMEM, the memory next to the vector
-# units; the main memory of the chip, HBM, is too far away to compute on directly.
+# compute with values, and you write them back to places. On a TPU the place is VMEM, a small memory on the chip itself.
+# The large memory beside it, HBM, is where your arrays live; nothing can be computed on directly there.
 #
 # What happens to someone who forgets the `[...]`? The raw message comes from deep inside JAX. The judges translate.
 
@@ -111,9 +112,9 @@ except Exception as error:
 # %% [markdown]
 # ## Run it, first way: the simulator
 #
-# The cells above ran where you are. If the first line of this page says "no TPU here", they ran in JAX's **TPU
-# simulator**: slow, but strict. It fills memory with NaN before your kernel starts, walks the grid in a TPU's
-# order, and raises when you leave an array. Watch what it makes of a kernel that writes half of its output.
+# The cells above ran where you are. If the first cell printed "no TPU here", they ran in JAX's **TPU simulator**: slow,
+# but strict. It fills memory with NaN before your kernel starts, and it raises when you leave an array. Watch what it
+# makes of a kernel that writes half of its output.
 
 
 # %%
@@ -134,7 +135,7 @@ pl.pallas_call(half_kernel, out_shape=x)(x, y)
 # a v5e, in a process of its own, and reads back what it says. Before you run the cell, guess: how many clock cycles
 # will the chip need to add two vectors of 4096 numbers?
 
-# %%
+# %% tags=["outputs-not-stored"]
 n = 4096
 vector = jax.ShapeDtypeStruct(
     (n,), jnp.float32
@@ -144,9 +145,10 @@ report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
 
 # %% [markdown]
-# *Predicted* means: by the simulator that is part of the compiler, not by a clock. Where the report says HBM, it
-# counts what the kernel moves between the chip's main memory and VMEM. That you can count yourself: two vectors in,
-# one out, four bytes a number.
+# *Predicted* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler. A *bundle* is
+# one instruction word of the chip, and a *spill* a value that found no free register; both can wait for a later lesson.
+# Where the report says HBM, it counts what the kernel moves between HBM and VMEM. That you can count yourself: two
+# vectors in, one out, four bytes a number.
 
 # %%
 v5e = chips.chip("v5e")
@@ -158,13 +160,15 @@ print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8
 print(f"cycles predicted             {report.cycles:>8,}")
 
 # %% [markdown]
-# So the prediction is many times what the bandwidth allows. Nothing is wrong with the kernel: a copy from HBM has to be
-# asked for before it can arrive, and 4096 numbers are too few to hide that wait. Lesson 3 turns such a comparison into
-# a method, the roofline; lesson 5 hides the wait.
+# So the prediction is many times what the bandwidth allows. (The clock, for the cycles: the chip's peak rate divided by
+# what its matrix units do in one cycle.) Nothing is wrong with the kernel. A copy from HBM has to be asked for before it
+# can arrive, and 4096 numbers are too few to hide that wait. Comparing a kernel with what the machine allows is the
+# subject of lesson 3, hiding the wait that of lesson 5.
 #
 # ## Third way: on a chip
 #
-# The same function, unchanged. If your first line says "kernels run on the chip", you have been doing this all along.
+# The same function, unchanged. If the first cell printed "kernels run on the chip", you have done this all along. If not,
+# the first two ways are what you have, and this course is written for that.
 
 # %%
 device = jax.devices()[0]
@@ -174,7 +178,7 @@ print(f"{where}: the default device is {device.platform}")
 # %% [markdown]
 # ## A grid: the kernel sees one block at a time
 #
-# So far the whole array was in VMEM at once. That ends at some size, and the compiler knows which.
+# So far all of both arrays was in VMEM at once. That ends at some size, and the compiler knows which.
 
 # %%
 huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
@@ -186,22 +190,37 @@ print(compiler.compile_tpu(add_vectors, huge, huge))
 
 
 # %%
-def add_in_blocks(x, y):
-    block = pl.BlockSpec((1024,), lambda i: (i,))
+def add_in_blocks(x, y, size=1024):
+    block = pl.BlockSpec((size,), lambda i: (i,))
     return pl.pallas_call(
         add_kernel,
         out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
-        grid=(x.size // 1024,),
+        grid=(x.size // size,),
         in_specs=[block, block],
         out_specs=block,
     )(x, y)
 
 
+def add_in_large_blocks(x, y):
+    return add_in_blocks(x, y, size=256 * 1024)
+
+
+print(compiler.compile_tpu(add_in_large_blocks, huge, huge))
+
+# %% [markdown]
+# 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
+# on. (The chip has 128 MiB of VMEM; one kernel may use 16 of them unless it asks for more.) The time is no longer the
+# cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move.
+#
+# Does cutting help the small vectors too?
+
+# %%
 print(compiler.compile_tpu(add_in_blocks, vector, vector))
 
 # %% [markdown]
-# The kernel did not change, and it moves as many bytes as before. By prediction it even got slower: four steps wait for
-# four copies, where one step waited once. Blocks buy room; at a size like this they cost time.
+# The kernel did not change, and it moves as many bytes as before. By prediction it got slower: each of the four steps has
+# copies of its own to wait for, and only some of that waiting hides behind the step before. Blocks buy room; at a size
+# like this they cost time.
 #
 # Step through the grid: click the arrows, drag the slider (or use the arrow keys on it), or
 # click a block. Dark blue is the block that the current step sees. Before each step, Pallas copies the blocks of `x`
@@ -220,7 +239,7 @@ for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
 
 # %% [markdown]
 # Now an experiment. Give `y` the index map `lambda i: (i // 2,)`: two steps in a row see the same block. Will Pallas copy
-# it twice? Say yes or no before you run the cell, then find the step where the caption under `y_ref` says so.
+# it twice? Say yes or no, then run the cell and find the step where the line under `y_ref` changes.
 
 
 # %%
@@ -234,14 +253,18 @@ def add_with_a_lazy_y(x, y):
 
 viz.grid_player(add_with_a_lazy_y, vector, vector)
 
+# %%
+for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
+    print(f"{row.name:6} {row.direction:>3}  {row.copies} copies  {row.bytes:,} bytes")
+
 # %% [markdown]
 # A block whose index stays the same stays in VMEM. That rule is worth a lesson of its own (lesson 4), because the order
 # of a grid decides how often an array is fetched.
 #
 # ## The suspect
 #
-# Back to the kernel of the first cell: blocks of 100. The plain interpreter, `interpret=True`, is what most tutorials
-# use to try a kernel without a TPU. (The `with` line switches the simulator off for once; it would take over.)
+# Back to the kernel at the top of this page. Pallas has a plain interpreter too, `interpret=True`, and many tutorials
+# try their kernels with nothing else. (While the simulator is on it takes every kernel. The `with` line turns it off.)
 
 
 # %%
@@ -270,8 +293,9 @@ for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
     print(verdict)
 
 # %% [markdown]
-# Three judges pass it; the compiler does not. If you suspected the 100, you were right. A TPU reads memory in whole
-# vector registers, and a block must fit them or be the whole array:
+# Three judges pass it; the compiler does not. If you suspected the 100, you were right. A block in one dimension may be
+# the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128. Those numbers are the
+# shape of the chip's vector registers:
 
 # %%
 register = v5e.sublanes * v5e.lanes
@@ -298,34 +322,70 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
     print(verdict)
 
 # %% [markdown]
-# And this one passes the plain interpreter as well. It visits block 0, then block 1, then both again. The numbers are
-# right; but an output block that has left VMEM and is visited again does not come back with what it held, and a kernel
-# that relies on it is wrong on the chip. Only the simulator objects.
+# And this one is right for the plain interpreter *and* legal for the compiler. It adds the second half of a vector to the
+# first: steps 0 and 1 write output blocks 0 and 1, steps 2 and 3 come back to them and add. But by then the blocks have
+# left VMEM for HBM, and an output block is never copied back in: the kernel would add to whatever lies there.
 
 
 # %%
-def add_twice_over(x, y):
-    block = pl.BlockSpec((1024,), lambda i: (i % 2,))
+def fold_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(0) < 2)
+    def write():
+        o_ref[...] = x_ref[...]
+
+    @pl.when(pl.program_id(0) >= 2)
+    def add():
+        o_ref[...] += x_ref[...]
+
+
+def fold(x, interpret=False):
     return pl.pallas_call(
-        add_kernel, out_shape=x, grid=(4,), in_specs=[block, block], out_specs=block
-    )(x, y)
+        fold_kernel,
+        out_shape=jax.ShapeDtypeStruct((2048,), x.dtype),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((1024,), lambda i: (i,))],
+        out_specs=pl.BlockSpec((1024,), lambda i: (i % 2,)),
+        interpret=interpret,
+    )(x)
 
 
-e, f = jnp.arange(2048.0), jnp.ones(2048)
-for verdict in judges.judge(add_twice_over, jnp.add, e, f):
+with pltpu.force_tpu_interpret_mode(None):
+    result = fold(c, interpret=True)
+print(
+    "interpret=True gives the right numbers:", bool((result == c[:2048] + c[2048:]).all())
+)
+print("compiles for a v5e:                    ", compiler.compile_tpu(fold, c).ok)
+for verdict in judges.judge(fold, lambda x: x[:2048] + x[2048:], c):
     print(verdict)
 
 # %% [markdown]
-# That is why there are four judges, and why `interpret=True` alone proves nothing.
+# That is why there are four judges, and why right numbers under `interpret=True` are not yet a right kernel.
 #
 # ## Fourth way: inside a Keras layer
 #
-# A model is where a kernel earns its keep. In Keras with the JAX backend a layer may call any JAX function, a kernel
-# too. One method is needed besides `call`: Keras wants the shape of the output for a batch of unknown size, and a
-# kernel cannot be traced with an unknown size.
+# A model is where a kernel earns its keep. In Keras with the JAX backend (the first cell has chosen it, KERAS_BACKEND=jax)
+# a layer may call any JAX function, a kernel too. What happens if it does no more than that?
 
 # %%
 import keras
+
+
+class Bare(keras.layers.Layer):
+    def call(self, inputs):
+        return add_vectors(*inputs)
+
+
+try:
+    Bare()([keras.Input((128,)), keras.Input((128,))])
+except Exception as error:
+    print(errors.explain(error))
+
+# %% [markdown]
+# Keras traces `call` once with a batch of unknown size, only to learn the shape of the output, and a kernel cannot be
+# traced so. The cure is to tell Keras the shape: `compute_output_shape`. (The decorator lets Keras find the class again
+# when it loads a model.)
+
+# %%
 
 
 @keras.saving.register_keras_serializable("lesson_01")
@@ -361,17 +421,18 @@ print(
 )
 
 # %% [markdown]
-# The library has this layer, made ready for any shape, as `course_lib.frameworks.keras.Add`, around the kernel in
-# `course_lib/kernels/elementwise.py`. Read that file some day: it is this lesson's kernel, finished.
+# The library has this layer for any shape, `course_lib.frameworks.keras.Add`. The kernel behind it is in
+# `course_lib/kernels/elementwise.py`: this lesson's kernel with a grid, gradients, and plain JAX where there is no TPU.
 #
-# **PyTorch** can call the same kernel. In the PyTorch/XLA documentation the wrapper is one line,
-# `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`, and one line before it matters more:
-# `jax_import_guard()` must run before JAX is imported, or JAX takes the TPU for itself and PyTorch waits for ever.
-# Lesson 17 builds the bridge.
+# **PyTorch** can call the same kernel. In the documentation of PyTorch/XLA ("Custom Kernels via Pallas") the wrapper is
+# one line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`, and one line before it matters
+# more: `jax_import_guard()` must run before JAX is imported, or the program hangs on a TPU, which JAX has locked. Lesson
+# 17 builds the bridge.
 #
 # ## The family
 #
-# Pallas is one language with several compilers behind it.
+# Pallas is one language with several compilers behind it. (Status after the
+# [Pallas changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) of JAX 0.11 and 0.12.)
 #
 # | name | you write for | status in JAX 0.11 and 0.12 |
 # |---|---|---|
@@ -395,7 +456,8 @@ print(
 # let JAX call them. At the same time JAX grew Refs, memory that may be written to, which its functional arrays cannot;
 # a kernel language made of Refs, with Triton behind it, was the first Pallas. TPUs and newer GPUs got compilers of their
 # own, both called Mosaic. The name is a joke that outlived its reason: in the myth Pallas is a daughter of Triton; the
-# name Triton turned out to mean the nucleus of tritium. (After the JAX team's introduction to Pallas, November 2025.)
+# name Triton turned out to mean the nucleus of tritium. (After "Pallas: Custom Kernels in JAX" by the JAX team, November
+# 2025.)
 #
 # Tutorials age fast here. `pl.load` and `pl.store` are gone, `pl.dot` is gone in JAX 0.12, and so is much of what a page
 # from 2024 tells you. What the first of them gives today:
@@ -415,8 +477,8 @@ except AttributeError as error:
 # Pallas refuses it while tracing. A kernel returns nothing; it writes to its output refs.</details>
 #
 # <details><summary>2. Your kernel has the right numbers with <code>interpret=True</code>. What do you know?</summary>
-# That the arithmetic is right when memory is kind. Not that the blocks are legal, that every element is written, that
-# the grid order is allowed, or that it fits into VMEM.</details>
+# That the arithmetic is right. Not that the blocks are legal, that blocks are visited in an order the chip allows, that
+# two cores could share the work, or that it all fits into VMEM.</details>
 #
 # <details><summary>3. A grid of 4 steps, and the index map of <code>y</code> is <code>lambda i: (0,)</code>. How often is
 # <code>y</code> copied?</summary>
@@ -426,8 +488,8 @@ except AttributeError as error:
 # 512 (a power of two from 128 up) and 1024 (a multiple of 1024). Not 100 and not 1536.</details>
 #
 # <details><summary>5. The report says "predicted". Who predicts, and what is it worth?</summary>
-# The cycle simulator inside the TPU's compiler. Nobody held a stopwatch. It is good for comparing two versions of a
-# kernel; a claim of speed needs a chip.</details>
+# The cycles come from the simulator inside the TPU's compiler; the time is those cycles over the clock, or the time to
+# move the bytes, whichever is longer. Good for comparing two versions of a kernel; a claim of speed needs a chip.</details>
 
 # %% [markdown]
 # Question 4, for those who like to see it:

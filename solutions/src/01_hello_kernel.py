@@ -2,7 +2,8 @@
 # # Exercises 1: Hello, kernel
 #
 # Five kernels to write, configure or repair. Each has an empty place for your lines, a cell that checks them, and
-# hints if you ask. Nothing here needs a TPU, and nothing here breaks: a wrong answer gets a sentence, not a red page.
+# hints if you ask. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page; only what is no Python at
+# all, a missing bracket say, is red.
 #
 # Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 40 minutes. Short of time? Do 01.1 and 01.4.
 
@@ -21,7 +22,8 @@ from jax.experimental import pallas as pl
 # *Difficulty 1 of 5. 5 minutes, 1 line. Fast track.*
 #
 # `add_vectors` is complete: it hands two arrays to a kernel. The kernel is yours. `x_ref`, `y_ref` and `o_ref` are
-# places in memory, not values: read all of one with `x_ref[...]`, write with `o_ref[...] = value`.
+# places in memory, not values: read all of one with `x_ref[...]`, write with `o_ref[...] = value`. The check tries
+# vectors of 4096, 1000 and 8 numbers.
 
 
 # %% answer="01.1"
@@ -80,8 +82,8 @@ checks.check("01.2", add_any)
 #
 # *Difficulty 3 of 5. 12 minutes, 4 lines.*
 #
-# Put a kernel into `keras.layers.Layer`: `PallasAdd` takes a list of two arrays and returns their sum. The check
-# calls it, builds a model with an unknown batch size, runs `model.predict` on 20 rows in batches of 8 (the last
+# Put a kernel into `keras.layers.Layer`: `PallasAdd` takes a list of two arrays and returns their sum. Use `add_vectors`
+# of 01.1, or write a kernel of its own. The check calls it, builds a model with an unknown batch size, runs `model.predict` on 20 rows in batches of 8 (the last
 # batch has 4), writes the layer to JSON and reads it back.
 #
 # Keras finds out the shape of a layer's output by tracing `call` with a batch of unknown size, and Pallas cannot
@@ -116,7 +118,8 @@ checks.check("01.3", PallasAdd)
 #
 # The kernel is given: it adds one block. You choose how the arrays are cut. `configure(n)` returns three things for
 # vectors of `n` elements: the grid, the block shape, and the index map that says which block belongs to step `i`.
-# Two steps or more, every block exactly once, and the v5e compiler must accept the block.
+# Between 2 and 64 steps, every block exactly once, and the v5e compiler must accept the block. The check tries 4096 and
+# 8192.
 
 
 # %% answer="01.4"
@@ -138,8 +141,9 @@ checks.check("01.4", configure)
 #
 # *Difficulty 2 of 5. 7 minutes, 1 line.*
 #
-# Someone wrote this kernel for `2 * x + y`. Run it: the numbers are right, here. It is still wrong, and no simulator
-# will tell you. On a chip `x_ref` is a copy that belongs to the pipeline, which fills it again for a later step.
+# Someone wrote this kernel for `2 * x + y`. Run it: the numbers are right. It is still wrong, and running it will not
+# tell you, not even in the simulator. On a chip `x_ref` is a copy that belongs to the pipeline. (The reference judge reads
+# the kernel's code, so it does see it.)
 #
 # Write `scaled_add_kernel` so that it computes the same and leaves its inputs alone.
 
