@@ -225,7 +225,7 @@ def test_wrong_answers_are_refused_and_the_rest_passes(rows):
     assert outcomes(found) == ["passed", "not yet", "passed", "not yet", "not yet"]
     assert [found[id]["judge"] for id in IDS] == ["", "reference", "", "simulator", "reference"]
     assert "it should be" in found["01.2"]["message"]
-    assert found["01.4"]["message"].startswith("the simulator refused it. The block [0:1024] of")
+    assert found["01.4"]["message"].startswith("the simulator refused it. With arguments float32[4096]")
     assert "\nNext: " in found["01.4"]["verdict"]
     assert found["01.1"]["message"].startswith("reference, simulator, races")
     assert sum(row["points"] for row in found.values()) == 3
@@ -314,8 +314,9 @@ def test_drafts_and_checkpoints_are_passed_over(graded):
 
 
 def test_the_table_is_aligned(graded):
-    table = graded[0].stdout.split("alice/work.ipynb: 3 of 6 points\n")[1].splitlines()[:5]
-    assert [line[:28] for line in table] == [
+    table = graded[0].stdout.split("alice/work.ipynb: 3 of 6 points\n")[1].splitlines()
+    rows = [line[:28] for line in table if line[2:6] in IDS]  # long messages go on in a line of their own
+    assert rows[:5] == [
         "  01.1  passed         1/1  ",
         "  01.2  not yet        0/1  ",
         "  01.3  passed         2/2  ",
