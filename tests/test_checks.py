@@ -51,7 +51,7 @@ def test_passed(capsys):
     assert said.passed and said.outcome == "passed"
     printed = capsys.readouterr().out
     assert printed.startswith("01.1 passed: reference, simulator")
-    assert compiler.libtpu_version() is None or "Predicted for a v5e:" in printed
+    assert compiler.libtpu_version() is None or "Predicted for a v5e, with arguments of float32[4096]: " in printed
 
 
 def test_not_yet_says_which_judge_what_and_what_next(capsys):

@@ -39,7 +39,8 @@ class Verdict:
         elif self.judge == EXERCISE:
             lines[0] += ": the judges agree, but the exercise asks for more."
         elif self.judge:
-            lines[0] += f": the {self.judge} refused it." if self.ran else f": the {self.judge} could not run it."
+            judge = "races judge" if self.judge == "races" else self.judge
+            lines[0] += f": the {judge} refused it." if self.ran else f": the {judge} could not run it."
         elif self.outcome == PASSED:
             lines[0] += f": {self.message}"
         else:
@@ -91,7 +92,7 @@ def _verdict(task: Exercise, defined) -> Verdict:
     for judge, case, said in _sessions(task, fn):
         if said.passed is False:
             return _not_yet(task, judge, _with_case(said.message, task, case), said.next, said.ran)
-        passed.append(said)
+        passed.append((case, said))
     for demand in task.also:
         try:
             complaint = demand(defined)
@@ -164,19 +165,21 @@ def _not_yet(task: Exercise, judge: str, message: str, advice: str, ran: bool = 
 
 
 def _with_case(message: str, task: Exercise, case: tuple) -> str:
-    shapes = ", ".join(f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in case)
-    return f"With arguments {shapes}: {message}" if len(task.cases()) > 1 else message
+    return f"With arguments {_shapes(case)}: {message}" if len(task.cases()) > 1 else message
 
 
-def _agreement(said: list[judges.Verdict]) -> str:
-    agreed = list(dict.fromkeys(v.judge for v in said if v.passed))
+def _shapes(case: tuple) -> str:
+    shapes = [f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in case]
+    return f"of {shapes[0]}" if len(set(shapes)) == 1 else ", ".join(shapes)
+
+
+def _agreement(passed: list[tuple[tuple, judges.Verdict]]) -> str:
+    """Who agrees, who could not sit, and the cycles the compiler predicts for the first arguments."""
+    agreed = list(dict.fromkeys(said.judge for _, said in passed if said.passed))
     text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree." if len(agreed) > 1 else f"{agreed[0]} agrees."
-    predicted = []
-    for verdict in said:
-        if verdict.passed is None and verdict.message not in text:
-            text += f"\nSkipped: {verdict.judge}. {verdict.message}"
-        if verdict.report is not None and verdict.report.cycles is not None:
-            predicted.append(f"{verdict.report.cycles:,}")
-    if predicted:
-        text += f"\nPredicted for a v5e: {', '.join(predicted)} cycles."
+    for said in {said.judge: said for _, said in passed if said.passed is None}.values():
+        text += f"\nSkipped: {said.judge}. {said.message}"
+    reports = [(case, said.report) for case, said in passed if said.report is not None]
+    if reports and reports[0][1].cycles is not None:
+        text += f"\nPredicted for a v5e, with arguments {_shapes(reports[0][0])}: {reports[0][1].cycles:,} cycles."
     return text

@@ -80,7 +80,7 @@ def parse(verdict: str) -> dict[str, str]:
     outcome, _, ending = first.partition(" ")[2].partition(":")
     reason = rest.partition("Next: ")[0].strip()
     outcome = outcome.rstrip(".")
-    judge = re.search(r"\bthe (\w+) (?:refused|could not run) it", ending)
+    judge = re.search(r"\bthe (\w+)(?: judge)? (?:refused|could not run) it", ending)
     message = " ".join(filter(None, (ending.strip(), _first_sentence(reason))))
     return {
         "outcome": outcome,
