@@ -24,7 +24,7 @@ def start() -> None:
     if problem := jax_problem():
         raise SystemExit(problem)
     where = "in Colab" if in_colab() else "on this machine"
-    if chips.tpu_attached():
+    if chips.tpu_attached() and jax.default_backend() == "tpu":  # a chip that another process holds is no chip
         device = f"on {jax.devices()[0].device_kind}; kernels run on the chip"
     else:
         jax.config.update("jax_platforms", "cpu")
@@ -44,7 +44,7 @@ def doctor() -> None:
         print(f"{name:<10} {_version(name)}")
     for judge, (works, why) in judges_here().items():
         print(f"{judge:<10} {'works' if works else 'missing'}: {why}")
-    print(jax_problem() or "All is well." if _all_work() else "Everything else works; go on to lesson 1.")
+    print(jax_problem() or ("All is well." if _all_work() else "Everything else works; go on to lesson 1."))
 
 
 def judges_here() -> dict[str, tuple[bool, str]]:
