@@ -156,8 +156,9 @@ def test_an_unknown_exercise_names_those_there_are():
         checks.check("1.1", None)
 
 
-def test_a_grader_hears_an_exception(monkeypatch):
-    monkeypatch.setenv("COURSE_GRADING", "1")
+@pytest.mark.parametrize("variable", ["COURSE_GRADING", "NBGRADER_EXECUTION"])
+def test_a_grader_hears_an_exception(monkeypatch, variable):
+    monkeypatch.setenv(variable, "1")
     with pytest.raises(checks.NotPassed, match="01.1 not yet: the reference refused it."):
         checks.check("01.1", with_kernel(half_kernel))
     with pytest.raises(checks.NotPassed, match="01.1 not attempted"):

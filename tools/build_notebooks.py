@@ -314,6 +314,11 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    for name in ("COURSE_GRADING", "PYTEST_CURRENT_TEST", "COURSE_SOURCE"):  # they would change what the cells print
+    for name in (
+        "COURSE_GRADING",
+        "COURSE_SOURCE",
+        "NBGRADER_EXECUTION",
+        "PYTEST_CURRENT_TEST",
+    ):  # they would change what the cells print
         os.environ.pop(name, None)
     main()

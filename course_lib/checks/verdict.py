@@ -63,17 +63,21 @@ def check(id: str, defined=None) -> Verdict:
     """Judge the learner's answer to exercise ``id``, print the verdict and return it.
 
     ``defined`` is what the exercise asks for: a function or a class. A wrong answer is no exception, so that a
-    notebook runs on; only under the grader (COURSE_GRADING in the environment), or under nbval for an answer that
-    is wrong, is NotPassed raised. Raises ValueError for an id that does not exist.
+    notebook runs on; only under a grader (make grade or nbgrader), or under nbval for an answer that is wrong, is
+    NotPassed raised. Raises ValueError for an id that does not exist.
     """
     verdict = _verdict(exercise(id), defined)
     if verdict.outcome != NOT_ATTEMPTED:
         attempts[id] = attempts.get(id, 0) + 1
-    grading = "COURSE_GRADING" in os.environ
-    if (grading and not verdict.passed) or (verdict.outcome == NOT_YET and _under_nbval()):
+    if (_graded() and not verdict.passed) or (verdict.outcome == NOT_YET and _under_nbval()):
         raise NotPassed(str(verdict))
     print(errors.folded(str(verdict)))
     return verdict
+
+
+def _graded() -> bool:
+    """A grader runs the cell: ours, or nbgrader, for which a cell without an exception is worth full marks."""
+    return "COURSE_GRADING" in os.environ or "NBGRADER_EXECUTION" in os.environ
 
 
 def _under_nbval() -> bool:
