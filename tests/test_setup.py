@@ -106,7 +106,7 @@ def test_a_shim_that_fails_and_an_old_python_are_passed_over(run, place):
     right = python_that_says(place / ".pyenv/versions/3.12.1/bin/python", "ok 3.12 /right")
     assert find_python(run, place).stdout == "/right\n"
     right.unlink()
-    python_that_says(place / "miniforge3/envs/work/bin/python3.12", "ok 3.12 /conda")
+    python_that_says(place / "miniforge3/envs/study/bin/python3.12", "ok 3.12 /conda")
     assert find_python(run, place).stdout == "/conda\n"
 
 

@@ -40,9 +40,9 @@ from course_lib import chips, compiler, cost, errors, grid, judges, viz
 # ## A kernel in three lines
 #
 # `x + y` on a TPU works without you: XLA, the compiler behind `jax.jit`, writes the program that moves the data and
-# adds it. A **kernel** is that program, written by you, and Pallas is the part of JAX you write it in. Why would you? Because now and then you know something about
-# your problem that the compiler cannot know. This lesson's kernel is one XLA writes just as well; the point is to
-# learn the moves on something small.
+# adds it. A **kernel** is that program, written by you, and Pallas is the part of JAX you write it in. Why would you?
+# Because now and then you know something about your problem that the compiler cannot know. This lesson's kernel is
+# one XLA writes just as well; the point is to learn the moves on something small.
 
 
 # %%
@@ -51,9 +51,8 @@ def add_kernel(x_ref, y_ref, o_ref):
 
 
 def add_vectors(x, y):
-    return pl.pallas_call(add_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(
-        x, y
-    )
+    out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return pl.pallas_call(add_kernel, out_shape=out)(x, y)
 
 
 x = jnp.arange(8.0)
@@ -126,7 +125,7 @@ pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %% [markdown]
 # Nobody wrote the other half, so it is whatever was there. On a chip that would be an old result, perhaps the right
-# one, perhaps not. The simulator makes the mistake visible. (On a real TPU, this cell shows leftovers instead of NaN.)
+# one, perhaps not. The simulator makes the mistake visible. (A real TPU has no reason to put NaN there.)
 
 # %% [markdown]
 # ## Second way: the compiler of a chip that is not here
@@ -137,9 +136,7 @@ pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %% tags=["outputs-not-stored"]
 n = 4096
-vector = jax.ShapeDtypeStruct(
-    (n,), jnp.float32
-)  # a shape and a dtype: the compiler needs no values
+vector = jax.ShapeDtypeStruct((n,), jnp.float32)  # the compiler needs no values
 
 report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
@@ -160,8 +157,8 @@ print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8
 print(f"cycles predicted             {report.cycles:>8,}")
 
 # %% [markdown]
-# So the prediction is many times what the bandwidth allows. (The clock, for the cycles: the chip's peak rate divided by
-# what its matrix units do in one cycle.) Nothing is wrong with the kernel. A copy from HBM has to be asked for before it
+# So the kernel is predicted to take many times the cycles that its bytes take at full speed. (The clock, for the cycles:
+# the chip's peak rate divided by what its matrix units do in one cycle.) Nothing is wrong with the kernel. A copy from HBM has to be asked for before it
 # can arrive, and 4096 numbers are too few to hide that wait. Comparing a kernel with what the machine allows is the
 # subject of lesson 3, hiding the wait that of lesson 5.
 #
@@ -263,8 +260,9 @@ for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
 #
 # ## The suspect
 #
-# Back to the kernel at the top of this page. Pallas has a plain interpreter too, `interpret=True`, and many tutorials
-# try their kernels with nothing else. (While the simulator is on it takes every kernel. The `with` line turns it off.)
+# Back to the kernel at the top of this page. Pallas has a plain interpreter too, `interpret=True`; the public collections
+# of Pallas puzzles that we know check answers with nothing else. (While the simulator is on it takes every kernel. The
+# `with` line turns it off.)
 
 
 # %%
@@ -298,10 +296,8 @@ for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
 # shape of the chip's vector registers:
 
 # %%
-register = v5e.sublanes * v5e.lanes
-print(
-    f"a vector register of a v5e: {v5e.sublanes} x {v5e.lanes} = {register} numbers of 32 bits"
-)
+rows, lanes = v5e.sublanes, v5e.lanes
+print(f"a vector register of a v5e: {rows} x {lanes} = {rows * lanes} numbers of 32 bits")
 
 # %% [markdown]
 # The reverse happens too: a kernel that the compiler takes, and that is wrong. This index map counts elements where it
