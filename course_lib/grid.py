@@ -157,17 +157,13 @@ def _run(jaxpr, consts, interpret, *args) -> list:
         elif eqn.primitive.name == "cond" and isinstance(inputs[0], int):
             branch = eqn.params["branches"][inputs[0]]
             outputs = _run(branch.jaxpr, branch.consts, interpret, *inputs[1:])
-        elif not any(True for inner in sub_jaxprs(eqn) for e in equations(inner) if e.primitive.name in _ENTER):
-            outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
-        else:
+        elif _holds_a_kernel(eqn):
             outputs = _run_inside(eqn, interpret, inputs)
+        else:
+            outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
         outputs = outputs if eqn.primitive.multiple_results else [outputs]
         values |= dict(zip(eqn.outvars, outputs, strict=True))
     return [v.val if isinstance(v, jax.extend.core.Literal) else values[v] for v in jaxpr.outvars]
-
-
-# An equation that holds one of these is entered, not bound as it stands.
-_ENTER = ("pallas_call", "platform_index")
 
 
 def equations(jaxpr) -> Iterator:
@@ -177,6 +173,12 @@ def equations(jaxpr) -> Iterator:
         if eqn.primitive.name != "pallas_call":
             for inner in sub_jaxprs(eqn):
                 yield from equations(inner)
+
+
+def _holds_a_kernel(eqn) -> bool:
+    """Whether an equation must be entered: it wraps a kernel, or a choice by platform that may lead to one."""
+    inside = (e.primitive.name for inner in sub_jaxprs(eqn) for e in equations(inner))
+    return any(name in ("pallas_call", "platform_index") for name in inside)
 
 
 def _run_inside(eqn, interpret, inputs: list) -> list:
@@ -193,7 +195,11 @@ def walk(fn: Callable, *args, chip: str = "v5e") -> Walk:
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; nothing is run but the index maps.
     Raises UnreadableCall where a grid cannot be read, and whatever ``fn`` raises while it is traced.
     """
-    jaxpr, result = _trace(fn, *args, chip=chip)
+    return read(*_trace(fn, *args, chip=chip))
+
+
+def read(jaxpr: jax.extend.core.ClosedJaxpr, result: object = None) -> Walk:
+    """The walk of a function that is traced already. Raises UnreadableCall."""
     return Walk(calls=tuple(_read(eqn) for eqn in pallas_calls(jaxpr.jaxpr)), jaxpr=jaxpr, result=result)
 
 

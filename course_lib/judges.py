@@ -227,18 +227,14 @@ def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **para
 
 def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: grid.Walk, interpret) -> Verdict:
     """Run ``fn`` in one interpret mode on the CPU and compare with the reference."""
-    before = [np.array(a) for a in args]
     try:
         got = _run(walk, interpret, args)
     except Exception as error:
         return _refused(judge, errors.explain(error))
     expected = reference(*args)
     want = [np.asarray(a) for a in jax.tree.leaves(expected)]
-    if complaint := _other_structure(walk, expected) or _difference(got, want, before, walk):
+    if complaint := _other_structure(walk, expected) or _difference(got, want, [np.asarray(a) for a in args], walk):
         return Verdict(judge=judge, passed=False, message=complaint[0], next=complaint[1])
-    for number, (a, b) in enumerate(zip(args, before, strict=True)):
-        if not np.array_equal(np.asarray(a), b, equal_nan=b.dtype.kind not in "iub"):
-            return Verdict(judge=judge, passed=False, message=f"Input {number} was changed by the call.")
     return Verdict(judge=judge, passed=True)
 
 

@@ -109,7 +109,8 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
     public = json.loads((ROOT / PUBLIC).read_text())
     seen = set()
     for number, cell in enumerate(notebook.cells):
-        if cell.source.strip() == FIRST_CELL:
+        cell.source = cell.source.strip("\n")  # ruff sets empty lines before a decorator
+        if cell.source == FIRST_CELL:
             cell.source = first_cell(public)
             name = "first-cell"
         else:

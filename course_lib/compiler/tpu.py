@@ -81,7 +81,8 @@ def compile_tpu(
     name = getattr(fn, "__name__", type(fn).__name__)
     refused = functools.partial(Report, name=name, chip=chip, ok=False, versions=versions())
     try:
-        module = lower(fn, *args, chip=target)
+        jaxpr = grid.trace(fn, *args, chip=chip)
+        module = lower(jaxpr, *args, chip=target)
     except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
         return refused(error=errors.explain(error))
     if libtpu_version() is None:
@@ -94,12 +95,11 @@ def compile_tpu(
         raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:
         return refused(error=errors.explain(answer["error"]))
-    return _report(name, target, fn, args, answer, notes)
+    return _report(name, target, jaxpr, answer, notes)
 
 
-def lower(fn: Callable, *args, chip: chips.Chip) -> bytes:
-    """MLIR bytecode of ``jit(fn)(*args)`` lowered for ``chip``. Needs no libtpu. Raises what Pallas raises."""
-    jaxpr = grid.trace(fn, *args, chip=chip.name)
+def lower(jaxpr, *args, chip: chips.Chip) -> bytes:
+    """MLIR bytecode of a traced function, lowered for ``chip``. Needs no libtpu. Raises what Pallas raises."""
     with chip.target():
         lowered = jax.jit(functools.partial(grid.run, jaxpr, False)).trace(*args).lower(lowering_platforms=("tpu",))
     buffer = io.BytesIO()
@@ -141,11 +141,11 @@ def _ask(chip: chips.Chip, module: bytes, simulate: bool, time_limit_s: float, m
         return ask(simulate=False), (f"no cycles: with the simulator on, {error}",)
 
 
-def _report(name: str, chip: chips.Chip, fn: Callable, args: tuple, answer: dict, notes: tuple[str, ...]) -> Report:
+def _report(name: str, chip: chips.Chip, jaxpr, answer: dict, notes: tuple[str, ...]) -> Report:
     cycles = sum(answer["cycles"].values()) if answer["cycles"] else None
     hbm_bytes = None
     try:
-        walk = grid.walk(fn, *args, chip=chip.name)
+        walk = grid.read(jaxpr)
         hbm_bytes = cost.hbm_bytes(walk) if walk.calls else None
     except grid.UnreadableCall as error:
         notes += (f"HBM bytes not counted: {error}",)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import anywidget
 import traitlets
 
-from course_lib import cost, grid
+from course_lib import grid
 
 _HERE = pathlib.Path(__file__).parent
 MAX_BLOCKS = 64  # along one axis; more would be smaller than a pixel can show
@@ -48,7 +48,6 @@ def frames(call: grid.Call) -> dict:
                 f"grid_player: {operand.name} of shape {operand.shape} has {operand.blocks} blocks; it can show up to "
                 f"two axes of {MAX_BLOCKS} blocks. Try a smaller array with the same blocks."
             )
-    moved = {row.name: row for row in cost.traffic(grid.Walk(calls=(call,), jaxpr=None))}
     return {
         "kernel": call.name,
         "grid": list(call.grid),
@@ -64,7 +63,6 @@ def frames(call: grid.Call) -> dict:
                 "indices": o.indices.tolist(),
                 "copied": (o.fetched | o.written).astype(int).tolist(),
                 "bytes": [o.bytes_of(tuple(i)) for i in o.indices.tolist()],
-                "total": moved[o.name].bytes if o.name in moved else 0,
             }
             for o in call.operands
         ],

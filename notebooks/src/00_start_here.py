@@ -37,8 +37,8 @@ checks.doctor()
 # %% [markdown]
 # ## How a check talks
 #
-# There are three answers: not attempted, not yet, passed. Here is each of them, from exercise 01.1, where you will
-# write a kernel that adds two vectors. First, a kernel nobody has begun.
+# There are three answers: not attempted, not yet, passed. Here are the first two, from exercise 01.1, where you will
+# write a kernel that adds two vectors; the third is yours to earn. First, a kernel nobody has begun.
 
 # %%
 import jax

@@ -438,7 +438,8 @@ print(
 # | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
 #
 # They share Refs, grids and `pallas_call` or its younger sister `pl.kernel`, and they share no promise that a kernel
-# for one is fast, or even legal, on another. What runs where:
+# for one is fast, or even legal, on another. What runs where (we have tried the first row only; the others
+# follow from what the packages need):
 #
 # | you have | simulator | v5e compiler | your kernels on a chip |
 # |---|---|---|---|

@@ -118,8 +118,7 @@ checks.check("01.3", PallasAdd)
 #
 # The kernel is given: it adds one block. You choose how the arrays are cut. `configure(n)` returns three things for
 # vectors of `n` elements: the grid, the block shape, and the index map that says which block belongs to step `i`.
-# Between 2 and 64 steps, every block exactly once, and the v5e compiler must accept the block. The check tries 4096 and
-# 8192.
+# Two steps or more, every block exactly once, and the v5e compiler must accept the block. The check tries 4096 and 8192.
 
 
 # %% answer="01.4"
