@@ -116,44 +116,168 @@ def test_a_large_grid_is_walked_at_once():
     assert cost.hbm_bytes(walk) == 2 * 8 * 400 * 128 * 250 * 2
 
 
-def test_what_cannot_be_read_is_said():
+def gather_rows(order, x):
+    """Rows of blocks in the order that a prefetched array says."""
+
     def kernel(order_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...]
 
-    def prefetched(order, x):
-        spec = pl.BlockSpec((8, 128), lambda i, order_ref: (order_ref[i], 0))
-        return pl.pallas_call(
-            kernel,
-            out_shape=x,
-            grid_spec=pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(2,), in_specs=[spec], out_specs=spec),
-        )(order, x)
-
-    with pytest.raises(grid.UnreadableCall, match="scalar prefetch"):
-        grid.walk(prefetched, jnp.arange(2, dtype=jnp.int32), jnp.zeros((16, 128)))
-
-    def in_a_loop(x):
-        return jax.lax.fori_loop(0, 2, lambda _, v: matmul(v, v), x)
-
-    square = jnp.ones((128, 128))
-    with pytest.raises(grid.UnreadableCall, match="cannot be judged yet"):
-        grid.run(grid.trace(in_a_loop, square), True, square)
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(4,),
+            in_specs=[pl.BlockSpec((8, 128), lambda i, order_ref: (order_ref[i], 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda i, order_ref: (i, 0)),
+        ),
+    )(order, x)
 
 
-def test_refs_left_in_hbm_have_no_known_traffic():
-    def kernel(x_hbm, o_ref):
-        pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], o_ref)
+def test_index_maps_read_prefetched_scalars():
+    x = jnp.zeros((32, 128))
+    order = jnp.array([2, 2, 0, 3], jnp.int32)
+    call = grid.walk(gather_rows, order, x).calls[0]
+    assert [(o.name, o.role) for o in call.operands] == [
+        ("order_ref", "prefetch"),
+        ("x_ref", "input"),
+        ("o_ref", "output"),
+    ]
+    assert call.inputs[0].indices[:, 0].tolist() == [2, 2, 0, 3]
+    assert call.inputs[0].fetched.tolist() == [True, False, True, True]
+    computed = grid.walk(lambda o, x: jax.jit(gather_rows)(jnp.sort(o) * 1, x), order, x).calls[0]
+    assert computed.inputs[0].indices[:, 0].tolist() == [0, 2, 2, 3], "scalars computed on the way are computed"
+
+
+def test_prefetched_scalars_must_be_given():
+    x, shape = jnp.zeros((32, 128)), jax.ShapeDtypeStruct((4,), jnp.int32)
+    with pytest.raises(grid.UnreadableCall, match="argument 0, of which only the shape is known. Pass the array"):
+        grid.walk(gather_rows, shape, x)
+    with pytest.raises(grid.UnreadableCall, match="a loop around the kernel computes"):
+        grid.walk(
+            lambda x: jax.lax.fori_loop(0, 3, lambda i, v: gather_rows(jnp.full(4, i, jnp.int32), v), x),
+            x,
+        )
+    with pytest.raises(grid.UnreadableCall, match="that another kernel computes"):
+        grid.walk(lambda o, x: gather_rows(matmul(o, o).reshape(-1)[:4].astype(jnp.int32), x), jnp.ones((128, 128)), x)
+
+
+def test_a_grid_size_that_is_computed_is_read_where_it_can_be():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    def f(n, x):
+        spec = pl.BlockSpec((8, 128), lambda i: (i, 0))
+        return pl.pallas_call(kernel, out_shape=x, grid=(n,), in_specs=[spec], out_specs=spec)(x)
+
+    assert grid.walk(f, jnp.int32(3), jnp.zeros((32, 128))).calls[0].grid == (3,)
+    with pytest.raises(grid.UnreadableCall, match="argument 0"):
+        grid.walk(f, jax.ShapeDtypeStruct((), jnp.int32), jnp.zeros((32, 128)))
+
+
+def test_element_axes_count_from_elements_and_may_overlap():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[:8] + x_ref[8:]
 
     def f(x):
         return pl.pallas_call(
             kernel,
-            out_shape=jnp.zeros((8, 128)),
-            in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
-            out_specs=pl.BlockSpec(),
+            out_shape=jnp.zeros((24, 128)),
+            grid=(3,),
+            in_specs=[pl.BlockSpec((pl.Element(16), 128), lambda i: (8 * i, 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
         )(x)
 
-    walk = grid.walk(f, jnp.zeros((64, 128)))
-    assert cost.hbm_bytes(walk) is None
-    assert [row.name for row in cost.traffic(walk)] == ["o_ref"]
+    walk = grid.walk(f, jnp.zeros((32, 128)))
+    x, o = walk.calls[0].operands
+    assert x.block_shape == (16, 128) and x.element == (True, False)
+    assert x.starts.tolist() == [[0, 0], [8, 0], [16, 0]]
+    assert x.outside().tolist() == [] and x.unvisited() == []
+    assert cost.hbm_bytes(walk) == 3 * 16 * 128 * 4 + 24 * 128 * 4
+
+
+def test_padding_of_an_element_axis_is_not_read_from_hbm():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[:8] + x_ref[16:]
+
+    def f(x):
+        return pl.pallas_call(
+            kernel,
+            out_shape=jnp.zeros((16, 128)),
+            grid=(2,),
+            in_specs=[pl.BlockSpec((pl.Element(24, padding=(8, 8)), 128), lambda i: (8 * i, 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+        )(x)
+
+    x, _ = cost.traffic(grid.walk(f, jnp.zeros((16, 128))))
+    assert x.bytes == (16 + 16) * 128 * 4, "8 of the 24 rows are padding, before or behind the array"
+
+
+def test_what_the_specs_say_about_memory():
+    def kernel(x_ref, y_ref, o_ref, acc_ref, count_ref, sem):
+        o_ref[...] = x_ref[...]
+
+    def f(x, y):
+        return pl.pallas_call(
+            kernel,
+            out_shape=x,
+            grid=(2,),
+            in_specs=[
+                pl.BlockSpec((8, 128), lambda i: (i, 0), pipeline_mode=pl.Buffered(1)),
+                pl.BlockSpec(memory_space=pltpu.SMEM),
+            ],
+            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+            scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32), pltpu.SMEM((1,), jnp.int32), pltpu.SemaphoreType.DMA],
+            input_output_aliases={0: 0},
+            compiler_params=pltpu.CompilerParams(dimension_semantics=("arbitrary",)),
+        )(x, y)
+
+    call = grid.walk(f, jnp.zeros((16, 128)), jnp.zeros(4)).calls[0]
+    x, y, o = call.operands
+    assert (x.buffers, x.memory_space, x.aliases) == (1, "vmem", "o_ref")
+    assert (y.memory_space, o.buffers, o.aliases) == ("smem", 2, "x_ref")
+    assert [(s.name, s.memory_space) for s in call.scratch] == [
+        ("acc_ref", "vmem"),
+        ("count_ref", "smem"),
+        ("sem", "semaphore"),
+    ]
+    assert call.semantics == ("arbitrary",)
+
+
+def test_kernels_under_vmap_and_in_loops():
+    batched = grid.walk(jax.vmap(matmul), *(jax.ShapeDtypeStruct((5, *s.shape), s.dtype) for s in (X, Y)))
+    assert batched.calls[0].steps == 5 * 24
+    assert cost.hbm_bytes(batched) == 5 * cost.hbm_bytes(grid.walk(matmul, X, Y))
+
+    square = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    looped = grid.walk(lambda x: jax.lax.fori_loop(0, 3, lambda _, v: matmul(v, v), x), square)
+    assert looped.calls[0].times == 3
+    assert cost.hbm_bytes(looped) == 3 * cost.hbm_bytes(grid.walk(matmul, square, square))
+
+    open_ended = grid.walk(lambda x: jax.lax.while_loop(lambda v: v[0, 0] < 9, lambda v: matmul(v, v), x), square)
+    assert open_ended.calls[0].times is None
+    assert cost.hbm_bytes(open_ended) is None, "how often it runs depends on data"
+
+
+def test_run_enters_loops_and_conditions():
+    def f(x, n):
+        x = jax.lax.fori_loop(0, 2, lambda _, v: matmul(v, v), x)
+        x = jax.lax.while_loop(lambda v: v[0, 0] < n, lambda v: matmul(v, v), x)
+        return jax.lax.cond(n > 3, lambda v: matmul(v, v), lambda v: v, x)
+
+    x = jnp.eye(128) * 2
+    jaxpr = grid.trace(f, x, 100.0)
+    (out,) = grid.run(jaxpr, True, x, 100.0)
+    np.testing.assert_array_equal(out, np.eye(128) * 2.0**16)
+
+
+def test_a_kernel_in_an_unknown_wrapper_is_said():
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec()
+    sharded = jax.shard_map(matmul, mesh=mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False)
+    x = jnp.ones((128, 128))
+    with pytest.raises(grid.UnreadableCall, match="inside `shard_map`"):
+        grid.run(jax.make_jaxpr(sharded)(x, x), True, x, x)
 
 
 def test_run_puts_every_kernel_into_the_mode_asked_for():

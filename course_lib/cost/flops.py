@@ -1,0 +1,129 @@
+"""How much arithmetic a function does, from its jaxpr: what runs on the MXU, on the VPU, and in the EUP apart.
+
+A multiply and an add count as two FLOPs. Moving, padding and converting numbers counts as none.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+
+from course_lib import grid
+from course_lib.grid.trace import inner_jaxpr
+
+_ARITHMETIC = {
+    "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "square", "integer_pow", "clamp",
+    "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "floor", "ceil", "round", "is_finite",
+    "shift_left", "shift_right_logical", "shift_right_arithmetic", "nextafter",
+}  # fmt: skip
+# One of these is one push into the EUP, or a sequence of vector operations around one.
+_TRANSCENDENTAL = {
+    "exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic", "rsqrt", "sqrt", "cbrt", "pow", "sin", "cos", "tan",
+    "erf", "erfc", "erf_inv", "asin", "acos", "atan", "atan2", "sinh", "cosh", "reciprocal",
+}  # fmt: skip
+_REDUCTIONS = {
+    "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin", "cumsum",
+    "cummax", "cummin", "cumprod", "cumlogsumexp", "reduce",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Work:
+    """Operations of a function. ``doubt`` says why the figures are an upper bound, if they are one."""
+
+    mxu: int = 0  # FLOPs of matrix products and convolutions
+    vector: int = 0  # elementwise operations and reductions, one per element
+    transcendental: int = 0  # exp, log, tanh, sqrt ..., one per element; not counted in ``vector``
+    doubt: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.mxu + self.vector + self.transcendental
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(
+            mxu=self.mxu + other.mxu,
+            vector=self.vector + other.vector,
+            transcendental=self.transcendental + other.transcendental,
+            doubt=self.doubt or other.doubt,
+        )
+
+    def __mul__(self, times: int) -> "Work":
+        return Work(
+            mxu=self.mxu * times,
+            vector=self.vector * times,
+            transcendental=self.transcendental * times,
+            doubt=self.doubt,
+        )
+
+
+def flops(walk: grid.Walk) -> Work:
+    """The operations of a function: of its kernels, over all grid steps, and of what stands around them.
+
+    Inside a kernel a branch counts at the steps that take it. Raises grid.UnreadableCall.
+    """
+    return sum((kernel_flops(call) for call in walk.calls), _around(walk.jaxpr.jaxpr))
+
+
+@functools.lru_cache(maxsize=64)
+def kernel_flops(call: grid.Call) -> Work:
+    """The operations of one kernel over all grid steps, times how often the function runs it."""
+    followed = grid.follow(call)
+    work = sum((_of(eqn) * times for eqn, times in followed.runs), Work(doubt=followed.doubt))
+    if call.times is None:
+        return work + Work(doubt=f"how often {call.name} runs depends on data: counted once")
+    return work * call.times
+
+
+def _around(jaxpr) -> Work:
+    """The operations outside kernels. A loop whose length depends on data counts once, of branches the dearest."""
+    work = Work()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in grid.KERNELS:
+            continue
+        inner = [_around(j) for j in _entered(eqn)]
+        if not inner:
+            work += _of(eqn)
+        elif eqn.primitive.name == "scan":
+            work += inner[0] * eqn.params["length"]
+        elif eqn.primitive.name == "while":
+            work += inner[0] + Work(doubt="the length of a loop depends on data: counted once")
+        else:
+            work += max(inner, key=lambda w: w.total)
+    return work
+
+
+def _entered(eqn) -> Iterator:
+    """The jaxprs of an equation whose work is done: a custom derivative's forward side, and not its backward rule."""
+    name = eqn.primitive.name
+    if name in _REDUCTIONS or name in ("scatter", "scatter-add", "sort"):
+        return
+    if name == "while":
+        yield eqn.params["body_jaxpr"].jaxpr
+    elif name in ("cond", "scan"):
+        yield from grid.sub_jaxprs(eqn)
+    elif (inner := inner_jaxpr(eqn)) is not None:
+        yield getattr(inner, "jaxpr", inner)
+
+
+def _of(eqn) -> Work:
+    """The operations of one equation on arrays."""
+    name = eqn.primitive.name
+    if name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        depth = math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        return Work(mxu=2 * depth * eqn.outvars[0].aval.size)
+    if name == "ragged_dot" or name == "ragged_dot_general":
+        return Work(mxu=2 * eqn.invars[0].aval.shape[-1] * eqn.outvars[0].aval.size)
+    if name == "conv_general_dilated":
+        kernel = eqn.invars[1].aval
+        out_features = kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
+        return Work(mxu=2 * eqn.outvars[0].aval.size * kernel.size // out_features)
+    if name == "addupdate":
+        return Work(vector=eqn.invars[1].aval.size)
+    size = eqn.outvars[0].aval.size if eqn.outvars and hasattr(eqn.outvars[0].aval, "size") else 0
+    if name in _TRANSCENDENTAL:
+        return Work(transcendental=size)
+    if name in _REDUCTIONS:
+        return Work(vector=eqn.invars[0].aval.size)
+    return Work(vector=size) if name in _ARITHMETIC else Work()

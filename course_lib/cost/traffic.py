@@ -1,0 +1,82 @@
+"""HBM traffic of a function's kernels, in bytes.
+
+Counted exactly as it moves: a block that stays put is not copied again, a ragged last block counts only the part
+inside the array, and a copy that the kernel makes by hand counts where it is started.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from course_lib import grid
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """HBM traffic of one operand: ``copies`` copies, ``bytes`` in all, "in" (out of HBM) or "out" (into HBM)."""
+
+    call: str
+    name: str
+    direction: str
+    copies: int
+    bytes: int
+
+
+def traffic(walk: grid.Walk) -> list[Traffic]:
+    """One row per operand and direction: first what the pipeline moves, in the order the kernel takes its refs, then
+    what the kernel copies by hand. A kernel in a loop of known length counts as often as it runs.
+
+    Raises grid.UnreadableCall where a hand-made copy depends on an array's values.
+    """
+    return [row for call in walk.calls for row in _automatic(call) + _by_hand(call)]
+
+
+def hbm_bytes(walk: grid.Walk) -> int | None:
+    """Bytes moved into and out of HBM by all kernels of the function; None if that depends on an array's values."""
+    if any(call.times is None for call in walk.calls):
+        return None
+    try:
+        return sum(row.bytes for row in traffic(walk))
+    except grid.UnreadableCall:
+        return None
+
+
+def _automatic(call: grid.Call) -> list[Traffic]:
+    times = call.times or 1
+    return [
+        Traffic(
+            call=call.name,
+            name=operand.name,
+            direction="out" if operand.role == "output" else "in",
+            copies=int(moved.sum()) * times,
+            bytes=_bytes(operand, operand.indices[moved]) * times,
+        )
+        for operand in call.operands
+        if operand.pipelined
+        for moved in (operand.fetched | operand.written,)
+    ]
+
+
+def _bytes(operand: grid.Operand, indices: np.ndarray) -> int:
+    blocks, counts = np.unique(indices, axis=0, return_counts=True)
+    return sum(operand.bytes_of(tuple(block)) * int(n) for block, n in zip(blocks.tolist(), counts, strict=True))
+
+
+def _by_hand(call: grid.Call) -> list[Traffic]:
+    if not grid.copies_by_hand(call):
+        return []
+    followed, moved = grid.follow(call), {}
+    if followed.hidden_copies:
+        raise grid.UnreadableCall(f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.")
+    for copy in followed.copies:
+        ends = [(copy.source, "in")] * (copy.source_space == "hbm") + [(copy.target, "out")] * (
+            copy.target_space == "hbm"
+        )
+        for end in ends:
+            copies, size = moved.get(end, (0, 0))
+            moved[end] = copies + len(copy.steps), size + len(copy.steps) * copy.bytes
+    times = call.times or 1
+    return [
+        Traffic(call=call.name, name=name, direction=direction, copies=copies * times, bytes=size * times)
+        for (name, direction), (copies, size) in moved.items()
+    ]

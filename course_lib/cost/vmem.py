@@ -1,0 +1,123 @@
+"""VMEM that a kernel needs, buffer by buffer, before anyone compiles it; and the largest block that still fits.
+
+The compiler adds what it needs for itself: slots for spilled registers, and temporaries. Its own table is in the
+Report of ``compiler.compile_tpu``.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from course_lib import chips, grid
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """VMEM of one operand or scratch ref: ``bytes`` in all, for ``buffers`` copies of ``shape``."""
+
+    call: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    buffers: int
+    bytes: int
+    why: str
+
+
+def vmem(walk: grid.Walk) -> list[Buffer]:
+    """One row per ref that lives in VMEM, in the order the kernels take them, then what their bodies allocate."""
+    return [buffer for call in walk.calls for buffer in _buffers(call)]
+
+
+def vmem_bytes(walk: grid.Walk) -> int:
+    """VMEM of the kernel that needs most; kernels run one after another and share it."""
+    return max((sum(b.bytes for b in _buffers(call)) for call in walk.calls), default=0)
+
+
+def padded_bytes(shape: tuple[int, ...], dtype) -> int:
+    """Bytes of an array in VMEM: lanes padded to 128, sublanes to a power of two up to 8, then to multiples of 8.
+
+    That is how libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
+    """
+    *rest, lanes = shape or (1,)
+    size = math.prod(rest[:-1]) * _round_up(lanes, 128)
+    if rest:
+        size *= _round_up(rest[-1], 8) if rest[-1] > 4 else 1 << (rest[-1] - 1).bit_length()
+    return size * np.dtype(dtype).itemsize
+
+
+def legal_sizes(
+    length: int, *, axis: int, rank: int, dtype=np.float32, even: bool = True, chip: str = "v5e"
+) -> list[int]:
+    """The block sizes that the TPU takes along one axis of an array, ascending; ``length`` itself is always one.
+
+    ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128,
+    the one before of 8; the only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of
+    4 bytes; other axes are free (the checks of jax/_src/pallas/mosaic/lowering.py). ``even`` leaves only sizes that
+    divide the length, so that no block is ragged. Raises ValueError for an axis that is not there.
+    """
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis={axis} is not an axis of an array of rank {rank}: say {-rank} to {rank - 1}.")
+    target = chips.chip(chip)
+    behind = rank - 1 - axis % rank
+    if rank == 1:
+        least = target.lanes * max(1, 4 // np.dtype(dtype).itemsize)
+        chunk = target.lanes * target.sublanes
+        sizes = {n for n in range(chunk, length, chunk)} | {1 << p for p in range(40) if least <= 1 << p < length}
+    else:
+        step = {0: target.lanes, 1: target.sublanes}.get(behind, 1)
+        sizes = set(range(step, length, step))
+    return sorted(n for n in sizes | {length} if not even or length % n == 0)
+
+
+def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int) -> int | None:
+    """The largest of ``sizes`` whose VMEM, ``needs(size)`` bytes, stays within ``limit`` bytes; None if none does.
+
+    ``needs`` must not shrink as the block grows. A whole kernel can be asked:
+
+        largest_block(lambda bk: vmem_bytes(grid.walk(partial(matmul, bk=bk), x, y)), legal_sizes(...), 16 * 2**20)
+    """
+    sizes = sorted(sizes)
+    fits, too_large = -1, len(sizes)
+    while too_large - fits > 1:
+        middle = (fits + too_large) // 2
+        if needs(sizes[middle]) <= limit:
+            fits = middle
+        else:
+            too_large = middle
+    return sizes[fits] if fits >= 0 else None
+
+
+def _buffers(call: grid.Call) -> list[Buffer]:
+    operands = [o for o in call.operands if o.memory_space == "vmem"]
+    rows = [_buffer(call, o.name, o.block_shape, o.dtype, o.buffers, _why(o)) for o in operands]
+    rows += [
+        _buffer(call, s.name, s.shape, s.dtype, 1, why)
+        for scratch, why in (
+            (call.scratch, "scratch: kept from one grid step to the next"),
+            (grid.scoped(call), "allocated by the kernel's body"),
+        )
+        for s in scratch
+        if s.memory_space == "vmem"
+    ]
+    return rows
+
+
+def _why(operand: grid.Operand) -> str:
+    if operand.buffers > 1:
+        fills = "the next block is fetched" if operand.role == "input" else "the last block is written back"
+        return f"{operand.buffers} buffers: {fills} while one is worked on"
+    if operand.block_shape == operand.shape:
+        return "1 buffer: the block is the whole array, and stays"
+    return "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
+
+
+def _buffer(call: grid.Call, name: str, shape: tuple[int, ...], dtype, buffers: int, why: str) -> Buffer:
+    size = padded_bytes(shape, dtype) * buffers
+    return Buffer(call=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why)
+
+
+def _round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple

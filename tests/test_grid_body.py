@@ -1,0 +1,235 @@
+"""grid.follow: what a kernel's body does at every step, and grid.pipelines: the grid of an emit_pipeline."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import cost, grid
+from course_lib.grid import body
+
+
+def in_hbm(body, *, steps=1, out=(64, 128), scratch=()):
+    """A pallas_call whose input stays in HBM."""
+    return pl.pallas_call(
+        body,
+        out_shape=jax.ShapeDtypeStruct(out, jnp.float32),
+        grid=(steps,),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=pl.BlockSpec((out[0] // steps, out[1]), lambda i: (i, 0)),
+        scratch_shapes=[pltpu.VMEM((2, 8, 128), jnp.float32), pltpu.SMEM((1,), jnp.int32), pltpu.SemaphoreType.DMA],
+    )
+
+
+X = jnp.zeros((64, 128))
+
+
+def test_copies_by_hand_are_counted_where_they_start():
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        i = pl.program_id(0)
+        copy = pltpu.make_async_copy(x_hbm.at[pl.ds(8 * i, 8)], buffer.at[0], sem)
+        copy.start()
+        copy.wait()
+
+        @pl.when(i % 2 == 0)
+        def more():
+            pltpu.sync_copy(x_hbm.at[pl.ds(0, 4), pl.ds(0, 128)], buffer.at[1, pl.ds(0, 4)])
+
+        o_ref[...] = buffer[0]
+
+    walk = grid.walk(in_hbm(kernel, steps=8), X)
+    first, second = grid.follow(walk.calls[0]).copies
+    assert (first.source, first.target, first.shape, first.bytes) == ("x_hbm", "buffer", (8, 128), 4096)
+    assert first.starts[:, 0].tolist() == [0, 8, 16, 24, 32, 40, 48, 56]
+    assert (second.shape, second.steps.tolist()) == ((4, 128), [0, 2, 4, 6])
+    rows = {(row.name, row.direction): (row.copies, row.bytes) for row in cost.traffic(walk)}
+    assert rows == {("o_ref", "out"): (8, 8 * 4096), ("x_hbm", "in"): (12, 8 * 4096 + 4 * 2048)}
+
+
+def test_loops_inside_a_kernel_are_followed():
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        def fetch(j, carry):
+            pltpu.sync_copy(x_hbm.at[pl.ds(8 * j, 8)], buffer.at[j % 2])
+            return carry
+
+        jax.lax.fori_loop(0, pl.program_id(0) + 1, fetch, 0)  # 1, 2, 3, 4 turns
+        o_ref[...] = jnp.broadcast_to(buffer[0, :1], o_ref.shape)
+
+    walk = grid.walk(in_hbm(kernel, steps=4), X)
+    assert sum(row.copies for row in cost.traffic(walk) if row.name == "x_hbm") == 1 + 2 + 3 + 4
+
+
+def test_a_slot_kept_in_smem_is_followed_from_step_to_step():
+    """Double buffering across grid steps: the slot of this step was stored by the one before."""
+
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        @pl.when(pl.program_id(0) == 0)
+        def start():
+            slot[0] = 0
+
+        here = slot[0]
+
+        @pl.when(here == 0)
+        def fetch():
+            pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], buffer.at[here])
+
+        slot[0] = 1 - here
+        o_ref[...] = buffer[0]
+
+    walk = grid.walk(in_hbm(kernel, steps=8), X)
+    (copy, *others) = grid.follow(walk.calls[0]).copies
+    assert [int(c.steps[0]) for c in (copy, *others)] == [0, 2, 4, 6]
+
+
+def test_what_an_array_decides_is_not_guessed():
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], buffer.at[0])
+
+        @pl.when(jnp.max(buffer[0]) > 0)
+        def perhaps():
+            pltpu.sync_copy(x_hbm.at[pl.ds(8, 8)], buffer.at[1])
+
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    walk = grid.walk(in_hbm(kernel), X)
+    assert cost.hbm_bytes(walk) is None
+    with pytest.raises(grid.UnreadableCall, match="a condition that guards a copy depends on an array's values"):
+        cost.traffic(walk)
+    with pytest.raises(grid.UnreadableCall, match="cannot be read"):
+        grid.pipelines(walk.calls[0])
+
+
+def test_where_a_copy_comes_from_may_be_open_while_its_size_is_known():
+    def kernel(order_ref, x_hbm, o_ref):
+        pltpu.sync_copy(x_hbm.at[pl.ds(order_ref[pl.program_id(0)], 8)], o_ref)
+
+    def gather(order, x):
+        return pl.pallas_call(
+            kernel,
+            out_shape=x,
+            grid=(8,),
+            in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), pl.BlockSpec(memory_space=pl.ANY)],
+            out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+        )(order, x)
+
+    walk = grid.walk(gather, jax.ShapeDtypeStruct((8,), jnp.int32), X)
+    assert grid.follow(walk.calls[0]).copies[0].starts is None
+    assert {row.name: row.bytes for row in cost.traffic(walk)}["x_hbm"] == X.nbytes
+
+
+def test_scalars_wrap_and_divide_as_on_the_machine():
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        i = pl.program_id(0)
+        down = jax.lax.div(i - 3, 2)  # -1, -1, 0, 0, 0 ...: towards zero
+        unsigned = (i.astype(jnp.uint32) - jnp.uint32(1)) >> jnp.uint32(31)  # 1 at step 0 only
+
+        @pl.when((down == 0) | (unsigned == 1))
+        def fetch():
+            pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], buffer.at[0])
+
+        o_ref[...] = buffer[0]
+
+    walk = grid.walk(in_hbm(kernel, steps=8), X)
+    assert grid.follow(walk.calls[0]).copies[0].steps.tolist() == [0, 2, 3, 4]
+
+
+def test_too_long_to_follow_is_said(monkeypatch):
+    monkeypatch.setattr(body, "MAX_EVALUATIONS", 1000)
+
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        def fetch(j, carry):
+            pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], buffer.at[j % 2])
+            return carry
+
+        jax.lax.fori_loop(0, 1000, fetch, 0)
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    with pytest.raises(grid.UnreadableCall, match="more than 1,000 evaluations. Try it with a smaller"):
+        grid.follow(grid.walk(in_hbm(kernel), X).calls[0])
+
+
+def pipelined_matmul(x, w, b=128, buffers=2):
+    """x @ w with pl.kernel and an emit_pipeline inside."""
+    m, k, n = x.shape[0] // b, x.shape[1] // b, w.shape[1] // b
+
+    def kernel(x_hbm, w_hbm, o_hbm):
+        def body(x_ref, w_ref, o_ref):
+            @pl.when(pl.program_id(2) == 0)
+            def zero():
+                o_ref[...] = jnp.zeros_like(o_ref)
+
+            o_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+        mode = pl.Buffered(buffers)
+        pltpu.emit_pipeline(
+            body,
+            grid=(m, n, k),
+            in_specs=[
+                pl.BlockSpec((b, b), lambda i, j, k: (i, k), pipeline_mode=mode),
+                pl.BlockSpec((b, b), lambda i, j, k: (k, j)),
+            ],
+            out_specs=[pl.BlockSpec((b, b), lambda i, j, k: (i, j))],
+        )(x_hbm, w_hbm, o_hbm)
+
+    out = jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), jnp.float32)
+    return pl.kernel(kernel, out_type=out, mesh=tensor_core())(x, w)
+
+
+def tensor_core():
+    if hasattr(pltpu, "TensorCoreMesh"):
+        return pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
+    return pltpu.create_tensorcore_mesh("core", num_cores=1)
+
+
+XB = jax.ShapeDtypeStruct((256, 384), jnp.bfloat16)
+WB = jax.ShapeDtypeStruct((384, 512), jnp.bfloat16)
+
+
+@pytest.mark.parametrize("buffers", [2, 3])
+def test_the_grid_of_an_emit_pipeline_is_read(buffers):
+    call = grid.walk(lambda x, w: pipelined_matmul(x, w, buffers=buffers), XB, WB).calls[0]
+    assert call.name == "kernel" and call.grid == ()
+    (pipeline,) = grid.pipelines(call)
+    assert pipeline.grid == (2, 4, 3)
+    x, w, o = pipeline.operands
+    steps = [pipeline.step(n) for n in range(24)]
+    assert x.indices.tolist() == [[i, k] for i, _, k in steps]
+    assert w.indices.tolist() == [[k, j] for _, j, k in steps]
+    assert o.indices.tolist() == [[i, j] for i, j, _ in steps]
+    assert o.written.sum() == 8 and x.fetched.sum() == 24
+
+
+def test_an_emit_pipeline_moves_what_the_same_pallas_call_moves():
+    walk = grid.walk(pipelined_matmul, XB, WB)
+    by_name = {row.name: row.bytes for row in cost.traffic(walk)}
+    assert by_name == {
+        "x_hbm": 4 * 256 * 384 * 2,
+        "w_hbm": 2 * 384 * 512 * 2,
+        "o_hbm": 256 * 512 * 4,
+    }
+    assert cost.flops(walk).mxu == 2 * 256 * 384 * 512
+
+
+def test_a_kernel_without_pipelines_has_none():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    call = grid.walk(lambda x: pl.pallas_call(kernel, out_shape=x)(x), X).calls[0]
+    assert grid.pipelines(call) == []
+    assert not grid.copies_by_hand(call)
+
+
+def test_a_large_grid_is_followed_at_once():
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) % 2 == 0)
+        def double():
+            o_ref[...] = x_ref[...] * 2
+
+    spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    big = jax.ShapeDtypeStruct((8 * 400, 128 * 250), jnp.float32)
+    call = pl.pallas_call(kernel, out_shape=big, grid=(400, 250), in_specs=[spec], out_specs=spec)
+    followed = grid.follow(grid.walk(call, big).calls[0])
+    assert {eqn.primitive.name: times for eqn, times in followed.runs}["mul"] == 50_000
+    assert np.isscalar(followed.runs[0][1])
