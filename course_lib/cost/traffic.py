@@ -6,8 +6,6 @@ inside the array, and a copy that the kernel makes by hand counts where it is st
 
 import dataclasses
 
-import numpy as np
-
 from course_lib import grid
 
 
@@ -49,17 +47,12 @@ def _automatic(call: grid.Call) -> list[Traffic]:
             name=operand.name,
             direction="out" if operand.role == "output" else "in",
             copies=int(moved.sum()) * times,
-            bytes=_bytes(operand, operand.indices[moved]) * times,
+            bytes=int(operand.block_bytes[moved].sum()) * times,
         )
         for operand in call.operands
         if operand.pipelined
         for moved in (operand.fetched | operand.written,)
     ]
-
-
-def _bytes(operand: grid.Operand, indices: np.ndarray) -> int:
-    blocks, counts = np.unique(indices, axis=0, return_counts=True)
-    return sum(operand.bytes_of(tuple(block)) * int(n) for block, n in zip(blocks.tolist(), counts, strict=True))
 
 
 def _by_hand(call: grid.Call) -> list[Traffic]:

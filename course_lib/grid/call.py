@@ -93,13 +93,12 @@ class Operand:
             last_seen[block] = step
         return found
 
-    def bytes_of(self, index: tuple[int, ...]) -> int:
-        """Bytes of the part of block ``index`` that lies inside the array (the last block may be ragged)."""
-        size = 1
-        for axis, (i, n, b) in enumerate(zip(index, self.shape, self.block_shape, strict=True)):
-            start = i - self.padding[axis] if self.element and self.element[axis] else i * b
-            size *= max(0, min(n, start + b) - max(0, start))
-        return size * self.dtype.itemsize
+    @property
+    def block_bytes(self) -> np.ndarray:
+        """int64[S]: bytes of the part of each step's block that lies inside the array (the last may be ragged)."""
+        starts = self.starts
+        ends = np.minimum(starts + np.array(self.block_shape, np.int64), np.array(self.shape, np.int64))
+        return np.maximum(ends - np.maximum(starts, 0), 0).prod(axis=1) * self.dtype.itemsize
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -62,7 +62,7 @@ def frames(call: grid.Call) -> dict:
                 "blocks": list(o.blocks),
                 "indices": o.indices.tolist(),
                 "copied": (o.fetched | o.written).astype(int).tolist(),
-                "bytes": [o.bytes_of(tuple(i)) for i in o.indices.tolist()],
+                "bytes": o.block_bytes.tolist(),
             }
             for o in call.operands
         ],
