@@ -148,7 +148,7 @@ def _not_a_kernel(walk: grid.Walk) -> tuple[str, str] | None:
 def _arithmetic_outside(jaxpr) -> set[str]:
     found = set()
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "pallas_call":
+        if eqn.primitive.name in grid.KERNELS:
             continue
         inner = list(grid.sub_jaxprs(eqn))
         if inner:
@@ -189,32 +189,15 @@ def _ignores_an_output(walk: grid.Walk) -> tuple[str, str] | None:
 
 def _writes_to_inputs(walk: grid.Walk) -> tuple[str, str] | None:
     for call in walk.calls:
-        refs = dict(zip(call.kernel.invars, call.operands, strict=False))
-        for variable in _written_refs(call.kernel):
-            operand = refs.get(variable)
-            if operand is not None and operand.role == "input":
+        written = grid.follow(call).written
+        for operand in call.inputs:
+            if operand.name in written and operand.aliases is None:
                 return (
                     f"{call.name} writes to its input {operand.name}. The simulators forgive that; on a chip the block "
                     "is a copy the pipeline owns, and what you put there may vanish or reach the caller's array.",
                     "compute into a value of your own, and write only to output refs.",
                 )
     return None
-
-
-def _written_refs(jaxpr) -> Iterator:
-    """The refs a kernel stores to, inside conditionals and loops too (in the names of the outer jaxpr)."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in ("swap", "addupdate", "masked_swap"):
-            yield eqn.invars[0]
-        elif eqn.primitive.name == "dma_start":
-            _, destination, *_ = jax.tree.unflatten(eqn.params["tree"], eqn.invars)
-            yield jax.tree.leaves(destination)[0]  # the ref; what follows says which slice of it
-        for inner in grid.sub_jaxprs(eqn):
-            if inner.constvars:  # run_scoped: what it uses of ours are its constants
-                outer = dict(zip(inner.constvars, eqn.invars, strict=False))
-            else:  # cond passes its predicate first, loops their bounds: the last invars line up with the inner ones
-                outer = dict(zip(reversed(inner.invars), reversed(eqn.invars), strict=False))
-            yield from (outer[v] for v in _written_refs(inner) if v in outer)
 
 
 def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **params) -> Verdict:

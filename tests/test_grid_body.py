@@ -233,3 +233,18 @@ def test_a_large_grid_is_followed_at_once():
     followed = grid.follow(grid.walk(call, big).calls[0])
     assert {eqn.primitive.name: times for eqn, times in followed.runs}["mul"] == 50_000
     assert np.isscalar(followed.runs[0][1])
+
+
+def test_what_is_written_is_known_by_name():
+    def kernel(x_hbm, o_ref, buffer, slot, sem):
+        pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], buffer.at[0])
+        slot[0] = 3
+
+        @pl.when(pl.program_id(0) > 5)
+        def never():
+            x_hbm[...] = 0
+
+        o_ref[...] += buffer[0]
+
+    followed = grid.follow(grid.walk(in_hbm(kernel), X).calls[0])
+    assert followed.written == {"buffer", "slot", "o_ref"}

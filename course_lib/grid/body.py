@@ -68,6 +68,7 @@ class Followed:
     copies: tuple[Copy, ...]  # in the order of the program
     waits: tuple[Wait, ...] = ()
     loops: tuple[Loop, ...] = ()
+    written: frozenset[str] = frozenset()  # the names of the refs it stores to or copies into
     doubt: str = ""  # why ``runs`` is an upper bound, if it is one
     hidden_copies: str = ""  # why ``copies`` is not all, if so
 
@@ -145,6 +146,7 @@ class _Follower:
         self.copies: list[Copy] = []
         self.waits: list[Wait] = []
         self.loops: list[Loop] = []
+        self.written: set[str] = set()
         self.turn: tuple[int, int] | None = None
         self.doubt = self.hidden_copies = ""
         self.stored = False  # whether it came upon a store of scalars
@@ -156,6 +158,7 @@ class _Follower:
             copies=tuple(self.copies),
             waits=tuple(self.waits),
             loops=tuple(self.loops),
+            written=frozenset(self.written),
             doubt=self.doubt,
             hidden_copies=self.hidden_copies,
         )
@@ -203,8 +206,9 @@ class _Follower:
         branches = eqn.params["branches"]
         if not known(index):
             self._undecided(eqn, branches, "a condition")
-            found = [self.jaxpr(b.jaxpr, b.consts, rest, active, times) for b in branches[-1:]]
-            return [UNKNOWN] * len(found[0])
+            for branch in branches:
+                self.jaxpr(branch.jaxpr, branch.consts, rest, active, times)
+            return [UNKNOWN] * len(eqn.outvars)
         index = np.clip(np.asarray(index).astype(np.int64), 0, len(branches) - 1)
         merged = None
         for number in np.unique(index[active] if index.ndim else index).tolist():
@@ -275,6 +279,7 @@ class _Follower:
     def _swap(self, eqn, inputs: list, active, times: int) -> list:
         ref, value, *rest = inputs
         old = self._get(eqn, [ref, *rest], active, times)
+        self.written |= {ref.name} if active.any() else set()
         if ref.space == "smem":
             self.stored = True
             index = self._index(eqn, rest)
@@ -284,6 +289,16 @@ class _Follower:
                 ref.known[index] = known(value)
                 ref.values[index] = value if known(value) else 0
         return old
+
+    def _other_store(self, eqn, inputs: list, active, times: int) -> list:
+        """A store with a mask, or one that adds: of scalars in SMEM it leaves nothing known."""
+        ref = inputs[0]
+        self._count(eqn, active, times)
+        self.written |= {ref.name} if active.any() else set()
+        if ref.space == "smem":
+            self.stored = True
+            ref.known[...] = False
+        return [UNKNOWN] * len(eqn.outvars)
 
     def _index(self, eqn, leaves: list) -> tuple | None:
         """The index of one element of a ref, or None if it is not known."""
@@ -304,6 +319,7 @@ class _Follower:
         side, other = (source, target) if source.ref.space == "hbm" else (target, source)
         steps = np.flatnonzero(active)
         if len(steps):
+            self.written.add(target.ref.name)
             self.copies.append(
                 Copy(
                     source=source.ref.name,
@@ -462,6 +478,8 @@ _HANDLERS = {
     "run_scoped": _Follower._run_scoped,
     "get": _Follower._get,
     "swap": _Follower._swap,
+    "masked_swap": _Follower._other_store,
+    "addupdate": _Follower._other_store,
     "dma_start": _Follower._dma_start,
     "dma_wait": _Follower._dma_wait,
     "semaphore_signal": lambda self, eqn, inputs, active, times: [],
