@@ -240,11 +240,11 @@ def test_what_is_written_is_known_by_name():
         pltpu.sync_copy(x_hbm.at[pl.ds(0, 8)], buffer.at[0])
         slot[0] = 3
 
-        @pl.when(pl.program_id(0) > 5)
+        @pl.when(pl.program_id(0) > 8)
         def never():
             x_hbm[...] = jnp.zeros(x_hbm.shape)
 
         o_ref[...] += buffer[0]
 
-    followed = grid.follow(grid.walk(in_hbm(kernel), X).calls[0])
+    followed = grid.follow(grid.walk(in_hbm(kernel, steps=8), X).calls[0])
     assert followed.written == {"buffer", "slot", "o_ref"}
