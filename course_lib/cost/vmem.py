@@ -91,18 +91,29 @@ def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int)
 
 
 def _buffers(call: grid.Call) -> list[Buffer]:
-    operands = [o for o in call.operands if o.memory_space == "vmem"]
-    rows = [_buffer(call, o.name, o.block_shape, o.dtype, o.buffers, _why(o)) for o in operands]
+    rows = [
+        _buffer(call, o.name, o.block_shape, o.dtype, o.buffers, _why(o))
+        for o in call.operands
+        if o.memory_space == "vmem"
+    ]
     rows += [
-        _buffer(call, s.name, s.shape, s.dtype, 1, why)
-        for scratch, why in (
-            (call.scratch, "scratch: kept from one grid step to the next"),
-            (grid.scoped(call), "allocated by the kernel's body"),
-        )
-        for s in scratch
+        _buffer(call, s.name, s.shape, s.dtype, 1, "scratch: kept from one grid step to the next")
+        for s in call.scratch
         if s.memory_space == "vmem"
     ]
-    return rows
+    return rows + [_scoped(call, s) for s in grid.scoped(call) if s.memory_space == "vmem"]
+
+
+def _scoped(call: grid.Call, scratch: grid.Scratch) -> Buffer:
+    """What the body allocates. A buffer that is copied into or out of, piece by piece, goes by what it holds."""
+    for copy in grid.follow(call).copies if grid.copies_by_hand(call) else ():
+        held = {copy.target: copy.source, copy.source: copy.target}.get(scratch.name)
+        if held is not None and scratch.shape[1:] == copy.shape:
+            n = scratch.shape[0]
+            return _buffer(
+                call, held, copy.shape, scratch.dtype, n, f"{n} buffers of the pipeline in the kernel's body"
+            )
+    return _buffer(call, scratch.name, scratch.shape, scratch.dtype, 1, "allocated by the kernel's body")
 
 
 def _why(operand: grid.Operand) -> str:
