@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from test_grid_body import WB, XB, pipelined_matmul
 
 from course_lib import viz
+from course_lib.viz.grid_player import caption
 
 X = jax.ShapeDtypeStruct((32, 256), jnp.float32)
 
@@ -52,3 +54,26 @@ def test_what_it_cannot_show_is_said():
         viz.grid_player(jnp.sin, X)
     with pytest.raises(ValueError, match="up to two axes of 64 blocks"):
         viz.grid_player(copy, jax.ShapeDtypeStruct((8 * 65, 256), jnp.float32))
+
+
+def test_the_pipeline_inside_a_pl_kernel_can_be_stepped_through():
+    player = viz.grid_player(pipelined_matmul, XB, WB)
+    assert player.data["grid"] == [2, 4, 3]
+    assert caption(player.data, 5) == (
+        "Step 6 of 24, grid index (0, 1, 2): x_hbm block (0, 2), w_hbm block (2, 1), o_hbm block (0, 1)"
+    )
+
+
+def test_overlapping_blocks_are_not_drawn():
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[:8]
+
+    f = pl.pallas_call(
+        kernel,
+        out_shape=jnp.zeros((24, 128)),
+        grid=(3,),
+        in_specs=[pl.BlockSpec((pl.Element(16), 128), lambda i: (8 * i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+    )
+    with pytest.raises(ValueError, match="blocks of x_ref are counted in elements"):
+        viz.grid_player(f, jnp.zeros((32, 128)))

@@ -13,15 +13,22 @@ MAX_BLOCKS = 64  # along one axis; more would be smaller than a pixel can show
 
 
 def grid_player(fn: Callable, *args) -> "GridPlayer":
-    """The grid of the first pallas_call of ``fn(*args)``, to play step by step with mouse or arrow keys.
+    """The grid of the first kernel of ``fn(*args)``, to play step by step with mouse or arrow keys.
 
-    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; the kernel is not run. Raises ValueError where there is no
-    pallas_call, or where an operand has more than two axes or more than 64 blocks along one.
+    That is a pallas_call's grid, or the one of the emit_pipeline inside a pl.kernel. ``args`` are arrays or
+    ``jax.ShapeDtypeStruct``s; the kernel is not run. Raises ValueError where there is no kernel, or where an operand
+    has more than two axes, more than 64 blocks along one, or blocks that overlap (pl.Element).
     """
     calls = grid.walk(fn, *args).calls
     if not calls:
         raise ValueError("grid_player: this function has no pallas_call to show. Pass one that calls a kernel.")
-    return GridPlayer(data=frames(calls[0]))
+    return GridPlayer(data=frames(_pipeline(calls[0])))
+
+
+def _pipeline(call: grid.Call) -> grid.Pipeline:
+    """What there is to step through: the pipeline in a kernel's body, if it makes its own, else the call's grid."""
+    inside = grid.pipelines(call) if call.steps == 1 and grid.copies_by_hand(call) else []
+    return inside[0] if inside else call
 
 
 class GridPlayer(anywidget.AnyWidget):
@@ -40,9 +47,14 @@ class GridPlayer(anywidget.AnyWidget):
         return data, metadata
 
 
-def frames(call: grid.Call) -> dict:
+def frames(call: grid.Pipeline) -> dict:
     """What the player needs of a call, as plain lists."""
     for operand in call.operands:
+        if any(operand.element):
+            raise ValueError(
+                f"grid_player: the blocks of {operand.name} are counted in elements (pl.Element) and may overlap; it "
+                "can show blocks that lie side by side. Try whole block sizes."
+            )
         if len(operand.shape) > 2 or max(operand.blocks, default=1) > MAX_BLOCKS:
             raise ValueError(
                 f"grid_player: {operand.name} of shape {operand.shape} has {operand.blocks} blocks; it can show up to "
