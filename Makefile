@@ -10,10 +10,10 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup lab test check build grade bench colab clean
+.PHONY: help setup lab test check build grade bench bench-model colab clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
 
 setup:  ## make .venv with what a learner needs (PYTHON=… chooses the Python)
 	@$(SETUP) learner $(LANE)
@@ -48,6 +48,10 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 bench:  ## how long a verdict takes on this machine
 	@$(SETUP) learner $(LANE)
 	@$(PY) tools/bench_verdicts.py
+
+bench-model:  ## the roofline's predictions beside published timings, row by row (ARGS=--fit: fit its constants)
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/bench_model.py $(ARGS)
 
 colab:  ## bake the public address into the notebooks: make colab REPO=owner/name TAG=v1
 	$(if $(REPO),,$(error Which GitHub repository? Say: make colab REPO=owner/name TAG=v1))

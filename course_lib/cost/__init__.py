@@ -1,6 +1,6 @@
 """What a kernel costs: HBM traffic, operations and VMEM, counted from the lists that ``grid`` makes."""
 
-from course_lib.cost.flops import Work, flops
+from course_lib.cost.flops import Work, flops, kernel_flops
 from course_lib.cost.traffic import Traffic, hbm_bytes, traffic
 from course_lib.cost.vmem import Buffer, largest_block, legal_sizes, vmem, vmem_bytes
 
@@ -10,6 +10,7 @@ __all__ = [
     "Work",
     "flops",
     "hbm_bytes",
+    "kernel_flops",
     "largest_block",
     "legal_sizes",
     "traffic",

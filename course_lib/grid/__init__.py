@@ -12,7 +12,7 @@ from course_lib.grid.body import Copy, Followed, copies_by_hand, follow, scoped
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCall, Walk
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
-from course_lib.grid.trace import KERNELS, equations, pallas_calls, run, sub_jaxprs, trace
+from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, pallas_calls, run, sub_jaxprs, trace
 
 __all__ = [
     "KERNELS",
@@ -27,6 +27,7 @@ __all__ = [
     "copies_by_hand",
     "equations",
     "follow",
+    "inner_jaxpr",
     "pallas_calls",
     "pipelines",
     "read",

@@ -1,0 +1,22 @@
+"""How long a function takes on a chip, before it has run: three roofs, and constants fitted on published timings.
+
+``predict(f, x, y)`` says which roof binds. docs/measured.md tells where the timings come from.
+"""
+
+from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
+from course_lib.roofline.load import Load, load
+from course_lib.roofline.predict import Prediction, intensity, predict, ridge_point, time_of
+
+__all__ = [
+    "DISPATCH_S",
+    "FITTED",
+    "HELD_OUT",
+    "Fitted",
+    "Load",
+    "Prediction",
+    "intensity",
+    "load",
+    "predict",
+    "ridge_point",
+    "time_of",
+]

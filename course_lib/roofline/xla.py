@@ -1,0 +1,186 @@
+"""What XLA runs around the kernels of a function: which operations it fuses, and what passes through HBM."""
+
+import dataclasses
+
+import jax
+import jax.extend.core
+
+from course_lib import chips, grid
+from course_lib.grid import inner_jaxpr
+from course_lib.roofline import mxu
+
+_LOOPS = {"scan": "", "while": "the length of a loop depends on data: counted once", "cond": ""}
+_FREE = ("reshape", "squeeze", "expand_dims")  # of an array in HBM: other names for the same bytes
+# These run on their own, and for longer than their bytes take.
+_ALONE = (
+    "sort", "top_k", "approx_top_k", "fft", "gather", "scatter", "scatter-add", "scatter_mul", "scatter_min",
+    "scatter_max", "cholesky", "triangular_solve", "lu", "qr", "eigh", "svd", "reduce_window", "select_and_scatter_add",
+)  # fmt: skip
+_UNKNOWN_TILES = "XLA chooses the tiles of a grouped matrix product: the time is a lower bound"
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Fusion:
+    """Operations that run as one: at most one matrix product, and the elementwise work before and after it."""
+
+    mxu_s: float = 0.0  # seconds at the MXU's peak
+    flops: int = 0
+    times: int = 1
+    doubt: str = ""
+    read: dict = dataclasses.field(default_factory=dict)  # value in HBM -> bytes
+    written: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.read.values()) + sum(self.written.values())
+
+
+@dataclasses.dataclass(eq=False)
+class _Value:
+    """An array while a jaxpr is read: in HBM from the start, made by a fusion, or made of values in HBM alone."""
+
+    bytes: int
+    fusion: Fusion | None = None
+    made_of: tuple["_Value", ...] = ()  # for a value no fusion has made yet: it is computed where it is used
+
+    @property
+    def stored(self) -> bool:
+        return self.fusion is None and not self.made_of
+
+
+def fusions(jaxpr: jax.extend.core.ClosedJaxpr, chip: chips.Chip) -> tuple[Fusion, ...]:
+    """The fusions around the kernels of a traced function, in order."""
+    reader = _Reader(chip)
+    inputs = [_Value(_bytes(v)) for v in jaxpr.jaxpr.invars]
+    reader.results(reader.jaxpr(jaxpr.jaxpr, inputs))
+    return tuple(f for f in reader.found if f.bytes or f.mxu_s)
+
+
+class _Reader:
+    """Goes through a jaxpr in order and collects fusions."""
+
+    def __init__(self, chip: chips.Chip):
+        self.chip, self.found = chip, []
+
+    def jaxpr(self, jaxpr, inputs: list[_Value]) -> list[_Value]:
+        env = dict(zip(jaxpr.invars, inputs, strict=True)) | {v: _Value(_bytes(v)) for v in jaxpr.constvars}
+
+        def read(v):
+            return _Value(0) if isinstance(v, jax.extend.core.Literal) else env[v]
+
+        for eqn in jaxpr.eqns:
+            env.update(zip(eqn.outvars, self._equation(eqn, [read(v) for v in eqn.invars]), strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def results(self, values: list[_Value]) -> None:
+        """What the function returns is written; a value that is there already is copied."""
+        seen = set()
+        for value in values:
+            if id(value) in seen and value.bytes:
+                self._copy(value)
+            seen.add(id(value))
+            self._store(value)
+
+    def _equation(self, eqn, inputs: list[_Value]) -> list[_Value]:
+        name = eqn.primitive.name
+        if name in grid.KERNELS:
+            for value in inputs:
+                self._store(value)
+            return [_Value(_bytes(v)) for v in eqn.outvars]
+        if name in _LOOPS:
+            return self._loop(eqn, inputs)
+        if (inner := _entered(eqn)) is not None:
+            return self.jaxpr(inner, inputs)
+        if name in mxu.PRODUCTS or name in _ALONE:
+            return self._on_its_own(eqn, inputs)
+        return self._elementwise(eqn, inputs)
+
+    def _on_its_own(self, eqn, inputs: list[_Value]) -> list[_Value]:
+        """A matrix product, or an operation that nothing fuses with."""
+        fusion, name = self._new(), eqn.primitive.name
+        if name in _ALONE:
+            fusion.doubt = f"of `{name}` only the bytes are counted: the time is a lower bound"
+        else:
+            fusion.mxu_s, fusion.flops = mxu.mxu_seconds(eqn, self.chip), mxu.flops(eqn)
+            fusion.doubt = _UNKNOWN_TILES if name.startswith("ragged") else ""
+        for value in inputs:
+            self._use(value, fusion)
+        return [_Value(_bytes(v), fusion) for v in eqn.outvars]
+
+    def _elementwise(self, eqn, inputs: list[_Value]) -> list[_Value]:
+        """Runs in the last fusion that made one of its operands; if none did, where its result is used."""
+        if eqn.primitive.name in _FREE and inputs[0].stored:
+            return inputs[:1]
+        makers = [v.fusion for v in inputs if v.fusion is not None]
+        if not makers:
+            sources = dict.fromkeys(s for v in inputs or [_Value(0)] for s in (v.made_of or (v,)))
+            return [_Value(_bytes(v), None, tuple(sources)) for v in eqn.outvars]
+        fusion = max(makers, key=self.found.index)
+        for value in inputs:
+            self._use(value, fusion)
+        return [_Value(_bytes(v), fusion) for v in eqn.outvars]
+
+    def _use(self, value: _Value, fusion: Fusion) -> None:
+        if value.fusion is fusion:
+            return
+        if value.made_of:
+            for source in value.made_of:
+                self._use(source, fusion)
+            return
+        self._store(value)
+        fusion.read[value] = value.bytes
+
+    def _store(self, value: _Value) -> None:
+        """Have a value written to HBM, if it is not there yet."""
+        if value.made_of:
+            fusion = self._new()
+            self._use(value, fusion)
+            value.fusion, value.made_of = fusion, ()
+        if value.fusion is not None:
+            value.fusion.written[value] = value.bytes
+
+    def _copy(self, value: _Value) -> None:
+        fusion = self._new()
+        self._use(value, fusion)
+        fusion.written[value] = value.bytes
+
+    def _loop(self, eqn, inputs: list[_Value]) -> list[_Value]:
+        """A loop's body reads and writes HBM at every turn; of a condition's branches the last is taken."""
+        for value in inputs:
+            self._store(value)
+        body, inner, times = _body(eqn, inputs)
+        first = len(self.found)
+        self.results(self.jaxpr(body, inner))
+        for fusion in self.found[first:]:
+            fusion.times *= times
+            fusion.doubt = fusion.doubt or _LOOPS[eqn.primitive.name]
+        return [_Value(_bytes(v)) for v in eqn.outvars]
+
+    def _new(self) -> Fusion:
+        self.found.append(Fusion())
+        return self.found[-1]
+
+
+def _entered(eqn):
+    """The jaxpr of a call (jit, custom_vjp ...), or None; a reduction carries one too, but of scalars."""
+    inner = inner_jaxpr(eqn)
+    inner = getattr(inner, "jaxpr", inner)
+    if inner is None or [v.aval.shape for v in inner.invars] != [v.aval.shape for v in eqn.invars]:
+        return None
+    return inner
+
+
+def _body(eqn, inputs: list[_Value]) -> tuple:
+    """The jaxpr of a loop's body or of a condition's last branch, its inputs, and how often it runs."""
+    if eqn.primitive.name == "scan":
+        body = eqn.params["jaxpr"].jaxpr
+        return body, [_Value(_bytes(v)) for v in body.invars], eqn.params["length"]
+    if eqn.primitive.name == "while":
+        body = eqn.params["body_jaxpr"].jaxpr
+        return body, [_Value(_bytes(v)) for v in body.invars], 1
+    return eqn.params["branches"][-1].jaxpr, inputs[1:], 1
+
+
+def _bytes(variable) -> int:
+    aval = variable.aval
+    return aval.size * aval.dtype.itemsize if hasattr(aval, "dtype") and hasattr(aval, "size") else 0
