@@ -1,0 +1,11 @@
+"""Raw failures of JAX, Pallas, the simulator and the compiler -> what happened, why, what to do, which lesson.
+
+The table is in ``rows``, one file for each subject; tests/test_errors_<subject>.py provokes every row for real. A
+failure that is not in the table keeps its own words: the last line that says something.
+"""
+
+from course_lib.errors.explain import explain
+from course_lib.errors.explanation import WRITTEN, Explanation, folded
+from course_lib.errors.raw import raw_text
+
+__all__ = ["WRITTEN", "Explanation", "explain", "folded", "raw_text"]

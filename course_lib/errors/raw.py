@@ -1,0 +1,43 @@
+"""The text of a failure: of an exception and its causes, with JAX's way of writing made readable."""
+
+import re
+import traceback
+
+
+def raw_text(error: BaseException) -> str:
+    """The exception and those it was raised from, as "Type: message" lines, innermost first."""
+    chain, lines = error, []
+    while chain is not None and len(lines) < 8:
+        if type(chain).__name__ != "JaxStackTraceBeforeTransformation":  # repeats the one it points to
+            lines.append(f"{type(chain).__name__}: {_words(chain)}")
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+    return "\n".join(reversed(lines))
+
+
+def _words(error: BaseException) -> str:
+    """The message. Where it tells too little, the functions that raised ``error`` with it, innermost first."""
+    message = str(error)
+    if message and not (message.endswith("object is not subscriptable") and _raised_by_pallas(error)):
+        return message
+    functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)][:-5:-1]
+    return (message or "no message") + (f", from {', '.join(functions)}" if functions else "")
+
+
+def _raised_by_pallas(error: BaseException) -> bool:
+    """Whether Pallas' own code fell over what it was given."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "jax/_src/pallas/" in frames[-1].filename.replace("\\", "/")
+
+
+def tidy(text: str) -> str:
+    """Say (8, 128), [0:8, 0:128] and input 0 where JAX says Blocked(block_size=8), slice(0, 8, 1) and args[0]."""
+    text = re.sub(r"Blocked\(block_size=(\d+)\)", r"\1", text)
+    text = re.sub(r" at /\S+?:\d+", "", text)  # whose machine it was says nothing
+    text = re.sub(r"[\w.<>]*<locals>\.", "", text)
+    keras = r"Exception encountered when calling .*?\n\s*(?:\x1b\[\dm)?(.*?)(?:\x1b\[0m)?\s*\n\s*Arguments received.*"
+    text = re.sub(keras, r"\1", text, flags=re.DOTALL)
+    text = text.replace("Squeezed()", "None")
+    text = re.sub(r"slice\((-?\d+), (-?\d+), 1\)", r"\1:\2", text)
+    text = re.sub(r"\(((?:-?\d+:-?\d+(?:, |,)?)+)\)", lambda m: f"[{m[1].rstrip(',')}]", text)
+    text = re.sub(r"\bargs\[(\d+)\]", r"input \1", text)
+    return re.sub(r"\bfor outputs(?:\[(\d+)\])?", lambda m: f"for output {m[1]}" if m[1] else "for the output", text)

@@ -1,0 +1,46 @@
+"""The table of failures, in the order in which its rows are tried: the first that fits is taken.
+
+Within a subject and between subjects, the row that knows more stands first. Between subjects the order matters here:
+ours       its words are whole, and may hold anything
+grids, index_maps, refs   before traced_values: "known only when it runs" is true of their failures too
+memory     before calling: a copy without its semaphore is also a call that lacks an argument
+keras      before names: what a layer's __init__ does not take is also an unknown keyword
+operations last: its last row takes whatever the compiler refused
+"""
+
+from course_lib.errors.rows import (
+    blocks,
+    calling,
+    dtypes,
+    grids,
+    index_maps,
+    keras,
+    loops,
+    memory,
+    names,
+    operations,
+    ours,
+    refs,
+    simulator,
+    targets,
+    traced_values,
+)
+
+SUBJECTS = (
+    ours,
+    blocks,
+    grids,
+    index_maps,
+    simulator,
+    memory,
+    refs,
+    calling,
+    targets,
+    keras,
+    traced_values,
+    loops,
+    dtypes,
+    names,
+    operations,
+)
+ROWS = tuple(row for subject in SUBJECTS for row in subject.ROWS)

@@ -1,0 +1,106 @@
+"""Blocks and their specs, one for each input and output."""
+
+import re
+
+from course_lib.errors.row import Row
+
+
+def _nearest_block(ref: str, block: str, array: str) -> dict[str, str]:
+    """The block with its last two sizes rounded up to something legal, as the end of a sentence."""
+    sizes, axes = (tuple(int(n) for n in re.findall(r"\d+", text)) for text in (block, array))
+    if len(sizes) != len(axes):  # a None among them, an axis that the kernel does not see
+        return {"nearest": ""}
+    legal = [
+        min(-(-size // unit) * unit, axis) for size, axis, unit in zip(sizes[-2:], axes[-2:], (8, 128), strict=True)
+    ]
+    return {"nearest": f". Nearest legal: {(*sizes[:-2], *legal)}"}
+
+
+def _structure(specs: str, things: str, detail: str) -> dict[str, str]:
+    """Say in words what JAX says of pytrees."""
+    for old, new in (
+        ("`", ""),
+        ("a pytree leaf", "a single one"),
+        ("<class 'tuple'>", "tuple"),
+        (", so the lengths do not match", ""),
+        (", so their Python types differ", ""),
+    ):
+        detail = detail.replace(old, new)
+    return {"detail": detail}
+
+
+ROWS = (
+    Row(
+        "block-2d",
+        r"last two dimensions of your block shape are divisible by 8 and 128.*?"
+        r"[Bb]lock spec for (?P<ref>.+?) in .*?has block shape (?P<block>\([^)]*\)), array shape (?P<array>\([^)]*\))",
+        "The block {block} of {ref} is not legal for an array of shape {array}: its last two sizes must be multiples "
+        "of 8 and 128, or the whole axis.",
+        "round each of the last two block sizes up to a multiple of (8, 128), or take the whole axis{nearest}.",
+        "04",
+        _nearest_block,
+    ),
+    Row(
+        "block-1d",
+        r"rank 1 block shapes.*?[Bb]lock spec for (?P<ref>.+?) in .*?has block shape (?P<block>\([^)]*\)), "
+        r"array shape (?P<array>\([^)]*\))",
+        "The block {block} of {ref} is not legal for an array of shape {array}: a one-dimensional block is the whole "
+        "array, a multiple of 1024, or a power of two that fills at least one row of 128 lanes.",
+        "take a block of 1024, or a multiple of it.",
+        "04",
+    ),
+    Row(
+        "block-rank",
+        r"Block shape for (?P<ref>.+?) \(= (?P<block>\(.*?\))\) must have the same number of dimensions as the array "
+        r"shape (?P<array>\([^)]*\))",
+        "The block {block} of {ref} and its array, of shape {array}, differ in the number of axes.",
+        "give the block one size for each axis of the array; None for an axis the kernel should not see.",
+        "04",
+    ),
+    Row(
+        "scalar-input",
+        r"supports only blocks of rank >= 1\. Block spec for (?P<ref>.+?) in ",
+        "The kernel's {ref} is a single number without an axis, and a block needs one.",
+        "pass jnp.array([number]) with the spec pl.BlockSpec(memory_space=pltpu.SMEM), and read it as s_ref[0].",
+        "12",
+    ),
+    Row(
+        "buffered",
+        r"Only single \(1\) and double \(2\) buffering are supported\. Got (?P<n>\d+)",
+        "A BlockSpec asks for {n} buffers, pl.Buffered({n}); pallas_call keeps one or two.",
+        "take pl.Buffered(2), which is the default; pltpu.emit_pipeline takes more.",
+        "05",
+    ),
+    Row(
+        "old-spec-order",
+        r"'function' object is not iterable",
+        "A function stands where the sizes of a block should be. Old tutorials write BlockSpec(index_map, "
+        "block_shape); the order has been turned round.",
+        "write pl.BlockSpec(block_shape, index_map).",
+        "04",
+    ),
+    Row(
+        "spec-structure",
+        r"Pytree for `(?P<specs>\w+)` and `(?P<things>\w+)` do not match.*?\* (?P<detail>[^\n]*)",
+        "{specs} and {things} do not go together: {detail}.",
+        "in_specs is a list with one BlockSpec for each input. out_specs has the form of out_shape: both a list, or "
+        "both a single one.",
+        "04",
+        _structure,
+    ),
+    Row(
+        "in-specs-list",
+        r"`in_specs` must be a tuple or a list\. Found: BlockSpec",
+        "in_specs is a single BlockSpec, and should be a list with one for each input.",
+        "write in_specs=[pl.BlockSpec(...)].",
+        "04",
+    ),
+    Row(
+        "not-a-block-spec",
+        r"'(?P<what>\w+)' object has no attribute '(?:memory_space|to_block_mapping)'",
+        "in_specs or out_specs holds a {what} where a BlockSpec should be.",
+        "write pl.BlockSpec(memory_space=pltpu.VMEM) to name a memory, pl.BlockSpec(block_shape, index_map) to "
+        "cut blocks.",
+        "04",
+    ),
+)

@@ -1,0 +1,98 @@
+"""How pallas_call is called, with what, and what the kernel and the function around it return."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "kernel-returns",
+        r"The kernel function .* (?:should return None|must return None).*|"
+        r"should return None\. It returns|traced for pallas_call kernel returned a value of type",
+        "The kernel returned a value. A kernel returns nothing: it writes into its output refs.",
+        "write o_ref[...] = value, and remove the return.",
+        "01",
+    ),
+    Row(
+        "kernel-none",
+        r"cannot create weak reference to 'NoneType' object",
+        "pallas_call was given None in place of a kernel.",
+        "give it the function itself, pl.pallas_call(kernel, ...): kernel(...) would call it, and a kernel returns "
+        "None.",
+        "01",
+    ),
+    Row(
+        "scratch-shapes",
+        r"object has no attribute 'get_ref_aval'|'AbstractRef' object is not iterable",
+        "scratch_shapes is not a list of memories, each with its shape and dtype.",
+        "write scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)].",
+        "07",
+    ),
+    Row(
+        "aliases",
+        r"input_output_aliases contains the mapping .*? referring to input\[(?P<input>\d+)\] with abstract value "
+        r"(?P<one>\S+) and to output(?:\[\d+\])? with a different abstract value (?P<other>\S+?)\.?(?:\n|$)",
+        "input_output_aliases gives an output the memory of input {input}, and they differ: the input is {one}, the "
+        "output {other}.",
+        "only arrays of the same shape and dtype can share memory; the numbers count inputs and outputs from 0.",
+        "12",
+    ),
+    Row(
+        "too-many-arguments",
+        r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) w\w+ given",
+        "{who} was given {given} arguments and takes {takes}.",
+        "count them: a kernel gets one ref for each input, output and scratch buffer; an index map one number for each "
+        "grid axis, then the prefetched refs; the body of a fori_loop the count and what is carried; a "
+        "method gets self as well.",
+        "04",
+    ),
+    Row(
+        "too-few-arguments",
+        r"TypeError: (?P<who>[^\n]*?)\(\) missing (?P<n>\d+) required positional arguments?: (?P<names>[^\n]*)",
+        "{who} wants more arguments than it was given: {names}.",
+        "count them: a kernel gets one ref for each input, output and scratch buffer; an index map one number for each "
+        "grid axis; "
+        "pallas_call wants a kernel and out_shape.",
+        "01",
+    ),
+    Row(
+        "not-a-tuple",
+        r"'int' object is not iterable",
+        "There is an integer where a tuple of integers should be: a shape, a block, or what an index map returns.",
+        "write (1024,) for one axis; the comma makes it a tuple.",
+        "01",
+    ),
+    Row(
+        "out-shape",
+        r"Invalid out_shape type",
+        "out_shape is neither an array nor a shape with a dtype.",
+        "write out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype).",
+        "01",
+    ),
+    Row(
+        "not-an-array",
+        r"returned a value of type <class '(?P<type>(?!.*[fF]unction')[\w.]+)'>.*which is not a valid JAX type",
+        "The result holds something that is no array: {type}.",
+        "return the array alone.",
+        "01",
+    ),
+    Row(
+        "returned-function",
+        r"TypeError: function .* returned a value of type <class '[\w.]*[fF]unction'>.*not a valid JAX type",
+        "The result is a function, not an array: pl.pallas_call(...) makes a function.",
+        "call it with the arrays: pl.pallas_call(kernel, out_shape=...)(x, y).",
+        "01",
+    ),
+    Row(
+        "compiler-params",
+        r"TypeError: unhashable type: 'dict'",
+        "A dict stands where JAX needs something that cannot change. Old tutorials pass one as compiler_params.",
+        "write compiler_params=pltpu.CompilerParams(...).",
+        "16",
+    ),
+    Row(
+        "gradient",
+        r"Linearization failed to produce known values for all output primals",
+        "JAX was asked for a gradient through a kernel, and nobody has told it how to run this kernel backwards.",
+        "write a kernel for the backward pass, and tie the two together with jax.custom_vjp.",
+        "10",
+    ),
+)

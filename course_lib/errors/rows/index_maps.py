@@ -1,0 +1,49 @@
+"""What an index map returns and what it may look at."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "index-map-results",
+        r"Index map function .* for (?P<ref>.+?) must return (?P<want>\d+) values? to match "
+        r"block_shape=(?P<block>\(.*?\))\. Currently returning (?P<got>\d+) values?",
+        "The index map of {ref} must return one number for each axis of the block {block}, which makes {want}; it "
+        "returned {got}.",
+        "return a tuple of block numbers, (i, 0); a def without a return gives None, which counts as one.",
+        "04",
+    ),
+    Row(
+        "index-map-type",
+        r"Index map function .* for (?P<ref>.+?) must return integer scalars\. Output\[(?P<axis>\d+)\] has type "
+        r"~?(?P<type>\S+?)\.?(?:\n|$)",
+        "The index map of {ref} must return integers, one number for each axis; for axis {axis} it returned {type}.",
+        "divide with //, not with /; and return one number for each axis, not an array of them.",
+        "04",
+    ),
+    Row(
+        "index-map-ref",
+        r"traced for pallas_call index_map returned a mutable array reference of type .*?passed in as the argument "
+        r"(?P<name>\w+)",
+        "The index map returned the prefetched ref {name} itself, which is a place with many numbers in it.",
+        "read one of them: {name}[i].",
+        "12",
+    ),
+    Row(
+        "index-map-table",
+        r"Index map function .* must not capture constants|"
+        r"Tracer(?:Array|Integer)ConversionError: .*? for pallas_call index_map",
+        "An index map looks a number up in a list or an array from outside. It is traced once "
+        "for all steps, and a grid index is not a number then.",
+        "hand the array over by scalar prefetch, pltpu.PrefetchScalarGridSpec: the index map then gets a ref to it as "
+        "one more argument.",
+        "12",
+    ),
+    Row(
+        "index-map-if",
+        r"TracerBoolConversionError: .*? for pallas_call index_map",
+        "An index map used `if` (or `and`, `or`, min, max) on a grid index. It is traced once for all "
+        "steps, and a grid index is not a number then.",
+        "choose with jnp.where(i < 4, i, 0), or limit with jnp.minimum(i, 3).",
+        "12",
+    ),
+)

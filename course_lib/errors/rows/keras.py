@@ -1,0 +1,42 @@
+"""A kernel in a Keras layer."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "keras-no-call",
+        r"does not have a `call(?:\(\))?` method implemented",
+        "The layer has no call method, so it computes nothing.",
+        "write call(self, inputs): for two arrays, inputs is one list of two arrays.",
+        "01",
+    ),
+    Row(
+        "keras-shape",
+        r"does not have a `compute_output_shape` method",
+        "Keras asked the layer for the shape of its output, and it has no compute_output_shape to say it.",
+        "define compute_output_shape(self, input_shape); for a sum it returns input_shape[0].",
+        "01",
+    ),
+    Row(
+        "unknown-batch",
+        r"shape polymorphism for Pallas does not support dynamically-shaped blocks",
+        "A kernel was traced with an axis of unknown size, which Pallas cannot do. Keras does so once, with the "
+        "batch, to learn the shape of a layer's output.",
+        "tell Keras the shape: define compute_output_shape(self, input_shape).",
+        "01",
+    ),
+    Row(
+        "keras-kwargs",
+        r"__init__\(\) got an unexpected keyword argument '(?P<name>name|dtype|trainable)'",
+        "The layer's __init__ does not take {name}=, which Keras gives every layer.",
+        "take **kwargs in __init__ and pass them on: super().__init__(**kwargs).",
+        "01",
+    ),
+    Row(
+        "keras-inputs",
+        r"TypeError: missing a required argument: (?P<name>'\w+')",
+        "A function wants an argument it was not given: {name}. A Keras layer gets all its inputs in one argument.",
+        "write call(self, inputs): for two arrays, inputs is one list of two arrays.",
+        "01",
+    ),
+)

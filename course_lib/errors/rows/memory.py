@@ -1,0 +1,115 @@
+"""VMEM, SMEM and HBM: too much in one, or a copy between them that cannot be."""
+
+import re
+
+from course_lib.errors.row import Row
+
+_ONLY_A_BLOCK = (
+    "make the blocks smaller: give the call a grid and a BlockSpec, so that only a block at a time is in VMEM."
+)
+
+
+def _buffer(size: str, limit: str, tag: str) -> dict[str, str]:
+    """Which buffer it is, as the beginning of a sentence, its size and the limit in MiB, and what makes it smaller."""
+    sizes = {"size": _mib(size), "limit": _mib(limit)}
+    if window := re.match(r"\w+ window allocation for operator (\w+ \d+)\. The window shape is (\S+),", tag):
+        return sizes | {"buffer": f"The block of {window[1]}, {window[2]},", "smaller": _ONLY_A_BLOCK}
+    buffer = "A scratch buffer" if tag == "scratch operand" else f"One buffer ({tag})"
+    return sizes | {"buffer": buffer, "smaller": "make it smaller, and work through a large array piece by piece."}
+
+
+def _mib(size: str) -> str:
+    return f"{int(size) / 2**20:,.2f} MiB"
+
+
+ROWS = (
+    Row(
+        "vmem",
+        r"Scoped allocation with size (?P<size>[\d.]+[KMG]) and limit (?P<limit>[\d.]+[KMG]) exceeded",
+        "The kernel needs {size} of VMEM, and a kernel may use {limit}.",
+        "make the blocks smaller: each is held twice, so that one can be copied while the other is worked on. Or "
+        "raise the limit: compiler_params=pltpu.CompilerParams(vmem_limit_bytes=...).",
+        "05",
+    ),
+    Row(
+        "vmem-physical",
+        r"Ran out of memory in memory space vmem\.? Used (?P<size>[\d.]+[KMG]) of (?P<limit>[\d.]+[KMG]) vmem",
+        "The kernel needs {size} of VMEM, and the chip has {limit}.",
+        _ONLY_A_BLOCK,
+        "05",
+    ),
+    Row(
+        "vmem-buffer",
+        r"Allocation \(size=(?P<size>\d+)\) would exceed memory \(size=(?P<limit>\d+)\).*?space=vmem.*?tag = "
+        r"'(?P<tag>[^']*)'",
+        "{buffer} alone needs {size} of VMEM, and the chip has {limit}.",
+        "{smaller}",
+        "05",
+        _buffer,
+    ),
+    Row(
+        "smem-buffer",
+        r"Allocation \(size=(?P<size>\d+)\) would exceed memory \(size=(?P<limit>\d+)\).*?space=smem.*?tag = "
+        r"'(?P<tag>[^']*)'",
+        "{buffer} needs {size} of SMEM, and the chip has {limit}.",
+        "SMEM is for the few numbers that steer the kernel; keep arrays in VMEM, or prefetch fewer scalars.",
+        "12",
+        _buffer,
+    ),
+    Row(
+        "hbm",
+        r"Ran out of memory on HBM, the total memory required for .*? \((?P<size>[\d.]+[KMG])\) exceeds available HBM "
+        r"\((?P<limit>[\d.]+[KMG])\)",
+        "The program needs {size} of HBM for what it computes, and the chip has {limit}.",
+        "take a smaller array or a smaller dtype, or write the result over an input: input_output_aliases.",
+        "02",
+    ),
+    Row(
+        "hbm-ref",
+        r"Loads (?:and stores )?are only allowed on VMEM and SMEM references|"
+        r"Buffers with a memory space of HBM or ANY cannot be referenced directly",
+        "The kernel reads or writes a ref that was left in HBM (memory_space=pl.ANY or pltpu.HBM). A core computes "
+        "with what is in VMEM or SMEM.",
+        "copy a piece into a VMEM scratch buffer first, pltpu.sync_copy(x_hbm.at[0:8], x_vmem); or leave out "
+        "memory_space, and the pipeline copies the blocks.",
+        "05",
+    ),
+    Row(
+        "smem-block",
+        r"Can only (?P<verb>load|store) scalars (?:from|to) SMEM",
+        "The kernel wants to {verb} many numbers at once, and the ref is in SMEM, which takes and gives single "
+        "numbers.",
+        "go one number at a time, s_ref[i]; a block for the vector unit belongs in VMEM, where it is by default.",
+        "12",
+    ),
+    Row(
+        "scalar-store",
+        r"Cannot store scalars to VMEM",
+        "The kernel writes a single number to VMEM. The vector unit writes whole registers there.",
+        "write a whole block at a time, o_ref[...] = value; jnp.full makes a block of one number. Single "
+        "numbers can go out through SMEM: out_specs=pl.BlockSpec(memory_space=pltpu.SMEM).",
+        "01",
+    ),
+    Row(
+        "copy-semaphore",
+        r"make_async_copy\(\) missing \d+ required positional argument|Local DMA semaphore cannot be None",
+        "An asynchronous copy was started without a semaphore, which is how the kernel learns that it is done.",
+        "add pltpu.SemaphoreType.DMA to scratch_shapes and give its ref to make_async_copy; or take pltpu.sync_copy, "
+        "which starts and waits.",
+        "05",
+    ),
+    Row(
+        "copy-of-a-value",
+        r"DMA source/destination(?:/semaphore)? arguments must be Refs",
+        "A copy was given a value where it needs a place: from a ref, to a ref.",
+        "leave out the [...], which reads; a part of a ref is x_ref.at[0:8].",
+        "05",
+    ),
+    Row(
+        "copy-mismatch",
+        r"DMA source and target (?P<what>shape|element type) mismatch",
+        "A copy goes between two refs that differ in {what}{where}. It moves bytes and changes nothing on the way.",
+        "take parts of equal shape with .at[...], and change the dtype after the copy, with astype.",
+        "05",
+    ),
+)

@@ -1,0 +1,99 @@
+"""Names that are old or misspelt."""
+
+import difflib
+import inspect
+import sys
+
+from course_lib.errors.row import Row
+
+# How a kernel's author writes the modules of JAX.
+_ALIASES = {
+    "jax.experimental.pallas": "pl",
+    "jax.experimental.pallas.tpu": "pltpu",
+    "jax.numpy": "jnp",
+    "jax.nn": "jax.nn",
+    "jax.lax": "jax.lax",
+    "jax": "jax",
+}
+
+
+# Names in old tutorials, and what does their work now; a test looks the new names up.
+RENAMED = {
+    "TPUCompilerParams": "pltpu.CompilerParams",
+    "TPUInterpretParams": "pltpu.InterpretParams",
+    "TPUMemorySpace": "pltpu.MemorySpace",
+    "Unblocked": "pl.Element",
+    "unblocked": "pl.Element",
+    "repeat": "jnp.tile",
+}
+
+
+_WITHOUT_HEIR = ("load", "store", "swap")  # pltpu has a load and a store of its own, which are something else
+
+
+def _new_name(module: str, name: str) -> dict[str, str] | None:
+    return {"new": RENAMED[name], "alias": _ALIASES[module]} if name in RENAMED else None
+
+
+def _nearest_name(module: str, name: str) -> dict[str, str] | None:
+    """The same name in another module of JAX, else the name in this module that is spelt most like it."""
+    if name in _WITHOUT_HEIR or module not in _ALIASES:
+        return None
+    for other, alias in _ALIASES.items():
+        if name in _names(other):
+            return {"alias": _ALIASES[module], "found": f"{alias}.{name}"}
+    if close := difflib.get_close_matches(name, _names(module), n=1, cutoff=0.8):
+        return {"alias": _ALIASES[module], "found": f"{_ALIASES[module]}.{close[0]}"}
+    return None
+
+
+def _names(module: str) -> list[str]:
+    """The names in a module; none if nobody has imported it, for then no failure is about it."""
+    return dir(sys.modules[module]) if module in sys.modules else []
+
+
+def _nearest_keyword(who: str, name: str) -> dict[str, str]:
+    """How the caller writes the function, and its parameter that is spelt most like ``name``, if it is of Pallas."""
+    who = who.removesuffix(".__init__")
+    for module in ("jax.experimental.pallas", "jax.experimental.pallas.tpu"):
+        if who in _names(module):
+            parameters = inspect.signature(getattr(sys.modules[module], who)).parameters
+            if close := difflib.get_close_matches(name, parameters, n=1):
+                return {"function": f"{_ALIASES[module]}.{who}", "hint": f"write {close[0]}=."}
+    return {
+        "function": who,
+        "hint": "look at the names of its parameters; arrays and refs are given by position, without names.",
+    }
+
+
+ROWS = (
+    Row(
+        "keyword",
+        r"TypeError: (?P<who>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'",
+        "{function} has no parameter {name}.",
+        "{hint}",
+        more=_nearest_keyword,
+    ),
+    Row(
+        "renamed",
+        r"AttributeError: module '(?P<module>jax\.experimental\.pallas(?:\.tpu)?)' has no attribute '(?P<name>\w+)'",
+        "{alias}.{name} is an old name. What does its work now is {new}.",
+        "write {new}; the rest of the tutorial you follow may be as old.",
+        more=_new_name,
+    ),
+    Row(
+        "misspelt",
+        r"AttributeError: module '(?P<module>jax[\w.]*)' has no attribute '(?P<name>\w+)'",
+        "There is no {alias}.{name}, but there is {found}.",
+        "write {found}.",
+        more=_nearest_name,
+    ),
+    Row(
+        "old-name",
+        r"AttributeError: (?P<what>(?:module '(?:jax\.experimental\.pallas|jaxlib)[^']*' has no attribute '\w+'|"
+        r"pl\.\w+ was deprecated).*)",
+        "That name is gone from Pallas: {what}",
+        "the tutorial you follow may be old. x_ref[...] reads, o_ref[...] = v writes, jnp.dot multiplies.",
+        "01",
+    ),
+)

@@ -1,0 +1,80 @@
+"""Operations that do not fit their arguments, or that the TPU does not have."""
+
+from course_lib.errors.row import Row
+
+# What to write for an operation that a kernel does not have; the keys are JAX's names for them.
+_INSTEAD = {
+    "cumsum": "multiply by a triangular matrix of ones (jnp.tril), or carry the sum through a fori_loop",
+    "dynamic_slice": "slice the ref, not the value: x_ref[pl.ds(start, size)]",
+    "dynamic_update_slice": "write to the ref, o_ref[pl.ds(start, size)] = value",
+    "erfc": "use jax.scipy.special.erf, or jax.nn.gelu(x, approximate=True)",
+    "reduce_prod": "multiply in a fori_loop; or, for positive numbers, jnp.exp of the sum of jnp.log",
+    "rev": "let an index map count the blocks backwards; within a block, a product with a matrix of zeros and ones",
+    "scatter": "choose with jnp.where(row == i, new, x), or write to the ref, o_ref[i] = new",
+    "sort": "sort outside the kernel; for a maximum or its place, jnp.max and jnp.argmax are there",
+}
+
+
+def _instead(op: str) -> dict[str, str]:
+    return {"instead": _INSTEAD.get(op, "write it with operations the TPU has, or do it outside the kernel")}
+
+
+ROWS = (
+    Row(
+        "contraction",
+        r"dot_general requires contracting dimensions to have the same shape, got \((?P<one>[\d, ]+?),?\) and "
+        r"\((?P<other>[\d, ]+?),?\)",
+        "A matrix product does not fit: the left side has {one} columns, the right side {other} rows.",
+        "print the shapes of both blocks: the block of x is (bm, bk), that of y is (bk, bn), with the same bk.",
+        "07",
+    ),
+    Row(
+        "broadcast",
+        r"ncompatible shapes for broadcasting: (?:shapes=\[)?(?P<shapes>\([^\n\]]*\))(?!.*ncompatible shapes)",
+        "Arrays of shapes {shapes} met in one operation, and they do not fit together.",
+        "axes are compared from the last one, and must be equal or 1. A number for each row is x[:, None], or a sum "
+        "with keepdims=True.",
+        "06",
+    ),
+    Row(
+        "gather",
+        r"Only take_along_axis-like gathers supported|Cannot do int indexing on TPU",
+        "The kernel, or a jnp function in it, picks elements by an array of indices: x[indices], jnp.take. A TPU "
+        "kernel cannot do that in general.",
+        "let an index map read the indices and fetch whole blocks (scalar prefetch); or copy row by row in a "
+        "fori_loop with the indices in SMEM; or multiply by a matrix of zeros and ones.",
+        "12",
+    ),
+    Row(
+        "strided",
+        r"tpu\.strided_load|expected strides to be confined to \[1, 2\)",
+        "The kernel takes every second element or so, x[::2]{where}. The TPU can do that only along rows, from a ref "
+        "that is 128 lanes wide.",
+        "bring the stride into the shape: x_ref[...].reshape(n // 2, 2, m)[:, 0] has every second row.",
+        "06",
+    ),
+    Row(
+        "empty",
+        r"vector types must have positive constant sizes but got (?P<sizes>[-\d, ]+)",
+        "A value in the kernel has no elements{where}: its shape is ({sizes}). A register cannot hold that.",
+        "look for a slice that takes nothing. jax.lax.associative_scan makes such slices: write the scan as a loop.",
+        "08",
+    ),
+    Row(
+        "unimplemented",
+        r"Unimplemented primitive in Pallas TPU lowering for \w+: (?P<op>[\w-]+)",
+        "The TPU has no way to do `{op}` inside a kernel.",
+        "{instead}.",
+        "06",
+        _instead,
+    ),
+    Row(
+        "compiler-refused",
+        r"(?:Mosaic failed to compile TPU kernel.*?HLO name `[^`]*`|Pallas encountered an internal verification "
+        r"error.*?Error details): (?P<why>[^\n]*?)\.?(?:: [%\"][^\n]*)?(?:\n|$)",
+        "The TPU's compiler cannot translate this kernel{where}: {why}.",
+        "write that line in another way: whole blocks, sizes in multiples of (8, 128), float32; or do it outside the "
+        "kernel.",
+        "06",
+    ),
+)

@@ -1,0 +1,76 @@
+"""Refs: reading them, writing them, slicing them."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "forgot-ellipsis",
+        r"AttributeError: 'AbstractRef' object has no attribute|"
+        r"TypeError: \w+ requires ndarray or scalar arguments, got <class '[\w.]*Tracer'>|"
+        r"unsupported operand type\(s\) for [^:]+: '\w*Tracer' and '\w*Tracer'|"
+        r"traced array with shape Ref<|'TransformedRef' and '|and 'TransformedRef'|TransformedRefs cannot be "
+        r"abstractified|a Ref can't be passed where an array is expected",
+        "The kernel did arithmetic on a Ref. A Ref is a place in memory, not a value.",
+        "read it first: x_ref[...] is the whole block as a value.",
+        "01",
+    ),
+    Row(
+        "stored-ref",
+        r"Cannot store a Ref into another Ref",
+        "The kernel wrote a Ref into a Ref. A Ref is a place in memory, not a value.",
+        "read the one and write to the other: o_ref[...] = x_ref[...].",
+        "01",
+    ),
+    Row(
+        "iterated-ref",
+        r"Value of type <class '[\w.]*Tracer'> is not iterable",
+        "The kernel ran a `for` loop over a Ref. A Ref is a place in memory, not a list of rows.",
+        "work on the whole block at once, x_ref[...]; or loop over row numbers: for i in range(x_ref.shape[0]).",
+        "01",
+    ),
+    Row(
+        "store-dtype",
+        r"Invalid dtype for `swap`\. Ref dtype: (?P<ref>\w+)\. Value dtype: (?P<value>\w+)",
+        "The kernel wrote {value} values into a ref of {ref}.",
+        "cast before you write, value.astype(o_ref.dtype), or give out_shape the dtype you mean.",
+        "01",
+    ),
+    Row(
+        "store-shape",
+        r"Invalid shape for `swap`\. .*?Expected shape: (?P<place>\([^)]*\))\. Value shape: (?P<value>\([^)]*\))",
+        "The kernel wrote a value of shape {value} to a place of shape {place}.",
+        "print value.shape and o_ref.shape in the kernel: they are known while it is traced.",
+        "01",
+    ),
+    Row(
+        "assigned-into-value",
+        r"JAX arrays are immutable",
+        "The kernel assigned into a value. Values never change; only what lies behind a ref does.",
+        "give the result a name of its own, tmp = 2 * tmp, and write it to an output ref. Do not call the kernel with "
+        "arrays: pallas_call calls it, with refs.",
+        "01",
+    ),
+    Row(
+        "slice-outside",
+        r"Out of bound slice: start=(?P<start>-?\d+).*?dim=(?P<axis>\d+)",
+        "A slice of a ref that starts at {start} does not fit into the axis, which is {axis} long.",
+        "start + size may be as large as the axis and no larger; a ref in a kernel has the block's shape, not the "
+        "array's.",
+        "08",
+    ),
+    Row(
+        "too-many-indices",
+        r"`indices` must not be longer than `shape`: indices=(?P<indices>\([^\n]*\)), shape=(?P<shape>\([^)]*\))",
+        "The kernel gives the indices {indices} to a ref of shape {shape}: one index too many, or more.",
+        "leave out the axes that the block has as None; the kernel does not see them.",
+        "04",
+    ),
+    Row(
+        "alignment",
+        r"E2003: \w+: cannot statically prove that index in dimension (?P<axis>\d+) is a multiple of (?P<n>\d+)",
+        "The kernel slices axis {axis} at a start that the compiler cannot prove to be a multiple of {n}; registers "
+        "are filled whole.",
+        "promise it, pl.multiple_of(start, {n}), if it is true; or let a BlockSpec do the slicing.",
+        "06",
+    ),
+)

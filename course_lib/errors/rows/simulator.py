@@ -1,0 +1,47 @@
+"""What the TPU simulator sees while a kernel runs."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "block-outside",
+        r"IndexError: Out-of-bounds block index (?P<block>\([^)]*\)) for (?P<role>input|output) \"(?P<ref>[^\"]+)\" "
+        r"in iteration (?P<step>\([^)]*\))",
+        "At step {step} the index map of {ref} asked for block {block}, which lies outside the array.",
+        "an index map returns block numbers, counted in blocks from 0, not element numbers. Call it yourself, with the "
+        "first and the last step.",
+        "04",
+    ),
+    Row(
+        "read-outside",
+        r"Out-of-bounds read of [^\n]*?: reading \[[\[(]?(?P<slice>.*?),?[\])]?\] but buffer has shape "
+        r"(?P<shape>\([^)]*\))",
+        "The kernel read outside a buffer: [{slice}] of a buffer of shape {shape}.",
+        "check the start and the size of the slice you read against the shape of the ref.",
+        "08",
+    ),
+    Row(
+        "write-outside",
+        r"Out-of-bounds swap of [^\n]*?: swapping \[[\[(]?(?P<slice>.*?),?[\])]?\] but buffer has shape "
+        r"(?P<shape>\([^)]*\))",
+        "The kernel wrote outside a buffer: to [{slice}] of a buffer of shape {shape}.",
+        "check the start and the size of the slice you write to against the shape of the ref.",
+        "08",
+    ),
+    Row(
+        "revisit",
+        r"Revisited block (?P<block>[\[(].*?[\])]) of output (?P<output>\d+) in iteration (?P<step>\([^)]*\)). "
+        r"The block was previously visited in iterations (?P<before>\([^)]*\))",
+        "The block {block} of output {output} left VMEM after step {before}, and the grid came back to it at step "
+        "{step}: what it held is gone.",
+        "order the grid so that all steps of one output block follow each other; a reduction axis goes last.",
+        "04",
+    ),
+    Row(
+        "race",
+        r"RACE DETECTED",
+        "Two cores touched the same memory with nothing to order them.",
+        'an axis marked "parallel" may be split over cores: mark an axis so only if no two of its steps share a block.',
+        "16",
+    ),
+)

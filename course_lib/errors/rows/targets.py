@@ -1,0 +1,45 @@
+"""Which machine a kernel is for, and which is there."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "no-tpu",
+        r"Only interpret mode is supported on CPU backend",
+        "A kernel for a TPU was called, and there is only a CPU here.",
+        "run it in the simulator, with pltpu.force_tpu_interpret_mode(): around the call; or ask the compiler about "
+        "it, compiler.compile_tpu(f, x).",
+        "01",
+    ),
+    Row(
+        "no-target",
+        r"Unsupported TPU device kind: (?P<kind>[^.\n]*)|AttributeError: no message, from .*num_cores",
+        "The kernel asks what kind of TPU it is for, as emit_pipeline, core meshes and get_tpu_info do, and there is "
+        "none here.",
+        'name one: put `with chips.chip("v5e").target():` around it (from course_lib import chips). compile_tpu and '
+        "the judges do so by themselves.",
+        "05",
+    ),
+    Row(
+        "plain-interpreter",
+        r"MLIR translation rule for primitive '(?P<op>\w+)' not found for platform cpu",
+        "`{op}` is an operation of the TPU, and the plain interpreter (interpret=True) does not have it.",
+        "run the kernel in the TPU simulator: interpret=pltpu.InterpretParams().",
+        "11",
+    ),
+    Row(
+        "sparse-core",
+        r"The current TPU does not have SparseCores",
+        "The kernel is for SparseCores, and the chip it is compiled for has none: a v5e, for one.",
+        'compile it for a chip that has them: compile_tpu(..., chip="v5p"), or "v6e", or "tpu7x".',
+        "17",
+    ),
+    Row(
+        "sharded",
+        r"Mosaic kernels cannot be automatically partitioned",
+        "A kernel was given an array that is spread over several devices. JAX cannot cut a kernel into pieces by "
+        "itself.",
+        "wrap the call in jax.shard_map: each device then runs the kernel on its own piece.",
+        "16",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Values that are known only when the kernel runs, and arrays that are none of its refs."""
+
+from course_lib.errors.row import Row
+
+ROWS = (
+    Row(
+        "numpy-in-kernel",
+        r"TracerArrayConversionError",
+        "A NumPy function was given a value that is known only when the kernel runs.",
+        "use the function of the same name in jax.numpy: jnp.add, not np.add.",
+        "01",
+    ),
+    Row(
+        "number-in-kernel",
+        r"ConcretizationTypeError",
+        "The kernel asked for a plain Python number (float(), int(), .item()) from a value known only when it runs.",
+        "go on computing with the value itself; value.astype(dtype) changes its type.",
+        "01",
+    ),
+    Row(
+        "traced-if",
+        r"TracerBoolConversionError",
+        "The kernel used `if` (or `while`, `and`, `or`) on a value that is known only when it runs.",
+        "use jnp.where to choose between values, or @pl.when(condition) to run a piece of the kernel. A slice "
+        "x_ref[a:b] asks too: write x_ref[pl.ds(a, size)].",
+        "08",
+    ),
+    Row(
+        "for-range",
+        r"TracerIntegerConversionError",
+        "The kernel used a value that is known only when it runs as a Python integer: in range(), or as the index of "
+        "a list.",
+        "loop with jax.lax.fori_loop(0, n, body, None); look values up in a ref, which takes such an index.",
+        "08",
+    ),
+    Row(
+        "dynamic-size",
+        r"AssertionError: DShapedArray\(",
+        "The kernel takes a slice whose size is known only when it runs. The start may be such a value, "
+        "the size may not.",
+        "take a fixed size, pl.ds(start, 128), and choose what counts with jnp.where.",
+        "08",
+    ),
+    Row(
+        "boolean-index",
+        r"NonConcreteBooleanIndexError",
+        "The kernel picks elements with an array of booleans. How many there are is known only when it runs, and "
+        "shapes must be known before.",
+        "keep the shape and choose: jnp.where(mask, x, 0).",
+        "08",
+    ),
+    Row(
+        "captured",
+        r"captures constants (?P<what>\[.*?\])\. You should",
+        "The kernel uses an array that is none of its refs, {what}: one from outside, or one it makes from numbers. On "
+        "the chip it has no address the kernel could read.",
+        "pass it to pallas_call as one more input, with a ref of its own; jnp.full and iota can be made inside.",
+        "01",
+    ),
+    Row(
+        "leaked",
+        r"UnexpectedTracerError: .*?with type (?P<value>.+?) wrapped in",
+        "A value from inside a kernel, {value}, was kept in a list or a variable outside, and used afterwards. It "
+        "exists only while the kernel is traced.",
+        "a kernel hands values on through its output refs alone: add an output for it, or a scratch buffer.",
+        "01",
+    ),
+)

@@ -1,0 +1,86 @@
+"""Failures of blocks and specs, each provoked for real, and what a learner reads."""
+
+import ast
+import re
+
+import jax.numpy as jnp
+import provoke
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from provoke import ROWS_OF_8, SMEM, Shape, V, X, add, call, compiled, copy, of_two
+
+FAILURES = {
+    "block-2d": (
+        compiled(call(copy, block=(12, 100), grid=(22, 6), index_map=lambda i, j: (i, j))),
+        "The block (12, 100) of input 0 is not legal for an array of shape (256, 512)",
+    ),
+    "block-1d": (
+        compiled(call(copy, block=(100,), grid=(41,), index_map=lambda i: (i,)), V),
+        "The block (100,) of input 0 is not legal for an array of shape (4096,)",
+    ),
+    "block-rank": (
+        compiled(call(copy, block=(8,), grid=(32,), index_map=lambda i: (i,))),
+        "The block (8,) of input 0 and its array, of shape (256, 512), differ in the number of axes.",
+    ),
+    "scalar-input": (
+        compiled(of_two(lambda x, s, o: o.__setitem__(..., x[...] * s[...])), X, 2.0),
+        "The kernel's input 1 is a single number",
+    ),
+    "old-spec-order": (
+        compiled(call(copy, in_specs=[pl.BlockSpec(*ROWS_OF_8[::-1])], grid=(32,))),
+        "A function stands where the sizes of a block should be.",
+    ),
+    "spec-structure": (
+        compiled(of_two(add, in_specs=[pl.BlockSpec()]), X, X),
+        "in_specs and inputs do not go together: in_specs is a tuple of length 1 but inputs is a tuple of length 2.",
+    ),
+    "spec-structure, of outputs": (
+        compiled(of_two(add, out_specs=[pl.BlockSpec()]), X, X),
+        "out_specs and out_shape do not go together: out_specs is a tuple but out_shape is a single one.",
+    ),
+    "in-specs-list": (compiled(call(copy, in_specs=pl.BlockSpec())), "in_specs is a single BlockSpec"),
+    "not-a-block-spec": (
+        compiled(call(copy, in_specs=[pltpu.VMEM])),
+        "holds a MemorySpace where a BlockSpec should be",
+    ),
+    "not-a-block-spec, a buffer": (
+        compiled(call(copy, in_specs=[pltpu.VMEM((8, 128), jnp.float32)])),
+        "holds a MemoryRef where a BlockSpec should be",
+    ),
+    "buffered": (
+        compiled(
+            call(
+                copy,
+                grid=(32,),
+                in_specs=[pl.BlockSpec(*ROWS_OF_8, pipeline_mode=pl.Buffered(3))],
+                out_specs=pl.BlockSpec(*ROWS_OF_8),
+            )
+        ),
+        "A BlockSpec asks for 3 buffers",
+    ),
+}
+CURES = {
+    "scalar-input": compiled(
+        of_two(lambda x, s, o: o.__setitem__(..., x[...] * s[0]), in_specs=[pl.BlockSpec(), SMEM]),
+        X,
+        Shape((1,), jnp.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])
+
+
+@pytest.mark.parametrize("cure", CURES)
+def test_a_cure_compiles(cure):
+    provoke.assert_compiles(CURES[cure])
+
+
+def test_nearest_block_is_legal():
+    cure = FAILURES["block-2d"][0]().cure
+    assert "Nearest legal: (16, 128)." in cure
+    block = re.search(r"Nearest legal: (.*)\.$", cure)[1]
+    provoke.assert_compiles(compiled(call(copy, ast.literal_eval(block), (16, 4), lambda i, j: (i, j))))

@@ -1,0 +1,86 @@
+"""Failures of a pallas_call and of what is returned, each provoked for real, and what a learner reads."""
+
+import jax
+import jax.numpy as jnp
+import provoke
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from provoke import Shape, V, add, call, compiled, copy
+
+
+def kernel_returns(x_ref, o_ref):
+    return x_ref[...] + 1.0
+
+
+def kernel_three_refs(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def kernel_one_ref(x_ref):
+    x_ref[...] = x_ref[...] + 1.0
+
+
+def with_scratch(scratch_shapes):
+    return lambda x: pl.pallas_call(add, out_shape=x, scratch_shapes=scratch_shapes)(x)
+
+
+FAILURES = {
+    "not-a-tuple": (
+        compiled(call(copy, block=1024, grid=(4,), index_map=lambda i: (i,)), V),
+        "an integer where a tuple",
+    ),
+    "out-shape": (compiled(lambda x: pl.pallas_call(copy, out_shape=4096)(x)), "out_shape is neither"),
+    "not-an-array": (compiled(lambda x: (x, x.dtype)), "The result holds something that is no array"),
+    "kernel-returns": (compiled(call(kernel_returns)), "The kernel returned a value."),
+    "too-many-arguments": (
+        compiled(call(copy, block=(8, 512), grid=(32, 1), index_map=lambda i: (i, 0))),
+        "<lambda> was given 2 arguments and takes 1.",
+    ),
+    "too-many-arguments, for a kernel": (
+        compiled(call(kernel_one_ref)),
+        "kernel_one_ref was given 2 arguments and takes 1.",
+    ),
+    "too-few-arguments": (
+        compiled(call(kernel_three_refs)),
+        "kernel_three_refs wants more arguments than it was given: 'o_ref'",
+    ),
+    "returned-function": (
+        compiled(lambda x: pl.pallas_call(copy, out_shape=x)),
+        "The result is a function, not an array",
+    ),
+    "aliases": (
+        compiled(
+            call(
+                lambda x, o: o.__setitem__(..., jnp.zeros(o.shape, o.dtype)),
+                out_shape=Shape((8, 512), jnp.float32),
+                input_output_aliases={0: 0},
+            )
+        ),
+        "the memory of input 0, and they differ: the input is float32[256,512], the output float32[8,512].",
+    ),
+    "kernel-returns, a function": (compiled(call(lambda x, o: pl.when(True))), "The kernel returned a value."),
+    "kernel-none": (compiled(call(None)), "pallas_call was given None in place of a kernel."),
+    "scratch-shapes": (
+        compiled(with_scratch([Shape((8, 128), jnp.float32)])),
+        "scratch_shapes is not a list of memories",
+    ),
+    "scratch-shapes, not a list": (
+        compiled(with_scratch(pltpu.VMEM((8, 128), jnp.float32))),
+        "scratch_shapes is not a list of memories",
+    ),
+    "too-many-arguments, with scratch": (
+        compiled(call(copy, scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)])),
+        "copy was given 3 arguments and takes 2.",
+    ),
+    "gradient": (compiled(jax.grad(lambda x: call(copy)(x).sum())), "JAX was asked for a gradient through a kernel"),
+    "compiler-params": (
+        compiled(call(copy, compiler_params={"mosaic": {"dimension_semantics": ("parallel",)}})),
+        "A dict stands where JAX needs something that cannot change.",
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])

@@ -1,0 +1,74 @@
+"""Failures of Keras layers with a kernel, each provoked for real, and what a learner reads."""
+
+import jax.numpy as jnp
+import keras
+import provoke
+import pytest
+from provoke import call, copy
+
+from course_lib import errors
+
+
+class NoShape(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs[0]
+
+
+class Kernel(keras.layers.Layer):
+    def call(self, x):
+        return call(copy)(x)
+
+
+def symbolic_keras_error():
+    try:
+        Kernel()(keras.Input((128,)))
+    except Exception as error:
+        return errors.explain(error)
+
+
+class NoCall(keras.layers.Layer):
+    """Nothing yet."""
+
+
+class NoKwargs(NoShape):
+    def __init__(self):
+        super().__init__()
+
+
+class TwoArguments(NoShape):
+    def call(self, x, y):
+        return x
+
+
+def keras_error(layer_class, **settings):
+    def explain():
+        try:
+            layer = layer_class(**settings)
+            layer([jnp.ones(3), jnp.ones(3)])
+            layer.compute_output_shape([(3,), (3,)])
+        except Exception as error:
+            return errors.explain(error)
+
+    return explain
+
+
+FAILURES = {
+    "keras-no-call": (keras_error(NoCall), "The layer has no call method"),
+    "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
+    "unknown-batch": (symbolic_keras_error, "A kernel was traced with an axis of unknown size"),
+    "keras-kwargs": (keras_error(NoKwargs, name="sum"), "__init__ does not take name="),
+    "keras-inputs": (keras_error(TwoArguments), "wants an argument it was not given: 'y'"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])
+
+
+def test_keras_own_frame_is_taken_off():
+    class Broken(keras.layers.Layer):
+        def call(self, inputs):
+            return no_such_name  # noqa: F821
+
+    assert keras_error(Broken)().what == "NameError: name 'no_such_name' is not defined"

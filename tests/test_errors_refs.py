@@ -1,0 +1,93 @@
+"""Failures of refs, each provoked for real, and what a learner reads."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import provoke
+import pytest
+from jax.experimental import pallas as pl
+from provoke import call, compiled
+
+
+def kernel_no_ellipsis(x_ref, o_ref):
+    o_ref[...] = x_ref + 1.0
+
+
+def kernel_no_ellipsis_jnp(x_ref, o_ref):
+    o_ref[...] = jnp.exp(x_ref)
+
+
+def kernel_ref_on_the_right(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + x_ref
+
+
+def kernel_stores_a_ref(x_ref, o_ref):
+    o_ref[...] = x_ref
+
+
+def kernel_assigns_into_a_value(x_ref, o_ref):
+    twice = x_ref[...]
+    twice[...] *= 2
+    o_ref[...] = twice
+
+
+def kernel_unaligned(x_ref, o_ref):
+    start = x_ref[0, 0].astype(jnp.int32)
+    o_ref[:, :128] = x_ref[:, pl.ds(start, 128)]
+
+
+def kernel_stores_f32(x_ref, o_ref):
+    o_ref[...] = x_ref[...].astype(jnp.float32)
+
+
+def kernel_stores_a_row(x_ref, o_ref):
+    o_ref[...] = x_ref[0, :]
+
+
+def kernel_loops_over_a_ref(x_ref, o_ref):
+    for row in x_ref:
+        o_ref[...] = row
+
+
+FAILURES = {
+    "forgot-ellipsis": (compiled(call(kernel_no_ellipsis)), "The kernel did arithmetic on a Ref."),
+    "forgot-ellipsis, in a jnp function": (
+        compiled(call(kernel_no_ellipsis_jnp)),
+        "The kernel did arithmetic on a Ref.",
+    ),
+    "forgot-ellipsis, on the right": (compiled(call(kernel_ref_on_the_right)), "The kernel did arithmetic on a Ref."),
+    "stored-ref": (compiled(call(kernel_stores_a_ref)), "The kernel wrote a Ref into a Ref."),
+    "forgot-ellipsis, in NumPy": (compiled(call(lambda x, o: o.__setitem__(..., np.exp(x)))), "arithmetic on a Ref."),
+    "assigned-into-value": (compiled(call(kernel_assigns_into_a_value)), "The kernel assigned into a value."),
+    "alignment": (
+        compiled(call(kernel_unaligned)),
+        "slices axis 1 at a start that the compiler cannot prove to be a multiple of 128",
+    ),
+    "store-dtype": (
+        compiled(call(kernel_stores_f32), jax.ShapeDtypeStruct((256, 512), jnp.bfloat16)),
+        "The kernel wrote float32 values into a ref of bfloat16.",
+    ),
+    "store-shape": (
+        compiled(call(kernel_stores_a_row)),
+        "The kernel wrote a value of shape (512,) to a place of shape (256, 512).",
+    ),
+    "slice-outside": (
+        compiled(call(lambda x, o: o.__setitem__(pl.ds(0, 8), x[pl.ds(250, 8)]))),
+        "A slice of a ref that starts at 250 does not fit into the axis, which is 256 long.",
+    ),
+    "too-many-indices": (
+        compiled(call(lambda x, o: o.__setitem__(..., x[0, 0, 0]))),
+        "The kernel gives the indices (0, 0, 0) to a ref of shape (256, 512)",
+    ),
+    "forgot-ellipsis, after .at": (
+        compiled(call(lambda x, o: o.__setitem__(..., x.at[0:256] + 1.0))),
+        "arithmetic on a Ref.",
+    ),
+    "forgot-ellipsis, transposed": (compiled(call(lambda x, o: o.__setitem__(..., x.T))), "arithmetic on a Ref."),
+    "iterated-ref": (compiled(call(kernel_loops_over_a_ref)), "The kernel ran a `for` loop over a Ref."),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])

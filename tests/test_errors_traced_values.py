@@ -1,0 +1,61 @@
+"""Failures of values that are not known yet, each provoked for real, and what a learner reads."""
+
+import jax.numpy as jnp
+import numpy as np
+import provoke
+import pytest
+from jax.experimental import pallas as pl
+from provoke import ROWS_OF_8, call, compiled, computing, simulated
+
+
+def kernel_if(x_ref, o_ref):
+    if x_ref[0, 0] > 0:
+        o_ref[...] = x_ref[...]
+
+
+def kernel_loops_to_a_value(x_ref, o_ref):
+    for row in range(pl.program_id(0)):
+        o_ref[row, :] = x_ref[row, :]
+
+
+def kernel_slice_of_traced_size(x_ref, o_ref):
+    o_ref[...] = x_ref[pl.ds(0, x_ref[0, 0].astype(jnp.int32))]
+
+
+def keeps_a_value(x):
+    kept = []
+
+    def kernel(x_ref, o_ref):
+        kept.append(x_ref[...])
+        o_ref[...] = x_ref[...]
+
+    return call(kernel)(x) + kept[0]
+
+
+def captures():
+    weights = jnp.arange(512, dtype=jnp.float32)
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * weights
+
+    return kernel
+
+
+FAILURES = {
+    "numpy-in-kernel": (compiled(call(lambda x, o: o.__setitem__(..., np.exp(x[...])))), "A NumPy function was given"),
+    "number-in-kernel": (
+        compiled(call(lambda x, o: o.__setitem__(..., float(x[0, 0])))),
+        "asked for a plain Python number",
+    ),
+    "captured": (compiled(call(captures())), "The kernel uses an array that is none of its refs, [f32[512]]"),
+    "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),
+    "leaked": (simulated(keeps_a_value), "float32[256,512], was kept"),
+    "for-range": (compiled(call(kernel_loops_to_a_value, (8, 512), (32,), ROWS_OF_8[1])), "as a Python integer"),
+    "dynamic-size": (compiled(call(kernel_slice_of_traced_size)), "a slice whose size is known only when it runs"),
+    "boolean-index": (compiled(call(computing(lambda x: x[x > 0]))), "picks elements with an array of booleans"),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])
