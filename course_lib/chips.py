@@ -22,6 +22,19 @@ _NAMES = {
     "tpu7x": ("7x", "TPU7x", "tpu7x:1x1x1"),
 }
 
+NAMES = tuple(_NAMES)
+
+# What one kernel may use of the VMEM unless it asks for more (CompilerParams(vmem_limit_bytes=...)). libtpu 0.0.48 and
+# 0.0.50 print it when they refuse a kernel: "Scoped allocation with size ... and limit 16.00M exceeded". A test
+# provokes that for every chip.
+_SCOPED_VMEM = {"v4": 16 << 20, "v5e": 16 << 20, "v5p": 16 << 20, "v6e": 32 << 20, "tpu7x": 32 << 20}
+
+# Chips whose clock is known in two ways that agree: published (1.05, 1.5 and 1.75 GHz), and the registry's peak
+# over MXUs x size^2 x 2 FLOPs per cycle. For v5e and v5p, libtpu's simulator issues just as many FLOPs per cycle.
+# For v6e and tpu7x there is but one way: the simulator issues 524,288 FLOPs per cycle, twice what two MXUs of
+# 256 x 256 make, so the peak would mean 1.75 and 2.2 GHz; nothing published confirms it.
+_CLOCK_KNOWN = ("v4", "v5e", "v5p")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chip:
@@ -40,11 +53,13 @@ class Chip:
     mxu_size: int  # an MXU multiplies by a block of mxu_size x mxu_size
     lanes: int
     sublanes: int
+    scoped_vmem_bytes: int  # what one kernel may use unless it asks for more
+    cores: int  # TensorCores that run one program together: 2 on a v5p (a "megacore"), which share the work
 
     @property
     def clock_hz(self) -> float | None:
-        """Cycles per second, where peak / (MXUs x size^2 x 2 FLOPs) is known to give it: v5e, 1.5 GHz."""
-        if self.name != "v5e":
+        """Cycles per second: 1.05 GHz on a v4, 1.5 on a v5e, 1.75 on a v5p; None where it is not known."""
+        if self.name not in _CLOCK_KNOWN:
             return None
         return self.bf16_flops / (self.mxus * self.mxu_size**2 * 2)
 
@@ -76,6 +91,8 @@ def chip(name: str) -> Chip:
         mxu_size=info.mxu_column_size,
         lanes=info.num_lanes,
         sublanes=info.num_sublanes,
+        scoped_vmem_bytes=_SCOPED_VMEM[name],
+        cores=2 if name == "v5p" else 1,
     )
 
 

@@ -1,77 +1,102 @@
-"""Read what libtpu writes about a compiled program: cycles, VLIW bundles, slot use, spills, VMEM.
+"""Read the VLIW program that libtpu dumps: its bundles one by one, and which units each of them keeps busy.
 
 The files are an undocumented debugging aid, so everything is optional: what is not there, or looks different
-from what we know (libtpu 0.0.48 and 0.0.50), is left out of the answer.
+from what we know (libtpu 0.0.48 to 0.0.51), is left out of the answer.
 """
 
-import collections
-import json
-import pathlib
+import dataclasses
 import re
 
-# Ask libtpu for these passes only: 14 files instead of about 300 for each compile.
-PASSES = "final_bundles|final_hlo-static-per-bundle-utilization|vmem_report"
-_FILE = re.compile(r"\d+-(.*)-\d\d-(final_bundles|final_hlo-static-per-bundle-utilization|vmem_report)\.(?:txt|html)$")
-_CYCLES = re.compile(r'hlo_op_name: "([^"]*)"\s*estimated_cycles: (-?\d+)(?:\s*num_equivalent_hlos: (\d+))?')
-_BUNDLE = re.compile(r"^ *(0x[0-9a-f]+|0) +(?:[A-Z]{2})? *:", re.M)
+from course_lib.compiler.report import Bundle
+
+# How libtpu calls the units in the head of its table, and how we do: the names differ between its versions.
+_UNITS = {
+    "MXU": "MXU",  # 0.0.48, 0.0.50
+    "MATMUL": "MXU",  # 0.0.51 tells multiplying from loading weights
+    "MATPUSH": "MXU",
+    "XLU": "XLU",
+    "VALU": "VPU",
+    "EUP": "EUP",
+    "VPOP": "pop",
+    "VLOAD": "load",
+    "VSTORE": "store",
+    "VLOAD:FILL": "fill",  # counted as loads and stores too
+    "VSTORE:SPILL": "spill",
+    "SALU": "scalar",
+}
+_LINE = re.compile(r"^ *(0x[0-9a-f]+|0) +([A-Z]{2})? *: ?((?:> ?)*) *(.*)$")
+_REMARK = re.compile(r"/\*(?!\w+=\*/).*?\*/", re.S)  # but not those that name an argument: /*size_in_granules=*/
 
 
-def read(folder: pathlib.Path) -> dict:
-    """All that the dump files in ``folder`` say.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """The final VLIW code of one kernel or fusion. Counts are of the code, not of how often it runs."""
 
-    cycles: {op: simulated cycles}; bundles: static count; slots: {unit: [used, offered per bundle]};
-    spills, fills: static counts; vmem: [[op, bytes, purpose], ...].
-    """
-    answer = {"cycles": {}, "bundles": 0, "slots": {}, "spills": 0, "fills": 0, "vmem": []}
-    programs = collections.defaultdict(dict)
-    for file in sorted(folder.iterdir()):
-        if file.name.endswith("static_llo_profile.textproto"):
-            for op, cycles, times in _CYCLES.findall(file.read_text(errors="replace")):
-                answer["cycles"][op] = int(cycles) * int(times or 1)
-        elif match := _FILE.match(file.name):
-            programs[match[1]][match[2]] = file.read_text(errors="replace")
-    for name, texts in programs.items():
-        if name != "TLP" and not name.startswith("<late"):  # the runtime's own frame around the program
-            _add_program(answer, texts)
-        if "vmem_report" in texts:
-            answer["vmem"] += vmem_allocations(texts["vmem_report"])
-    return answer
+    listing: tuple[Bundle, ...]
+    offered: dict[str, int]  # unit -> slots in each bundle
+    used: dict[str, int]  # unit -> slots filled, all bundles together
+    spills: int
+    fills: int
 
 
-def _add_program(answer: dict, texts: dict) -> None:
-    answer["bundles"] += len(_BUNDLE.findall(texts.get("final_bundles", "")))
-    offered, used = slot_use(texts.get("final_hlo-static-per-bundle-utilization", ""))
-    answer["spills"] += used.pop("VSTORE:SPILL", 0)
-    answer["fills"] += used.pop("VLOAD:FILL", 0)
-    for unit, count in used.items():
-        before = answer["slots"].get(unit, [0, offered[unit]])
-        answer["slots"][unit] = [before[0] + count, offered[unit]]
+def read(op: str, code: str, table: str) -> Program:
+    """The program of ``op`` from its two dump files: the bundles, and the table of their slots."""
+    offered, rows = slot_table(table)
+    total = {unit: sum(row.get(unit, 0) for row in rows) for unit in offered}
+    units = {unit: n for unit, n in offered.items() if unit not in ("spill", "fill")}
+    bundles = listing(op, code)
+    if len(rows) == len(bundles):
+        bundles = [dataclasses.replace(b, slots=row) for b, row in zip(bundles, rows, strict=True)]
+    return Program(
+        listing=tuple(bundles),
+        offered=units,
+        used={unit: total[unit] for unit in units},
+        spills=total.get("spill", 0),
+        fills=total.get("fill", 0),
+    )
 
 
-def slot_use(text: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Slots offered per bundle and slots used in all, by unit. The header names the units; it differs by version."""
+def slot_table(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
+    """Slots offered by every bundle, and for each bundle those it fills, by unit. Empty where the text is strange."""
     lines = text.splitlines()
     head = next((n for n, line in enumerate(lines) if "VALU" in line and "," in line), None)
     body = next((n for n, line in enumerate(lines) if "UTILIZATION" in line), None)
     if head is None or body is None:
-        return {}, {}
-    units = [unit.strip() for unit in lines[head].split(",")]
-    offered = dict(zip(units, map(int, lines[head + 1].split()), strict=True))
-    rows = [list(map(int, line.split())) for line in lines[body + 1 :] if line.strip()]
-    return offered, {unit: sum(row[n] for row in rows) for n, unit in enumerate(units)}
+        return {}, []
+    units = [_UNITS.get(unit.strip(), unit.strip()) for unit in lines[head].split(",")]
+    rows = [_by_unit(units, line) for line in lines[body + 1 :] if line.strip()]
+    return _by_unit(units, lines[head + 1]), [{unit: n for unit, n in row.items() if n} for row in rows]
 
 
-def vmem_allocations(html: str) -> list[list]:
-    """[[op, bytes, purpose], ...] from the JSON inside libtpu's VMEM report page."""
-    start = html.find("{", html.find("const DATA"))
-    try:
-        data, _ = json.JSONDecoder().raw_decode(html[start:])
-    except ValueError:
-        return []
+def _by_unit(units: list[str], line: str) -> dict[str, int]:
+    row: dict[str, int] = {}
+    for unit, number in zip(units, line.split(), strict=True):
+        row[unit] = row.get(unit, 0) + int(number)
+    return row
+
+
+def listing(op: str, text: str) -> list[Bundle]:
+    """The bundles of a ``final_bundles`` dump in order, their instructions without libtpu's remarks."""
+    heads, bodies = [], []
+    for line in text.splitlines():
+        if match := _LINE.match(line):
+            heads.append(match)
+            bodies.append([match[4]])
+        elif bodies:  # a remark may run over several lines
+            bodies[-1].append(line)
     return [
-        [op, item["size"], item.get("tag", "")]
-        for op, entry in (data.get("hlo_breakdowns") or {}).items()
-        if op != "<top-inlining-caller>"  # repeats the program's own entry
-        for block in entry.get("blocks") or []
-        for item in block.get("allocations") or []
+        Bundle(
+            op=op,
+            address=int(head[1], 16),
+            depth=head[3].count(">"),
+            label=head[2] or "",
+            instructions=_instructions("\n".join(body)),
+        )
+        for head, body in zip(heads, bodies, strict=True)
     ]
+
+
+def _instructions(body: str) -> tuple[str, ...]:
+    body = _REMARK.sub("", body)
+    body = body[body.find("{") + 1 : body.rfind("}")]
+    return tuple(" ".join(part.split()) for part in body.split(";;") if part.strip())

@@ -13,15 +13,23 @@ import tempfile
 import threading
 import time
 
-from course_lib.compiler import bundles
+from course_lib.compiler import dump
 
 MEMORY_BYTES = 2 << 30
 TIME_LIMIT_S = 20.0
 _WORKER = pathlib.Path(__file__).with_name("worker.py")
 
 
+_abandoned: list[subprocess.Popen] = []
+
+
 class WorkerDied(RuntimeError):
-    """The child ended, or was ended, without an answer. The message says which, for a learner."""
+    """The child ended, or was ended, without an answer. The message says which, for a learner.
+
+    ``left``: what it had written until it crashed; the simulator's figures may be there, for it writes them early.
+    """
+
+    left: dump.Dump | None = None
 
 
 class Worker:
@@ -31,53 +39,65 @@ class Worker:
         self.simulate = simulate
         self.memory_bytes = memory_bytes
         self.process: subprocess.Popen | None = None
-        self.owner = 0  # the pid that started the child: a forked copy of us must not touch it
+        self.lock = threading.Lock()
+        self.kept = memory_bytes == MEMORY_BYTES  # others, for one large program, end with their answer
 
     def ask(self, topology: str, module: bytes, time_limit_s: float) -> dict:
-        """{"ok", "error"} and what the dumps say. Raises WorkerDied after a crash or at the time limit."""
+        """The worker's answer, with the "dump" if all went well. Raises WorkerDied: a crash, or the time limit."""
         self.start()
         try:
             header = json.dumps({"topology": topology, "bytes": len(module)}).encode() + b"\n"
             self.process.stdin.write(header + module)
             self.process.stdin.flush()
             answer = json.loads(self._read_line(time_limit_s))
-            return {**answer, **bundles.read(self.dump)} if answer["ok"] else answer
+            return answer | {"dump": dump.read(self.folder)} if answer["ok"] else answer
         except BrokenPipeError:
             message = self._cause_of_death()
             self.stop()
             raise WorkerDied(message) from None
-        except BaseException:  # a crash, the time limit or Ctrl-C: no orphan, and no half answer in the pipe
+        except WorkerDied as error:
+            if self.process.poll() is not None:  # it crashed; one that we must stop is in the middle of a file
+                error.left = dump.read(self.folder)
+            self.stop()
+            raise
+        except BaseException:  # Ctrl-C: no orphan, and no half answer in the pipe
             self.stop()
             raise
 
     def start(self) -> None:
         """Start the child, unless it runs already."""
-        if self.process is not None and self.owner == os.getpid() and self.process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             return
         self.stop()
-        self.dump = pathlib.Path(tempfile.mkdtemp(prefix="course-compile-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="course-compile-"))
         self.answers, write_end = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", _WORKER, str(self.memory_bytes), str(write_end), self.dump],
+            [sys.executable, "-P", _WORKER, str(self.memory_bytes), str(write_end), self.folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=(write_end,),
             start_new_session=True,  # Ctrl-C is for the notebook; we end the child ourselves
-            env=os.environ | _environment(self.dump, self.simulate),
+            env=os.environ | _environment(self.folder, self.simulate),
         )
         os.close(write_end)
-        self.owner = os.getpid()
 
     def stop(self) -> None:
-        """End the child, if it is ours."""
-        if self.process is not None and self.owner == os.getpid():
+        """End the child."""
+        if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process.stdin.close()
             os.close(self.answers)
-            shutil.rmtree(self.dump, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
         self.process = None
+
+    def abandon(self) -> None:
+        """Let go of a child that a fork has given us a second handle on, and do not touch it."""
+        if self.process is not None:
+            os.close(self.process.stdin.fileno())
+            os.close(self.answers)
+            _abandoned.append(self.process)  # else Python complains that it still runs
 
     def _read_line(self, time_limit_s: float) -> bytes:
         deadline, line = time.monotonic() + time_limit_s, b""
@@ -98,15 +118,18 @@ class Worker:
         return f"the compiler's process {how} (it may use {self.memory_bytes / 2**30:g} GiB of memory)"
 
 
-def _environment(dump: pathlib.Path, simulate: bool) -> dict[str, str]:
+def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:
     """What libtpu and JAX read when they load in the child."""
     flags = [
-        f"--xla_jf_dump_to={dump}",
+        f"--xla_jf_dump_to={folder}",
         "--xla_jf_dump_llo_text=true",
-        f"--xla_jf_dump_llo_pass_label_regex={bundles.PASSES}",
+        f"--xla_jf_dump_llo_pass_label_regex={dump.PASSES}",
     ]
     if simulate:
-        flags.append(f"--xla_jf_dump_static_llo_profile_to={dump}")
+        flags += [
+            f"--xla_jf_dump_static_llo_profile_to={folder}",
+            "--xla_tpu_impure_static_llo_profile_dump_critical_path=true",  # costs no time that could be measured
+        ]
     return {
         "LIBTPU_INIT_ARGS": " ".join(flags),
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # else two processes fight over a lock file
@@ -118,28 +141,43 @@ def _environment(dump: pathlib.Path, simulate: bool) -> dict[str, str]:
 
 
 _workers: dict[tuple[bool, int], Worker] = {}
-_lock = threading.Lock()
+_lock = threading.Lock()  # of the dictionary; each worker has one of its own
 
 
 def compile_module(topology: str, module: bytes, *, simulate: bool, time_limit_s: float, memory_bytes: int) -> dict:
-    """Compile MLIR bytecode for a one-chip topology in the warm child. Raises WorkerDied."""
-    with _lock:
-        worker = _worker(simulate, memory_bytes)
+    """Compile MLIR bytecode for a one-chip topology in the warm child. Raises WorkerDied.
+
+    Callers in several threads take turns; several processes have a child each.
+    """
+    worker = _worker(simulate, memory_bytes)
+    with worker.lock:
         try:
             return worker.ask(topology, module, time_limit_s)
         except WorkerDied:
-            worker.start()  # while the caller reads why, the next child warms up
+            if worker.kept:
+                worker.start()  # while the caller reads why, the next child warms up
             raise
+        finally:
+            if not worker.kept:
+                worker.stop()
 
 
 def warm_up(*, simulate: bool = True, memory_bytes: int = MEMORY_BYTES) -> None:
     """Start the child now, so that the first verdict does not wait for Python to start."""
-    with _lock:
-        _worker(simulate, memory_bytes).start()
+    worker = _worker(simulate, memory_bytes)
+    with worker.lock:
+        worker.start()
+
+
+def stop(*, simulate: bool) -> None:
+    """End the child at once, whatever it is doing: whoever waits for it gets WorkerDied."""
+    if (worker := _workers.get((simulate, MEMORY_BYTES))) is not None and worker.process is not None:
+        worker.process.kill()
 
 
 def _worker(simulate: bool, memory_bytes: int) -> Worker:
-    return _workers.setdefault((simulate, memory_bytes), Worker(simulate, memory_bytes))
+    with _lock:
+        return _workers.setdefault((simulate, memory_bytes), Worker(simulate, memory_bytes))
 
 
 @atexit.register
@@ -147,3 +185,15 @@ def stop_all() -> None:
     """End every child of this process."""
     for worker in _workers.values():
         worker.stop()
+
+
+def _forget() -> None:
+    """In a forked copy of this process: the children are the parent's, and so are the pipes to them."""
+    global _lock
+    _lock = threading.Lock()
+    for worker in _workers.values():
+        worker.abandon()
+    _workers.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,65 +1,20 @@
 """Compile a function for a TPU that is not there, with the real compiler, and report what it says."""
 
-import dataclasses
 import functools
 import importlib.metadata
 import io
+import sys
 from collections.abc import Callable
 
 import jax
 
-from course_lib import chips, cost, errors, grid
-from course_lib.compiler import service
-
-# The VMEM one kernel may use on a v5e unless it asks for more; libtpu 0.0.42 to 0.0.51 accept 16.0 MiB and
-# refuse 16.36 MiB ("Scoped allocation ... limit 16.00M").
-_SCOPED_VMEM = {"v5e": 16 << 20}
+from course_lib import chips, errors, grid
+from course_lib.compiler import assemble, rewrite, run, service
+from course_lib.compiler.report import Report
 
 
 class Unavailable(RuntimeError):
     """There is no TPU compiler on this machine, or it does not start. The message says why and what to do."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-    """What the compiler said. Figures are None where it said nothing, and ``notes`` tells why."""
-
-    name: str
-    chip: str
-    ok: bool
-    error: errors.Explanation | None = None
-    cycles: int | None = None  # predicted by the compiler's own simulator, all kernels and fusions together
-    seconds: float | None = None  # predicted: the larger of cycles / clock and HBM bytes / HBM bandwidth
-    hbm_bytes: int | None = None  # moved between HBM and VMEM by the grid's automatic copies
-    vmem_bytes: int | None = None  # allocated by the compiler
-    vmem_limit: int | None = None
-    bundles: int | None = None  # VLIW instruction words in the program
-    slots: dict[str, float] = dataclasses.field(default_factory=dict)  # unit -> share of its slots filled, 0 to 1
-    spills: int | None = None  # vector registers stored to VMEM for want of registers
-    notes: tuple[str, ...] = ()
-    versions: str = ""
-
-    def __str__(self) -> str:
-        if not self.ok:
-            return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}"
-        lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
-        if self.cycles is not None:
-            lines.append(f"  predicted   {self.cycles:,} cycles{self._time}")
-        if self.hbm_bytes is not None:
-            lines.append(f"  HBM         {self.hbm_bytes:,} bytes moved")
-        if self.vmem_bytes is not None:
-            limit = f" (a kernel may use {_size(self.vmem_limit)})" if self.vmem_limit else ""
-            lines.append(f"  VMEM        {_size(self.vmem_bytes)}{limit}")
-        if self.bundles:
-            lines.append(f"  program     {self.bundles:,} bundles, {self.spills} spills")
-        return errors.folded("\n".join(lines + [f"  note        {note}" for note in self.notes]))
-
-    @property
-    def _time(self) -> str:
-        if self.seconds is None:
-            return ""
-        by_traffic = self.seconds > 1.01 * self.cycles / chips.chip(self.chip).clock_hz
-        return f", {_time(self.seconds)}" + (" (that is the HBM traffic at full speed)" if by_traffic else "")
 
 
 def compile_tpu(
@@ -67,35 +22,48 @@ def compile_tpu(
     *args,
     chip: str = "v5e",
     simulate: bool = True,
-    time_limit_s: float = service.TIME_LIMIT_S,
-    memory_bytes: int = service.MEMORY_BYTES,
+    time_limit_s: float | None = None,
+    memory_bytes: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compile ``jit(fn)(*args)`` for a TPU with none attached, and simulate its cycles.
 
-    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; values do not matter. The compiler runs in a child process
-    with a limit of ``time_limit_s`` seconds and ``memory_bytes`` bytes for each compile: if it crashes or hangs,
-    the Report says so. A kernel that is refused gives ``ok=False`` and an explained ``error``, never an exception.
+    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; only scalar prefetch needs the values. The compiler runs in a
+    child process with a limit of time and memory for each compile: if it crashes or hangs, the Report says so.
+    Without ``time_limit_s`` and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
+    simulated whole; ``progress`` is told when one begins (a terminal prints it). Large grids are simulated for a few
+    of their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained
+    ``error``, never an exception.
     Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
     """
     target = chips.chip(chip)
-    name = getattr(fn, "__name__", type(fn).__name__)
-    refused = functools.partial(Report, name=name, chip=chip, ok=False, versions=versions())
+    facts = {"name": _name(fn), "versions": versions()}
+    refused = functools.partial(Report, chip=chip, ok=False, **facts)
     try:
-        jaxpr = grid.trace(fn, *args, chip=chip)
+        jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip))
         module = lower(jaxpr, *args, chip=target)
     except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
         return refused(error=errors.explain(error))
     if libtpu_version() is None:
         raise Unavailable(missing_libtpu())
+
+    def lowered(traced, of: tuple | None) -> bytes:
+        return module if traced is jaxpr else lower(traced, *(args if of is None else of), chip=target)
+
+    walk, doubts = _walk(jaxpr, args)
+    ask = run.asking(target, lowered, run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes))
     try:
-        answer, notes = _ask(target, module, simulate, time_limit_s, memory_bytes)
+        if simulate:
+            answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, progress or _say)
+        else:
+            answer, simulated, notes = run.compile_only(ask, jaxpr)
     except service.WorkerDied as error:
         return refused(error=errors.explain(error))
     if not answer["ok"] and answer["stage"] == "start":
         raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:
         return refused(error=errors.explain(answer["error"]))
-    return _report(name, target, jaxpr, answer, notes)
+    return assemble.report(walk, answer, simulated, target, jaxpr=jaxpr, notes=(*doubts, *notes), **facts)
 
 
 def lower(jaxpr, *args, chip: chips.Chip) -> bytes:
@@ -128,57 +96,23 @@ def versions() -> str:
     return f"jax {jax.__version__}, libtpu {libtpu_version() or 'missing'}"
 
 
-def _ask(chip: chips.Chip, module: bytes, simulate: bool, time_limit_s: float, memory_bytes: int):
-    """The worker's answer, and notes. If the simulator brings the compiler down, compile once more without it."""
-    ask = functools.partial(
-        service.compile_module, chip.topology, module, time_limit_s=time_limit_s, memory_bytes=memory_bytes
-    )
-    if not simulate or chip.name == "v4":  # libtpu has no simulator for v4
-        return ask(simulate=False), ("not simulated",)
-    try:
-        return ask(simulate=True), ()
-    except service.WorkerDied as error:
-        return ask(simulate=False), (f"no cycles: with the simulator on, {error}",)
+def _name(fn: Callable) -> str:
+    """What the function is called; that of the function inside a functools.partial."""
+    return _name(fn.func) if isinstance(fn, functools.partial) else getattr(fn, "__name__", type(fn).__name__)
 
 
-def _report(name: str, chip: chips.Chip, jaxpr, answer: dict, notes: tuple[str, ...]) -> Report:
-    cycles = sum(answer["cycles"].values()) if answer["cycles"] else None
-    hbm_bytes = None
+def _walk(jaxpr, args: tuple) -> tuple[grid.Walk | None, tuple[str, ...]]:
+    """The walk over the function's grids, and a note where they cannot be read."""
     try:
-        walk = grid.read(jaxpr)
-        hbm_bytes = cost.hbm_bytes(walk) if walk.calls else None
+        walk = grid.read(jaxpr, None, args)
     except grid.UnreadableCall as error:
-        notes += (f"HBM bytes not counted: {error}",)
-    seconds = None
-    if cycles is not None and chip.clock_hz:
-        seconds = max(cycles / chip.clock_hz, (hbm_bytes or 0) / chip.hbm_bandwidth)
-    bundles = answer["bundles"] or None
-    return Report(
-        name=name,
-        chip=chip.name,
-        ok=True,
-        cycles=cycles,
-        seconds=seconds,
-        hbm_bytes=hbm_bytes,
-        vmem_bytes=sum(size for _, size, _ in answer["vmem"]) if answer["vmem"] else None,
-        vmem_limit=_SCOPED_VMEM.get(chip.name),
-        bundles=bundles,
-        slots={unit: used / (offered * bundles) for unit, (used, offered) in answer["slots"].items() if bundles},
-        spills=answer["spills"] if bundles else None,
-        notes=notes,
-        versions=versions(),
-    )
+        return None, (f"HBM bytes not counted: {error}",)
+    if len(walk.calls) != sum(1 for _ in grid.pallas_calls(jaxpr)):  # ours are numbered in that order
+        return None, ("HBM bytes not counted: it cannot be told which kernel is which.",)
+    return walk, ()
 
 
-def _size(n: int) -> str:
-    for unit, size in (("MiB", 2**20), ("KiB", 2**10)):
-        if n >= size:
-            return f"{n / size:.4g} {unit}"
-    return f"{n} bytes"
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+def _say(text: str) -> None:
+    """Print what takes long, if someone watches."""
+    if sys.stderr.isatty():
+        print(f"compile_tpu: {text}", file=sys.stderr)

@@ -51,8 +51,9 @@ def read_requests(dump: pathlib.Path) -> queue.Queue:
 def load_compiler():
     """Import JAX and return ``compile_only(topology_name, mlir_bytecode)``.
 
-    It answers {"ok": True}, or {"ok": False, "stage", "error"}: stage "start" if libtpu itself will not work here,
-    "compile" if it said no to the module; its words are the answer.
+    It answers {"ok": True, "hlo": the optimized module, "code_bytes": size of the program}, or {"ok": False, "stage",
+    "error"}: stage "start" if libtpu itself will not work here, "compile" if it said no to the module; its words are
+    the answer.
     """
     from jax.experimental import topologies
     from jax.extend.mlir import ir
@@ -69,10 +70,12 @@ def load_compiler():
             options = xla_client.CompileOptions()
             options.num_replicas = options.num_partitions = 1
             with mlir.make_ir_context():
-                device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+                program = device.client.compile(ir.Module.parse(module), xla_client.DeviceList((device,)), options)
+            hlo = "\n".join(module.to_string() for module in program.hlo_modules())
+            code_bytes = program.get_compiled_memory_stats().generated_code_size_in_bytes
         except Exception as error:
             return {"ok": False, "stage": stage, "error": f"{type(error).__name__}: {error}"}
-        return {"ok": True}
+        return {"ok": True, "hlo": hlo, "code_bytes": code_bytes}
 
     return compile_only
 

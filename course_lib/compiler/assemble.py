@@ -1,0 +1,109 @@
+"""Put together a Report from what the compiler, its simulator and the traced function say."""
+
+import dataclasses
+
+from course_lib import chips, cost, grid
+from course_lib.compiler import bundles, hlo, naming, ops, simulation
+from course_lib.compiler.report import Allocation, Report
+from course_lib.compiler.simulation import Simulation
+
+
+def report(
+    walk: grid.Walk | None, answer: dict, simulated: Simulation, chip: chips.Chip, *, jaxpr, notes: tuple, **facts
+) -> Report:
+    """The Report of a function that compiles. ``answer`` is the worker's; ``facts``: name and versions."""
+    said, module = answer["dump"], hlo.read(answer["hlo"])
+    rows = ops.rows(module, simulated.cycles, walk, chip)
+    names = naming.ops(module, jaxpr)
+    pieces = naming.allocations(said.vmem, module, walk)
+    flops, doubt = _flops(walk)
+    endless = [op.name for op in module.ops if op.times is None and op.name in simulated.cycles]
+    return Report(
+        chip=chip.name,
+        ok=True,
+        cycles=None if endless else ops.cycles(rows),
+        seconds=None if endless else ops.seconds(rows, chip),
+        hbm_bytes=ops.hbm_bytes(rows),
+        flops=flops,
+        vmem_bytes=_largest(said.vmem),
+        vmem_limit=_vmem_limit(jaxpr, chip),
+        vmem=_renamed(pieces, names, "op"),
+        code_bytes=answer["code_bytes"],
+        time_split={} if endless else simulation.time_split(simulated, module),
+        ops=_renamed(rows, names, "name"),
+        extrapolation=max(simulated.lines.values(), key=lambda line: line.cycles, default=None),
+        notes=(*notes, *doubt, *_doubts(endless, simulated, chip), *_lines(simulated), *_counted_once(module)),
+        **_program(said.programs, names),
+        **facts,
+    )
+
+
+def _flops(walk: grid.Walk | None) -> tuple[int | None, tuple[str, ...]]:
+    """Operations of the whole function, and a note where they are an upper bound."""
+    try:
+        work = cost.flops(walk) if walk is not None else cost.Work()
+    except grid.UnreadableCall as error:
+        return None, (f"operations not counted: {error}",)
+    return work.total or None, (f"operations: {work.doubt}.",) if work.doubt else ()
+
+
+def _doubts(endless: list[str], simulated: Simulation, chip: chips.Chip) -> list[str]:
+    """What the figures leave open, and why."""
+    if endless:
+        return [f"no cycles: how often {', '.join(endless)} runs depends on data."]
+    if simulated.cycles and chip.clock_hz is None:
+        return [f"no predicted time: the clock of a {chip.name} is not known in two ways that agree."]
+    return []
+
+
+def _lines(simulated: Simulation) -> list[str]:
+    """A note where one line cannot stand for all."""
+    if len(simulated.lines) < 2:
+        return []
+    return [f"the cycles of {len(simulated.lines)} kernels come from such lines; shown is that of the longest."]
+
+
+def _counted_once(module: hlo.Module) -> list[str]:
+    """A note where XLA may read an array more than once, and we cannot tell how often."""
+    if not any(op.reads_again for op in module.ops):
+        return []
+    return ["HBM bytes of XLA's product: each array counted once; it may read some more often."]
+
+
+def _renamed(rows: tuple, names: dict[str, str], field: str) -> tuple:
+    """The rows with the op they name called as the learner calls it."""
+    return tuple(
+        dataclasses.replace(row, **{field: names[old]}) if (old := getattr(row, field)) in names else row
+        for row in rows
+    )
+
+
+def _program(by_op: dict[str, bundles.Program], names: dict[str, str]) -> dict:
+    """The fields of the Report that describe its VLIW code."""
+    programs = by_op.values()
+    listing = _renamed(tuple(bundle for program in programs for bundle in program.listing), names, "op")
+    if not listing:
+        return {}
+    offered = {unit: n for program in programs for unit, n in program.offered.items()}
+    used = {unit: sum(program.used.get(unit, 0) for program in programs) for unit in offered}
+    return {
+        "bundles": len(listing),
+        "slots": {unit: used[unit] / (n * len(listing)) for unit, n in offered.items()},
+        "spills": sum(program.spills for program in programs),
+        "fills": sum(program.fills for program in programs),
+        "listing": listing,
+    }
+
+
+def _largest(vmem: tuple[Allocation, ...]) -> int | None:
+    """VMEM of the op that needs most: ops run one after another."""
+    sizes: dict[str, int] = {}
+    for piece in vmem:
+        sizes[piece.op] = sizes.get(piece.op, 0) + piece.bytes
+    return max(sizes.values(), default=None)
+
+
+def _vmem_limit(jaxpr, chip: chips.Chip) -> int:
+    """What a kernel may use: what the one that asks for most asks for, else the chip's default."""
+    asked = [getattr(e.params.get("compiler_params"), "vmem_limit_bytes", None) for e in grid.pallas_calls(jaxpr.jaxpr)]
+    return max((n or chip.scoped_vmem_bytes for n in asked), default=chip.scoped_vmem_bytes)

@@ -1,0 +1,93 @@
+"""Several ways to compute the same thing, side by side: ours, and XLA's own."""
+
+import dataclasses
+from collections.abc import Callable
+
+from course_lib import errors
+from course_lib.compiler.report import Report, comparison_html, duration, mimebundle, size
+from course_lib.compiler.tpu import compile_tpu
+
+_HEAD = ("", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Reports by name, in the order given. Times are predicted; ``ratio`` is to the fastest."""
+
+    reports: dict[str, Report]
+
+    @property
+    def fastest(self) -> str | None:
+        """The name with the shortest predicted time (fewest cycles, on a chip whose clock is not known)."""
+        costs = {name: cost for name in self.reports if (cost := self._cost(name)) is not None}
+        return min(costs, key=costs.get) if costs else None
+
+    def ratio(self, name: str) -> float | None:
+        """How many times as long as the fastest it takes; None where its time is not known."""
+        cost = self._cost(name)
+        return None if cost is None else cost / self._cost(self.fastest)
+
+    def __str__(self) -> str:
+        rows = [_HEAD, *(self._row(name) for name in self.reports)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+        table = [
+            "  ".join(
+                cell.ljust(w) if n == 0 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        chips = sorted({report.chip for report in self.reports.values()})
+        head = f"Predicted for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
+        return "\n".join([errors.folded(head), *table, *(errors.folded(text) for text in self._remarks())])
+
+    def _repr_html_(self) -> str | None:
+        """A picture, for notebooks; None where there is no picture to be had, and text is shown."""
+        return comparison_html(self.reports)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        """Text for a terminal, and the picture where one can be shown."""
+        return mimebundle(str(self), self._repr_html_())
+
+    def _cost(self, name: str) -> float | None:
+        in_seconds = any(report.seconds is not None for report in self.reports.values())
+        return self.reports[name].seconds if in_seconds else self.reports[name].cycles
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        report, ratio = self.reports[name], self.ratio(name)
+        if not report.ok:
+            return (name, "refused", *[""] * (len(_HEAD) - 2))
+        return (
+            name,
+            "not known" if report.seconds is None else duration(report.seconds),
+            "" if ratio is None else f"{ratio:.2f}",
+            _count(report.cycles),
+            "" if report.hbm_bytes is None else size(report.hbm_bytes),
+            "" if report.vmem_bytes is None else size(report.vmem_bytes),
+            _count(report.spills),
+        )
+
+    def _remarks(self) -> list[str]:
+        remarks = []
+        for name, report in self.reports.items():
+            if not report.ok:
+                remarks.append(f"{name}: {report.error}")
+            if report.extrapolation is not None:
+                line = report.extrapolation
+                remarks.append(f"{name}: cycles of {line.steps:,} steps, from {line.small[0]:,} and {line.large[0]:,}.")
+            remarks += [f"{name}: {note}" for note in report.notes]
+        return remarks
+
+
+def compare(functions: dict[str, Callable], *args, chip: str = "v5e", **options) -> Comparison:
+    """Compile each function for ``chip`` with the same ``args``; ``options`` as in ``compile_tpu``.
+
+    ``compare({"mine": matmul, "XLA": jnp.dot}, x, y)``. Raises ValueError if there is nothing to compare, and what
+    ``compile_tpu`` raises.
+    """
+    if not functions:
+        raise ValueError('compare got no functions: give a dictionary such as {"mine": f, "XLA": g}.')
+    return Comparison(reports={name: compile_tpu(fn, *args, chip=chip, **options) for name, fn in functions.items()})
+
+
+def _count(n: int | None) -> str:
+    return "" if n is None else f"{n:,}"

@@ -1,0 +1,72 @@
+"""Read the simulator's critical path: the chain of instructions that decides how long a program takes.
+
+Each line is one instruction and the cycles from it to the end. One cycle of the step to the next line is the
+issue of the instruction, whatever is more is spent waiting for what it does.
+"""
+
+import collections
+import re
+from collections.abc import Iterable
+
+ISSUE = "issue"
+_LINE = re.compile(r"Length to end: (\d+), (?:%\S+ = )?([\w.]+)")
+# The first prefix that fits says what an instruction keeps waiting for.
+_WAITS = (
+    ("dma.", "DMA wait"),
+    ("vmat", "MXU"),
+    ("vdwg", "MXU"),
+    ("vpop.f32.mr", "MXU"),
+    ("vpop.s32.mr", "MXU"),
+    ("vxpose", "XLU"),
+    ("vrot", "XLU"),
+    ("vperm", "XLU"),
+    ("vsetperm", "XLU"),
+    ("vbcast", "XLU"),
+    ("vpop.permute", "XLU"),
+    ("vpop.xlane", "XLU"),
+    ("vpop.trf", "XLU"),
+    ("vpop.xlu", "XLU"),
+    ("vpow", "EUP"),
+    ("vlog", "EUP"),
+    ("vrcp", "EUP"),
+    ("vrsqrt", "EUP"),
+    ("vtanh", "EUP"),
+    ("verf", "EUP"),
+    ("vsin", "EUP"),
+    ("vcos", "EUP"),
+    ("vpop.eup", "EUP"),
+    ("vld", "load"),
+    ("vst", "store"),
+    ("vsync", "scalar"),
+    ("v", "VPU"),
+)
+
+
+def time_split(lines: Iterable[str]) -> dict[str, int]:
+    """Cycles by what they are spent on, from the lines of a critical path; their sum is the program's length.
+
+    Keys: "issue", "DMA wait", "MXU", "XLU", "EUP", "VPU", "load", "store" and "scalar".
+    """
+    spent: collections.Counter[str] = collections.Counter()
+    before = None
+    for line in lines:
+        if match := _LINE.match(line):
+            left, operation = int(match[1]), match[2]
+            _add(spent, before, left)
+            before = left, operation
+    _add(spent, before, 0)
+    return {name: cycles for name, cycles in spent.items() if cycles}
+
+
+def waits_for(operation: str) -> str:
+    """What the program waits for while ``operation`` is under way."""
+    if ".xlane" in operation:  # vadd.xlane and its kin add across lanes
+        return "XLU"
+    return next((unit for prefix, unit in _WAITS if operation.startswith(prefix)), "scalar")
+
+
+def _add(spent: collections.Counter, before: tuple[int, str] | None, left: int) -> None:
+    if before is not None:
+        cycles = before[0] - left
+        spent[ISSUE] += min(cycles, 1)
+        spent[waits_for(before[1])] += max(cycles - 1, 0)

@@ -1,0 +1,45 @@
+"""About how much work it is to simulate a function: to choose what to simulate, and for nothing else."""
+
+import dataclasses
+
+from course_lib import chips, cost, grid
+from course_lib.compiler import rewrite
+from course_lib.cost.flops import kernel_flops
+
+# Elements per cycle that plain kernels reach; the VPU and the EUP could do four and two times that.
+_VECTOR, _TRANSCENDENTAL = 1024, 512
+_PER_STEP = 130  # bundles that the pipeline itself issues at each step of a grid
+
+
+def kernel_bundles(call: grid.Call, chip: chips.Chip) -> int | None:
+    """Bundles that one run of a kernel issues; waiting for copies costs the simulator nothing. None: who knows."""
+    try:
+        work = kernel_flops(once(call))
+    except grid.UnreadableCall:
+        return None
+    return round(_bundles(work, chip) + _PER_STEP * call.steps)
+
+
+def once(call: grid.Call) -> grid.Call:
+    """One run of a kernel that a loop may run often. The same object where it is one: what is known of it is cached."""
+    return call if call.times == 1 else dataclasses.replace(call, times=1)
+
+
+def other_bundles(walk: grid.Walk, chip: chips.Chip) -> int:
+    """Bundles of all that stands around the kernels; the simulator runs the body of XLA's loops once."""
+    around = grid.Walk(calls=(), jaxpr=_loops_once(walk.jaxpr))
+    return round(_bundles(cost.flops(around), chip))
+
+
+def _loops_once(jaxpr):
+    def once(eqn):
+        if eqn.primitive.name != "scan":
+            return eqn if eqn.primitive.name in grid.KERNELS else None
+        return eqn.replace(params=eqn.params | {"length": 1, "jaxpr": _loops_once(eqn.params["jaxpr"])})
+
+    return rewrite.equations(jaxpr, once)
+
+
+def _bundles(work: cost.Work, chip: chips.Chip) -> float:
+    mxu = work.mxu / (chip.mxus * chip.mxu_size**2 * 2)
+    return mxu + work.vector / _VECTOR + work.transcendental / _TRANSCENDENTAL

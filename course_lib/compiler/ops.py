@@ -1,0 +1,79 @@
+"""Join what the compiler says about each op: XLA's list of them, simulated cycles, and the bytes they move."""
+
+from course_lib import chips, cost, grid
+from course_lib.compiler import estimate, hlo
+from course_lib.compiler.report import Op
+
+
+def rows(module: hlo.Module, cycles: dict[str, int], walk: grid.Walk | None, chip: chips.Chip) -> tuple[Op, ...]:
+    """One row for each op that takes time or moves bytes, in the order of the program.
+
+    ``cycles``: op -> simulated cycles of one run, alike ops together. A kernel's bytes are those that its grid
+    moves, less what XLA keeps in VMEM between two ops; another op's are counted from its shapes.
+    """
+    found = [_row(op, cycles.get(op.name), _bytes(op, walk), chip) for op in module.ops]
+    known = {op.name for op in module.ops}
+    strangers = [Op(name=name, kind="other", cycles=n) for name, n in cycles.items() if name not in known]
+    return tuple(op for op in found if op.cycles or op.hbm_bytes or op.kind == hlo.KERNEL) + tuple(strangers)
+
+
+def seconds(ops: tuple[Op, ...], chip: chips.Chip) -> float | None:
+    """Predicted time of all ops, one after another, but not less than all their bytes take at full speed.
+
+    XLA copies some arrays to VMEM beside other ops (``copy-start``): such a copy has no time of its own, and its
+    bytes count in the sum of all.
+    """
+    times = [op.seconds for op in ops if op.seconds is not None]
+    if not times or any(op.cycles is None and op.kind == hlo.KERNEL for op in ops):
+        return None
+    return max(sum(times), sum(op.hbm_bytes or 0 for op in ops) / bandwidth(chip))
+
+
+def cycles(ops: tuple[Op, ...]) -> int | None:
+    """Cycles of all ops together; None if those of one that should have some are not known."""
+    known = [op.cycles for op in ops if op.cycles is not None]
+    return sum(known) if known and not any(op.cycles is None and op.kind == hlo.KERNEL for op in ops) else None
+
+
+def hbm_bytes(ops: tuple[Op, ...]) -> int | None:
+    """Bytes that all ops together move to and from HBM; None if those of one are not known."""
+    return None if any(op.hbm_bytes is None for op in ops) else sum(op.hbm_bytes for op in ops)
+
+
+def bandwidth(chip: chips.Chip) -> float:
+    """Bytes per second between HBM and the cores that run one program together."""
+    return chip.hbm_bandwidth * chip.cores
+
+
+def _row(op: hlo.HloOp, cycles: int | None, moved: int | None, chip: chips.Chip) -> Op:
+    if op.times is None:
+        cycles = moved = None
+    times = op.times or 1
+    cycles = None if cycles is None else cycles * times
+    moved = None if moved is None else moved * times
+    took = None
+    if cycles is not None and chip.clock_hz:
+        took = max(cycles / chip.clock_hz, (moved or 0) / bandwidth(chip))
+    return Op(name=op.name, kind=op.kind, cycles=cycles, hbm_bytes=moved, seconds=took)
+
+
+def _bytes(op: hlo.HloOp, walk: grid.Walk | None) -> int | None:
+    """Bytes of one run; None for a kernel whose copies cannot be counted."""
+    if op.kind != hlo.KERNEL:
+        return op.hbm_bytes
+    if walk is None or op.call is None or op.call >= len(walk.calls):
+        return None
+    call = estimate.once(walk.calls[op.call])
+    try:
+        moved = cost.traffic(grid.Walk(calls=(call,), jaxpr=walk.jaxpr))
+    except grid.UnreadableCall:
+        return None
+    kept = _kept_in_vmem(op, call)
+    return sum(row.bytes for row in moved if row.name not in kept)
+
+
+def _kept_in_vmem(op: hlo.HloOp, call: grid.Call) -> set[str]:
+    """The operands that XLA has put into VMEM: what an op before or after this one works on too."""
+    given = [o for o in call.operands if o.role != "output"]
+    sides = [*zip(op.operands[-len(given) :], given, strict=False), *zip(op.results, call.outputs, strict=False)]
+    return {operand.name for size, operand in sides if size == 0}

@@ -1,0 +1,210 @@
+"""What the compiler said about a function: one Report, plain data, shown by ``viz`` in a notebook."""
+
+import collections
+import dataclasses
+
+from course_lib import chips, errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """One piece of VMEM that the compiler set aside."""
+
+    op: str  # the kernel or fusion it belongs to
+    bytes: int
+    purpose: str  # "input window", "output window", "scratch", "spill slots", "other"
+    name: str = ""  # the ref it holds, where the compiler says so
+    buffers: int = 1  # 2: double buffered, so that one is filled while the other is read
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One VLIW instruction word: what all units of the core are told in one cycle."""
+
+    op: str
+    address: int
+    depth: int  # how many loops it lies in
+    label: str = ""  # "LB" opens a loop body, "LH" a loop header, as libtpu marks them
+    instructions: tuple[str, ...] = ()
+    slots: dict[str, int] = dataclasses.field(default_factory=dict)  # unit -> slots filled
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extrapolation:
+    """Cycles of a large grid, from the simulation of two smaller ones: a straight line through both."""
+
+    steps: int  # of the real grid
+    small: tuple[int, int]  # (steps, simulated cycles)
+    large: tuple[int, int]
+
+    @property
+    def cycles_per_step(self) -> float:
+        return (self.large[1] - self.small[1]) / (self.large[0] - self.small[0])
+
+    @property
+    def cycles(self) -> int:
+        return round(self.large[1] + (self.steps - self.large[0]) * self.cycles_per_step)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Op:
+    """One kernel or XLA fusion of the compiled program. Figures are None where the compiler gave none."""
+
+    name: str
+    kind: str  # "kernel" for a Pallas kernel, else XLA's own word: "fusion", "dot", "copy" ...
+    cycles: int | None = None
+    hbm_bytes: int | None = None
+    seconds: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """What the compiler said. Figures are None (or empty) where it said nothing, and ``notes`` tells why.
+
+    Nothing here was measured: cycles come from the compiler's own simulator, seconds from cycles, HBM bytes and
+    the chip's rates.
+    """
+
+    name: str
+    chip: str
+    ok: bool
+    error: errors.Explanation | None = None
+    cycles: int | None = None  # predicted, all kernels and fusions together
+    seconds: float | None = None  # predicted: for each op the larger of cycles / clock and HBM bytes / bandwidth
+    hbm_bytes: int | None = None  # moved between HBM and VMEM
+    flops: int | None = None
+    vmem_bytes: int | None = None  # allocated by the compiler
+    vmem_limit: int | None = None
+    vmem: tuple[Allocation, ...] = ()
+    bundles: int | None = None  # VLIW instruction words in the program
+    slots: dict[str, float] = dataclasses.field(default_factory=dict)  # unit -> share of its slots filled, 0 to 1
+    spills: int | None = None  # stores of vector registers to VMEM for want of registers
+    fills: int | None = None  # loads that bring them back
+    code_bytes: int | None = None  # size of the compiled program
+    time_split: dict[str, int] = dataclasses.field(default_factory=dict)  # critical path: what it waits for -> cycles
+    ops: tuple[Op, ...] = ()
+    listing: tuple[Bundle, ...] = dataclasses.field(default=(), repr=False)
+    extrapolation: Extrapolation | None = None
+    notes: tuple[str, ...] = ()
+    versions: str = ""
+
+    @property
+    def bound_by_hbm(self) -> bool:
+        """Whether the predicted time is that of the HBM traffic at full speed, not of the cycles."""
+        clock = chips.chip(self.chip).clock_hz
+        return None not in (self.seconds, self.cycles, clock) and self.seconds > 1.01 * self.cycles / clock
+
+    def __str__(self) -> str:
+        if not self.ok:
+            return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}"
+        lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
+        lines += [f"  {label:<11} {text}" for label, text in _rows(self) if text]
+        return errors.folded("\n".join(lines))
+
+    def _repr_html_(self) -> str | None:
+        """A picture, for notebooks; None where there is no picture to be had, and text is shown."""
+        return _picture("html", self)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        """Text for a terminal, and the picture where one can be shown."""
+        return mimebundle(str(self), self._repr_html_())
+
+
+def comparison_html(reports: dict[str, Report]) -> str | None:
+    """A picture of several Reports, by name; None where there is no picture to be had."""
+    return _picture("comparison_html", reports)
+
+
+def mimebundle(text: str, html: str | None) -> dict[str, str]:
+    """What IPython shows: the picture where it can, else the text."""
+    return {"text/plain": text} | ({"text/html": html} if html else {})
+
+
+def _picture(kind: str, subject) -> str | None:
+    try:
+        from course_lib.viz import report as pictures
+    except ImportError:
+        return None
+    return getattr(pictures, kind)(subject)
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    """(label, text) of each line of the terminal's view; an empty text is left out."""
+    return [
+        ("predicted", _predicted(report)),
+        ("", _simulated(report.extrapolation)),
+        ("time goes", _shares(report.time_split)),
+        ("HBM", "" if report.hbm_bytes is None else f"{report.hbm_bytes:,} bytes moved"),
+        ("VMEM", _vmem(report)),
+        ("slots", ", ".join(f"{unit} {share:.0%}" for unit, share in report.slots.items() if share >= 0.005)),
+        ("program", _program(report)),
+        *(("note", note) for note in report.notes),
+    ]
+
+
+def _predicted(report: Report) -> str:
+    if report.cycles is None:
+        return ""
+    text = f"{report.cycles:,} cycles"
+    if report.seconds is None:
+        return text
+    return f"{text}, {duration(report.seconds)}{_bound(report)}"
+
+
+def _bound(report: Report) -> str:
+    """A remark where the time is not that of the cycles."""
+    if not report.bound_by_hbm:
+        return ""
+    if sum(op.cycles is not None for op in report.ops) > 1:
+        return " (where HBM traffic at full speed takes longer than an op's cycles, that counts)"
+    return " (that is the HBM traffic at full speed)"
+
+
+def _simulated(line: Extrapolation | None) -> str:
+    if line is None:
+        return ""
+    each = f"{line.cycles_per_step:,.0f}" if line.cycles_per_step >= 100 else f"{line.cycles_per_step:.3g}"
+    return (
+        f"a straight line through {line.small[0]:,} and {line.large[0]:,} of the {line.steps:,} steps, which were "
+        f"simulated: {each} cycles for each further step"
+    )
+
+
+def _shares(split: dict[str, int]) -> str:
+    total = sum(split.values()) or 1
+    largest = sorted(split.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {cycles / total:.0%}" for name, cycles in largest if cycles >= total / 200)
+
+
+def _vmem(report: Report) -> str:
+    if report.vmem_bytes is None:
+        return ""
+    limit = f" (a kernel may use {size(report.vmem_limit)})" if report.vmem_limit else ""
+    purposes = collections.Counter()
+    for piece in report.vmem:
+        purposes[piece.purpose] += piece.bytes
+    parts = ", ".join(f"{purpose} {size(n)}" for purpose, n in purposes.items()) if len(purposes) > 1 else ""
+    return f"{size(report.vmem_bytes)}{limit}" + (f": {parts}" if parts else "")
+
+
+def _program(report: Report) -> str:
+    if not report.bundles:
+        return ""
+    code = f", {size(report.code_bytes)} of code" if report.code_bytes else ""
+    return f"{report.bundles:,} bundles, {report.spills} spills, {report.fills} fills{code}"
+
+
+def size(n: int) -> str:
+    """A number of bytes, readable: 1.5 MiB."""
+    for unit, scale in (("MiB", 2**20), ("KiB", 2**10)):
+        if n >= scale:
+            return f"{n / scale:.4g} {unit}"
+    return f"{n} bytes"
+
+
+def duration(seconds: float) -> str:
+    """A time, readable: 1.5 ms."""
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

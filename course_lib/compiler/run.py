@@ -1,0 +1,160 @@
+"""Ask the compiler about a function, and its simulator about as much of it as is worth the time."""
+
+import concurrent.futures
+import dataclasses
+from collections.abc import Callable
+
+from course_lib import chips, grid
+from course_lib.compiler import columns, dump, extrapolate, hlo, service, simulation
+from course_lib.compiler.simulation import Simulation
+
+MAX_BUNDLES = 1_500_000  # what is longer would take minutes and many GiB, and is not simulated
+WORTH_NARROWING = 400_000  # below, three compiles of XLA's take longer than simulating the whole
+_CRASHED = "the simulator crashed, after it had written the cycles of every op."
+_NOTHING = Simulation(cycles={}, time_split={})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long and how large one compile may get; None: as much as the function needs, within reason."""
+
+    seconds: float | None = None
+    memory_bytes: int | None = None
+
+    def of(self, bundles: int) -> dict:
+        """The service's limits for a program that issues about so many bundles."""
+        long = bundles > 500_000  # shorter ones fit into what the warm child may take
+        seconds = service.TIME_LIMIT_S + (bundles * 60e-6 if long else 0)  # 10 to 20 us each where this was written
+        memory = service.MEMORY_BYTES + (bundles * 4_000 if long else 0)  # 1.6 GB for a million
+        return {
+            "time_limit_s": self.seconds or seconds,
+            "memory_bytes": self.memory_bytes or -(-memory >> 30) << 30,
+        }
+
+
+def compile_only(ask: Callable, jaxpr) -> tuple[dict, Simulation, tuple[str, ...]]:
+    """The worker's answer about a traced function, no simulation, and a note that says so."""
+    return ask(jaxpr, simulate=False), _NOTHING, ("not simulated.",)
+
+
+def simulated(ask: Callable, jaxpr, args: tuple, walk: grid.Walk | None, chip: chips.Chip, say: Callable):
+    """The worker's answer about the whole of a traced function, its simulation, and notes on what was not simulated.
+
+    ``ask`` is made by ``asking``; ``say`` is told what takes long. Raises service.WorkerDied if the compiler dies of
+    the function even without the simulator.
+    """
+    if chip.name == "v4":
+        return ask(jaxpr, simulate=False), _NOTHING, ("not simulated: libtpu has no simulator for a v4.",)
+    plan = extrapolate.plan(jaxpr, args, walk, chip) if walk is not None else extrapolate.Plan(calls={}, bundles=0)
+    if plan.calls and plan.bundles <= MAX_BUNDLES:
+        return _in_two_sizes(jaxpr, plan, ask)
+    if plan.bundles > WORTH_NARROWING and (found := _in_columns(jaxpr, args, chip, ask)):
+        return found
+    if plan.bundles > MAX_BUNDLES:
+        return ask(jaxpr, simulate=False), _NOTHING, (f"no cycles: {plan.why}{_too_long(plan.bundles)}.",)
+    return _whole(jaxpr, plan.bundles, ask, say)
+
+
+def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
+    """A function that puts a traced function before the compiler, with or without its simulator."""
+
+    def ask(jaxpr, args: tuple | None = None, *, simulate: bool, bundles: int = 0) -> dict:
+        allowed = limits.of(bundles if simulate else 0)
+        return service.compile_module(chip.topology, lower(jaxpr, args), simulate=simulate, **allowed)
+
+    return ask
+
+
+def _whole(jaxpr, bundles: int, ask: Callable, say: Callable):
+    """Simulate all of it. If the simulator brings the compiler down, compile once more without it."""
+    if bundles > extrapolate.WHOLE_BUNDLES * 3:
+        say(f"simulating about {bundles / 1e6:.1f} million instruction bundles, for about {bundles * 15e-6:.0f} s")
+    try:
+        answer = ask(jaxpr, simulate=True, bundles=bundles)
+    except service.WorkerDied as error:
+        answer = ask(jaxpr, simulate=False)
+        return answer, *_rescued(answer, error)
+    return answer, simulation.of(answer["dump"]) if answer["ok"] else _NOTHING, ()
+
+
+def _rescued(answer: dict, error: service.WorkerDied) -> tuple[Simulation, tuple[str, ...]]:
+    """The simulation that a crash left behind, if it is whole: libtpu 0.0.48 and 0.0.50 write the figures of an op,
+    and then may fail a check of their own on it (bf16 vectors of one axis)."""
+    if answer["ok"] and _complete(answer["dump"], error.left):
+        return simulation.of(error.left), (_CRASHED,)
+    return _NOTHING, (f"no cycles: with the simulator on, {error}.",)
+
+
+def _complete(said: dump.Dump, left: dump.Dump | None) -> bool:
+    """Whether there are cycles for every program that the compiler wrote without its simulator."""
+    return left is not None and bool(said.programs) and set(said.programs) <= set(left.cycles)
+
+
+def _in_columns(jaxpr, args: tuple, chip: chips.Chip, ask: Callable):
+    """Simulate a few columns of XLA's own matrix product; None if it is not one, or XLA cuts the few differently."""
+    product = columns.product(jaxpr)
+    if product is None:
+        return None
+    answer = ask(jaxpr, simulate=False)
+    whole = columns.main_op(hlo.read(answer["hlo"])) if answer["ok"] else None
+    if whole is None or whole.iterations[0] <= columns.SMALL + columns.LARGE:
+        return None
+    parts = []
+    for steps in (columns.SMALL, columns.LARGE):
+        narrow = columns.narrow(jaxpr, product, args, steps, whole.iterations[0], chip.name)
+        if (part := _simulated_product(*narrow, ask)) is None:
+            return None
+        parts.append(part)
+    line = columns.line(whole, [(op, cycles) for op, cycles, _ in parts])
+    if line is None:
+        return None
+    simulated = simulation.of_line(whole.name, line, *(split for _, _, split in parts))
+    return answer, simulated, (columns.remark(product, whole),)
+
+
+def _simulated_product(jaxpr, args: tuple, ask: Callable) -> tuple[hlo.HloOp, int, dict] | None:
+    """The op that is a matrix product, its cycles and its time split; None where the simulator gives none."""
+    try:
+        answer = ask(jaxpr, args, simulate=True)
+    except service.WorkerDied:
+        return None
+    op = columns.main_op(hlo.read(answer["hlo"])) if answer["ok"] else None
+    if op is None or op.name not in answer["dump"].cycles:
+        return None
+    return op, answer["dump"].cycles[op.name], answer["dump"].time_split.get(op.name, {})
+
+
+def _in_two_sizes(jaxpr, plan: extrapolate.Plan, ask: Callable):
+    """Simulate two smaller grids, while another child compiles the whole."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        whole = pool.submit(ask, jaxpr, simulate=False)
+        try:
+            parts = [_part(extrapolate.smaller(jaxpr, plan, which), plan, ask) for which in ("small", "large")]
+        except BaseException:  # Ctrl-C: do not make the reader wait for the other child
+            service.stop(simulate=False)
+            raise
+        answer = whole.result()
+    if not answer["ok"]:
+        return answer, _NOTHING, ()
+    for said, trouble in parts:
+        if not _complete(answer["dump"], said):
+            return answer, _NOTHING, (f"no cycles: {trouble or 'the simulator gave none for some op'}.",)
+    notes = (_CRASHED,) if any(trouble for _, trouble in parts) else ()
+    module = hlo.read(answer["hlo"])
+    return answer, simulation.extrapolated(*(said for said, _ in parts), module, plan.calls), notes
+
+
+def _part(jaxpr, plan: extrapolate.Plan, ask: Callable) -> tuple[dump.Dump | None, str]:
+    """The dump of a function made smaller, and what went wrong, if anything did."""
+    try:
+        answer = ask(jaxpr, simulate=True, bundles=plan.bundles)
+    except service.WorkerDied as error:
+        return error.left, f"with the simulator on, {error}"
+    return (answer["dump"], "") if answer["ok"] else (None, "a part of its grid, alone, does not compile")
+
+
+def _too_long(bundles: int) -> str:
+    return (
+        f"it issues about {bundles / 1e6:,.0f} million instruction bundles, which would take the simulator about "
+        f"{bundles * 15e-6 / 60:,.0f} minutes and {bundles * 1.6e3 / 1e9:,.0f} GB of memory"
+    )

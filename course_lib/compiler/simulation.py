@@ -1,0 +1,67 @@
+"""What the compiler's simulator said about each op of a program."""
+
+import collections
+import dataclasses
+
+from course_lib.compiler import dump, extrapolate, hlo
+from course_lib.compiler.report import Extrapolation
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """Figures of one run of each op. Ops that are the same program as another are counted with it."""
+
+    cycles: dict[str, int]
+    time_split: dict[str, dict[str, int]]  # op -> what it waits for -> cycles
+    lines: dict[str, Extrapolation] = dataclasses.field(default_factory=dict)  # of ops simulated on smaller grids
+
+
+def of(said: dump.Dump) -> Simulation:
+    """The simulation of a whole program."""
+    return Simulation(
+        cycles={op: n * said.alike[op] for op, n in said.cycles.items()},
+        time_split={op: _times(split, said.alike.get(op, 1)) for op, split in said.time_split.items()},
+    )
+
+
+def extrapolated(
+    small: dump.Dump, large: dump.Dump, module: hlo.Module, shortened: dict[int, extrapolate.Shortened]
+) -> Simulation:
+    """The simulation of a program from those of two smaller ones. ``module``: of either; ops have the same names."""
+    two = of(small), of(large)
+    cycles, split, lines = dict(two[1].cycles), dict(two[1].time_split), {}
+    for op in module.ops:
+        if op.call in shortened and all(op.name in run.cycles for run in two):
+            line = shortened[op.call].line(*(run.cycles[op.name] for run in two))
+            lines[op.name], cycles[op.name] = line, line.cycles
+            split[op.name] = _stretched(*(run.time_split.get(op.name, {}) for run in two), line)
+    return Simulation(cycles=cycles, time_split=split, lines=lines)
+
+
+def of_line(op: str, line: Extrapolation, small: dict[str, int], large: dict[str, int]) -> Simulation:
+    """The simulation of a program of one op, on a line; ``small`` and ``large``: the time splits of its two points."""
+    return Simulation(cycles={op: line.cycles}, time_split={op: _stretched(small, large, line)}, lines={op: line})
+
+
+def _stretched(small: dict[str, int], large: dict[str, int], line: Extrapolation) -> dict[str, int]:
+    """A time split of the large grid: what grows with the steps goes on growing; the sum is that of the line."""
+    if not small or not large:
+        return {}
+    further = (line.steps - line.large[0]) / (line.large[0] - line.small[0])
+    split = {name: max(0, round(n + (n - small.get(name, 0)) * further)) for name, n in large.items()}
+    largest = max(split, key=split.get)
+    split[largest] += line.cycles - sum(split.values())
+    return split
+
+
+def time_split(simulation: Simulation, module: hlo.Module) -> dict[str, int]:
+    """What the whole program waits for, the largest first."""
+    often = {op.name: op.times for op in module.ops}
+    total: collections.Counter[str] = collections.Counter()
+    for op, split in simulation.time_split.items():
+        total.update(_times(split, often.get(op, 1) or 0))
+    return dict(total.most_common())
+
+
+def _times(split: dict[str, int], times: int) -> dict[str, int]:
+    return {name: cycles * times for name, cycles in split.items()}

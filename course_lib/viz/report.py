@@ -1,0 +1,116 @@
+"""The card that a Report shows: one sentence, then where the time goes, the slots, the VMEM, the program.
+
+A notebook shows ``html``; the picture in it is ``svg`` without its words, held in an <img>, because inline SVG
+and style sheets do not survive in a notebook that is not trusted yet.
+"""
+
+from course_lib import errors
+from course_lib.compiler.report import Report
+from course_lib.viz import comparison, draw, listing, ops, slots, time_split, units, verdict, vmem
+from course_lib.viz.picture import Picture
+
+_CARD = (
+    f"max-width: {draw.WIDTH}px; box-sizing: border-box; padding: 17px; border: 1px solid {draw.LINE}; "
+    f"border-radius: 6px; background-color: {draw.PAPER}; color: {draw.INK}; font-size: 14px; line-height: 1.5"
+)
+
+
+def picture(report: Report) -> Picture:
+    """The card in all its forms: HTML, SVG and text."""
+    return Picture(svg=svg(report), text=text(report), html=html(report))
+
+
+def sentence(report: Report) -> str:
+    """The verdict in one sentence."""
+    return verdict.sentence(report)
+
+
+def svg(report: Report) -> str:
+    """The whole card as one still picture, without the listing."""
+    first, *more = _said(report)
+    words = [draw.paragraph(first, size=14, bold=True), *(draw.paragraph(part, size=13) for part in more)]
+    head = draw.label(0, 12, f"{report.name} for {report.chip}", fill=draw.MUTED)
+    small = [draw.paragraph(text, fill=draw.MUTED) for text in (*_remarks(report), _versions(report)) if text]
+    panels = [draw.stacked([draw.Panel(head, 20), *words]), *_panels(report)]
+    panels += [draw.stacked(small, 3)] if small else []
+    return draw.card(draw.stacked(panels, 18), f"{report.name} for {report.chip}", sentence(report))
+
+
+def html(report: Report) -> str:
+    """The card as HTML that needs no script and no style sheet; the listing is behind a <details>."""
+    first, *more = _said(report)
+    parts = [
+        f'<div style="color: {draw.MUTED}; font-size: 12px">{_escaped(f"{report.name} for {report.chip}")}</div>',
+        f'<div style="font-weight: 600; margin-bottom: 10px">{_escaped(first)}</div>',
+        *(f'<div style="margin-bottom: 6px">{_escaped(part)}</div>' for part in more),
+    ]
+    if panels := _panels(report):
+        drawn = draw.sheet(draw.stacked(panels, 18), f"{report.name} for {report.chip}", sentence(report))
+        parts.append(draw.image(drawn, _alternative(report)))
+    parts += [f'<div style="margin-top: 8px; font-size: 13px">{_escaped(remark)}</div>' for remark in _remarks(report)]
+    if report.listing:
+        parts.append(f'<div style="margin-top: 8px; font-size: 13px">{listing.html(report.listing)}</div>')
+    if _versions(report):
+        parts.append(f'<div style="color: {draw.MUTED}; font-size: 12px">{_escaped(_versions(report))}</div>')
+    return f'<div style="{_CARD}">{"".join(parts)}</div>'
+
+
+def text(report: Report) -> str:
+    """The card for a terminal, in lines of at most 94 characters."""
+    parts = [errors.folded("\n".join([f"{report.name} for {report.chip}", *_said(report)]))]
+    parts += [time_split.text(report.time_split)] if report.time_split else []
+    parts += [slots.text(report.slots)] if report.slots else []
+    parts += [vmem.text(report.vmem, report.vmem_limit)] if report.vmem else []
+    parts += [ops.text(report.ops)] if len(report.ops) > 1 else []
+    small = "\n".join(remark for remark in (*_remarks(report), _versions(report)) if remark)
+    return "\n\n".join(part for part in (*parts, errors.folded(small)) if part)
+
+
+def comparison_html(reports: dict[str, Report]) -> str:
+    """Several named Reports: one picture of all, and each one's card behind a <details>."""
+    cards = "".join(
+        f"<details><summary>{_escaped(f'{name}: {sentence(report)}')}</summary>{html(report)}</details>"
+        for name, report in reports.items()
+    )
+    drawn = draw.sheet(comparison.panel(reports), "Kernels compared", comparison.sentence(reports))
+    still = draw.image(drawn, comparison.text(reports))
+    return f'<div style="{_CARD}">{still}<div style="margin-top: 8px; font-size: 13px">{cards}</div></div>'
+
+
+def _said(report: Report) -> list[str]:
+    """The verdict in parts: what is said loud, and the explanation of a refusal."""
+    return [sentence(report)] if report.ok else verdict.refusal_parts(report)
+
+
+def _panels(report: Report) -> list[draw.Panel]:
+    """The parts of the picture; those the compiler said nothing about are left out."""
+    panels = [time_split.panel(report.time_split)] if report.time_split else []
+    panels += [slots.panel(report.slots)] if report.slots else []
+    panels += [vmem.panel(report.vmem, report.vmem_limit)] if report.vmem else []
+    panels += [ops.panel(report.ops)] if len(report.ops) > 1 else []
+    return panels
+
+
+def _remarks(report: Report) -> list[str]:
+    remarks = [verdict.extrapolated(report), *(f"Note: {note}" for note in report.notes)]
+    return [remark for remark in remarks if remark]
+
+
+def _versions(report: Report) -> str:
+    """What the figures depend on."""
+    program = [] if report.bundles is None else [units.counted(report.bundles, "bundle")]
+    program += [] if report.code_bytes is None else [f"{units.size(report.code_bytes)} of code"]
+    program += [] if report.hbm_bytes is None else [f"{units.size(report.hbm_bytes)} moved to and from HBM"]
+    return "; ".join(program + [report.versions] * bool(report.versions))
+
+
+def _alternative(report: Report) -> str:
+    """The picture in words, for readers who hear it and for pages that do not show it."""
+    said = [time_split.sentence(report.time_split)] if report.time_split else []
+    said += [slots.sentence(report.slots)] if report.slots else []
+    said += [vmem.sentence(report.vmem, report.vmem_limit)] if report.vmem else []
+    return " ".join(said) or sentence(report)
+
+
+def _escaped(text: str) -> str:
+    return draw.escape(text)

@@ -1,0 +1,60 @@
+"""How full the instruction slots are: one bar for each unit of the core."""
+
+from course_lib import errors
+from course_lib.viz import core_units, draw, terminal, units
+from course_lib.viz.picture import Picture
+
+_ROW, _NAME, _BAR = 21, 110, 300
+_ABSENT = "No slot figures: the compiler's dump did not hold them."
+_MEANING = "share of the slots its bundles offer, each bundle counted once"
+
+
+def picture(slots: dict[str, float]) -> Picture:
+    """The picture in all its forms, for a notebook or a terminal."""
+    return Picture(svg=svg(slots), text=text(slots))
+
+
+def svg(slots: dict[str, float]) -> str:
+    """The bars as SVG. ``slots``: unit -> share of its slots filled, 0 to 1, as in ``Report.slots``."""
+    return draw.card(panel(slots), "Instruction slots filled", sentence(slots))
+
+
+def panel(slots: dict[str, float]) -> draw.Panel:
+    """The bars with their heading, to be part of a larger picture."""
+    if not slots:
+        return draw.stacked([draw.heading("Instruction slots"), draw.paragraph(_ABSENT, fill=draw.MUTED)])
+    rows = [_row(name, slots[name]) for name in core_units.in_order(slots)]
+    return draw.stacked([draw.heading("Instruction slots filled", _MEANING), *rows])
+
+
+def text(slots: dict[str, float]) -> str:
+    """The bars in block characters."""
+    if not slots:
+        return _ABSENT
+    rows = [
+        [name, terminal.bar(slots[name]), units.percent(slots[name]), core_units.DOES.get(name, "")]
+        for name in core_units.in_order(slots)
+    ]
+    head = errors.folded(f"Instruction slots filled ({_MEANING})")
+    return "\n".join([head, *(f"  {line}" for line in terminal.table(rows, right={2}, room=92))])
+
+
+def sentence(slots: dict[str, float]) -> str:
+    """The bars in words."""
+    if not slots:
+        return _ABSENT
+    parts = ", ".join(f"{name} {units.percent(slots[name])}" for name in core_units.in_order(slots))
+    return f"Slots filled: {parts}."
+
+
+def _row(name: str, share: float) -> draw.Panel:
+    middle, does = _ROW - 7, core_units.DOES.get(name, "")
+    filled = _BAR * min(max(share, 0), 1)
+    return draw.Panel(
+        draw.label(0, middle, name, _NAME - 8)
+        + draw.box(_NAME, 3, _BAR, 14, draw.TRACK, radius=2)
+        + (draw.box(_NAME, 3, max(filled, 1), 14, draw.BLUE, title=f"{name} {units.percent(share)}") if share else "")
+        + draw.label(_NAME + _BAR + 48, middle, units.percent(share), 44, anchor="end", bold=True)
+        + draw.label(_NAME + _BAR + 64, middle, does, draw.INNER - _NAME - _BAR - 64, fill=draw.MUTED),
+        _ROW,
+    )

@@ -1,0 +1,89 @@
+"""Numbers as a reader sees them: exact units, and few enough digits that every machine prints the same."""
+
+import math
+from collections.abc import Sequence
+
+NOT_KNOWN = "not known"
+
+
+def count(n: int | None) -> str:
+    """A whole number: 2,340."""
+    return NOT_KNOWN if n is None else f"{n:,}"
+
+
+def counted(n: int, thing: str) -> str:
+    """A number of things: "no spills", "1 spill", "2 spills"."""
+    return f"{n:,} {thing}" if n == 1 else f"{f'{n:,}' if n else 'no'} {thing}s"
+
+
+def size(n: float | None) -> str:
+    """Bytes, in units of 1,024: 16.36 MiB."""
+    if n is None:
+        return NOT_KNOWN
+    if n < 1024:
+        return "1 byte" if n == 1 else f"{n:.0f} bytes"
+    return _scaled(n, (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40)), digits=4, full=1024)
+
+
+def duration(seconds: float | None) -> str:
+    """A time: 15.6 us."""
+    if seconds is None:
+        return NOT_KNOWN
+    return _scaled(seconds, (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1)), digits=3, full=1000)
+
+
+def flop_rate(flops_per_second: float | None) -> str:
+    """A rate of arithmetic: 197 TFLOP/s."""
+    return NOT_KNOWN if flops_per_second is None else _rate(flops_per_second, "FLOP/s")
+
+
+def byte_rate(bytes_per_second: float | None) -> str:
+    """A rate of traffic, in units of 1,000: 820 GB/s."""
+    return NOT_KNOWN if bytes_per_second is None else _rate(bytes_per_second, "B/s")
+
+
+def intensity(flops_per_byte: float | None) -> str:
+    """Arithmetic intensity: 240 FLOPs/byte."""
+    return NOT_KNOWN if flops_per_byte is None else f"{significant(flops_per_byte, 3)} FLOPs/byte"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 in whole percent; what is there but rounds to nothing says so."""
+    if share is None:
+        return NOT_KNOWN
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+
+
+def compared(value: float | None, other: float | None, more: str = "more", less: str = "fewer") -> str:
+    """``value`` beside ``other`` in words: "1.9 times fewer", "4 % more", "the same"."""
+    if value is None or other is None:
+        return NOT_KNOWN
+    if not value or not other:
+        return "the same" if value == other else "none" if not value else "against none"
+    ratio, word = (value / other, more) if value > other else (other / value, less)
+    if ratio < 1.005:
+        return "the same"
+    if ratio < 1.095:
+        return f"{percent(abs(value / other - 1))} {word}"
+    return f"{significant(ratio, 2)} times {word}"
+
+
+def significant(value: float, digits: int) -> str:
+    """``value`` with that many significant digits and no exponent; digits before the point are never cut."""
+    if not value:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _rate(value: float, unit: str) -> str:
+    scales = [(prefix + unit, 1000**n) for n, prefix in enumerate(("", "k", "M", "G", "T", "P"))]
+    return _scaled(value, scales, digits=3, full=1000)
+
+
+def _scaled(value: float, units: Sequence[tuple[str, float]], digits: int, full: int) -> str:
+    """``value`` in the first unit in which it stays below ``full`` as it is printed, else in the last."""
+    texts = [(significant(value / scale, digits), unit) for unit, scale in units]
+    text, unit = next((t for t in texts if float(t[0].replace(",", "")) < full), texts[-1])
+    return f"{text} {unit}"

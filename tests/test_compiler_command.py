@@ -1,0 +1,166 @@
+"""``compare``, and the command line."""
+
+import dataclasses
+import sys
+
+import jax.numpy as jnp
+import pytest
+from conftest import needs_libtpu
+from sample_kernels import VECTOR, add, array, matmul
+
+from course_lib import compiler
+from course_lib.compiler import __main__ as command
+from course_lib.compiler.array_types import parsed
+
+FILE = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+def double(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = 2 * x_ref[...]
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+def plain(x):
+    return x + x
+
+def illegal(x):
+    spec = pl.BlockSpec((7, 100), lambda i: (i, 0))
+    return pl.pallas_call(lambda a, o: None, out_shape=x, grid=(4,), in_specs=[spec], out_specs=spec)(x)
+
+number = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text(FILE)
+    return path
+
+
+def refused(*arguments, capsys) -> str:
+    """The one line that a wrong command prints, and it prints nothing else."""
+    assert command.main(list(map(str, arguments))) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1, err
+    return err
+
+
+@needs_libtpu
+def test_compare_puts_reports_side_by_side():
+    square = array((512, 512), jnp.bfloat16)
+    both = compiler.compare(
+        {"mine": matmul, "XLA": jnp.dot, "wrong": lambda x, y: matmul(x, y, (7, 7, 7))}, square, square
+    )
+    assert list(both.reports) == ["mine", "XLA", "wrong"]
+    assert both.ratio(both.fastest) == 1
+    other = next(name for name in ("mine", "XLA") if name != both.fastest)
+    assert both.ratio(other) == pytest.approx(both.reports[other].seconds / both.reports[both.fastest].seconds)
+    assert both.ratio("wrong") is None
+    text = str(both)
+    rows = {line.split()[0]: line for line in text.splitlines()[2:5]}
+    assert f"{both.reports['mine'].cycles:,}" in rows["mine"] and "1.00" in rows[both.fastest]
+    assert "refused" in rows["wrong"] and "predicted" in text.lower()
+    assert max(map(len, text.splitlines())) <= 94
+    shown = both._repr_mimebundle_()
+    assert shown["text/plain"] == text and all(name in shown["text/html"] for name in both.reports)
+
+
+def test_compare_needs_something_to_compare():
+    with pytest.raises(ValueError, match="compare got no functions"):
+        compiler.compare({}, VECTOR)
+
+
+@needs_libtpu
+def test_compare_counts_cycles_where_no_clock_is_known():
+    both = compiler.compare({"mine": add, "XLA": jnp.add}, VECTOR, VECTOR, chip="v6e")
+    cycles = {name: report.cycles for name, report in both.reports.items()}
+    assert both.fastest == min(cycles, key=cycles.get) and "not known" in str(both)
+
+
+@needs_libtpu
+def test_reports_show_themselves():
+    report = compiler.compile_tpu(add, VECTOR, VECTOR)
+    text = str(report)
+    for words in ("predicted", "time goes", "HBM", "VMEM", "input window", "slots", "spills", "of code"):
+        assert words in text
+    assert max(map(len, text.splitlines())) <= 94
+    shown = report._repr_mimebundle_()
+    assert shown["text/plain"] == text and shown["text/html"] == report._repr_html_()
+    assert "<svg" in shown["text/html"] or "<img" in shown["text/html"]
+    bound = dataclasses.replace(report, seconds=1.0)
+    assert "that is the HBM traffic at full speed" in str(bound)
+
+
+@needs_libtpu
+def test_without_pictures_a_report_shows_its_text(monkeypatch):
+    report = compiler.compile_tpu(add, VECTOR, VECTOR, simulate=False)
+    monkeypatch.setitem(sys.modules, "course_lib.viz", None)
+    monkeypatch.setitem(sys.modules, "course_lib.viz.report", None)
+    assert report._repr_html_() is None and report._repr_mimebundle_() == {"text/plain": str(report)}
+
+
+@needs_libtpu
+def test_the_command_prints_the_report(file, capsys):
+    assert command.main([f"{file}:double", "f32[256,128]"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("double for v5e: compiles") and "predicted" in out and "bundles" in out
+
+
+@needs_libtpu
+def test_the_command_without_simulation_for_another_chip(file, capsys):
+    assert command.main([f"{file}:double", "f32[256,128]", "--chip", "v6e", "--no-simulate"]) == 0
+    out = capsys.readouterr().out
+    assert "for v6e" in out and "predicted" not in out and "not simulated" in out
+
+
+@needs_libtpu
+def test_the_command_compares(file, capsys):
+    assert command.main([f"{file}:double", "f32[256,128]", "--compare", f"{file}:plain"]) == 0
+    out = capsys.readouterr().out
+    assert "double" in out and "plain" in out and "ratio" in out
+
+
+@needs_libtpu
+def test_the_command_says_1_for_a_refused_kernel(file, capsys):
+    assert command.main([f"{file}:illegal", "f32[512,512]"]) == 1
+    assert "refused by the compiler" in capsys.readouterr().out
+    assert command.main([f"{file}:double", "f32[512,512]", "--compare", f"{file}:illegal"]) == 1
+
+
+def test_wrong_commands(file, tmp_path, capsys):
+    said = refused(f"{file}:double", "bf16[4096,4096", capsys=capsys)
+    assert "'bf16[4096,4096' is not a type" in said and "bf16[4096,1024]" in said
+    assert "'float7' is not a dtype" in refused(f"{file}:double", "float7[2]", capsys=capsys)
+    assert "there is no file" in refused(tmp_path / "none.py:double", "f32[2]", capsys=capsys)
+    assert "has no function 'triple'" in refused(f"{file}:triple", "f32[2]", capsys=capsys)
+    assert "has no function 'number'" in refused(f"{file}:number", "f32[2]", capsys=capsys)
+    assert "does not name a function" in refused(str(file), "f32[2]", capsys=capsys)
+    assert "Choose one of: v4, v5e" in refused(f"{file}:double", "f32[2]", "--chip", "v9", capsys=capsys)
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name")
+    assert "does not run: ModuleNotFoundError" in refused(tmp_path / "broken.py:f", "f32[2]", capsys=capsys)
+    (tmp_path / "notes.txt").write_text("def f(x): return x")
+    assert "must end in .py" in refused(tmp_path / "notes.txt:f", "f32[2]", capsys=capsys)
+
+
+def test_help_has_an_example(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    assert 'kernels.py:matmul "bf16[4096,4096]" "bf16[4096,4096]" --chip v5e' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text, shape, dtype",
+    [
+        ("bf16[4096,1024]", (4096, 1024), jnp.bfloat16),
+        ("f32[]", (), jnp.float32),
+        ("float32[8, 128]", (8, 128), jnp.float32),
+        ("s32[7]", (7,), jnp.int32),
+        ("int8[7]", (7,), jnp.int8),
+    ],
+)
+def test_types(text, shape, dtype):
+    assert (parsed(text).shape, parsed(text).dtype) == (shape, dtype)

@@ -1,0 +1,155 @@
+"""The children that run libtpu: many callers at once, crashes, hangs, Ctrl-C. None of it may change an answer."""
+
+import functools
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import jax.numpy as jnp
+import pytest
+from conftest import needs_libtpu
+from sample_kernels import VECTOR, add, array, by_rows, endless, gathered, matmul, pipelined_matmul, softmax
+
+from course_lib import compiler
+from course_lib.compiler import service
+
+pytestmark = needs_libtpu
+HANG_LIMIT_S = 6
+
+
+def bf16(*shape):
+    return array(shape, jnp.bfloat16)
+
+
+SQUARE = [bf16(512, 512)] * 2
+ABORTS, HANGS = 3, 6
+# Ten functions and their arguments: number 3 makes libtpu's simulator abort, number 6 makes it run for ever.
+TEN = [
+    (add, [VECTOR, VECTOR]),
+    (functools.partial(matmul, blocks=(256, 256, 256)), SQUARE),
+    (functools.partial(by_rows, softmax, rows=64), [array((512, 512))]),
+    (gathered, [array((4096, 256)), array((512,), jnp.int32)]),
+    (functools.partial(matmul, blocks=(256, 512, 128)), SQUARE),
+    (functools.partial(pipelined_matmul, block=128), SQUARE),
+    (endless, [array((8, 128))]),
+    (functools.partial(by_rows, jnp.tanh, rows=8), [array((256, 1024))]),
+    (functools.partial(matmul, blocks=(256, 256, 256)), [bf16(2048, 1024), bf16(1024, 2048)]),  # extrapolated
+    (jnp.dot, SQUARE),
+]
+
+
+def _compiled(number: int) -> tuple:
+    """What matters of one Report, as plain data that another process can send."""
+    fn, args = TEN[number]
+    limit = HANG_LIMIT_S if number == HANGS else None
+    report = compiler.compile_tpu(fn, *args, time_limit_s=limit)
+    return report.ok, report.cycles, report.bundles, report.hbm_bytes, report.vmem_bytes, report.notes
+
+
+def _several(numbers: list[int]) -> dict[int, tuple]:
+    return {number: _compiled(number) for number in numbers}
+
+
+def test_ten_kernels_by_four_processes_at_once():
+    """One aborts, one hangs; the other eight get the answers that they get alone."""
+    alone = {number: _compiled(number) for number in range(10) if number not in (ABORTS, HANGS)}
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        together = {}
+        for some in pool.map(_several, [[0, 4, 8], [1, 5, 9], [2, HANGS], [ABORTS, 7]], chunksize=1):
+            together |= some
+    assert len(together) == 10
+    for number, answer in alone.items():
+        assert together[number] == answer, f"number {number}"
+        assert answer[0] and answer[1] > 0
+    for number, why in ((ABORTS, "was ended by SIGABRT"), (HANGS, "")):
+        ok, cycles, bundles, *_, notes = together[number]
+        assert ok and cycles is None and bundles > 0, "it compiles, without cycles"
+        assert "no cycles: with the simulator on, the compiler" in notes[0] and why in notes[0], notes
+
+
+def test_after_a_crash_the_next_caller_gets_a_new_child():
+    fn, args = TEN[ABORTS]
+    service.warm_up()
+    before = service._worker(True, service.MEMORY_BYTES).process.pid
+    assert compiler.compile_tpu(fn, *args).cycles is None
+    assert compiler.compile_tpu(add, VECTOR, VECTOR).cycles > 0
+    assert service._worker(True, service.MEMORY_BYTES).process.pid != before
+
+
+def test_a_forked_process_has_children_of_its_own():
+    """A fork shares our pipes; it must not read our answers, and not keep our children alive."""
+    expected = compiler.compile_tpu(add, VECTOR, VECTOR).cycles
+    ours = service._worker(True, service.MEMORY_BYTES).process
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX and Python warn of forks in a process with threads, and rightly
+        pid = os.fork()
+    if pid == 0:  # JAX itself is not safe here, so only the service is used
+        code = 1
+        try:
+            service.warm_up()
+            child = service._worker(True, service.MEMORY_BYTES).process
+            code = 0 if child.pid != ours.pid else 2
+            service.stop_all()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert ours.poll() is None, "our child lives on"
+    assert compiler.compile_tpu(add, VECTOR, VECTOR).cycles == expected
+
+
+INTERRUPTED = """
+import sys, threading, time
+from sample_kernels import *
+from course_lib import compiler
+from course_lib.compiler import service
+service.warm_up(); service.warm_up(simulate=False)
+print(*(w.process.pid for w in service._workers.values()), flush=True)
+try:
+    {call}
+    print("finished", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", *(w.process.pid for w in service._workers.values() if w.process), flush=True)
+    assert compiler.compile_tpu(add, VECTOR, VECTOR).ok
+    print("works", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "compiler.compile_tpu(endless, array((8, 128)), time_limit_s=100, memory_bytes=6 << 30)",
+        "[compiler.compile_tpu(matmul, *[array((4096, 4096), jnp.bfloat16)] * 2) for _ in range(50)]",
+    ],
+    ids=["in a simulation", "in one of two sizes"],
+)
+def test_ctrl_c_leaves_no_orphan_and_the_next_compile_works(call):
+    here = pathlib.Path(__file__).parent
+    env = os.environ | {"PYTHONPATH": f"{here.parent}{os.pathsep}{here}"}
+    code = INTERRUPTED.format(call=call)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env) as process:
+        children = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(children) == 2
+        time.sleep(4)  # it is at work; if it is not yet, Ctrl-C is no easier for it
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.readline().split()
+        assert said[:1] == ["interrupted"], said
+        children += [int(pid) for pid in said[1:]]
+        assert process.stdout.readline() == "works\n"
+    assert process.returncode == 0
+    deadline = time.monotonic() + 30
+    while any(_is_worker(pid) for pid in children):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.1)
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        return b"worker.py" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -1,0 +1,134 @@
+"""What cost counts is what the compiler's own dumps say: bytes of every copy that runs, and VMEM of every window."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from test_grid import X, Y, matmul
+from test_grid_body import WB, XB, pipelined_matmul
+
+from course_lib import compiler, cost, grid
+from course_lib.compiler import service
+
+needs_libtpu = pytest.mark.skipif(
+    compiler.libtpu_version() is None, reason="libtpu is missing: it exists for Linux on x86-64 only"
+)
+_COPY = re.compile(r"= dma\.(hbm_to_vmem|vmem_to_hbm) .*?/\*size_in_granules=\*/(\d+)")
+_GRANULE = 32  # bytes
+
+
+def copied(fn, *args) -> dict[str, int]:
+    """Bytes of the copies that the compiled program runs, by direction, from the simulator's list of instructions."""
+    report = compiler.compile_tpu(fn, *args)
+    assert report.ok and report.extrapolation is None, report
+    (path,) = service._worker(True, service.MEMORY_BYTES).folder.glob("*_critical_path.txt")
+    moved = {"hbm_to_vmem": 0, "vmem_to_hbm": 0}
+    for direction, granules in _COPY.findall(path.read_text()):
+        moved[direction] += int(granules) * _GRANULE
+    return moved
+
+
+def blockwise(kernel, blocks, index_maps, out_map, steps, out):
+    specs = [pl.BlockSpec(b, m) for b, m in zip(blocks, index_maps, strict=True)]
+    out_spec = pl.BlockSpec(blocks[0], out_map)
+    return lambda *args: pl.pallas_call(kernel, out_shape=out, grid=steps, in_specs=specs, out_specs=out_spec)(*args)
+
+
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def row_sum_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += x_ref[...]
+
+
+A = jax.ShapeDtypeStruct((1024, 512), jnp.float32)
+KERNELS = {
+    "matmul": (matmul, X, Y),
+    "matmul, columns first": (functools.partial(matmul, order="jik"), X, Y),
+    "add with a row block that stays": (
+        blockwise(
+            add_kernel,
+            [(128, 512), (128, 512)],
+            # Not lambda i: (i // 4, 0) over 8 steps: the simulator does not work out divisions, and loses a copy.
+            [lambda i, j: (4 * i + j, 0), lambda i, j: (i, 0)],
+            lambda i, j: (4 * i + j, 0),
+            (2, 4),
+            A,
+        ),
+        A,
+        A,
+    ),
+    "sum over column blocks": (
+        blockwise(
+            row_sum_kernel,
+            [(256, 128)],
+            [lambda i, j: (i, j)],
+            lambda i, j: (i, 0),
+            (4, 4),
+            jax.ShapeDtypeStruct((1024, 128), jnp.float32),
+        ),
+        A,
+    ),
+    "pl.kernel with emit_pipeline": (pipelined_matmul, XB, WB),
+}
+
+
+@needs_libtpu
+@pytest.mark.parametrize("name", KERNELS)
+def test_traffic_is_what_the_compiled_program_copies(name):
+    fn, *args = KERNELS[name]
+    rows = cost.traffic(grid.walk(fn, *args))
+    ours = {
+        "hbm_to_vmem": sum(row.bytes for row in rows if row.direction == "in"),
+        "vmem_to_hbm": sum(row.bytes for row in rows if row.direction == "out"),
+    }
+    assert ours == copied(fn, *args)
+
+
+def copy_blocks(shape, block, dtype, scratch=(), mode=None):
+    def kernel(x_ref, o_ref, *scratch_refs):
+        total = jnp.zeros((), jnp.float32)
+        for ref in scratch_refs:
+            ref[...] = jnp.full(ref.shape, pl.program_id(0), ref.dtype)
+            total += ref[...].astype(jnp.float32).sum()
+        o_ref[...] = (x_ref[...].astype(jnp.float32) + total).astype(o_ref.dtype)
+
+    spec = pl.BlockSpec(block, lambda *i: (*i, *[0] * (len(shape) - 1)), pipeline_mode=mode)
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    steps = pl.cdiv(shape[0], block[0])
+    fn = pl.pallas_call(
+        kernel, out_shape=x, grid=(steps,), in_specs=[spec], out_specs=spec, scratch_shapes=list(scratch)
+    )
+    return fn, x
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    "case",
+    [
+        dict(shape=(1024, 512), block=(256, 512), dtype=jnp.float32),
+        dict(shape=(1024, 512), block=(256, 512), dtype=jnp.float32, mode=pl.Buffered(1)),
+        dict(shape=(1024, 512), block=(8, 512), dtype=jnp.bfloat16),
+        dict(shape=(4096,), block=(1024,), dtype=jnp.float32),
+        dict(shape=(4096,), block=(256,), dtype=jnp.float32),
+        dict(shape=(64, 24, 512), block=(1, 24, 512), dtype=jnp.bfloat16),
+        dict(shape=(256, 512), block=(64, 512), dtype=jnp.float32, scratch=[pltpu.VMEM((3, 5, 100), jnp.bfloat16)]),
+        dict(shape=(256, 512), block=(64, 512), dtype=jnp.float32, scratch=[pltpu.VMEM((3, 100), jnp.float32)]),
+    ],
+    ids=str,
+)
+def test_vmem_is_what_the_compiler_sets_aside(case):
+    fn, x = copy_blocks(**case)
+    report = compiler.compile_tpu(fn, x, simulate=False)
+    ours = [row.bytes for row in cost.vmem(grid.walk(fn, x))]
+    theirs = [piece.bytes for piece in report.vmem if piece.purpose in ("input window", "output window", "scratch")]
+    assert sorted(ours) == sorted(theirs), f"{report.vmem}"

@@ -1,0 +1,148 @@
+"""Figures in words, text that fits, names that do not collide: what all pictures are made of."""
+
+import base64
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from viz_samples import HOSTILE, overflowing
+
+from course_lib.viz import Picture, axes, draw, names, terminal, units
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (units.size(0), "0 bytes"),
+        (units.size(1), "1 byte"),
+        (units.size(1023), "1023 bytes"),
+        (units.size(1536), "1.5 KiB"),
+        (units.size(4_550_656), "4.34 MiB"),
+        (units.size((1 << 20) - 1), "1 MiB"),
+        (units.size(16 << 20), "16 MiB"),
+        (units.size(None), "not known"),
+        (units.duration(15.6e-6), "15.6 us"),
+        (units.duration(999.6e-6), "1 ms"),
+        (units.duration(0.5e-9), "0.5 ns"),
+        (units.duration(12), "12 s"),
+        (units.flop_rate(197e12), "197 TFLOP/s"),
+        (units.byte_rate(819e9), "819 GB/s"),
+        (units.byte_rate(None), "not known"),
+        (units.intensity(240.5), "240 FLOPs/byte"),
+        (units.percent(0), "0 %"),
+        (units.percent(0.001), "<1 %"),
+        (units.percent(0.567), "57 %"),
+        (units.count(2340), "2,340"),
+        (units.counted(0, "spill"), "no spills"),
+        (units.counted(1, "spill"), "1 spill"),
+        (units.counted(1234, "spill"), "1,234 spills"),
+        (units.significant(0.00123, 2), "0.0012"),
+        (units.significant(123456, 2), "123,456"),
+    ],
+)
+def test_figures_have_exact_units(words, says):
+    assert words == says
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "says"),
+    [
+        (19, 10, "1.9 times more"),
+        (10, 19, "1.9 times fewer"),
+        (104, 100, "4 % more"),
+        (96, 100, "4 % fewer"),
+        (1000, 1001, "the same"),
+        (0, 0, "the same"),
+        (0, 7, "none"),
+        (7, 0, "against none"),
+        (None, 7, "not known"),
+    ],
+)
+def test_two_figures_are_compared_in_words(value, other, says):
+    assert units.compared(value, other) == says
+
+
+def test_hostile_text_is_safe_in_xml():
+    element = ElementTree.fromstring(f'<a b="{draw.escape(HOSTILE)}">{draw.escape(HOSTILE)}</a>')
+    assert element.text == element.get("b") == HOSTILE.replace("\x00", "?").replace("\ud800", "?")
+
+
+@pytest.mark.parametrize("text", ["short", "a much longer line than there is room for", "W" * 50, ""])
+def test_shortened_text_fits_its_room(text):
+    shown = draw.shortened(text, 120)
+    assert draw.width_of(shown) <= 120
+    assert shown == text or (shown.endswith("…") and text.startswith(shown[:-1]))
+
+
+def test_a_paragraph_keeps_every_word_and_stays_in_its_room():
+    text = "one two three four five six seven eight nine ten " * 4
+    lines = draw.wrapped(text, 150)
+    assert " ".join(lines).split() == text.split()
+    assert max(map(draw.width_of, lines)) <= 150
+
+
+def test_text_that_is_cut_is_whole_in_its_tooltip():
+    element = ElementTree.fromstring(draw.label(0, 0, "x" * 100, 50))
+    assert element.find("title").text == "x" * 100
+    assert "title" not in draw.label(0, 0, "x", 50)
+
+
+def test_neighbours_fill_the_whole():
+    places = draw.columns(684, [1, 2, 4])
+    assert math.isclose(sum(width for _, width in places), 684)
+    assert [left for left, _ in places] == pytest.approx([0, 684 / 7, 684 * 3 / 7])
+
+
+@pytest.mark.parametrize("lean", [1, -1])
+def test_a_hatch_stays_in_its_box(lean):
+    path = ElementTree.fromstring(draw.hatch(10, 20, 50, 30, lean=lean)).get("d")
+    points = [tuple(map(float, point.split())) for point in re.findall(r"[ML]([\d.]+ [\d.]+)", path)]
+    assert len(points) >= 16
+    assert all(10 <= x <= 60 and 20 <= y <= 50 for x, y in points)
+
+
+def test_a_picture_has_three_forms_that_agree():
+    svg = draw.card(draw.paragraph(HOSTILE), HOSTILE, HOSTILE)
+    bundle = Picture(svg=svg, text="words")._repr_mimebundle_(include=None, exclude=None)
+    assert set(bundle) == {"text/html", "image/svg+xml", "text/plain"}
+    image = ElementTree.fromstring(bundle["text/html"])
+    assert base64.b64decode(image.get("src").partition("base64,")[2]).decode() == bundle["image/svg+xml"] == svg
+    assert image.get("alt") == bundle["text/plain"] == str(Picture(svg=svg, text="words")) == "words"
+    assert not overflowing(svg)
+
+
+@pytest.mark.parametrize("share", [-1, 0, 1e-9, 0.1, 0.5, 1, 7])
+def test_a_bar_of_characters_keeps_its_width(share):
+    bar = terminal.bar(share, 20)
+    assert len(bar) == 20
+    assert (bar == "·" * 20) == (share <= 0)
+    assert bar.count("█") == min(20, max(0, math.floor(20 * share)))
+
+
+def test_a_table_has_straight_columns_and_fits():
+    lines = terminal.table([["a", "1", "x" * 200], ["long", "23", "y"]], {1})
+    assert lines[1] == "long  23  y" and lines[0].startswith("a      1  xx")
+    assert len(lines[0]) == 94 and lines[0].endswith("…")
+
+
+def test_names_avoid_each_other_the_line_and_the_edge():
+    field = names.Box(0, 0, 400, 300)
+    marks = [(200, 100), (205, 102), (396, 150), (3, 296)]
+    placed = names.placed(marks, ["first", "second", "at the edge", "corner"], field, [(0, 104), (400, 104)])
+    boxes = [name.box for name in placed]
+    assert all(field.holds(box) for box in boxes)
+    assert not any(a.meets(b) for n, a in enumerate(boxes) for b in boxes[:n])
+    assert not any(box.top < 104 < box.bottom for box in boxes)
+
+
+def test_boxes_that_only_touch_do_not_meet():
+    assert names.Box(0, 0, 2, 2).meets(names.Box(1, 1, 3, 3))
+    assert not names.Box(0, 0, 2, 2).meets(names.Box(2, 0, 3, 3))
+
+
+def test_axes_hold_their_values():
+    plot = axes.Axes(x=axes.decades([3, 700]), y=axes.decades([1e9]))
+    assert plot.x == (0, 3) and plot.y == (9, 10)
+    assert plot.left(1) == axes.LEFT and plot.left(1000) == axes.RIGHT
+    assert plot.top(1e9) == axes.BOTTOM and plot.top(1e10) == 0

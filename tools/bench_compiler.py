@@ -1,0 +1,190 @@
+"""How long the compiler takes: each kernel compiled without and with its simulator, on this machine.
+
+Prints for each kernel the time of its first compile by a new child process (cold) and the median of those that
+follow (warm), then median and slowest over all kernels. Times are of this machine at this hour; compare within a run.
+"""
+
+import functools
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+ROUNDS = 5
+
+
+def main() -> None:
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    from course_lib import compiler
+
+    print(f"{os.cpu_count()} cores, {compiler.tpu.versions()}, seconds; {ROUNDS} warm rounds")
+    print(f"{'':40} {'compile only':>15} {'with simulation':>17}")
+    print(f"{'':40} {'cold':>7} {'warm':>7} {'cold':>9} {'warm':>7}  cycles")
+    columns: list[list[float]] = [[], [], [], []]
+    for name, fn, args in kernels():
+        times, report = [], None
+        for simulate in (False, True):
+            cold, warm, report = timed(fn, args, simulate)
+            times += [cold, warm]
+        for column, seconds in zip(columns, times, strict=True):
+            column.append(seconds)
+        cycles = "no cycles" if report.cycles is None else f"{report.cycles:,}" + " *" * bool(report.extrapolation)
+        print(f"{name:40} {times[0]:7.2f} {times[1]:7.2f} {times[2]:9.2f} {times[3]:7.2f}  {cycles}", flush=True)
+    for label, of in (("median", statistics.median), ("slowest", max)):
+        cells = [of(column) for column in columns]
+        print(f"{label:40} {cells[0]:7.2f} {cells[1]:7.2f} {cells[2]:9.2f} {cells[3]:7.2f}")
+    print("* from two smaller grids")
+
+
+def timed(fn: Callable, args: list, simulate: bool):
+    """Seconds of the first compile by new children, the median of the next, and the last Report."""
+    from course_lib import compiler
+    from course_lib.compiler import service
+
+    service.stop_all()
+    seconds = []
+    for _ in range(1 + ROUNDS):
+        began = time.perf_counter()
+        report = compiler.compile_tpu(fn, *args, simulate=simulate)
+        seconds.append(time.perf_counter() - began)
+        assert report.ok, f"{report}"
+    return seconds[0], statistics.median(seconds[1:]), report
+
+
+def kernels() -> Iterator[tuple[str, Callable, list]]:
+    """(name, function, arguments): the families in the repository, and textbook kernels of several sizes."""
+    import jax
+    import jax.numpy as jnp
+
+    from course_lib.kernels import elementwise
+
+    def array(*shape, dtype=jnp.float32):
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    def square(n):
+        return [array(n, n, dtype=jnp.bfloat16)] * 2
+
+    for op in (elementwise.add, elementwise.subtract, elementwise.multiply):
+        yield f"elementwise.{op.__name__} f32[4096]", op, [array(4096)] * 2
+    yield "elementwise.add f32[8192,8192]", elementwise.add, [array(8192, 8192)] * 2
+    yield "elementwise.add bf16[4096]", elementwise.add, [array(4096, dtype=jnp.bfloat16)] * 2
+    yield "gradient of elementwise.multiply", gradient_of_multiply, [array(512, 1024)] * 2
+    for n, blocks in (
+        (512, (128, 128, 128)),
+        (1024, (512, 512, 512)),
+        (4096, (128, 128, 128)),
+        (4096, (512, 512, 512)),
+        (4096, (512, 1024, 1024)),
+    ):
+        yield (
+            f"matmul {n} in blocks of {'x'.join(map(str, blocks))}",
+            functools.partial(matmul, blocks=blocks),
+            square(n),
+        )
+    yield "matmul 4096 by emit_pipeline", pipelined_matmul, square(4096)
+    for rows, shape in ((8, (1024, 1024)), (256, (8192, 2048))):
+        yield f"softmax {shape} in {rows} rows", functools.partial(softmax, rows=rows), [array(*shape)]
+        yield f"sum of rows {shape} in {rows} rows", functools.partial(row_sum, rows=rows), [array(*shape)]
+    yield "XLA's product 1024", jnp.dot, square(1024)
+    yield "XLA's softmax (1024, 1024)", functools.partial(jax.nn.softmax, axis=-1), [array(1024, 1024)]
+
+
+def gradient_of_multiply(x, y):
+    import jax
+
+    from course_lib.kernels import elementwise
+
+    return jax.grad(lambda a, b: elementwise.multiply(a, b).sum(), argnums=(0, 1))(x, y)
+
+
+def matmul(x, y, *, blocks: tuple[int, int, int]):
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import tpu as pltpu
+
+    bm, bn, bk = blocks
+    (m, k), n = x.shape, y.shape[1]
+
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _start():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == k // bk - 1)
+        def _finish():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, k // bk),
+        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+def pipelined_matmul(x, y, *, block: int = 512):
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import tpu as pltpu
+
+    def kernel(x_hbm, y_hbm, o_hbm):
+        def body(x_ref, y_ref, o_ref):
+            @pl.when(pl.program_id(2) == 0)
+            def _start():
+                o_ref[...] = jnp.zeros_like(o_ref)
+
+            o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        pltpu.emit_pipeline(
+            body,
+            grid=(x.shape[0] // block, y.shape[1] // block, x.shape[1] // block),
+            in_specs=[
+                pl.BlockSpec((block, block), lambda i, j, k: (i, k)),
+                pl.BlockSpec((block, block), lambda i, j, k: (k, j)),
+            ],
+            out_specs=[pl.BlockSpec((block, block), lambda i, j, k: (i, j))],
+        )(x_hbm, y_hbm, o_hbm)
+
+    out = jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), jnp.float32)
+    mesh = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
+    return pl.kernel(kernel, out_type=out, mesh=mesh)(x, y)
+
+
+def softmax(x, *, rows: int):
+    import jax.numpy as jnp
+
+    def normalised(block):
+        e = jnp.exp(block - block.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    return _by_rows(normalised, x, rows, x.shape[1])
+
+
+def row_sum(x, *, rows: int):
+    return _by_rows(lambda block: block.sum(-1, keepdims=True), x, rows, 1)
+
+
+def _by_rows(fn: Callable, x, rows: int, columns: int):
+    import jax
+    from jax.experimental import pallas as pl
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = fn(x_ref[...])
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], columns), x.dtype),
+        grid=(x.shape[0] // rows,),
+        in_specs=[pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((rows, columns), lambda i: (i, 0)),
+    )(x)
+
+
+if __name__ == "__main__":
+    main()
