@@ -31,6 +31,7 @@ FAILURES = {
         "A size is no integer: (256.0, 512).",
     ),
     "grid-float": (compiled(call(copy, ROWS_OF_8[0], 256 / 8, ROWS_OF_8[1])), "The grid is a float."),
+    "grid-negative": (compiled(call(copy, ROWS_OF_8[0], (-1,), ROWS_OF_8[1])), "A size of the grid is negative."),
     "size-from-argument": (
         raised(jax.jit(block_is_an_argument), X, Shape((), jnp.int32)),
         "A block or a shape depends on an argument of a jitted function.",

@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import cost, grid
-from course_lib.grid import body
+from course_lib.grid import follower
 
 
 def in_hbm(body, *, steps=1, out=(64, 128), scratch=()):
@@ -136,7 +136,7 @@ def test_scalars_wrap_and_divide_as_on_the_machine():
 
 
 def test_too_long_to_follow_is_said(monkeypatch):
-    monkeypatch.setattr(body, "MAX_EVALUATIONS", 1000)
+    monkeypatch.setattr(follower, "MAX_EVALUATIONS", 1000)
 
     def kernel(x_hbm, o_ref, buffer, slot, sem):
         def fetch(j, carry):

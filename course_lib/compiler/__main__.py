@@ -5,6 +5,7 @@ python -m course_lib.compiler kernels.py:matmul "bf16[4096,4096]" "bf16[4096,409
 
 import argparse
 import importlib.util
+import inspect
 import pathlib
 import sys
 from collections.abc import Callable
@@ -29,11 +30,14 @@ class Wrong(Exception):
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit status."""
     options = _parser().parse_args(arguments)
+    jax.config.update("jax_platforms", "cpu")  # nothing runs here; a TPU, if there is one, is left alone
     try:
         if options.chip not in chips.NAMES:
             raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(chips.NAMES)}.")
         types = [_type(text) for text in options.types]
         functions = _named([options.function, *options.compare])
+        for name, function in functions.items():
+            _check_arguments(name, function, types)
         said = _ask(functions, types, options)
     except (Wrong, compiler.Unavailable) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -94,6 +98,15 @@ def _function(name: str) -> Callable:
     if not callable(found):
         raise Wrong(f"{path} has no function {function!r}.")
     return found
+
+
+def _check_arguments(name: str, function: Callable, types: list) -> None:
+    try:
+        inspect.signature(function).bind(*types)
+    except TypeError as error:
+        raise Wrong(f"{name}{inspect.signature(function)} was given {len(types)} types: {error}.") from None
+    except ValueError:
+        pass  # a function that does not tell its parameters
 
 
 def _module(file: pathlib.Path):

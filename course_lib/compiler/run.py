@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 
 from course_lib import chips, grid
-from course_lib.compiler import columns, dump, extrapolate, hlo, service, simulation
+from course_lib.compiler import columns, divisions, dump, extrapolate, hlo, service, simulation
 from course_lib.compiler.simulation import Simulation
 
 MAX_BUNDLES = 1_500_000  # what is longer would take minutes and many GiB, and is not simulated
@@ -45,14 +45,24 @@ def simulated(ask: Callable, jaxpr, args: tuple, walk: grid.Walk | None, chip: c
     """
     if chip.name == "v4":
         return ask(jaxpr, simulate=False), _NOTHING, ("not simulated: libtpu has no simulator for a v4.",)
-    plan = extrapolate.plan(jaxpr, args, walk, chip) if walk is not None else extrapolate.Plan(calls={}, bundles=0)
-    if plan.calls and plan.bundles <= MAX_BUNDLES:
-        return _in_two_sizes(jaxpr, plan, ask)
-    if plan.bundles > WORTH_NARROWING and (found := _in_columns(jaxpr, args, chip, ask)):
-        return found
-    if plan.bundles > MAX_BUNDLES:
+    if walk is None:
+        return _whole(jaxpr, jaxpr, 0, ask, say)
+    readable, why = divisions.worked_out(jaxpr, args)
+    plan = extrapolate.plan(readable, args, walk, chip)
+    if plan.calls:
+        answer, said, notes = _in_two_sizes(jaxpr, readable, plan, ask)
+    elif plan.bundles > WORTH_NARROWING and (found := _in_columns(jaxpr, args, chip, ask)):
+        answer, said, notes = found
+    elif plan.bundles > MAX_BUNDLES:
         return ask(jaxpr, simulate=False), _NOTHING, (f"no cycles: {plan.why}{_too_long(plan.bundles)}.",)
-    return _whole(jaxpr, plan.bundles, ask, say)
+    else:
+        answer, said, notes = _whole(jaxpr, readable, plan.bundles, ask, say)
+    return answer, said, (*notes, *_doubtful(why))
+
+
+def _doubtful(why: str) -> tuple[str, ...]:
+    """A note on divisions that could not be written otherwise for the simulator."""
+    return (f"the cycles may be wrong: the simulator takes quotients and remainders for 0, and {why}.",) * bool(why)
 
 
 def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
@@ -65,16 +75,21 @@ def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
     return ask
 
 
-def _whole(jaxpr, bundles: int, ask: Callable, say: Callable):
-    """Simulate all of it. If the simulator brings the compiler down, compile once more without it."""
+def _whole(jaxpr, readable, bundles: int, ask: Callable, say: Callable):
+    """Simulate all of it. If the simulator brings the compiler down, compile once more without it.
+
+    ``readable`` is the function as the simulator can follow it; where that differs, the function itself is compiled
+    too.
+    """
     if bundles > extrapolate.WHOLE_BUNDLES * 3:
         say(f"simulating about {bundles / 1e6:.1f} million instruction bundles, for about {bundles * 15e-6:.0f} s")
     try:
-        answer = ask(jaxpr, simulate=True, bundles=bundles)
+        simulated = ask(readable, simulate=True, bundles=bundles)
     except service.WorkerDied as error:
         answer = ask(jaxpr, simulate=False)
         return answer, *_rescued(answer, error)
-    return answer, simulation.of(answer["dump"]) if answer["ok"] else _NOTHING, ()
+    answer = simulated if readable is jaxpr else ask(jaxpr, simulate=False)
+    return answer, simulation.of(simulated["dump"]) if simulated["ok"] else _NOTHING, ()
 
 
 def _rescued(answer: dict, error: service.WorkerDied) -> tuple[Simulation, tuple[str, ...]]:
@@ -124,7 +139,7 @@ def _simulated_product(jaxpr, args: tuple, ask: Callable) -> tuple[hlo.HloOp, in
     return op, answer["dump"].cycles[op.name], answer["dump"].time_split.get(op.name, {})
 
 
-def _in_two_sizes(jaxpr, plan: extrapolate.Plan, ask: Callable):
+def _in_two_sizes(jaxpr, readable, plan: extrapolate.Plan, ask: Callable):
     """Simulate two smaller grids, while another child compiles the whole."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         whole = pool.submit(ask, jaxpr, simulate=False)

@@ -8,8 +8,9 @@ The TPU visits the grid one step after another, the last axis fastest. A block i
 differs from the step before; an output block is written back when the next step's index differs.
 """
 
-from course_lib.grid.body import Copy, Followed, copies_by_hand, follow, scoped
+from course_lib.grid.body import copies_by_hand, follow, scoped
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCall, Walk
+from course_lib.grid.followed import Copy, Followed
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
 from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, pallas_calls, run, sub_jaxprs, trace

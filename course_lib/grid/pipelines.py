@@ -9,8 +9,9 @@ import collections
 
 import numpy as np
 
-from course_lib.grid.body import Copy, Loop, follow
+from course_lib.grid.body import follow
 from course_lib.grid.call import Call, Operand, Pipeline, UnreadableCall
+from course_lib.grid.followed import Copy, Loop
 
 
 def pipelines(call: Call) -> list[Pipeline]:

@@ -9,8 +9,9 @@ import numpy as np
 from jax._src.state.discharge import discharge_state
 from jax.experimental import pallas as pl
 
-from course_lib.grid.body import index_values, space_of
+from course_lib.grid.body import index_values
 from course_lib.grid.call import Call, Operand, Scratch, UnreadableCall, Walk
+from course_lib.grid.refs import space_of
 from course_lib.grid.scalars import known
 from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, scan_parts, sub_jaxprs, trace_with_result
 
@@ -109,6 +110,10 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
     except UnreadableCall as error:
         raise UnreadableCall(f"{_name(kernel)} cannot be read: {error}") from None
     grid = tuple(n if isinstance(n, int) else next(sizes) for n in mapping.grid)
+    if any(n < 0 for n in grid):
+        raise UnreadableCall(
+            f"{_name(kernel)} cannot be read: its grid is {grid}, and a size is negative. Each is a number of steps."
+        )
     operands = [_prefetch(name, array, grid) for name, array in zip(names, scalars, strict=False)]
     aliases = _aliases(eqn, names, prefetched + inputs)
     for number, block in enumerate(mapping.block_mappings, prefetched):

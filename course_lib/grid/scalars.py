@@ -1,10 +1,11 @@
-"""Evaluate the scalar operations of a jaxpr with NumPy: for one grid step, or for all of them at once.
+"""Evaluate the scalar operations of a jaxpr: for one grid step with Python's integers, for all at once with NumPy.
 
-A value is a NumPy number, an array with one entry per grid step, or UNKNOWN. Integers keep the width the TPU
-gives them, so they wrap as they would there.
+A value is an integer, an array with one entry per grid step, or UNKNOWN. Integers keep the width the TPU gives
+them, so they wrap as they would there.
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -16,16 +17,59 @@ def known(value) -> bool:
     return value is not UNKNOWN
 
 
+def operation(eqn) -> Callable[[list], list] | None:
+    """A function from the inputs of ``eqn`` to its outputs, if they are scalars and we know what it does; else None."""
+    name = eqn.primitive.name
+    if name not in _OPERATIONS and name not in _PLAIN:
+        return None
+    if any(getattr(v.aval, "shape", None) != () for v in (*eqn.invars, *eqn.outvars)):
+        return None
+    dtype = eqn.outvars[0].aval.dtype
+    whole = all(v.aval.dtype.kind in "iub" for v in (*eqn.invars, *eqn.outvars))
+    exact = (_ON_BOOLS.get(name) if dtype.kind == "b" else None) or _EXACT.get(name) if whole else None
+    of_arrays = _OPERATIONS.get(name)
+    wrapped = _wrapping(dtype) if whole else None
+
+    def run(inputs: list) -> list:
+        if exact is not None and all(type(x) is int or type(x) is bool for x in inputs):
+            return [wrapped(exact(*inputs))]
+        if any(x is UNKNOWN for x in inputs):  # not `in`, which would compare arrays
+            return [UNKNOWN] * len(eqn.outvars)
+        if of_arrays is not None:
+            typed = [np.asarray(x).astype(v.aval.dtype) for x, v in zip(inputs, eqn.invars, strict=True)]
+            with np.errstate(all="ignore"):  # wrapping round is what integers do here too
+                return [np.asarray(of_arrays(*typed)).astype(dtype)[()]]
+        return _with_jax(eqn, inputs)
+
+    return run
+
+
 def evaluate(eqn, inputs: list) -> list:
-    """The outputs of an operation whose inputs and outputs are scalars, known ones."""
-    dtype = eqn.outvars[0].aval.dtype if eqn.outvars else None
-    with np.errstate(all="ignore"):  # wrapping round is what integers do here too
-        if operation := _OPERATIONS.get(eqn.primitive.name):
-            typed = [np.asarray(x, v.aval.dtype) for x, v in zip(inputs, eqn.invars, strict=True)]
-            return [np.asarray(operation(eqn, *typed), dtype)[()]]
-        if eqn.primitive.name in _PLAIN:
-            return _with_jax(eqn, inputs)
-    return [UNKNOWN] * len(eqn.outvars)
+    """The outputs of ``eqn``; UNKNOWN where it is no operation on scalars, or an input is unknown."""
+    run = operation(eqn)
+    return run(inputs) if run else [UNKNOWN] * len(eqn.outvars)
+
+
+def plain(value):
+    """A single integer as Python's own, which is faster; anything else as it is."""
+    if isinstance(value, int):  # JAX has kinds of int that know their dtype
+        return bool(value) if isinstance(value, bool) else int(value)
+    is_one = isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0 and value.dtype.kind in "iub"
+    return value.item() if is_one else value
+
+
+def _wrapping(dtype) -> Callable:
+    """A function that brings an integer into the range of ``dtype``."""
+    if dtype.kind == "b":
+        return bool
+    bits = 8 * dtype.itemsize
+    low, mask = (-(1 << (bits - 1)), (1 << bits) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
+    high = low + mask
+
+    def wrapped(n: int) -> int:
+        return int(n) if low <= n <= high else ((n - low) & mask) + low
+
+    return wrapped
 
 
 def _with_jax(eqn, inputs: list) -> list:
@@ -39,48 +83,65 @@ def _with_jax(eqn, inputs: list) -> list:
     return [np.asarray(x) for x in (outputs if eqn.primitive.multiple_results else [outputs])]
 
 
-def _truncated(_, x, y):
+def _quotient(x: int, y: int) -> int:
     """Integer division as the machine does it: towards zero; whatever, but no crash, where y is 0."""
+    size = abs(x) // max(abs(y), 1)
+    return -size if (x < 0) != (y < 0) else size
+
+
+def _quotients(x, y):
     if x.dtype.kind == "f":
         return x / y
-    quotient = np.abs(x.astype(np.int64)) // np.maximum(np.abs(y.astype(np.int64)), 1)
-    return np.where((x < 0) != (y < 0), -quotient, quotient)
+    size = np.abs(x.astype(np.int64)) // np.maximum(np.abs(y.astype(np.int64)), 1)
+    return np.where((x < 0) != (y < 0), -size, size)
 
 
-def _select(_, which, *cases):
-    return np.choose(np.asarray(which, np.int64), cases)
+def _sign(x: int) -> int:
+    return (x > 0) - (x < 0)
 
 
-_OPERATIONS = {
-    "add": lambda _, x, y: x + y,
-    "sub": lambda _, x, y: x - y,
-    "mul": lambda _, x, y: x * y,
-    "div": _truncated,
-    "rem": lambda _, x, y: np.fmod(x, np.where(y == 0, 1, y)),
-    "max": lambda _, x, y: np.maximum(x, y),
-    "min": lambda _, x, y: np.minimum(x, y),
-    "neg": lambda _, x: -x,
-    "abs": lambda _, x: np.abs(x),
-    "sign": lambda _, x: np.sign(x),
-    "eq": lambda _, x, y: x == y,
-    "ne": lambda _, x, y: x != y,
-    "lt": lambda _, x, y: x < y,
-    "le": lambda _, x, y: x <= y,
-    "gt": lambda _, x, y: x > y,
-    "ge": lambda _, x, y: x >= y,
-    "and": lambda _, x, y: x & y,
-    "or": lambda _, x, y: x | y,
-    "xor": lambda _, x, y: x ^ y,
-    "not": lambda _, x: ~x,
-    "select_n": _select,
-    "convert_element_type": lambda _, x: x,
-    "clamp": lambda _, low, x, high: np.minimum(np.maximum(x, low), high),
-    "multiple_of": lambda _, x: x,
-    "broadcast_in_dim": lambda _, x: x,
-    "reshape": lambda _, x: x,
-    "squeeze": lambda _, x: x,
-    "copy": lambda _, x: x,
-    "copy_p": lambda _, x: x,
+# For operations on whole numbers, one at a time: exact, wrapped afterwards.
+_EXACT = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": _quotient,
+    "rem": lambda x, y: x - y * _quotient(x, y),
+    "max": max,
+    "min": min,
+    "neg": lambda x: -x,
+    "abs": abs,
+    "sign": _sign,
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+    "and": lambda x, y: x & y,
+    "or": lambda x, y: x | y,
+    "xor": lambda x, y: x ^ y,
+    "not": lambda x: ~x,
+    "select_n": lambda which, *cases: cases[which],
+    "convert_element_type": lambda x: x,
+    "clamp": lambda low, x, high: min(max(x, low), high),
+    "multiple_of": lambda x: x,
+    "broadcast_in_dim": lambda x: x,
+    "reshape": lambda x: x,
+    "squeeze": lambda x: x,
+    "copy": lambda x: x,
+}
+_ON_BOOLS = {"not": lambda x: not x}
+_OPERATIONS = {name: fn for name, fn in _EXACT.items() if name not in ("div", "rem", "max", "min", "sign", "select_n")}
+_OPERATIONS |= {
+    "div": _quotients,
+    "rem": lambda x, y: np.fmod(x, np.where(y == 0, 1, y)),
+    "max": np.maximum,
+    "min": np.minimum,
+    "abs": np.abs,
+    "sign": np.sign,
+    "select_n": lambda which, *cases: np.choose(which.astype(np.int64), cases),
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
 }
 _PLAIN = {
     "integer_pow", "pow", "square", "sqrt", "exp", "exp2", "log", "floor", "ceil", "round", "clz",

@@ -19,6 +19,13 @@ ROWS = (
         "04",
     ),
     Row(
+        "grid-negative",
+        r"iteration_bounds should be between 0 and",
+        "A size of the grid is negative.",
+        "each size is a number of steps: write pl.cdiv(n, block), with the array's size and the block's.",
+        "04",
+    ),
+    Row(
         "size-from-argument",
         r"Unsupported block dimension type: <class '[\w.]*Tracer'>|"
         r"Shapes must be 1D sequences of concrete values of integer type, got [^\n]*Tracer",

@@ -1,0 +1,167 @@
+"""Write integer divisions so that the simulator can work them out.
+
+libtpu's simulator (0.0.48 and 0.0.50) follows the scalar core, but takes every integer quotient and remainder for 0: a
+copy guarded by ``i // 4`` is lost, a branch on ``i % 2 == 0`` is always taken. Multiplying and shifting it does work
+out. So for the simulation alone, ``x // 4`` becomes ``x >> 2``, and ``x // 3`` becomes ``(x * m) >> s``, with m and s
+chosen so that it is exact for x from 0 to 8,192. Whether that was enough is checked on the whole grid.
+"""
+
+import functools
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import grid
+from course_lib.compiler import rewrite
+from course_lib.grid import scalars
+from course_lib.grid.body import index_values
+
+LARGEST = 8192  # a dividend up to here is divided exactly
+_CALLS = ("jit", "pjit", "closed_call")
+
+
+def worked_out(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple) -> tuple[jax.extend.core.ClosedJaxpr, str]:
+    """The function with its kernels' scalar divisions written otherwise, and why that was not possible, or "".
+
+    A function without divisions comes back as it is.
+    """
+    if not any(_divides(eqn) for eqn in grid.pallas_calls(jaxpr)):
+        return jaxpr, ""
+    doubtful: list = []  # divisions that are not exact for every number they might meet
+    written = rewrite.kernels(jaxpr, lambda _, eqn: _kernel(eqn, doubtful))
+    if any(_divides(eqn) for eqn in grid.pallas_calls(written)):
+        return jaxpr, "it divides by a number that is known only when it runs"
+    if not doubtful or _same(jaxpr, written, args):
+        return written, ""
+    return jaxpr, f"it divides negative numbers, or numbers beyond {LARGEST:,}"
+
+
+def _divides(eqn) -> bool:
+    """Whether a kernel call has a division of scalars, in its index maps or its body."""
+    return any(_is_division(inner) for body in _bodies(eqn) for inner in _all(body))
+
+
+def _is_division(eqn) -> bool:
+    if eqn.primitive.name not in ("div", "rem"):
+        return False
+    aval = eqn.outvars[0].aval
+    return aval.shape == () and np.issubdtype(aval.dtype, np.integer)
+
+
+def _bodies(eqn) -> list:
+    if "jaxprs" in eqn.params:
+        return list(eqn.params["jaxprs"])
+    return [eqn.params["jaxpr"], *(b.index_map_jaxpr for b in eqn.params["grid_mapping"].block_mappings)]
+
+
+def _all(jaxpr):
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in grid.sub_jaxprs(eqn):
+            yield from _all(inner)
+
+
+def _kernel(eqn, doubtful: list):
+    """A kernel call with all its divisions by constants written otherwise."""
+    if "jaxprs" in eqn.params:
+        return eqn.replace(params=eqn.params | {"jaxprs": tuple(_body(b, {}, doubtful) for b in eqn.params["jaxprs"])})
+    mapping = eqn.params["grid_mapping"]
+    blocks = tuple(b.replace(index_map_jaxpr=_body(b.index_map_jaxpr, {}, doubtful)) for b in mapping.block_mappings)
+    params = {"jaxpr": _body(eqn.params["jaxpr"], {}, doubtful), "grid_mapping": mapping.replace(block_mappings=blocks)}
+    return eqn.replace(params=eqn.params | params)
+
+
+def _body(jaxpr, known: dict, doubtful: list):
+    """A jaxpr whose inputs ``known`` are constants; constants are followed to find what is divided by."""
+    known, eqns = dict(known), []
+    for eqn in jaxpr.eqns:
+        inputs = [v.val if isinstance(v, jax.extend.core.Literal) else known.get(v) for v in eqn.invars]
+        if _is_division(eqn) and inputs[1] is not None and inputs[1] > 0:
+            eqns.append(_written(eqn, int(inputs[1])))
+            if np.issubdtype(eqn.outvars[0].aval.dtype, np.signedinteger) or int(inputs[1]).bit_count() != 1:
+                doubtful.append(eqn)
+            continue
+        if all(x is not None and np.ndim(x) == 0 for x in inputs):
+            known |= {v: x for v, x in zip(eqn.outvars, _values(eqn, inputs), strict=True) if scalars.known(x)}
+        eqns.append(_inside(eqn, inputs, doubtful))
+    return jaxpr.replace(eqns=eqns)
+
+
+def _values(eqn, inputs: list) -> list:
+    """What an equation on constants comes to; UNKNOWN where it is not of scalars, or has none for inputs."""
+    if not inputs or any(getattr(v.aval, "shape", None) != () for v in eqn.outvars):
+        return [scalars.UNKNOWN] * len(eqn.outvars)
+    if eqn.primitive.name in _CALLS:
+        return index_values(grid.inner_jaxpr(eqn).jaxpr, inputs, ())
+    return scalars.evaluate(eqn, inputs)
+
+
+def _inside(eqn, inputs: list, doubtful: list):
+    """The equation with the jaxprs in it changed; those of a call know the constants it is called with."""
+    if not any(True for _ in grid.sub_jaxprs(eqn)) or eqn.primitive.name.startswith("reduce"):
+        return eqn
+    called = eqn.primitive.name in _CALLS
+
+    def changed(value):
+        if type(value) in (tuple, list):
+            return type(value)(map(changed, value))
+        if not hasattr(value, "eqns"):
+            return value
+        inner = getattr(value, "jaxpr", value)
+        known = {v: x for v, x in zip(inner.invars, inputs, strict=True) if x is not None} if called else {}
+        new = _body(inner, known, doubtful)
+        return value.replace(jaxpr=new) if inner is not value else new
+
+    return eqn.replace(params={name: changed(value) for name, value in eqn.params.items()})
+
+
+def _written(eqn, divisor: int):
+    """The quotient or remainder of ``eqn`` by multiplying and shifting, as a call that takes its place."""
+    dtype = eqn.outvars[0].aval.dtype
+    call = _call(eqn.primitive.name, divisor, dtype)
+    return call.replace(invars=[eqn.invars[0]], outvars=list(eqn.outvars))
+
+
+@functools.cache
+def _call(name: str, divisor: int, dtype):
+    power = divisor.bit_length() - 1
+    exact = divisor == 1 << power
+    shift = power if exact else 17 + power
+    factor = 1 if exact else -(-(1 << shift) // divisor)
+
+    def number(n: int):
+        return jnp.asarray(n, dtype)
+
+    def divided(x):
+        if exact and name == "rem":
+            return x & number(divisor - 1)
+        quotient = jax.lax.shift_right_logical(x if exact else x * number(factor), number(shift))
+        return quotient if name == "div" else x - quotient * number(divisor)
+
+    (call,) = jax.make_jaxpr(jax.jit(divided))(jax.ShapeDtypeStruct((), dtype)).eqns
+    return call
+
+
+def _same(jaxpr, written, args: tuple) -> bool:
+    """Whether both visit the same blocks and do the same, over the whole grid; no, where that cannot be followed."""
+    try:
+        return _compared(*(grid.read(one, None, args).calls for one in (jaxpr, written)))
+    except grid.UnreadableCall:
+        return False
+
+
+def _compared(before: tuple, after: tuple) -> bool:
+    return all(
+        all((x.indices == y.indices).all() for x, y in zip(one.operands, other.operands, strict=True))
+        and _deeds(one) == _deeds(other)
+        for one, other in zip(before, after, strict=True)
+    )
+
+
+def _deeds(call: grid.Call) -> list:
+    """How often each operation runs, in order, and the copies made by hand."""
+    followed = grid.follow(call)
+    runs = [(eqn.primitive.name, times) for eqn, times in followed.runs if eqn.primitive.name not in ("jit", "pjit")]
+    return [runs, [(c.source, c.target, c.shape, c.steps.tolist()) for c in followed.copies]]

@@ -1,0 +1,57 @@
+"""What following a kernel finds, as plain data: the operations it runs, its copies, waits and loops."""
+
+import dataclasses
+
+import jax.extend.core
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Copy:
+    """One place in the order of things where a kernel starts a copy by hand, at one or many grid steps."""
+
+    source: str  # the name of a ref
+    target: str
+    source_space: str  # "hbm", "vmem", "smem"
+    target_space: str
+    dtype: np.dtype
+    shape: tuple[int, ...]  # of the part that is copied, one entry per axis of the ref on the HBM side
+    starts: np.ndarray | None  # int64[n, rank]: its first element on the HBM side; None: an array's values decide
+    steps: np.ndarray  # int64[n]: the grid steps that start it
+    remote: bool = False  # it goes to another chip
+    buffer: int = 0  # a number for the ref on the VMEM side
+    turn: tuple[int, int] | None = None  # the loop it is started in (an index of Followed.loops), and the turn of it
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one such copy."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Wait:
+    """One place where a kernel waits for a copy into or out of a buffer."""
+
+    buffer: int
+    turn: tuple[int, int] | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Loop:
+    """A loop that was followed turn by turn. ``counters``: int64[turns, n], its last n 32-bit integers, if known."""
+
+    turns: int
+    counters: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Followed:
+    """What a kernel does over its whole grid."""
+
+    runs: tuple[tuple[jax.extend.core.JaxprEqn, int], ...]  # operations on arrays, and how often each runs
+    copies: tuple[Copy, ...]  # in the order of the program
+    waits: tuple[Wait, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    written: frozenset[str] = frozenset()  # the names of the refs it stores to or copies into
+    doubt: str = ""  # why ``runs`` is an upper bound, if it is one
+    hidden_copies: str = ""  # why ``copies`` is not all, if so

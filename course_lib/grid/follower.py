@@ -1,0 +1,283 @@
+"""Evaluate a kernel's body for its scalars, at all grid steps at once or one after another."""
+
+import functools
+
+import jax
+import jax.extend.core
+import numpy as np
+from jax._src.state import indexing
+
+from course_lib.grid.call import UnreadableCall
+from course_lib.grid.followed import Copy, Followed, Loop, Wait
+from course_lib.grid.plan import Step, plan
+from course_lib.grid.refs import Ref, element, inside, scoped_names, space_of, starts, window
+from course_lib.grid.scalars import UNKNOWN, known, plain
+from course_lib.grid.trace import scan_parts, split
+
+MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
+
+
+class Follower:
+    """The state of following: counts, copies, and the memory of scalars."""
+
+    def __init__(self, grid: tuple, coordinates: tuple, ordered: bool = False):
+        self.grid, self.coordinates, self.ordered = grid, coordinates, ordered
+        self.first = 0  # the grid step that the first entry of ``coordinates`` belongs to
+        self.counts: dict[int, list] = {}
+        self.copies: list[Copy] = []
+        self.waits: list[Wait] = []
+        self.loops: list[Loop] = []
+        self.written: set[str] = set()
+        self.turn: tuple[int, int] | None = None
+        self.doubt = self.hidden_copies = ""
+        self.stored = False  # whether it came upon a store of scalars
+        self.evaluations = 0
+
+    def result(self) -> Followed:
+        return Followed(
+            runs=tuple((eqn, times) for eqn, times in self.counts.values()),
+            copies=tuple(self.copies),
+            waits=tuple(self.waits),
+            loops=tuple(self.loops),
+            written=frozenset(self.written),
+            doubt=self.doubt,
+            hidden_copies=self.hidden_copies,
+        )
+
+    def jaxpr(self, jaxpr, consts, inputs, active: np.ndarray, times: int) -> list:
+        """Follow a jaxpr for the steps in ``active`` (bool[S]), each ``times`` times; its outputs."""
+        env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
+
+        for step in plan(jaxpr):
+            self.evaluations += 1
+            if self.evaluations > MAX_EVALUATIONS:
+                raise UnreadableCall(
+                    f"following this kernel takes more than {MAX_EVALUATIONS:,} evaluations. Try it with a smaller "
+                    "array or larger blocks."
+                )
+            values = [constant if variable is None else env[variable] for variable, constant in step.atoms]
+            outputs = step.scalar(values) if step.scalar else self._step(step, values, active, times)
+            env.update(zip(step.eqn.outvars, outputs, strict=True))
+        return [plain(v.val) if isinstance(v, jax.extend.core.Literal) else env[v] for v in jaxpr.outvars]
+
+    def _step(self, step: Step, inputs: list, active, times: int) -> list:
+        if step.name == "program_id":
+            return [self.coordinates[step.eqn.params["axis"]]]
+        if step.name == "num_programs":
+            return [self.grid[step.eqn.params["axis"]]]
+        if handler := _HANDLERS.get(step.name):
+            return handler(self, step.eqn, inputs, active, times)
+        if inner := step.inner:
+            return self.jaxpr(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs, active, times)
+        if step.on_arrays:
+            self._count(step.eqn, active, times)
+        return [UNKNOWN] * len(step.eqn.outvars)
+
+    def _count(self, eqn, active, times: int) -> None:
+        count = self.counts.setdefault(id(eqn), [eqn, 0])
+        count[1] += int(np.count_nonzero(active)) * times
+
+    def _cond(self, eqn, inputs: list, active, times: int) -> list:
+        index, *rest = inputs
+        branches = eqn.params["branches"]
+        if not known(index):
+            self._undecided(eqn, branches, "a condition")
+            for branch in branches:
+                self.jaxpr(branch.jaxpr, branch.consts, rest, active, times)
+            return [UNKNOWN] * len(eqn.outvars)
+        if isinstance(index, int):  # the same at all steps
+            branch = branches[min(max(index, 0), len(branches) - 1)]
+            return self.jaxpr(branch.jaxpr, branch.consts, rest, active, times)
+        index = np.clip(index.astype(np.int64), 0, len(branches) - 1)
+        merged = None
+        for number in np.unique(index[active]).tolist():
+            branch = branches[number]
+            here = active & (index == number)
+            outputs = self.jaxpr(branch.jaxpr, branch.consts, rest, here, times)
+            merged = (
+                outputs
+                if merged is None
+                else [_where(here, new, old) for new, old in zip(outputs, merged, strict=True)]
+            )
+        return merged if merged is not None else [UNKNOWN] * len(eqn.outvars)
+
+    def _while(self, eqn, inputs: list, active, times: int) -> list:
+        condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+        of_cond, of_body, carry = split(inputs, eqn.params["cond_nconsts"], eqn.params["body_nconsts"])
+        outer, counters, number = self.turn, [], len(self.loops)
+        self.loops.append(Loop(turns=0, counters=_table([])))
+        while True:
+            self.turn = number, len(counters)
+            (going,) = self.jaxpr(condition.jaxpr, condition.consts, [*of_cond, *carry], active, 0)
+            if not known(going):
+                self._undecided(eqn, (body,), "the end of a loop")
+                self.jaxpr(body.jaxpr, body.consts, [*of_body, *map(_unknown, carry)], active, times)
+                self.turn = outer
+                return list(map(_unknown, carry))
+            active = active & np.asarray(going, bool)
+            if not active.any():
+                self.turn, self.loops[number] = outer, Loop(turns=len(counters), counters=_table(counters))
+                return carry
+            counters.append(_counters(carry, body.jaxpr.invars[len(of_body) :]))
+            after = self.jaxpr(body.jaxpr, body.consts, [*of_body, *carry], active, times)
+            carry = [_where(active, new, old) for new, old in zip(after, carry, strict=True)]
+
+    def _scan(self, eqn, inputs: list, active, times: int) -> list:
+        body, length = eqn.params["jaxpr"], eqn.params["length"]
+        consts, carry, xs = scan_parts(eqn, inputs)
+        xs = [UNKNOWN] * len(xs)
+        ys = [UNKNOWN] * (len(eqn.outvars) - len(carry))
+        if not _decides(body.jaxpr):  # every turn does the same: follow one, count it ``length`` times
+            after = self.jaxpr(body.jaxpr, body.consts, [*consts, *map(_unknown, carry), *xs], active, times * length)
+            return [*after[: len(carry)], *ys]
+        outer, counters, number = self.turn, [], len(self.loops)
+        self.loops.append(Loop(turns=0, counters=_table([])))
+        variables = body.jaxpr.invars[len(consts) : len(consts) + len(carry)]
+        for n in range(length):
+            self.turn = number, n
+            counters.append(_counters(carry, variables))
+            carry = self.jaxpr(body.jaxpr, body.consts, [*consts, *carry, *xs], active, times)[: len(carry)]
+        self.turn, self.loops[number] = outer, Loop(turns=length, counters=_table(counters))
+        return [*carry, *ys]
+
+    def _run_scoped(self, eqn, inputs: list, active, times: int) -> list:
+        jaxpr = eqn.params["jaxpr"]
+        names = scoped_names(jaxpr)
+        refs = [Ref(name, space_of(v.aval), v.aval) for name, v in zip(names, jaxpr.invars, strict=True)]
+        return self.jaxpr(jaxpr, inputs, refs, active, times)
+
+    def _get(self, eqn, inputs: list, active, times: int) -> list:
+        ref, *rest = inputs
+        if eqn.outvars[0].aval.shape != ():
+            self._count(eqn, active, times)
+            return [UNKNOWN]
+        index = self._index(eqn, rest) if ref.space == "smem" else None
+        if index is None or not element(ref.known, index).all():
+            return [UNKNOWN]
+        return [plain(element(ref.values, index))]
+
+    def _swap(self, eqn, inputs: list, active, times: int) -> list:
+        ref, value, *rest = inputs
+        old = self._get(eqn, [ref, *rest], active, times)
+        self.written |= {ref.name} if active.any() else set()
+        if ref.space == "smem":
+            self.stored = True
+            index = self._index(eqn, rest)
+            if not self.ordered or index is None:
+                ref.known[...] = False  # another step may have written it
+            elif active.any():
+                ref.known[index] = known(value)
+                ref.values[index] = value if known(value) else 0
+        return old
+
+    def _other_store(self, eqn, inputs: list, active, times: int) -> list:
+        """A store with a mask, or one that adds: of scalars in SMEM it leaves nothing known."""
+        ref = inputs[0]
+        self._count(eqn, active, times)
+        self.written |= {ref.name} if active.any() else set()
+        if ref.space == "smem":
+            self.stored = True
+            ref.known[...] = False
+        return [UNKNOWN] * len(eqn.outvars)
+
+    def _index(self, eqn, leaves: list) -> tuple | None:
+        """The index of one element of a ref, or None if it is not known."""
+        transforms = jax.tree.unflatten(eqn.params["tree"], leaves)
+        if not transforms:
+            return ()
+        if len(transforms) != 1 or not isinstance(transforms[0], indexing.NDIndexer):
+            return None
+        index = transforms[0].indices
+        return tuple(index) if all(known(i) and not isinstance(i, indexing.Slice) for i in index) else None
+
+    def _dma_start(self, eqn, inputs: list, active, times: int) -> list:
+        source, target, _, _, device = jax.tree.unflatten(eqn.params["tree"], inputs)
+        source, target = window(source), window(target)
+        if source is None or target is None or times != 1:
+            self.hidden_copies = self.hidden_copies or "how much it copies depends on an array's values"
+            return []
+        side, other = (source, target) if source.ref.space == "hbm" else (target, source)
+        steps = np.flatnonzero(active)
+        if len(steps):
+            self.written.add(target.ref.name)
+            self.copies.append(
+                Copy(
+                    source=source.ref.name,
+                    target=target.ref.name,
+                    source_space=source.ref.space,
+                    target_space=target.ref.space,
+                    dtype=np.dtype(side.ref.aval.dtype),
+                    shape=side.sizes,
+                    starts=starts(side, active.shape, steps),
+                    steps=steps + self.first,
+                    remote=device is not None,
+                    buffer=id(other.ref),
+                    turn=self.turn,
+                )
+            )
+        return []
+
+    def _dma_wait(self, eqn, inputs: list, active, times: int) -> list:
+        _, target, *_ = jax.tree.unflatten(eqn.params["tree"], inputs)
+        if active.any():
+            self.waits.append(Wait(buffer=id(getattr(target, "ref", target)), turn=self.turn))
+        return []
+
+    def _undecided(self, eqn, jaxprs, what: str) -> None:
+        """A decision depends on what is not known here."""
+        self.doubt = f"{what} depends on an array's values: counted as if it always ran"
+        if any(e.primitive.name == "dma_start" for j in jaxprs for e in inside(j.jaxpr)):
+            self.hidden_copies = f"{what} that guards a copy depends on an array's values"
+
+
+@functools.lru_cache(maxsize=512)
+def _decides(jaxpr) -> bool:
+    """Whether turns of a loop may differ: the body branches, loops, copies, or stores scalars."""
+    return any(
+        e.primitive.name in ("cond", "while", "dma_start", "run_scoped")
+        or (e.primitive.name == "swap" and space_of(e.invars[0].aval) == "smem")
+        for e in inside(jaxpr)
+    )
+
+
+def _where(mask, new, old):
+    if isinstance(new, Ref) or isinstance(old, Ref):
+        return new
+    if not known(new) or not known(old):
+        return new if np.all(mask) else UNKNOWN
+    return new if np.all(mask) else np.where(mask, new, old)
+
+
+def _unknown(value):
+    return value if isinstance(value, Ref) else UNKNOWN
+
+
+def _counters(carry: list, variables: list) -> list:
+    """The 32-bit integers at the end of what a loop carries: emit_pipeline keeps its grid index there."""
+    counters = []
+    for value, variable in zip(reversed(carry), reversed(variables), strict=True):
+        if not isinstance(value, int) or variable.aval.dtype != np.int32:
+            break
+        counters.append(value)
+    return counters[::-1]
+
+
+def _table(rows: list[list]) -> np.ndarray:
+    width = min(map(len, rows), default=0)
+    return np.array([row[len(row) - width :] for row in rows], np.int64).reshape(len(rows), width)
+
+
+_HANDLERS = {
+    "cond": Follower._cond,
+    "while": Follower._while,
+    "scan": Follower._scan,
+    "run_scoped": Follower._run_scoped,
+    "get": Follower._get,
+    "swap": Follower._swap,
+    "masked_swap": Follower._other_store,
+    "addupdate": Follower._other_store,
+    "dma_start": Follower._dma_start,
+    "dma_wait": Follower._dma_wait,
+    "semaphore_signal": lambda self, eqn, inputs, active, times: [],
+    "semaphore_wait": lambda self, eqn, inputs, active, times: [],
+}
