@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from conftest import needs_libtpu
 from jax.experimental import pallas as pl
-from test_cost_against_compiler import KERNELS, A, add_kernel, blockwise, copied, needs_libtpu
+from test_cost_against_compiler import KERNELS, A, add_kernel, blockwise, copied
 
 from course_lib import compiler, cost, grid
 from course_lib.compiler import divisions

@@ -6,6 +6,7 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
+from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from test_grid import X, Y, matmul
@@ -14,9 +15,6 @@ from test_grid_body import WB, XB, pipelined_matmul
 from course_lib import compiler, cost, grid
 from course_lib.compiler import service
 
-needs_libtpu = pytest.mark.skipif(
-    compiler.libtpu_version() is None, reason="libtpu is missing: it exists for Linux on x86-64 only"
-)
 _COPY = re.compile(r"= dma\.(hbm_to_vmem|vmem_to_hbm) .*?/\*size_in_granules=\*/(\d+)")
 _GRANULE = 32  # bytes
 

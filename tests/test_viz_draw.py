@@ -8,7 +8,8 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from viz_samples import HOSTILE, overflowing
 
-from course_lib.viz import Picture, axes, draw, names, terminal, units
+from course_lib.compiler import units
+from course_lib.viz import Picture, axes, draw, names, terminal
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Callable
 
 from course_lib import errors
-from course_lib.compiler.report import Report, comparison_html, duration, mimebundle, size
+from course_lib.compiler import units
+from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu
 
 _HEAD = ("", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
     """Reports by name, in the order given. Times are predicted; ``ratio`` is to the fastest."""
 
@@ -40,13 +41,13 @@ class Comparison:
         head = f"Predicted for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
         return "\n".join([errors.folded(head), *table, *(errors.folded(text) for text in self._remarks())])
 
-    def _repr_html_(self) -> str | None:
-        """A picture, for notebooks; None where there is no picture to be had, and text is shown."""
-        return comparison_html(self.reports)
+    __repr__ = __str__
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
-        """Text for a terminal, and the picture where one can be shown."""
-        return mimebundle(str(self), self._repr_html_())
+    def _repr_html_(self) -> str:
+        """The same with pictures, for notebooks."""
+        from course_lib.viz import report as pictures
+
+        return pictures.comparison_html(self.reports)
 
     def _cost(self, name: str) -> float | None:
         in_seconds = any(report.seconds is not None for report in self.reports.values())
@@ -58,11 +59,11 @@ class Comparison:
             return (name, "refused", *[""] * (len(_HEAD) - 2))
         return (
             name,
-            "not known" if report.seconds is None else duration(report.seconds),
+            "not known" if report.seconds is None else units.duration(report.seconds),
             "" if ratio is None else f"{ratio:.2f}",
             _count(report.cycles),
-            "" if report.hbm_bytes is None else size(report.hbm_bytes),
-            "" if report.vmem_bytes is None else size(report.vmem_bytes),
+            "" if report.hbm_bytes is None else units.size(report.hbm_bytes),
+            "" if report.vmem_bytes is None else units.size(report.vmem_bytes),
             _count(report.spills),
         )
 

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 
 from course_lib import chips, errors
+from course_lib.compiler import units
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class Op:
     seconds: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
     """What the compiler said. Figures are None (or empty) where it said nothing, and ``notes`` tells why.
 
@@ -83,7 +84,7 @@ class Report:
     code_bytes: int | None = None  # size of the compiled program
     time_split: dict[str, int] = dataclasses.field(default_factory=dict)  # critical path: what it waits for -> cycles
     ops: tuple[Op, ...] = ()
-    listing: tuple[Bundle, ...] = dataclasses.field(default=(), repr=False)
+    listing: tuple[Bundle, ...] = ()
     extrapolation: Extrapolation | None = None
     notes: tuple[str, ...] = ()
     versions: str = ""
@@ -96,36 +97,18 @@ class Report:
 
     def __str__(self) -> str:
         if not self.ok:
-            return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}"
+            return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}{_wanted(self)}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
         lines += [f"  {label:<11} {text}" for label, text in _rows(self) if text]
         return errors.folded("\n".join(lines))
 
-    def _repr_html_(self) -> str | None:
-        """A picture, for notebooks; None where there is no picture to be had, and text is shown."""
-        return _picture("html", self)
+    __repr__ = __str__
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
-        """Text for a terminal, and the picture where one can be shown."""
-        return mimebundle(str(self), self._repr_html_())
-
-
-def comparison_html(reports: dict[str, Report]) -> str | None:
-    """A picture of several Reports, by name; None where there is no picture to be had."""
-    return _picture("comparison_html", reports)
-
-
-def mimebundle(text: str, html: str | None) -> dict[str, str]:
-    """What IPython shows: the picture where it can, else the text."""
-    return {"text/plain": text} | ({"text/html": html} if html else {})
-
-
-def _picture(kind: str, subject) -> str | None:
-    try:
+    def _repr_html_(self) -> str:
+        """The same with pictures, for notebooks."""
         from course_lib.viz import report as pictures
-    except ImportError:
-        return None
-    return getattr(pictures, kind)(subject)
+
+        return pictures.html(self)
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -148,7 +131,7 @@ def _predicted(report: Report) -> str:
     text = f"{report.cycles:,} cycles"
     if report.seconds is None:
         return text
-    return f"{text}, {duration(report.seconds)}{_bound(report)}"
+    return f"{text}, {units.duration(report.seconds)}{_bound(report)}"
 
 
 def _bound(report: Report) -> str:
@@ -179,32 +162,29 @@ def _shares(split: dict[str, int]) -> str:
 def _vmem(report: Report) -> str:
     if report.vmem_bytes is None:
         return ""
-    limit = f" (a kernel may use {size(report.vmem_limit)})" if report.vmem_limit else ""
+    limit = f" (a kernel may use {units.size(report.vmem_limit)})" if report.vmem_limit else ""
     purposes = collections.Counter()
     for piece in report.vmem:
         purposes[piece.purpose] += piece.bytes
-    parts = ", ".join(f"{purpose} {size(n)}" for purpose, n in purposes.items()) if len(purposes) > 1 else ""
-    return f"{size(report.vmem_bytes)}{limit}" + (f": {parts}" if parts else "")
+    parts = ", ".join(f"{purpose} {units.size(n)}" for purpose, n in purposes.items()) if len(purposes) > 1 else ""
+    return f"{units.size(report.vmem_bytes)}{limit}" + (f": {parts}" if parts else "")
+
+
+def _wanted(report: Report) -> str:
+    """The VMEM that a refused kernel would need, buffer by buffer, if that is known to be too much."""
+    if not report.vmem:
+        return ""
+    rows = [
+        f"  {piece.name:<12} {units.size(piece.bytes):>10}  {piece.purpose}"
+        + (f", {piece.buffers} buffers" if piece.buffers > 1 else "")
+        for piece in report.vmem
+    ]
+    head = f"It needs {units.size(report.vmem_bytes)} of VMEM, and may use {units.size(report.vmem_limit)}:"
+    return "\n".join(["", head, *rows])
 
 
 def _program(report: Report) -> str:
     if not report.bundles:
         return ""
-    code = f", {size(report.code_bytes)} of code" if report.code_bytes else ""
+    code = f", {units.size(report.code_bytes)} of code" if report.code_bytes else ""
     return f"{report.bundles:,} bundles, {report.spills} spills, {report.fills} fills{code}"
-
-
-def size(n: int) -> str:
-    """A number of bytes, readable: 1.5 MiB."""
-    for unit, scale in (("MiB", 2**20), ("KiB", 2**10)):
-        if n >= scale:
-            return f"{n / scale:.4g} {unit}"
-    return f"{n} bytes"
-
-
-def duration(seconds: float) -> str:
-    """A time, readable: 1.5 ms."""
-    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

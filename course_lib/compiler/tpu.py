@@ -62,7 +62,7 @@ def compile_tpu(
     if not answer["ok"] and answer["stage"] == "start":
         raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:
-        return refused(error=errors.explain(answer["error"]))
+        return refused(error=errors.explain(answer["error"]), **assemble.vmem_wanted(walk, jaxpr, target))
     return assemble.report(walk, answer, simulated, target, jaxpr=jaxpr, notes=(*doubts, *notes), **facts)
 
 

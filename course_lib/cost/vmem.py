@@ -24,6 +24,7 @@ class Buffer:
     buffers: int
     bytes: int
     why: str
+    role: str  # "input", "output" or "scratch"
 
 
 def vmem(walk: grid.Walk) -> list[Buffer]:
@@ -92,12 +93,12 @@ def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int)
 
 def _buffers(call: grid.Call) -> list[Buffer]:
     rows = [
-        _buffer(call, o.name, o.block_shape, o.dtype, o.buffers, _why(o))
+        _buffer(call, o.name, o.block_shape, o.dtype, buffers=o.buffers, why=_why(o), role=o.role)
         for o in call.operands
         if o.memory_space == "vmem"
     ]
     rows += [
-        _buffer(call, s.name, s.shape, s.dtype, 1, "scratch: kept from one grid step to the next")
+        _buffer(call, s.name, s.shape, s.dtype, why="scratch: kept from one grid step to the next")
         for s in call.scratch
         if s.memory_space == "vmem"
     ]
@@ -107,13 +108,12 @@ def _buffers(call: grid.Call) -> list[Buffer]:
 def _scoped(call: grid.Call, scratch: grid.Scratch) -> Buffer:
     """What the body allocates. A buffer that is copied into or out of, piece by piece, goes by what it holds."""
     for copy in grid.follow(call).copies if grid.copies_by_hand(call) else ():
-        held = {copy.target: copy.source, copy.source: copy.target}.get(scratch.name)
+        held = {copy.target: (copy.source, "input"), copy.source: (copy.target, "output")}.get(scratch.name)
         if held is not None and scratch.shape[1:] == copy.shape:
-            n = scratch.shape[0]
-            return _buffer(
-                call, held, copy.shape, scratch.dtype, n, f"{n} buffers of the pipeline in the kernel's body"
-            )
-    return _buffer(call, scratch.name, scratch.shape, scratch.dtype, 1, "allocated by the kernel's body")
+            (name, role), buffers = held, scratch.shape[0]
+            why = f"{buffers} buffers of the pipeline in the kernel's body"
+            return _buffer(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, role=role)
+    return _buffer(call, scratch.name, scratch.shape, scratch.dtype, why="allocated by the kernel's body")
 
 
 def _why(operand: grid.Operand) -> str:
@@ -125,9 +125,11 @@ def _why(operand: grid.Operand) -> str:
     return "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
 
 
-def _buffer(call: grid.Call, name: str, shape: tuple[int, ...], dtype, buffers: int, why: str) -> Buffer:
+def _buffer(
+    call: grid.Call, name: str, shape: tuple[int, ...], dtype, *, why: str, buffers: int = 1, role: str = "scratch"
+) -> Buffer:
     size = padded_bytes(shape, dtype) * buffers
-    return Buffer(call=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why)
+    return Buffer(call=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why, role=role)
 
 
 def _round_up(n: int, multiple: int) -> int:

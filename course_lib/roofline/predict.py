@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from course_lib import chips, cost, grid
+from course_lib.compiler import units
 from course_lib.errors import folded
 from course_lib.roofline import xla
 from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
@@ -55,10 +56,10 @@ class Prediction:
 
     def __str__(self) -> str:
         lines = [
-            f"{_time(self.seconds)} predicted on a {self.chip}, bound by {self.bound}.",
-            f"compute {_time(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
-            f"memory {_time(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
-            f"overhead {_time(self.overhead_s)} ({self.steps:,} grid steps).",
+            f"{units.duration(self.seconds)} predicted on a {self.chip}, bound by {self.bound}.",
+            f"compute {units.duration(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
+            f"memory {units.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
+            f"overhead {units.duration(self.overhead_s)} ({self.steps:,} grid steps).",
             _ROOFS[self.bound],
             _trust(self.chip),
         ]
@@ -140,10 +141,3 @@ def _trust(chip: str) -> str:
         f"On {rows} published timings of a {chip} that the constants were not fitted on, such predictions were off by "
         f"{100 * median:.0f} % in the middle and {100 * worst:.0f} % at worst."
     )
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

@@ -4,7 +4,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from course_lib.viz import draw, units
+from course_lib.compiler import units
+from course_lib.viz import draw
 
 LEFT, RIGHT, BOTTOM = 92, draw.INNER - 20, 300  # edges of the field, in pixels; its top is 0
 WIDTH = RIGHT - LEFT

@@ -1,8 +1,9 @@
 """Several reports of the same work, one row each: predicted time, and what it is made of."""
 
 from course_lib import errors
+from course_lib.compiler import units
 from course_lib.compiler.report import Report
-from course_lib.viz import draw, terminal, units, verdict
+from course_lib.viz import draw, terminal, verdict
 from course_lib.viz.picture import Picture
 
 _ROW, _NAME, _BAR = 46, 130, 420

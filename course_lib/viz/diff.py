@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from course_lib import errors
+from course_lib.compiler import units
 from course_lib.compiler.report import Report
-from course_lib.viz import core_units, draw, terminal, units
+from course_lib.viz import core_units, draw, terminal
 from course_lib.viz.picture import Picture
 
 _NAME, _BAR, _VALUE = 130, 240, 130

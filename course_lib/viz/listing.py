@@ -4,8 +4,9 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from course_lib.compiler import units
 from course_lib.compiler.report import Bundle
-from course_lib.viz import core_units, draw, terminal, units
+from course_lib.viz import core_units, draw, terminal
 
 ROWS = 60  # of all programs together
 _ENDS = 6  # rows kept at either end of an innermost loop

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from course_lib.compiler import units
 from course_lib.compiler.report import Op
-from course_lib.viz import draw, terminal, units
+from course_lib.viz import draw, terminal
 
 _ROW, _NAME, _BAR, _MOST = 20, 190, 150, 12
 

@@ -5,8 +5,9 @@ and style sheets do not survive in a notebook that is not trusted yet.
 """
 
 from course_lib import errors
+from course_lib.compiler import units
 from course_lib.compiler.report import Report
-from course_lib.viz import comparison, draw, listing, ops, slots, time_split, units, verdict, vmem
+from course_lib.viz import comparison, draw, listing, ops, slots, time_split, verdict, vmem
 from course_lib.viz.picture import Picture
 
 _CARD = (

@@ -5,7 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from course_lib import chips, errors, roofline
-from course_lib.viz import axes, draw, names, terminal, units
+from course_lib.compiler import units
+from course_lib.viz import axes, draw, names, terminal
 from course_lib.viz.picture import Picture
 
 _IMPOSSIBLE = 1.005  # times what the chip can do

@@ -1,7 +1,8 @@
 """How full the instruction slots are: one bar for each unit of the core."""
 
 from course_lib import errors
-from course_lib.viz import core_units, draw, terminal, units
+from course_lib.compiler import units
+from course_lib.viz import core_units, draw, terminal
 from course_lib.viz.picture import Picture
 
 _ROW, _NAME, _BAR = 21, 110, 300

@@ -1,7 +1,8 @@
 """Where the time goes: the simulator's critical path, as one bar of work and waiting."""
 
 from course_lib import errors
-from course_lib.viz import draw, terminal, units
+from course_lib.compiler import units
+from course_lib.viz import draw, terminal
 from course_lib.viz.picture import Picture
 
 _ABSENT = "Where the time goes is not known: the simulator gave no critical path."

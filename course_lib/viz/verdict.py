@@ -1,8 +1,9 @@
 """A Report in one sentence: does it compile, how long will it take, what binds it, does it spill."""
 
 from course_lib import chips
+from course_lib.compiler import units
 from course_lib.compiler.report import Report
-from course_lib.viz import time_split, units
+from course_lib.viz import time_split
 
 _NEAR = 0.05  # two bounds closer than this both bind
 

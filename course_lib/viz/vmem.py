@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib import errors
-from course_lib.viz import draw, terminal, units
+from course_lib.compiler import units
+from course_lib.viz import draw, terminal
 from course_lib.viz.picture import Picture
 
 _ABSENT = "What lies in VMEM is not known: the compiler gave no list of its allocations."
