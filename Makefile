@@ -45,8 +45,9 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 	@$(SETUP) learner $(LANE)
 	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
 
-bench:  ## how long a verdict takes on this machine
+bench:  ## how long the compiler and a verdict take on this machine
 	@$(SETUP) learner $(LANE)
+	@$(PY) tools/bench_compiler.py
 	@$(PY) tools/bench_verdicts.py
 
 bench-model:  ## the roofline's predictions beside published timings, row by row (ARGS=--fit: fit its constants)

@@ -202,12 +202,13 @@ def add_in_large_blocks(x, y):
     return add_in_blocks(x, y, size=256 * 1024)
 
 
-print(compiler.compile_tpu(add_in_large_blocks, huge, huge))
+compiler.compile_tpu(add_in_large_blocks, huge, huge)  # without print, a report shows pictures
 
 # %% [markdown]
 # 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
 # on. (The chip has 128 MiB of VMEM; one kernel may use 16 of them unless it asks for more.) The time is no longer the
-# cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move.
+# cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move. Of the
+# picture you need only the first bar for now: nearly all of the time goes into waiting for copies. Adding is not the work.
 #
 # Does cutting help the small vectors too?
 
