@@ -1,5 +1,6 @@
 """Large grids: two small simulations and a straight line, against the simulation of the whole."""
 
+import contextlib
 import functools
 
 import jax
@@ -10,7 +11,7 @@ from jax.experimental import pallas as pl
 from sample_kernels import array, by_rows, matmul, pipelined_matmul, softmax
 
 from course_lib import chips, compiler, grid
-from course_lib.compiler import columns, estimate, extrapolate, rewrite, run, shorten
+from course_lib.compiler import columns, estimate, extrapolate, progress, rewrite, run, shorten
 from course_lib.cost.flops import kernel_flops
 
 V5E = chips.chip("v5e")
@@ -128,8 +129,16 @@ def test_loops_around_kernels_are_simulated_once():
 def test_progress_is_told_what_takes_long(monkeypatch):
     monkeypatch.setattr(extrapolate, "WHOLE_BUNDLES", 500)
     heard = []
-    compiler.compile_tpu(jnp.dot, bf16(512, 512), bf16(512, 512), progress=heard.append)
-    assert len(heard) == 1 and heard[0].startswith("simulating about")
+
+    @contextlib.contextmanager
+    def shown(what):
+        heard.append(what)
+        yield heard.append
+
+    monkeypatch.setattr(progress, "shown", shown)
+    compiler.compile_tpu(jnp.dot, bf16(512, 512), bf16(512, 512))
+    assert heard[0] == "compiling dot for v5e"
+    assert len(heard) == 2 and heard[1].startswith("simulating about")
 
 
 def test_a_shorter_grid_does_the_work_of_its_steps():

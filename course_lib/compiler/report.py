@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import textwrap
 
 from course_lib import chips, errors
 from course_lib.compiler import units
@@ -99,8 +100,8 @@ class Report:
         if not self.ok:
             return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}{_wanted(self)}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
-        lines += [f"  {label:<11} {text}" for label, text in _rows(self) if text]
-        return errors.folded("\n".join(lines))
+        lines += [_row(label, text) for label, text in _rows(self) if text]
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -109,6 +110,11 @@ class Report:
         from course_lib.viz import report as pictures
 
         return pictures.html(self)
+
+
+def _row(label: str, text: str) -> str:
+    """One line, or several under one another, of at most 94 characters: JupyterLab would break longer ones."""
+    return textwrap.fill(text, 94, initial_indent=f"  {label:<11} ", subsequent_indent=" " * 14)
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -187,4 +193,4 @@ def _program(report: Report) -> str:
     if not report.bundles:
         return ""
     code = f", {units.size(report.code_bytes)} of code" if report.code_bytes else ""
-    return f"{report.bundles:,} bundles, {report.spills} spills, {report.fills} fills{code}"
+    return f"{report.bundles:,} bundles, {report.spills:,} spills, {report.fills:,} fills{code}"

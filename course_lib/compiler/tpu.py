@@ -3,13 +3,12 @@
 import functools
 import importlib.metadata
 import io
-import sys
 from collections.abc import Callable
 
 import jax
 
 from course_lib import chips, errors, grid
-from course_lib.compiler import assemble, rewrite, run, service
+from course_lib.compiler import assemble, progress, rewrite, run, service
 from course_lib.compiler.report import Report
 
 
@@ -24,16 +23,15 @@ def compile_tpu(
     simulate: bool = True,
     time_limit_s: float | None = None,
     memory_bytes: int | None = None,
-    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compile ``jit(fn)(*args)`` for a TPU with none attached, and simulate its cycles.
 
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; only scalar prefetch needs the values. The compiler runs in a
     child process with a limit of time and memory for each compile: if it crashes or hangs, the Report says so.
     Without ``time_limit_s`` and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
-    simulated whole; ``progress`` is told when one begins (a terminal prints it). Large grids are simulated for a few
-    of their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained
-    ``error``, never an exception.
+    simulated whole; after two seconds a line says what is going on. Large grids are simulated for a few of their
+    steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``, never
+    an exception.
     Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
     """
     target = chips.chip(chip)
@@ -53,10 +51,11 @@ def compile_tpu(
     walk, doubts = _walk(jaxpr, args)
     ask = run.asking(target, lowered, run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes))
     try:
-        if simulate:
-            answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, progress or _say)
-        else:
-            answer, simulated, notes = run.compile_only(ask, jaxpr)
+        with progress.shown(f"compiling {facts['name']} for {chip}") as say:
+            if simulate:
+                answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, say)
+            else:
+                answer, simulated, notes = run.compile_only(ask, jaxpr)
     except service.WorkerDied as error:
         return refused(error=errors.explain(error))
     if not answer["ok"] and answer["stage"] == "start":
@@ -110,9 +109,3 @@ def _walk(jaxpr, args: tuple) -> tuple[grid.Walk | None, tuple[str, ...]]:
     if len(walk.calls) != sum(1 for _ in grid.pallas_calls(jaxpr)):  # ours are numbered in that order
         return None, ("HBM bytes not counted: it cannot be told which kernel is which.",)
     return walk, ()
-
-
-def _say(text: str) -> None:
-    """Print what takes long, if someone watches."""
-    if sys.stderr.isatty():
-        print(f"compile_tpu: {text}", file=sys.stderr)

@@ -90,6 +90,7 @@ def _environment(folder: pathlib.Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
     return kept | {
         "COURSE_GRADING": "1",
+        "COURSE_PROGRESS": "0",
         "COURSE_GRADING_FOLDER": str(folder),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": str(CLONE),

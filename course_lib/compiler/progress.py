@@ -1,0 +1,76 @@
+"""Say what is going on when it takes more than two seconds: one line, in a terminal or a notebook, gone when done."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+AFTER_S = 2.0
+_EVERY_S = 1.0
+
+
+@contextlib.contextmanager
+def shown(what: str) -> Iterator[Callable[[str], None]]:
+    """While this is active and takes long, show ``what`` and the seconds so far. Yields a function that renames it.
+
+    COURSE_PROGRESS=0 in the environment keeps it quiet: notebooks are built so, lest their outputs depend on time.
+    """
+    write = _writer()
+    if write is None:
+        yield lambda text: None
+        return
+    said, over, began = [what], threading.Event(), time.monotonic()
+
+    def tick() -> None:
+        if over.wait(AFTER_S):
+            return
+        while True:
+            write(f"{said[0]} … {time.monotonic() - began:.0f} s")
+            if over.wait(_EVERY_S):
+                write("")
+                return
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield lambda text: said.__setitem__(0, text)
+    finally:
+        over.set()
+        thread.join()
+
+
+def _writer() -> Callable[[str], None] | None:
+    """A function that shows one line in the place of the one before; None where nobody watches."""
+    if os.environ.get("COURSE_PROGRESS") == "0":
+        return None
+    if _in_a_notebook():
+        return _notebook_line()
+    return _terminal_line if sys.stderr.isatty() else None
+
+
+def _in_a_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def _notebook_line() -> Callable[[str], None]:
+    from IPython.display import display
+
+    handles = []
+
+    def write(text: str) -> None:
+        bundle = {"text/plain": text}
+        if handles:
+            handles[0].update(bundle, raw=True)
+        else:
+            handles.append(display(bundle, raw=True, display_id=True))
+
+    return write
+
+
+def _terminal_line(text: str) -> None:
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
