@@ -1,6 +1,7 @@
 """Say what is going on when it takes more than two seconds: one line, in a terminal or a notebook, gone when done."""
 
 import contextlib
+import html
 import os
 import sys
 import threading
@@ -62,7 +63,7 @@ def _notebook_line() -> Callable[[str], None]:
     handles = []
 
     def write(text: str) -> None:
-        bundle = {"text/plain": text}
+        bundle = {"text/plain": text, "text/html": f"<small>{html.escape(text)}</small>" if text else ""}
         if handles:
             handles[0].update(bundle, raw=True)
         else:

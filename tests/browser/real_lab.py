@@ -98,8 +98,9 @@ class Notebook:
         return self.page.evaluate(f"(id) => {CELL}(id).sharedModel.source", id)
 
     def output(self, id: str) -> str:
-        """The text below a cell."""
-        return "\n".join(self.cell(id).locator(".jp-OutputArea-output").all_text_contents())
+        """The text below a cell, without outputs that are empty: a progress line leaves one when it is gone."""
+        texts = self.cell(id).locator(".jp-OutputArea-output").all_text_contents()
+        return "\n".join(text for text in texts if text.strip())
 
     def red(self) -> list[str]:
         """Every error output, with its cell."""
