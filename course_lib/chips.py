@@ -73,7 +73,7 @@ class Chip:
 
 def chip(name: str) -> Chip:
     """The chip called ``name``: "v4", "v5e", "v5p", "v6e" or "tpu7x". Raises ValueError for any other."""
-    if name not in _NAMES:
+    if not isinstance(name, str) or name not in _NAMES:
         raise ValueError(f"chip={name!r} is not known. Choose one of: {', '.join(_NAMES)}.")
     registry_name, device_kind, topology = _NAMES[name]
     info = pltpu.get_tpu_info_for_chip(pltpu.ChipVersion(registry_name), 1)

@@ -163,3 +163,20 @@ def test_a_kernel_that_needs_too_much_vmem_is_told_what_takes_it():
     assert {piece.name for piece in report.vmem} >= {"x_ref", "o_ref"}
     text = str(report)
     assert "of VMEM, and may use 16 MiB:" in text and "input window, 2 buffers" in text
+
+
+@needs_libtpu
+def test_how_a_function_failed_is_said():
+    def broken(x):
+        return undefined_name(x)  # noqa: F821
+
+    assert "it did not get as far as the compiler" in str(compiler.compile_tpu(broken, VECTOR))
+    assert "refused by the compiler" in str(compiler.compile_tpu(lambda x: add(x, x, 1000), VECTOR))
+    hurried = compiler.compile_tpu(add, VECTOR, VECTOR, time_limit_s=1e-9)
+    assert hurried.stage == "no answer" and "no answer from the compiler" in str(hurried)
+
+
+def test_compare_wants_names():
+    for wrong in ([add], add, {1: add}):
+        with pytest.raises(ValueError, match="compare wants functions by name"):
+            compiler.compare(wrong, VECTOR)

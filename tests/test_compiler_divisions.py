@@ -88,3 +88,23 @@ def test_what_cannot_be_written_otherwise_is_said():
     report = compiler.compile_tpu(fn, A, A)
     assert report.ok
     assert "the cycles may be wrong: the simulator takes quotients and remainders for 0" in " ".join(report.notes)
+
+
+@needs_libtpu
+def test_a_large_grid_sees_its_divisions_too():
+    """The block stays for four steps: whether by division or by shifting, the extrapolation comes to the same."""
+    big = jax.ShapeDtypeStruct((8 * 2048, 1024), jnp.float32)
+
+    def copy_kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    def predicted(index_map):
+        maps = [lambda i: (index_map(i), 0)]
+        fn = blockwise(copy_kernel, [(8, 1024)], maps, lambda i: (i, 0), (2048,), big)
+        report = compiler.compile_tpu(fn, big)
+        assert report.extrapolation is not None
+        return report.cycles
+
+    divided = predicted(lambda i: i // 4)
+    assert divided == pytest.approx(predicted(lambda i: jax.lax.shift_right_logical(i, 2)), rel=0.03)
+    assert divided > 1.2 * predicted(lambda i: 0 * i), "as many cycles as if the block never changed: copies were lost"

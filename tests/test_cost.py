@@ -150,6 +150,9 @@ def test_legal_sizes():
     assert cost.legal_sizes(4096, axis=0, rank=1) == [128, 256, 512, 1024, 2048, 4096]
     assert cost.legal_sizes(4096, axis=0, rank=1, dtype=jnp.bfloat16)[0] == 256
     assert cost.legal_sizes(6, axis=0, rank=3) == [1, 2, 3, 6]
+    assert cost.legal_sizes(96, axis=0, rank=2, dtype=jnp.int8) == [32, 96]
+    with pytest.raises(ValueError, match="length=0 is not the length of an axis"):
+        cost.legal_sizes(0, axis=0, rank=1)
     with pytest.raises(ValueError, match="axis=2 is not an axis of an array of rank 2: say -2 to 1."):
         cost.legal_sizes(512, axis=2, rank=2)
 

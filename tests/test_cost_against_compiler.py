@@ -129,3 +129,13 @@ def test_vmem_is_what_the_compiler_sets_aside(case):
     ours = [row.bytes for row in cost.vmem(grid.walk(fn, x))]
     theirs = [piece.bytes for piece in report.vmem if piece.purpose in ("input window", "output window", "scratch")]
     assert sorted(ours) == sorted(theirs), f"{report.vmem}"
+
+
+@needs_libtpu
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8], ids=["f32", "bf16", "int8"])
+def test_legal_sizes_are_those_the_compiler_takes(dtype):
+    """Of all multiples of 8 rows up to 64: it takes those that are called legal, and refuses the others."""
+    legal = cost.legal_sizes(64 * 7, axis=0, rank=2, dtype=dtype, even=False)
+    for rows in range(8, 65, 8):
+        fn, x = copy_blocks((64 * 7, 128), (rows, 128), dtype)
+        assert compiler.compile_tpu(fn, x, simulate=False).ok == (rows in legal), rows

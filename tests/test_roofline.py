@@ -328,6 +328,39 @@ def test_a_prediction_needs_no_compiler():
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
+def test_what_nobody_timed_is_not_trusted():
+    x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
+    assert "published timings" in str(roofline.predict(jnp.matmul, x, x))
+    said = str(roofline.predict(lambda x: jax.nn.softmax(x), x))
+    assert "Most of this is no matrix product" in said and "were off by" not in said
+
+
+def test_nothing_left_over_is_nothing():
+    x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
+    predicted = roofline.predict(jax.vmap(lambda row: jax.nn.softmax(row)), x)
+    assert predicted.overhead_s == 0.0 and "overhead 0 ns" in str(predicted)
+    assert repr(predicted) == str(predicted)
+
+
+def test_a_kernel_that_cannot_be_in_vmem_is_doubted():
+    def copy(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    x = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+    predicted = roofline.predict(lambda x: pl.pallas_call(copy, out_shape=x)(x), x)
+    assert "needs 512 MiB of VMEM and a v5e has 128 MiB, so it cannot run" in " ".join(str(predicted).split())
+
+
+def test_a_grid_without_steps_takes_no_time():
+    def copy(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    x = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    spec = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    none = pl.pallas_call(copy, out_shape=x, grid=(0,), in_specs=[spec], out_specs=spec)
+    assert roofline.predict(none, x).seconds == 0
+
+
 # The published timings.
 
 

@@ -121,4 +121,4 @@ def _largest(vmem: tuple[Allocation, ...]) -> int | None:
 def _vmem_limit(jaxpr, chip: chips.Chip) -> int:
     """What a kernel may use: what the one that asks for most asks for, else the chip's default."""
     asked = [getattr(e.params.get("compiler_params"), "vmem_limit_bytes", None) for e in grid.pallas_calls(jaxpr.jaxpr)]
-    return max((n or chip.scoped_vmem_bytes for n in asked), default=chip.scoped_vmem_bytes)
+    return max((min(n or chip.scoped_vmem_bytes, chip.vmem_bytes) for n in asked), default=chip.scoped_vmem_bytes)

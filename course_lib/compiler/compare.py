@@ -56,7 +56,7 @@ class Comparison:
     def _row(self, name: str) -> tuple[str, ...]:
         report, ratio = self.reports[name], self.ratio(name)
         if not report.ok:
-            return (name, "refused", *[""] * (len(_HEAD) - 2))
+            return (name, "refused" if report.stage == "compile" else "failed", *[""] * (len(_HEAD) - 2))
         return (
             name,
             "not known" if report.seconds is None else units.duration(report.seconds),
@@ -85,6 +85,8 @@ def compare(functions: dict[str, Callable], *args, chip: str = "v5e", **options)
     ``compare({"mine": matmul, "XLA": jnp.dot}, x, y)``. Raises ValueError if there is nothing to compare, and what
     ``compile_tpu`` raises.
     """
+    if not isinstance(functions, dict) or not all(isinstance(name, str) for name in functions):
+        raise ValueError('compare wants functions by name: give a dictionary such as {"mine": f, "XLA": g}.')
     if not functions:
         raise ValueError('compare got no functions: give a dictionary such as {"mine": f, "XLA": g}.')
     return Comparison(reports={name: compile_tpu(fn, *args, chip=chip, **options) for name, fn in functions.items()})

@@ -71,6 +71,7 @@ class Report:
     chip: str
     ok: bool
     error: errors.Explanation | None = None
+    stage: str = ""  # where it ended, if not ok: "trace", before the compiler saw it; "compile"; or "no answer"
     cycles: int | None = None  # predicted, all kernels and fusions together
     seconds: float | None = None  # predicted: for each op the larger of cycles / clock and HBM bytes / bandwidth
     hbm_bytes: int | None = None  # moved between HBM and VMEM
@@ -96,9 +97,15 @@ class Report:
         clock = chips.chip(self.chip).clock_hz
         return None not in (self.seconds, self.cycles, clock) and self.seconds > 1.01 * self.cycles / clock
 
+    @property
+    def refusal(self) -> str:
+        """In a few words, how a function that is not ok ended."""
+        ends = {"trace": "it did not get as far as the compiler", "no answer": "no answer from the compiler"}
+        return ends.get(self.stage, "refused by the compiler")
+
     def __str__(self) -> str:
         if not self.ok:
-            return f"{self.name} for {self.chip}: refused by the compiler.\n{self.error}{_wanted(self)}"
+            return f"{self.name} for {self.chip}: {self.refusal}.\n{self.error}{_wanted(self)}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
         lines += [_row(label, text) for label, text in _rows(self) if text]
         return "\n".join(lines)
@@ -169,9 +176,10 @@ def _vmem(report: Report) -> str:
     if report.vmem_bytes is None:
         return ""
     limit = f" (a kernel may use {units.size(report.vmem_limit)})" if report.vmem_limit else ""
-    purposes = collections.Counter()
+    by_op = collections.defaultdict(collections.Counter)
     for piece in report.vmem:
-        purposes[piece.purpose] += piece.bytes
+        by_op[piece.op][piece.purpose] += piece.bytes
+    purposes = max(by_op.values(), key=lambda op: op.total(), default={})  # ops run one after another
     parts = ", ".join(f"{purpose} {units.size(n)}" for purpose, n in purposes.items()) if len(purposes) > 1 else ""
     return f"{units.size(report.vmem_bytes)}{limit}" + (f": {parts}" if parts else "")
 

@@ -144,7 +144,7 @@ def _in_two_sizes(jaxpr, readable, plan: extrapolate.Plan, ask: Callable):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         whole = pool.submit(ask, jaxpr, simulate=False)
         try:
-            parts = [_part(extrapolate.smaller(jaxpr, plan, which), plan, ask) for which in ("small", "large")]
+            parts = [_part(extrapolate.smaller(readable, plan, which), plan, ask) for which in ("small", "large")]
         except BaseException:  # Ctrl-C: do not make the reader wait for the other child
             service.stop(simulate=False)
             raise

@@ -37,11 +37,13 @@ def compile_tpu(
     target = chips.chip(chip)
     facts = {"name": _name(fn), "versions": versions()}
     refused = functools.partial(Report, chip=chip, ok=False, **facts)
+    stage = "trace"
     try:
         jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip))
+        stage = "compile"
         module = lower(jaxpr, *args, chip=target)
     except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
-        return refused(error=errors.explain(error))
+        return refused(error=errors.explain(error), stage=stage)
     if libtpu_version() is None:
         raise Unavailable(missing_libtpu())
 
@@ -57,11 +59,12 @@ def compile_tpu(
             else:
                 answer, simulated, notes = run.compile_only(ask, jaxpr)
     except service.WorkerDied as error:
-        return refused(error=errors.explain(error))
+        wanted = assemble.vmem_wanted(walk, jaxpr, target)
+        return refused(error=errors.explain(error), stage="no answer", **wanted)
     if not answer["ok"] and answer["stage"] == "start":
         raise Unavailable(f"libtpu does not start on this machine: {answer['error']}")
     if not answer["ok"]:
-        return refused(error=errors.explain(answer["error"]), **assemble.vmem_wanted(walk, jaxpr, target))
+        return refused(error=errors.explain(answer["error"]), stage=stage, **assemble.vmem_wanted(walk, jaxpr, target))
     return assemble.report(walk, answer, simulated, target, jaxpr=jaxpr, notes=(*doubts, *notes), **facts)
 
 

@@ -29,6 +29,8 @@ def duration(seconds: float | None) -> str:
     """A time: 15.6 us."""
     if seconds is None:
         return NOT_KNOWN
+    if abs(seconds) < 1e-12:  # far below a cycle
+        return "0 ns"
     return _scaled(seconds, (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1)), digits=3, full=1000)
 
 

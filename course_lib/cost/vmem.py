@@ -54,11 +54,14 @@ def legal_sizes(
 ) -> list[int]:
     """The block sizes that the TPU takes along one axis of an array, ascending; ``length`` itself is always one.
 
-    ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128,
-    the one before of 8; the only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of
-    4 bytes; other axes are free (the checks of jax/_src/pallas/mosaic/lowering.py). ``even`` leaves only sizes that
-    divide the length, so that no block is ragged. Raises ValueError for an axis that is not there.
+    ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128, the
+    one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24). The only axis of a vector
+    is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other axes are free. (Where no source is
+    named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only sizes that divide the length, so that
+    no block is ragged. Raises ValueError for a length below 1, and an axis that is not there.
     """
+    if length < 1:
+        raise ValueError(f"length={length} is not the length of an axis: it is 1 or more.")
     if not -rank <= axis < rank:
         raise ValueError(f"axis={axis} is not an axis of an array of rank {rank}: say {-rank} to {rank - 1}.")
     target = chips.chip(chip)
@@ -68,7 +71,8 @@ def legal_sizes(
         chunk = target.lanes * target.sublanes
         sizes = {n for n in range(chunk, length, chunk)} | {1 << p for p in range(40) if least <= 1 << p < length}
     else:
-        step = {0: target.lanes, 1: target.sublanes}.get(behind, 1)
+        rows = target.sublanes * (4 if np.dtype(dtype).itemsize == 1 else 1)
+        step = {0: target.lanes, 1: rows}.get(behind, 1)
         sizes = set(range(step, length, step))
     return sorted(n for n in sizes | {length} if not even or length % n == 0)
 

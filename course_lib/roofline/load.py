@@ -70,7 +70,7 @@ def of_walk(walk: grid.Walk, chip: str = "v5e") -> Load:
     made_of = chips.chip(chip)
     return Load(
         chip=made_of,
-        kernels=tuple(_kernel(call, made_of) for call in walk.calls),
+        kernels=tuple(_kernel(call, made_of) for call in walk.calls if call.steps),
         around=xla.fusions(walk.jaxpr, made_of),
     )
 

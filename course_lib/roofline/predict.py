@@ -13,6 +13,7 @@ the longer of its arithmetic and its bytes.
 import dataclasses
 from collections.abc import Callable
 
+import jax.numpy as jnp
 import numpy as np
 
 from course_lib import chips, cost, grid
@@ -22,6 +23,10 @@ from course_lib.roofline import xla
 from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
 from course_lib.roofline.load import Kernel, Load, of_walk
 
+_UNTRIED = (
+    "Most of this is no matrix product. No published timing of such work was at hand: how far off the prediction is, "
+    "nobody has checked."
+)
 _ROOFS = {
     "compute": "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
     "memory": "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
@@ -30,7 +35,7 @@ _ROOFS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction:
     """A predicted time, and what it is made of. All times in seconds, on the device."""
 
@@ -43,6 +48,7 @@ class Prediction:
     hbm_bytes: int
     steps: int  # grid steps of all kernels
     doubt: str = ""
+    products: bool = True  # whether most of the arithmetic is matrix products, as in the timings it was fitted on
 
     @property
     def bound(self) -> str:
@@ -61,9 +67,11 @@ class Prediction:
             f"memory {units.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
             f"overhead {units.duration(self.overhead_s)} ({self.steps:,} grid steps).",
             _ROOFS[self.bound],
-            _trust(self.chip),
+            _trust(self.chip) if self.products else _UNTRIED,
         ]
         return folded("\n".join(lines + [f"Not sure: {self.doubt}."] * bool(self.doubt)))
+
+    __repr__ = __str__
 
 
 def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
@@ -76,7 +84,16 @@ def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
     walk = grid.walk(fn, *args, chip=chip)
     predicted = time_of(of_walk(walk, chip), FITTED.get(chip, FITTED["v5e"]))
     work = cost.flops(walk)
-    return dataclasses.replace(predicted, flops=work.total, doubt=predicted.doubt or work.doubt)
+    doubt = predicted.doubt or work.doubt or _too_large(walk, chip)
+    return dataclasses.replace(predicted, flops=work.total, doubt=doubt, products=2 * work.mxu > work.total)
+
+
+def _too_large(walk: grid.Walk, chip: str) -> str:
+    """That a kernel's blocks do not fit into VMEM, if they do not."""
+    needs, has = cost.vmem_bytes(walk), chips.chip(chip).vmem_bytes
+    if needs <= has:
+        return ""
+    return f"a kernel needs {units.size(needs)} of VMEM and a {chip} has {units.size(has)}, so it cannot run"
 
 
 def time_of(load: Load, fitted: Fitted) -> Prediction:
@@ -89,12 +106,18 @@ def time_of(load: Load, fitted: Fitted) -> Prediction:
         seconds=float(seconds),
         compute_s=float(compute),
         memory_s=float(memory),
-        overhead_s=float(seconds - max(compute, memory)),
+        overhead_s=_rest(float(seconds), float(max(compute, memory))),
         flops=0,
         hbm_bytes=load.hbm_bytes,
         steps=load.steps,
         doubt=load.doubt,
     )
+
+
+def _rest(seconds: float, roof: float) -> float:
+    """What the larger roof leaves unexplained; what rounding leaves of nothing is nothing."""
+    rest = seconds - roof
+    return rest if rest > 1e-9 * seconds else 0.0
 
 
 def ridge_point(chip: str = "v5e", dtype="bfloat16") -> float:
@@ -103,12 +126,19 @@ def ridge_point(chip: str = "v5e", dtype="bfloat16") -> float:
     From the data sheet: peak over bandwidth. Raises ValueError for an unknown chip, and for a dtype whose products
     the MXU has no rate for.
     """
-    made_of, kind = chips.chip(chip), np.dtype(dtype).name
+    made_of, kind = chips.chip(chip), _dtype_name(dtype)
     rates = {"bfloat16": made_of.bf16_flops, "float32": made_of.bf16_flops, "int8": made_of.int8_ops}
     if not rates.get(kind):
         known = ", ".join(name for name, rate in rates.items() if rate)
         raise ValueError(f"dtype={kind!r} has no MXU rate on {chip}. Choose one of: {known}.")
     return rates[kind] / made_of.hbm_bandwidth
+
+
+def _dtype_name(dtype) -> str:
+    try:
+        return jnp.dtype(dtype).name
+    except TypeError:
+        return str(dtype)
 
 
 def intensity(fn: Callable, *args, chip: str = "v5e") -> float:

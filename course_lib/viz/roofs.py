@@ -9,6 +9,7 @@ from course_lib.compiler import units
 from course_lib.viz import axes, draw, names, terminal
 from course_lib.viz.picture import Picture
 
+_NARROWER = 2.0  # the MXU multiplies int8 twice as fast as bf16
 _IMPOSSIBLE = 1.005  # times what the chip can do
 _FAR = 25  # pixels below its mark at which a name gets a line to it
 _NAMED = 8  # with more points than this, published ones show their names in a tooltip only
@@ -154,6 +155,8 @@ def sentence(points: Sequence[Point], roofs: Roofs) -> str:
     said = f"measured by {first.measured_by}" if first.measured_by else "predicted"
     words = f"{first.name} ({said}) reaches {units.flop_rate(first.flop_rate)}, {share} of the {roof} above it."
     if first.flop_rate > _IMPOSSIBLE * roofs.at(first.intensity):
+        if first.intensity >= roofs.ridge and first.flop_rate < _NARROWER * roofs.flop_rate:
+            return f"{words} The roof drawn is that of {roofs.dtype} operands; int8's is twice as high."
         return f"{words} That is more than the chip can do: its FLOPs, bytes or seconds are wrong."
     if first.step_rate < roofs.at(first.intensity):
         words += f" Its grid steps alone hold it below {units.flop_rate(first.step_rate)}."

@@ -24,6 +24,8 @@ def refusal(report: Report) -> str:
 def refusal_parts(report: Report) -> list[str]:
     """The same in up to three parts: that it said no, what is wrong, what to try next."""
     said = f"Refused by the {report.chip} compiler."
+    if report.stage in ("trace", "no answer"):
+        said = f"For {report.chip}: {report.refusal}."
     if report.error is None:
         return [said, "It gave no reason."]
     return [said, report.error.what, *([f"Next: {report.error.advice}"] if report.error.cure else [])]

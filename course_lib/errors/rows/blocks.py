@@ -103,4 +103,12 @@ ROWS = (
         "cut blocks.",
         "04",
     ),
+    Row(
+        "block-bytes",
+        r"Failed to set window params for input (?P<input>\d+).*?MisalignedBlockAndTiling",
+        "The number of rows in the block of input {input} does not suit numbers of one byte: four rows of them share a "
+        "row of a register.",
+        "make the block's rows, its last size but one, a multiple of 32; or take the whole axis.",
+        "06",
+    ),
 )

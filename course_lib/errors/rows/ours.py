@@ -13,8 +13,8 @@ ROWS = (
         "time-limit",
         r"WorkerDied: the compiler gave no answer within (?P<limit>[\d.]+) s",
         "The compiler gave no answer within {limit} s and was stopped.",
-        "look for a loop whose length depends on data, or try a smaller array; compile_tpu(..., time_limit_s=) waits "
-        "longer.",
+        "try smaller blocks, then a smaller array: huge blocks and loops whose length depends on data keep it busy. "
+        "compile_tpu(..., time_limit_s=) waits longer.",
     ),
     Row(
         "crash",
