@@ -156,7 +156,7 @@ def sentence(points: Sequence[Point], roofs: Roofs) -> str:
     words = f"{first.name} ({said}) reaches {units.flop_rate(first.flop_rate)}, {share} of the {roof} above it."
     if first.flop_rate > _IMPOSSIBLE * roofs.at(first.intensity):
         if first.intensity >= roofs.ridge and first.flop_rate < _NARROWER * roofs.flop_rate:
-            return f"{words} The roof drawn is that of {roofs.dtype} operands; int8's is twice as high."
+            return f"{words} The roof drawn is that of {roofs.dtype} operands; int8's can be twice as high."
         return f"{words} That is more than the chip can do: its FLOPs, bytes or seconds are wrong."
     if first.step_rate < roofs.at(first.intensity):
         words += f" Its grid steps alone hold it below {units.flop_rate(first.step_rate)}."
