@@ -215,7 +215,8 @@ def _third_roof(at: axes.Axes, points: Sequence[Point]) -> str:
     """For the first kernel: the rate it could not pass if its grid steps cost nothing but their overhead."""
     if not _has_third_roof(at, points):
         return ""
-    y, words = at.top(points[0].step_rate), f"grid steps: {units.flop_rate(points[0].step_rate)}"
+    whose = f"grid steps of {points[0].name}" if len(points) > 1 else "grid steps"
+    y, words = at.top(points[0].step_rate), f"{whose}: {units.flop_rate(points[0].step_rate)}"
     line = draw.line(axes.LEFT, y, axes.RIGHT, y, draw.RED, width=1.5, dash="8 4")
     return line + draw.label(axes.LEFT + 6, y - 6, words, axes.WIDTH, bold=True, halo=True)
 

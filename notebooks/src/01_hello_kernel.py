@@ -202,9 +202,8 @@ def add_in_large_blocks(x, y):
     return add_in_blocks(x, y, size=256 * 1024)
 
 
-compiler.compile_tpu(
-    add_in_large_blocks, huge, huge
-)  # without print, a report shows pictures
+# Without print, a report shows itself in pictures.
+compiler.compile_tpu(add_in_large_blocks, huge, huge)
 
 # %% [markdown]
 # 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
