@@ -106,9 +106,10 @@ ROWS = (
     Row(
         "block-bytes",
         r"Failed to set window params for input (?P<input>\d+).*?MisalignedBlockAndTiling",
-        "The number of rows in the block of input {input} does not suit numbers of one byte: four rows of them share a "
-        "row of a register.",
-        "make the block's rows, its last size but one, a multiple of 32; or take the whole axis.",
+        "The number of rows in the block of input {input} does not suit so narrow a dtype: several rows of it share "
+        "one row of a register.",
+        "make the block's rows, its last size but one, a multiple of 32 for numbers of one byte, of 64 for those of "
+        "half a byte; or take the whole axis.",
         "06",
     ),
 )
