@@ -63,6 +63,11 @@ class Chip:
             return None
         return self.bf16_flops / (self.mxus * self.mxu_size**2 * 2)
 
+    @property
+    def program_bandwidth(self) -> float:
+        """Bytes per second between HBM and the cores that run one program together."""
+        return self.hbm_bandwidth * self.cores
+
     @contextlib.contextmanager
     def target(self) -> Iterator[None]:
         """While this is active, Pallas traces and lowers for this chip, attached or not."""

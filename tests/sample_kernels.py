@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+TENSOR_CORE = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
 VECTOR = jax.ShapeDtypeStruct((4096,), jnp.float32)
 
 
@@ -62,13 +63,8 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-def pipelined_matmul(x, y, block=256):
-    """The hello-world product: pl.kernel on a TensorCore mesh, with emit_pipeline inside."""
-    mesh = (
-        pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
-        if hasattr(pltpu, "TensorCoreMesh")
-        else pltpu.create_tensorcore_mesh("core", num_cores=1)
-    )
+def pipelined_matmul(x, y, block=256, buffers=2):
+    """The hello-world product: pl.kernel on a TensorCore mesh, with emit_pipeline inside; ``buffers`` for x."""
 
     def kernel(x_hbm, y_hbm, o_hbm):
         def body(x_ref, y_ref, o_ref):
@@ -82,14 +78,14 @@ def pipelined_matmul(x, y, block=256):
             body,
             grid=(x.shape[0] // block, y.shape[1] // block, x.shape[1] // block),
             in_specs=[
-                pl.BlockSpec((block, block), lambda i, j, k: (i, k)),
+                pl.BlockSpec((block, block), lambda i, j, k: (i, k), pipeline_mode=pl.Buffered(buffers)),
                 pl.BlockSpec((block, block), lambda i, j, k: (k, j)),
             ],
             out_specs=[pl.BlockSpec((block, block), lambda i, j, k: (i, j))],
         )(x_hbm, y_hbm, o_hbm)
 
     out = jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), jnp.float32)
-    return pl.kernel(kernel, out_type=out, mesh=mesh)(x, y)
+    return pl.kernel(kernel, out_type=out, mesh=TENSOR_CORE)(x, y)
 
 
 def endless(x):

@@ -61,7 +61,7 @@ def test_compare_puts_reports_side_by_side():
     text = str(both)
     rows = {line.split()[0]: line for line in text.splitlines()[2:5]}
     assert f"{both.reports['mine'].cycles:,}" in rows["mine"] and "1.00" in rows[both.fastest]
-    assert "refused" in rows["wrong"] and "predicted" in text.lower()
+    assert "not compiled" in rows["wrong"] and "predicted" in text.lower()
     assert max(map(len, text.splitlines())) <= 94
     assert repr(both) == text and all(name in both._repr_html_() for name in both.reports)
 

@@ -9,7 +9,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from test_grid import X, Y, matmul
-from test_grid_body import WB, XB, pipelined_matmul
+from test_grid_body import WB, XB, small_pipeline
 
 from course_lib import cost, grid
 from course_lib.cost.vmem import padded_bytes
@@ -170,10 +170,10 @@ def test_the_largest_block_that_fits():
 
 
 def test_the_windows_of_an_emit_pipeline_go_by_what_they_hold():
-    rows = cost.vmem(grid.walk(pipelined_matmul, XB, WB))
+    rows = cost.vmem(grid.walk(small_pipeline, XB, WB))
     assert [(row.name, row.shape, row.buffers, row.bytes) for row in rows] == [
         ("x_hbm", (128, 128), 2, 2 * 128 * 128 * 2),
-        ("w_hbm", (128, 128), 2, 2 * 128 * 128 * 2),
+        ("y_hbm", (128, 128), 2, 2 * 128 * 128 * 2),
         ("o_hbm", (128, 128), 2, 2 * 128 * 128 * 4),
     ]
     assert rows[0].why == "2 buffers of the pipeline in the kernel's body"

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
-from test_grid_body import WB, XB, pipelined_matmul
+from test_grid_body import WB, XB, small_pipeline
 
 from course_lib import viz
 from course_lib.viz.grid_player import caption
@@ -57,10 +57,10 @@ def test_what_it_cannot_show_is_said():
 
 
 def test_the_pipeline_inside_a_pl_kernel_can_be_stepped_through():
-    player = viz.grid_player(pipelined_matmul, XB, WB)
+    player = viz.grid_player(small_pipeline, XB, WB)
     assert player.data["grid"] == [2, 4, 3]
     assert caption(player.data, 5) == (
-        "Step 6 of 24, grid index (0, 1, 2): x_hbm block (0, 2), w_hbm block (2, 1), o_hbm block (0, 1)"
+        "Step 6 of 24, grid index (0, 1, 2): x_hbm block (0, 2), y_hbm block (2, 1), o_hbm block (0, 1)"
     )
 
 

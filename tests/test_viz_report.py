@@ -198,7 +198,7 @@ def test_a_diff_says_how_many_times():
 
 
 def test_a_diff_with_a_refusal_or_without_times_says_so():
-    assert "too_big was refused" in diff.sentence({"mine": matmul(), "too_big": refused()})
+    assert "too_big did not compile" in diff.sentence({"mine": matmul(), "too_big": refused()})
     assert diff.sentence({"a": bare(), "b": matmul()}) == "There is no predicted time of both a and b."
     cycles = {"a": matmul(seconds=None), "b": matmul(seconds=None, cycles=50_000)}
     assert diff.sentence(cycles) == "a is predicted to be 2.1 times faster than b: 23,884 cycles against 50,000 cycles."
@@ -239,7 +239,7 @@ def test_a_comparison_shows_bars_and_every_card():
     first, *_ = pictures(html)
     mine, xla = boxes(first, draw.BLUE)
     assert mine[2] / xla[2] == pytest.approx(0.5, abs=0.01)
-    assert {"15.9 us", "31.8 us", "refused", "The kernel needs 18 MiB."} <= set(words(first))
+    assert {"15.9 us", "31.8 us", "not compiled", "The kernel needs 18 MiB."} <= set(words(first))
     cards = ElementTree.fromstring(html).findall(".//div/details/summary")
     assert [card.text for card in cards if card.text.split(":")[0] in reports] == [
         f"{name}: {report.sentence(r)}" for name, r in reports.items()

@@ -7,8 +7,6 @@ from course_lib.compiler import bundles, hlo, naming, ops, simulation
 from course_lib.compiler.report import Allocation, Report
 from course_lib.compiler.simulation import Simulation
 
-_PURPOSES = {"input": "input window", "output": "output window", "scratch": "scratch"}
-
 
 def report(
     walk: grid.Walk | None, answer: dict, simulated: Simulation, chip: chips.Chip, *, jaxpr, notes: tuple, **facts
@@ -44,7 +42,7 @@ def vmem_wanted(walk: grid.Walk | None, jaxpr, chip: chips.Chip) -> dict:
     """What a kernel that did not compile would need in VMEM, by our own count, where that is more than it may use."""
     limit, rows = _vmem_limit(jaxpr, chip), cost.vmem(walk) if walk is not None else []
     pieces = tuple(
-        Allocation(op=row.call, bytes=row.bytes, purpose=_PURPOSES[row.role], name=row.name, buffers=row.buffers)
+        Allocation(op=row.call, bytes=row.bytes, purpose=row.purpose, name=row.name, buffers=row.buffers)
         for row in rows
     )
     wanted = _largest(pieces)

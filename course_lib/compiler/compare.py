@@ -18,15 +18,24 @@ class Comparison:
     reports: dict[str, Report]
 
     @property
+    def in_seconds(self) -> bool:
+        """Whether ``cost`` is in seconds: not where the clock of the chip is unknown."""
+        return any(report.seconds is not None for report in self.reports.values())
+
+    def cost(self, name: str) -> float | None:
+        """Predicted seconds of one of them, or cycles; None where they are not known."""
+        return self.reports[name].seconds if self.in_seconds else self.reports[name].cycles
+
+    @property
     def fastest(self) -> str | None:
         """The name with the shortest predicted time (fewest cycles, on a chip whose clock is not known)."""
-        costs = {name: cost for name in self.reports if (cost := self._cost(name)) is not None}
+        costs = {name: cost for name in self.reports if (cost := self.cost(name)) is not None}
         return min(costs, key=costs.get) if costs else None
 
     def ratio(self, name: str) -> float | None:
         """How many times as long as the fastest it takes; None where its time is not known."""
-        cost = self._cost(name)
-        return None if cost is None else cost / self._cost(self.fastest)
+        cost = self.cost(name)
+        return None if cost is None else cost / self.cost(self.fastest)
 
     def __str__(self) -> str:
         rows = [_HEAD, *(self._row(name) for name in self.reports)]
@@ -49,14 +58,10 @@ class Comparison:
 
         return pictures.comparison_html(self.reports)
 
-    def _cost(self, name: str) -> float | None:
-        in_seconds = any(report.seconds is not None for report in self.reports.values())
-        return self.reports[name].seconds if in_seconds else self.reports[name].cycles
-
     def _row(self, name: str) -> tuple[str, ...]:
         report, ratio = self.reports[name], self.ratio(name)
         if not report.ok:
-            return (name, "refused" if report.stage == "compile" else "failed", *[""] * (len(_HEAD) - 2))
+            return (name, "not compiled", *[""] * (len(_HEAD) - 2))
         return (
             name,
             "not known" if report.seconds is None else units.duration(report.seconds),

@@ -40,7 +40,7 @@ def worked_out(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple) -> tuple[jax.ext
 
 def _divides(eqn) -> bool:
     """Whether a kernel call has a division of scalars, in its index maps or its body."""
-    return any(_is_division(inner) for body in _bodies(eqn) for inner in _all(body))
+    return any(_is_division(inner) for body in _bodies(eqn) for inner in grid.equations(body))
 
 
 def _is_division(eqn) -> bool:
@@ -54,13 +54,6 @@ def _bodies(eqn) -> list:
     if "jaxprs" in eqn.params:
         return list(eqn.params["jaxprs"])
     return [eqn.params["jaxpr"], *(b.index_map_jaxpr for b in eqn.params["grid_mapping"].block_mappings)]
-
-
-def _all(jaxpr):
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in grid.sub_jaxprs(eqn):
-            yield from _all(inner)
 
 
 def _kernel(eqn, doubtful: list):

@@ -4,7 +4,6 @@ import dataclasses
 
 from course_lib import chips, cost, grid
 from course_lib.compiler import rewrite
-from course_lib.cost.flops import kernel_flops
 
 # Elements per cycle that plain kernels reach; the VPU and the EUP could do four and two times that.
 _VECTOR, _TRANSCENDENTAL = 1024, 512
@@ -14,7 +13,7 @@ _PER_STEP = 130  # bundles that the pipeline itself issues at each step of a gri
 def kernel_bundles(call: grid.Call, chip: chips.Chip) -> int | None:
     """Bundles that one run of a kernel issues; waiting for copies costs the simulator nothing. None: who knows."""
     try:
-        work = kernel_flops(once(call))
+        work = cost.kernel_flops(once(call))
     except grid.UnreadableCall:
         return None
     return round(_bundles(work, chip) + _PER_STEP * call.steps)

@@ -12,7 +12,6 @@ import math
 from course_lib import chips, cost, grid
 from course_lib.compiler import estimate, rewrite, shorten
 from course_lib.compiler.report import Extrapolation
-from course_lib.cost.flops import kernel_flops
 
 WHOLE_BUNDLES = 80_000  # a program that issues about so many is simulated whole
 _FIRST, _FURTHER = 10_000, 20_000  # bundles of the smaller run, and how many more the larger one issues
@@ -124,4 +123,4 @@ def _moved(call: grid.Call, jaxpr) -> int:
 
 
 def _operations(call: grid.Call, jaxpr) -> int:
-    return kernel_flops(estimate.once(call)).total
+    return cost.kernel_flops(estimate.once(call)).total

@@ -26,7 +26,7 @@ def seconds(ops: tuple[Op, ...], chip: chips.Chip) -> float | None:
     times = [op.seconds for op in ops if op.seconds is not None]
     if not times or any(op.cycles is None and op.kind == hlo.KERNEL for op in ops):
         return None
-    return max(sum(times), sum(op.hbm_bytes or 0 for op in ops) / bandwidth(chip))
+    return max(sum(times), sum(op.hbm_bytes or 0 for op in ops) / chip.program_bandwidth)
 
 
 def cycles(ops: tuple[Op, ...]) -> int | None:
@@ -40,11 +40,6 @@ def hbm_bytes(ops: tuple[Op, ...]) -> int | None:
     return None if any(op.hbm_bytes is None for op in ops) else sum(op.hbm_bytes for op in ops)
 
 
-def bandwidth(chip: chips.Chip) -> float:
-    """Bytes per second between HBM and the cores that run one program together."""
-    return chip.hbm_bandwidth * chip.cores
-
-
 def _row(op: hlo.HloOp, cycles: int | None, moved: int | None, chip: chips.Chip) -> Op:
     if op.times is None:
         cycles = moved = None
@@ -53,7 +48,7 @@ def _row(op: hlo.HloOp, cycles: int | None, moved: int | None, chip: chips.Chip)
     moved = None if moved is None else moved * times
     took = None
     if cycles is not None and chip.clock_hz:
-        took = max(cycles / chip.clock_hz, (moved or 0) / bandwidth(chip))
+        took = max(cycles / chip.clock_hz, (moved or 0) / chip.program_bandwidth)
     return Op(name=op.name, kind=op.kind, cycles=cycles, hbm_bytes=moved, seconds=took)
 
 

@@ -130,7 +130,7 @@ def _with_last_steps(body, sizes: tuple[int, ...], shorter: tuple[int, ...]):
     cut = {axis: (size, new) for axis, (size, new) in enumerate(zip(sizes, shorter, strict=True)) if size != new}
     ids = {
         eqn.outvars[0]: cut[eqn.params["axis"]]
-        for eqn in _all(body)
+        for eqn in grid.equations(body)
         if eqn.primitive.name == "program_id" and eqn.params["axis"] in cut
     }
 
@@ -146,13 +146,6 @@ def _step_kept(n: int, size: int, shorter: int) -> int:
     if n == 0 or n < shorter - 1:
         return n
     return shorter - 1 if n == size - 1 and shorter > 1 else _NEVER
-
-
-def _all(jaxpr) -> Iterator:
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in grid.sub_jaxprs(eqn):
-            yield from _all(inner)
 
 
 def _adds_one(eqn) -> bool:

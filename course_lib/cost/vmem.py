@@ -24,7 +24,7 @@ class Buffer:
     buffers: int
     bytes: int
     why: str
-    role: str  # "input", "output" or "scratch"
+    purpose: str  # "input window", "output window" or "scratch", as in the compiler's own table
 
 
 def vmem(walk: grid.Walk) -> list[Buffer]:
@@ -97,7 +97,7 @@ def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int)
 
 def _buffers(call: grid.Call) -> list[Buffer]:
     rows = [
-        _buffer(call, o.name, o.block_shape, o.dtype, buffers=o.buffers, why=_why(o), role=o.role)
+        _buffer(call, o.name, o.block_shape, o.dtype, buffers=o.buffers, why=_why(o), purpose=f"{o.role} window")
         for o in call.operands
         if o.memory_space == "vmem"
     ]
@@ -112,11 +112,13 @@ def _buffers(call: grid.Call) -> list[Buffer]:
 def _scoped(call: grid.Call, scratch: grid.Scratch) -> Buffer:
     """What the body allocates. A buffer that is copied into or out of, piece by piece, goes by what it holds."""
     for copy in grid.follow(call).copies if grid.copies_by_hand(call) else ():
-        held = {copy.target: (copy.source, "input"), copy.source: (copy.target, "output")}.get(scratch.name)
+        held = {copy.target: (copy.source, "input window"), copy.source: (copy.target, "output window")}.get(
+            scratch.name
+        )
         if held is not None and scratch.shape[1:] == copy.shape:
-            (name, role), buffers = held, scratch.shape[0]
+            (name, purpose), buffers = held, scratch.shape[0]
             why = f"{buffers} buffers of the pipeline in the kernel's body"
-            return _buffer(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, role=role)
+            return _buffer(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, purpose=purpose)
     return _buffer(call, scratch.name, scratch.shape, scratch.dtype, why="allocated by the kernel's body")
 
 
@@ -130,10 +132,12 @@ def _why(operand: grid.Operand) -> str:
 
 
 def _buffer(
-    call: grid.Call, name: str, shape: tuple[int, ...], dtype, *, why: str, buffers: int = 1, role: str = "scratch"
+    call: grid.Call, name: str, shape: tuple[int, ...], dtype, *, why: str, buffers: int = 1, purpose: str = "scratch"
 ) -> Buffer:
     size = padded_bytes(shape, dtype) * buffers
-    return Buffer(call=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why, role=role)
+    return Buffer(
+        call=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why, purpose=purpose
+    )
 
 
 def _round_up(n: int, multiple: int) -> int:

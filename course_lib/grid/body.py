@@ -12,7 +12,8 @@ import numpy as np
 from course_lib.grid.call import Call, Scratch
 from course_lib.grid.followed import Followed
 from course_lib.grid.follower import Follower
-from course_lib.grid.refs import Ref, inside, scoped_names, space_of
+from course_lib.grid.refs import Ref, scoped_names, space_of
+from course_lib.grid.trace import equations
 
 
 @functools.lru_cache(maxsize=64)
@@ -66,7 +67,7 @@ def scoped(call: Call) -> tuple[Scratch, ...]:
     """The refs that a kernel's body allocates for itself (pl.run_scoped, pl.kernel's scratch, emit_pipeline)."""
     return tuple(
         Scratch(name=name, memory_space=space_of(v.aval), shape=tuple(v.aval.shape), dtype=v.aval.dtype)
-        for eqn in inside(call.kernel)
+        for eqn in equations(call.kernel)
         if eqn.primitive.name == "run_scoped"
         for name, v in zip(scoped_names(eqn.params["jaxpr"]), eqn.params["jaxpr"].invars, strict=True)
     )
@@ -75,4 +76,4 @@ def scoped(call: Call) -> tuple[Scratch, ...]:
 @functools.lru_cache(maxsize=256)
 def copies_by_hand(call: Call) -> bool:
     """Whether the kernel starts copies itself, besides those that its BlockSpecs ask for."""
-    return any(eqn.primitive.name == "dma_start" for eqn in inside(call.kernel))
+    return any(eqn.primitive.name == "dma_start" for eqn in equations(call.kernel))

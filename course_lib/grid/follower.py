@@ -10,9 +10,9 @@ from jax._src.state import indexing
 from course_lib.grid.call import UnreadableCall
 from course_lib.grid.followed import Copy, Followed, Loop, Wait
 from course_lib.grid.plan import Step, plan
-from course_lib.grid.refs import Ref, element, inside, scoped_names, space_of, starts, window
+from course_lib.grid.refs import Ref, element, scoped_names, space_of, starts, window
 from course_lib.grid.scalars import UNKNOWN, known, plain
-from course_lib.grid.trace import scan_parts, split
+from course_lib.grid.trace import equations, scan_parts, split
 
 MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
 
@@ -211,7 +211,7 @@ class Follower:
                     starts=starts(side, active.shape, steps),
                     steps=steps + self.first,
                     remote=device is not None,
-                    buffer=id(other.ref),
+                    buffer=other.ref.number,
                     turn=self.turn,
                 )
             )
@@ -220,13 +220,13 @@ class Follower:
     def _dma_wait(self, eqn, inputs: list, active, times: int) -> list:
         _, target, *_ = jax.tree.unflatten(eqn.params["tree"], inputs)
         if active.any():
-            self.waits.append(Wait(buffer=id(getattr(target, "ref", target)), turn=self.turn))
+            self.waits.append(Wait(buffer=getattr(target, "ref", target).number, turn=self.turn))
         return []
 
     def _undecided(self, eqn, jaxprs, what: str) -> None:
         """A decision depends on what is not known here."""
         self.doubt = f"{what} depends on an array's values: counted as if it always ran"
-        if any(e.primitive.name == "dma_start" for j in jaxprs for e in inside(j.jaxpr)):
+        if any(e.primitive.name == "dma_start" for j in jaxprs for e in equations(j.jaxpr)):
             self.hidden_copies = f"{what} that guards a copy depends on an array's values"
 
 
@@ -236,7 +236,7 @@ def _decides(jaxpr) -> bool:
     return any(
         e.primitive.name in ("cond", "while", "dma_start", "run_scoped")
         or (e.primitive.name == "swap" and space_of(e.invars[0].aval) == "smem")
-        for e in inside(jaxpr)
+        for e in equations(jaxpr)
     )
 
 

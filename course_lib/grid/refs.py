@@ -1,13 +1,14 @@
 """Refs while a kernel is followed: where they live, which scalars in them are known, which part a copy names."""
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
 
 import numpy as np
 from jax._src.state import indexing
 
 from course_lib.grid.scalars import UNKNOWN, known
-from course_lib.grid.trace import sub_jaxprs
+
+_numbers = itertools.count()
 
 
 class Ref:
@@ -15,6 +16,7 @@ class Ref:
 
     def __init__(self, name: str, space: str, aval):
         self.name, self.space, self.aval = name, space, aval
+        self.number = next(_numbers)  # not id(): a buffer made when another is gone may get that one's
         if space == "smem":
             self.values, self.known = np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool)
 
@@ -80,10 +82,3 @@ def scoped_names(jaxpr) -> list[str]:
     if len(names) == len(jaxpr.invars):
         return [name or f"scoped {n}" for n, name in enumerate(names)]
     return [f"scoped {n}" for n in range(len(jaxpr.invars))]
-
-
-def inside(jaxpr) -> Iterator:
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for inner in sub_jaxprs(eqn):
-            yield from inside(inner)

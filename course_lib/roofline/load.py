@@ -119,18 +119,11 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
     reads, writes, alone = np.zeros((3, call.steps))
     for operand in call.operands:
         if operand.pipelined:
-            size = _block_bytes(operand)
+            size = operand.block_bytes
             single = operand.buffers == 1 and operand.changes.sum() > 1
             (alone if single else reads)[:] += size * operand.fetched
             (alone if single else writes)[:] += size * operand.written
     return reads, writes, alone
-
-
-def _block_bytes(operand: grid.Operand) -> np.ndarray:
-    """float64[S]: bytes of the part of each step's block that lies inside the array."""
-    starts, shape = operand.starts, np.array(operand.shape, np.int64)
-    ends = np.minimum(starts + np.array(operand.block_shape, np.int64), shape)
-    return np.maximum(ends - np.maximum(starts, 0), 0).prod(axis=1) * float(operand.dtype.itemsize)
 
 
 def _by_hand(call: grid.Call, followed: grid.Followed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -20,11 +20,6 @@ def mxu_seconds(eqn, chip: chips.Chip) -> float:
     return 2 * math.prod(_padded(eqn, chip)) * _passes(eqn) / rate(eqn.invars[0].aval.dtype, chip)
 
 
-def flops(eqn) -> int:
-    """FLOPs of one product, without padding."""
-    return 2 * math.prod(_sizes(eqn))
-
-
 def rate(dtype, chip: chips.Chip) -> float:
     """FLOP/s of the MXUs for operands of this dtype: 8-bit integers have their own peak, the rest runs as bf16.
 

@@ -24,7 +24,6 @@ class Fusion:
     """Operations that run as one: at most one matrix product, and the elementwise work before and after it."""
 
     mxu_s: float = 0.0  # seconds at the MXU's peak
-    flops: int = 0
     times: int = 1
     doubt: str = ""
     read: dict = dataclasses.field(default_factory=dict)  # value in HBM -> bytes
@@ -101,7 +100,7 @@ class _Reader:
         if name in _ALONE:
             fusion.doubt = f"of `{name}` only the bytes are counted: the time is a lower bound"
         else:
-            fusion.mxu_s, fusion.flops = mxu.mxu_seconds(eqn, self.chip), mxu.flops(eqn)
+            fusion.mxu_s = mxu.mxu_seconds(eqn, self.chip)
             fusion.doubt = _UNKNOWN_TILES if name.startswith("ragged") else ""
         for value in inputs:
             self._use(value, fusion)

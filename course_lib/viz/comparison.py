@@ -1,7 +1,7 @@
 """Several reports of the same work, one row each: predicted time, and what it is made of."""
 
 from course_lib import errors
-from course_lib.compiler import units
+from course_lib.compiler import Comparison, units
 from course_lib.compiler.report import Report
 from course_lib.viz import draw, terminal, verdict
 from course_lib.viz.picture import Picture
@@ -22,24 +22,18 @@ def svg(reports: dict[str, Report]) -> str:
 
 def panel(reports: dict[str, Report]) -> draw.Panel:
     """The rows with their sentence, to be part of a larger picture."""
-    head = draw.paragraph(sentence(reports), size=13, bold=True)
-    most = max((_cost(reports, report) or 0 for report in reports.values()), default=0)
-    rows = []
-    for name, report in reports.items():
-        cost = _cost(reports, report)
-        share = cost / most if cost and most else 0
-        rows.append(_row(name, share, _value(reports, report), _facts(report)))
+    head, both = draw.paragraph(sentence(reports), size=13, bold=True), Comparison(reports=reports)
+    rows = [_row(name, _share(both, name), _value(both, name), _facts(report)) for name, report in reports.items()]
     return draw.stacked([head, *rows], 6)
 
 
 def text(reports: dict[str, Report]) -> str:
     """The rows in block characters."""
-    most = max((_cost(reports, report) or 0 for report in reports.values()), default=0)
-    lines = [sentence(reports)]
+    lines, both = [sentence(reports)], Comparison(reports=reports)
     for name, report in reports.items():
-        cost = _cost(reports, report)
-        bar = terminal.bar(cost / most, 40) if cost and most else " " * 40
-        lines.append(f"  {terminal.cut(name, 24):<24} {bar} {_value(reports, report)}")
+        share = _share(both, name)
+        bar = terminal.bar(share, 40) if share else " " * 40
+        lines.append(f"  {terminal.cut(name, 24):<24} {bar} {_value(both, name)}")
         lines.append(f"      {_facts(report)}")
     return "\n".join(errors.folded(line) if "█" not in line else line for line in lines)
 
@@ -48,41 +42,36 @@ def sentence(reports: dict[str, Report]) -> str:
     """Which is the fastest, and how far behind the others are."""
     if not reports:
         return _EMPTY
-    costs = {name: _cost(reports, report) for name, report in reports.items()}
-    known = {name: cost for name, cost in costs.items() if cost is not None}
-    if not known:
+    both = Comparison(reports=reports)
+    if both.fastest is None:
         return "None of these kernels has a predicted time to compare."
-    best = min(known, key=known.get)
-    missing = [name for name in costs if name not in known]
+    missing = [name for name in reports if both.cost(name) is None]
     tail = f"; no time for {', '.join(missing)}" if missing else ""
-    value = _value(reports, reports[best])
-    if len(known) == 1:
-        return f"{best} is predicted to take {value}{tail}."
-    behind = (_behind(name, cost, known[best]) for name, cost in known.items() if name != best)
-    return f"{best} is predicted to be the fastest, {value}: {', '.join(behind)}{tail}."
+    value = _value(both, both.fastest)
+    others = [name for name in reports if name not in (both.fastest, *missing)]
+    if not others:
+        return f"{both.fastest} is predicted to take {value}{tail}."
+    behind = ", ".join(_behind(both, name) for name in others)
+    return f"{both.fastest} is predicted to be the fastest, {value}: {behind}{tail}."
 
 
-def _behind(name: str, cost: float, best: float) -> str:
-    words = units.compared(cost, best, "longer", "shorter")
+def _behind(both: Comparison, name: str) -> str:
+    words = units.compared(both.cost(name), both.cost(both.fastest), "longer", "shorter")
     return f"{name} takes as long" if words == "the same" else f"{name} takes {words}"
 
 
-def _cost(reports: dict[str, Report], report: Report) -> float | None:
-    """Seconds; cycles where no report that compiles has seconds."""
-    if any(r.seconds is not None for r in reports.values()):
-        return report.seconds
-    return report.cycles
+def _share(both: Comparison, name: str) -> float:
+    """The cost as a share of the dearest; 0 where it is not known."""
+    most = max((both.cost(other) or 0 for other in both.reports), default=0)
+    return (both.cost(name) or 0) / most if most else 0
 
 
-def _value(reports: dict[str, Report], report: Report) -> str:
+def _value(both: Comparison, name: str) -> str:
     """The cost in words."""
-    if not report.ok:
-        return "refused"
-    cost = _cost(reports, report)
+    cost = both.cost(name)
     if cost is None:
-        return "no time"
-    seconds = any(r.seconds is not None for r in reports.values())
-    return units.duration(cost) if seconds else units.counted(cost, "cycle")
+        return "no time" if both.reports[name].ok else "not compiled"
+    return units.duration(cost) if both.in_seconds else units.counted(cost, "cycle")
 
 
 def _facts(report: Report) -> str:

@@ -59,8 +59,7 @@ def sentence(reports: dict[str, Report]) -> str:
     first, second = _two(reports)
     refused = [name for name, report in reports.items() if not report.ok]
     if refused:
-        were = "were" if len(refused) > 1 else "was"
-        return f"{' and '.join(refused)} {were} refused by the compiler, so there is no time to compare."
+        return f"{' and '.join(refused)} did not compile, so there is no time to compare."
     a, b = reports[first], reports[second]
     for x, y, show in ((a.seconds, b.seconds, units.duration), (a.cycles, b.cycles, _cycles)):
         if x is not None and y is not None:

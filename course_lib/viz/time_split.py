@@ -10,28 +10,23 @@ _ABSENT = "Where the time goes is not known: the simulator gave no critical path
 # what the critical path is made of -> (words for the legend, end of the sentence "56 % of the critical path ...")
 _MEANINGS = {
     "issue": ("issues instructions", "issues instructions"),
-    "dma wait": ("waits for copies", "waits for copies between HBM and VMEM"),
-    "mxu": ("waits for the MXU", "waits for the MXU"),
-    "mxu result": ("waits for MXU results", "waits for results of the MXU"),
-    "xlu": ("waits for the XLU", "waits for the XLU, which moves data between lanes"),
-    "vpu": ("waits for the VPU", "waits for vector arithmetic"),
-    "eup": ("waits for the EUP", "waits for exp, tanh, 1/x and the like (EUP)"),
+    "DMA wait": ("waits for copies", "waits for copies between HBM and VMEM"),
+    "MXU": ("waits for the MXU", "waits for the MXU"),
+    "XLU": ("waits for the XLU", "waits for the XLU, which moves data between lanes"),
+    "VPU": ("waits for the VPU", "waits for vector arithmetic"),
+    "EUP": ("waits for the EUP", "waits for exp, tanh, 1/x and the like (EUP)"),
     "load": ("waits for loads", "waits for loads from VMEM"),
     "store": ("waits for stores", "waits for stores to VMEM"),
     "scalar": ("waits for scalars", "waits for the scalar unit"),
-    "branch": ("waits for branches", "waits for branches"),
-    "other": ("other waits", "waits for other things"),
 }
-_SPELLINGS = {"dma": "dma wait", "hbm": "dma wait", "valu": "vpu", "vload": "load", "vstore": "store", "salu": "scalar"}
 # fill, hatch: work is plain, waiting for copies leans right, the other waits lean left
 _LOOKS = {
     "issue": (draw.BLUE, 0),
-    "dma wait": (draw.ORANGE, 1),
-    "mxu": (draw.GREEN, -1),
-    "mxu result": (draw.GREEN, -1),
-    "xlu": (draw.PURPLE, -1),
-    "eup": (draw.RED, -1),
-    "vpu": (draw.SKY, -1),
+    "DMA wait": (draw.ORANGE, 1),
+    "MXU": (draw.GREEN, -1),
+    "XLU": (draw.PURPLE, -1),
+    "EUP": (draw.RED, -1),
+    "VPU": (draw.SKY, -1),
 }
 _HEIGHT, _ROW, _COLUMNS = 26, 20, 2
 
@@ -80,7 +75,7 @@ def sentence(split: dict[str, int]) -> str:
 def share_of_copies(split: dict[str, int]) -> float:
     """The share of the critical path that waits for copies between HBM and VMEM, 0 to 1."""
     total = sum(split.values())
-    return sum(n for name, n in split.items() if _key(name) == "dma wait") / total if total else 0.0
+    return split.get("DMA wait", 0) / total if total else 0.0
 
 
 def _largest_first(split: dict[str, int]) -> dict[str, int]:
@@ -88,17 +83,12 @@ def _largest_first(split: dict[str, int]) -> dict[str, int]:
     return dict(sorted(there.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _key(name: str) -> str:
-    plain = name.lower().replace("-", " ").replace("_", " ").strip()
-    return _SPELLINGS.get(plain, plain)
-
-
 def _words(name: str) -> str:
-    return _MEANINGS.get(_key(name), (f"waits for {name}",))[0]
+    return _MEANINGS.get(name, (f"waits for {name}",))[0]
 
 
 def _ending(name: str) -> str:
-    return _MEANINGS.get(_key(name), (None, f"waits for {name}"))[1]
+    return _MEANINGS.get(name, (None, f"waits for {name}"))[1]
 
 
 def _bar(shown: dict[str, int]) -> str:
@@ -113,7 +103,7 @@ def _bar(shown: dict[str, int]) -> str:
 
 
 def _piece(name: str, left: float, top: float, width: float, height: float, title: str = "") -> str:
-    fill, lean = _LOOKS.get(_key(name), (draw.GREY, -1))
+    fill, lean = _LOOKS.get(name, (draw.GREY, -1))
     body = draw.box(left, top, width, height, fill, title=title)
     if lean and width >= 3:
         body += draw.hatch(left, top, width, height, lean=lean)

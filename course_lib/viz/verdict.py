@@ -59,8 +59,7 @@ def core_seconds(chip: str, cycles: int | None) -> float | None:
 
 def hbm_seconds(chip: str, hbm_bytes: int | None) -> float | None:
     """Seconds that HBM needs to move those bytes at full speed; None where they were not counted."""
-    rates = chips.chip(chip)
-    return hbm_bytes / (rates.hbm_bandwidth * rates.cores) if hbm_bytes is not None else None
+    return hbm_bytes / chips.chip(chip).program_bandwidth if hbm_bytes is not None else None
 
 
 def extrapolated(report: Report) -> str:

@@ -15,18 +15,10 @@ _ABSENT = "What lies in VMEM is not known: the compiler gave no list of its allo
 _LOOKS = {
     "input window": (draw.BLUE, 0),
     "output window": (draw.ORANGE, 1),
-    "window": (draw.SKY, 0),  # of an operand that is not known to be read or written
     "scratch": (draw.GREEN, -1),
     "spill slots": (draw.RED, 1),
     "other": (draw.GREY, 0),
 }
-# words in the ``why`` of cost.vmem -> purpose
-_WHYS = (
-    ("scratch", "scratch"),
-    ("body", "other"),
-    ("fetched", "input window"),
-    ("written back", "output window"),
-)
 _SCALE = 180  # pixels for the limit, or for the stack if it is higher
 _LEFT, _RIGHT = 84, 196  # edges of the stack
 _THIN, _ENLARGED = 26, 140  # width of the thin stack, and left edge of the enlarged one beside it
@@ -46,11 +38,11 @@ class Piece(NamedTuple):
 def pieces(rows: Sequence) -> list[Piece]:
     """What lies in VMEM together, from a Report's ``vmem`` or the rows of ``cost.vmem``.
 
-    A row has ``name``, ``bytes``, ``buffers``, ``op`` or ``call``, and ``purpose`` or ``why``. Ops run one after
-    another: of several, the one that needs most is shown.
+    A row has ``name``, ``bytes``, ``buffers``, ``op`` or ``call``, and ``purpose``. Ops run one after another: of
+    several, the one that needs most is shown.
     """
     together = [row for row in rows if _op(row) == fullest(rows)]
-    found = [Piece(row.name, row.bytes, _purpose(row), row.buffers) for row in together if row.bytes]
+    found = [Piece(row.name, row.bytes, row.purpose, row.buffers) for row in together if row.bytes]
     order = list(_LOOKS)  # inputs lie at the bottom
     return sorted(found, key=lambda piece: order.index(piece.purpose) if piece.purpose in order else len(order))
 
@@ -65,13 +57,6 @@ def fullest(rows: Sequence) -> str:
 
 def _op(row) -> str:
     return getattr(row, "op", "") or getattr(row, "call", "")
-
-
-def _purpose(row) -> str:
-    """What the piece is for; a row of ``cost.vmem`` says it in a sentence."""
-    if hasattr(row, "purpose"):
-        return row.purpose
-    return next((purpose for word, purpose in _WHYS if word in row.why), "window")
 
 
 def picture(rows: Sequence, limit: int | None = None) -> Picture:
