@@ -50,18 +50,18 @@ def test_passed(capsys):
     said = checks.check("01.1", with_kernel(right_kernel))
     assert said.passed and said.outcome == "passed"
     printed = capsys.readouterr().out
-    assert printed.startswith("01.1 passed: reference, simulator")
+    assert printed.startswith("01.1 passed: numbers, simulator")
     assert compiler.libtpu_version() is None or "Predicted for a v5e, with arguments of float32[4096]: " in printed
 
 
 def test_not_yet_says_which_judge_what_and_what_next(capsys):
     said = checks.check("01.1", with_kernel(half_kernel))
-    assert (said.outcome, said.judge) == ("not yet", "reference")
+    assert (said.outcome, said.judge) == ("not yet", "numbers")
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 94, "wide enough for a notebook, narrow enough not to break words"
     what, why, advice = str(said).splitlines()
     assert printed.split() == str(said).split()
-    assert what == "01.1 not yet: the reference refused it."
+    assert what == "01.1 not yet: the numbers judge refused it."
     assert "The output at [4] is nan; it should be" in why
     assert advice.startswith("Next: ") and 'checks.hint("01.1")' in advice
 
@@ -138,7 +138,7 @@ def test_a_grid_of_thousands_of_steps_is_refused_at_once():
 def test_what_cannot_be_built_or_run_is_said_so():
     assert str(checks.check("01.3", lambda: 1 / 0)).startswith("01.3 not yet: it could not be built.")
     assert str(checks.check("01.2", lambda x, y: np.add(x, y))).startswith(
-        "01.2 not yet: the reference could not run it."
+        "01.2 not yet: the numbers judge could not run it."
     )
 
 
@@ -159,7 +159,7 @@ def test_an_unknown_exercise_names_those_there_are():
 @pytest.mark.parametrize("variable", ["COURSE_GRADING", "NBGRADER_EXECUTION"])
 def test_a_grader_hears_an_exception(monkeypatch, variable):
     monkeypatch.setenv(variable, "1")
-    with pytest.raises(checks.NotPassed, match="01.1 not yet: the reference refused it."):
+    with pytest.raises(checks.NotPassed, match="01.1 not yet: the numbers judge refused it."):
         checks.check("01.1", with_kernel(half_kernel))
     with pytest.raises(checks.NotPassed, match="01.1 not attempted"):
         checks.check("01.1", None)

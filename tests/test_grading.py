@@ -223,13 +223,13 @@ def test_an_empty_notebook_is_not_attempted(rows):
 def test_wrong_answers_are_refused_and_the_rest_passes(rows):
     found = rows("alice/work")
     assert outcomes(found) == ["passed", "not yet", "passed", "not yet", "not yet"]
-    assert [found[id]["judge"] for id in IDS] == ["", "reference", "", "simulator", "reference"]
+    assert [found[id]["judge"] for id in IDS] == ["", "numbers", "", "simulator", "numbers"]
     assert "it should be" in found["01.2"]["message"]
     assert found["01.4"]["message"].startswith(
         "the simulator refused it. With arguments of float32[4096]: The block [0:1024]"
     )
     assert "\nNext: " in found["01.4"]["verdict"]
-    assert found["01.1"]["message"].startswith("reference, simulator, races")
+    assert found["01.1"]["message"].startswith("numbers, simulator, races")
     assert sum(row["points"] for row in found.values()) == 3
 
 

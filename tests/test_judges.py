@@ -96,41 +96,41 @@ def last(fn, *args, reference=jnp.add):
 
 def test_a_right_kernel_passes_all_four():
     verdicts = judges.judge(blocked(), jnp.add, *vectors())
-    assert [v.judge for v in verdicts] == ["reference", "simulator", "races", "compiler"]
+    assert [v.judge for v in verdicts] == ["numbers", "simulator", "races", "compiler"]
     assert all(v.passed for v in verdicts[:3])
     assert verdicts[3].passed or compiler.libtpu_version() is None
 
 
 BUGS = {
-    "half written": (blocked(half_kernel), "reference", r"Output block \(0,\).*\[512\] is nan; it should be 1536"),
+    "half written": (blocked(half_kernel), "numbers", r"Output block \(0,\).*\[512\] is nan; it should be 1536"),
     "element offsets": (
         blocked(index=lambda i: (1024 * i,)),
-        "reference",
+        "numbers",
         r"index map of x_ref asks for block \(1024,\)",
     ),
-    "too few steps": (blocked(steps=3), "reference", r"No grid step writes output block \(3,\)"),
+    "too few steps": (blocked(steps=3), "numbers", r"No grid step writes output block \(3,\)"),
     "wrong arithmetic": (
         blocked(lambda x, y, o: o.__setitem__(..., x[...])),
-        "reference",
+        "numbers",
         r"\[1\] is 1; it should be 3",
     ),
-    "writes to an input": (blocked(in_place_kernel), "reference", "writes to its input x_ref"),
-    "writes to an input, now and then": (blocked(in_place_when_kernel), "reference", "writes to its input x_ref"),
-    "writes to an input by a copy": (blocked(copies_back_kernel), "reference", "writes to its input x_ref"),
-    "returns a list": (lambda x, y: [blocked()(x, y)], "reference", "returns a list of 1; it should return an array"),
-    "returns nothing": (lambda x, y: None, "reference", "It returned nothing"),
-    "writes nothing": (blocked(names_only_kernel), "reference", "names_only_kernel writes nothing to o_ref"),
-    "unrolled": (blocked(unrolled_kernel), "reference", "unrolled_kernel is [0-9],[0-9]+ operations long"),
-    "+= without a start": (blocked(plus_equals_kernel), "reference", "is nan; it should be"),
-    "no kernel": (jnp.add, "reference", "no pallas_call"),
-    "arithmetic outside": (lambda x, y: blocked()(x, y) * 1.0, "reference", "outside the kernel: mul"),
+    "writes to an input": (blocked(in_place_kernel), "numbers", "writes to its input x_ref"),
+    "writes to an input, now and then": (blocked(in_place_when_kernel), "numbers", "writes to its input x_ref"),
+    "writes to an input by a copy": (blocked(copies_back_kernel), "numbers", "writes to its input x_ref"),
+    "returns a list": (lambda x, y: [blocked()(x, y)], "numbers", "returns a list of 1; it should return an array"),
+    "returns nothing": (lambda x, y: None, "numbers", "It returned nothing"),
+    "writes nothing": (blocked(names_only_kernel), "numbers", "names_only_kernel writes nothing to o_ref"),
+    "unrolled": (blocked(unrolled_kernel), "numbers", "unrolled_kernel is [0-9],[0-9]+ operations long"),
+    "+= without a start": (blocked(plus_equals_kernel), "numbers", "is nan; it should be"),
+    "no kernel": (jnp.add, "numbers", "no pallas_call"),
+    "arithmetic outside": (lambda x, y: blocked()(x, y) * 1.0, "numbers", "outside the kernel: mul"),
     "wrong dtype": (
         lambda x, y: blocked()(x, y).astype(jnp.bfloat16),
-        "reference",
+        "numbers",
         "is bfloat16; it should be float32",
     ),
-    "wrong shape": (lambda x, y: blocked()(x, y)[:8], "reference", r"has shape \(8,\); it should be \(4096,\)"),
-    "two results": (lambda x, y: (blocked()(x, y),) * 2, "reference", "returns 2 arrays; it should return 1"),
+    "wrong shape": (lambda x, y: blocked()(x, y)[:8], "numbers", r"has shape \(8,\); it should be \(4096,\)"),
+    "two results": (lambda x, y: (blocked()(x, y),) * 2, "numbers", "returns 2 arrays; it should return 1"),
     "block revisited": (
         blocked(steps=8, index=lambda i: (i % 4,)),
         "simulator",
@@ -214,7 +214,7 @@ def test_an_error_while_tracing_is_explained():
         o_ref[...] = x_ref + y_ref
 
     verdict = last(blocked(kernel))
-    assert verdict.judge == "reference" and "A Ref is a place in memory" in verdict.message
+    assert verdict.judge == "numbers" and "A Ref is a place in memory" in verdict.message
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int32, jnp.int8])

@@ -51,7 +51,7 @@ def judges_here() -> dict[str, tuple[bool, str]]:
     """Judge -> (does it work here, why or why not and what to do)."""
     has_libtpu = compiler.libtpu_version() is not None
     return {
-        "reference": (True, "compares with plain JAX"),
+        "numbers": (True, "compares with plain JAX"),
         "simulator": (True, "JAX's TPU simulator, on the CPU"),
         "races": (True, "the same with two cores and a race detector"),
         "compiler": (has_libtpu, "libtpu compiles for a v5e, on the CPU" if has_libtpu else compiler.missing_libtpu()),

@@ -39,7 +39,7 @@ class Verdict:
         elif self.judge == EXERCISE:
             lines[0] += ": the judges agree, but the exercise asks for more."
         elif self.judge:
-            judge = "races judge" if self.judge == "races" else self.judge
+            judge = f"{self.judge} judge" if self.judge in ("numbers", "races") else self.judge
             lines[0] += f": the {judge} refused it." if self.ran else f": the {judge} could not run it."
         elif self.outcome == PASSED:
             lines[0] += f": {self.message}"
@@ -154,7 +154,7 @@ def _sessions(task: Exercise, fn):
 def _steps(fn, case: tuple) -> int:
     try:
         return max((call.steps for call in grid.walk(fn, *case).calls), default=0)
-    except Exception:  # the reference judge will say what is wrong
+    except Exception:  # the numbers judge will say what is wrong
         return 0
 
 

@@ -23,7 +23,7 @@ checks.doctor()
 #
 # | judge | asks | needs |
 # |---|---|---|
-# | reference | Are the numbers those of plain JAX? Is the arithmetic done in a kernel that leaves its inputs alone? | nothing |
+# | numbers | Are the numbers those of plain JAX? Is the arithmetic done in a kernel that leaves its inputs alone? | nothing |
 # | simulator | What happens in memory that starts as garbage, in the order in which a TPU walks the grid? | nothing |
 # | races | And if two cores share the work? A v5e has one core; other TPUs have two. | nothing |
 # | compiler | Would a TPU v5e take it: legal blocks, enough on-chip memory, operations it has? | Linux on x86-64 |

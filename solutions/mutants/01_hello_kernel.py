@@ -1,38 +1,38 @@
 # Wrong answers to the exercises of lesson 1. Each stands in the place of the answer cell; `judge` must refuse it, and
 # the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
-# %% answer="01.1" name="forgets y" judge="reference" says="at .0. is 0; it should be 1000"
+# %% answer="01.1" name="forgets y" judge="numbers" says="at .0. is 0; it should be 1000"
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref[...]
 
 
-# %% answer="01.1" name="adds the refs, not what they hold" judge="reference" says="arithmetic on a Ref.*not a value"
+# %% answer="01.1" name="adds the refs, not what they hold" judge="numbers" says="arithmetic on a Ref.*not a value"
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref + y_ref
 
 
-# %% answer="01.1" name="returns the sum" judge="reference" says="kernel returned a value.*writes into its output refs"
+# %% answer="01.1" name="returns the sum" judge="numbers" says="kernel returned a value.*writes into its output refs"
 def add_kernel(x_ref, y_ref, o_ref):
     return x_ref[...] + y_ref[...]
 
 
-# %% answer="01.1" name="gives the name o_ref to the sum" judge="reference" says="writes nothing"
+# %% answer="01.1" name="gives the name o_ref to the sum" judge="numbers" says="writes nothing"
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref = x_ref[...] + y_ref[...]  # noqa: F841
 
 
-# %% answer="01.1" name="writes half of the output" judge="reference" says="(?s)2,048 of 4,096 elements are wrong.*memory nothing has written"
+# %% answer="01.1" name="writes half of the output" judge="numbers" says="(?s)2,048 of 4,096 elements are wrong.*memory nothing has written"
 def add_kernel(x_ref, y_ref, o_ref):
     half = x_ref.shape[0] // 2
     o_ref[:half] = x_ref[:half] + y_ref[:half]
 
 
-# %% answer="01.1" name="adds to what is in the output" judge="reference" says="(?s)is nan; it should be 1000.*o_ref is read before anything"
+# %% answer="01.1" name="adds to what is in the output" judge="numbers" says="(?s)is nan; it should be 1000.*o_ref is read before anything"
 def add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] += x_ref[...] + y_ref[...]
 
 
-# %% answer="01.2" name="always promises float32" judge="reference" says="wrote int32 values into a ref of float32"
+# %% answer="01.2" name="always promises float32" judge="numbers" says="wrote int32 values into a ref of float32"
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
@@ -42,7 +42,7 @@ def add_any(x, y):
     )
 
 
-# %% answer="01.2" name="computes in float32" judge="reference" says="(?s)972 of 1,000 elements are wrong.*float32, which holds 24 bits"
+# %% answer="01.2" name="computes in float32" judge="numbers" says="(?s)972 of 1,000 elements are wrong.*float32, which holds 24 bits"
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         total = x_ref[...].astype(jnp.float32) + y_ref[...].astype(jnp.float32)
@@ -51,7 +51,7 @@ def add_any(x, y):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
 
 
-# %% answer="01.2" name="adds outside the kernel" judge="reference" says="arithmetic stands outside the kernel: add"
+# %% answer="01.2" name="adds outside the kernel" judge="numbers" says="arithmetic stands outside the kernel: add"
 def add_any(x, y):
     def kernel(total_ref, o_ref):
         o_ref[...] = total_ref[...]
@@ -74,7 +74,7 @@ def add_any(x, y):
     )(x, y)
 
 
-# %% answer="01.2" name="knows one shape" judge="reference" says="shape .1000,. to a place of shape .16, 256."
+# %% answer="01.2" name="knows one shape" judge="numbers" says="shape .1000,. to a place of shape .16, 256."
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
@@ -82,7 +82,7 @@ def add_any(x, y):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((16, 256), x.dtype))(x, y)
 
 
-# %% answer="01.2" name="does not call what pallas_call returns" judge="reference" says="(?s)a function, not an array.*call it"
+# %% answer="01.2" name="does not call what pallas_call returns" judge="numbers" says="(?s)a function, not an array.*call it"
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
@@ -133,7 +133,7 @@ class PallasAdd(keras.layers.Layer):
         return input_shape[0]
 
 
-# %% answer="01.3" name="adds in call" judge="reference" says="without a kernel"
+# %% answer="01.3" name="adds in call" judge="numbers" says="without a kernel"
 class PallasAdd(keras.layers.Layer):
     def call(self, inputs):
         x, y = inputs
@@ -143,7 +143,7 @@ class PallasAdd(keras.layers.Layer):
         return input_shape[0]
 
 
-# %% answer="01.3" name="call takes two arrays" judge="reference" says="one list of two arrays"
+# %% answer="01.3" name="call takes two arrays" judge="numbers" says="one list of two arrays"
 class PallasAdd(keras.layers.Layer):
     def call(self, x, y):
         return add_vectors(x, y)
@@ -152,12 +152,12 @@ class PallasAdd(keras.layers.Layer):
         return input_shape[0]
 
 
-# %% answer="01.4" name="counts in elements" judge="reference" says="index map of x_ref asks for block .1024,.*(?s:.)*not element numbers"
+# %% answer="01.4" name="counts in elements" judge="numbers" says="index map of x_ref asks for block .1024,.*(?s:.)*not element numbers"
 def configure(n):
     return (n // 1024,), (1024,), lambda i: (i * 1024,)
 
 
-# %% answer="01.4" name="leaves out the last block" judge="reference" says="No grid step writes output block .3,."
+# %% answer="01.4" name="leaves out the last block" judge="numbers" says="No grid step writes output block .3,."
 def configure(n):
     return (n // 1024 - 1,), (1024,), lambda i: (i,)
 
@@ -182,7 +182,7 @@ def configure(n):
     return (2 * n // 1024,), (1024,), lambda i: (i % (n // 1024),)
 
 
-# %% answer="01.5" name="still writes to x, in a condition" judge="reference" says="writes to its input x_ref"
+# %% answer="01.5" name="still writes to x, in a condition" judge="numbers" says="writes to its input x_ref"
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     @pl.when(x_ref.shape[0] > 0)
     def scale():
@@ -191,25 +191,25 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref[...] + y_ref[...]
 
 
-# %% answer="01.5" name="writes to y instead" judge="reference" says="writes to its input y_ref"
+# %% answer="01.5" name="writes to y instead" judge="numbers" says="writes to its input y_ref"
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     y_ref[...] += 2 * x_ref[...]
     o_ref[...] = y_ref[...]
 
 
-# %% answer="01.5" name="scales y" judge="reference" says="at .0. is 2000; it should be 1000"
+# %% answer="01.5" name="scales y" judge="numbers" says="at .0. is 2000; it should be 1000"
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] = x_ref[...] + 2 * y_ref[...]
 
 
-# %% answer="01.5" name="puts x back afterwards" judge="reference" says="writes to its input x_ref"
+# %% answer="01.5" name="puts x back afterwards" judge="numbers" says="writes to its input x_ref"
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     x_ref[...] *= 2
     o_ref[...] = x_ref[...] + y_ref[...]
     x_ref[...] /= 2
 
 
-# %% answer="01.5" name="adds before it has written" judge="reference" says="o_ref is read before anything"
+# %% answer="01.5" name="adds before it has written" judge="numbers" says="o_ref is read before anything"
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] *= 2
     o_ref[...] += y_ref[...]

@@ -141,7 +141,7 @@ checks.check("01.4", configure)
 # *Difficulty 2 of 5. 7 minutes, 1 line.*
 #
 # Someone wrote this kernel for `2 * x + y`. Run it: the numbers are right. It is still wrong, and running it will not
-# tell you, not even in the simulator. On a chip `x_ref` is a copy that belongs to the pipeline. (The reference judge reads
+# tell you, not even in the simulator. On a chip `x_ref` is a copy that belongs to the pipeline. (The numbers judge reads
 # the kernel's code, so it does see it.)
 #
 # Write `scaled_add_kernel` so that it computes the same and leaves its inputs alone.

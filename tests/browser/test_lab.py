@@ -129,7 +129,7 @@ def test_untouched_exercises_show_no_red(exercises):
 def test_a_wrong_answer_gets_a_verdict_and_the_right_one_passes(exercises):
     exercises.type_line("01-1", "o_ref[...] = x_ref[...]")
     assert exercises.source("01-1").endswith('"""\n    o_ref[...] = x_ref[...]')
-    check(exercises, "01.1 not yet: the reference refused it.")
+    check(exercises, "01.1 not yet: the numbers judge refused it.")
     assert "Next: " in exercises.output("01-1-check")
     exercises.screenshot("verdict-wrong", of="01-1-check")
 
@@ -144,7 +144,7 @@ def test_a_wrong_answer_gets_a_verdict_and_the_right_one_passes(exercises):
 def test_a_killed_compiler_comes_back(answered, lab):
     assert lab.compilers(), "no compiler runs, so this test would prove nothing"
     lab.kill(lab.compilers())
-    check(answered, "01.1 passed: reference, simulator, races and compiler agree.")
+    check(answered, "01.1 passed: numbers, simulator, races and compiler agree.")
     assert lab.compilers()
 
 
@@ -159,7 +159,7 @@ def test_a_compiler_killed_at_work_still_gives_a_verdict(answered, lab):
     wait_until_asked(at_work)
     lab.kill(at_work)
     answered.wait_until_run("01-1-check", before)
-    assert answered.output("01-1-check").startswith("01.1 passed: reference, simulator, races and compiler agree.")
+    assert answered.output("01-1-check").startswith("01.1 passed: numbers, simulator, races and compiler agree.")
     assert answered.red() == []
 
 

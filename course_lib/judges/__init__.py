@@ -1,0 +1,28 @@
+"""Four judges for a kernel: its numbers, the TPU simulator, two racing cores, the real v5e compiler.
+
+No single judge sees every bug, so ``judge`` asks them in that order and stops at the first that refuses:
+
+numbers     the plain interpreter against the reference function: is the arithmetic right, is it done in a
+            kernel, are the inputs left alone?
+simulator   JAX's TPU simulator: memory that starts as NaN, the real grid order, blocks outside the array, output
+            blocks that are left and visited again
+races       the simulator with two cores and a race detector
+compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
+
+Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict.
+"""
+
+from course_lib.judges.compare import close
+from course_lib.judges.sit import JUDGES, compiler_judge, judge, numbers_judge, races_judge, simulator_judge
+from course_lib.judges.verdict import Verdict
+
+__all__ = [
+    "JUDGES",
+    "Verdict",
+    "close",
+    "compiler_judge",
+    "judge",
+    "numbers_judge",
+    "races_judge",
+    "simulator_judge",
+]

@@ -1,0 +1,27 @@
+"""What one judge says."""
+
+import dataclasses
+
+from course_lib import compiler, errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one judge says. ``passed`` is None where the judge could not sit, and ``message`` says why."""
+
+    judge: str
+    passed: bool | None
+    message: str = ""
+    next: str = ""  # one thing to try
+    ran: bool = True  # False: it could not even be traced, so there was nothing to judge
+    report: compiler.Report | None = None  # the compiler judge's
+
+    def __str__(self) -> str:
+        said = {True: "passed", False: "refused", None: "skipped"}[self.passed]
+        text = f"{self.judge}: {said}" + (f". {self.message}" if self.message else "")
+        return errors.folded(text + (f"\nNext: {self.next}" if self.next else ""))
+
+
+def refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Verdict:
+    """The refusal of something that failed with an error."""
+    return Verdict(judge=judge, passed=False, message=explanation.what, next=explanation.advice, ran=ran)
