@@ -26,7 +26,11 @@ SIDE = {
     "viz": {"errors", "chips", "grid", "cost", "compiler", "roofline"},
     "frameworks": {"kernels"},
 }
-SHOWS_ITSELF = {"course_lib/compiler/report.py", "course_lib/compiler/compare.py"}  # as a picture, in a notebook
+SHOWS_ITSELF = {  # as a picture, in a notebook
+    "course_lib/compiler/report.py",
+    "course_lib/compiler/compare.py",
+    "course_lib/judges/blocks.py",
+}
 FILES = sorted((ROOT / "course_lib").rglob("*.py"))
 
 

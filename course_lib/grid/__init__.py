@@ -8,12 +8,12 @@ The TPU visits the grid one step after another, the last axis fastest. A block i
 differs from the step before; an output block is written back when the next step's index differs.
 """
 
-from course_lib.grid.body import copies_by_hand, follow, scoped
+from course_lib.grid.body import copies_by_hand, follow, scoped, uses
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCall, Walk
-from course_lib.grid.followed import Copy, Followed
+from course_lib.grid.followed import Copy, Followed, Use
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
-from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, pallas_calls, run, sub_jaxprs, trace
+from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, pallas_calls, run, scan_parts, sub_jaxprs, trace
 
 __all__ = [
     "KERNELS",
@@ -24,6 +24,7 @@ __all__ = [
     "Pipeline",
     "Scratch",
     "UnreadableCall",
+    "Use",
     "Walk",
     "copies_by_hand",
     "equations",
@@ -33,8 +34,10 @@ __all__ = [
     "pipelines",
     "read",
     "run",
+    "scan_parts",
     "scoped",
     "sub_jaxprs",
     "trace",
+    "uses",
     "walk",
 ]

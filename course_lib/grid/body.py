@@ -9,8 +9,8 @@ import functools
 
 import numpy as np
 
-from course_lib.grid.call import Call, Scratch
-from course_lib.grid.followed import Followed
+from course_lib.grid.call import Call, Scratch, UnreadableCall
+from course_lib.grid.followed import Followed, Use
 from course_lib.grid.follower import Follower
 from course_lib.grid.refs import Ref, scoped_names, space_of
 from course_lib.grid.trace import equations
@@ -22,10 +22,22 @@ def follow(call: Call) -> Followed:
 
     Raises UnreadableCall if that would take more than three million evaluations.
     """
-    followed, stored = _follow_together(call)
-    if stored and (followed.doubt or followed.hidden_copies):
-        return _follow_in_order(call)
-    return followed
+    follower = _follower_of_all_steps(call)
+    if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
+        follower = _follower_in_order(call)
+    return follower.result()
+
+
+@functools.lru_cache(maxsize=64)
+def uses(call: Call) -> tuple[Use, ...] | None:
+    """Where a kernel touches memory, in the order of its program; None if that cannot be told, or is too much."""
+    try:
+        follower = _follower_of_all_steps(call, uses=[])
+        if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
+            follower = _follower_in_order(call, uses=[])
+    except UnreadableCall:
+        return None
+    return tuple(follower.uses)
 
 
 def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
@@ -36,23 +48,25 @@ def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
     return Follower(grid=(), coordinates=()).jaxpr(jaxpr, (), [*coordinates, *refs], np.True_, 1)
 
 
-def _follow_together(call: Call) -> tuple[Followed, bool]:
-    """All steps at once, and whether the kernel stores scalars that a later step may read."""
+def _follower_of_all_steps(call: Call, uses: list | None = None) -> Follower:
+    """One that has followed all steps at once."""
     if call.steps == 1:
-        return _follow_in_order(call), False
+        return _follower_in_order(call, uses)
     coordinates = np.unravel_index(np.arange(call.steps), call.grid)
     follower = Follower(grid=call.grid, coordinates=tuple(np.asarray(c, np.int32) for c in coordinates))
+    follower.uses = uses
     follower.jaxpr(call.kernel, (), _refs(call), np.ones(call.steps, bool), 1)
-    return follower.result(), follower.stored
+    return follower
 
 
-def _follow_in_order(call: Call) -> Followed:
-    """Step after step, with the scalars that one leaves in SMEM for the next."""
+def _follower_in_order(call: Call, uses: list | None = None) -> Follower:
+    """One that has gone step after step, with the scalars that one leaves in SMEM for the next."""
     follower, refs = Follower(grid=call.grid, coordinates=(), ordered=True), _refs(call)
+    follower.uses = uses
     for step in range(call.steps):
         follower.coordinates, follower.first = call.step(step), step
         follower.jaxpr(call.kernel, (), refs, np.True_, 1)
-    return follower.result()
+    return follower
 
 
 def _refs(call: Call) -> list:

@@ -45,6 +45,24 @@ class Loop:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Use:
+    """One place in the order of things where a kernel touches memory, at one or many grid steps."""
+
+    kind: str  # "read", "write", "start" a copy, "wait" for one
+    ref: str  # the name of the ref; of a copy, of its target
+    number: int  # of that ref, which no other ref has
+    steps: np.ndarray  # int64[n]: the grid steps at which this happens
+    part: np.ndarray | None = None  # int64[n, 2]: start and length along the first axis; None: not known
+    source: str = ""  # of a copy
+    source_number: int = -1
+    source_part: np.ndarray | None = None  # as ``part``, of a copy's source
+    semaphore: np.ndarray | None = None  # int64[n, k]: the semaphore's number, and its index if it is one of an array
+    semaphore_name: str = ""
+    bytes: int = 0  # of a copy
+    remote: bool = False  # the copy goes to another chip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Followed:
     """What a kernel does over its whole grid."""
 

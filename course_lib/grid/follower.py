@@ -8,13 +8,14 @@ import numpy as np
 from jax._src.state import indexing
 
 from course_lib.grid.call import UnreadableCall
-from course_lib.grid.followed import Copy, Followed, Loop, Wait
+from course_lib.grid.followed import Copy, Followed, Loop, Use, Wait
 from course_lib.grid.plan import Step, plan
-from course_lib.grid.refs import Ref, element, scoped_names, space_of, starts, window
+from course_lib.grid.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
 from course_lib.grid.scalars import UNKNOWN, known, plain
 from course_lib.grid.trace import equations, scan_parts, split
 
 MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
+MAX_USES = 100_000
 
 
 class Follower:
@@ -32,6 +33,7 @@ class Follower:
         self.doubt = self.hidden_copies = ""
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
+        self.uses: list[Use] | None = None  # a list, where somebody wants to know
 
     def result(self) -> Followed:
         return Followed(
@@ -147,6 +149,10 @@ class Follower:
         return self.jaxpr(jaxpr, inputs, refs, active, times)
 
     def _get(self, eqn, inputs: list, active, times: int) -> list:
+        self._touched("read", eqn, inputs[0], inputs[1:], active)
+        return self._value(eqn, inputs, active, times)
+
+    def _value(self, eqn, inputs: list, active, times: int) -> list:
         ref, *rest = inputs
         if eqn.outvars[0].aval.shape != ():
             self._count(eqn, active, times)
@@ -158,7 +164,8 @@ class Follower:
 
     def _swap(self, eqn, inputs: list, active, times: int) -> list:
         ref, value, *rest = inputs
-        old = self._get(eqn, [ref, *rest], active, times)
+        old = self._value(eqn, [ref, *rest], active, times)
+        self._touched("write", eqn, ref, rest, active)
         self.written |= {ref.name} if active.any() else set()
         if ref.space == "smem":
             self.stored = True
@@ -174,6 +181,9 @@ class Follower:
         """A store with a mask, or one that adds: of scalars in SMEM it leaves nothing known."""
         ref = inputs[0]
         self._count(eqn, active, times)
+        if eqn.primitive.name == "addupdate":
+            self._touched("read", eqn, ref, inputs[2:], active)
+        self._touched("write", eqn, ref, inputs[2:] if eqn.primitive.name == "addupdate" else None, active)
         self.written |= {ref.name} if active.any() else set()
         if ref.space == "smem":
             self.stored = True
@@ -191,8 +201,9 @@ class Follower:
         return tuple(index) if all(known(i) and not isinstance(i, indexing.Slice) for i in index) else None
 
     def _dma_start(self, eqn, inputs: list, active, times: int) -> list:
-        source, target, _, _, device = jax.tree.unflatten(eqn.params["tree"], inputs)
+        source, target, semaphore, _, device = jax.tree.unflatten(eqn.params["tree"], inputs)
         source, target = window(source), window(target)
+        self._copied("start", source, target, window(semaphore), active, remote=device is not None)
         if source is None or target is None or times != 1:
             self.hidden_copies = self.hidden_copies or "how much it copies depends on an array's values"
             return []
@@ -218,10 +229,55 @@ class Follower:
         return []
 
     def _dma_wait(self, eqn, inputs: list, active, times: int) -> list:
-        _, target, *_ = jax.tree.unflatten(eqn.params["tree"], inputs)
+        source, target, semaphore, _, device = jax.tree.unflatten(eqn.params["tree"], inputs)
+        self._copied("wait", window(source), window(target), window(semaphore), active, remote=device is not None)
         if active.any():
             self.waits.append(Wait(buffer=getattr(target, "ref", target).number, turn=self.turn))
         return []
+
+    def _touched(self, kind: str, eqn, ref: Ref, leaves: list | None, active) -> None:
+        """Note a read or a write of a ref, if somebody wants to know."""
+        if self.uses is None or not np.any(active):
+            return
+        transforms = jax.tree.unflatten(eqn.params["tree"], leaves) if leaves is not None else None
+        part = window_of(ref, transforms) if transforms is not None else None
+        steps = np.flatnonzero(active)
+        use = Use(
+            kind=kind,
+            ref=ref.name,
+            number=ref.number,
+            steps=steps + self.first,
+            part=first_axis(part, np.shape(active), steps),
+        )
+        self._noted(use)
+
+    def _copied(self, kind: str, source, target, semaphore, active, remote: bool) -> None:
+        """Note the start of a copy or the wait for one. What it copies may be unknown: then the parts are None."""
+        if self.uses is None or not np.any(active):
+            return
+        shape, steps = np.shape(active), np.flatnonzero(active)
+        known_all = None not in (source, target, semaphore)
+        index = starts(semaphore, shape, steps) if known_all else None
+        use = Use(
+            kind=kind,
+            ref=target.ref.name if target else "",
+            number=target.ref.number if target else -1,
+            steps=steps + self.first,
+            part=first_axis(target, shape, steps),
+            source=source.ref.name if source else "",
+            source_number=source.ref.number if source else -1,
+            source_part=first_axis(source, shape, steps),
+            semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
+            semaphore_name=semaphore.ref.name if semaphore else "",
+            bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,
+            remote=remote,
+        )
+        self._noted(use)
+
+    def _noted(self, use: Use) -> None:
+        if len(self.uses) >= MAX_USES:
+            raise UnreadableCall(f"the kernel touches memory in more than {MAX_USES:,} places.")
+        self.uses.append(use)
 
     def _undecided(self, eqn, jaxprs, what: str) -> None:
         """A decision depends on what is not known here."""

@@ -35,7 +35,11 @@ class Window:
 
 def window(side) -> Window | None:
     """The part of a ref that one side of a copy names; None if its size is not known."""
-    ref, transforms = (side, ()) if isinstance(side, Ref) else (side.ref, side.transforms)
+    return window_of(side, ()) if isinstance(side, Ref) else window_of(side.ref, side.transforms)
+
+
+def window_of(ref: Ref, transforms) -> Window | None:
+    """The part of ``ref`` that its transforms name; None if its size is not known."""
     starts, sizes = [np.int64(0)] * len(ref.aval.shape), list(ref.aval.shape)
     axes = list(range(len(sizes)))  # of the ref, that are still axes of the part
     for transform in transforms:
@@ -60,6 +64,14 @@ def starts(window: Window, shape: tuple[int, ...], steps: np.ndarray) -> np.ndar
         return None
     columns = [np.broadcast_to(s, shape).reshape(-1)[steps] for s in window.starts]
     return np.stack(columns, axis=1) if columns else np.zeros((len(steps), 0), np.int64)
+
+
+def first_axis(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -> np.ndarray | None:
+    """int64[len(steps), 2]: where a part starts along the first axis, and its length there; None if not known."""
+    if part is None or (part.starts and not known(part.starts[0])):
+        return None
+    start = np.broadcast_to(part.starts[0], shape).reshape(-1)[steps] if part.starts else np.zeros(len(steps), np.int64)
+    return np.stack([start, np.full(len(steps), part.sizes[0] if part.sizes else 1)], axis=1)
 
 
 def element(array: np.ndarray, index: tuple):

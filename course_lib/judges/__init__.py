@@ -9,20 +9,32 @@ simulator   JAX's TPU simulator: memory that starts as NaN, the real grid order,
 races       the simulator with two cores and a race detector
 compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
 
+Beside them: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, where there is one).
+
 Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict.
 """
 
-from course_lib.judges.compare import close
+from course_lib.judges.blocks import BlockMap
+from course_lib.judges.budget import Budget, budget_judge
+from course_lib.judges.device import device_judge
 from course_lib.judges.sit import JUDGES, compiler_judge, judge, numbers_judge, races_judge, simulator_judge
+from course_lib.judges.tolerance import Expected, close, expected, right
 from course_lib.judges.verdict import Verdict
 
 __all__ = [
     "JUDGES",
+    "BlockMap",
+    "Budget",
+    "Expected",
     "Verdict",
+    "budget_judge",
     "close",
     "compiler_judge",
+    "device_judge",
+    "expected",
     "judge",
     "numbers_judge",
     "races_judge",
+    "right",
     "simulator_judge",
 ]

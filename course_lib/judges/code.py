@@ -1,6 +1,7 @@
-"""What can be said about a kernel from its code, before it runs. Each function returns None, or (what, next)."""
+"""What can be said about a kernel from its code, before it runs."""
 
 from course_lib import grid
+from course_lib.judges.verdict import Complaint
 
 # A kernel longer than this comes from a Python loop that was unrolled; simulating it would take minutes.
 MAX_KERNEL_LENGTH = 2000
@@ -13,18 +14,20 @@ _MOVES_DATA = {
 }  # fmt: skip
 
 
-def complaint(walk: grid.Walk) -> tuple[str, str] | None:
+def complaint(walk: grid.Walk) -> Complaint | None:
     """The first thing that is wrong with a function's kernels, whatever their numbers are."""
     return not_a_kernel(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
 
 
-def not_a_kernel(walk: grid.Walk) -> tuple[str, str] | None:
+def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
-        return "It returned nothing.", "is there a `return` at the end?"
+        return Complaint("It returned nothing.", "is there a `return` at the end?")
     if not walk.calls:
-        return "The result was computed without a kernel: there is no pallas_call in it.", "call pl.pallas_call."
+        return Complaint(
+            "The result was computed without a kernel: there is no pallas_call in it.", "call pl.pallas_call."
+        )
     if found := sorted(_arithmetic_outside(walk.jaxpr.jaxpr)):
-        return (
+        return Complaint(
             f"Part of the arithmetic stands outside the kernel: {', '.join(found)}.",
             "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",
         )
@@ -49,10 +52,10 @@ def _is_index(eqn) -> bool:
     return all(v.aval.size <= 8 and v.aval.dtype.kind in "iub" for v in eqn.outvars)
 
 
-def too_long(walk: grid.Walk) -> tuple[str, str] | None:
+def too_long(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         if (length := sum(1 for _ in grid.equations(call.kernel))) > MAX_KERNEL_LENGTH:
-            return (
+            return Complaint(
                 f"{call.name} is {length:,} operations long: a Python loop in it is written out step by step while it "
                 "is traced, and neither the simulator nor the compiler can carry that.",
                 "work on whole blocks, x_ref[...] is all of one; or loop with jax.lax.fori_loop.",
@@ -60,12 +63,12 @@ def too_long(walk: grid.Walk) -> tuple[str, str] | None:
     return None
 
 
-def ignores_an_output(walk: grid.Walk) -> tuple[str, str] | None:
+def ignores_an_output(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         used = {id(variable) for eqn in call.kernel.eqns for variable in eqn.invars}
         for variable, operand in zip(call.kernel.invars, call.operands, strict=False):
             if operand.role == "output" and id(variable) not in used:
-                return (
+                return Complaint(
                     f"{call.name} writes nothing to {operand.name}.",
                     f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives "
                     "the value a name.",
@@ -73,12 +76,12 @@ def ignores_an_output(walk: grid.Walk) -> tuple[str, str] | None:
     return None
 
 
-def writes_to_inputs(walk: grid.Walk) -> tuple[str, str] | None:
+def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         written = grid.follow(call).written
         for operand in call.inputs:
             if operand.name in written and operand.aliases is None:
-                return (
+                return Complaint(
                     f"{call.name} writes to its input {operand.name}. The simulators forgive that; on a chip the block "
                     "is a copy the pipeline owns, and what you put there may vanish or reach the caller's array.",
                     "compute into a value of your own, and write only to output refs.",

@@ -10,6 +10,7 @@ import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat, grid
+from course_lib.judges.watchdog import watched
 
 # Without this, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
 # right, which it is not on the chip.
@@ -20,7 +21,7 @@ def run(walk: grid.Walk, interpret, args: tuple) -> list[np.ndarray]:
     """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
     run = jax.jit(lambda *a: grid.run(walk.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
     racing = interpret is not True and interpret.detect_races
-    with jax.default_device(jax.devices("cpu")[0]), _quiet():
+    with jax.default_device(jax.devices("cpu")[0]), _quiet(), watched():
         try:
             outputs = [np.asarray(a) for a in jax.block_until_ready(run(*args))]
             if racing and compat.races_found():

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable
 
 import jax
-import numpy as np
 
-from course_lib import compat, compiler, errors, grid
-from course_lib.judges import code
+from course_lib import compat, compiler, cost, errors, grid
+from course_lib.judges import budget, code, copies, order
 from course_lib.judges.compare import difference, other_structure
 from course_lib.judges.run import run
-from course_lib.judges.verdict import Verdict, refused
+from course_lib.judges.tolerance import expected
+from course_lib.judges.verdict import Verdict, complained, refused
 
 
 def judge(fn: Callable, reference: Callable, *args) -> list[Verdict]:
@@ -34,30 +34,32 @@ def numbers_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     except Exception as error:
         return refused("numbers", errors.explain(error), ran=False)
     if complaint := code.complaint(walk):
-        return Verdict(judge="numbers", passed=False, message=complaint[0], next=complaint[1])
+        return complained("numbers", complaint)
     return _compare("numbers", fn, reference, args, walk, interpret=True)
 
 
 def simulator_judge(fn: Callable, reference: Callable, *args) -> Verdict:
-    """Refuses what the TPU simulator refuses, and numbers that come out wrong in its poisoned memory."""
+    """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory."""
     return _simulate("simulator", fn, reference, args, random_seed=0)
 
 
 def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
-    """Refuses a kernel in which two simulated cores touch the same memory unordered."""
+    """Refuses a kernel in which two simulated cores, or a core and a copy, touch the same memory unordered."""
     return _simulate("races", fn, reference, args, random_seed=1, num_cores_or_threads=2, detect_races=True)
 
 
-def compiler_judge(fn: Callable, reference: Callable, *args) -> Verdict:
-    """Refuses what the v5e compiler refuses. Its Report, with predicted cycles, is in ``.report``."""
+def compiler_judge(fn: Callable, reference: Callable, *args, chips: tuple[str, ...] = ("v5e",)) -> Verdict:
+    """Refuses what the compiler of one of the ``chips`` refuses. The first chip's Report is in ``.report``."""
     del reference  # the compiler does not run the kernel
+    reports = []
     try:
-        report = compiler.compile_tpu(fn, *args, chip="v5e")
+        for chip in chips:
+            reports.append(compiler.compile_tpu(fn, *args, chip=chip))
+            if not reports[-1].ok:
+                return _uncompiled(reports[-1], fn, args)
     except compiler.Unavailable as error:
         return Verdict(judge="compiler", passed=None, message=str(error))
-    if not report.ok:
-        return refused("compiler", _with_ref_names(report.error, fn, args))
-    return Verdict(judge="compiler", passed=True, report=report)
+    return Verdict(judge="compiler", passed=True, report=reports[0])
 
 
 JUDGES = {
@@ -68,15 +70,23 @@ JUDGES = {
 }
 
 
-def _with_ref_names(explanation: errors.Explanation, fn: Callable, args: tuple) -> errors.Explanation:
-    """Say x_ref where the compiler says input 0, if there is but one kernel it can mean."""
+def _uncompiled(report: compiler.Report, fn: Callable, args: tuple) -> Verdict:
+    """The refusal of a compiler, with the kernel's own names and, where VMEM is short, with what fills it."""
     try:
-        calls = grid.walk(fn, *args).calls
+        walk = grid.walk(fn, *args)
     except Exception:  # it could not be traced: that is what the explanation is about
+        return refused("compiler", report.error)
+    explanation = _with_ref_names(report.error, walk)
+    if explanation.name == "vmem" and cost.vmem(walk):
+        explanation = dataclasses.replace(explanation, what=f"{explanation.what}\n{budget.table(walk)}")
+    return dataclasses.replace(refused("compiler", explanation), report=report)
+
+
+def _with_ref_names(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
+    """Say x_ref where the compiler says input 0, if there is but one kernel it can mean."""
+    if len(walk.calls) != 1:
         return explanation
-    if len(calls) != 1:
-        return explanation
-    names = [operand.name for operand in calls[0].inputs]
+    names = [operand.name for operand in walk.calls[0].inputs]
     what = re.sub(r"\binput (\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], explanation.what)
     return dataclasses.replace(explanation, what=what)
 
@@ -86,6 +96,8 @@ def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **para
         walk = grid.walk(fn, *args)
     except Exception as error:
         return refused(judge, errors.explain(error), ran=False)
+    if complaint := copies.complaint(walk):  # it would hang, or leave a copy behind
+        return complained(judge, complaint)
     return _compare(judge, fn, reference, args, walk, interpret=compat.interpret_params(**params))
 
 
@@ -94,9 +106,16 @@ def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: g
     try:
         got = run(walk, interpret, args)
     except Exception as error:
-        return refused(judge, errors.explain(error))
-    expected = reference(*args)
-    want = [np.asarray(a) for a in jax.tree.leaves(expected)]
-    if complaint := other_structure(walk, expected) or difference(got, want, [np.asarray(a) for a in args], walk):
-        return Verdict(judge=judge, passed=False, message=complaint[0], next=complaint[1])
-    return Verdict(judge=judge, passed=True)
+        explanation = errors.explain(error)
+        better = _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk)
+        return complained(judge, better) if better else refused(judge, explanation)
+    want = expected(reference, args)
+    complaint = other_structure(walk, jax.eval_shape(reference, *args)) or difference(got, want, walk, reference, args)
+    return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
+
+
+# What the simulator reports and the grid can say better, with the names of the kernel.
+_IN_OUR_WORDS = {
+    "revisit": order.revisit,
+    "race": lambda walk: order.shared(walk) or copies.early_use(walk),
+}

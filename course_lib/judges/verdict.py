@@ -1,8 +1,18 @@
 """What one judge says."""
 
 import dataclasses
+from typing import NamedTuple
 
 from course_lib import compiler, errors
+from course_lib.judges.blocks import BlockMap
+
+
+class Complaint(NamedTuple):
+    """What is wrong, and one thing to try."""
+
+    what: str
+    next: str = ""
+    blocks: BlockMap | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -14,14 +24,27 @@ class Verdict:
     message: str = ""
     next: str = ""  # one thing to try
     ran: bool = True  # False: it could not even be traced, so there was nothing to judge
+    blocks: BlockMap | None = None  # where the output is wrong, if it is the numbers that are wrong
     report: compiler.Report | None = None  # the compiler judge's
 
     def __str__(self) -> str:
         said = {True: "passed", False: "refused", None: "skipped"}[self.passed]
         text = f"{self.judge}: {said}" + (f". {self.message}" if self.message else "")
-        return errors.folded(text + (f"\nNext: {self.next}" if self.next else ""))
+        text = errors.folded(text + (f"\nNext: {self.next}" if self.next else ""))
+        return f"{text}\n{self.blocks}" if self.blocks else text
 
 
 def refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Verdict:
     """The refusal of something that failed with an error."""
     return Verdict(judge=judge, passed=False, message=explanation.what, next=explanation.advice, ran=ran)
+
+
+def complained(judge: str, complaint: Complaint, report: compiler.Report | None = None) -> Verdict:
+    return Verdict(
+        judge=judge,
+        passed=False,
+        message=complaint.what,
+        next=complaint.next,
+        blocks=complaint.blocks,
+        report=report,
+    )

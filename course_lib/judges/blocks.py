@@ -1,0 +1,76 @@
+"""Which blocks of an output are right, wrong, or were never written: the map that goes with a verdict."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+RIGHT, PARTLY, WRONG, UNWRITTEN = "right", "partly wrong", "wrong", "never written"
+_ROWS, _COLUMNS = 12, 24  # of a map, at most; more blocks are drawn together
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class BlockMap:
+    """``cells[row][column]``: how each block of an output of two axes fares; one row for an output of one axis.
+
+    More axes are laid out under one another. ``unit`` is the shape that one cell stands for.
+    """
+
+    name: str
+    unit: tuple[int, ...]
+    of_kernel: bool  # the cells are the kernel's own blocks, one each
+    cells: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        from course_lib.viz import blocks as pictures
+
+        return str(pictures.block_map(self))
+
+    def _repr_mimebundle_(self, **kwargs) -> dict[str, str]:
+        from course_lib.viz import blocks as pictures
+
+        return pictures.block_map(self)._repr_mimebundle_(**kwargs)
+
+
+def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[int, ...] | None) -> BlockMap | None:
+    """The map of an output; ``wrong`` and ``unwritten`` are bool of its shape, ``block`` the kernel's block shape.
+
+    Without one, or where one block is all there is, the output is cut into parts. None for a single number.
+    """
+    if wrong.ndim == 0 or wrong.size == 1:
+        return None
+    several = block is not None and any(b < n for b, n in zip(block, wrong.shape, strict=True))
+    unit = tuple(block) if several else tuple(_part(n) for n in wrong.shape)
+    unit = _coarse(unit, wrong.shape)
+    of_kernel = several and unit == tuple(block)
+    bad, empty = _shares(wrong, unit), _shares(unwritten & wrong, unit)
+    cells = np.full(bad.shape, RIGHT, dtype=object)
+    cells[bad > 0], cells[bad == 1], cells[empty == 1] = PARTLY, WRONG, UNWRITTEN
+    table = cells.reshape(-1, cells.shape[-1])
+    return BlockMap(name=name, unit=unit, of_kernel=of_kernel, cells=tuple(map(tuple, table.tolist())))
+
+
+def _part(length: int) -> int:
+    """A part of an axis, about a sixteenth of it."""
+    return max(1, 1 << max(0, math.ceil(math.log2(max(1, length / 16)))))
+
+
+def _coarse(unit: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Larger units where there would be more than can be drawn: leading axes first, for they share the rows."""
+    unit = list(unit)
+    while -(-shape[-1] // unit[-1]) > _COLUMNS:
+        unit[-1] *= 2
+    while math.prod(-(-n // u) for n, u in zip(shape[:-1], unit[:-1], strict=True)) > _ROWS:
+        axis = next(a for a in range(len(shape)) if unit[a] < shape[a])
+        unit[axis] *= 2
+    return tuple(unit)
+
+
+def _shares(flags: np.ndarray, unit: tuple[int, ...]) -> np.ndarray:
+    """float64 per unit: the share of its elements, inside the array, that are set."""
+    counts = np.ones(flags.shape)
+    shares = flags.astype(float)
+    for axis, u in enumerate(unit):
+        edges = np.arange(0, flags.shape[axis], u)
+        shares, counts = np.add.reduceat(shares, edges, axis), np.add.reduceat(counts, edges, axis)
+    return shares / counts

@@ -1,0 +1,145 @@
+"""What a kernel may cost: HBM traffic, VMEM, predicted time, spills, and how much of it a unit must be at work."""
+
+import dataclasses
+from collections.abc import Callable
+
+from course_lib import compiler, cost, errors, grid
+from course_lib.compiler import units
+from course_lib.judges.verdict import Complaint, Verdict, complained, refused
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The most that a kernel may cost; None: no limit.
+
+    ``hbm_bytes`` and ``vmem_bytes`` are bytes, or functions of the arguments that return bytes. ``times_reference``
+    bounds the predicted time by a multiple of that of the reference, compiled by XLA for the same chip. ``slots``: unit
+    of the core -> the least share (0 to 1) of its instruction slots that must be filled, as in ``Report.slots``.
+    """
+
+    hbm_bytes: int | Callable[..., int] | None = None
+    vmem_bytes: int | Callable[..., int] | None = None
+    times_reference: float | None = None
+    spills: int | None = None
+    slots: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def needs_compiler(self) -> bool:
+        """Whether HBM traffic and VMEM, which are counted without one, are not all that is limited."""
+        return self.times_reference is not None or self.spills is not None or bool(self.slots)
+
+
+def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip: str = "v5e") -> Verdict:
+    """Refuses a kernel that costs more than ``budget``: traffic and VMEM are counted, the rest asks the compiler."""
+    try:
+        walk = grid.walk(fn, *args)
+    except Exception as error:
+        return refused("budget", errors.explain(error), ran=False)
+    if complaint := _traffic(walk, _limit(budget.hbm_bytes, args)) or _vmem(walk, _limit(budget.vmem_bytes, args)):
+        return complained("budget", complaint)
+    if not budget.needs_compiler:
+        return Verdict(judge="budget", passed=True)
+    try:
+        report = compiler.compile_tpu(fn, *args, chip=chip)
+        other = compiler.compile_tpu(reference, *args, chip=chip) if budget.times_reference is not None else None
+    except compiler.Unavailable as error:
+        return Verdict(judge="budget", passed=None, message=str(error))
+    if not report.ok:
+        return refused("budget", report.error)
+    complaint = _time(report, other, budget.times_reference) or _spills(report, budget.spills) or _slots(report, budget)
+    if complaint:
+        return complained("budget", complaint, report)
+    return Verdict(judge="budget", passed=True, report=report)
+
+
+def _limit(limit, args: tuple) -> int | None:
+    return limit(*args) if callable(limit) else limit
+
+
+def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
+    """Too many bytes between HBM and VMEM: who moves most of them, and how often."""
+    if limit is None:
+        return None
+    rows = sorted(cost.traffic(walk), key=lambda row: -row.bytes)
+    total = sum(row.bytes for row in rows)
+    if total <= limit:
+        return None
+    worst = rows[0]
+    array = next((o for call in walk.calls for o in call.operands if o.name == worst.name), None)
+    size = 0 if array is None else array.dtype.itemsize * _size(array.shape)
+    again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
+    does = "fetched" if worst.direction == "in" else "written back"
+    what = (
+        f"It moves {units.size(total)} between HBM and VMEM; the budget is {units.size(limit)}. "
+        f"{worst.name} is {does} {worst.copies:,} times: {units.size(worst.bytes)}{again}."
+    )
+    return Complaint(
+        what,
+        "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
+        f"or larger blocks, so that {worst.name} stays put.",
+    )
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:
+    if limit is None or cost.vmem_bytes(walk) <= limit:
+        return None
+    return Complaint(
+        f"It needs {units.size(cost.vmem_bytes(walk))} of VMEM; the budget is {units.size(limit)}.\n" + table(walk),
+        "make the largest buffer smaller: blocks that are pipelined count twice.",
+    )
+
+
+def table(walk: grid.Walk) -> str:
+    """The VMEM of the function's kernels, a line for each buffer, the largest first."""
+    buffers = sorted(cost.vmem(walk), key=lambda b: -b.bytes)[:8]
+    name, shape = max(len(b.name) for b in buffers), max(len(_type(b)) for b in buffers)
+    lines = [f"  {b.name:<{name}}  {_type(b):<{shape}}  x {b.buffers}  {units.size(b.bytes):>10}" for b in buffers]
+    return "\n".join(lines)
+
+
+def _type(buffer: cost.Buffer) -> str:
+    return f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]"
+
+
+def _time(report: compiler.Report, other: compiler.Report | None, times: float | None) -> Complaint | None:
+    if times is None:
+        return None
+    mine, its = (report.seconds, other.seconds) if None not in (report.seconds, other.seconds) else (None, None)
+    if mine is None:
+        mine, its = report.cycles, other.cycles
+    if mine is None or its is None or mine <= times * its:
+        return None
+    waits = max(report.time_split, key=report.time_split.get) if report.time_split else ""
+    return Complaint(
+        f"It is predicted to take {mine / its:.3g} times as long as the reference, which XLA compiles; the budget is "
+        f"{times:g} times." + (f" Most of its cycles go to: {waits}." if waits else ""),
+        'compiler.compare({"mine": ..., "reference": ...}, ...) shows both side by side.',
+    )
+
+
+def _spills(report: compiler.Report, most: int | None) -> Complaint | None:
+    if most is None or report.spills is None or report.spills <= most:
+        return None
+    return Complaint(
+        f"The compiler spills {report.spills:,} vector registers to VMEM; the budget is {most:,}.",
+        "fewer values must be alive at once: a smaller block in the body, or a fori_loop over parts of it.",
+    )
+
+
+def _slots(report: compiler.Report, budget: Budget) -> Complaint | None:
+    for unit, least in budget.slots.items():
+        if unit not in report.slots:
+            raise ValueError(f"slots={{{unit!r}: ...}}: there is no such unit. There are: {', '.join(report.slots)}.")
+        if report.slots[unit] < least:
+            return Complaint(
+                f"{report.slots[unit]:.0%} of the slots of {unit} are filled; {least:.0%} are asked for.",
+                "what else fills the program? Look at the report's slots and listing.",
+            )
+    return None

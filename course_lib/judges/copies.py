@@ -1,0 +1,145 @@
+"""A ledger of the copies that a kernel makes by hand: each must be waited for, once, on its own semaphore.
+
+A wait that nothing answers would hang the chip, and the simulator with it; so it is found here, before anything runs.
+"""
+
+import dataclasses
+
+from course_lib import grid
+from course_lib.judges.verdict import Complaint
+
+
+@dataclasses.dataclass
+class _Pending:
+    """A copy that has been started and not been waited for."""
+
+    use: grid.Use
+    step: int
+    entry: int  # of its grid step, in the arrays of ``use``
+    bytes: int  # that no wait has taken yet
+
+
+def complaint(walk: grid.Walk) -> Complaint | None:
+    """The first wait without a copy, or the first copy without a wait; None where all is well or cannot be told."""
+    for call in walk.calls:
+        if _readable(call) and (found := _ledger(call)[0]):
+            return found
+    return None
+
+
+def early_use(walk: grid.Walk) -> Complaint | None:
+    """The first touch of a buffer while a copy into or out of it is on its way; None where none is seen.
+
+    Buffers are told apart by their first axis only, so this explains a failure and proves none.
+    """
+    for call in walk.calls:
+        if _readable(call) and (found := _ledger(call)[1]):
+            return found
+    return None
+
+
+def _readable(call: grid.Call) -> bool:
+    if not grid.copies_by_hand(call) or (uses := grid.uses(call)) is None or grid.follow(call).hidden_copies:
+        return False
+    copies = [use for use in uses if use.kind in ("start", "wait")]
+    return bool(copies) and all(use.semaphore is not None and not use.remote for use in copies)
+
+
+def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
+    """(the first wait or copy that has no partner, the first use of memory while a copy is on its way)."""
+    pending: list[_Pending] = []
+    answered: set[tuple] = set()  # semaphores whose copy has been waited for
+    early = None
+    for step, use, entry in _in_order(call):
+        if use.kind in ("read", "write"):
+            early = early or _touched(call, use, step, entry, pending)
+            continue
+        key = tuple(use.semaphore[entry].tolist())
+        if use.kind == "start":
+            pending.append(_Pending(use, step, entry, use.bytes))
+            continue
+        left = use.bytes
+        for copy in [p for p in pending if tuple(p.use.semaphore[p.entry].tolist()) == key]:
+            taken = min(left, copy.bytes)
+            left, copy.bytes = left - taken, copy.bytes - taken
+        if left:
+            return _hangs(call, use, step, key, pending, answered), early
+        pending = [p for p in pending if p.bytes]
+        answered.add(key)
+    return (_never_waited(call, pending[0]) if pending else None), early
+
+
+def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
+    """(step, use, entry) in the order of time."""
+    found = [
+        (step, place, entry, use)
+        for place, use in enumerate(grid.uses(call))
+        for entry, step in enumerate(use.steps.tolist())
+    ]
+    return [(step, use, entry) for step, _, entry, use in sorted(found, key=lambda f: f[:3])]
+
+
+def _hangs(call, use: grid.Use, step: int, key: tuple, pending: list[_Pending], answered: set[tuple]) -> Complaint:
+    start = f"{_at(call, step)} {call.name} waits on {_semaphore(use.semaphore_name, key)} for a copy into {use.ref}"
+    other = next((p for p in pending if p.use.number == use.number), None)
+    if other is not None:
+        name = _semaphore(other.use.semaphore_name, tuple(other.use.semaphore[other.entry].tolist()))
+        return Complaint(
+            f"{start}, but that copy signals {name}: the wait would never end.",
+            "start a copy and wait for it with the same semaphore; make the copy in one place, as a function of its "
+            "number, and call .start() and .wait() on what it returns.",
+        )
+    if key in answered:
+        return Complaint(
+            f"{start} that has been waited for already: a second wait for one copy would never end.",
+            "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
+        )
+    return Complaint(
+        f"{start} that nothing has started: the wait would never end.",
+        "one .start() before each .wait(); look at the first and the last turn of the loop.",
+    )
+
+
+def _never_waited(call, copy: _Pending) -> Complaint:
+    name = _semaphore(copy.use.semaphore_name, tuple(copy.use.semaphore[copy.entry].tolist()))
+    where = "" if call.steps == 1 else f", started at step {call.step(copy.step)},"
+    return Complaint(
+        f"The copy from {copy.use.source} into {copy.use.ref}{where} is never waited for: {name} is left signalled, "
+        "and nothing says when the numbers are there.",
+        "wait for every copy before its target is read, and for all of them before the kernel ends.",
+    )
+
+
+def _touched(call, use: grid.Use, step: int, entry: int, pending: list[_Pending]) -> Complaint | None:
+    for copy in pending:
+        into = use.number == copy.use.number and _overlap(use.part, entry, copy.use.part, copy.entry)
+        out_of = use.number == copy.use.source_number and _overlap(use.part, entry, copy.use.source_part, copy.entry)
+        if into and use.kind == "read":
+            return Complaint(
+                f"{_at(call, step)} {call.name} reads {use.ref} while the copy from {copy.use.source} into it is on "
+                "its way: nothing has waited for it.",
+                f"call .wait() on the copy before {use.ref} is read.",
+            )
+        if use.kind == "write" and (into or out_of):
+            way = "into" if into else "out of"
+            return Complaint(
+                f"{_at(call, step)} {call.name} writes to {use.ref} while a copy {way} it is on its way.",
+                f"wait for the copy before {use.ref} is used again, or use another buffer in the meantime.",
+            )
+    return None
+
+
+def _overlap(part, entry: int, other, other_entry: int) -> bool:
+    """Whether two parts of a ref share an element of its first axis, as far as is known."""
+    if part is None or other is None:
+        return part is None and other is None
+    (start, size), (begin, length) = part[entry].tolist(), other[other_entry].tolist()
+    return start < begin + length and begin < start + size
+
+
+def _at(call: grid.Call, step: int) -> str:
+    return f"At step {call.step(step)}" if call.steps > 1 else "In its only step"
+
+
+def _semaphore(name: str, key: tuple) -> str:
+    return f"{name}[{', '.join(map(str, key[1:]))}]" if len(key) > 1 else name

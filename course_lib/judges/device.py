@@ -1,0 +1,29 @@
+"""The chip itself, where there is one: do the numbers come out right there too?"""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from course_lib import chips, errors, grid
+from course_lib.judges.compare import difference
+from course_lib.judges.tolerance import expected
+from course_lib.judges.verdict import Verdict, complained, refused
+
+
+def device_judge(fn: Callable, reference: Callable, *args) -> Verdict:
+    """Refuses a kernel whose numbers are wrong on the TPU of this machine; skipped where there is none.
+
+    The MXU rounds float32 operands to bfloat16 unless a precision is asked for, so a product may be that far off.
+    """
+    if not (chips.tpu_attached() and jax.default_backend() == "tpu"):
+        return Verdict(judge="device", passed=None, message="there is no TPU on this machine.")
+    try:
+        walk = grid.walk(fn, *args)
+        got = [np.asarray(a) for a in jax.jit(lambda *a: grid.run(walk.jaxpr, False, *a))(*args)]
+    except Exception as error:
+        return refused("device", errors.explain(error))
+    with jax.default_device(jax.devices("cpu")[0]):
+        want = expected(reference, args, one_pass=True)
+        complaint = difference(got, want, walk, reference, args)
+    return complained("device", complaint) if complaint else Verdict(judge="device", passed=True)

@@ -1,0 +1,70 @@
+"""One output whose numbers are wrong, with all that the rules of ``advice`` want to know about it."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges.needs import steps_of
+from course_lib.judges.tolerance import Expected
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Finding:
+    """Output ``number`` of a function: ``got`` where ``want`` was asked for, wrong at the elements in ``wrong``."""
+
+    name: str  # "The output" or "Output 1"
+    number: int
+    got: np.ndarray
+    want: Expected
+    wrong: np.ndarray  # bool of the output's shape
+    walk: grid.Walk
+    reference: Callable
+    args: tuple
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The index of the first wrong element."""
+        return tuple(int(i) for i in np.argwhere(self.wrong)[0]) if self.wrong.ndim else ()
+
+    @property
+    def leaves(self) -> list[np.ndarray]:
+        return [np.asarray(a) for a in jax.tree.leaves(self.args)]
+
+    @functools.cached_property
+    def made_by(self) -> tuple[grid.Call, grid.Operand] | None:
+        """The last kernel with an output of this shape, and that output; None if there is none."""
+        for call in reversed(self.walk.calls):
+            for operand in call.outputs:
+                if operand.shape == self.got.shape and operand.pipelined:
+                    return call, operand
+        return None
+
+    @functools.cached_property
+    def steps(self) -> np.ndarray:
+        """int64[n]: the steps whose output block holds the first wrong element."""
+        return steps_of(self.made_by[1], self.first) if self.made_by else np.zeros(0, np.int64)
+
+    @functools.cached_property
+    def unwritten(self) -> np.ndarray:
+        """bool of the output's shape: it holds what memory holds before anything is written."""
+        return unwritten(self.got)
+
+
+def unwritten(array: np.ndarray) -> np.ndarray:
+    """bool[shape]: NaN, or the largest integer: what the interpreters fill fresh memory with."""
+    if array.dtype.kind in "iu":
+        return array == np.iinfo(array.dtype).max
+    if array.dtype.kind == "b":
+        return np.zeros(array.shape, bool)
+    return np.isnan(array.astype(np.float64))
+
+
+def show(value) -> str:
+    """A number as a verdict prints it."""
+    if value.dtype.kind == "b":
+        return str(bool(value))
+    return str(int(value)) if value.dtype.kind in "iu" else f"{float(value):.6g}"

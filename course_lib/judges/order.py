@@ -1,0 +1,88 @@
+"""What the order of a grid does to its output blocks: left and visited again, or shared by two cores."""
+
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges.verdict import Complaint
+
+
+def revisit(walk: grid.Walk) -> Complaint | None:
+    """The first output block that leaves VMEM and is come back to; None if there is none."""
+    for call in walk.calls:
+        for output in call.outputs:
+            if output.pipelined and (found := output.revisits()):
+                block, before, again = found[0]
+                return Complaint(
+                    f"Block {block} of {output.name} left VMEM after step {call.step(before)}, and the grid came back "
+                    f"to it at step {call.step(again)}: {_what_was_there(call, output)} is gone.",
+                    _cure(call, output),
+                )
+    return None
+
+
+def shared(walk: grid.Walk) -> Complaint | None:
+    """Two steps that two cores may run at once, and that share an output block or scratch; None if there are none."""
+    for call in walk.calls:
+        for axis, meaning in enumerate(call.semantics):
+            if "parallel" not in str(meaning):
+                continue
+            for output in call.outputs:
+                if output.pipelined and (pair := _same_block(call, output, axis)):
+                    return Complaint(
+                        f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps '
+                        f"{call.step(pair[0])} and {call.step(pair[1])} both write block "
+                        f"{tuple(output.indices[pair[0]].tolist())} of {output.name}.",
+                        f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its '
+                        'own may be "parallel".',
+                    )
+            if kept := _kept(call):
+                return Complaint(
+                    f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
+                    "something from one step to the next, and each core has its own.",
+                    f'mark axis {axis} "arbitrary", if its steps must follow each other.',
+                )
+    return None
+
+
+def _what_was_there(call: grid.Call, output: grid.Operand) -> str:
+    reads = any(use.kind == "read" and use.ref == output.name for use in grid.uses(call) or ())
+    return "the running sum" if reads else "what was written there"
+
+
+def _cure(call: grid.Call, output: grid.Operand) -> str:
+    free = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1 and not _depends_on(call, output, axis)]
+    general = "all steps of one output block must follow each other"
+    if free and free[-1] != len(call.grid) - 1:
+        return f"{output.name} does not depend on axis {free[0]} of the grid: put that axis last, for {general}."
+    return f"order the grid so that {general}; an axis you sum over goes last."
+
+
+def _depends_on(call: grid.Call, operand: grid.Operand, axis: int) -> bool:
+    table = operand.indices.reshape(*call.grid, -1)
+    return bool((np.diff(table, axis=axis) != 0).any())
+
+
+def _same_block(call: grid.Call, output: grid.Operand, axis: int) -> tuple[int, int] | None:
+    """Two steps that differ along one axis only and have the same block of ``output``."""
+    table = output.indices.reshape(*call.grid, -1)
+    if call.grid[axis] < 2:
+        return None
+    same = np.argwhere((np.diff(table, axis=axis) == 0).all(axis=-1))
+    if not len(same):
+        return None
+    first, second = same[0].copy(), same[0].copy()
+    second[axis] += 1
+    return int(np.ravel_multi_index(first, call.grid)), int(np.ravel_multi_index(second, call.grid))
+
+
+def _kept(call: grid.Call) -> str:
+    """The name of a scratch ref that a step reads before it has written it itself."""
+    for scratch in call.scratch:
+        if scratch.memory_space == "semaphore":
+            continue
+        uses = [use for use in grid.uses(call) or () if use.ref == scratch.name]
+        for step in range(1, call.steps):
+            first = next((use.kind for use in uses if step in use.steps), "")
+            if first == "read":
+                return scratch.name
+    return ""

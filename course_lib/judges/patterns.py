@@ -1,0 +1,78 @@
+"""What wrong numbers look like: the transpose, a neighbour's, a multiple of the right ones."""
+
+import numpy as np
+
+from course_lib.judges.finding import Finding, unwritten
+from course_lib.judges.tolerance import Expected, right
+from course_lib.judges.verdict import Complaint
+
+
+def an_argument(found: Finding) -> Complaint | None:
+    """The output is one of the arguments."""
+    for number, arg in enumerate(found.leaves):
+        if arg.shape == found.got.shape and arg.dtype == found.got.dtype and (arg == found.got).all():
+            return Complaint("", f"the output equals argument {number}, element by element: was the rest left out?")
+    return None
+
+
+def transposed(found: Finding) -> Complaint | None:
+    """The output has its last two axes swapped, in whole or block by block."""
+    got = found.got
+    if got.ndim < 2 or got.shape[-1] != got.shape[-2] or not _matches(found, np.swapaxes(got, -1, -2)):
+        return None
+    return Complaint(
+        "The output is the transpose of what it should be.",
+        "swap the two indices that an index map returns, or transpose inside the kernel, not both.",
+    )
+
+
+def shifted(found: Finding) -> Complaint | None:
+    """The output is right, and some rows or columns too far along an axis."""
+    steps = {1}
+    if found.made_by is not None:
+        steps |= set(found.made_by[1].block_shape)
+    for axis in range(found.got.ndim):
+        for by in sorted(s for s in steps if 0 < s < found.got.shape[axis]):
+            for way in (by, -by):
+                if _matches(found, np.roll(found.got, -way, axis)):
+                    towards = "end" if way > 0 else "beginning"
+                    return Complaint(
+                        f"The numbers are right, and lie {abs(way)} too far towards the {towards} of axis {axis}.",
+                        "look for a 1 too many or too few: in an index map, in a slice, in the start of a loop.",
+                    )
+    return None
+
+
+def scaled(found: Finding) -> Complaint | None:
+    """Every wrong element is the same multiple of the right one, or off by the same amount."""
+    if found.got.dtype.kind in "b" or found.wrong.sum() < 4:
+        return None
+    got, want = found.got[found.wrong].astype(np.float64), found.want.value[found.wrong].astype(np.float64)
+    if not np.isfinite(got).all() or not np.isfinite(want).all():
+        return None
+    if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= 1e-3 * abs(ratio.mean()):
+        return Complaint(
+            f"Each wrong element is {ratio.mean():.4g} times the right one.",
+            "is a factor left out, or are steps added up more than once?",
+        )
+    if np.ptp(got - want) <= 1e-3 * abs((got - want).mean()):
+        return Complaint(
+            f"Each wrong element is {(got - want).mean():.4g} too large.", "is a term added twice, or left out?"
+        )
+    return None
+
+
+def swallowed_nan(found: Finding) -> Complaint | None:
+    """A number where the right answer is NaN, or infinity."""
+    if np.isfinite(found.want.value[found.first].astype(np.float64)) or unwritten(found.got)[found.first]:
+        return None
+    return Complaint(
+        "The right answer is not a finite number there, and the kernel says otherwise.",
+        "NaN and infinity must come through: do not replace them, and mask by position, not by value.",
+    )
+
+
+def _matches(found: Finding, changed: np.ndarray) -> bool:
+    """Whether ``changed`` is what was asked for, apart from rolled-in edges and ties."""
+    want: Expected = found.want
+    return bool(right(changed, want).mean() > 0.9 and (changed != found.got).any())

@@ -1,0 +1,52 @@
+"""Numbers that are nearly right: what they were kept in on the way."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges.finding import Finding
+from course_lib.judges.verdict import Complaint
+
+
+def through_float32(found: Finding) -> Complaint | None:
+    """Large integers that are off by less than the 24 bits of a float32."""
+    got, want = found.got, found.want.value
+    if (
+        got.dtype.kind not in "iu"
+        or not (np.abs(got.astype(float) - want) <= np.abs(want.astype(float)) * 2.0**-22).all()
+    ):
+        return None
+    return Complaint(
+        "",
+        "integers this large are off by less than one part in four million: somewhere on the way they were "
+        "float32, which holds 24 bits. Compute in the dtype you were given.",
+    )
+
+
+def too_few_bits(found: Finding) -> Complaint | None:
+    """Every element about right, and none as right as the reference asks."""
+    if found.want.exact is None or found.want.bound is None:
+        return None
+    got, exact = found.got.astype(np.float64), found.want.exact
+    size = np.sqrt(np.mean(exact**2, where=np.isfinite(exact))) if np.isfinite(exact).any() else 0.0
+    if not size or not np.isfinite(size) or not (np.isfinite(got) | ~np.isfinite(exact)).all():
+        return None
+    with np.errstate(invalid="ignore"):
+        error = np.nanmax(np.abs(got - exact)) / size
+        allowed = np.nanmax(found.want.bound[np.isfinite(exact)]) / size
+    if error > 32 * float(jnp.finfo(jnp.bfloat16).eps):
+        return None
+    what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
+    if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
+        return Complaint(
+            what + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
+            "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
+            "dot; go back to a narrow dtype in the last line only.",
+        )
+    return Complaint(
+        what,
+        "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",
+    )
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.2g} %"
