@@ -53,6 +53,8 @@ class Use:
     number: int  # of that ref, which no other ref has
     steps: np.ndarray  # int64[n]: the grid steps at which this happens
     part: np.ndarray | None = None  # int64[n, 2]: start and length along the first axis; None: not known
+    length: int = 1  # of the ref's first axis
+    whole: bool = False  # all of the ref
     source: str = ""  # of a copy
     source_number: int = -1
     source_part: np.ndarray | None = None  # as ``part``, of a copy's source

@@ -16,6 +16,7 @@ from course_lib.grid.trace import equations, scan_parts, split
 
 MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
 MAX_USES = 100_000
+MAX_TURNS = 256  # of a loop that is followed turn by turn only to see what it touches
 
 
 class Follower:
@@ -129,7 +130,8 @@ class Follower:
         consts, carry, xs = scan_parts(eqn, inputs)
         xs = [UNKNOWN] * len(xs)
         ys = [UNKNOWN] * (len(eqn.outvars) - len(carry))
-        if not _decides(body.jaxpr):  # every turn does the same: follow one, count it ``length`` times
+        in_detail = self.uses is not None and length <= MAX_TURNS
+        if not in_detail and not _decides(body.jaxpr):  # all turns do the same: follow one, count it ``length`` times
             after = self.jaxpr(body.jaxpr, body.consts, [*consts, *map(_unknown, carry), *xs], active, times * length)
             return [*after[: len(carry)], *ys]
         outer, counters, number = self.turn, [], len(self.loops)
@@ -248,6 +250,8 @@ class Follower:
             number=ref.number,
             steps=steps + self.first,
             part=first_axis(part, np.shape(active), steps),
+            length=(*ref.aval.shape, 1)[0],
+            whole=part is not None and part.sizes == tuple(ref.aval.shape),
         )
         self._noted(use)
 
@@ -264,6 +268,8 @@ class Follower:
             number=target.ref.number if target else -1,
             steps=steps + self.first,
             part=first_axis(target, shape, steps),
+            length=(*target.ref.aval.shape, 1)[0] if target else 1,
+            whole=target is not None and target.sizes == tuple(target.ref.aval.shape),
             source=source.ref.name if source else "",
             source_number=source.ref.number if source else -1,
             source_part=first_axis(source, shape, steps),

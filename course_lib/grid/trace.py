@@ -1,5 +1,6 @@
 """Trace a function for a TPU that is not there, find the kernels in it, and run it again in another mode."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import jax
@@ -49,7 +50,7 @@ def _run(jaxpr, consts, interpret, *args) -> list:
     for eqn in jaxpr.eqns:
         inputs = [v.val if isinstance(v, jax.extend.core.Literal) else values[v] for v in eqn.invars]
         if eqn.primitive.name in KERNELS:
-            outputs = eqn.primitive.bind(*inputs, **(eqn.params | {"interpret": interpret}))
+            outputs = eqn.primitive.bind(*inputs, **_in_mode(eqn.params, interpret))
         elif eqn.primitive.name == "platform_index":  # lax.platform_dependent: take what it does on a TPU
             outputs = next(n for n, p in enumerate(eqn.params["platforms"]) if p is None or "tpu" in p)
         elif eqn.primitive.name == "cond" and isinstance(inputs[0], int):
@@ -62,6 +63,25 @@ def _run(jaxpr, consts, interpret, *args) -> list:
         outputs = outputs if eqn.primitive.multiple_results else [outputs]
         values |= dict(zip(eqn.outvars, outputs, strict=True))
     return [v.val if isinstance(v, jax.extend.core.Literal) else values[v] for v in jaxpr.outvars]
+
+
+def _in_mode(params: dict, interpret) -> dict:
+    """The parameters of a kernel call in an interpret mode.
+
+    The TPU simulator takes "parallel" axes only where they come first in the grid, the chip anywhere: those that come
+    later are simulated in order, one step after another.
+    """
+    compiler_params = params.get("compiler_params")
+    semantics = getattr(compiler_params, "dimension_semantics", None)
+    if isinstance(interpret, pltpu.InterpretParams) and semantics:
+        first = next((n for n, meaning in enumerate(semantics) if not _parallel(meaning)), len(semantics))
+        in_order = tuple(pltpu.ARBITRARY if n > first else meaning for n, meaning in enumerate(semantics))
+        params = params | {"compiler_params": dataclasses.replace(compiler_params, dimension_semantics=in_order)}
+    return params | {"interpret": interpret}
+
+
+def _parallel(meaning) -> bool:
+    return "parallel" in str(meaning).lower()
 
 
 def _run_inside(eqn, interpret, inputs: list) -> list:

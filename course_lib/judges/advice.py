@@ -5,9 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges import copies, needs, patterns, precision
+from course_lib.judges import copies, memory, needs, order, patterns, precision
 from course_lib.judges.finding import Finding
-from course_lib.judges.memory import Read, stale_read, unwritten_read
 from course_lib.judges.verdict import Complaint
 
 
@@ -41,18 +40,26 @@ def _never_copied(found: Finding) -> Complaint | None:
     return copies.early_use(found.walk)
 
 
+def _shared(found: Finding) -> Complaint | None:
+    """Steps that the simulator takes in any order, for they are marked so, and that depend on their order."""
+    return order.shared(found.walk)
+
+
 def _read_first(found: Finding) -> Complaint | None:
     """Memory that is read before anything has been written there."""
-    if not found.unwritten[found.first]:
-        return None
     for call in found.walk.calls:
-        if (read := unwritten_read(call)) is not None:
+        if (read := memory.unwritten_read(call)) is not None:
             return _unwritten(call, read)
     return None
 
 
-def _unwritten(call: grid.Call, read: Read) -> Complaint:
+def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     when = f" at step {call.step(read.step)}" if call.steps > 1 else ""
+    if read.rows:
+        where = f"{read.ref}[{read.rows[0]}:{read.rows[1]}]"
+        return Complaint(
+            f"{where} is read{when} before anything has been written to it.", f"write all of {read.ref} first."
+        )
     what = f"{read.ref} is read{when} before anything has been written to it; `+=` reads too."
     if read.written_at is not None and read.written_at > read.step:
         what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
@@ -62,21 +69,84 @@ def _unwritten(call: grid.Call, read: Read) -> Complaint:
     elif output is not None:
         cure = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
     else:
-        cure = f"set {read.ref} to zero when the reduction begins: @pl.when(pl.program_id(axis) == 0)."
+        cure = (
+            f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
+        )
     return Complaint(what, cure)
+
+
+def _left_unwritten(found: Finding) -> Complaint | None:
+    """An output block that none of its steps writes to, though the kernel has a line that would."""
+    if found.made_by is None or not len(found.steps):
+        return None
+    call, output = found.made_by
+    if memory.writes(call, output.name, found.steps)[0] or grid.uses(call) is None:
+        return None
+    return Complaint(
+        f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
+        "the last step of axis a is pl.num_programs(a) - 1: steps count from 0.",
+    )
+
+
+def _computed(found: Finding) -> Complaint | None:
+    """NaN that is not garbage: the kernel writes all of the block."""
+    if found.made_by is None or found.got.dtype.kind != "f" or not found.unwritten[found.first] or not len(found.steps):
+        return None
+    call, output = found.made_by
+    if not memory.writes(call, output.name, found.steps)[1]:
+        return None
+    return Complaint(
+        f"The kernel writes all of {output.name}, so it computes that NaN itself.",
+        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row in which "
+        "everything is masked, an exp that overflows.",
+    )
+
+
+def _nothing_carried(found: Finding) -> Complaint | None:
+    """Several steps make one output block, and each begins anew."""
+    if found.made_by is None or len(found.steps) < 2:
+        return None
+    call, output = found.made_by
+    if grid.uses(call) is None or memory.carries(call, found.steps) or grid.copies_by_hand(call):
+        return None
+    last = call.step(int(found.steps[-1]))
+    return Complaint(
+        f"Every step sets everything anew, so only what step {last} computes is left.",
+        "set the sum to zero at the first of these steps only, under pl.when, and add to it at all of them.",
+    )
+
+
+def _rows_left_out(found: Finding) -> Complaint | None:
+    """Rows of an input block that the kernel never reads."""
+    for call in found.walk.calls:
+        for operand in call.inputs:
+            if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
+                return Complaint(
+                    f"{operand.name}[{rows[0]}:{rows[1]}] is never read.",
+                    "count the turns of the loop: it must go through the whole block.",
+                )
+    return None
 
 
 def _left_over(found: Finding) -> Complaint | None:
     """Sums of another output block that are still in the scratch."""
     for call in found.walk.calls:
-        if (read := stale_read(call)) is not None and len(call.outputs):
+        if (read := memory.stale_read(call)) is not None and len(call.outputs):
             return Complaint(
                 f"At step {call.step(read.step)}, where a new output block begins, {read.ref} holds what step "
                 f"{call.step(read.left_by)} has left there.",
-                f"set {read.ref} to zero at the first step of every output block: when the reduction index is 0, not "
-                "at the first step of the whole grid.",
+                _cure_of_leftovers(call, read.ref),
             )
     return None
+
+
+def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
+    if any(output.revisits() for output in call.outputs):
+        return f"{ref} has room for one output block: put the reduction axis last, so that one is finished at a time."
+    return (
+        f"set {ref} to zero at the first step of every output block: when the reduction index is 0, not at the first "
+        "step of the whole grid."
+    )
 
 
 def _index_map(found: Finding) -> Complaint | None:
@@ -96,16 +166,27 @@ def _past_the_edge(found: Finding) -> Complaint | None:
     for call in found.walk.calls:
         for operand in call.inputs:
             ragged = [a for a, (n, b) in enumerate(zip(operand.shape, operand.block_shape, strict=True)) if n % b]
-            if operand.pipelined and ragged and not any(operand.element):
-                axis = ragged[0]
-                return Complaint(
-                    f"The last block of {operand.name} reaches past the array: axis {axis} has {operand.shape[axis]} "
-                    f"elements, in blocks of {operand.block_shape[axis]}, and what lies beyond is garbage, NaN here.",
-                    "replace it before you sum or compare: jnp.where(inside, x, 0), `inside` from broadcasted_iota. "
-                    "Multiplying by 0 does not help, for NaN * 0 is NaN."
-                    + (" That is what this kernel does." if _multiplies_by_a_mask(call) else ""),
-                )
+            if operand.pipelined and ragged and not any(operand.element) and _hangs(operand, ragged[0]):
+                return _hangs_over(call, operand, ragged[0])
     return None
+
+
+def _hangs(operand: grid.Operand, axis: int) -> bool:
+    return bool((operand.starts[:, axis] + operand.block_shape[axis] > operand.shape[axis]).any())
+
+
+def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
+    length, block = operand.shape[axis], operand.block_shape[axis]
+    ends = operand.starts[:, axis] + block
+    step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
+    by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
+    return Complaint(
+        f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
+        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here.",
+        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), where index counts from the "
+        f"beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. Multiplying by 0 does not help, for "
+        f"NaN * 0 is NaN.{by_mask}",
+    )
 
 
 def _multiplies_by_a_mask(call: grid.Call) -> bool:
@@ -121,11 +202,36 @@ def _multiplies_by_a_mask(call: grid.Call) -> bool:
     return False
 
 
+def _unvisited(found: Finding) -> Complaint | None:
+    """Output blocks that no step has."""
+    if found.made_by is None or not (blocks := found.made_by[1].unvisited()):
+        return None
+    call, output = found.made_by
+    visited = np.unique(output.indices, axis=0)
+    if len(visited) == 1 and call.steps > 1:
+        return Complaint(
+            f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step; "
+            f"block {blocks[0]} is never written.",
+            "an output's index map gets the grid indices, and returns the block that step writes.",
+        )
+    for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
+        if output.indices[:, axis].max() + 1 < -(-length // block):
+            return Complaint(
+                "",
+                f"axis {axis} of {output.name} has {length} elements, in blocks of {block}: that makes "
+                f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?",
+            )
+    return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
+
+
 def _never_written(found: Finding) -> Complaint | None:
     if not found.unwritten[found.first]:
         return None
+    what = ""
+    if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
+        what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is never written."
     return Complaint(
-        "",
+        what,
         "that is memory nothing has written: a buffer starts as NaN (an integer one as its largest value). "
         "Check that every element of every output block is written.",
     )
@@ -134,13 +240,20 @@ def _never_written(found: Finding) -> Complaint | None:
 # The order is that of certainty: what is read off the grid and the code goes before what the numbers look like.
 _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _outside,
+    _unvisited,
     _never_copied,
+    _shared,
     _read_first,
+    _left_unwritten,
     _index_map,
     _left_over,
     _past_the_edge,
+    _computed,
     _never_written,
+    _rows_left_out,
+    _nothing_carried,
     precision.through_float32,
+    precision.wrapped,
     precision.too_few_bits,
     patterns.an_argument,
     patterns.transposed,

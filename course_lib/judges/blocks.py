@@ -1,11 +1,11 @@
-"""Which blocks of an output are right, wrong, or were never written: the map that goes with a verdict."""
+"""Which blocks of an output are right, wrong, or never written: the map that goes with a verdict."""
 
 import dataclasses
 import math
 
 import numpy as np
 
-RIGHT, PARTLY, WRONG, UNWRITTEN = "right", "partly wrong", "wrong", "never written"
+RIGHT, PARTLY, WRONG, EMPTY = "right", "partly wrong", "wrong", "NaN or never written"
 _ROWS, _COLUMNS = 12, 24  # of a map, at most; more blocks are drawn together
 
 
@@ -35,7 +35,7 @@ class BlockMap:
 def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[int, ...] | None) -> BlockMap | None:
     """The map of an output; ``wrong`` and ``unwritten`` are bool of its shape, ``block`` the kernel's block shape.
 
-    Without one, or where one block is all there is, the output is cut into parts. None for a single number.
+    Without one, or where one block is all there is, the output is cut into parts. None where nothing is right.
     """
     if wrong.ndim == 0 or wrong.size == 1:
         return None
@@ -45,7 +45,9 @@ def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[
     of_kernel = several and unit == tuple(block)
     bad, empty = _shares(wrong, unit), _shares(unwritten & wrong, unit)
     cells = np.full(bad.shape, RIGHT, dtype=object)
-    cells[bad > 0], cells[bad == 1], cells[empty == 1] = PARTLY, WRONG, UNWRITTEN
+    cells[bad > 0], cells[bad == 1], cells[empty == 1] = PARTLY, WRONG, EMPTY
+    if RIGHT not in cells:  # then the picture says no more than "all of it"
+        return None
     table = cells.reshape(-1, cells.shape[-1])
     return BlockMap(name=name, unit=unit, of_kernel=of_kernel, cells=tuple(map(tuple, table.tolist())))
 

@@ -1,4 +1,4 @@
-"""Memory that a kernel reads before it has written it: read off its code, step by step."""
+"""What a kernel leaves in memory, and reads there, from step to step: read off its code, before it runs."""
 
 from typing import NamedTuple
 
@@ -12,8 +12,19 @@ class Read(NamedTuple):
 
     ref: str
     step: int
-    written_at: int | None  # the first step that writes the ref at all; None: no step does
-    left_by: int | None = None  # the step that wrote what is found there, if an earlier output block's did
+    rows: tuple[int, int] | None = None  # (start, end) along the first axis, where only some were written
+    written_at: int | None = None  # the first step that writes the ref at all; None: no step does
+    left_by: int | None = None  # the step that wrote what is found there, if it was an earlier output block's
+
+
+class _Use(NamedTuple):
+    """One use of a ref at one step. ``rows`` is (start, end) along its first axis, None where that is not known."""
+
+    step: int
+    kind: str
+    rows: tuple[int, int] | None
+    length: int
+    whole: bool
 
 
 def unwritten_read(call: grid.Call) -> Read | None:
@@ -23,37 +34,102 @@ def unwritten_read(call: grid.Call) -> Read | None:
     """
     for number, (name, fresh) in _own_memory(call).items():
         uses = _in_order(call, number)
-        written, before = False, -1
-        for step, kind in uses:
-            written &= not fresh[before + 1 : step + 1].any()
-            before = step
-            if kind == "read" and not written:
-                return Read(name, step, next((s for s, k in uses if k == "write"), None))
-            written |= kind == "write"
+        first_write = next((use.step for use in uses if use.kind == "write"), None)
+        written, before = np.zeros(max((use.length for use in uses), default=1), bool), -1
+        for use in uses:
+            if fresh[before + 1 : use.step + 1].any():
+                written[:] = False
+            before = use.step
+            start, end = use.rows or (0, len(written))
+            if use.kind == "write":
+                written[max(0, start) : end] = True
+            elif not written.any():
+                return Read(name, use.step, written_at=first_write)
+            elif use.rows and not written[max(0, start) : end].all():
+                gaps = np.flatnonzero(~written[:end])
+                return Read(name, use.step, rows=(int(gaps[0]), int(gaps[-1]) + 1), written_at=first_write)
     return None
 
 
 def stale_read(call: grid.Call) -> Read | None:
     """The first read of scratch that finds there what the steps of another output block have left; None if none.
 
-    It asks for outputs that stay put for several steps: sums that are collected in scratch.
+    Where every step has an output block of its own, scratch may well carry something on; unless one is come back to.
     """
     outputs = [o for o in call.outputs if o.pipelined]
-    begins = np.logical_or.reduce([o.changes for o in outputs]) if outputs else np.zeros(call.steps, bool)
-    if begins.sum() < 2 or begins.all():
+    if not outputs:
         return None
-    block = np.cumsum(begins)
+    begins = np.logical_or.reduce([o.changes for o in outputs])
+    if begins.sum() < 2 or (begins.all() and not any(o.revisits() for o in outputs)):
+        return None
+    block, operands = np.cumsum(begins), {operand.name for operand in call.operands}
+    for number, (name, _) in _own_memory(call).items():
+        last = None
+        for use in _in_order(call, number) if name not in operands else ():
+            if use.kind == "read" and last is not None and block[last] != block[use.step]:
+                return Read(name, use.step, left_by=last)
+            if use.kind == "write":
+                last = use.step
+    return None
+
+
+def carries(call: grid.Call, steps: np.ndarray) -> bool:
+    """Whether one of ``steps`` after the first begins with what an earlier one left, in an output or in scratch."""
+    later = set(steps[1:].tolist())
+    for number in _own_memory(call):
+        seen = set()
+        for use in _in_order(call, number):
+            if use.step in later and use.step not in seen and (use.kind == "read" or not use.whole):
+                return True
+            seen.add(use.step)
+    return False
+
+
+def crosses_blocks(call: grid.Call) -> bool:
+    """Whether scratch takes something from the steps of one output block to those of another."""
+    outputs = [o for o in call.outputs if o.pipelined]
+    block = np.cumsum(np.logical_or.reduce([o.changes for o in outputs])) if outputs else np.zeros(call.steps)
     operands = {operand.name for operand in call.operands}
     for number, (name, _) in _own_memory(call).items():
-        if name in operands:
-            continue
         last = None
-        for step, kind in _in_order(call, number):
-            if kind == "read" and last is not None and block[last] != block[step]:
-                return Read(name, step, None, left_by=last)
-            if kind == "write":
-                last = step
-    return None
+        for use in _in_order(call, number) if name not in operands else ():
+            if use.kind == "read" and last is not None and block[last] != block[use.step]:
+                return True
+            last = use.step if use.kind == "write" else last
+    return False
+
+
+def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:
+    """(whether one of ``steps`` writes to the ref called ``name``, whether it writes all of it)."""
+    at = set(steps.tolist())
+    found = [use for use in grid.uses(call) or () if use.ref == name and use.kind in ("write", "start")]
+    here = [use for use in found if at & set(use.steps.tolist())]
+    return bool(here), any(use.whole for use in here)
+
+
+def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...]) -> tuple[int, int] | None:
+    """(start, end) of the first rows of a block that no step reads, or writes; None if there are none, or who knows."""
+    touches = [use for use in grid.uses(call) or () if use.ref == operand.name and use.kind in kinds]
+    if not touches or any(use.part is None for use in touches):
+        return None
+    seen = np.zeros(touches[0].length, bool)
+    for use in touches:
+        for start, size in np.unique(use.part, axis=0).tolist():
+            seen[max(0, start) : start + size] = True
+    gaps = np.flatnonzero(~seen)
+    if not len(gaps):
+        return None
+    end = next((n for n in range(gaps[0], len(seen)) if seen[n]), len(seen))
+    return int(gaps[0]), int(end)
+
+
+def outside(call: grid.Call, kinds: tuple[str, ...]) -> str:
+    """The name of the first ref of which a part is touched that it does not have; "" if there is none."""
+    for use in grid.uses(call) or ():
+        ends = [] if use.part is None else use.part.sum(axis=1)
+        if use.kind in kinds and len(ends) and (ends.max() > use.length or use.part[:, 0].min() < 0):
+            return use.ref
+    return ""
 
 
 def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
@@ -68,13 +144,19 @@ def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
     return found
 
 
-def _in_order(call: grid.Call, number: int) -> list[tuple[int, str]]:
-    """(step, "read" or "write") of one ref in the order of time. A copy counts as a write of its target."""
+def _in_order(call: grid.Call, number: int) -> list[_Use]:
+    """The uses of one ref in the order of time. A copy counts as a write of its target, and a read of its source."""
     found = []
     for place, use in enumerate(grid.uses(call) or ()):
         if use.number == number and use.kind in ("read", "write", "start"):
-            kind = "read" if use.kind == "read" else "write"
-            found += [(step, place, kind) for step in use.steps.tolist()]
-        if use.source_number == number and use.kind == "start":
-            found += [(step, place, "read") for step in use.steps.tolist()]
-    return [(step, kind) for step, _, kind in sorted(found)]
+            kind, part = "read" if use.kind == "read" else "write", use.part
+        elif use.source_number == number and use.kind == "start":
+            kind, part = "read", use.source_part
+        else:
+            continue
+        rows = [None] * len(use.steps) if part is None else [(start, start + size) for start, size in part.tolist()]
+        found += [
+            (step, place, _Use(step, kind, r, use.length, use.whole))
+            for step, r in zip(use.steps.tolist(), rows, strict=True)
+        ]
+    return [use for _, _, use in sorted(found, key=lambda f: f[:2])]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib import grid
+from course_lib.judges.memory import crosses_blocks
 from course_lib.judges.verdict import Complaint
 
 _MOST_BLOCKS = 128  # of an input: one run of the reference for each
@@ -20,6 +21,8 @@ def wrong_block(
     ``number`` is the output's place in what the reference returns. None if they read all they need, or nobody can tell.
     """
     steps = steps_of(output, at)
+    if len(steps) and crosses_blocks(call):  # then what earlier steps have read may be in it too
+        steps = np.arange(steps[-1] + 1)
     inputs = _arguments(call, args)
     if not len(steps) or inputs is None:
         return None
@@ -33,10 +36,10 @@ def wrong_block(
             complaints.append(_said(call, operand, steps, missing, read))
     if not complaints:
         return None
-    what = complaints[0]
-    if len(complaints) == len(inputs) > 1:
-        return Complaint(what, f"the other inputs are off too: look at the index map of {output.name} first.")
-    return Complaint(what, "an index map gets the grid indices, and returns which block that step needs.")
+    maps = inputs[0][0].name if len(inputs) == 1 else "every input"
+    if len(complaints) == len(inputs):
+        return Complaint(complaints[0], f"either the index map of {maps} is wrong, or that of {output.name}.")
+    return Complaint(complaints[0], "an index map gets the grid indices, and returns which block that step needs.")
 
 
 def steps_of(output: grid.Operand, at: tuple[int, ...]) -> np.ndarray:

@@ -53,8 +53,10 @@ def _cure(call: grid.Call, output: grid.Operand) -> str:
     free = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1 and not _depends_on(call, output, axis)]
     general = "all steps of one output block must follow each other"
     if free and free[-1] != len(call.grid) - 1:
-        return f"{output.name} does not depend on axis {free[0]} of the grid: put that axis last, for {general}."
-    return f"order the grid so that {general}; an axis you sum over goes last."
+        return (
+            f"axis {free[0]} of the grid, along which {output.name} stays the same, is the reduction axis: put it last."
+        )
+    return f"order the grid anew: {general}, so the reduction axis goes last."
 
 
 def _depends_on(call: grid.Call, operand: grid.Operand, axis: int) -> bool:

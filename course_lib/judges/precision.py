@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib import grid
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
@@ -30,15 +31,18 @@ def too_few_bits(found: Finding) -> Complaint | None:
     size = np.sqrt(np.mean(exact**2, where=np.isfinite(exact))) if np.isfinite(exact).any() else 0.0
     if not size or not np.isfinite(size) or not (np.isfinite(got) | ~np.isfinite(exact)).all():
         return None
-    with np.errstate(invalid="ignore"):
-        error = np.nanmax(np.abs(got - exact)) / size
-        allowed = np.nanmax(found.want.bound[np.isfinite(exact)]) / size
+    sound = np.isfinite(exact) & np.isfinite(found.want.bound)
+    error = np.abs(got - exact)[sound].max(initial=0.0) / size
+    allowed = found.want.bound[sound].max(initial=0.0) / size
     if error > 32 * float(jnp.finfo(jnp.bfloat16).eps):
         return None
     what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
     if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
+        kept = _kept_narrow(found)
         return Complaint(
-            what + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
+            what
+            + (f" {kept} is bfloat16." if kept else "")
+            + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
             "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
             "dot; go back to a narrow dtype in the last line only.",
         )
@@ -46,6 +50,31 @@ def too_few_bits(found: Finding) -> Complaint | None:
         what,
         "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",
     )
+
+
+def wrapped(found: Finding) -> Complaint | None:
+    """Integers that are off by a multiple of 256 or 65,536: they went through a narrower dtype."""
+    got, want = found.got, found.want.value
+    if got.dtype.kind not in "iu":
+        return None
+    got, want = got[found.wrong].astype(np.int64), want[found.wrong].astype(np.int64)
+    for bits in (8, 16):
+        limit = 1 << (bits - 1)
+        fits = (-limit <= got) & (got < limit) & ~((-limit <= want) & (want < limit))
+        if (fits & ((got - want) % (1 << bits) == 0)).all():
+            return Complaint(
+                f"Numbers too large for int{bits} have wrapped around: each is off by a multiple of {1 << bits:,}.",
+                "widen before you compute: x_ref[...].astype(jnp.int32), or preferred_element_type=jnp.int32 in a dot.",
+            )
+    return None
+
+
+def _kept_narrow(found: Finding) -> str:
+    """The name of a scratch ref in bfloat16; "" if there is none."""
+    names = (
+        s.name for call in found.walk.calls for s in (*call.scratch, *grid.scoped(call)) if s.dtype == jnp.bfloat16
+    )
+    return next(names, "")
 
 
 def _share(value: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 
 from course_lib import compat, compiler, cost, errors, grid
-from course_lib.judges import budget, code, copies, order
+from course_lib.judges import budget, code, copies, memory, order
 from course_lib.judges.compare import difference, other_structure
 from course_lib.judges.run import run
 from course_lib.judges.tolerance import expected
@@ -44,7 +44,15 @@ def simulator_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 
 
 def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
-    """Refuses a kernel in which two simulated cores, or a core and a copy, touch the same memory unordered."""
+    """Refuses a kernel in which two cores, or a core and a copy, touch the same memory unordered.
+
+    Cores that share an output block or scratch are read off the grid; the rest is found by simulating two cores.
+    """
+    try:
+        if complaint := order.shared(grid.walk(fn, *args)):
+            return complained("races", complaint)
+    except Exception as error:
+        return refused("races", errors.explain(error), ran=False)
     return _simulate("races", fn, reference, args, random_seed=1, num_cores_or_threads=2, detect_races=True)
 
 
@@ -91,6 +99,16 @@ def _with_ref_names(explanation: errors.Explanation, walk: grid.Walk) -> errors.
     return dataclasses.replace(explanation, what=what)
 
 
+def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
+    """Say x_ref where the simulator says a buffer, which has no name for it."""
+    kinds = {"read-outside": ("read",), "write-outside": ("write",)}.get(explanation.name, ())
+    name = next((name for call in walk.calls if (name := memory.outside(call, kinds))), "")
+    if not name:
+        return explanation
+    what = explanation.what.replace("outside a buffer", f"outside {name}").replace("of a buffer of", "of")
+    return dataclasses.replace(explanation, what=what)
+
+
 def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **params) -> Verdict:
     try:
         walk = grid.walk(fn, *args)
@@ -107,8 +125,9 @@ def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: g
         got = run(walk, interpret, args)
     except Exception as error:
         explanation = errors.explain(error)
-        better = _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk)
-        return complained(judge, better) if better else refused(judge, explanation)
+        if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
+            return complained(judge, better)
+        return refused(judge, _with_buffer_name(explanation, walk))
     want = expected(reference, args)
     complaint = other_structure(walk, jax.eval_shape(reference, *args)) or difference(got, want, walk, reference, args)
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)

@@ -1,10 +1,10 @@
-"""The output of a kernel as a map of its blocks: right, partly wrong, wrong, never written."""
+"""The output of a kernel as a map of its blocks: right, partly wrong, wrong, NaN or never written."""
 
 from course_lib.viz import draw
 from course_lib.viz.picture import Picture
 
-_MARKS = {"right": ".", "partly wrong": "/", "wrong": "#", "never written": "?"}
-_COLOURS = {"right": "#d9f0e6", "partly wrong": draw.ORANGE, "wrong": draw.RED, "never written": draw.PAPER}
+_MARKS = {"right": ".", "partly wrong": "/", "wrong": "#", "NaN or never written": "?"}
+_COLOURS = {"right": "#d9f0e6", "partly wrong": draw.ORANGE, "wrong": draw.RED, "NaN or never written": draw.PAPER}
 _SIDE, _GAP = 20, 3  # of a square, in pixels
 
 
