@@ -151,7 +151,7 @@ def test_bug_is_refused_by_its_judge(bug):
 
 def test_plus_equals_gets_its_own_advice():
     said = last(blocked(plus_equals_kernel))
-    assert "o_ref is read at step (0,) before anything has been written to it" in said.message
+    assert "At step (0,) o_ref is read before anything has been written to it" in said.message
     assert said.next == "write o_ref with =, not with +=."
 
 

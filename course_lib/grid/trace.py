@@ -12,7 +12,9 @@ from course_lib import chips
 from course_lib.grid.call import UnreadableCall
 
 KERNELS = ("pallas_call", "mpmd_map")  # what pl.pallas_call and pl.kernel are called in a jaxpr
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
+_CALLS = {
+    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
+}  # fmt: skip
 
 
 def trace(fn: Callable, *args, chip: str = "v5e") -> jax.extend.core.ClosedJaxpr:

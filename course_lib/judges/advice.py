@@ -60,7 +60,8 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
         return Complaint(
             f"{where} is read{when} before anything has been written to it.", f"write all of {read.ref} first."
         )
-    what = f"{read.ref} is read{when} before anything has been written to it; `+=` reads too."
+    at = f"At step {call.step(read.step)} {read.ref}" if call.steps > 1 else read.ref
+    what = f"{at} is read before anything has been written to it; `+=` reads too."
     if read.written_at is not None and read.written_at > read.step:
         what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
     output = next((o for o in call.outputs if o.name == read.ref), None)
@@ -202,6 +203,19 @@ def _multiplies_by_a_mask(call: grid.Call) -> bool:
     return False
 
 
+def _rows_outside(found: Finding) -> Complaint | None:
+    """Rows that a ref does not have."""
+    for call in found.walk.calls:
+        if use := memory.outside(call):
+            ref, step, (start, end), length = use
+            rows = f"[{start}]" if end == start + 1 else f"[{start}:{end}]"
+            return Complaint(
+                f"At step {call.step(step)} the kernel touches {ref}{rows}, and axis 0 of {ref} has {length} elements.",
+                "indices count from 0, so the last one is the length minus 1; look at the last turn and the last step.",
+            )
+    return None
+
+
 def _unvisited(found: Finding) -> Complaint | None:
     """Output blocks that no step has."""
     if found.made_by is None or not (blocks := found.made_by[1].unvisited()):
@@ -240,6 +254,7 @@ def _never_written(found: Finding) -> Complaint | None:
 # The order is that of certainty: what is read off the grid and the code goes before what the numbers look like.
 _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _outside,
+    _rows_outside,
     _unvisited,
     _never_copied,
     _shared,

@@ -1,5 +1,7 @@
 """What can be said about a kernel from its code, before it runs."""
 
+import jax.extend.core
+
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
 
@@ -9,8 +11,8 @@ MAX_KERNEL_LENGTH = 2000
 # What may stand around a pallas_call: shapes and layout. Arithmetic belongs in the kernel.
 _MOVES_DATA = {
     "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put", "dynamic_slice",
-    "dynamic_update_slice", "expand_dims", "gather", "iota", "pad", "reshape", "rev", "scatter", "slice", "split",
-    "squeeze", "stack", "stop_gradient", "transpose", "unstack",
+    "dynamic_update_slice", "expand_dims", "gather", "iota", "name", "pad", "reshape", "rev", "scatter", "slice",
+    "split", "squeeze", "stack", "stop_gradient", "transpose", "unstack",
 }  # fmt: skip
 
 
@@ -35,21 +37,52 @@ def not_a_kernel(walk: grid.Walk) -> Complaint | None:
 
 
 def _arithmetic_outside(jaxpr) -> set[str]:
-    found = set()
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in grid.KERNELS:
+    """The arithmetic around the kernels that a result depends on; not that which only says where numbers lie."""
+    return _arithmetic(jaxpr, [True] * len(jaxpr.outvars))[0]
+
+
+def _arithmetic(jaxpr, wanted: list[bool], in_loop: bool = False) -> tuple[set[str], list[bool]]:
+    """(the operations that the wanted outputs are computed with, which inputs they take as values)."""
+    found, values = set(), {v for v, want in zip(jaxpr.outvars, wanted, strict=True) if want and _is_variable(v)}
+    for eqn in reversed(jaxpr.eqns):
+        name, wants = eqn.primitive.name, [v in values for v in eqn.outvars]
+        if not any(wants):
             continue
-        inner = list(grid.sub_jaxprs(eqn))
-        if inner:
-            found |= set().union(*map(_arithmetic_outside, inner))
-        elif eqn.primitive.name not in _MOVES_DATA and not _is_index(eqn):
-            found.add(eqn.primitive.name)
-    return found
+        takes = [n not in _places(eqn) for n in range(len(eqn.invars))]
+        if name not in grid.KERNELS:
+            inner = grid.inner_jaxpr(eqn)
+            others = [] if inner is not None else list(grid.sub_jaxprs(eqn))
+            if inner is not None:
+                inside, takes = _arithmetic(getattr(inner, "jaxpr", inner), wants, in_loop)
+                found |= inside
+            elif others:
+                found |= set().union(*(_arithmetic(o, [True] * len(o.outvars), in_loop=True)[0] for o in others))
+            elif name not in _MOVES_DATA and not (in_loop and _counts(eqn)):
+                found.add(name)
+        values |= {v for v, take in zip(eqn.invars, takes, strict=True) if take and _is_variable(v)}
+    return found, [v in values for v in jaxpr.invars]
 
 
-def _is_index(eqn) -> bool:
-    """Arithmetic on a few integers: what jnp makes of x[i] on the way to a gather."""
-    return all(v.aval.size <= 8 and v.aval.dtype.kind in "iub" for v in eqn.outvars)
+def _counts(eqn) -> bool:
+    """Whether an operation makes one integer or bool: a loop counts its turns."""
+    return all(v.aval.shape == () and v.aval.dtype.kind in "iub" for v in eqn.outvars)
+
+
+def _places(eqn) -> range:
+    """Which inputs of an operation say where, and not what: indices, and the scalars that index maps read."""
+    first = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(eqn.primitive.name)
+    if first is not None:
+        return range(first, first + 1 if eqn.primitive.name == "scatter" else len(eqn.invars))
+    if eqn.primitive.name == "cond":  # which branch
+        return range(1)
+    if eqn.primitive.name == "pallas_call":
+        mapping = eqn.params["grid_mapping"]
+        return range(mapping.num_dynamic_grid_bounds, mapping.num_dynamic_grid_bounds + mapping.num_index_operands)
+    return range(0)
+
+
+def _is_variable(atom) -> bool:
+    return not isinstance(atom, jax.extend.core.Literal)
 
 
 def too_long(walk: grid.Walk) -> Complaint | None:

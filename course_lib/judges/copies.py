@@ -38,6 +38,17 @@ def early_use(walk: grid.Walk) -> Complaint | None:
     return None
 
 
+def unordered(walk: grid.Walk) -> Complaint | None:
+    """What a race is where no axis is shared by two cores: one with a copy."""
+    shared = any("parallel" in str(meaning) for call in walk.calls for meaning in call.semantics)
+    if shared or not any(map(grid.copies_by_hand, walk.calls)):
+        return None
+    return Complaint(
+        "A copy and the kernel, or two copies, touch the same memory with nothing to order them.",
+        "wait for a copy before its target is read, and before its source is written again.",
+    )
+
+
 def _readable(call: grid.Call) -> bool:
     if not grid.copies_by_hand(call) or (uses := grid.uses(call)) is None or grid.follow(call).hidden_copies:
         return False

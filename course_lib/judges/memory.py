@@ -123,13 +123,18 @@ def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...
     return int(gaps[0]), int(end)
 
 
-def outside(call: grid.Call, kinds: tuple[str, ...]) -> str:
-    """The name of the first ref of which a part is touched that it does not have; "" if there is none."""
+def outside(
+    call: grid.Call, kinds: tuple[str, ...] = ("read", "write")
+) -> tuple[str, int, tuple[int, int], int] | None:
+    """(ref, step, (start, end), length) of the first use of rows that a ref does not have; None if there is none."""
     for use in grid.uses(call) or ():
-        ends = [] if use.part is None else use.part.sum(axis=1)
-        if use.kind in kinds and len(ends) and (ends.max() > use.length or use.part[:, 0].min() < 0):
-            return use.ref
-    return ""
+        if use.kind not in kinds or use.part is None:
+            continue
+        ends = use.part.sum(axis=1)
+        wrong = np.flatnonzero((use.part[:, 0] < 0) | (ends > use.length))
+        if len(wrong):
+            return use.ref, int(use.steps[wrong[0]]), (int(use.part[wrong[0], 0]), int(ends[wrong[0]])), use.length
+    return None
 
 
 def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:

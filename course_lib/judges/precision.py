@@ -32,8 +32,8 @@ def too_few_bits(found: Finding) -> Complaint | None:
     if not size or not np.isfinite(size) or not (np.isfinite(got) | ~np.isfinite(exact)).all():
         return None
     sound = np.isfinite(exact) & np.isfinite(found.want.bound)
-    error = np.abs(got - exact)[sound].max(initial=0.0) / size
-    allowed = found.want.bound[sound].max(initial=0.0) / size
+    worst = np.argmax(np.where(sound, np.abs(got - exact) - found.want.bound, -np.inf))
+    error, allowed = np.abs(got - exact).flat[worst] / size, found.want.bound.flat[worst] / size
     if error > 32 * float(jnp.finfo(jnp.bfloat16).eps):
         return None
     what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
