@@ -13,7 +13,17 @@ from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCal
 from course_lib.grid.followed import Copy, Followed, Use
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
-from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, pallas_calls, run, scan_parts, sub_jaxprs, trace
+from course_lib.grid.trace import (
+    KERNELS,
+    equations,
+    inner_jaxpr,
+    pallas_calls,
+    run,
+    scan_parts,
+    sub_jaxprs,
+    trace,
+    trace_with_result,
+)
 
 __all__ = [
     "KERNELS",
@@ -38,6 +48,7 @@ __all__ = [
     "scoped",
     "sub_jaxprs",
     "trace",
+    "trace_with_result",
     "uses",
     "walk",
 ]

@@ -54,7 +54,7 @@ def _follower_of_all_steps(call: Call, uses: list | None = None) -> Follower:
         return _follower_in_order(call, uses)
     coordinates = np.unravel_index(np.arange(call.steps), call.grid)
     follower = Follower(grid=call.grid, coordinates=tuple(np.asarray(c, np.int32) for c in coordinates))
-    follower.uses = uses
+    follower.uses, follower.names = uses, _names(call)
     follower.jaxpr(call.kernel, (), _refs(call), np.ones(call.steps, bool), 1)
     return follower
 
@@ -62,7 +62,7 @@ def _follower_of_all_steps(call: Call, uses: list | None = None) -> Follower:
 def _follower_in_order(call: Call, uses: list | None = None) -> Follower:
     """One that has gone step after step, with the scalars that one leaves in SMEM for the next."""
     follower, refs = Follower(grid=call.grid, coordinates=(), ordered=True), _refs(call)
-    follower.uses = uses
+    follower.uses, follower.names = uses, _names(call)
     for step in range(call.steps):
         follower.coordinates, follower.first = call.step(step), step
         follower.jaxpr(call.kernel, (), refs, np.True_, 1)
@@ -83,8 +83,12 @@ def scoped(call: Call) -> tuple[Scratch, ...]:
         Scratch(name=name, memory_space=space_of(v.aval), shape=tuple(v.aval.shape), dtype=v.aval.dtype)
         for eqn in equations(call.kernel)
         if eqn.primitive.name == "run_scoped"
-        for name, v in zip(scoped_names(eqn.params["jaxpr"]), eqn.params["jaxpr"].invars, strict=True)
+        for name, v in zip(scoped_names(eqn.params["jaxpr"], _names(call)), eqn.params["jaxpr"].invars, strict=True)
     )
+
+
+def _names(call: Call) -> frozenset[str]:
+    return frozenset(ref.name for ref in (*call.operands, *call.scratch))
 
 
 @functools.lru_cache(maxsize=256)

@@ -58,6 +58,7 @@ class Use:
     source: str = ""  # of a copy
     source_number: int = -1
     source_part: np.ndarray | None = None  # as ``part``, of a copy's source
+    source_length: int = 1
     semaphore: np.ndarray | None = None  # int64[n, k]: the semaphore's number, and its index if it is one of an array
     semaphore_name: str = ""
     bytes: int = 0  # of a copy

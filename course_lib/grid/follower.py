@@ -35,6 +35,7 @@ class Follower:
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
         self.uses: list[Use] | None = None  # a list, where somebody wants to know
+        self.names: frozenset[str] = frozenset()  # of the kernel's own refs
 
     def result(self) -> Followed:
         return Followed(
@@ -146,7 +147,7 @@ class Follower:
 
     def _run_scoped(self, eqn, inputs: list, active, times: int) -> list:
         jaxpr = eqn.params["jaxpr"]
-        names = scoped_names(jaxpr)
+        names = scoped_names(jaxpr, self.names)
         refs = [Ref(name, space_of(v.aval), v.aval) for name, v in zip(names, jaxpr.invars, strict=True)]
         return self.jaxpr(jaxpr, inputs, refs, active, times)
 
@@ -273,6 +274,7 @@ class Follower:
             source=source.ref.name if source else "",
             source_number=source.ref.number if source else -1,
             source_part=first_axis(source, shape, steps),
+            source_length=(*source.ref.aval.shape, 1)[0] if source else 1,
             semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
             semaphore_name=semaphore.ref.name if semaphore else "",
             bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,

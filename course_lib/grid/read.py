@@ -101,7 +101,7 @@ def _output(eqn, values: list, number: int) -> Callable:
 
 def _pallas_call(eqn, values: list, times: int | None) -> Call:
     mapping, kernel = eqn.params["grid_mapping"], eqn.params["jaxpr"]
-    names = kernel.debug_info.arg_names
+    names = _ref_names(kernel)
     prefetched, inputs = mapping.num_index_operands, mapping.num_inputs
     dynamic = mapping.num_dynamic_grid_bounds
     try:
@@ -136,7 +136,7 @@ def _kernel_call(eqn, times: int | None) -> Call:
     if len(eqn.params["jaxprs"]) != 1:
         raise UnreadableCall("a pl.kernel with bodies for several kinds of cores cannot be read.")
     (kernel,) = eqn.params["jaxprs"]
-    names, inputs = kernel.debug_info.arg_names, len(eqn.invars)
+    names, inputs = _ref_names(kernel), len(eqn.invars)
     outputs = len(eqn.outvars)
     operands = tuple(
         _whole(name, v.aval, "input" if n < inputs else "output")
@@ -153,7 +153,13 @@ def _kernel_call(eqn, times: int | None) -> Call:
 
 
 def _name(kernel) -> str:
-    return kernel.debug_info.func_name
+    return kernel.debug_info.func_name or "the kernel"
+
+
+def _ref_names(kernel) -> list[str]:
+    """What the kernel calls its refs; a kernel that JAX has derived, of a tangent say, has no names for them."""
+    names = kernel.debug_info.arg_names or []
+    return list(names) if len(names) == len(kernel.invars) else [f"ref {n}" for n in range(len(kernel.invars))]
 
 
 def _semantics(eqn) -> tuple[str, ...]:

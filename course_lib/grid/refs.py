@@ -89,8 +89,8 @@ def space_of(aval) -> str:
     return "vmem"
 
 
-def scoped_names(jaxpr) -> list[str]:
+def scoped_names(jaxpr, taken: frozenset[str]) -> list[str]:
+    """The names of the refs that a body allocates; one that the kernel has taken for another ref gets a mark."""
     names = jaxpr.debug_info.arg_names or []
-    if len(names) == len(jaxpr.invars):
-        return [name or f"scoped {n}" for n, name in enumerate(names)]
-    return [f"scoped {n}" for n in range(len(jaxpr.invars))]
+    names = names if len(names) == len(jaxpr.invars) else [""] * len(jaxpr.invars)
+    return [f"{name} (inner)" if name in taken else name or f"scoped {n}" for n, name in enumerate(names)]

@@ -1,12 +1,13 @@
 """Why numbers may be wrong: rules, asked in order. Each looks at a Finding and says (why, what to try) or nothing."""
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 
 from course_lib import grid
 from course_lib.judges import copies, memory, needs, order, patterns, precision
-from course_lib.judges.finding import Finding
+from course_lib.judges.finding import Finding, pipelines
 from course_lib.judges.verdict import Complaint
 
 
@@ -22,7 +23,7 @@ def because(found: Finding) -> Complaint:
 
 def _outside(found: Finding) -> Complaint | None:
     """An index map that asks for a block the array does not have."""
-    for call in found.walk.calls:
+    for call in (*found.walk.calls, *pipelines(found.walk)):
         for operand in call.operands:
             if len(steps := operand.outside()):
                 block = tuple(operand.indices[steps[0]].tolist())
@@ -45,18 +46,57 @@ def _shared(found: Finding) -> Complaint | None:
     return order.shared(found.walk)
 
 
+def _written_over(found: Finding) -> Complaint | None:
+    """An input that shares the memory of an output, and is read where the output has been written already."""
+    for call in found.walk.calls:
+        inputs = {operand.name: operand for operand in call.inputs}
+        for output in call.outputs:
+            source = inputs.get(output.aliases)
+            if source is None or not (source.pipelined and output.pipelined):
+                continue
+            if overwritten := _read_after_write(source, output):
+                before, step = map(call.step, overwritten)
+                block = tuple(source.indices[overwritten[1]].tolist())
+                return Complaint(
+                    f"{source.name} and {output.name} share their memory (input_output_aliases): at step {step} "
+                    f"{source.name} reads block {block}, which step {before} has written over.",
+                    "read a block at the step that writes it and never later, or leave the alias out.",
+                )
+    return None
+
+
+def _read_after_write(source: grid.Operand, output: grid.Operand) -> tuple[int, int] | None:
+    """(step that writes a block, later step that fetches it) of two operands in the same memory; None if none."""
+    written: dict[tuple, int] = {}
+    for step, (read, write) in enumerate(zip(source.starts.tolist(), output.starts.tolist(), strict=True)):
+        if source.fetched[step] and tuple(read) in written:
+            return written[tuple(read)], step
+        if output.written[step]:
+            written[tuple(write)] = step
+    return None
+
+
 def _read_first(found: Finding) -> Complaint | None:
     """Memory that is read before anything has been written there."""
     for call in found.walk.calls:
         if (read := memory.unwritten_read(call)) is not None:
-            return _unwritten(call, read)
+            return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
     return None
+
+
+def _own_name(call: grid.Call, ref: str) -> str:
+    """What a ref is called; a buffer that emit_pipeline allocates is called after the array whose blocks it holds."""
+    if (buffer := re.fullmatch(r"allocations\[(\d+)\]\.\w+", ref)) is None:
+        return ref
+    found = [p for p in pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
+    return f"the block of {found[0].operands[int(buffer[1])].name}" if found else "a block of the pipeline"
 
 
 def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     when = f" at step {call.step(read.step)}" if call.steps > 1 else ""
     if read.rows:
-        where = f"{read.ref}[{read.rows[0]}:{read.rows[1]}]"
+        start, end = read.rows
+        where = f"{read.ref}[{start}]" if end == start + 1 else f"{read.ref}[{start}:{end}]"
         return Complaint(
             f"{where} is read{when} before anything has been written to it.", f"write all of {read.ref} first."
         )
@@ -74,6 +114,14 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
             f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
         )
     return Complaint(what, cure)
+
+
+def _in_a_pipeline(found: Finding) -> Complaint | None:
+    """An output block of a pipeline in the kernel's body that is left and come back to."""
+    for pipeline in pipelines(found.walk):
+        if said := order.revisit_of(pipeline):
+            return said
+    return None
 
 
 def _left_unwritten(found: Finding) -> Complaint | None:
@@ -218,9 +266,9 @@ def _rows_outside(found: Finding) -> Complaint | None:
 
 def _unvisited(found: Finding) -> Complaint | None:
     """Output blocks that no step has."""
-    if found.made_by is None or not (blocks := found.made_by[1].unvisited()):
+    if found.laid_out_by is None or not (blocks := found.laid_out_by[1].unvisited()):
         return None
-    call, output = found.made_by
+    call, output = found.laid_out_by
     visited = np.unique(output.indices, axis=0)
     if len(visited) == 1 and call.steps > 1:
         return Complaint(
@@ -230,10 +278,12 @@ def _unvisited(found: Finding) -> Complaint | None:
         )
     for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
         if output.indices[:, axis].max() + 1 < -(-length // block):
+            keeps = any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs) and not output.aliases
             return Complaint(
                 "",
                 f"axis {axis} of {output.name} has {length} elements, in blocks of {block}: that makes "
-                f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?",
+                f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?"
+                + (" To keep what is there already, share an input's memory: input_output_aliases." if keeps else ""),
             )
     return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
 
@@ -257,7 +307,9 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _rows_outside,
     _unvisited,
     _never_copied,
+    _in_a_pipeline,
     _shared,
+    _written_over,
     _read_first,
     _left_unwritten,
     _index_map,
@@ -267,12 +319,12 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _never_written,
     _rows_left_out,
     _nothing_carried,
-    precision.through_float32,
-    precision.wrapped,
-    precision.too_few_bits,
+    patterns.swallowed_nan,
     patterns.an_argument,
     patterns.transposed,
+    precision.through_float32,
+    precision.wrapped,
     patterns.shifted,
     patterns.scaled,
-    patterns.swallowed_nan,
+    precision.too_few_bits,
 )

@@ -10,9 +10,9 @@ MAX_KERNEL_LENGTH = 2000
 
 # What may stand around a pallas_call: shapes and layout. Arithmetic belongs in the kernel.
 _MOVES_DATA = {
-    "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put", "dynamic_slice",
-    "dynamic_update_slice", "expand_dims", "gather", "iota", "name", "pad", "reshape", "rev", "scatter", "slice",
-    "split", "squeeze", "stack", "stop_gradient", "transpose", "unstack",
+    "bitcast_convert_type", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put",
+    "dynamic_slice", "dynamic_update_slice", "empty", "expand_dims", "gather", "iota", "name", "optimization_barrier", "pad",
+    "reshape", "rev", "scatter", "slice", "split", "squeeze", "stack", "stop_gradient", "tile", "transpose", "unstack",
 }  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def complaint(walk: grid.Walk) -> Complaint | None:
 def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
         return Complaint("It returned nothing.", "is there a `return` at the end?")
-    if not walk.calls:
+    if not any(grid.pallas_calls(walk.jaxpr.jaxpr)):
         return Complaint(
             "The result was computed without a kernel: there is no pallas_call in it.", "call pl.pallas_call."
         )
@@ -97,16 +97,32 @@ def too_long(walk: grid.Walk) -> Complaint | None:
 
 
 def ignores_an_output(walk: grid.Walk) -> Complaint | None:
-    for call in walk.calls:
-        used = {id(variable) for eqn in call.kernel.eqns for variable in eqn.invars}
-        for variable, operand in zip(call.kernel.invars, call.operands, strict=False):
-            if operand.role == "output" and id(variable) not in used:
+    kernels = list(grid.pallas_calls(walk.jaxpr.jaxpr))
+    if len(kernels) != len(walk.calls):
+        return None
+    wanted = _used(walk.jaxpr.jaxpr)
+    for eqn, call in zip(kernels, walk.calls, strict=True):
+        used = {id(variable) for inner in call.kernel.eqns for variable in inner.invars}
+        refs = zip(call.kernel.invars, call.operands, strict=False)
+        written_by = [(v, o) for v, o in refs if o.role == "output"]
+        for (variable, operand), result in zip(written_by, eqn.outvars, strict=False):
+            if id(result) in wanted and id(variable) not in used:
                 return Complaint(
                     f"{call.name} writes nothing to {operand.name}.",
                     f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives "
                     "the value a name.",
                 )
     return None
+
+
+def _used(jaxpr) -> set[int]:
+    """The ids of the variables that something takes, or that are returned, in the jaxprs inside too."""
+    found = set(map(id, jaxpr.outvars))
+    for eqn in jaxpr.eqns:
+        found |= set(map(id, eqn.invars))
+        if eqn.primitive.name not in grid.KERNELS:
+            found |= set().union(*map(_used, grid.sub_jaxprs(eqn)))
+    return found
 
 
 def writes_to_inputs(walk: grid.Walk) -> Complaint | None:

@@ -1,5 +1,6 @@
 """Compare what a function returned with what its reference asks for."""
 
+import itertools
 from collections.abc import Callable
 
 import jax
@@ -28,6 +29,8 @@ def difference(
     """What is wrong and where, and what to try; None if every output is right."""
     if len(got) != len(want):
         return Complaint(f"It returns {len(got)} arrays; it should return {len(want)}.", "look at out_shape.")
+    if complaint := _exchanged(got, want):
+        return complaint
     for number, (g, w) in enumerate(zip(got, want, strict=True)):
         name = "The output" if len(want) == 1 else f"Output {number}"
         if g.shape != w.value.shape:
@@ -41,18 +44,29 @@ def difference(
     return None
 
 
+def _exchanged(got: list[np.ndarray], want: list[Expected]) -> Complaint | None:
+    """Two outputs that are each other's."""
+    for first, second in itertools.combinations(range(len(got)), 2):
+        pairs = [(got[first], want[second]), (got[second], want[first])]
+        alike = all((g.shape, g.dtype) == (w.value.shape, w.value.dtype) and right(g, w).all() for g, w in pairs)
+        if alike and not right(got[first], want[first]).all():
+            what = f"Output {first} is what output {second} should be, and the other way round: they are exchanged."
+            return Complaint(what, "return them in the other order.")
+    return None
+
+
 def _complaint(found: Finding) -> Complaint:
     because = advice.because(found)
     where = " ".join(part for part in (_block(found), _value(found), because.what, _how_many(found)) if part)
-    block = found.made_by[1].block_shape if found.made_by else None
+    block = found.laid_out_by[1].block_shape if found.laid_out_by else None
     return Complaint(where, because.next, block_map(found.name, found.wrong, found.unwritten, block))
 
 
 def _block(found: Finding) -> str:
     """The block that holds the first wrong element, and the steps that write it, if there are several blocks."""
-    if found.made_by is None or found.made_by[0].steps == 1:
+    if found.laid_out_by is None or (found.laid_out_by[0].steps == 1 and len(found.steps)):
         return ""
-    call, output = found.made_by
+    call, output = found.laid_out_by
     if not len(found.steps):
         block = tuple(e // b for e, b in zip(found.first, output.block_shape, strict=True))
         return f"No grid step writes output block {block}."

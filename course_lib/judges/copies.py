@@ -67,6 +67,8 @@ def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
             continue
         key = tuple(use.semaphore[entry].tolist())
         if use.kind == "start":
+            if beyond := _beyond(call, use, step, entry):
+                return beyond, early
             pending.append(_Pending(use, step, entry, use.bytes))
             continue
         left = use.bytes
@@ -77,7 +79,7 @@ def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
             return _hangs(call, use, step, key, pending, answered), early
         pending = [p for p in pending if p.bytes]
         answered.add(key)
-    return (_never_waited(call, pending[0]) if pending else None), early
+    return (early or _never_waited(call, pending[0]) if pending else None), early
 
 
 def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
@@ -90,23 +92,36 @@ def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
     return [(step, use, entry) for step, _, entry, use in sorted(found, key=lambda f: f[:3])]
 
 
+def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint | None:
+    """A copy from or into rows that a ref does not have."""
+    for name, part, length in ((use.source, use.source_part, use.source_length), (use.ref, use.part, use.length)):
+        if part is not None and (part[entry, 0] < 0 or part[entry].sum() > length):
+            return Complaint(
+                f"{_at(call, step)} {call.name} starts a copy of {use.source} into {use.ref} that reaches outside: "
+                f"{_named(name, part, entry)}, and {name} has {length} along axis 0.",
+                "look at the last turn: is the next copy started though there is no next one?",
+            )
+    return None
+
+
 def _hangs(call, use: grid.Use, step: int, key: tuple, pending: list[_Pending], answered: set[tuple]) -> Complaint:
-    start = f"{_at(call, step)} {call.name} waits on {_semaphore(use.semaphore_name, key)} for a copy into {use.ref}"
+    semaphore, who = _semaphore(use.semaphore_name, key), f"{_at(call, step)} {call.name}"
     other = next((p for p in pending if p.use.number == use.number), None)
+    if key in answered and other is None:
+        return Complaint(
+            f"{who} waits twice on {semaphore} for one copy into {use.ref}: the second wait would never end.",
+            "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
+        )
     if other is not None:
         name = _semaphore(other.use.semaphore_name, tuple(other.use.semaphore[other.entry].tolist()))
         return Complaint(
-            f"{start}, but that copy signals {name}: the wait would never end.",
-            "start a copy and wait for it with the same semaphore; make the copy in one place, as a function of its "
-            "number, and call .start() and .wait() on what it returns.",
-        )
-    if key in answered:
-        return Complaint(
-            f"{start} that has been waited for already: a second wait for one copy would never end.",
-            "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
+            f"{who} waits on {semaphore} for a copy into {use.ref}, and no copy under way signals that: the one into "
+            f"{_named(use.ref, other.use.part, other.entry)} signals {name}. The wait would never end.",
+            "start a copy and wait for it with the same semaphore: make it in one place, as a function of its number, "
+            "and call .start() and .wait() on what that returns.",
         )
     return Complaint(
-        f"{start} that nothing has started: the wait would never end.",
+        f"{who} waits on {semaphore} for a copy into {use.ref}, and nothing has started one: the wait would never end.",
         "one .start() before each .wait(); look at the first and the last turn of the loop.",
     )
 
@@ -115,29 +130,38 @@ def _never_waited(call, copy: _Pending) -> Complaint:
     name = _semaphore(copy.use.semaphore_name, tuple(copy.use.semaphore[copy.entry].tolist()))
     where = "" if call.steps == 1 else f", started at step {call.step(copy.step)},"
     return Complaint(
-        f"The copy from {copy.use.source} into {copy.use.ref}{where} is never waited for: {name} is left signalled, "
-        "and nothing says when the numbers are there.",
+        f"The copy of {copy.use.source} into {copy.use.ref}{where} is never waited for: {name} is left signalled, and "
+        "nothing says when the numbers are there.",
         "wait for every copy before its target is read, and for all of them before the kernel ends.",
     )
 
 
 def _touched(call, use: grid.Use, step: int, entry: int, pending: list[_Pending]) -> Complaint | None:
+    name = _named(use.ref, use.part, entry)
     for copy in pending:
         into = use.number == copy.use.number and _overlap(use.part, entry, copy.use.part, copy.entry)
         out_of = use.number == copy.use.source_number and _overlap(use.part, entry, copy.use.source_part, copy.entry)
         if into and use.kind == "read":
             return Complaint(
-                f"{_at(call, step)} {call.name} reads {use.ref} while the copy from {copy.use.source} into it is on "
-                "its way: nothing has waited for it.",
+                f"{_at(call, step)} {call.name} reads {name} before the copy of {copy.use.source} into it has been "
+                "waited for.",
                 f"call .wait() on the copy before {use.ref} is read.",
             )
         if use.kind == "write" and (into or out_of):
-            way = "into" if into else "out of"
+            way = f"of {copy.use.source} into it" if into else f"of it into {copy.use.ref}"
             return Complaint(
-                f"{_at(call, step)} {call.name} writes to {use.ref} while a copy {way} it is on its way.",
+                f"{_at(call, step)} {call.name} writes to {name} while a copy {way} is under way.",
                 f"wait for the copy before {use.ref} is used again, or use another buffer in the meantime.",
             )
     return None
+
+
+def _named(ref: str, part, entry: int) -> str:
+    """buf_ref[1], or buf_ref where its part is not known."""
+    if part is None:
+        return ref
+    start, size = part[entry].tolist()
+    return f"{ref}[{start}]" if size == 1 else f"{ref}[{start}:{start + size}]"
 
 
 def _overlap(part, entry: int, other, other_entry: int) -> bool:

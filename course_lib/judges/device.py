@@ -9,6 +9,7 @@ from course_lib import chips, errors, grid
 from course_lib.judges.compare import difference
 from course_lib.judges.tolerance import expected
 from course_lib.judges.verdict import Verdict, complained, refused
+from course_lib.judges.walked import walked
 
 
 def device_judge(fn: Callable, reference: Callable, *args) -> Verdict:
@@ -19,7 +20,7 @@ def device_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     if not (chips.tpu_attached() and jax.default_backend() == "tpu"):
         return Verdict(judge="device", passed=None, message="there is no TPU on this machine.")
     try:
-        walk = grid.walk(fn, *args)
+        walk = walked(fn, *args)
         got = [np.asarray(a) for a in jax.jit(lambda *a: grid.run(walk.jaxpr, False, *a))(*args)]
     except Exception as error:
         return refused("device", errors.explain(error))

@@ -1,5 +1,6 @@
 """One output whose numbers are wrong, with all that the rules of ``advice`` want to know about it."""
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -36,22 +37,35 @@ class Finding:
 
     @functools.cached_property
     def made_by(self) -> tuple[grid.Call, grid.Operand] | None:
-        """The last kernel with an output of this shape, and that output; None if there is none."""
-        for call in reversed(self.walk.calls):
-            for operand in call.outputs:
-                if operand.shape == self.got.shape and operand.pipelined:
-                    return call, operand
-        return None
+        """The last kernel with an output of this shape in blocks, and that output; None if there is none."""
+        return next(reversed(self._makers(self.walk.calls)), None)
+
+    @functools.cached_property
+    def laid_out_by(self) -> tuple[grid.Pipeline, grid.Operand] | None:
+        """As ``made_by``, or the pipeline inside a kernel that writes this output."""
+        return self.made_by or next(reversed(self._makers(pipelines(self.walk))), None)
+
+    def _makers(self, calls) -> list[tuple]:
+        return [(c, o) for c in calls for o in c.outputs if o.shape == self.got.shape and o.pipelined]
 
     @functools.cached_property
     def steps(self) -> np.ndarray:
         """int64[n]: the steps whose output block holds the first wrong element."""
-        return steps_of(self.made_by[1], self.first) if self.made_by else np.zeros(0, np.int64)
+        return steps_of(self.laid_out_by[1], self.first) if self.laid_out_by else np.zeros(0, np.int64)
 
     @functools.cached_property
     def unwritten(self) -> np.ndarray:
         """bool of the output's shape: it holds what memory holds before anything is written."""
         return unwritten(self.got)
+
+
+def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
+    """The pipelines inside the kernels of a function, as far as they can be read."""
+    found = []
+    for call in walk.calls:
+        with contextlib.suppress(grid.UnreadableCall):
+            found += grid.pipelines(call) if grid.copies_by_hand(call) else []
+    return found
 
 
 def unwritten(array: np.ndarray) -> np.ndarray:

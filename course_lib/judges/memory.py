@@ -1,5 +1,6 @@
 """What a kernel leaves in memory, and reads there, from step to step: read off its code, before it runs."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,15 +63,19 @@ def stale_read(call: grid.Call) -> Read | None:
     begins = np.logical_or.reduce([o.changes for o in outputs])
     if begins.sum() < 2 or (begins.all() and not any(o.revisits() for o in outputs)):
         return None
-    block, operands = np.cumsum(begins), {operand.name for operand in call.operands}
+    return next(leftovers(call, np.cumsum(begins)), None)
+
+
+def leftovers(call: grid.Call, group: np.ndarray) -> Iterator[Read]:
+    """The reads of scratch that find there what a step of another group has left; ``group``: int[S], one per step."""
+    operands = {operand.name for operand in call.operands}
     for number, (name, _) in _own_memory(call).items():
         last = None
         for use in _in_order(call, number) if name not in operands else ():
-            if use.kind == "read" and last is not None and block[last] != block[use.step]:
-                return Read(name, use.step, left_by=last)
+            if use.kind == "read" and last is not None and group[last] != group[use.step]:
+                yield Read(name, use.step, left_by=last)
             if use.kind == "write":
                 last = use.step
-    return None
 
 
 def carries(call: grid.Call, steps: np.ndarray) -> bool:
@@ -89,14 +94,7 @@ def crosses_blocks(call: grid.Call) -> bool:
     """Whether scratch takes something from the steps of one output block to those of another."""
     outputs = [o for o in call.outputs if o.pipelined]
     block = np.cumsum(np.logical_or.reduce([o.changes for o in outputs])) if outputs else np.zeros(call.steps)
-    operands = {operand.name for operand in call.operands}
-    for number, (name, _) in _own_memory(call).items():
-        last = None
-        for use in _in_order(call, number) if name not in operands else ():
-            if use.kind == "read" and last is not None and block[last] != block[use.step]:
-                return True
-            last = use.step if use.kind == "write" else last
-    return False
+    return next(leftovers(call, block), None) is not None
 
 
 def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:

@@ -1,22 +1,29 @@
 """What the order of a grid does to its output blocks: left and visited again, or shared by two cores."""
 
+import math
+
 import numpy as np
 
 from course_lib import grid
+from course_lib.judges import memory
 from course_lib.judges.verdict import Complaint
 
 
 def revisit(walk: grid.Walk) -> Complaint | None:
     """The first output block that leaves VMEM and is come back to; None if there is none."""
-    for call in walk.calls:
-        for output in call.outputs:
-            if output.pipelined and (found := output.revisits()):
-                block, before, again = found[0]
-                return Complaint(
-                    f"Block {block} of {output.name} left VMEM after step {call.step(before)}, and the grid came back "
-                    f"to it at step {call.step(again)}: {_what_was_there(call, output)} is gone.",
-                    _cure(call, output),
-                )
+    return next((said for call in walk.calls if (said := revisit_of(call))), None)
+
+
+def revisit_of(call: grid.Pipeline) -> Complaint | None:
+    """The same for one kernel, or for a pipeline inside one."""
+    for output in call.outputs:
+        if output.pipelined and (found := output.revisits()):
+            block, before, again = found[0]
+            return Complaint(
+                f"Output block {block} of {output.name} left VMEM after step {call.step(before)}, and the grid came "
+                f"back to it at step {call.step(again)}: {_what_was_there(call, output)} is gone.",
+                _cure(call, output),
+            )
     return None
 
 
@@ -35,7 +42,7 @@ def shared(walk: grid.Walk) -> Complaint | None:
                         f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its '
                         'own may be "parallel".',
                     )
-            if kept := _kept(call):
+            if kept := _kept(call, axis):
                 return Complaint(
                     f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
                     "something from one step to the next, and each core has its own.",
@@ -44,8 +51,9 @@ def shared(walk: grid.Walk) -> Complaint | None:
     return None
 
 
-def _what_was_there(call: grid.Call, output: grid.Operand) -> str:
-    reads = any(use.kind == "read" and use.ref == output.name for use in grid.uses(call) or ())
+def _what_was_there(call: grid.Pipeline, output: grid.Operand) -> str:
+    uses = grid.uses(call) if isinstance(call, grid.Call) else ()
+    reads = any(use.kind == "read" and use.ref == output.name for use in uses or ())
     return "the running sum" if reads else "what was written there"
 
 
@@ -77,14 +85,7 @@ def _same_block(call: grid.Call, output: grid.Operand, axis: int) -> tuple[int, 
     return int(np.ravel_multi_index(first, call.grid)), int(np.ravel_multi_index(second, call.grid))
 
 
-def _kept(call: grid.Call) -> str:
-    """The name of a scratch ref that a step reads before it has written it itself."""
-    for scratch in call.scratch:
-        if scratch.memory_space == "semaphore":
-            continue
-        uses = [use for use in grid.uses(call) or () if use.ref == scratch.name]
-        for step in range(1, call.steps):
-            first = next((use.kind for use in uses if step in use.steps), "")
-            if first == "read":
-                return scratch.name
-    return ""
+def _kept(call: grid.Call, axis: int) -> str:
+    """The name of a scratch ref in which a step finds what one at another place along the axis has left."""
+    place = np.arange(call.steps) // math.prod(call.grid[axis + 1 :]) % call.grid[axis]
+    return next((read.ref for read in memory.leftovers(call, place)), "")

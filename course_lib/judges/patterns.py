@@ -16,9 +16,17 @@ def an_argument(found: Finding) -> Complaint | None:
 
 
 def transposed(found: Finding) -> Complaint | None:
-    """The output has its last two axes swapped, in whole or block by block."""
+    """The output has its last two axes swapped, in whole or within each block."""
     got = found.got
-    if got.ndim < 2 or got.shape[-1] != got.shape[-2] or not _matches(found, np.swapaxes(got, -1, -2)):
+    if got.ndim < 2:
+        return None
+    if found.made_by is not None and (within := _within_blocks(got, found.made_by[1].block_shape)) is not None:
+        if _matches(found, within):
+            return Complaint(
+                "Every block is where it should be, and is the transpose of what it should be.",
+                "transpose inside the kernel too: x_ref[...].T.",
+            )
+    if got.shape[-1] != got.shape[-2] or not _matches(found, np.swapaxes(got, -1, -2)):
         return None
     return Complaint(
         "The output is the transpose of what it should be.",
@@ -50,12 +58,12 @@ def scaled(found: Finding) -> Complaint | None:
     got, want = found.got[found.wrong].astype(np.float64), found.want.value[found.wrong].astype(np.float64)
     if not np.isfinite(got).all() or not np.isfinite(want).all():
         return None
-    if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= 1e-3 * abs(ratio.mean()):
+    if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= 0.1 * abs(ratio.mean() - 1):
         return Complaint(
             f"Each wrong element is {ratio.mean():.4g} times the right one.",
             "is a factor left out, or are steps added up more than once?",
         )
-    if np.ptp(got - want) <= 1e-3 * abs((got - want).mean()):
+    if np.ptp(got - want) <= 0.1 * abs((got - want).mean()) and np.ptp(want):
         return Complaint(
             f"Each wrong element is {(got - want).mean():.4g} too large.", "is a term added twice, or left out?"
         )
@@ -70,6 +78,16 @@ def swallowed_nan(found: Finding) -> Complaint | None:
         "The right answer is not a finite number there, and the kernel says otherwise.",
         "NaN and infinity must come through: do not replace them, and mask by position, not by value.",
     )
+
+
+def _within_blocks(array: np.ndarray, block: tuple[int, ...]) -> np.ndarray | None:
+    """The array with each of its square blocks transposed; None if they are not square, or do not fill it."""
+    *_, rows, columns = array.shape
+    *_, b, c = block
+    if b != c or b == 1 or rows % b or columns % b:
+        return None
+    parts = array.reshape(*array.shape[:-2], rows // b, b, columns // b, b)
+    return np.swapaxes(parts, -3, -1).reshape(array.shape)
 
 
 def _matches(found: Finding, changed: np.ndarray) -> bool:

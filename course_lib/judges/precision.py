@@ -29,7 +29,9 @@ def too_few_bits(found: Finding) -> Complaint | None:
         return None
     got, exact = found.got.astype(np.float64), found.want.exact
     size = np.sqrt(np.mean(exact**2, where=np.isfinite(exact))) if np.isfinite(exact).any() else 0.0
-    if not size or not np.isfinite(size) or not (np.isfinite(got) | ~np.isfinite(exact)).all():
+    if not size or not np.isfinite(size):
+        return None
+    if not (np.isfinite(got) & np.isfinite(exact))[found.wrong].all():
         return None
     sound = np.isfinite(exact) & np.isfinite(found.want.bound)
     worst = np.argmax(np.where(sound, np.abs(got - exact) - found.want.bound, -np.inf))
