@@ -1,5 +1,6 @@
 """Checks as a learner meets them: three outcomes, hints in steps, a solution after an attempt."""
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -12,8 +13,10 @@ from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 
 from course_lib import checks, compiler, judges
-from course_lib.checks import help, machine, verdict
-from course_lib.checks.exercise import exercises
+from course_lib.checks import checking, help, machine, record
+from course_lib.checks.exercise import exercise, exercises
+from course_lib.checks.kinds import JUDGED, kernel
+from course_lib.checks.verdict import SCREEN, Verdict, on_a_screen
 
 
 def with_kernel(kernel):
@@ -31,6 +34,11 @@ def half_kernel(x_ref, y_ref, o_ref):
     o_ref[:4] = x_ref[:4] + y_ref[:4]
 
 
+def first_half_kernel(x_ref, y_ref, o_ref):
+    half = x_ref.shape[0] // 2
+    o_ref[:half] = x_ref[:half] + y_ref[:half]
+
+
 def empty_kernel(x_ref, y_ref, o_ref):
     """Write x + y into o_ref."""
 
@@ -41,17 +49,24 @@ def unimplemented_kernel(x_ref, y_ref, o_ref):
 
 @pytest.fixture(autouse=True)
 def a_fresh_learner(monkeypatch):
-    monkeypatch.setattr(verdict, "attempts", {})
-    monkeypatch.setattr(help, "attempts", verdict.attempts)
-    monkeypatch.setattr(help, "_given", {})
+    monkeypatch.setattr(record, "_memory", {})
+    monkeypatch.setattr(checking, "_last", {})
 
 
-def test_passed(capsys):
+@needs_libtpu
+def test_a_pass_is_one_line_the_same_everywhere(capsys):
     said = checks.check("01.1", with_kernel(right_kernel))
     assert said.passed and said.outcome == "passed"
-    printed = capsys.readouterr().out
-    assert printed.startswith("01.1 passed: numbers, simulator")
-    assert compiler.libtpu_version() is None or "Predicted for a v5e, with arguments of float32[4096]: " in printed
+    assert capsys.readouterr().out == "01.1 passed: numbers, simulator, races and compiler agree.\n"
+
+
+def test_a_judge_that_could_not_sit_is_named_on_the_same_line(monkeypatch, capsys):
+    absent = judges.Verdict(judge="compiler", passed=None, message="libtpu is not installed.")
+    monkeypatch.setitem(judges.JUDGES, "compiler", lambda fn, reference, *args, chips: absent)
+    checks.check("01.1", with_kernel(right_kernel))
+    assert capsys.readouterr().out == "01.1 passed: numbers, simulator and races agree; skipped: compiler.\n"
+    assert checks.report("01.1") is None
+    assert "not on this machine" in capsys.readouterr().out
 
 
 def test_not_yet_says_which_judge_what_and_what_next(capsys):
@@ -63,7 +78,47 @@ def test_not_yet_says_which_judge_what_and_what_next(capsys):
     assert printed.split() == str(said).split()
     assert what == "01.1 not yet: the numbers judge refused it."
     assert "The output at [4] is nan; it should be" in why
-    assert advice.startswith("Next: ") and 'checks.hint("01.1")' in advice
+    assert advice.startswith("Next: ") and advice.endswith('(hint 1 of 3: checks.hint("01.1"))')
+    assert '(hint 1 of 3: checks.hint("01.1"))' in printed, "it is not torn apart at the end of a line"
+
+
+def test_in_a_terminal_the_picture_of_the_blocks_stands_below(capsys):
+    said = checks.check("01.1", with_kernel(first_half_kernel))
+    assert capsys.readouterr().out.endswith(f'(hint 1 of 3: checks.hint("01.1"))\n{said.blocks}\n')
+
+
+def test_the_verdict_names_the_next_hint_and_then_the_solution(capsys):
+    for hint in ("hint 1 of 3", "hint 2 of 3", "hint 3 of 3", 'no hints are left: checks.solution("01.1")'):
+        assert f"({hint}" in str(checks.check("01.1", with_kernel(half_kernel)))
+        checks.hint("01.1")
+
+
+def test_a_lesson_is_named_where_the_table_of_errors_knows_one():
+    def adds_refs(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref + y_ref
+
+    assert "(lesson 01) (hint 1 of 3" in str(checks.check("01.1", with_kernel(adds_refs)))
+
+
+def test_a_verdict_fits_a_screen_and_loses_no_advice():
+    long = Verdict(
+        id="01.1", outcome="not yet", headline="why.", message="word " * 900, next="do this.", hint="(hint 1 of 3)"
+    )
+    lines = on_a_screen(long, picture="map").splitlines()
+    assert len(lines) == SCREEN and max(map(len, lines)) <= 94
+    assert lines[0] == "01.1 not yet: why." and lines[-2:] == ["...", "Next: do this. (hint 1 of 3)"]
+    assert on_a_screen(dataclasses.replace(long, message="short"), picture="map").endswith("(hint 1 of 3)\nmap")
+    unbroken = dataclasses.replace(long, message="", next="x" * 70, hint="(hint 1 of 3: call)")
+    assert on_a_screen(unbroken).splitlines()[-1] == "(hint 1 of 3: call)", "the hint is not torn apart"
+
+
+def test_a_notebook_draws_the_blocks(monkeypatch, capsys):
+    drawn = []
+    monkeypatch.setattr(machine, "in_a_notebook", lambda: True)
+    monkeypatch.setattr("IPython.display.display", drawn.append)
+    said = checks.check("01.1", with_kernel(first_half_kernel))
+    assert drawn == [said.blocks] and str(said.blocks) not in capsys.readouterr().out
+    assert "image/svg+xml" in said.blocks._repr_mimebundle_()
 
 
 class Stub:
@@ -126,7 +181,7 @@ def test_the_compiler_sees_every_case():
         return pl.pallas_call(right_kernel, out_shape=out, grid=grid, in_specs=[spec, spec], out_specs=spec)(x, y)
 
     said = checks.check("01.2", add_any)
-    assert said.judge == "compiler" and "int32[1000]" in said.message
+    assert said.judge == "compiler" and "float32[1000]" in said.message
 
 
 @needs_libtpu
@@ -142,6 +197,38 @@ def test_what_cannot_be_built_or_run_is_said_so():
     )
 
 
+def by_keyword(*, x, y):
+    return x + y
+
+
+ADD = with_kernel(right_kernel)
+
+
+@pytest.mark.parametrize(
+    "id, answer, what, next",
+    [
+        ("01.1", right_kernel, "right_kernel is a kernel: it takes refs (x_ref", 'checks.check("01.1", add_vectors)'),
+        ("01.1", np.ones(8), "What you handed to check is an array", "hand over add_vectors itself"),
+        ("01.1", "add_vectors", "is text: 'add_vectors'", "without quotes"),
+        ("01.2", 7, "is no function: 7", "hand over add_any itself"),
+        ("01.2", by_keyword, "by_keyword takes x, y by keyword only", "take the * out"),
+    ],
+)
+def test_what_is_not_a_function_of_arrays_is_named(id, answer, what, next):
+    said = checks.check(id, answer)
+    assert (said.outcome, said.judge) == ("not yet", "exercise")
+    assert str(said).startswith(f"{id} not yet: that is not what is judged.")
+    assert what in said.message and next in said.next
+
+
+def test_a_layer_in_the_place_of_its_class_is_named():
+    import keras
+
+    said = checks.check("01.3", keras.layers.Add())
+    assert "an Add object" in said.message or "a Add object" in said.message
+    assert "PallasAdd)" in said.next
+
+
 @pytest.mark.parametrize(
     "id, defined", [("01.4", lambda n: 7), ("01.4", lambda n: 1 / 0), ("01.2", lambda x: x), ("01.3", int)]
 )
@@ -154,6 +241,17 @@ def test_answers_that_break_are_verdicts_not_tracebacks(id, defined, capsys):
 def test_an_unknown_exercise_names_those_there_are():
     with pytest.raises(ValueError, match=r"There is no exercise '1.1'. There are: 01.1, 01.2"):
         checks.check("1.1", None)
+
+
+@pytest.mark.parametrize("id", [1.1, ADD, jnp.ones(3), None])
+def test_arguments_in_the_wrong_order_are_said(id):
+    with pytest.raises(ValueError, match=r'The first argument is the number of an exercise, as text: check\("01.1"'):
+        checks.check(id, "01.1")
+
+
+def test_an_unknown_keyword_is_refused():
+    with pytest.raises(TypeError, match="kernel"):
+        checks.check("01.1", kernel=ADD)
 
 
 @pytest.mark.parametrize("variable", ["COURSE_GRADING", "NBGRADER_EXECUTION"])
@@ -198,12 +296,76 @@ def test_the_solution_wants_an_attempt_first(capsys):
     assert "o_ref[...] = x_ref[...] + y_ref[...]" in capsys.readouterr().out
 
 
+@needs_libtpu
+def test_the_report_of_the_last_answer(capsys):
+    assert checks.report("01.1") is None
+    assert "01.1: no report. There is one once an answer" in capsys.readouterr().out
+    checks.check("01.1", with_kernel(right_kernel))
+    report = checks.report("01.1")
+    assert report.ok and report.cycles > 0
+    checks.check("01.1", with_kernel(half_kernel))
+    capsys.readouterr()
+    assert checks.report("01.1") is None, "that of an earlier answer would be mistaken for this one's"
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith("did not get as far as the compiler: the numbers judge refused it.")
+    checks.check("01.8", "none")
+    capsys.readouterr()
+    assert checks.report("01.8") is None
+    assert capsys.readouterr().out == "01.8: no report. No compiler is asked in this exercise.\n"
+
+
+@needs_libtpu
+def test_a_compiler_that_refuses_leaves_its_report(capsys):
+    checks.check("01.4", lambda n: ((-(-n // 100),), (100,), lambda i: (i,)))
+    assert checks.report("01.4").ok is False
+
+
+def test_who_sees_which_case(monkeypatch):
+    """All of them the numbers, each shape and dtype once the simulator and the compiler, the first the races."""
+    seen = {}
+
+    def judge(name):
+        def sit(fn, reference, *args, **settings):
+            seen.setdefault(name, []).append((*(f"{a.dtype}{a.shape}" for a in args[:1]), settings))
+            return judges.Verdict(judge=name, passed=True)
+
+        return sit
+
+    monkeypatch.setattr(judges, "JUDGES", {name: judge(name) for name in judges.JUDGES})
+    monkeypatch.setattr(judges, "budget_judge", judge("budget"))
+    monkeypatch.setattr(judges, "device_judge", judge("device"))
+    monkeypatch.setattr(machine, "on_a_tpu", lambda: True)
+    budget = judges.Budget(hbm_bytes=10**6)
+    task = dataclasses.replace(
+        exercise("01.1"), inputs=("x: T[N]", "y: T[N]"), dtypes=("f32", "bf16"), budget=budget, chips=("v5e", "v6e")
+    )
+    said = kernel.verdict(task, with_kernel(right_kernel))
+    assert said.headline == "numbers, simulator, races, compiler, budget and device agree."
+    of_each = ["float32(4096,)", "float32(1000,)", "float32(8,)", "bfloat16(1000,)"]
+    shapes = {name: [shape for shape, _ in calls] for name, calls in seen.items()}
+    assert shapes["numbers"] == shapes["device"] == [shape for shape in of_each for _ in range(2)]
+    assert shapes["simulator"] == shapes["compiler"] == of_each
+    assert shapes["races"] == shapes["budget"] == of_each[:1]
+    assert seen["compiler"][0][1] == {"chips": ("v5e", "v6e")}
+    assert seen["budget"][0][1] == {"budget": budget, "chip": "v5e"}
+
+
+def test_a_budget_is_a_judge():
+    def twice(x, y):
+        return with_kernel(right_kernel)(with_kernel(right_kernel)(x, jnp.zeros_like(x)), y)
+
+    task = dataclasses.replace(exercise("01.1"), budget=judges.Budget(hbm_bytes=lambda x, y: 3 * x.nbytes))
+    assert kernel.verdict(task, with_kernel(right_kernel)).passed
+    said = kernel.verdict(task, twice)
+    assert str(said).startswith("01.1 not yet: the budget judge refused it.") and "the budget is 48 KiB" in said.message
+
+
 @pytest.mark.parametrize("task", exercises().values(), ids=lambda t: t.id)
-def test_declarations_are_complete(task):
-    assert len(task.hints) >= 3 and task.points >= 1 and task.title
-    first, again = task.cases(), task.cases()
-    assert first and all((a == b).all() for x, y in zip(first, again, strict=True) for a, b in zip(x, y, strict=True))
+def test_every_exercise_has_what_it_needs(task):
     assert help.solutions()[task.id]
+    if task.kind in JUDGED:
+        first, again = jax.tree.leaves(task.arguments()), jax.tree.leaves(task.arguments())
+        assert first and all((a == b).all() for a, b in zip(first, again, strict=True)), "the same at every call"
 
 
 def test_start_says_where_we_are_in_one_line():
@@ -250,4 +412,4 @@ def test_int32_through_float32_is_caught():
         return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
 
     said = checks.check("01.2", add_any)
-    assert said.outcome == "not yet" and "int32[1000]" in said.message
+    assert said.outcome == "not yet" and "int32[5,130]" in said.message

@@ -1,5 +1,6 @@
 """Notebooks of every kind through the real command: solved, empty, wrong, harmful, malformed."""
 
+import copy
 import csv
 import json
 import os
@@ -16,14 +17,16 @@ import jupytext
 import psutil
 import pytest
 
-from course_lib.grading import graft, submission, verdict
-from course_lib.grading.grade import Grade
-from course_lib.grading.report import as_csv, as_json, as_junit, table
+from course_lib.checks.exercise import exercises
+from course_lib.grading import graft, submission
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EMPTY = ROOT / "exercises/01_hello_kernel.ipynb"
 SOLVED = ROOT / "solutions/01_hello_kernel.ipynb"
-IDS = ["01.1", "01.2", "01.3", "01.4", "01.5"]
+KERNELS = ["01.1", "01.2", "01.3", "01.4", "01.5"]
+TASKS = graft.course_notebook({"01-1"}).tasks
+IDS = [task.id for task in TASKS]
+MOST = sum(task.points for task in TASKS)
 CELL_TIMEOUT = 20  # seconds; the first cells import JAX and Keras, which takes a while on two busy cores
 CHILD = "86399.25"  # what the child that an answer leaves behind is called: python -c ... 86399.25
 
@@ -81,6 +84,41 @@ def harmful():
         e01_1=answers()["01.1", ""],
         e01_2=STUBBORN,
         e01_4="import os\n\n\ndef configure(n):\n    os._exit(0)\n",
+    )
+
+
+LOUD = """def add_kernel(x_ref, y_ref, o_ref):
+    print("x" * 5_000_000)
+    print("01.1 passed: numbers, simulator, races and compiler agree.")
+    o_ref[...] = x_ref[...]
+"""
+RAISES_A_PASS = """class PallasAdd(keras.layers.Layer):
+    def call(self, inputs):
+        raise checks.NotPassed("01.3 passed: all judges agree.")
+"""
+# The check prints its verdict to people and raises it to graders; here a grader is told that it is a person.
+HIDES_THE_GRADER = """import os
+
+print("01.4 passed: numbers, simulator, races and compiler agree.")
+for name in ("COURSE_GRADING", "PYTEST_CURRENT_TEST"):
+    os.environ.pop(name, None)
+
+
+def configure(n):
+    print("01.4 passed: numbers, simulator, races and compiler agree.")
+    return (n // 1024,), (1024,), lambda i: (0,)
+"""
+HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)> ]]> \x1b[31mred\x1b[0m \u202egnp.exe"
+
+
+def forged():
+    """Each answer says that it has passed, or tries to break the reports, and none is right."""
+    return answered(
+        e01_1=LOUD,
+        e01_2="add_any = 42\n",
+        e01_3=RAISES_A_PASS,
+        e01_4=HIDES_THE_GRADER,
+        e01_5=f"raise ValueError({HOSTILE!r} + 1_000_000 * 'y')\n",
     )
 
 
@@ -169,6 +207,7 @@ def graded(tmp_path_factory):
         "bob/work": tampered(),
         "1 harmful": harmful(),
         "split": split(),
+        f"{HOSTILE.replace('/', '')}": forged(),
         "_drafts/skipped": notebook(),
         ".ipynb_checkpoints/skipped": notebook(),
     }.items():
@@ -181,8 +220,13 @@ def graded(tmp_path_factory):
     (folder / "link.ipynb").symlink_to(EMPTY)
     os.mkfifo(folder / "pipe.ipynb")
     (folder / "=1+1.ipynb").touch()
-    done = grade(folder, "--cell-timeout", CELL_TIMEOUT, "--jobs", 2, cwd=top)
+    (top / "weights.csv").write_text("id,weight\n01.1,3\n\n01.5,0\n")
+    done = grade(folder, "--cell-timeout", CELL_TIMEOUT, "--jobs", 2, "--weights", "weights.csv", cwd=top)
     return done, top / "grades"
+
+
+def data_of(graded, name):
+    return json.loads((graded[1] / f"{name}.json").read_text())
 
 
 @pytest.fixture
@@ -190,14 +234,13 @@ def rows(graded):
     """rows("alice/work") -> {exercise: its row in the JSON}."""
 
     def of(name):
-        data = json.loads((graded[1] / f"{name}.json").read_text())
-        return {row["id"]: row for row in data["exercises"]}
+        return {row["id"]: row for row in data_of(graded, name)["exercises"]}
 
     return of
 
 
 def outcomes(rows):
-    return [rows[id]["outcome"] for id in IDS]
+    return [rows[id]["outcome"] for id in KERNELS]
 
 
 def test_a_folder_that_did_not_all_pass_exits_with_1(graded):
@@ -209,28 +252,60 @@ def test_no_traceback_is_printed(graded):
 
 
 def test_progress_goes_to_stderr(graded):
-    total = 8 + len(MALFORMED)
+    total = 9 + len(MALFORMED)
     assert len(re.findall(rf"^\[\d+/{total}\] ", graded[0].stderr, re.M)) == total
-    assert "alice/work.ipynb: 3 of 6 points" in graded[0].stderr
+    assert f"alice/work.ipynb: {MOST - 3} of {MOST} points" in graded[0].stderr
 
 
 def test_an_empty_notebook_is_not_attempted(rows):
-    assert outcomes(rows("empty")) == ["not attempted"] * 5
-    assert {row["message"] for row in rows("empty").values()} == {"the answer cell is as it was handed out."}
-    assert [row["max_points"] for row in rows("empty").values()] == [1, 1, 2, 1, 1]
+    found = rows("empty")
+    assert list(found) == IDS
+    assert {row["outcome"] for row in found.values()} == {"not attempted"}
+    assert {row["message"] for row in found.values()} == {"the answer cell is as it was handed out."}
+    assert 'checks.hint("01.1")' in found["01.1"]["next"]
 
 
 def test_wrong_answers_are_refused_and_the_rest_passes(rows):
     found = rows("alice/work")
     assert outcomes(found) == ["passed", "not yet", "passed", "not yet", "not yet"]
-    assert [found[id]["judge"] for id in IDS] == ["", "numbers", "", "simulator", "numbers"]
+    assert [found[id]["judge"] for id in KERNELS] == ["", "numbers", "", "simulator", "numbers"]
     assert "it should be" in found["01.2"]["message"]
-    assert found["01.4"]["message"].startswith(
-        "the simulator refused it. With arguments of float32[4096]: The block [0:1024]"
-    )
-    assert "\nNext: " in found["01.4"]["verdict"]
+    assert found["01.4"]["message"].startswith("the simulator refused it. With arguments of float32[4096]: ")
+    assert found["01.4"]["next"] and f"\nNext: {found['01.4']['next']}" in found["01.4"]["verdict"]
     assert found["01.1"]["message"].startswith("numbers, simulator, races")
-    assert sum(row["points"] for row in found.values()) == 3
+    assert sum(row["points"] for row in found.values()) == MOST - 3
+
+
+def test_weights_count_in_the_percent_and_not_in_the_points(graded, rows):
+    found = rows("alice/work")
+    assert [found[id]["weight"] for id in KERNELS] == [3, 1, 1, 1, 0]
+    # 01.1 counts three times and is right; of the three that are wrong, 01.5 does not count.
+    data = data_of(graded, "alice/work")
+    assert data["percent"] == round(100 * (MOST - 3 + 2) / (MOST - 1 + 2), 1)
+    assert f"alice/work.ipynb: {MOST - 3} of {MOST} points, {data['percent']:g}% weighted\n" in graded[0].stdout
+
+
+@pytest.fixture
+def forged_rows(graded, rows):
+    (name,) = [path.stem for path in graded[1].glob("*script*.json")]
+    return rows(name)
+
+
+def test_an_answer_that_prints_the_pass_has_not_passed(forged_rows):
+    assert outcomes(forged_rows) == ["not yet", "not yet", "not yet", "error", forged_rows["01.5"]["outcome"]]
+    assert sum(row["points"] for row in forged_rows.values()) == 0
+    assert forged_rows["01.1"]["judge"] == "numbers"
+    assert forged_rows["01.4"]["message"] == "the check ran and ended in something else than a pass."
+
+
+def test_an_answer_of_the_wrong_make_is_told_so(forged_rows):
+    assert "42" in forged_rows["01.2"]["verdict"] and forged_rows["01.2"]["judge"] == "exercise"
+
+
+def test_what_an_answer_raises_is_cut_and_cleaned(forged_rows):
+    message = forged_rows["01.5"]["message"]
+    assert message.startswith("the answer cell does not run. ValueError: <script>alert(1)</script>")
+    assert "]]> red gnp.exe" in message and len(message) == 300
 
 
 def test_what_ends_the_kernel_is_an_error_and_the_rest_goes_on(rows):
@@ -284,6 +359,7 @@ def test_a_helper_in_another_cell_is_pointed_out(rows):
     assert row["outcome"] == "not yet"
     assert "NameError: name 'helper' is not defined" in row["message"]
     assert row["note"] == "helper is defined in another cell; only the answer cells are graded"
+    assert row["next"] == "move helper into the answer cell."
 
 
 def test_a_split_answer_is_joined(rows):
@@ -316,14 +392,14 @@ def test_drafts_and_checkpoints_are_passed_over(graded):
 
 
 def test_the_table_is_aligned(graded):
-    table = graded[0].stdout.split("alice/work.ipynb: 3 of 6 points\n")[1].splitlines()
-    rows = [line[:28] for line in table if line[2:6] in IDS]  # long messages go on in a line of their own
+    table = re.split(r"^alice/work.ipynb: .*\n", graded[0].stdout, flags=re.M)[1].splitlines()
+    rows = [line[:35] for line in table if line[2:6] in KERNELS]  # long messages go on in a line of their own
     assert rows[:5] == [
-        "  01.1  passed         1/1  ",
-        "  01.2  not yet        0/1  ",
-        "  01.3  passed         2/2  ",
-        "  01.4  not yet        0/1  ",
-        "  01.5  not yet        0/1  ",
+        "  01.1  passed         1/1  x3     ",
+        "  01.2  not yet        0/1  x1     ",
+        "  01.3  passed         2/2  x1     ",
+        "  01.4  not yet        0/1  x1     ",
+        "  01.5  not yet        0/1  x0     ",
     ]
 
 
@@ -333,7 +409,7 @@ def test_every_json_is_as_the_documentation_says(graded):
     text = (ROOT / "docs/grading.md").read_text()
     schema = json.loads(re.search(r"```json\n(\{.*?\n\})\n```", text, re.S)[1])
     files = list(graded[1].rglob("*.json"))
-    assert len(files) == 8 + len(MALFORMED)
+    assert len(files) == 9 + len(MALFORMED)
     for file in files:
         jsonschema.validate(json.loads(file.read_text()), schema)
         assert str(graded[1].parent) not in file.read_text(), "a path of this machine"
@@ -351,23 +427,34 @@ def test_every_junit_file_agrees_with_its_json(graded):
         assert len(suite.findall(".//error")) == errors == int(suite.get("errors"))
 
 
-def test_summary(graded):
-    lines = list(csv.DictReader((graded[1] / "summary.csv").read_text().splitlines()))
-    by_file = {line["file"]: line for line in lines}
-    assert by_file["alice/work.ipynb"]["points"] == "3"
-    assert by_file["alice/work.ipynb"]["01.4"] == "not yet"
-    assert "symbolic link" in by_file["link.ipynb"]["error"]
-    assert "'=1+1.ipynb" in by_file, "a spreadsheet would compute it"
+def test_every_notebook_has_a_page(graded):
+    pages = [path.with_suffix("") for path in graded[1].rglob("*.html")]
+    assert sorted(pages) == sorted(
+        [*(path.with_suffix("") for path in graded[1].rglob("*.json")), graded[1] / "summary"]
+    )
+
+
+def test_the_class_is_summed_up(graded):
+    said = graded[0].stdout
+    assert f"\n\n{9 + len(MALFORMED)} notebooks, 6 graded. Not graded: " in said
+    assert f"\n01_hello_kernel, 6 notebooks: points median 1 of {MOST}, from 0 to {MOST - 3}.\n" in said
+    lines = {line["file"]: line for line in csv.DictReader((graded[1] / "summary.csv").read_text().splitlines())}
+    assert lines["alice/work.ipynb"]["points"] == str(MOST - 3)
+    assert lines["alice/work.ipynb"]["01.4"] == "not yet"
+    assert "symbolic link" in lines["link.ipynb"]["error"] and lines["link.ipynb"]["percent"] == ""
+    assert "'=1+1.ipynb" in lines, "a spreadsheet would compute it"
+    exercise = next(csv.DictReader((graded[1] / "exercises.csv").read_text().splitlines()))
+    assert (exercise["id"], exercise["passed"], exercise["not yet"], exercise["judge"]) == ("01.1", "4", "1", "numbers")
 
 
 def test_our_solutions_pass_under_another_name(tmp_path):
     shutil.copy(SOLVED, tmp_path / "my homework (2).ipynb")
     done = grade("my homework (2).ipynb", "--out", "reports", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("  passed  ") == 5
-    assert done.stdout.startswith("my homework (2).ipynb: 6 of 6 points\n")
+    assert done.stdout.count("  passed  ") == len(IDS)
+    assert done.stdout.startswith(f"my homework (2).ipynb: {MOST} of {MOST} points, 100%\n")
     written = sorted(p.name for p in (tmp_path / "reports").iterdir())
-    assert written == ["my homework (2).json", "my homework (2).xml"]
+    assert written == ["my homework (2).html", "my homework (2).json", "my homework (2).xml"]
 
 
 def test_ctrl_c_stops_everything(tmp_path):
@@ -396,6 +483,10 @@ def test_ctrl_c_stops_everything(tmp_path):
         (["."], "make grade: there is no notebook (.ipynb) in ..\n"),
         (["x.ipynb", "--jobs", "0"], "invalid positive integer value: '0'\n"),
         ([], "the following arguments are required: NB\n"),
+        (
+            [EMPTY, "--weights", "no.csv"],
+            "make grade: no.csv, the file of weights, cannot be read: No such file or directory.\n",
+        ),
     ],
 )
 def test_usage_errors_exit_with_2(tmp_path, arguments, says):
@@ -405,35 +496,32 @@ def test_usage_errors_exit_with_2(tmp_path, arguments, says):
     assert not list(tmp_path.iterdir())
 
 
-def test_parse_a_refusal():
-    said = verdict.parse(
-        "07.2 not yet: the simulator refused it.\nOutput block (1, 0) is NaN. At step (1, 0, 0) your\n"
-        "kernel added. Next: set it to zero."
-    )
-    assert said["outcome"] == "not yet" and said["judge"] == "simulator"
-    assert said["message"] == "the simulator refused it. Output block (1, 0) is NaN."
-
-
 def test_nbval_marks_in_an_answer_are_no_marks():
     course = graft.course_notebook({"01-1"})
     nb = graft.graft(course, {"01-1": "  # NBVAL_SKIP\nx = 1  # NBVAL_SKIP\n#NBVAL_CHECK_OUTPUT"})
     assert cell(nb, "01-1")["source"] == ("  # (NBVAL_SKIP)\nx = 1  # NBVAL_SKIP\n#(NBVAL_CHECK_OUTPUT)")
 
 
-def test_every_exercise_notebook_names_title_and_points_of_its_exercises():
-    from course_lib.checks.exercise import exercises
+def test_the_course_s_own_cells_carry_no_mark_either():
+    course = copy.deepcopy(graft.course_notebook({"01-1"}))
+    cell(course.notebook, "01-1-check")["source"] = "# NBVAL_CHECK_OUTPUT\nchecks.check('01.1', add_vectors)"
+    cells = graft.graft(course, {})["cells"]
+    assert cell({"cells": cells}, "01-1-check")["source"].startswith("# (NBVAL_CHECK_OUTPUT)\n")
+    assert not any(re.search(r"^\s*#[#\s]*NBVAL_\w+\s*$", c["source"], re.M) for c in cells if c["cell_type"] == "code")
 
-    tasks = [task for course in graft.course_notebooks() for task in course.tasks]
-    told = {task.id: (task.title, task.points) for task in tasks}
-    assert told == {e.id: (e.title, e.points) for e in exercises().values()}
+
+def test_what_is_graded_is_what_is_declared():
+    """Title, points and kind come from the declarations; the notebooks' headings and marks say the same."""
+    for course in graft.course_notebooks():
+        prose = "\n\n".join("".join(c["source"]) for c in course.notebook["cells"] if c["cell_type"] == "markdown")
+        titles = dict(re.findall(r"^## (\d\d\.\d+) (.+)$", prose, re.M))
+        points = {c["id"]: c["metadata"]["nbgrader"].get("points") for c in course.notebook["cells"] if marked(c)}
+        for task in course.tasks:
+            declared = exercises()[task.id]
+            assert (task.title, task.points, task.kind) == (declared.title, declared.points, declared.kind)
+            assert (titles[task.id], points[task.check]) == (task.title, task.points)
+        assert titles.keys() == {task.id for task in course.tasks}
 
 
-def test_hostile_text_does_no_harm():
-    text = verdict.clean("\x1b[2Jred\x00\ud800\ufffe <b>" + "x" * 1000)
-    assert text.startswith("red <b>") and len(text) == 300
-    row = verdict.Row(id="01.1", title="<&>", outcome="not yet", message=text, points=0, max_points=1)
-    grade = Grade(file="<a>.ipynb", rows=(row,))
-    assert ET.fromstring(as_junit(grade).encode()).find(".//failure").get("message").endswith("...")
-    assert json.loads(as_json(grade))["exercises"][0]["message"] == text
-    assert table(grade).startswith("<a>.ipynb: 0 of 1 points")
-    assert as_csv([grade]).splitlines()[1] == "<a>.ipynb,0,1,not yet,"
+def marked(cell):
+    return "nbgrader" in cell["metadata"]

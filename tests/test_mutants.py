@@ -53,6 +53,11 @@ def started():
 
 def check(lesson, id, answer=None):
     """The verdict on exercise ``id``, with ``answer`` in the place of our own answer."""
+    with checks.rehearsal():  # no test knows what another has hinted or assessed
+        return verdict_on(lesson, id, answer)
+
+
+def verdict_on(lesson, id, answer):
     namespace = {"checks": checks}
     for cell in code_cells(f"src/{lesson}"):
         if cell.source.strip() == "# FIRST CELL":

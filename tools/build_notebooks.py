@@ -323,4 +323,5 @@ if __name__ == "__main__":
     ):  # they would change what the cells print
         os.environ.pop(name, None)
     os.environ["COURSE_PROGRESS"] = "0"  # what takes long on this machine is no output of the notebook
+    os.environ["COURSE_RECORD"] = "0"  # and our answers are nobody's progress
     main()

@@ -1,7 +1,23 @@
-"""Checks of the exercises: ``check("01.1", fn)`` asks the four judges, ``hint`` and ``solution`` help."""
+"""Checks of the exercises: ``check("01.1", answer)`` judges it, ``hint`` and ``solution`` help, ``progress`` shows."""
 
-from course_lib.checks.help import hint, solution
+from course_lib.checks.checking import assess, check, report
+from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
-from course_lib.checks.verdict import NotPassed, Verdict, check
+from course_lib.checks.panel import progress
+from course_lib.checks.record import rehearsal
+from course_lib.checks.verdict import NotPassed, Verdict
 
-__all__ = ["NotPassed", "Verdict", "check", "doctor", "hint", "solution", "start"]
+__all__ = [
+    "NotPassed",
+    "Verdict",
+    "assess",
+    "check",
+    "doctor",
+    "hint",
+    "listing",
+    "progress",
+    "rehearsal",
+    "report",
+    "solution",
+    "start",
+]

@@ -1,27 +1,43 @@
-"""Hints in steps, and the solution once there has been an attempt."""
+"""Hints in steps, the listing of an exercise, and the solution once there has been an attempt."""
 
 import importlib.resources
 import json
 
+from course_lib import errors
+from course_lib.checks import record
 from course_lib.checks.exercise import exercise, exercises
-from course_lib.checks.verdict import attempts
-
-_given: dict[str, int] = {}
 
 
 def hint(id: str) -> None:
     """Print the next hint for exercise ``id``; after the last one, the last one again."""
     hints = exercise(id).hints
-    number = min(_given.get(id, 0) + 1, len(hints))
-    _given[id] = number
-    print(f"{id}, hint {number} of {len(hints)}: {hints[number - 1]}")
+    number = min(record.entry(id).hints + 1, len(hints))
+    record.hinted(id, number)
+    print(errors.folded(f"{id}, hint {number} of {len(hints)}: {hints[number - 1]}"))
+
+
+def next_hint(id: str) -> str:
+    """How to go on where one is stuck: the next hint, or the solution once they are all given."""
+    given, count = record.entry(id).hints, len(exercise(id).hints)
+    if given < count:
+        return f'(hint {given + 1} of {count}: checks.hint("{id}"))'
+    return f'(no hints are left: checks.solution("{id}"))'
+
+
+def listing(id: str) -> None:
+    """Print the code that exercise ``id`` asks about, with the numbers of its lines."""
+    text = exercise(id).listing
+    if not text:
+        print(f"{id} has no listing: what it asks about is in the notebook.")
+    for number, line in enumerate(text.splitlines(), 1):
+        print(f"{number:3}  {line}".rstrip())
 
 
 def solution(id: str) -> None:
     """Print our solution to exercise ``id``, once you have checked an answer of your own."""
     exercise(id)
-    if not attempts.get(id):
-        print(f'{id}: try it first. checks.check("{id}", ...) with any answer of yours opens the solution.')
+    if not record.entry(id).attempts:
+        print(f'{id}: try it first. checks.check("{id}", ...) with an answer of yours opens the solution.')
         return
     print(solutions()[id])
 

@@ -7,32 +7,40 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
 
-from course_lib import grid
+from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.kinds.choose import Choose
+from course_lib.checks.kinds.explain import Explain
+from course_lib.checks.kinds.find import Find
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.unfit import Unfit
+
+TITLE = "Hello, kernel"
+
+VECTORS = ("x: f32[N]", "y: f32[N]")
+LENGTHS = ({"N": 4096}, {"N": 1000}, {"N": 8})
+ROWS = ("x: f32[B,N]", "y: f32[B,N]")
 
 
-def _vectors(n: int, dtype=jnp.float32) -> tuple:
-    """Two vectors that tell every position apart: x[i] = i, y[i] = 3 i + 1000."""
-    i = np.arange(n)
-    return jnp.asarray(i, dtype), jnp.asarray(3 * i + 1000, dtype)
+def _of_any_rank() -> list[tuple]:
+    """Two axes and one: typed inputs have one rank, so these are two lists."""
+    matrices = ("x: T[M,N]", "y: T[M,N]"), ({"M": 16, "N": 256}, {"M": 5, "N": 130}), ("f32", "int32", "bf16")
+    return arguments(*matrices) + arguments(VECTORS, ({"N": 1000},))
 
 
-def _random(shape: tuple[int, ...], dtype, low: float, high: float) -> tuple:
-    rng = np.random.default_rng(1)
-    return tuple(jnp.asarray(rng.uniform(low, high, shape), dtype) for _ in range(2))
-
-
-def _typed_cases() -> list[tuple]:
-    return [
-        _random((16, 256), jnp.float32, -1, 1),
-        # Above 2^24 a float32 cannot tell neighbouring integers apart.
-        _random((1000,), jnp.int32, 2**28, 2**29),
-        _random((16, 256), jnp.bfloat16, -1, 1),
-    ]
+def _whole_blocks() -> list[tuple]:
+    """Lengths that 1024 divides: what to do with a rest is the subject of another lesson."""
+    return arguments(VECTORS, ({"N": 4096}, {"N": 8192}, {"N": 3072}))
 
 
 def _call_layer(layer_class):
     """The layer as a function of two arrays, built anew, so that nothing is left over from an earlier trace."""
+    if not isinstance(layer_class, type):
+        raise Unfit(
+            f"What you handed to check is a {type(layer_class).__name__} object, a layer that is made already.",
+            'hand over the class, without brackets: checks.check("01.3", PallasAdd).',
+        )
     layer = layer_class()
     return lambda x, y: layer([x, y])
 
@@ -53,7 +61,8 @@ def _layer_predicts(layer_class):
 
     a, b = keras.Input((128,)), keras.Input((128,))
     model = keras.Model([a, b], layer_class()([a, b]))
-    x, y = (np.asarray(v) for v in _random((20, 128), jnp.float32, -1, 1))
+    _, at_random = arguments(ROWS, ({"B": 20, "N": 128},))
+    x, y = map(np.asarray, at_random)
     got = model.predict([x, y], batch_size=8, verbose=0)
     if not np.allclose(got, x + y, atol=1e-6):
         return f"model.predict differs from x + y by up to {np.abs(got - (x + y)).max():.3g}.", "look at call()."
@@ -91,7 +100,7 @@ def _call_configured(configure):
 
 
 def _covers_once(configure):
-    call = grid.walk(_call_configured(configure), *_vectors(4096)).calls[0]
+    call = grid.walk(_call_configured(configure), *_whole_blocks()[0]).calls[0]
     output = call.outputs[0]
     if call.steps == 1:
         return "The grid has one step: all of both vectors would be in VMEM at once.", "choose a smaller block."
@@ -103,12 +112,74 @@ def _covers_once(configure):
         )
 
 
+def _bytes_moved() -> int:
+    """What adding two float32 vectors of 4096 moves between HBM and VMEM, from the grid's list."""
+
+    def add_kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    vector = jax.ShapeDtypeStruct((4096,), jnp.float32)
+    return cost.hbm_bytes(grid.walk(pl.pallas_call(add_kernel, out_shape=vector), vector, vector))
+
+
+BIAS = """\
+def bias_kernel(x_ref, b_ref, o_ref):
+    o_ref[...] = x_ref[...] + b_ref[...]
+
+
+def add_bias(x, b):
+    x_block = pl.BlockSpec((1024,), lambda i: (i,))
+    b_block = pl.BlockSpec((1024,), lambda i: (0,))
+    o_block = pl.BlockSpec((1024,), lambda i: (0,))
+    return pl.pallas_call(
+        bias_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(x.size // 1024,),
+        in_specs=[x_block, b_block],
+        out_specs=o_block,
+    )(x, b)
+"""
+
+TOTAL = """\
+def total_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def start():
+        o_ref[...] = x_ref[...]
+
+    @pl.when(pl.program_id(0) > 0)
+    def add():
+        o_ref[...] += x_ref[...]
+
+
+def total(x):
+    return pl.pallas_call(
+        total_kernel,
+        out_shape=jax.ShapeDtypeStruct((1024,), x.dtype),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((1024,), lambda i: (i,))],
+        out_specs=pl.BlockSpec((1024,), lambda i: (0,)),
+    )(x)
+"""
+
+
+def _who_refuses_total() -> str:
+    """The first judge that refuses TOTAL, or "none"."""
+    names = {"jax": jax, "pl": pl}
+    exec(TOTAL, names)
+    (x,) = arguments(("x: f32[N]",), ({"N": 4096},))[0]
+    verdicts = judges.judge(names["total"], lambda x: x.reshape(4, 1024).sum(axis=0), x)
+    return next((said.judge for said in verdicts if said.passed is False), "none")
+
+
 EXERCISES = (
     Exercise(
         id="01.1",
         title="Add two vectors",
+        kind="write",
         defines="add_kernel",
-        cases=lambda: [_vectors(4096), _vectors(1000), _vectors(8)],
+        judged="add_vectors",
+        inputs=VECTORS,
+        sizes=LENGTHS,
         reference=lambda x, y: x + y,
         hints=(
             "x_ref and y_ref are places in memory. x_ref[...] reads all of one as a value you can compute with.",
@@ -120,8 +191,9 @@ EXERCISES = (
     Exercise(
         id="01.2",
         title="Any dtype, any shape",
+        kind="write",
         defines="add_any",
-        cases=_typed_cases,
+        cases=_of_any_rank,
         reference=lambda x, y: x + y,
         hints=(
             "pl.pallas_call(kernel, out_shape=...) returns a function; call that with x and y.",
@@ -133,8 +205,10 @@ EXERCISES = (
     Exercise(
         id="01.3",
         title="A Keras layer",
+        kind="write",
         defines="PallasAdd",
-        cases=lambda: [_random((16, 128), jnp.float32, -1, 1), _random((3, 128), jnp.float32, -1, 1)],
+        inputs=ROWS,
+        sizes=({"B": 16, "N": 128}, {"B": 3, "N": 128}, {"B": 5, "N": 130}),
         reference=lambda x, y: x + y,
         build=_call_layer,
         also=(_layer_says_its_shape, _layer_predicts, _layer_survives_json),
@@ -149,8 +223,9 @@ EXERCISES = (
     Exercise(
         id="01.4",
         title="Configure only: a grid for 4096 elements",
+        kind="configure",
         defines="configure",
-        cases=lambda: [_vectors(4096), _vectors(8192)],
+        cases=_whole_blocks,
         reference=lambda x, y: x + y,
         build=_call_configured,
         also=(_covers_once,),
@@ -164,8 +239,11 @@ EXERCISES = (
     Exercise(
         id="01.5",
         title="Repair: a kernel that writes where it reads",
+        kind="repair",
         defines="scaled_add_kernel",
-        cases=lambda: [_vectors(4096), _vectors(1000)],
+        judged="scaled_add",
+        inputs=VECTORS,
+        sizes=LENGTHS,
         reference=lambda x, y: 2 * x + y,
         hints=(
             "Which refs may a kernel write to? Read the signature: inputs first, outputs last.",
@@ -173,5 +251,107 @@ EXERCISES = (
             "One line does it: o_ref[...] = 2 * x_ref[...] + y_ref[...]",
         ),
         points=1,
+    ),
+    Exercise(
+        id="01.6",
+        title="Predict: how many bytes move?",
+        kind="predict",
+        defines="moved",
+        asks=Predict(
+            value=49_152,
+            unit="bytes",
+            near={
+                32_768: "That is x and y, which go in. The sum has to come out as well.",
+                16_384: "That is one vector. Three of them move.",
+                12_288: "That is how many numbers move. How many bytes is one float32?",
+                24_576: "That would be right for numbers of two bytes, bfloat16 say. These are float32.",
+            },
+            why="two vectors in and one out, 4096 numbers each, 4 bytes a number.",
+            proof=_bytes_moved,
+        ),
+        hints=(
+            "The kernel runs once. What has to be in VMEM before it, and what has to be in HBM after it?",
+            "Two vectors go in, one comes out. How many bytes is a vector of 4096 float32?",
+            "A float32 has 4 bytes: three times 4096 times 4.",
+        ),
+        points=1,
+    ),
+    Exercise(
+        id="01.7",
+        title="Find the line",
+        kind="find",
+        defines="line",
+        listing=BIAS,
+        cases=lambda: arguments(("x: f32[N]", "b: f32[1024]"), ({"N": 4096}, {"N": 2048}, {"N": 3072})),
+        reference=lambda x, b: x + jnp.tile(b, x.size // b.size),
+        asks=Find(
+            line=8,
+            fixed="    o_block = pl.BlockSpec((1024,), lambda i: (i,))",
+            function="add_bias",
+            refused_by="numbers",
+            near={
+                2: "The blocks are alike in shape, and their sum goes to the output: the arithmetic is right.",
+                6: "At step i it hands over block i of x, and every block of x is wanted once.",
+                7: "b has one block, number 0. It is the right one at every step, and it is copied only once.",
+                12: "One step for each block of x: that is as often as it should be.",
+                14: "The specs stand in the order of the kernel's refs, outputs last. What do they say?",
+            },
+            why="each step has a block of its own to write, block i.",
+        ),
+        hints=(
+            "The kernel itself is right: what it sees is wrong, or what it writes lands in the wrong place.",
+            "Take step 2. Which block of x does it read, which of b, and where does the sum go?",
+            "An index map that is right for an input that never changes is wrong for an output that does.",
+        ),
+        points=1,
+    ),
+    Exercise(
+        id="01.8",
+        title="Choose: who refuses it?",
+        kind="choose",
+        defines="judge",
+        listing=TOTAL,
+        asks=Choose(
+            options=(*judges.JUDGES, "none"),
+            right="none",
+            wrong={
+                "numbers": "Step 0 writes x's first block, and each later step adds its own: the sum of four blocks.",
+                "simulator": "It refuses an output block that is left and visited again. Read the index map of the "
+                "output at steps 0, 1, 2 and 3: is the block ever left?",
+                "races": "It runs two cores on an axis that a kernel declares parallel. Does this one declare any?",
+                "compiler": "A block of 1024 is a multiple of 1024, and four such blocks are 16 KiB: legal, and small.",
+            },
+            why="the output's index never changes, so its block stays in VMEM.",
+            proof=_who_refuses_total,
+        ),
+        hints=(
+            "Compare with `fold` in the lesson. What differs is one index map.",
+            "Write down the output's block at steps 0, 1, 2 and 3. When does a block go back to HBM?",
+            "A block whose index stays the same stays in VMEM. Is there any step at which this one has left?",
+        ),
+        points=1,
+    ),
+    Exercise(
+        id="01.9",
+        title="Explain: why four judges?",
+        kind="explain",
+        defines="why",
+        asks=Explain(
+            model="Each judge looks at something the others cannot see. The numbers come out right in the plain "
+            "interpreter even where a block is illegal or an output block is lost on its way; the simulator and the "
+            "two cores see order and memory, and know no rules of the hardware; the compiler knows those rules, and "
+            "never looks at a number. So a kernel is right only if all of them agree.",
+            look_for=(
+                "right numbers do not prove that a chip takes the kernel (a block of 100)",
+                "a kernel that compiles may compute nonsense (an index map that counts elements)",
+                "an example from the lesson that one judge misses and another sees",
+            ),
+        ),
+        hints=(
+            "Think of the kernel at the top of the lesson: who had no objection to it?",
+            "Now the other way round: which kernel did the compiler take, though its numbers were wrong?",
+            "One sentence on what each judge looks at, and one on what it cannot see.",
+        ),
+        points=0,
     ),
 )

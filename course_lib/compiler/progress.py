@@ -44,7 +44,7 @@ def shown(what: str) -> Iterator[Callable[[str], None]]:
 
 def _writer() -> Callable[[str], None] | None:
     """A function that shows one line in the place of the one before; None where nobody watches."""
-    if os.environ.get("COURSE_PROGRESS") == "0":
+    if os.environ.get("COURSE_PROGRESS") == "0" or "PYTEST_CURRENT_TEST" in os.environ:  # nbval compares outputs
         return None
     if _in_a_notebook():
         return _notebook_line()

@@ -12,9 +12,13 @@ import signal
 import sys
 import threading
 
-from course_lib.grading import report, run
+from course_lib.grading import report, run, summary
+from course_lib.grading.class_page import class_page
+from course_lib.grading.folder import SUMMARY, find
 from course_lib.grading.grade import Grade, grade
 from course_lib.grading.graft import course_notebooks
+from course_lib.grading.weights import BadWeights
+from course_lib.grading.weights import read as read_weights
 
 MAX_JOBS = 4
 
@@ -28,41 +32,42 @@ def main() -> int:
     try:
         course_notebooks()
         notebooks = find(options.notebook)
-    except FileNotFoundError as error:
+        weights = _weights(options.weights)
+    except (FileNotFoundError, BadWeights) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        grades = _grade_all(notebooks, options)
+        grades = _grade_all(notebooks, weights, options)
     except KeyboardInterrupt:
         print("\nmake grade: stopped.", file=sys.stderr)
         return 130
     if options.notebook.is_dir():
-        (options.out / "summary.csv").write_text(report.as_csv(grades), encoding="utf-8")
+        print(f"\n{summary.text(grades)}")
+        _write_summary(grades, options.out)
     print(f"Reports are in {options.out}/", file=sys.stderr)
     return 0 if all(graded.passed for graded in grades) else 1
 
 
-def find(path: pathlib.Path) -> dict[str, pathlib.Path]:
-    """{name: path} of the notebooks: the file itself, or those in a folder and its folders, sorted.
+def _weights(path: pathlib.Path | None) -> dict[str, float]:
+    if path is None:
+        return {}
+    from course_lib.checks.exercise import exercises  # here: it imports JAX, and --help need not wait for that
 
-    Folders whose name starts with "_" or "." are passed over. Raises FileNotFoundError, with a
-    sentence.
-    """
-    if not path.is_dir():
-        if not os.path.lexists(path):
-            raise FileNotFoundError(f"{path} does not exist.")
-        return {path.name: path}
-    found = {}
-    for folder, folders, files in path.walk():
-        folders[:] = [name for name in folders if not name.startswith(("_", "."))]
-        found |= {(folder / f).relative_to(path).as_posix(): folder / f for f in files if f.endswith(".ipynb")}
-    if not found:
-        raise FileNotFoundError(f"there is no notebook (.ipynb) in {path}.")
-    return dict(sorted(found.items()))
+    return read_weights(path, list(exercises()))
 
 
-def _grade_all(notebooks: dict[str, pathlib.Path], options: argparse.Namespace) -> list[Grade]:
+def _write_summary(grades: list[Grade], out: pathlib.Path) -> None:
+    files = {
+        f"{SUMMARY}.csv": summary.as_csv(grades),
+        "exercises.csv": summary.exercises_csv(grades),
+        f"{SUMMARY}.html": class_page(grades),
+    }
+    for name, text in files.items():
+        (out / name).write_text(text, encoding="utf-8")
+
+
+def _grade_all(notebooks: dict[str, pathlib.Path], weights: dict, options: argparse.Namespace) -> list[Grade]:
     """Grade in parallel, and write each grade as it is done; print and return them in order."""
     options.out.mkdir(parents=True, exist_ok=True)
     done, writing = 0, threading.Lock()
@@ -71,7 +76,7 @@ def _grade_all(notebooks: dict[str, pathlib.Path], options: argparse.Namespace) 
         nonlocal done
         name, path = item
         try:
-            graded = grade(path, name=name, cell_timeout=options.cell_timeout)
+            graded = grade(path, name=name, cell_timeout=options.cell_timeout, weights=weights)
         except run.Stopped:
             raise
         except Exception as error:  # a mistake of ours must not cost the other notebooks their grades
@@ -80,7 +85,7 @@ def _grade_all(notebooks: dict[str, pathlib.Path], options: argparse.Namespace) 
             done += 1
             report.write(graded, options.out)
             if len(notebooks) > 1:
-                result = "not graded" if graded.error else f"{graded.points} of {graded.max_points} points"
+                result = "not graded" if graded.error else graded.result
                 print(f"[{done}/{len(notebooks)}] {graded.file}: {result}, {graded.seconds:.0f} s", file=sys.stderr)
         return graded
 
@@ -103,6 +108,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("notebook", type=pathlib.Path, metavar="NB", help="a notebook, or a folder of notebooks")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("grades"), help="folder for the reports")
+    parser.add_argument("--weights", type=pathlib.Path, metavar="FILE", help="CSV lines: an exercise, its weight")
     parser.add_argument("--cell-timeout", type=_positive(float), default=60.0, metavar="SECONDS")
     parser.add_argument("--jobs", type=_positive(int), default=min(os.cpu_count() or 1, MAX_JOBS), metavar="N")
     return parser.parse_args()

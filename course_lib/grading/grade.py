@@ -24,6 +24,7 @@ class Grade:
     """The grade of one notebook: a row for each exercise, or ``error``, why there is none."""
 
     file: str
+    lesson: str = ""  # the course's exercise notebook that its answers were put into: "01_hello_kernel"
     rows: tuple[Row, ...] = ()
     error: str = ""
     seconds: float = 0.0  # how long grading took
@@ -37,12 +38,36 @@ class Grade:
         return sum(row.max_points for row in self.rows)
 
     @property
+    def percent(self) -> float | None:
+        """The points, each as often as its exercise's weight says, of all there are, in %.
+
+        To one decimal; None where nothing counts.
+        """
+        possible = sum(row.weight * row.max_points for row in self.rows)
+        if not possible:
+            return None
+        return round(100 * sum(row.weight * row.points for row in self.rows) / possible, 1)
+
+    @property
+    def result(self) -> str:
+        """The points and the percent in words: 3 of 6 points, 50%."""
+        if self.percent is None:
+            return f"{self.points} of {self.max_points} points"
+        weighted = " weighted" if any(row.weight != 1 for row in self.rows) else ""
+        return f"{self.points} of {self.max_points} points, {percentage(self.percent)}{weighted}"
+
+    @property
     def passed(self) -> bool:
-        return bool(self.rows) and all(row.outcome == PASSED for row in self.rows)
+        """Every exercise that has points was passed; an explanation has none, and nobody judges it."""
+        return bool(self.rows) and all(row.outcome == PASSED for row in self.rows if row.max_points)
 
 
-def grade(path: pathlib.Path, *, name: str = "", cell_timeout: float = 60.0) -> Grade:
+def grade(
+    path: pathlib.Path, *, name: str = "", cell_timeout: float = 60.0, weights: dict[str, float] | None = None
+) -> Grade:
     """Grade the notebook at ``path``; ``name`` is what the grade calls it, else the file's name.
+
+    ``weights``: {id: weight}, 1 where an exercise is not in it.
 
     Runs the answers in processes of their own, as the user who calls. Whatever is wrong with the
     notebook is in the grade; raises FileNotFoundError only where the course's own exercise
@@ -57,7 +82,8 @@ def grade(path: pathlib.Path, *, name: str = "", cell_timeout: float = 60.0) -> 
     if course is None:
         return Grade(file=name, error="it has no exercise of this course: no cell is marked as one.")
     graded = _graded(course, submitted, cell_timeout)
-    return Grade(file=name, rows=tuple(graded), seconds=time.monotonic() - started)
+    weighted = tuple(dataclasses.replace(row, weight=(weights or {}).get(row.id, 1.0)) for row in graded)
+    return Grade(file=name, lesson=course.name, rows=weighted, seconds=time.monotonic() - started)
 
 
 def _graded(course: CourseNotebook, submitted: dict, cell_timeout: float) -> list[Row]:
@@ -106,6 +132,11 @@ def _broken(course: CourseNotebook, ran: Ran) -> str:
 
 def _unfinished(course: CourseNotebook, ran: Ran) -> str | None:
     return next((name for name in course.code_cells if name not in ran.cells), None)
+
+
+def percentage(value: float | None) -> str:
+    """A percent as text, 66.7% say; "" for None."""
+    return "" if value is None else f"{value:g}%"
 
 
 def versions() -> dict[str, str]:

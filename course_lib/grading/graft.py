@@ -13,16 +13,17 @@ import re
 
 EXERCISES = pathlib.Path(__file__).resolve().parents[2] / "exercises"
 
-# What nbval would obey in an answer: a comment that skips the cell, or lets it fail.
+# What nbval would obey: a comment that skips a cell, lets it fail, or has its output compared.
 _NBVAL_MARK = re.compile(r"^(\s*#[#\s]*)((?:NBVAL|PYTEST)_[A-Z_]+\s*)$", re.M)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """One exercise of a notebook. ``answer`` and ``check`` are names of cells."""
+    """One exercise of a notebook, as it is declared. ``answer`` and ``check`` are names of cells."""
 
     id: str  # "01.2"
     title: str
+    kind: str
     points: int
     answer: str
     check: str
@@ -32,6 +33,7 @@ class Task:
 class CourseNotebook:
     """An exercise notebook as the course has it: {} of nbformat 4, and its exercises in order."""
 
+    name: str  # "01_hello_kernel"
     notebook: dict
     tasks: tuple[Task, ...]
 
@@ -75,25 +77,33 @@ def course_notebook(names) -> CourseNotebook | None:
 
 
 def graft(course: CourseNotebook, answers: dict[str, str]) -> dict:
-    """A copy of the course's notebook with the text of the cells in ``answers`` replaced."""
+    """A copy of the course's notebook with the text of the cells in ``answers`` replaced.
+
+    nbval obeys no mark in it: not those of an answer, and not NBVAL_CHECK_OUTPUT in a check, for
+    there is no stored output to compare with.
+    """
     notebook = copy.deepcopy(course.notebook)
     for cell in notebook["cells"]:
-        if cell["id"] in answers:
-            cell["source"] = _NBVAL_MARK.sub(r"\1(\2)", answers[cell["id"]])
+        if cell["cell_type"] == "code":
+            cell["source"] = unmarked(answers.get(cell["id"], "".join(cell["source"])))
     return notebook
 
 
+def unmarked(source: str) -> str:
+    """The text of a cell, with its marks for nbval made plain comments."""
+    return _NBVAL_MARK.sub(r"\1(\2)", source)
+
+
 def _read(path: pathlib.Path) -> CourseNotebook:
+    # Imported here: whoever declares kernels imports JAX, and the process that only runs a notebook needs none.
+    from course_lib.checks.exercise import exercise
+
     notebook = json.loads(path.read_text())
-    marked = {c["id"]: c["metadata"]["nbgrader"] for c in notebook["cells"] if "nbgrader" in c["metadata"]}
-    titles = dict(re.findall(r"^## (\d\d\.\d+) (.+)$", _prose(notebook), re.M))
+    marks = [c["metadata"]["nbgrader"] for c in notebook["cells"] if "nbgrader" in c["metadata"]]
     tasks = []
-    for name in (name for name, mark in marked.items() if mark["solution"]):
-        id, check = name.replace("-", "."), f"{name}-check"
-        points = marked[check]["points"]
-        tasks.append(Task(id=id, title=titles.get(id, ""), points=points, answer=name, check=check))
-    return CourseNotebook(notebook=notebook, tasks=tuple(tasks))
-
-
-def _prose(notebook: dict) -> str:
-    return "\n\n".join("".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "markdown")
+    for name in (mark["grade_id"] for mark in marks if mark["solution"]):
+        task = exercise(name.replace("-", "."))
+        tasks.append(
+            Task(id=task.id, title=task.title, kind=task.kind, points=task.points, answer=name, check=f"{name}-check")
+        )
+    return CourseNotebook(name=path.stem, notebook=notebook, tasks=tuple(tasks))

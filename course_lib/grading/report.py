@@ -1,28 +1,29 @@
-"""A grade as a table on the terminal, as JSON, as JUnit XML, and several as CSV."""
+"""A grade as a table on the terminal, as JSON, as JUnit XML; and these and the page, written to files."""
 
-import csv
 import dataclasses
-import io
 import json
 import pathlib
 import shutil
 import textwrap
 import xml.etree.ElementTree as ET
 
+from course_lib.grading.feedback import feedback
 from course_lib.grading.grade import Grade, versions
 from course_lib.grading.verdict import ERROR, PASSED
 
-FORMAT = 1  # of the JSON; docs/grading.md describes it
+FORMAT = 2  # of the JSON; docs/grading.md describes it
 
 
 def table(grade: Grade) -> str:
     """The rows of a grade, aligned, wrapped to the width of the terminal."""
     if grade.error:
         return f"{grade.file}: not graded. {grade.error[:1].upper()}{grade.error[1:]}"
-    lines = [f"{grade.file}: {grade.points} of {grade.max_points} points"]
+    lines = [f"{grade.file}: {grade.result}"]
+    weighted = any(row.weight != 1 for row in grade.rows)
     width = max(shutil.get_terminal_size((120, 24)).columns, 80)
     for row in grade.rows:
-        start = f"  {row.id}  {row.outcome:<13}  {row.points}/{row.max_points}  "
+        weight = f"{f'x{row.weight:g}':<5}  " if weighted else ""
+        start = f"  {row.id}  {row.outcome:<13}  {row.points}/{row.max_points}  {weight}"
         text = " ".join(row.message.split()) + (f" (Note: {row.note}.)" if row.note else "")
         lines.append(textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start)))
     return "\n".join(lines)
@@ -33,9 +34,11 @@ def as_json(grade: Grade) -> str:
     data = {
         "format": FORMAT,
         "file": grade.file,
+        "lesson": grade.lesson,
         "error": grade.error,
         "points": grade.points,
         "max_points": grade.max_points,
+        "percent": grade.percent,
         "passed": grade.passed,
         "exercises": [dataclasses.asdict(row) for row in grade.rows],
         "versions": versions(),
@@ -63,33 +66,9 @@ def as_junit(grade: Grade) -> str:
     return ET.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
-def as_csv(grades: list[Grade]) -> str:
-    """A line for each notebook: file, points, max_points, an outcome for each exercise, error."""
-    ids = sorted({row.id for grade in grades for row in grade.rows})
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["file", "points", "max_points", *ids, "error"])
-    for grade in grades:
-        outcomes = {row.id: row.outcome for row in grade.rows}
-        cells = [
-            grade.file,
-            grade.points,
-            grade.max_points,
-            *(outcomes.get(id, "") for id in ids),
-            grade.error,
-        ]
-        lines.writerow([_no_formula(cell) for cell in cells])
-    return text.getvalue()
-
-
 def write(grade: Grade, out: pathlib.Path) -> None:
-    """Write OUT/<name>.json and OUT/<name>.xml; a notebook of a folder goes into such a folder."""
+    """Write OUT/<name>.json, .xml and .html; a notebook of a folder goes into such a folder."""
     stem = out / grade.file.removesuffix(".ipynb")
     stem.parent.mkdir(parents=True, exist_ok=True)
-    stem.with_name(stem.name + ".json").write_text(as_json(grade), encoding="utf-8")
-    stem.with_name(stem.name + ".xml").write_text(as_junit(grade), encoding="utf-8")
-
-
-def _no_formula(cell):
-    """A text that a spreadsheet would compute, as a text."""
-    return "'" + cell if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
+    for ending, text in ((".json", as_json(grade)), (".xml", as_junit(grade)), (".html", feedback(grade))):
+        stem.with_name(stem.name + ending).write_text(text, encoding="utf-8")

@@ -45,7 +45,7 @@ def run(notebook: dict, *, cell_timeout: float, time_limit: float) -> Ran:
             (folder / part).mkdir()
         in_time = _pytest(folder, cell_timeout, time_limit)
         cells = _records(folder / "cells.jsonl")
-        log = (folder / "log.txt").read_text(errors="replace")
+        log = _end_of(folder / "log.txt")
     return Ran(cells=cells, in_time=in_time, log=log)
 
 
@@ -53,6 +53,12 @@ def _records(path: pathlib.Path) -> dict[str, dict]:
     text = path.read_text() if path.exists() else ""
     lines = text.rpartition("\n")[0].splitlines()  # without a last line that was cut off
     return {record["cell"]: record for record in map(json.loads, lines)}
+
+
+def _end_of(path: pathlib.Path, most_bytes: int = 10_000) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - most_bytes))
+        return file.read(most_bytes).decode(errors="replace")
 
 
 def _pytest(folder: pathlib.Path, cell_timeout: float, time_limit: float) -> bool:

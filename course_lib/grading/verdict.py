@@ -7,6 +7,10 @@ from course_lib.grading.graft import CourseNotebook, Task
 from course_lib.grading.run import Ran
 
 PASSED, NOT_YET, NOT_ATTEMPTED, ERROR = "passed", "not yet", "not attempted", "error"
+EXERCISE = "exercise"  # who refuses what no judge looks at
+JUDGES = ("numbers", "simulator", "races", "compiler", "budget", "device")
+OUTCOMES = (PASSED, NOT_YET, NOT_ATTEMPTED, ERROR)
+_LONGEST = {"verdict": 6000, "next": 1000}  # characters; a verdict is a screen at most
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,13 +19,16 @@ class Row:
 
     id: str
     title: str
+    kind: str  # "write", "predict", ...: one of those that course_lib.checks declares
     outcome: str  # "passed", "not yet", "not attempted" or "error"
     judge: str = ""  # who refused it, if a judge did
     message: str = ""
     verdict: str = ""
+    next: str = ""  # what to try
     note: str = ""
     points: int
     max_points: int
+    weight: float = 1.0  # its points count so many times
 
 
 def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, errors: dict[str, str]) -> list[Row]:
@@ -31,41 +38,50 @@ def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, erro
 
 def _row(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> Row:
     said = _said(task, course, submitted, ran, errors)
-    said = {key: clean(value, 300 if key == "message" else 2000) for key, value in said.items()}
+    if name := _elsewhere(said["message"], course, submitted):
+        said["next"] = f"move {name} into the answer cell."
+    said = {key: clean(value, _LONGEST.get(key, 300)) for key, value in said.items()}
     points = task.points if said["outcome"] == PASSED else 0
     note = _note(task, course, submitted, said["message"])
-    return Row(id=task.id, title=task.title, note=note, points=points, max_points=task.points, **said)
+    return Row(id=task.id, title=task.title, kind=task.kind, note=note, points=points, max_points=task.points, **said)
 
 
 def _said(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> dict[str, str]:
-    """outcome and message, and judge and verdict where the check came to speak."""
+    """outcome, message and what to try next, and judge and verdict where the check came to speak."""
     answer, check = ran.cells.get(task.answer), ran.cells.get(task.check)
     if task.id in errors:
-        return _outcome(ERROR, errors[task.id])
+        return _outcome(ERROR, errors[task.id], _AGAIN)
     if task.answer not in submitted:
-        return _outcome(NOT_ATTEMPTED, "the answer cell is missing from the notebook.")
+        return _outcome(NOT_ATTEMPTED, "the answer cell is missing from the notebook.", _ANEW)
     if answer and not answer["ok"]:
-        return _outcome(NOT_YET, f"the answer cell does not run. {_failure(answer)}")
+        return _outcome(NOT_YET, f"the answer cell does not run. {_failure(answer)}", _AGAIN)
     if check is None:
-        return _outcome(ERROR, "it was not reached: the notebook was stopped before it.")
+        return _outcome(ERROR, "it was not reached: the notebook was stopped before it.", "mend the one before it.")
     if check["ok"]:
         return _printed(task, check["printed"])
-    if check["ename"] != "NotPassed":
-        return _outcome(NOT_YET, f"the check could not run. {_failure(_first(task, course, ran))}")
+    if check["ename"] != "NotPassed" or not re.match(rf"{re.escape(task.id)} not (yet|attempted)\b", check["evalue"]):
+        return _outcome(NOT_YET, f"the check could not run. {_failure(_first(task, course, ran))}", _AGAIN)
     verdict = parse(check["evalue"])
     if verdict["outcome"] == NOT_ATTEMPTED:
         verdict["message"] = _untouched(task, course, submitted)
     return verdict
 
 
-def _outcome(outcome: str, message: str) -> dict[str, str]:
-    return {"outcome": outcome, "message": message}
+_AGAIN = "choose Restart Kernel and Run All Cells: it happens again there, and says in which line."
+_ANEW = "take a new copy of the exercises, and put your answers into it."
+
+
+def _outcome(outcome: str, message: str, next: str) -> dict[str, str]:
+    return {"outcome": outcome, "message": message, "next": next}
 
 
 def _printed(task: Task, printed: str) -> dict[str, str]:
-    """The pass a check has printed; without one, nothing has been checked."""
-    _, found, rest = f"\n{printed}".rpartition(f"\n{task.id} {PASSED}")
-    return parse(found + rest) if found else _outcome(ERROR, "the check ran and gave no verdict.")
+    """The pass a check has printed: the last line of all, so that an answer cannot say it first."""
+    line = printed.rstrip().rpartition("\n")[2]
+    if re.match(rf"{re.escape(task.id)} {PASSED}\b", line):
+        return parse(line)
+    said = "ended in something else than a pass" if line else "gave no verdict"
+    return _outcome(ERROR, f"the check ran and {said}.", "let the answer print nothing, and leave checks as it is.")
 
 
 def _first(task: Task, course: CourseNotebook, ran: Ran) -> dict:
@@ -75,18 +91,18 @@ def _first(task: Task, course: CourseNotebook, ran: Ran) -> dict:
 
 
 def parse(verdict: str) -> dict[str, str]:
-    """outcome, judge, message and verdict of the text a check printed or raised."""
+    """outcome, judge, message, verdict and next of the text a check printed or raised."""
     first, _, rest = verdict.strip().partition("\n")
-    outcome, _, ending = first.partition(" ")[2].partition(":")
-    reason = rest.partition("Next: ")[0].strip()
-    outcome = outcome.rstrip(".")
-    judge = re.search(r"\bthe (\w+)(?: judge)? (?:refused|could not run) it", ending)
+    outcome, ending = re.match(rf"\S+ ({PASSED}|{NOT_YET}|{NOT_ATTEMPTED})[.:]?(.*)", first).groups()
+    reason, _, next = f"\n{rest}".partition("\nNext: ")
+    judge = re.search(rf"\bthe ({'|'.join(JUDGES)})(?: judge)? (?:refused|could not run) it", ending)
     message = " ".join(filter(None, (ending.strip(), _first_sentence(reason))))
     return {
         "outcome": outcome,
-        "judge": judge[1] if judge else "exercise" if outcome == NOT_YET else "",
+        "judge": judge[1] if judge else EXERCISE if outcome == NOT_YET else "",
         "message": message,
         "verdict": verdict.strip(),
+        "next": " ".join(next.split()),
     }
 
 
@@ -133,8 +149,20 @@ def _note(task: Task, course: CourseNotebook, submitted: dict, message: str) -> 
     return "; ".join(notes)
 
 
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursors
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
+    r"|\x1b[ -/]*[0-~]?"
+)
+
+
 def clean(text: str, limit: int = 300) -> str:
-    """Text from a submission, fit for a terminal and for XML: printable, and not too long."""
-    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
-    text = "".join(c for c in text if c == "\n" or (c.isprintable()))
-    return text if len(text) <= limit else text[: limit - 4] + " ..."
+    """Text from a submission, fit for a terminal, for XML and for a page: printable, and not too long.
+
+    What is taken out: escape sequences, control characters, and the marks that turn the direction of
+    writing.
+    """
+    cut = text[: 4 * limit]
+    cut = _ESCAPE.sub("", cut).expandtabs(4)
+    cut = "".join(c for c in cut if c == "\n" or c.isprintable())
+    return cut if len(text) <= 4 * limit and len(cut) <= limit else cut[: limit - 4] + " ..."

@@ -1,53 +1,29 @@
 """A pytest plugin beside nbval: writes down what each cell did, stops where the kernel was lost.
 
-nbval alone waits a cell's whole time for a kernel that is dead, and then runs on without one. The
-records go to cells.jsonl in the folder COURSE_GRADING_FOLDER, a line for each cell as it ends, so
-that they are there even if pytest itself is stopped:
+nbval alone would run on without a kernel. The records go to cells.jsonl in the folder
+COURSE_GRADING_FOLDER, a line for each cell as it ends, so that they are there even if pytest itself
+is stopped:
 
     cell     its id
     ok       it ran without an exception
     ename    the exception's class and text, as the kernel sent them
     evalue
     lost     "" | "time": stopped at its time limit | "died": the kernel's process has ended
-    printed  what it wrote to stdout, the last 10,000 characters
+    printed  what it wrote to stdout, the end of it
     problem  the failure of nbval or of the kernel's start, if it was one of theirs
 """
 
 import json
 import os
 import pathlib
-import queue
-import time
 
+import nbval.plugin
 import pytest
-from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, NbCellError
 
-POLL_S = 0.5
-PRINTED_CHARACTERS = 10_000
+from course_lib.grading.kernel import Kernel, KernelDied
 
-
-class KernelDied(RuntimeError):
-    """The kernel's process ended before the cell did."""
-
-
-_await_reply = RunningKernel.await_reply
-
-
-def _await_reply_or_death(self, msg_id, timeout=None):
-    """nbval's wait for a cell to end, in slices: raises KernelDied once the process has ended."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        try:
-            return _await_reply(self, msg_id, timeout=POLL_S)
-        except queue.Empty:
-            if not self.is_alive():
-                raise KernelDied("the kernel's process ended") from None
-            if deadline is not None and time.monotonic() > deadline:
-                raise
-
-
-RunningKernel.await_reply = _await_reply_or_death
+nbval.plugin.RunningKernel = Kernel
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,9 +39,7 @@ def pytest_runtest_makereport(item, call):
 
 
 def _record(item: IPyNbCell, failure: BaseException | None) -> dict:
-    outputs = item.test_outputs or []
-    error = next((o for o in outputs if o.output_type == "error"), {})
-    printed = "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")
+    error = next((o for o in item.test_outputs or [] if o.output_type == "error"), {})
     lost = "died" if isinstance(failure, KernelDied) else "time" if item.parent.timed_out else ""
     return {
         "cell": item.cell["id"],
@@ -73,6 +47,6 @@ def _record(item: IPyNbCell, failure: BaseException | None) -> dict:
         "ename": error.get("ename", ""),
         "evalue": error.get("evalue", ""),
         "lost": lost,
-        "printed": printed[-PRINTED_CHARACTERS:],
+        "printed": item.parent.kernel.printed if item.parent.kernel else "",
         "problem": "" if failure is None or isinstance(failure, NbCellError) else str(failure),
     }

@@ -11,8 +11,9 @@ MAX_KERNEL_LENGTH = 2000
 # What may stand around a pallas_call: shapes and layout. Arithmetic belongs in the kernel.
 _MOVES_DATA = {
     "bitcast_convert_type", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put",
-    "dynamic_slice", "dynamic_update_slice", "empty", "expand_dims", "gather", "iota", "name", "optimization_barrier", "pad",
-    "reshape", "rev", "scatter", "slice", "split", "squeeze", "stack", "stop_gradient", "tile", "transpose", "unstack",
+    "dynamic_slice", "dynamic_update_slice", "empty", "expand_dims", "gather", "iota", "name", "optimization_barrier",
+    "pad", "reshape", "rev", "scatter", "slice", "split", "squeeze", "stack", "stop_gradient", "tile", "transpose",
+    "unstack",
 }  # fmt: skip
 
 

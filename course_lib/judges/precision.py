@@ -11,10 +11,11 @@ from course_lib.judges.verdict import Complaint
 def through_float32(found: Finding) -> Complaint | None:
     """Large integers that are off by less than the 24 bits of a float32."""
     got, want = found.got, found.want.value
-    if (
-        got.dtype.kind not in "iu"
-        or not (np.abs(got.astype(float) - want) <= np.abs(want.astype(float)) * 2.0**-22).all()
-    ):
+    if got.dtype.kind not in "iu":
+        return None
+    numbers = [a for a in (*found.leaves, want) if a.dtype.kind in "iu" and a.size]
+    largest = max(float(np.abs(a.astype(float)).max()) for a in numbers)
+    if not np.abs(got.astype(float) - want).max() <= largest * 2.0**-22:
         return None
     return Complaint(
         "",
@@ -40,6 +41,11 @@ def too_few_bits(found: Finding) -> Complaint | None:
         return None
     what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
     if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
+        if _approximates(found):
+            return Complaint(
+                f"{what} The kernel calls pl.reciprocal(..., approx=True), which is right to a few digits only.",
+                "leave approx=True out.",
+            )
         kept = _kept_narrow(found)
         return Complaint(
             what
@@ -77,6 +83,12 @@ def _kept_narrow(found: Finding) -> str:
         s.name for call in found.walk.calls for s in (*call.scratch, *grid.scoped(call)) if s.dtype == jnp.bfloat16
     )
     return next(names, "")
+
+
+def _approximates(found: Finding) -> bool:
+    """Whether a kernel asks for an approximate reciprocal."""
+    equations = (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel))
+    return any(eqn.primitive.name == "reciprocal" and eqn.params.get("approx") for eqn in equations)
 
 
 def _share(value: float) -> str:

@@ -103,8 +103,10 @@ def _with_ref_names(explanation: errors.Explanation, walk: grid.Walk) -> errors.
     """Say x_ref where the compiler says input 0, if there is but one kernel it can mean."""
     if len(walk.calls) != 1:
         return explanation
-    names = [operand.name for operand in walk.calls[0].inputs]
-    what = re.sub(r"\binput (\d+)\b", lambda m: names[int(m[1])] if int(m[1]) < len(names) else m[0], explanation.what)
+    what = explanation.what
+    for said, role in ((r"\binput (\d+)\b", "input"), (r"One buffer \(prefetched SMEM operand (\d+)\)", "prefetch")):
+        names = [operand.name for operand in walk.calls[0].operands if operand.role == role]
+        what = re.sub(said, lambda m, n=names: n[int(m[1])] if int(m[1]) < len(n) else m[0], what)
     return dataclasses.replace(explanation, what=what)
 
 

@@ -42,7 +42,7 @@ def add_any(x, y):
     )
 
 
-# %% answer="01.2" name="computes in float32" judge="numbers" says="(?s)972 of 1,000 elements are wrong.*float32, which holds 24 bits"
+# %% answer="01.2" name="computes in float32" judge="numbers" says="(?s)639 of 650 elements are wrong.*float32, which holds 24 bits"
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         total = x_ref[...].astype(jnp.float32) + y_ref[...].astype(jnp.float32)
@@ -59,7 +59,7 @@ def add_any(x, y):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x + y)
 
 
-# %% answer="01.2" name="two cores write one block" judge="races" says="Two cores touched the same memory"
+# %% answer="01.2" name="two cores write one block" judge="races" says="two cores may share it; but steps .0,. and .1,. both write block"
 def add_any(x, y):
     from jax.experimental.pallas import tpu as pltpu
 
@@ -74,7 +74,7 @@ def add_any(x, y):
     )(x, y)
 
 
-# %% answer="01.2" name="knows one shape" judge="numbers" says="shape .1000,. to a place of shape .16, 256."
+# %% answer="01.2" name="knows one shape" judge="numbers" says="shape .5, 130. to a place of shape .16, 256."
 def add_any(x, y):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
@@ -213,3 +213,66 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
 def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] *= 2
     o_ref[...] += y_ref[...]
+
+
+# %% answer="01.6" name="forgets the unit" judge="exercise" says="(?s)unit is missing.*49,152 of what\\?"
+moved = 49152
+
+# %% answer="01.6" name="counts KB for KiB" judge="exercise" says="KB is not KiB: k, M and G count in thousands"
+moved = "48 KB"
+
+# %% answer="01.6" name="forgets the output" judge="exercise" says="x and y, which go in\\. The sum has to come out"
+moved = "32 KiB"
+
+# %% answer="01.6" name="counts bits" judge="exercise" says="8 times too large: a byte has 8 bits"
+moved = "393,216 bytes"
+
+# %% answer="01.6" name="counts numbers" judge="exercise" says="how many numbers move\\. How many bytes is one float32"
+moved = "12288 bytes"
+
+# %% answer="01.6" name="says how long it takes" judge="exercise" says="60 ns is a time.*asked is an amount of memory"
+moved = "60 ns"
+
+# %% answer="01.7" name="suspects the bias" judge="exercise" says="(?s)line 7 is not the one.*It is the right one at every step"
+line = 7
+
+# %% answer="01.7" name="suspects the kernel" judge="exercise" says="(?s)line 2 is not the one.*the arithmetic is right"
+line = "o_ref[...] = x_ref[...] + b_ref[...]"
+
+# %% answer="01.7" name="suspects the number of steps" judge="exercise" says="One step for each block of x"
+line = 12
+
+# %% answer="01.7" name="names a line that is not there" judge="exercise" says="give a number from 1 to 15"
+line = 16
+
+# %% answer="01.8" name="knows fold by heart" judge="exercise" says="(?s)left and visited again.*is the block ever left\\?"
+judge = "simulator"
+
+# %% answer="01.8" name="distrusts +=" judge="exercise" says="Step 0 writes x's first block"
+judge = "numbers"
+
+# %% answer="01.8" name="suspects the block" judge="exercise" says="1024 is a multiple of 1024"
+judge = "compiler"
+
+# %% answer="01.8" name="suspects two cores" judge="exercise" says="Does this one declare any\\?"
+judge = "Races"
+
+# %% answer="01.8" name="misspells" judge="exercise" says="(?s)none of the options.*did you mean .simulator.\\?"
+judge = "simulatr"
+
+# %% answer="01.9" name="says next to nothing" judge="exercise" says="4 different words; 12 are asked"
+why = "They see different things."
+checks.assess("01.9", "yes")
+
+# %% answer="01.9" name="says one word many times" judge="exercise" says="1 different word; 12 are asked"
+why = "because " * 20
+checks.assess("01.9", "yes")
+
+# %% answer="01.9" name="does not judge itself" judge="exercise" says="(?s)yours to judge.*Ours: .*then say checks.assess"
+why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
+so that each of them passes a kernel that the other one refuses."""
+
+# %% answer="01.9" name="finds something missing" judge="exercise" says="(?s)you said .partly.*A good answer mentions.*add what yours lacks"
+why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
+so that each of them passes a kernel that the other one refuses."""
+checks.assess("01.9", "partly")

@@ -1,11 +1,13 @@
 # %% [markdown]
 # # Exercises 1: Hello, kernel
 #
-# Five kernels to write, configure or repair. Each has an empty place for your lines, a cell that checks them, and
-# hints if you ask. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page; only what is no Python at
-# all, a missing bracket say, is red.
+# Five kernels to write, configure or repair, and four questions about kernels to read. Each has an empty place for your
+# lines, a cell that checks them, and hints if you ask. Nothing here needs a TPU. A wrong answer gets a sentence, not a
+# red page; only what is no Python at all, a missing bracket say, is red.
 #
-# Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 40 minutes. Short of time? Do 01.1 and 01.4.
+# Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 50 minutes. Short of time? Do 01.1, 01.4 and 01.7.
+#
+# What you have done is kept in `course_progress.json`, a small file that you may delete; `checks.progress()` shows it.
 
 # %%
 # FIRST CELL
@@ -41,13 +43,16 @@ def add_vectors(x, y):
 
 
 # %% check="01.1"
+# NBVAL_CHECK_OUTPUT
 checks.check("01.1", add_vectors)
 
 # %% [markdown]
-# Stuck? Each call gives one more hint; after an attempt, `checks.solution("01.1")` shows ours.
+# Stuck? Each call gives one more hint; after an attempt, `checks.solution("01.1")` shows ours. Passed, and curious what
+# the compiler predicts? `checks.report("01.1")` is its report on your kernel.
 
 # %%
 # checks.hint("01.1")
+# checks.report("01.1")
 
 # %% [markdown]
 # ## 01.2 Any dtype, any shape
@@ -72,6 +77,7 @@ def add_any(x, y):
 
 
 # %% check="01.2"
+# NBVAL_CHECK_OUTPUT
 checks.check("01.2", add_any)
 
 # %%
@@ -106,6 +112,7 @@ class PallasAdd(keras.layers.Layer):
 
 
 # %% check="01.3"
+# NBVAL_CHECK_OUTPUT
 checks.check("01.3", PallasAdd)
 
 # %%
@@ -118,7 +125,8 @@ checks.check("01.3", PallasAdd)
 #
 # The kernel is given: it adds one block. You choose how the arrays are cut. `configure(n)` returns three things for
 # vectors of `n` elements: the grid, the block shape, and the index map that says which block belongs to step `i`.
-# Two steps or more, every block exactly once, and the v5e compiler must accept the block. The check tries 4096 and 8192.
+# Two steps or more, every block exactly once, and the v5e compiler must accept the block. The check tries 4096, 8192
+# and 3072.
 
 
 # %% answer="01.4"
@@ -130,6 +138,7 @@ def configure(n):
 
 
 # %% check="01.4"
+# NBVAL_CHECK_OUTPUT
 checks.check("01.4", configure)
 
 # %%
@@ -172,13 +181,109 @@ def scaled_add(x, y):
 
 
 # %% check="01.5"
+# NBVAL_CHECK_OUTPUT
 checks.check("01.5", scaled_add)
 
 # %%
 # checks.hint("01.5")
 
 # %% [markdown]
+# ## 01.6 Predict: how many bytes move?
+#
+# *Difficulty 1 of 5. 2 minutes, 1 line.*
+#
+# `add_vectors` adds two float32 vectors of 4096 numbers, all in one step. How many bytes move between HBM and VMEM, both
+# ways together? Write the number with its unit, as text. Any unit of memory will do.
+
+# %% answer="01.6"
+moved = None
+### BEGIN SOLUTION
+moved = "48 KiB"
+### END SOLUTION
+
+# %% check="01.6"
+# NBVAL_CHECK_OUTPUT
+checks.check("01.6", moved)
+
+# %%
+# checks.hint("01.6")
+
+# %% [markdown]
+# ## 01.7 Find the line
+#
+# *Difficulty 2 of 5. 4 minutes, 1 line. Fast track.*
+#
+# `add_bias(x, b)` should add the same 1024 numbers `b` to every block of `x`. It does not. One line is wrong: which?
+# Answer with its number, or with its text.
+
+# %% given="01.7"
+checks.listing("01.7")
+
+# %% answer="01.7"
+line = None
+### BEGIN SOLUTION
+line = 8
+### END SOLUTION
+
+# %% check="01.7"
+# NBVAL_CHECK_OUTPUT
+checks.check("01.7", line)
+
+# %%
+# checks.hint("01.7")
+
+# %% [markdown]
+# ## 01.8 Choose: who refuses it?
+#
+# *Difficulty 3 of 5. 3 minutes, 1 line.*
+#
+# `total(x)` should add the four blocks of a vector of 4096: the result has 1024 numbers. Which judge is the first to
+# refuse it: `"numbers"`, `"simulator"`, `"races"`, `"compiler"`, or `"none"`? Decide before you try: the last `fold` of the
+# lesson looked much like it.
+
+# %% given="01.8"
+checks.listing("01.8")
+
+# %% answer="01.8"
+judge = None
+### BEGIN SOLUTION
+judge = "none"
+### END SOLUTION
+
+# %% check="01.8"
+# NBVAL_CHECK_OUTPUT
+checks.check("01.8", judge)
+
+# %%
+# checks.hint("01.8")
+
+# %% [markdown]
+# ## 01.9 Explain: why four judges?
+#
+# *No points. 4 minutes, two or three sentences.*
+#
+# Why is no single judge enough? Write it as you would say it to a friend who knows NumPy. The check shows our answer and
+# what to look for. Then judge your own: below your text add the line `checks.assess("01.9", "yes")`, or `"partly"`, or `"no"`,
+# and run both cells again.
+
+# %% answer="01.9"
+why = None
+### BEGIN SOLUTION
+why = """The plain interpreter and the simulator compute the numbers and never ask whether a
+block is legal. The compiler knows what is legal and never looks at a number. And a race
+shows only where two cores run. Each of them passes some kernel that another refuses."""
+checks.assess("01.9", "yes")
+### END SOLUTION
+
+# %% check="01.9"
+# NBVAL_CHECK_OUTPUT
+checks.check("01.9", why)
+
+# %%
+# checks.hint("01.9")
+
+# %% [markdown]
 # ## Where next
 #
-# All five passed? You have written, typed, wrapped, tiled and repaired a kernel. Lesson 2 opens the machine it runs
-# on; lesson 4 takes up grids and blocks where 01.4 leaves them.
+# All passed? You have written, typed, wrapped, tiled and repaired a kernel, and read two of other people's. Lesson 2
+# opens the machine it runs on; lesson 4 takes up grids and blocks where 01.4 leaves them.

@@ -1,0 +1,101 @@
+"""Is a declaration of an exercise sound? The first contradiction in it, as a sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from course_lib import judges
+from course_lib.checks import inputs
+from course_lib.checks.kinds import ASKS, JUDGED, VERDICTS, find
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+MIN_HINTS = 3
+MIN_SIZES = 3
+
+
+def problem(task: Exercise) -> str:
+    """What is wrong with a declaration; "" if nothing is."""
+    return _common(task) or (_judged(task) if task.kind in JUDGED else _asked(task))
+
+
+def _common(task: Exercise) -> str:
+    if not re.fullmatch(r"\d\d\.[1-9]\d*", task.id):
+        return 'id is a lesson of two digits, a dot and a number, as in "07.2".'
+    if task.kind not in VERDICTS:
+        return f"kind is {task.kind!r}; it may be {', '.join(VERDICTS)}."
+    if not task.title or not task.defines.isidentifier():
+        return f"title {task.title!r} and defines {task.defines!r} are a heading and a Python name."
+    for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes"):
+        if not isinstance(getattr(task, name), tuple):
+            return f"{name} is {getattr(task, name)!r:.60}; it is a tuple: one item wants a comma, (item,)."
+    if len(task.hints) < MIN_HINTS or not all(isinstance(h, str) and h for h in task.hints):
+        return f"hints has {len(task.hints)} texts; {MIN_HINTS} or more are asked, from a nudge to nearly everything."
+    if (task.points == 0) != (task.kind == "explain") or task.points < 0:
+        return f"points is {task.points}: an explanation is worth 0, for nobody judges it; all else 1 or more."
+    return ""
+
+
+def _judged(task: Exercise) -> str:
+    if task.asks is not None:
+        return f"asks is for {', '.join(ASKS)}; its kind is {task.kind}."
+    if task.listing:
+        return "listing is for the kinds that ask; put the code of this one into its notebook."
+    if strange := set(task.judges) - set(judges.JUDGES):
+        return f"judges has {', '.join(sorted(strange))}; there are {', '.join(judges.JUDGES)}."
+    if not task.judges or not task.chips:
+        return "judges and chips may not be empty."
+    return _runnable(task)
+
+
+def _runnable(task: Exercise) -> str:
+    """What a kernel needs to be judged: arguments and a reference."""
+    if task.reference is None:
+        return "there is no reference to compare with."
+    typed = bool(task.inputs or task.sizes or task.dtypes or task.within)
+    if typed and task.cases is not None:
+        return "it has typed inputs and cases; one of them makes the arguments, not both."
+    if not typed and task.cases is None:
+        return 'there are no arguments: inputs=("x: f32[N]",) with sizes=({"N": 4096}, ...), or cases=.'
+    return _typed(task) if typed else ""
+
+
+def _typed(task: Exercise) -> str:
+    try:
+        wanted = [inputs.declared(text) for text in task.inputs]
+        for size in task.sizes:
+            for dtype in task.dtypes or ("f32",):
+                shapes = [inputs.type_of(i, size, dtype).shape for i in wanted]
+                if any(0 in shape for shape in shapes):
+                    return f"the size {size} makes an empty array."
+    except ValueError as error:
+        return str(error)
+    names = {dim for i in wanted for dim in i.dims if not dim.isdigit()}
+    if len({i.name for i in wanted}) < len(wanted) or not wanted:
+        return f"inputs {task.inputs!r} need names, all different."
+    for size in task.sizes:
+        if unknown := set(size) - names:
+            return f"the size {size} gives {', '.join(sorted(unknown))}, an axis that no input has."
+    if len(task.sizes) < MIN_SIZES or not any(map(inputs.is_odd, task.sizes)):
+        return (
+            f"sizes has {len(task.sizes)}: {MIN_SIZES} or more are asked, one of them odd (no multiple of 8, or of "
+            "128). Where a size must divide, make the arguments with cases= and say why."
+        )
+    if ("T" in {i.dtype for i in wanted}) != bool(task.dtypes):
+        return f'dtypes is {task.dtypes!r}: it says what T is, in an input such as "x: T[M,N]".'
+    if task.within is not None and not task.within[0] < task.within[1]:
+        return f"within is {task.within}; it is (low, high)."
+    return ""
+
+
+def _asked(task: Exercise) -> str:
+    if not isinstance(task.asks, ASKS[task.kind]):
+        return f"asks is {type(task.asks).__name__}; for the kind {task.kind} it is a {ASKS[task.kind].__name__}."
+    why = getattr(task.asks, "why", "")
+    if len(f"{task.id} passed: {why}") > 94 or "\n" in why:
+        return f"why is {len(why)} characters long: what a pass prints is one line of 94 columns."
+    if task.kind != "find":
+        return ""
+    return find.problem(task.asks, task.listing) or _runnable(task)

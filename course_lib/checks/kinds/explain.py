@@ -1,0 +1,57 @@
+"""Explain in your own words. No machine judges words: the learner compares them with ours, and says how they did."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+from course_lib.checks import record
+from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+ASSESSMENTS = ("yes", "partly", "no")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explain:
+    """``model`` is our answer, ``look_for`` what a good one mentions; both are shown after ``words`` words."""
+
+    model: str
+    look_for: tuple[str, ...]
+    words: int = 12  # different ones
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.words <= 60:
+            raise ValueError(f"words is {self.words}; ask for 3 to 60, more than that nobody counts.")
+        if isinstance(self.look_for, str) or not self.look_for:
+            raise ValueError(f"look_for is {self.look_for!r}; it should be a tuple of what a good answer mentions.")
+
+
+def verdict(task: Exercise, answer: object) -> Verdict:
+    """Passed once enough words are there and the learner has called them right, with ``checks.assess``."""
+    asked: Explain = task.asks
+    if answer is None or answer == "":
+        return not_attempted(task.id, f'write {task.defines} = """two or three sentences of yours"""')
+    if not isinstance(answer, str):
+        return not_yet(
+            task.id, "it is not text.", f"{task.defines} is {answer!r:.60}.", 'write sentences between """ and """.'
+        )
+    if (count := len(set(re.findall(r"[^\W\d_]+", answer.lower())))) < asked.words:
+        return not_yet(
+            task.id,
+            "say a little more.",
+            f"That is {count} different {'word' if count == 1 else 'words'}; {asked.words} are asked.",
+            "two or three whole sentences, as if to a friend who knows NumPy.",
+        )
+    assessed = record.entry(task.id).assessed
+    if assessed == "yes":
+        return passed(task.id, "by your own judgment.")
+    ours = "\n".join([f"Ours: {asked.model}", "A good answer mentions:", *(f"  - {point}" for point in asked.look_for)])
+    if assessed:
+        headline, next = f'you said "{assessed}".', "add what yours lacks, and assess it again."
+    else:
+        headline, next = "yours to judge.", f'compare, then say checks.assess("{task.id}", "yes"), "partly" or "no".'
+    return not_yet(task.id, headline, ours, next)

@@ -1,0 +1,89 @@
+"""Find the line of a listing that is wrong. The listing is real: a test proves it wrong, and right once mended."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Find:
+    """``line`` of the exercise's listing, counted from 1, should be ``fixed``.
+
+    ``near`` has sentences for other lines that a careful reader may suspect. ``function`` is the name in the listing
+    that is judged, with the exercise's arguments and reference: ``refused_by`` refuses it, and passes it once fixed.
+    """
+
+    line: int
+    fixed: str
+    why: str  # one short sentence, said once it is found
+    near: dict[int, str]
+    function: str
+    refused_by: str
+
+
+def problem(asked: Find, listing: str) -> str:
+    """What does not fit between the question and its listing; "" if all does."""
+    lines = listing.splitlines()
+    for number in (asked.line, *asked.near):
+        if not 1 <= number <= len(lines) or not lines[number - 1].strip():
+            return f"line {number} is not a line of its listing, or an empty one."
+    if asked.line in asked.near:
+        return f"near has a sentence for line {asked.line}, which is the right answer."
+    if _same(lines[asked.line - 1], asked.fixed):
+        return f"line {asked.line} is already what fixed says."
+    return ""
+
+
+def mended(asked: Find, listing: str) -> str:
+    """The listing with its wrong line replaced."""
+    lines = listing.splitlines()
+    lines[asked.line - 1] = asked.fixed
+    return "\n".join(lines) + "\n"
+
+
+def verdict(task: Exercise, answer: object) -> Verdict:
+    """Passed if ``answer`` is the wrong line: its number, or its text, however it is spaced."""
+    asked: Find = task.asks
+    if answer is None or answer == "":
+        return not_attempted(task.id, f'write {task.defines} = the number of a line of checks.listing("{task.id}")')
+    lines = task.listing.splitlines()
+    found = _lines_meant(answer, lines)
+    if len(found) != 1:
+        return not_yet(task.id, "that is not a line of the listing.", *_not_a_line(answer, found, len(lines)))
+    (number,) = found
+    if number == asked.line:
+        return passed(task.id, asked.why)
+    message = asked.near.get(number, "It does what it should.")
+    return not_yet(
+        task.id,
+        f"line {number} is not the one.",
+        f"Line {number}: {lines[number - 1].strip()}\n{message}",
+        "follow one block through the listing, line by line: is it the one that you want?",
+    )
+
+
+def _lines_meant(answer: object, lines: list[str]) -> list[int]:
+    """The numbers of the lines that an answer names; [] if it names none."""
+    if isinstance(answer, str) and answer.strip().isdigit():
+        answer = int(answer)
+    if isinstance(answer, int) and not isinstance(answer, bool):
+        return [answer] if 1 <= answer <= len(lines) else []
+    if isinstance(answer, str):
+        return [n for n, line in enumerate(lines, 1) if _same(line, answer)]
+    return []
+
+
+def _not_a_line(answer: object, found: list[int], count: int) -> tuple[str, str]:
+    if found:
+        return f"Lines {', '.join(map(str, found))} read {answer!r:.60}.", "give the number of the one you mean."
+    return f"You gave {answer!r:.60}.", f"give a number from 1 to {count}, or copy the text of one line."
+
+
+def _same(line: str, other: str) -> bool:
+    return "".join(line.split()) == "".join(other.split())

@@ -1,0 +1,179 @@
+"""Write, configure or repair a kernel: the judges are asked in order, and the first that refuses speaks."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from course_lib import errors, grid, judges
+from course_lib.checks import machine
+from course_lib.checks.unfit import Unfit
+from course_lib.checks.verdict import NOT_YET, Verdict, not_attempted, not_yet, passed
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+MAX_STEPS = 256  # a longer grid takes the simulator seconds; the compiler is asked first
+_ASKS_FOR_MORE = "the judges agree, but the exercise asks for more."
+_NOT_BUILT = "it could not be built."
+
+
+def verdict(task: Exercise, defined: object) -> Verdict:
+    """What the judges say of the learner's answer, and then what the exercise demands beside them."""
+    if not _attempted(task, defined):
+        return not_attempted(task.id, f"write {task.defines}")
+    cases = task.arguments()
+    if complaint := _unfit(task, defined, cases[0]):
+        return not_yet(task.id, "that is not what is judged.", *complaint)
+    try:
+        fn = task.build(defined)
+    except Exception as error:
+        return not_yet(task.id, _NOT_BUILT, *_explained(error))
+    heard, report = [], None
+    for case, said in _sessions(task, fn, cases):
+        report = report or (said.report if case is cases[0] else None)
+        if said.passed is False:
+            return _refused(task, said, case, cases, report)
+        heard.append(said)
+    if complaint := _further_demand(task, defined):
+        return not_yet(task.id, _ASKS_FOR_MORE, *complaint)
+    return passed(task.id, _agreement(heard), report=report)
+
+
+def _attempted(task: Exercise, defined: object) -> bool:
+    """False for an answer nobody has begun: nothing defined or returned, a kernel or a class with no code in it."""
+    if defined is None or _is_empty(defined):
+        return False
+    try:
+        walk = grid.walk(task.build(defined), *task.arguments()[0])
+    except NotImplementedError as error:
+        return bool(str(error))  # a bare one is a stub; JAX and Keras give theirs a text
+    except Exception:
+        return True
+    if task.defines == getattr(defined, "__name__", ""):
+        return True  # the answer is what is judged, and there is something in it
+    kernels = [_kernel_of(defined, call) for call in walk.calls]
+    return not kernels or not all(map(_is_empty, kernels))
+
+
+def _kernel_of(function: object, call: grid.Call) -> object:
+    """The Python function behind a kernel, if ``function`` uses one of that name; else None."""
+    seen = inspect.getclosurevars(function) if inspect.isfunction(function) else None
+    used = (seen.globals | seen.nonlocals).values() if seen else ()
+    return next((value for value in used if getattr(value, "__name__", None) == call.name), None)
+
+
+def _is_empty(defined: object) -> bool:
+    """A function that does nothing and returns None, or a class that has no methods but such."""
+    if isinstance(defined, type):
+        return all(_is_empty(v) for k, v in vars(defined).items() if callable(v) and not k.startswith("__"))
+    if not inspect.isfunction(defined):
+        return False
+    body = [i for i in dis.get_instructions(defined) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]
+    return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)
+
+
+def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | None:
+    """What was handed over in the place of the function, or None if a function was."""
+    name = task.judged or task.defines
+    if not callable(defined):
+        kind = "text" if isinstance(defined, str) else "an array" if hasattr(defined, "shape") else "no function"
+        return (
+            f"What you handed to check is {kind}: {defined!r:.60}.",
+            f'hand over {name} itself, without quotes or brackets: checks.check("{task.id}", {name}).',
+        )
+    if not inspect.isfunction(defined):
+        return None
+    parameters = inspect.signature(defined).parameters.values()
+    refs = [p.name for p in parameters if p.name.endswith("_ref")]
+    if refs and task.judged and defined.__name__ != task.judged:
+        return (
+            f"{defined.__name__} is a kernel: it takes refs ({', '.join(refs)}). The judges call a function of arrays.",
+            f'hand over the function that calls your kernel: checks.check("{task.id}", {name}).',
+        )
+    by_keyword = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if by_keyword:
+        return (
+            f"{defined.__name__} takes {', '.join(by_keyword)} by keyword only; the judges hand over {len(case)} "
+            "arguments in order.",
+            f"take the * out of def {defined.__name__}(...).",
+        )
+    return None
+
+
+def _sessions(task: Exercise, fn: Callable, cases: list[tuple]) -> Iterator[tuple[tuple, judges.Verdict]]:
+    """(case, verdict) of each judge in order.
+
+    The numbers judge and a chip see every case, the simulator and the compiler each shape and dtype once, two cores
+    and the budget the first.
+    """
+    each = list({_shapes(case): case for case in reversed(cases)}.values())[::-1]
+    seats = {"numbers": cases, "simulator": each, "races": cases[:1], "compiler": each}
+    order = [name for name in seats if name in task.judges]
+    if _steps(fn, cases[0]) > MAX_STEPS and "compiler" in order:
+        order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
+    if task.budget is not None:
+        order.append("budget")
+    if machine.on_a_tpu():
+        order.append("device")
+    asked = judges.JUDGES | {"budget": judges.budget_judge, "device": judges.device_judge}
+    more = {"compiler": {"chips": task.chips}, "budget": {"budget": task.budget, "chip": task.chips[0]}}
+    seats |= {"budget": cases[:1], "device": cases}
+    for name in order:
+        for case in seats[name]:
+            yield case, asked[name](fn, task.reference, *case, **more.get(name, {}))
+
+
+def _steps(fn: Callable, case: tuple) -> int:
+    try:
+        return max((call.steps for call in grid.walk(fn, *case).calls), default=0)
+    except Exception:  # the numbers judge will say what is wrong
+        return 0
+
+
+def _refused(task: Exercise, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Verdict:
+    name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
+    several = len({_shapes(other) for other in cases}) > 1
+    return Verdict(
+        id=task.id,
+        outcome=NOT_YET,
+        judge=said.judge,
+        headline=f"the {name} refused it." if said.ran else f"the {name} could not run it.",
+        message=f"With arguments {_shapes(case)}: {said.message}" if several else said.message,
+        next=said.next,
+        blocks=said.blocks,
+        report=report,
+    )
+
+
+def _further_demand(task: Exercise, defined: object) -> tuple[str, str] | None:
+    for demand in task.also:
+        try:
+            complaint = demand(defined)
+        except Exception as error:
+            complaint = _explained(error)
+        if complaint:
+            return complaint
+    return None
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    if isinstance(error, Unfit):
+        return str(error), error.next
+    explanation = errors.explain(error)
+    return explanation.what, explanation.advice
+
+
+def _shapes(case: tuple) -> str:
+    shapes = [f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in case]
+    return f"of {shapes[0]}" if len(set(shapes)) == 1 else ", ".join(shapes)
+
+
+def _agreement(heard: list[judges.Verdict]) -> str:
+    """Who agrees and who could not sit, on one line: the same line wherever the same judges sit."""
+    agreed = list(dict.fromkeys(said.judge for said in heard if said.passed))
+    skipped = list(dict.fromkeys(said.judge for said in heard if said.passed is None))
+    text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree" if len(agreed) > 1 else f"{agreed[0]} agrees"
+    return f"{text}; skipped: {', '.join(skipped)}." if skipped else f"{text}."

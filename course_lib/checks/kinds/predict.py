@@ -1,0 +1,132 @@
+"""Predict a number with its unit. A wrong one is read closely: most wrong numbers are wrong in a known way."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from course_lib.checks import quantity
+from course_lib.checks.quantity import Quantity
+from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+_EXACT = 1e-9  # relative: what floating point does to 1.5 GB
+_SHARP = 0.005  # relative: how close a mistake of a known size must come to its size
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Predict:
+    """``value`` in ``unit``, right within ``tolerance`` (relative). ``proof`` computes it, in the same unit.
+
+    ``near`` has sentences for wrong values, in the same unit, that a known slip leads to.
+    """
+
+    value: float
+    unit: str
+    tolerance: float = 0.0
+    near: dict[float, str] = dataclasses.field(default_factory=dict)
+    why: str  # one short sentence, said once it is right
+    proof: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        quantity.unit(self.unit)  # raises for one that it does not know
+        if not 0 <= self.tolerance < 0.5 or not math.isfinite(self.value) or self.value == 0:
+            raise ValueError(
+                f"value {self.value} and tolerance {self.tolerance}: a value other than 0, right within less than half."
+            )
+        if close := [wrong for wrong in self.near if _near(wrong, self.value, max(self.tolerance, _EXACT))]:
+            raise ValueError(f"near has a sentence for {close[0]}, which is right within the tolerance.")
+
+
+def verdict(task: Exercise, answer: object) -> Verdict:
+    """Passed if ``answer`` is the declared quantity, in any unit of its kind."""
+    asked: Predict = task.asks
+    wanted = quantity.unit(asked.unit)
+    example = quantity.example(wanted)
+    if answer is None or answer == "":
+        return not_attempted(task.id, f'write {task.defines} = "{example}", with your number')
+    try:
+        given = quantity.parse(answer)
+    except quantity.NotAQuantity as error:
+        return not_yet(task.id, "that cannot be read.", str(error), error.next)
+    if given.unit.measures != wanted.measures:
+        return not_yet(task.id, *_other_measure(given, wanted, example))
+    ratio = given.value / (asked.value * wanted.factor)
+    if abs(ratio - 1) <= max(asked.tolerance, _EXACT):
+        return passed(task.id, asked.why)
+    return not_yet(task.id, f"it is not {given}.", *_diagnosis(asked, given, wanted, ratio))
+
+
+def _other_measure(given: Quantity, wanted: quantity.Unit, example: str) -> tuple[str, str, str]:
+    if not given.unit.measures:
+        return (
+            "the unit is missing.",
+            f"{given} of what? Asked is {quantity.measured(wanted)}.",
+            f'write the unit too, as in "{example}".',
+        )
+    return (
+        "that is another kind of number.",
+        f"{given} is {quantity.measured(given.unit)}; asked is {quantity.measured(wanted)}.",
+        f'work it out in a unit such as that of "{example}".',
+    )
+
+
+def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: float) -> tuple[str, str]:
+    """(what may have gone wrong, what to try) for a number of the right kind."""
+    for wrong, sentence in asked.near.items():
+        if _near(given.value, wrong * wanted.factor, max(asked.tolerance, _EXACT)):
+            return sentence, "count again."
+    right = asked.value * wanted.factor
+    tolerance = max(asked.tolerance, _EXACT)
+    if (unit := quantity.twin(given.unit)) and _near(given.number * unit.factor, right, tolerance):
+        return (
+            f"{given.unit.text} is not {unit.text}: k, M and G count in thousands; Ki, Mi and Gi in 1,024s.",
+            "say which of the two you mean.",
+        )
+    for unit in quantity.as_bytes(given.unit):
+        if _near(given.number * unit.factor, right, tolerance):
+            return f"A small b is a bit; {unit.text} are bytes, with a capital B.", "look at the unit again."
+    return _slip(ratio, wanted) or _off_by(ratio, countable=asked.tolerance == 0)
+
+
+def _slip(ratio: float, wanted: quantity.Unit) -> tuple[str, str] | None:
+    """The known slip whose size is ``ratio``; None if there is none."""
+    large = "large" if ratio > 1 else "small"
+    size = max(ratio, 1 / ratio) if ratio > 0 else 0
+    if wanted.measures in ("memory", "bandwidth") and _near(size, 8, _SHARP):
+        return f"It is 8 times too {large}: a byte has 8 bits.", "which of the two did you count?"
+    for power in (1, 2, 3, 4):
+        if _near(size, 1000**power, _SHARP) or _near(size, 1024**power, _SHARP):
+            step = "a step" if power == 1 else f"{power} steps"
+            return (
+                f"The digits are right, and it is far too {large}: the prefix is {step} off.",
+                "look at the letter before the unit.",
+            )
+    if wanted.measures in ("work", "rate", "intensity") and _near(size, 2, _SHARP):
+        return (
+            f"It is {'twice' if ratio > 1 else 'half'} what it should be: a multiply-add is two operations, one "
+            "multiplication and one addition.",
+            "count them again, both or one by one, and each once.",
+        )
+    if _near(size, 2, _SHARP):
+        said = "twice what it should be: something is counted" if ratio > 1 else "half of what it should be: count"
+        return f"It is {said} {'twice' if ratio > 1 else 'what goes in and what comes out'}.", "list what you counted."
+    return None
+
+
+def _off_by(ratio: float, countable: bool) -> tuple[str, str]:
+    """In rough words only: the exact ratio would give the number away."""
+    large = "large" if ratio > 1 else "small"
+    size = max(ratio, 1 / ratio) if ratio > 0 else math.inf
+    if size < 1.05 and countable:
+        return f"Close, and a little too {large}: this number can be counted.", "look for what you rounded."
+    words = "by less than twice" if size < 2 else "by less than ten times" if size < 10 else "by ten times or more"
+    return f"It is too {large}, {words}.", "write down each thing you counted, with its size, and add them up."
+
+
+def _near(value: float, other: float, tolerance: float) -> bool:
+    return abs(value - other) <= tolerance * abs(other)

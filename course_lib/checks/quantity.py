@@ -1,0 +1,185 @@
+"""Numbers with units, as people write them: "48 KiB", "1.5 GB/s", "12 us", "197 TFLOP/s", "1,024 cycles"."""
+
+import dataclasses
+import math
+import numbers
+import re
+
+_DECIMAL = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"ki": 2**10, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_TIMES = {"s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "ps": 1e-12, "min": 60, "h": 3600}
+_TIMES |= {"sec": 1, "second": 1, "seconds": 1, "microseconds": 1e-6, "milliseconds": 1e-3, "nanoseconds": 1e-9}
+_COUNTED = (
+    "block", "bundle", "copy/copies", "core", "cycle", "element", "fetch/fetches", "kernel", "lane", "number",
+    "register", "row", "slot", "spill", "step", "sublane", "tile",
+)  # fmt: skip
+_BYTES, _BITS, _WORK = ("B", "byte", "bytes"), ("b", "bit", "bits"), ("FLOP", "FLOPs", "flop", "flops")
+
+# What a unit measures, in words that fit after "a number, in" and "asked is".
+MEASURES = {
+    "memory": "an amount of memory (bytes)",
+    "bandwidth": "a bandwidth (bytes per second)",
+    "time": "a time (seconds)",
+    "work": "an amount of work (FLOPs)",
+    "rate": "a rate of work (FLOP/s)",
+    "intensity": "an intensity (FLOPs per byte)",
+    "frequency": "a frequency (Hz)",
+    "share": "a share (%)",
+}
+_EXAMPLES = {
+    "memory": "3 MiB",
+    "bandwidth": "1.5 GB/s",
+    "time": "12 us",
+    "work": "2 GFLOP",
+    "rate": "197 TFLOP/s",
+    "intensity": "0.25 FLOP/B",
+    "frequency": "1.5 GHz",
+    "share": "40 %",
+}
+
+
+class NotAQuantity(ValueError):
+    """Something that is no number with a unit. The text says what it was, ``next`` what to write."""
+
+    def __init__(self, what: str, next: str):
+        super().__init__(what)
+        self.next = next
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unit:
+    """A unit: what it measures ("memory", "steps", "" for a plain number) and how many base units it is."""
+
+    text: str
+    measures: str
+    factor: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """A number and the unit it was written with."""
+
+    number: float
+    unit: Unit
+
+    @property
+    def value(self) -> float:
+        """In base units: bytes, seconds, FLOPs, bytes per second, FLOP/s, Hz, or what is counted."""
+        return self.number * self.unit.factor
+
+    def __str__(self) -> str:
+        return shown(self.number, self.unit.text)
+
+
+def _table() -> dict[str, tuple[str, float]]:
+    """Every unit: what it measures, and its size in base units."""
+    units = {name: ("time", factor) for name, factor in _TIMES.items()} | {"%": ("share", 0.01)}
+    for prefix, size in (_DECIMAL | _BINARY).items():
+        for names, factor in ((_BYTES, 1), (_BITS, 1 / 8)):
+            for name in names:
+                units[prefix + name] = ("memory", size * factor)
+                units[prefix + name + "/s"] = ("bandwidth", size * factor)
+        for name in _WORK:
+            units[prefix + name] = ("work", size)
+            units[prefix + name + "/s"] = ("rate", size)
+            units |= {f"{prefix}{name}/{byte}": ("intensity", size) for byte in _BYTES}
+        units[prefix + "Hz"] = ("frequency", size)
+    for noun in _COUNTED:
+        one, many = noun.split("/") if "/" in noun else (noun, noun + "s")
+        units |= {one: (many, 1), many: (many, 1)}
+    return units
+
+
+_UNITS = _table()
+_THOUSANDS = r"\d{1,3}(?:[,_]\d{3})+"
+_NUMBER = re.compile(rf"([+-]?(?:(?:{_THOUSANDS}|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*)", re.DOTALL)
+
+
+def unit(text: str) -> Unit:
+    """The unit called ``text``; "" is that of a plain number. Raises NotAQuantity."""
+    name = " ".join(text.split()).replace(" per ", "/").replace("/second", "/s").replace(" / ", "/")
+    if name == "":
+        return Unit(text="", measures="", factor=1)
+    if re.fullmatch(r"[kKMGTP]?FLOPS", name):
+        raise NotAQuantity(
+            f"{name} is read both as a number of operations and as operations per second.",
+            f"write {name[:-1]} for the number, or {name[:-1]}/s for the rate.",
+        )
+    if name not in _UNITS:
+        raise NotAQuantity(
+            f"{text!r} is no unit that this check knows.",
+            f"write a number and a unit, such as {', '.join(_EXAMPLES.values())}; upper and lower case matter.",
+        )
+    measures, factor = _UNITS[name]
+    return Unit(text=name, measures=measures, factor=factor)
+
+
+def parse(answer: object) -> Quantity:
+    """The quantity in ``answer``: text, a number, or a pair of both. Raises NotAQuantity.
+
+    A number without a unit has the unit "". Commas and underscores may part groups of three digits.
+    """
+    if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str):
+        return Quantity(number=_number(answer[0]), unit=unit(answer[1]))
+    if not isinstance(answer, str):
+        return Quantity(number=_number(answer), unit=unit(""))
+    match = _NUMBER.fullmatch(answer.strip())
+    if match is None or not (match[2] == "" or match[2][0].isalpha() or match[2][0] in "%µμ"):
+        raise NotAQuantity(
+            f"{answer!r} cannot be read as a number with a unit.",
+            'write digits, then the unit: "3 MiB". The decimal point is a point, powers of ten are written 3e-6, and '
+            "commas stand only between thousands.",
+        )
+    return Quantity(number=float(re.sub("[,_]", "", match[1])), unit=unit(match[2]))
+
+
+def _number(value: object) -> float:
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a NumPy or JAX scalar
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise NotAQuantity(f"{value!r:.60} is no number.", 'write text with a number and its unit, as in "3 MiB".')
+    if not math.isfinite(value):
+        raise NotAQuantity(f"{value} is no number that anything can be.", "look where it comes from.")
+    return float(value)
+
+
+def measured(unit: Unit) -> str:
+    """What ``unit`` measures, in words: "a time (seconds)", "a number of steps", "a plain number"."""
+    if unit.measures == "":
+        return "a plain number"
+    return MEASURES.get(unit.measures, f"a number of {unit.measures}")
+
+
+def example(unit: Unit) -> str:
+    """A number in a unit of this kind."""
+    return _EXAMPLES.get(unit.measures, f"7 {unit.measures}".strip())
+
+
+def shown(number: float, unit: str) -> str:
+    """``number`` with its unit: "49,152 bytes", "1.5 GB/s"."""
+    digits = f"{number:,.0f}" if number == round(number) and abs(number) < 1e15 else f"{number:.6g}"
+    return f"{digits} {unit}".strip()
+
+
+def twin(unit: Unit) -> Unit | None:
+    """KiB for KB and KB for KiB: the unit a decimal or a binary prefix is taken for; None without a prefix."""
+    match = re.fullmatch(r"([kKMGT])(i?)(B|b|byte|bytes|bit|bits)(/s)?", unit.text)
+    if match is None:
+        return None
+    prefix, binary, base, rate = match.groups(default="")
+    name = prefix if binary else prefix.upper() + "i"
+    return _known(f"{name}{base}{rate}")
+
+
+def as_bytes(unit: Unit) -> list[Unit]:
+    """KB and KiB for Kb: the units in bytes that one in bits is taken for; none for any other."""
+    match = re.fullmatch(r"([kKMGT]i?)?(b|bit|bits)(/s)?", unit.text)
+    if match is None:
+        return []
+    bytes = _known(f"{match[1] or ''}B{match[3] or ''}")
+    return [bytes, other] if (other := twin(bytes)) else [bytes]
+
+
+def _known(name: str) -> Unit:
+    measures, factor = _UNITS[name]
+    return Unit(text=name, measures=measures, factor=factor)

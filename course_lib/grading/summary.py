@@ -1,0 +1,184 @@
+"""A class at a glance: each notebook's points, each exercise's outcomes, and what stopped most."""
+
+import csv
+import dataclasses
+import io
+import re
+import shutil
+import statistics
+import textwrap
+from collections import Counter
+
+from course_lib.grading.grade import Grade, percentage
+from course_lib.grading.verdict import NOT_YET, OUTCOMES, Row
+
+_REFUSED = re.compile(r"^the \w+(?: judge)? (?:refused|could not run) it\. ")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tally:
+    """One exercise over all notebooks. The pairs are (what was said most often, how often)."""
+
+    id: str
+    title: str
+    kind: str
+    max_points: int
+    weight: float
+    counts: dict[str, int]  # by outcome
+    judge: tuple[str, int]  # who refused; ("", 0) if nobody did
+    sentence: tuple[str, int]  # the first sentence of a "not yet"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The points of all notebooks of one lesson."""
+
+    lesson: str
+    notebooks: int
+    median: float
+    low: int
+    high: int
+    max_points: int
+
+
+def tallies(grades: list[Grade]) -> list[Tally]:
+    """A tally for each exercise, in the order of their ids' numbers."""
+    rows: dict[str, list[Row]] = {}
+    for grade in grades:
+        for row in grade.rows:
+            rows.setdefault(row.id, []).append(row)
+    return [_tally(rows[id]) for id in sorted(rows, key=_number)]
+
+
+def spreads(grades: list[Grade]) -> list[Spread]:
+    """A spread for each lesson; notebooks that could not be graded are in none."""
+    found = []
+    for lesson in sorted({grade.lesson for grade in grades if grade.rows}):
+        points = [grade.points for grade in grades if grade.rows and grade.lesson == lesson]
+        of = max(grade.max_points for grade in grades if grade.lesson == lesson)
+        found.append(
+            Spread(
+                lesson=lesson, notebooks=len(points), median=statistics.median(points),
+                low=min(points), high=max(points), max_points=of,
+            )
+        )  # fmt: skip
+    return found
+
+
+def headline(grades: list[Grade]) -> list[str]:
+    """How many notebooks, which were not graded, and a sentence on the points of each lesson."""
+    failed = [grade.file for grade in grades if not grade.rows]
+    lines = [f"{_count(len(grades))}, {len(grades) - len(failed)} graded."]
+    if failed:
+        lines[0] += f" Not graded: {', '.join(failed)}."
+    for s in spreads(grades):
+        points = f"points median {s.median:g} of {s.max_points}, from {s.low} to {s.high}."
+        lines.append(f"{s.lesson}, {_count(s.notebooks)}: {points}")
+    return lines
+
+
+def text(grades: list[Grade], width: int = 0) -> str:
+    """The class in aligned lines of at most ``width`` columns, those of the terminal if it is 0."""
+    width = width or min(max(shutil.get_terminal_size((100, 24)).columns, 80), 120)
+    lines = [textwrap.shorten(line, width, placeholder=" ...") for line in headline(grades)]
+    return "\n".join([*lines, "", *_notebooks(grades, width), "", *_exercises(tallies(grades), width)])
+
+
+def _notebooks(grades: list[Grade], width: int) -> list[str]:
+    """The notebooks side by side: name, points, percent."""
+    names = [_who(grade) for grade in grades]
+    longest = min(max(map(len, names), default=0), 28)
+    cells = []
+    for name, grade in zip(names, grades, strict=True):
+        score = f"{grade.points:>3}/{grade.max_points:<3} {percentage(grade.percent):>6}"
+        cells.append(f"{_cut(name, longest):<{longest}} {score if grade.rows else 'not graded':<14}")
+    columns = max(1, (width + 1) // (longest + 18))
+    lines = -(-len(cells) // columns)
+    return ["   ".join(cells[n::lines]).rstrip() for n in range(lines)]
+
+
+def _who(grade: Grade) -> str:
+    """The name without what all of them end in: "alice", if hers is alice/01_hello_kernel.ipynb."""
+    name = grade.file.removesuffix(".ipynb")
+    return name.removesuffix(f"/{grade.lesson}") if grade.lesson else name
+
+
+def _exercises(found: list[Tally], width: int) -> list[str]:
+    """A line of counts for each exercise, and below it the sentence that was said most often."""
+    outcomes = "".join(f"  {name}" for name in OUTCOMES)
+    room = width - len(outcomes) - len("  refused most by")
+    longest = max((len(f"{t.id}  {t.title}") for t in found), default=0)
+    name_width = min(longest, room)
+    lines = [f"{'':<{name_width}}{outcomes}  refused most by"] if found else []
+    for tally in found:
+        counts = "".join(f"  {tally.counts[name]:>{len(name)}}" for name in OUTCOMES)
+        name = _cut(f"{tally.id}  {tally.title}", name_width)
+        lines.append(f"{name:<{name_width}}{counts}  {_times(*tally.judge)}".rstrip())
+        if tally.sentence[0]:
+            lines.append(_cut(f"      {tally.sentence[1]} x {tally.sentence[0]}", width))
+    return lines
+
+
+def as_csv(grades: list[Grade]) -> str:
+    """A line for each notebook: file, lesson, points, max_points, percent, an outcome for each exercise, error."""
+    ids = [tally.id for tally in tallies(grades)]
+    lines = [("file", "lesson", "points", "max_points", "percent", *ids, "error")]
+    for grade in grades:
+        outcomes = {row.id: row.outcome for row in grade.rows}
+        percent = "" if grade.percent is None else grade.percent
+        score = (grade.points, grade.max_points, percent)
+        lines.append((grade.file, grade.lesson, *score, *(outcomes.get(id, "") for id in ids), grade.error))
+    return _csv(lines)
+
+
+def exercises_csv(grades: list[Grade]) -> str:
+    """A line for each exercise: its counts, and who refused and what was said most often."""
+    said = ("judge", "judge_count", "sentence", "sentence_count")
+    lines = [("id", "title", "kind", "max_points", "weight", *OUTCOMES, *said)]
+    for t in tallies(grades):
+        counts = (t.counts[name] for name in OUTCOMES)
+        lines.append((t.id, t.title, t.kind, t.max_points, t.weight, *counts, *t.judge, *t.sentence))
+    return _csv(lines)
+
+
+def _tally(rows: list[Row]) -> Tally:
+    first = rows[0]
+    counts = Counter(row.outcome for row in rows)
+    judges = Counter(row.judge for row in rows if row.judge)
+    sentences = Counter(_REFUSED.sub("", row.message) for row in rows if row.outcome == NOT_YET)
+    return Tally(
+        id=first.id, title=first.title, kind=first.kind, max_points=first.max_points, weight=first.weight,
+        counts={name: counts[name] for name in OUTCOMES}, judge=_most(judges), sentence=_most(sentences),
+    )  # fmt: skip
+
+
+def _count(notebooks: int) -> str:
+    return f"{notebooks} notebook{'' if notebooks == 1 else 's'}"
+
+
+def _most(counter: Counter) -> tuple[str, int]:
+    return counter.most_common(1)[0] if counter else ("", 0)
+
+
+def _number(id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in id.split("."))  # "01.10" comes after "01.9"
+
+
+def _times(name: str, count: int) -> str:
+    return f"{name} ({count})" if name else ""
+
+
+def _cut(text: str, width: int) -> str:
+    text = " ".join(text.split("\n"))
+    return text if len(text) <= width else text[: width - 4] + " ..."
+
+
+def _csv(lines: list[tuple]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([[_no_formula(cell) for cell in line] for line in lines])
+    return out.getvalue()
+
+
+def _no_formula(cell):
+    """A text that a spreadsheet would compute, as a text."""
+    return "'" + cell if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

@@ -1,0 +1,143 @@
+"""Declarations of exercises: contradictions are refused with one sentence, and ours hold together."""
+
+import pathlib
+import re
+from dataclasses import fields
+
+import pytest
+from conftest import needs_libtpu
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise, exercises, lessons
+from course_lib.checks.kinds import ASKS, VERDICTS, find
+from course_lib.checks.kinds.choose import Choose
+from course_lib.checks.kinds.explain import Explain
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HINTS = ("one", "two", "three")
+SIZES = ({"N": 4096}, {"N": 1000}, {"N": 8})
+WRITE = {
+    "id": "99.1",
+    "title": "t",
+    "kind": "write",
+    "defines": "f",
+    "hints": HINTS,
+    "points": 1,
+    "inputs": ("x: f32[N]",),
+    "sizes": SIZES,
+    "reference": lambda x: x,
+}
+CHOICE = Choose(options=("a", "b"), right="a", wrong={"b": "no."}, why="so.", proof=lambda: "a")
+CHOOSE = {"id": "99.1", "title": "t", "kind": "choose", "defines": "f", "hints": HINTS, "points": 1, "asks": CHOICE}
+
+
+def test_the_good_ones_are_good():
+    assert len(Exercise(**WRITE).arguments()) == 6
+    Exercise(**CHOOSE)
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"id": "1.1"}, "id is a lesson of two digits"),
+        ({"id": "01.0"}, "id is a lesson of two digits"),
+        ({"kind": "guess"}, "kind is 'guess'; it may be write, configure, repair, predict, choose, find, explain"),
+        ({"title": ""}, "title ''"),
+        ({"defines": "a b"}, "defines 'a b' are a heading and a Python name"),
+        ({"hints": "a hint, and no comma"}, r"hints is 'a hint, and no comma'; it is a tuple: one item wants a comma"),
+        ({"hints": ("one", "two")}, "hints has 2 texts; 3 or more"),
+        ({"hints": ("one", "two", "")}, "hints has 3 texts"),
+        ({"points": 0}, "points is 0: an explanation is worth 0"),
+        ({"points": -1}, "points is -1"),
+        ({"asks": CHOICE}, "asks is for predict, choose, find, explain; its kind is write"),
+        ({"listing": "x = 1"}, "listing is for the kinds that ask"),
+        ({"judges": ("numbers", "referee")}, "judges has referee; there are numbers, simulator, races, compiler"),
+        ({"judges": ()}, "judges and chips may not be empty"),
+        ({"chips": "v5e"}, "chips is 'v5e'; it is a tuple"),
+        ({"reference": None}, "no reference"),
+        ({"cases": list}, "typed inputs and cases; one of them"),
+        ({"inputs": (), "sizes": ()}, "there are no arguments"),
+        ({"inputs": ("x f32[N]",)}, "input 'x f32.N.' cannot be read"),
+        ({"inputs": ("x: f99[N]",)}, "'f99' is not a dtype"),
+        ({"inputs": ("x: f32[M]",)}, "input x has the axis M, which the size"),
+        ({"inputs": ("x: f32[N]", "x: f32[N]")}, "need names, all different"),
+        ({"inputs": ()}, "the size .* gives N, an axis that no input has|need names"),
+        ({"sizes": (*SIZES, {"N": 8, "M": 1})}, "gives M, an axis that no input has"),
+        ({"sizes": SIZES[:2]}, "sizes has 2: 3 or more are asked"),
+        ({"sizes": ({"N": 128}, {"N": 256}, {"N": 512})}, "one of them odd"),
+        ({"sizes": ({"N": 0}, *SIZES)}, "makes an empty array"),
+        ({"dtypes": ("f32",)}, "dtypes is .*: it says what T is"),
+        ({"inputs": ("x: T[N]",)}, "'T' is not a dtype|it says what T is"),
+        ({"inputs": ("x: T[N]",), "dtypes": ("f32", "f99")}, "'f99' is not a dtype"),
+        ({"within": (1, -1)}, r"within is \(1, -1\); it is \(low, high\)"),
+    ],
+)
+def test_a_bad_declaration_is_refused(fields, says):
+    with pytest.raises(ValueError, match=f"exercise '.*': .*(?:{says})"):
+        Exercise(**WRITE | fields)
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"asks": None}, "asks is NoneType; for the kind choose it is a Choose"),
+        ({"asks": Explain(model="m", look_for=("x",))}, "asks is Explain; for the kind choose"),
+        ({"kind": "explain", "points": 0}, "asks is Choose; for the kind explain it is a Explain"),
+    ],
+)
+def test_a_bad_question_is_refused(fields, says):
+    with pytest.raises(ValueError, match=says):
+        Exercise(**CHOOSE | fields)
+
+
+def test_what_a_pass_prints_is_one_line():
+    long = Choose(options=("a", "b"), right="a", wrong={"b": "no."}, why="so " * 30, proof=lambda: "a")
+    with pytest.raises(ValueError, match="why is 90 characters long: what a pass prints is one line of 94 columns"):
+        Exercise(**CHOOSE | {"asks": long})
+
+
+def test_a_field_nobody_knows_is_refused():
+    with pytest.raises(TypeError, match="refrence"):
+        Exercise(**WRITE, refrence=print)
+
+
+def test_every_kind_has_its_judge():
+    assert set(ASKS) < set(VERDICTS) and set(VERDICTS) == {
+        *("write", "configure", "repair"),
+        *("predict", "choose", "find", "explain"),
+    }
+
+
+def test_lesson_1_has_every_kind():
+    assert {task.kind for task in exercises().values() if task.id.startswith("01.")} == set(VERDICTS)
+
+
+@pytest.mark.parametrize("number, title", lessons().items())
+def test_titles_are_those_of_the_notebooks(number, title):
+    (source,) = ROOT.glob(f"notebooks/src/{number}_*.py")
+    assert f"# # Lesson {int(number)}: {title}\n" in source.read_text()
+    (source,) = ROOT.glob(f"solutions/src/{number}_*.py")
+    headings = re.findall(r"^# ## (\d\d\.\d+) (.+)$", source.read_text(), re.M)
+    assert headings == [(task.id, task.title) for task in exercises().values() if task.id.startswith(number)]
+
+
+@pytest.mark.parametrize("task", exercises().values(), ids=lambda task: task.id)
+def test_judged_exercises_ask_all_four_judges(task):
+    assert task.kind in ASKS or task.judges == tuple(judges.JUDGES), "leave one out only for a reason, and say it here"
+
+
+@needs_libtpu
+def test_the_examples_of_the_guide_are_sound():
+    """docs/exercises.md: its declarations can be made, and what they claim is so."""
+    names, made = {}, []
+    for text in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/exercises.md").read_text(), re.M | re.S):
+        if "Exercise" in names:
+            names["Exercise"] = lambda **declared: made.append(Exercise(**declared))
+        exec(text, names)
+    assert {task.kind for task in made} == set(VERDICTS) - {"repair"}
+    for task in made:
+        if hasattr(task.asks, "proof"):
+            assert task.asks.proof() == (task.asks.right if task.kind == "choose" else task.asks.value)
+        if task.kind == "find":
+            assert not find.problem(task.asks, task.listing)
+    assert all(f"| `{field.name}` |" in (ROOT / "docs/exercises.md").read_text() for field in fields(Exercise))

@@ -1,0 +1,352 @@
+"""The kinds of exercises that ask: predict, choose, find, explain. Right answers, wrong ones, and no answer."""
+
+import pytest
+
+from course_lib import checks, judges
+from course_lib.checks import checking, quantity, record
+from course_lib.checks.exercise import Exercise, exercise, exercises
+from course_lib.checks.kinds import find, predict
+from course_lib.checks.kinds.choose import Choose
+from course_lib.checks.kinds.explain import Explain
+from course_lib.checks.kinds.find import Find
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.verdict import SCREEN, on_a_screen
+
+HINTS = ("one", "two", "three")
+
+
+def of_kind(kind):
+    return [pytest.param(task, id=task.id) for task in exercises().values() if task.kind == kind]
+
+
+@pytest.fixture(autouse=True)
+def a_fresh_learner(monkeypatch):
+    monkeypatch.setattr(record, "_memory", {})
+    monkeypatch.setattr(checking, "_last", {})
+
+
+def predicting(**fields):
+    fields = {"value": 100.0, "unit": "us", "why": "so it is.", "proof": lambda: 100.0} | fields
+    return Exercise(id="99.1", title="t", kind="predict", defines="t", hints=HINTS, points=1, asks=Predict(**fields))
+
+
+def said_of(task, answer):
+    return predict.verdict(task, answer)
+
+
+# predict
+
+
+@pytest.mark.parametrize("answer", ["49,152 bytes", "48 KiB", "0.046875 MiB", "49.152 kB", "393216 bits", (48, "KiB")])
+def test_the_right_number_in_any_unit_passes(answer, capsys):
+    assert checks.check("01.6", answer).passed
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.mark.parametrize("id", ["01.6", "01.7", "01.8", "01.9"])
+@pytest.mark.parametrize("answer", [None, ""])
+def test_no_answer_is_not_attempted(id, answer, capsys):
+    assert checks.check(id, answer).outcome == "not attempted"
+    out = capsys.readouterr().out
+    assert out.startswith(f"{id} not attempted.\nNext: write {exercise(id).defines} = ") and "checks.hint" in out
+    assert record.entry(id).attempts == 0
+
+
+@pytest.mark.parametrize(
+    "answer, headline, message",
+    [
+        (49152, "the unit is missing.", "49,152 of what? Asked is an amount of memory (bytes)."),
+        ("49152", "the unit is missing.", "of what?"),
+        ("48 KB", "it is not 48 KB.", "KB is not KiB"),
+        ("48 kb", "it is not 48 kb.", "A small b is a bit; KiB are bytes"),
+        ("393,216 bytes", "it is not 393,216 bytes.", "8 times too large: a byte has 8 bits"),
+        ("6144 B", "it is not 6,144 B.", "8 times too small"),
+        ("48 MiB", "it is not 48 MiB.", "far too large: the prefix is a step off"),
+        ("48 GiB", "it is not 48 GiB.", "the prefix is 2 steps off"),
+        ("48 bytes", "it is not 48 bytes.", "far too small: the prefix is a step off"),
+        ("49.152 GB", "it is not 49.152 GB.", "far too large: the prefix is 2 steps off"),
+        ("32 KiB", "it is not 32 KiB.", "The sum has to come out"),
+        ("16384 bytes", "it is not 16,384 bytes.", "That is one vector"),
+        ("96 KiB", "it is not 96 KiB.", "twice what it should be"),
+        ("48,000 bytes", "it is not 48,000 bytes.", "Close, and a little too small"),
+        ("40 KiB", "it is not 40 KiB.", "too small, by less than twice"),
+        ("1 B", "it is not 1 B.", "by ten times or more"),
+        ("-48 KiB", "it is not -48 KiB.", "too small"),
+        ("0 KiB", "it is not 0 KiB.", "too small"),
+        ("12 us", "that is another kind of number.", "12 us is a time (seconds); asked is an amount of memory"),
+        ("48 KiB/s", "that is another kind of number.", "a bandwidth"),
+        ("much", "that cannot be read.", "'much' cannot be read"),
+    ],
+)
+def test_a_wrong_number_is_read_closely(answer, headline, message):
+    said = checks.check("01.6", answer)
+    assert (said.outcome, said.judge, said.headline) == ("not yet", "exercise", headline)
+    assert message in said.message and said.next
+
+
+def test_tolerance():
+    task = predicting(tolerance=0.1)
+    assert said_of(task, "109 us").passed and said_of(task, "0.091 ms").passed
+    assert said_of(task, "111 us").outcome == "not yet"
+    assert "can be counted" not in said_of(task, "111 us").message
+
+
+def test_a_multiply_add_is_two_operations():
+    task = predicting(value=2.0, unit="GFLOP", proof=lambda: 2.0)
+    assert "half what it should be: a multiply-add is two operations" in said_of(task, "1 GFLOP").message
+    assert "twice what it should be: a multiply-add" in said_of(task, "4 GFLOP").message
+
+
+def test_what_goes_in_and_what_comes_out():
+    assert "half of what it should be: count what goes in and what comes out" in said_of(predicting(), "50 us").message
+
+
+def test_a_plain_number_needs_no_unit():
+    task = predicting(value=3, unit="")
+    assert said_of(task, 3).passed and said_of(task, "3").passed
+    assert said_of(task, "3 us").headline == "that is another kind of number."
+
+
+def test_declared_slips_come_before_all_others():
+    task = predicting(near={200.0: "You counted both ways."})
+    assert said_of(task, "0.2 ms").message == "You counted both ways."
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"unit": "parsecs"}, "'parsecs' is no unit"),
+        ({"value": 0}, "a value other than 0"),
+        ({"tolerance": 0.5}, "right within less than half"),
+        ({"near": {100.0: "no"}}, "near has a sentence for 100.0, which is right"),
+        ({"near": {104.0: "no"}, "tolerance": 0.05}, "which is right within the tolerance"),
+    ],
+)
+def test_a_bad_prediction_is_refused(fields, says):
+    with pytest.raises(ValueError, match=says):
+        predicting(**fields)
+
+
+@pytest.mark.parametrize("task", of_kind("predict"))
+def test_the_number_is_the_one_the_library_finds(task):
+    found = task.asks.proof()
+    assert abs(found - task.asks.value) <= max(task.asks.tolerance, 1e-9) * abs(task.asks.value)
+
+
+@pytest.mark.parametrize("task", of_kind("predict"))
+def test_no_sentence_gives_the_number_away(task):
+    wanted = quantity.unit(task.asks.unit)
+    assert not said_of(task, quantity.example(wanted)).passed
+    right = quantity.shown(task.asks.value, task.asks.unit)
+    for answer in (None, 1, "1 furlong", *(quantity.shown(v, task.asks.unit) for v in task.asks.near)):
+        assert right not in str(said_of(task, answer))
+    for value, sentence in task.asks.near.items():
+        assert sentence in said_of(task, quantity.shown(value, task.asks.unit)).message
+
+
+# choose
+
+
+@pytest.mark.parametrize("answer", ["none", " None ", "NONE"])
+def test_the_right_choice_passes(answer, capsys):
+    assert checks.check("01.8", answer).passed
+    assert capsys.readouterr().out == "01.8 passed: the output's index never changes, so its block stays in VMEM.\n"
+
+
+@pytest.mark.parametrize("task", of_kind("choose"))
+def test_each_wrong_choice_has_its_own_sentence_and_none_gives_the_right_one_away(task):
+    for option, sentence in task.asks.wrong.items():
+        said = checks.check(task.id, option)
+        assert said.headline == f'"{option}" is not the one.' and said.message == sentence
+        assert task.asks.right not in f"{said.message} {said.next}".split()
+    assert len(set(task.asks.wrong.values())) == len(task.asks.wrong)
+
+
+@pytest.mark.parametrize("answer", ["simulater", 3, ["none"], "all", checks])
+def test_what_is_no_option_is_said_with_all_of_them(answer):
+    said = checks.check("01.8", answer)
+    assert said.headline == "that is none of the options."
+    assert 'Choose one of "numbers", "simulator", "races", "compiler", "none".' in said.next
+
+
+@pytest.mark.parametrize("task", of_kind("choose"))
+def test_the_choice_is_the_one_that_happens(task):
+    assert task.asks.proof() == task.asks.right
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"options": ("a",)}, "not two or more"),
+        ({"options": ("a", "a")}, "all different"),
+        ({"right": "c"}, "right 'c' is none of the options"),
+        ({"wrong": {}}, r"it should have one for each of \['b'\]"),
+        ({"wrong": {"a": "x", "b": "y"}}, "it should have one for each"),
+    ],
+)
+def test_a_bad_choice_is_refused(fields, says):
+    good = {"options": ("a", "b"), "right": "a", "wrong": {"b": "no."}, "why": "so.", "proof": lambda: "a"}
+    Choose(**good)
+    with pytest.raises(ValueError, match=says):
+        Choose(**good | fields)
+
+
+# find
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [8, "8", " 8 ", "o_block = pl.BlockSpec((1024,), lambda i: (0,))", "o_block=pl.BlockSpec((1024,),lambda i:(0,))"],
+)
+def test_the_line_by_number_or_text(answer):
+    assert checks.check("01.7", answer).passed
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (0, "give a number from 1 to 15"),
+        (-8, "give a number from 1 to 15"),
+        (99, "give a number from 1 to 15"),
+        (8.0, "copy the text of one line"),
+        (True, "copy the text"),
+        ("o_block", "copy the text of one line"),
+        ([8], "copy the text"),
+    ],
+)
+def test_what_is_no_line(answer, says):
+    said = checks.check("01.7", answer)
+    assert said.headline == "that is not a line of the listing." and says in said.next
+
+
+@pytest.mark.parametrize("task", of_kind("find"))
+def test_wrong_lines_get_sentences_and_none_names_the_right_one(task):
+    lines = task.listing.splitlines()
+    for number in range(1, len(lines) + 1):
+        said = find.verdict(task, number)
+        assert said.passed == (number == task.asks.line)
+        assert said.passed or f"ine {task.asks.line}:" not in str(said)
+        if number in task.asks.near:
+            assert task.asks.near[number] in said.message
+
+
+@pytest.mark.parametrize("task", of_kind("find"))
+def test_the_broken_listing_is_refused_and_the_mended_one_passes(task):
+    refusals = set()
+    for args in task.arguments():
+        broken = judges.judge(run(task.listing, task), task.reference, *args)
+        refusals |= {said.judge for said in broken if said.passed is False}
+        mended = judges.judge(run(find.mended(task.asks, task.listing), task), task.reference, *args)
+        assert all(said.passed is not False for said in mended), "\n".join(map(str, mended))
+    assert refusals == {task.asks.refused_by}
+
+
+def run(listing, task):
+    import jax
+    import jax.numpy as jnp
+    from jax.experimental import pallas as pl
+    from jax.experimental.pallas import tpu as pltpu
+
+    names = {"jax": jax, "jnp": jnp, "pl": pl, "pltpu": pltpu}
+    exec(listing, names)
+    return names[task.asks.function]
+
+
+def test_two_lines_with_one_text_must_be_told_apart_by_number():
+    asks = Find(line=1, fixed="x = 3", why="so.", near={}, function="f", refused_by="numbers")
+    task = Exercise(
+        **{"id": "99.1", "title": "t", "kind": "find", "defines": "line", "hints": HINTS, "points": 1},
+        **{"listing": "x = 1\nx = 1\n", "asks": asks, "cases": list, "reference": print},
+    )
+    said = find.verdict(task, "x = 1")
+    assert "Lines 1, 2 read 'x = 1'." in said.message and "the one you mean" in said.next
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"line": 7}, "line 7 is not a line of its listing"),
+        ({"near": {2: "no"}}, "line 2 is not a line of its listing, or an empty one"),
+        ({"near": {1: "no"}}, "line 1, which is the right answer"),
+        ({"fixed": "x =  1"}, "line 1 is already what fixed says"),
+    ],
+)
+def test_a_question_that_does_not_fit_its_listing_is_refused(fields, says):
+    good = {"line": 1, "fixed": "x = 2", "why": "so.", "near": {}, "function": "f", "refused_by": "numbers"}
+    assert find.problem(Find(**good), "x = 1\n\n") == ""
+    assert says in find.problem(Find(**good | fields), "x = 1\n\n")
+
+
+def test_a_listing_has_line_numbers(capsys):
+    checks.listing("01.7")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "  1  def bias_kernel(x_ref, b_ref, o_ref):" and lines[7].startswith("  8      o_block")
+    checks.listing("01.1")
+    assert capsys.readouterr().out == "01.1 has no listing: what it asks about is in the notebook.\n"
+
+
+# explain
+
+WORDS = "The plain interpreter computes the numbers, and the compiler never looks at one of them."
+
+
+def test_an_explanation_passes_by_the_learners_own_judgment_only(capsys):
+    said = checks.check("01.9", WORDS)
+    assert said.outcome == "not yet" and said.headline == "yours to judge."
+    out = capsys.readouterr().out
+    assert "Ours: Each judge looks at" in out and out.count("\n  - ") == 3
+    assert 'compare, then say checks.assess("01.9", "yes"), "partly" or "no".' in out
+    checks.assess("01.9", "partly")
+    assert capsys.readouterr().out == '01.9: you say "partly". Its check takes it from here.\n'
+    assert checks.check("01.9", WORDS).headline == 'you said "partly".'
+    checks.assess("01.9", " Yes")
+    capsys.readouterr()
+    assert checks.check("01.9", WORDS).passed
+    assert capsys.readouterr().out == "01.9 passed: by your own judgment.\n"
+
+
+def test_an_assessment_alone_is_no_answer():
+    checks.assess("01.9", "yes")
+    assert checks.check("01.9", None).outcome == "not attempted"
+    assert checks.check("01.9", "They differ.").headline == "say a little more."
+
+
+@pytest.mark.parametrize(
+    "answer, headline, says",
+    [
+        ("They differ.", "say a little more.", "That is 2 different words; 12 are asked."),
+        ("because " * 40, "say a little more.", "That is 1 different word; 12 are asked."),
+        ("1 2 3 4 5 6 7 8 9 10 11 12 13", "say a little more.", "That is 0 different words"),
+        (7, "it is not text.", "why is 7."),
+        (["a"] * 20, "it is not text.", "why is ['a', 'a'"),
+    ],
+)
+def test_what_is_no_explanation(answer, headline, says):
+    said = checks.check("01.9", answer)
+    assert said.headline == headline and says in said.message
+    assert "Ours" not in str(said), "our answer is shown once there is one to compare with"
+
+
+@pytest.mark.parametrize("word", ["maybe", "", None, 1])
+def test_another_assessment_is_refused(word):
+    with pytest.raises(ValueError, match='say "yes", "partly" or "no"'):
+        checks.assess("01.9", word)
+
+
+def test_only_explanations_are_assessed():
+    with pytest.raises(ValueError, match="01.1 is judged by check; yours to judge: 01.9"):
+        checks.assess("01.1", "yes")
+
+
+@pytest.mark.parametrize("task", of_kind("explain"))
+def test_our_answer_fits_a_screen_uncut_and_says_enough(task):
+    said = checks.check(task.id, WORDS)
+    text = on_a_screen(said)
+    assert len(text.splitlines()) <= SCREEN and "\n...\n" not in text
+    assert len(set(task.asks.model.split())) >= 2 * task.asks.words
+
+
+@pytest.mark.parametrize("fields, says", [({"words": 2}, "ask for 3 to 60"), ({"look_for": "a tuple"}, "a tuple of")])
+def test_a_bad_explanation_is_refused(fields, says):
+    with pytest.raises(ValueError, match=says):
+        Explain(**{"model": "m", "look_for": ("x",)} | fields)

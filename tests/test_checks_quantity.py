@@ -1,0 +1,117 @@
+"""Numbers with units: what is read, and what is not, with which words."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from course_lib.checks import quantity
+from course_lib.checks.quantity import NotAQuantity, parse
+
+
+@pytest.mark.parametrize(
+    "text, value, measures",
+    [
+        ("48 KiB", 49152, "memory"),
+        ("48KiB", 49152, "memory"),
+        ("48 kiB", 49152, "memory"),
+        ("  1.5 GB/s ", 1.5e9, "bandwidth"),
+        ("1.5 GB per second", 1.5e9, "bandwidth"),
+        ("1.5 GiB / s", 1.5 * 2**30, "bandwidth"),
+        ("3e-6 s", 3e-6, "time"),
+        ("12 us", 12e-6, "time"),
+        ("12 µs", 12e-6, "time"),  # the micro sign
+        ("12 μs", 12e-6, "time"),  # the Greek letter
+        ("12 microseconds", 12e-6, "time"),
+        ("197 TFLOP/s", 197e12, "rate"),
+        ("2 GFLOPs", 2e9, "work"),
+        ("0.25 FLOP/B", 0.25, "intensity"),
+        ("240 FLOPs/byte", 240, "intensity"),
+        ("1,024 cycles", 1024, "cycles"),
+        ("1_024 cycles", 1024, "cycles"),
+        ("1 cycle", 1, "cycles"),
+        ("1,234,567.5 bytes", 1234567.5, "memory"),
+        ("393,216 bits", 49152, "memory"),
+        ("48 Kb", 6000, "memory"),
+        ("3 copies", 3, "copies"),
+        ("1.5 GHz", 1.5e9, "frequency"),
+        ("40 %", 0.4, "share"),
+        ("-3 us", -3e-6, "time"),
+        (".5 s", 0.5, "time"),
+        ("2.e3 B", 2000, "memory"),
+        ("+7", 7, ""),
+        (7, 7, ""),
+        (7.5, 7.5, ""),
+        (np.float32(0.5), 0.5, ""),
+        (np.int64(3), 3, ""),
+        (jnp.float32(0.5), 0.5, ""),
+        ((3e-6, "s"), 3e-6, "time"),
+    ],
+)
+def test_read(text, value, measures):
+    read = parse(text)
+    assert read.value == pytest.approx(value, rel=1e-12) and read.unit.measures == measures
+
+
+@pytest.mark.parametrize(
+    "answer, says, next",
+    [
+        ("fast", "cannot be read as a number with a unit", "write digits"),
+        ("", "cannot be read", "write digits"),
+        ("1,5 GB/s", "cannot be read", "commas stand only between thousands"),
+        ("12,34 B", "cannot be read", "commas"),
+        ("2**10 bytes", "cannot be read", "powers of ten are written 3e-6"),
+        ("3 x 10^6 B", r"'x 10\^6 B' is no unit", "3 MiB"),
+        ("48 KiB in all", "no unit that this check knows", "upper and lower case matter"),
+        ("48 furlongs", "'furlongs' is no unit", "a number and a unit"),
+        ("197 TFLOPS", "TFLOPS is read both as", "write TFLOP for the number, or TFLOP/s"),
+        (True, "True is no number", "write text"),
+        ([1], r"\[1\] is no number", "write text"),
+        (float("nan"), "nan is no number that anything can be", "where it comes from"),
+        (float("inf"), "inf is no number", "where"),
+        (("3", "s"), "'3' is no number", "write text"),
+        (1j, "1j is no number", "write text"),
+    ],
+)
+def test_not_read(answer, says, next):
+    with pytest.raises(NotAQuantity, match=says) as raised:
+        parse(answer)
+    assert next in raised.value.next
+
+
+@pytest.mark.parametrize(
+    "unit, other",
+    [("KB", "KiB"), ("kB", "KiB"), ("GiB", "GB"), ("MB/s", "MiB/s"), ("Tbits", "Tibits"), ("B", None), ("us", None)],
+)
+def test_the_twin_of_a_prefix(unit, other):
+    twin = quantity.twin(quantity.unit(unit))
+    assert (twin.text if twin else None) == other
+
+
+def test_bits_that_may_be_meant_as_bytes():
+    assert [u.text for u in quantity.as_bytes(quantity.unit("Kb"))] == ["KB", "KiB"]
+    assert [u.text for u in quantity.as_bytes(quantity.unit("Gib/s"))] == ["GiB/s", "GB/s"]
+    assert quantity.as_bytes(quantity.unit("KB")) == []
+
+
+def test_how_it_is_written_back():
+    assert str(parse("49152 bytes")) == "49,152 bytes"
+    assert str(parse("1.50 GB/s")) == "1.5 GB/s"
+    assert str(parse(7)) == "7"
+    assert str(parse("3e-06 s")) == "3e-06 s"
+
+
+def test_what_units_measure_in_words():
+    words = [quantity.measured(quantity.unit(text)) for text in ("KiB", "us", "steps", "", "FLOP/s")]
+    assert words == [
+        "an amount of memory (bytes)",
+        "a time (seconds)",
+        "a number of steps",
+        "a plain number",
+        "a rate of work (FLOP/s)",
+    ]
+
+
+@pytest.mark.parametrize("unit", ["bytes", "us", "GB/s", "FLOP", "FLOP/s", "FLOP/B", "Hz", "%", "cycles", "copies", ""])
+def test_examples_can_be_read_and_have_the_right_kind_of_unit(unit):
+    wanted = quantity.unit(unit)
+    assert parse(quantity.example(wanted)).unit.measures == wanted.measures
