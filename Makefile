@@ -10,7 +10,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup lab test check build grade bench bench-model colab clean
+.PHONY: help setup lab test check build grade bench bench-model zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -53,6 +53,10 @@ bench:  ## how long the compiler and a verdict take on this machine
 bench-model:  ## the roofline's predictions beside published timings, row by row (ARGS=--fit: fit its constants)
 	@$(SETUP) learner $(LANE)
 	@$(PY) tools/bench_model.py $(ARGS)
+
+zoo:  ## which judge catches which bug: the matrix of planted bugs (ARGS=--write: docs/zoo.md too)
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/zoo.py $(ARGS)
 
 colab:  ## bake the public address into the notebooks: make colab REPO=owner/name TAG=v1
 	$(if $(REPO),,$(error Which GitHub repository? Say: make colab REPO=owner/name TAG=v1))

@@ -18,11 +18,10 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def watched(monkeypatch):
     monkeypatch.delenv("COURSE_PROGRESS", raising=False)
-    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
     monkeypatch.setattr(progress, "AFTER_S", 0.0)
     monkeypatch.setattr(progress, "_EVERY_S", 0.01)
     # Not sys.stderr itself: pytest sets that anew before the test runs.
-    monkeypatch.setattr(progress, "sys", types.SimpleNamespace(stderr=Terminal(), modules=sys.modules))
+    monkeypatch.setattr(progress, "sys", types.SimpleNamespace(stderr=Terminal(), modules=sys.modules, argv=[""]))
     return progress.sys.stderr
 
 
