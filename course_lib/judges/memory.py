@@ -14,7 +14,7 @@ class Read(NamedTuple):
     ref: str
     step: int
     rows: tuple[int, int] | None = None  # (start, end) along the first axis, where only some were written
-    written_at: int | None = None  # the first step that writes the ref at all; None: no step does
+    written_at: int | None = None  # the first step that writes the ref before it reads it; None: no step does
     left_by: int | None = None  # the step that wrote what is found there, if it was an earlier output block's
 
 
@@ -35,7 +35,8 @@ def unwritten_read(call: grid.Call) -> Read | None:
     """
     for number, (name, fresh) in _own_memory(call).items():
         uses = _in_order(call, number)
-        first_write = next((use.step for use in uses if use.kind == "write"), None)
+        firsts = {use.step: use.kind for use in reversed(uses)}  # the first use of each step
+        first_write = next((step for step in sorted(firsts) if firsts[step] == "write"), None)
         written, before = np.zeros(max((use.length for use in uses), default=1), bool), -1
         for use in uses:
             if fresh[before + 1 : use.step + 1].any():

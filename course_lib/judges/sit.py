@@ -7,11 +7,11 @@ from collections.abc import Callable
 import jax
 
 from course_lib import compat, compiler, cost, errors, grid
-from course_lib.judges import budget, code, copies, memory, order
+from course_lib.judges import budget, code, copies, memory, order, watchdog
 from course_lib.judges.compare import difference, other_structure
 from course_lib.judges.run import run
 from course_lib.judges.tolerance import expected
-from course_lib.judges.verdict import Verdict, complained, refused
+from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 from course_lib.judges.walked import walked
 
 _INTERPRETER_BUG = "Did not ask for inval to be discharged"
@@ -137,6 +137,8 @@ def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: g
         got = run(walk, interpret, args)
     except Exception as error:
         explanation = errors.explain(error)
+        if watchdog.STUCK in explanation.what:
+            return complained(judge, _STUCK)
         if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
             return complained(judge, better)
         return refused(judge, _with_buffer_name(explanation, walk))
@@ -144,6 +146,11 @@ def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: g
     complaint = other_structure(walk, jax.eval_shape(reference, *args)) or difference(got, want, walk, reference, args)
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
+
+_STUCK = Complaint(
+    "Nothing happens any more: the kernel waits for a signal that never comes.",
+    "count the signals of each semaphore, and what is waited for: they must match.",
+)
 
 # What the simulator reports and the grid can say better, with the names of the kernel.
 _IN_OUR_WORDS = {

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.extend.core
@@ -26,7 +27,7 @@ from course_lib.grid import inner_jaxpr, scan_parts
 # Roundings that one arithmetic operation may cost: another formula for the same thing takes a few more than ours.
 # Functions that XLA itself computes less exactly have more: the largest error of its CPU version against float64, over
 # two million numbers of up to about 20, rounded up (jax 0.11.2).
-_ROUNDINGS = 4
+_ROUNDINGS = 6
 _MORE_ROUNDINGS = {
     "tanh": 8, "erf": 8, "expm1": 8, "log1p": 8, "sinh": 16, "cosh": 16, "exp2": 64, "erfc": 128, "erf_inv": 128,
 }  # fmt: skip
@@ -111,23 +112,42 @@ def _is_float(dtype) -> bool:
     return jnp.issubdtype(dtype, jnp.floating)
 
 
+class _Setting(NamedTuple):
+    """What holds for a whole evaluation: how the MXU rounds, and the value of each constant, by its id."""
+
+    one_pass: bool
+    constants: dict[int, tuple]
+
+
 def _evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
     """Exact values and bounds of every output, as NumPy arrays; the bound of an integer is None."""
     leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
     # A reference is judged against many times: what differs between two with the same text are their constants.
-    run = _compiled.setdefault((str(jaxpr), one_pass), jax.jit(functools.partial(_both, jaxpr.jaxpr, one_pass)))
+    run = _compiled.setdefault((str(jaxpr), one_pass), jax.jit(functools.partial(_both, jaxpr, one_pass)))
     while len(_compiled) > 64:
         del _compiled[next(iter(_compiled))]
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        outputs = run([np.asarray(c) for c in jaxpr.consts], leaves)
+        outputs = run([np.asarray(c) for c in _constants(jaxpr)], leaves)
     return [np.asarray(v) for v, _ in outputs], [b if b is None else np.asarray(b) for _, b in outputs]
 
 
 _compiled: dict[tuple[str, bool], Callable] = {}
 
 
-def _both(jaxpr, one_pass: bool, consts: list, leaves: list) -> list[tuple]:
-    return _jaxpr(jaxpr, [_exactly(c) for c in consts], [_exactly(x) for x in leaves], one_pass)
+def _constants(closed) -> list:
+    """The constants of a jaxpr, and of all inside it, in order."""
+    inside = [value for eqn in closed.jaxpr.eqns for value in jax.tree.leaves(eqn.params, is_leaf=_is_closed)]
+    return [*closed.consts, *(c for inner in inside if _is_closed(inner) for c in _constants(inner))]
+
+
+def _is_closed(value) -> bool:
+    return isinstance(value, jax.extend.core.ClosedJaxpr)
+
+
+def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:
+    values = {id(c): _exactly(value) for c, value in zip(_constants(jaxpr), constants, strict=True)}
+    setting = _Setting(one_pass, values)
+    return _closed(jaxpr, [_exactly(x) for x in leaves], setting)
 
 
 def _exactly(x) -> tuple:
@@ -142,7 +162,7 @@ def _exactly(x) -> tuple:
     return x, jnp.zeros_like(x)
 
 
-def _jaxpr(jaxpr, consts: list, inputs: list, one_pass: bool) -> list[tuple]:
+def _jaxpr(jaxpr, consts: list, inputs: list, setting: _Setting) -> list[tuple]:
     """(value, bound) of each output; those of constants and inputs are given."""
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -152,26 +172,36 @@ def _jaxpr(jaxpr, consts: list, inputs: list, one_pass: bool) -> list[tuple]:
         )
 
     for eqn in jaxpr.eqns:
-        outputs = _equation(eqn, [read(v) for v in eqn.invars], one_pass)
+        outputs = _equation(eqn, [read(v) for v in eqn.invars], setting)
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
-def _equation(eqn, inputs: list, one_pass: bool) -> list[tuple]:
+def _equation(eqn, inputs: list, setting: _Setting) -> list[tuple]:
     name = eqn.primitive.name
     if name in _LOOPS:
-        return _LOOPS[name](eqn, inputs, one_pass)
+        return _LOOPS[name](eqn, inputs, setting)
     if (inner := inner_jaxpr(eqn)) is not None:
-        closed = [_exactly(np.asarray(c)) for c in getattr(inner, "consts", ())]
-        return _jaxpr(getattr(inner, "jaxpr", inner), closed, inputs, one_pass)
+        return _closed(inner, inputs, setting) if _is_closed(inner) else _jaxpr(inner, [], inputs, setting)
     values = [value for value, _ in inputs]
-    bind = functools.partial(eqn.primitive.bind, **_in_float64(eqn.primitive.get_bind_params(eqn.params)))
+    bind = _adding(eqn.params) if name == "scatter-add" else _binding(eqn)
     outputs = bind(*values)
     outputs = list(outputs) if eqn.primitive.multiple_results else [outputs]
     if not any(_is_float(v.aval.dtype) for v in eqn.outvars):
         return [(value, _doubtful(eqn, values, [b for _, b in inputs], bind)) for value in outputs]
     bounds = [jnp.zeros_like(v) if b is None and _is_float(v.dtype) else b for v, b in inputs]
-    return list(zip(outputs, _bounds(eqn, bind, values, bounds, outputs, one_pass), strict=True))
+    return list(zip(outputs, _bounds(eqn, bind, values, bounds, outputs, setting), strict=True))
+
+
+def _binding(eqn) -> Callable:
+    """The operation of an equation, for float64."""
+    return functools.partial(eqn.primitive.bind, **_in_float64(eqn.primitive.get_bind_params(eqn.params)))
+
+
+def _adding(params: dict) -> Callable:
+    """The same for x.at[...].add, which carries an addition in its own dtype inside."""
+    kept = {key: params[key] for key in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")}
+    return functools.partial(jax.lax.scatter_add, **kept)
 
 
 def _doubtful(eqn, values: list, bounds: list, bind: Callable):
@@ -200,7 +230,7 @@ def _in_float64(params: dict) -> dict:
     return {key: widened(v) if isinstance(v, (np.dtype, type)) else v for key, v in params.items()}
 
 
-def _bounds(eqn, bind: Callable, values: list, bounds: list, outputs: list, one_pass: bool) -> list:
+def _bounds(eqn, bind: Callable, values: list, bounds: list, outputs: list, setting: _Setting) -> list:
     """The bound of each output of one operation."""
     name = eqn.primitive.name
     if name in _MOVES:
@@ -220,7 +250,7 @@ def _bounds(eqn, bind: Callable, values: list, bounds: list, outputs: list, one_
         return [functools.reduce(jnp.maximum, [jnp.broadcast_to(b, value.shape) for b in bounds])]
     if name in ("reduce_prod", "cumprod"):
         return [_of_factors(eqn, values[0], bounds[0], value, roundoff)]
-    if name in ("scatter-add", "scatter_add"):
+    if name == "scatter-add":
         sizes = bind(jnp.abs(values[0]), values[1], jnp.abs(values[2]))
         terms = eqn.invars[1].aval.size  # indices: no element is added to more often
         return [bind(bounds[0], values[1], bounds[2]) + _roundings(terms, False) * roundoff * sizes]
@@ -238,7 +268,7 @@ def _bounds(eqn, bind: Callable, values: list, bounds: list, outputs: list, one_
     if name == "sort":
         return [jnp.broadcast_to(jnp.max(bounds[0], axis=eqn.params["dimension"], keepdims=True), value.shape)]
     if name in _PRODUCTS:
-        return [_of_product(eqn, bind, values, bounds, roundoff, one_pass)]
+        return [_of_product(eqn, bind, values, bounds, roundoff, setting)]
     return [_of_elementwise(eqn, bind, values, bounds, value, roundoff)]
 
 
@@ -280,15 +310,16 @@ def _of_factors(eqn, x, bound, value, roundoff: float):
     return (each + _terms(eqn) * roundoff) * jnp.abs(value)
 
 
-def _of_product(eqn, bind, values: list, bounds: list, roundoff: float, one_pass: bool):
+def _of_product(eqn, bind, values: list, bounds: list, roundoff: float, setting: _Setting):
     """|x| e_y + e_x |y|, and the roundings of the sum."""
     x, y, *rest = map(jnp.abs, values)
     terms = _terms_of_product(eqn)
-    operands = 0.0
-    if one_pass and eqn.invars[0].aval.dtype == np.float32 and eqn.params.get("precision") is None:
-        operands = 2 * _roundoff(jnp.bfloat16)
-    of_inputs = bind(x, bounds[1], *rest) + bind(bounds[0], y, *rest)
-    return of_inputs + (_roundings(terms, _alike(x) & _alike(y)) * roundoff + operands) * bind(x, y, *rest)
+    total = bind(x, bounds[1], *rest) + bind(bounds[0], y, *rest)
+    total += _roundings(terms, _alike(x) & _alike(y)) * roundoff * bind(x, y, *rest)
+    if setting.one_pass and eqn.invars[0].aval.dtype == np.float32 and eqn.params.get("precision") is None:
+        # Both factors of every term are rounded, up or down: four standard deviations of the sum, at most.
+        total += 4 * math.sqrt(2) * _roundoff(jnp.bfloat16) * jnp.sqrt(bind(x * x, y * y, *rest))
+    return total
 
 
 def _terms_of_product(eqn) -> int:
@@ -320,36 +351,36 @@ def _of_elementwise(eqn, bind, values: list, bounds: list, value, roundoff: floa
     return jnp.broadcast_to(total, value.shape)
 
 
-def _scan(eqn, inputs: list, one_pass: bool) -> list[tuple]:
+def _scan(eqn, inputs: list, setting: _Setting) -> list[tuple]:
     body, params = eqn.params["jaxpr"], eqn.params
     consts, carry, xs = scan_parts(eqn, inputs)
 
     def turn(carry, x):
-        outputs = _closed(body, [*consts, *carry, *x], one_pass)
+        outputs = _closed(body, [*consts, *carry, *x], setting)
         return outputs[: len(carry)], outputs[len(carry) :]
 
     carry, ys = jax.lax.scan(turn, list(carry), list(xs), length=params["length"], reverse=params["reverse"])
     return [*carry, *ys]
 
 
-def _while(eqn, inputs: list, one_pass: bool) -> list[tuple]:
+def _while(eqn, inputs: list, setting: _Setting) -> list[tuple]:
     condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     first, second = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     of_cond, of_body, carry = inputs[:first], inputs[first : first + second], inputs[first + second :]
     return jax.lax.while_loop(
-        lambda c: _closed(condition, [*of_cond, *c], one_pass)[0][0],
-        lambda c: _closed(body, [*of_body, *c], one_pass),
+        lambda c: _closed(condition, [*of_cond, *c], setting)[0][0],
+        lambda c: _closed(body, [*of_body, *c], setting),
         list(carry),
     )
 
 
-def _cond(eqn, inputs: list, one_pass: bool) -> list[tuple]:
-    branches = [lambda *a, b=b: _closed(b, list(a), one_pass) for b in eqn.params["branches"]]
+def _cond(eqn, inputs: list, setting: _Setting) -> list[tuple]:
+    branches = [lambda *a, b=b: _closed(b, list(a), setting) for b in eqn.params["branches"]]
     return jax.lax.switch(inputs[0][0], branches, *inputs[1:])
 
 
-def _closed(closed, inputs: list, one_pass: bool) -> list[tuple]:
-    return _jaxpr(closed.jaxpr, [_exactly(np.asarray(c)) for c in closed.consts], inputs, one_pass)
+def _closed(closed, inputs: list, setting: _Setting) -> list[tuple]:
+    return _jaxpr(closed.jaxpr, [setting.constants[id(c)] for c in closed.consts], inputs, setting)
 
 
 _LOOPS = {"scan": _scan, "while": _while, "cond": _cond}

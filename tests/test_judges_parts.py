@@ -1,0 +1,304 @@
+"""The parts that judges are made of: copies, memory, order, budgets, maps, and the end of a simulation that hangs."""
+
+import functools
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import needs_libtpu
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from sample_kernels import by_rows, matmul, softmax
+
+from course_lib import chips, compiler, grid, judges
+from course_lib.judges import copies, device, memory, order, watchdog
+from course_lib.judges.blocks import block_map
+
+X = jnp.arange(32 * 128, dtype=jnp.float32).reshape(32, 128)
+
+
+def doubled(x):
+    return 2 * x
+
+
+def copied_in_turns(start=lambda turn: turn + 1 < 4, wait=lambda turn: turn >= 0):
+    """2 * x, eight rows at a time through a double buffer; every argument is a way to be wrong."""
+
+    def kernel(x_hbm, o_ref, buf, sems):
+        def copy(turn):
+            half = turn % 2
+            return pltpu.make_async_copy(x_hbm.at[pl.ds(8 * turn, 8)], buf.at[half], sems.at[half])
+
+        copy(0).start()
+
+        @pl.loop(0, 4)
+        def _turn(turn):
+            @pl.when(start(turn))
+            def _prefetch():
+                copy(turn + 1).start()
+
+            @pl.when(wait(turn))
+            def _arrive():
+                copy(turn).wait()
+
+            o_ref[pl.ds(8 * turn, 8)] = 2 * buf[turn % 2]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(X.shape, X.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )
+
+
+def waits_again(x_hbm, o_ref, buf, sem):
+    copy = pltpu.make_async_copy(x_hbm, buf, sem)
+    copy.start()
+    copy.wait()
+    copy.wait()
+    o_ref[...] = 2 * buf[...]
+
+
+def once(kernel):
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(X.shape, X.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM(X.shape, jnp.float32), pltpu.SemaphoreType.DMA],
+    )
+
+
+LEDGER = {
+    "right": (copied_in_turns(), None),
+    "no wait in turn 2": (copied_in_turns(wait=lambda turn: turn != 2), r"reads buf\[0\] before the copy of x_hbm"),
+    "past the end": (
+        copied_in_turns(start=lambda turn: turn >= 0),
+        r"reaches outside: x_hbm\[32:40\], and x_hbm has 32",
+    ),
+    "never started": (
+        copied_in_turns(start=lambda turn: turn != 1),
+        r"waits on sems\[0\].*no copy under way signals that",
+    ),
+    "twice": (once(waits_again), "waits twice on sem for one copy into buf"),
+}
+
+
+@pytest.mark.parametrize("name", LEDGER)
+def test_the_ledger_of_copies(name):
+    fn, says = LEDGER[name]
+    found = copies.complaint(grid.walk(fn, X))
+    assert (found is None) == (says is None), found
+    assert says is None or re.search(says, found.what), found.what
+
+
+def test_a_copy_without_a_partner_is_the_simulators_to_refuse_and_does_not_hang():
+    said = judges.simulator_judge(once(waits_again), doubled, X)
+    assert said.passed is False and "would never end" in said.message
+
+
+def waits_for_a_signal(x_ref, o_ref, sem):
+    pl.semaphore_wait(sem, 1)
+    o_ref[...] = 2 * x_ref[...]
+
+
+def test_a_wait_that_no_ledger_sees_is_ended(monkeypatch):
+    monkeypatch.setattr(watchdog, "IDLE_S", 1.0)
+    fn = pl.pallas_call(
+        waits_for_a_signal,
+        out_shape=jax.ShapeDtypeStruct(X.shape, X.dtype),
+        scratch_shapes=[pltpu.SemaphoreType.REGULAR],
+    )
+    said = judges.simulator_judge(fn, doubled, X)
+    assert said.passed is False and "never comes" in said.message and said.next
+    assert judges.simulator_judge(lambda x: by_rows(doubled, x), doubled, X).passed, "the next simulation is well"
+
+
+def column_sums(scratch_set_at=0, order_of_axes="jk", semantics=None):
+    """Sums of 8 rows at a time into a scratch, for two blocks of columns."""
+    steps = {"j": 2, "k": 4}
+    k_axis = order_of_axes.index("k")
+
+    def kernel(x_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(k_axis) == scratch_set_at)
+        def _start():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += x_ref[...]
+        o_ref[...] = acc_ref[...]
+
+    def at(*indices):
+        return dict(zip(order_of_axes, indices, strict=True))
+
+    x = jnp.ones((32, 256))
+    fn = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 256), jnp.float32),
+        grid=tuple(steps[a] for a in order_of_axes),
+        in_specs=[pl.BlockSpec((8, 128), lambda a, b: (at(a, b)["k"], at(a, b)["j"]))],
+        out_specs=pl.BlockSpec((8, 128), lambda a, b: (0, at(a, b)["j"])),
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
+    )
+    return grid.walk(fn, x)
+
+
+def test_memory_that_is_read_too_early_or_too_late():
+    assert memory.unwritten_read(column_sums().calls[0]) is None
+    assert memory.stale_read(column_sums().calls[0]) is None
+    late = memory.unwritten_read(column_sums(scratch_set_at=1).calls[0])
+    assert (late.ref, late.step, late.written_at) == ("acc_ref", 0, 1)
+    stale = memory.stale_read(column_sums(order_of_axes="kj").calls[0])
+    assert (stale.ref, stale.step, stale.left_by) == ("acc_ref", 2, 1)
+
+
+def test_the_order_of_a_grid():
+    assert order.revisit(column_sums()) is None
+    said = order.revisit(column_sums(order_of_axes="kj"))
+    assert said.what.startswith(
+        "Output block (0, 0) of o_ref left VMEM after step (0, 0), and the grid came back to it"
+    )
+    assert "axis 0 of the grid, along which o_ref stays the same, is the reduction axis: put it last" in said.next
+
+
+def test_axes_that_two_cores_may_share():
+    assert order.shared(column_sums(semantics=("parallel", "arbitrary"))) is None
+    said = order.shared(column_sums(semantics=("arbitrary", "parallel")))
+    assert "steps (0, 0) and (0, 1) both write block (0, 0) of o_ref" in said.what and "axis 1" in said.next
+
+
+def test_parallel_axes_need_not_come_first():
+    spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    fn = pl.pallas_call(
+        lambda x_ref, o_ref: o_ref.__setitem__(..., 2 * x_ref[...]),
+        out_shape=jax.ShapeDtypeStruct((16, 256), jnp.float32),
+        grid=(2, 2),
+        in_specs=[spec],
+        out_specs=spec,
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("arbitrary", "parallel")),
+    )
+    assert all(v.passed is not False for v in judges.judge(fn, doubled, jnp.ones((16, 256))))
+
+
+SQUARE = (jnp.ones((1024, 1024)), jnp.ones((1024, 1024)))
+SMALL = functools.partial(matmul, blocks=(128, 128, 128))
+LARGE = functools.partial(matmul, blocks=(512, 512, 256))
+
+
+def budget(fn=SMALL, args=SQUARE, reference=jnp.dot, **limits):
+    return judges.budget_judge(fn, reference, *args, budget=judges.Budget(**limits))
+
+
+def test_traffic_over_budget_says_who_moves_it():
+    said = budget(hbm_bytes=30 * 2**20)
+    assert said.passed is False and said.judge == "budget"
+    assert "moves 68 MiB between HBM and VMEM; the budget is 30 MiB" in said.message
+    assert "x_ref is fetched 512 times: 32 MiB, 8 times the whole array" in said.message
+    assert budget(LARGE, hbm_bytes=30 * 2**20).passed
+    assert budget(LARGE, hbm_bytes=lambda x, y: 5 * x.nbytes).passed
+
+
+def test_vmem_over_budget_comes_with_a_table():
+    said = budget(LARGE, vmem_bytes=2 * 2**20)
+    assert said.passed is False
+    rows = [line.split() for line in said.message.splitlines()[1:]]
+    assert {row[0] for row in rows} == {"x_ref", "y_ref", "o_ref", "acc_ref"}
+    assert budget(SMALL, vmem_bytes=2 * 2**20).passed
+
+
+@needs_libtpu
+def test_predicted_time_spills_and_slots():
+    assert budget(SMALL, times_reference=1.5).passed is False
+    said = budget(SMALL, times_reference=1.5)
+    assert "times as long as the reference, which XLA compiles; the budget is 1.5 times" in said.message
+    assert budget(LARGE, times_reference=3).passed
+    assert budget(LARGE, spills=100_000).passed and budget(LARGE, slots={"MXU": 0.001}).passed
+    assert "of the slots of MXU are filled; 99% are asked for" in budget(LARGE, slots={"MXU": 0.99}).message
+    with pytest.raises(ValueError, match="there is no such unit. There are:.*MXU"):
+        budget(LARGE, slots={"FPU": 0.5})
+
+
+def test_what_is_counted_needs_no_compiler(monkeypatch):
+    monkeypatch.setattr(compiler.tpu, "libtpu_version", lambda: None)
+    assert budget(hbm_bytes=2**40).passed is True
+    said = budget(spills=0)
+    assert said.passed is None and "libtpu" in said.message
+
+
+@needs_libtpu
+def test_a_kernel_too_large_for_vmem_gets_the_table_of_its_buffers():
+    x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
+    said = judges.compiler_judge(functools.partial(matmul, blocks=(1024, 1024, 1024)), jnp.dot, x, x)
+    assert said.passed is False and "MiB of VMEM" in said.message
+    assert any(line.split()[0] == "acc_ref" for line in said.message.splitlines()[1:])
+
+
+@needs_libtpu
+def test_the_compiler_judge_asks_every_chip():
+    fn = functools.partial(matmul, blocks=(512, 512, 512), vmem_limit_bytes=48 * 2**20)
+    x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
+    assert judges.compiler_judge(fn, jnp.dot, x, x, chips=("v5e", "v6e")).passed
+    said = judges.compiler_judge(lambda x: by_rows(softmax, x, rows=3), softmax, x, chips=("v6e", "v5e"))
+    assert said.passed is False
+
+
+def test_a_device_that_is_not_there_is_skipped():
+    if chips.tpu_attached():
+        pytest.skip("there is a TPU here")
+    said = judges.device_judge(lambda x: by_rows(doubled, x), doubled, X)
+    assert said.passed is None and "no TPU" in said.message
+
+
+def test_numbers_of_a_device_are_compared_as_a_chip_rounds_them(monkeypatch):
+    """The chip is played by a function that rounds operands to bfloat16 once, as the MXU does by default."""
+    monkeypatch.setattr(device.chips, "tpu_attached", lambda: True)
+    monkeypatch.setattr(device.jax, "default_backend", lambda: "tpu")
+    rng = np.random.default_rng(0)
+    x, y = (jnp.asarray(rng.normal(size=(512, 512)), jnp.float32) for _ in range(2))
+    one_pass = jnp.dot(*(a.astype(jnp.bfloat16) for a in (x, y)), preferred_element_type=jnp.float32)
+    for result, passes in ((one_pass, True), (one_pass.at[7, 9].add(1.0), False)):
+        monkeypatch.setattr(device.grid, "run", lambda jaxpr, interpret, *args, r=result: [r])
+        said = judges.device_judge(functools.partial(matmul, blocks=(256, 256, 256)), jnp.dot, x, y)
+        assert said.passed is passes and (passes or "[7, 9]" in said.message)
+
+
+def test_the_map_of_blocks_in_characters_and_as_a_picture():
+    wrong, empty = np.zeros((32, 256), bool), np.zeros((32, 256), bool)
+    wrong[8:16, :128], wrong[16:24], wrong[24, 130] = True, True, True
+    empty[16:24, 128:] = True
+    found = block_map("The output", wrong, empty, (8, 128))
+    assert found.of_kernel and found.cells == (
+        ("right", "right"),
+        ("wrong", "right"),
+        ("wrong", "NaN or never written"),
+        ("right", "partly wrong"),
+    )
+    assert str(found).splitlines()[1:] == ["  . .", "  # .", "  # ?", "  . /"]
+    bundle = found._repr_mimebundle_()
+    assert "never written" in ET.fromstring(bundle["image/svg+xml"]).find("{*}desc").text
+    assert json.dumps(bundle["text/html"])
+
+
+def test_a_map_is_never_larger_than_a_screen_and_says_something():
+    wrong = np.zeros((128, 8, 4096), bool)
+    wrong[100] = True
+    found = block_map("The output", wrong, wrong & False, (1, 64, 128))
+    assert len(found.cells) <= 12 and len(found.cells[0]) <= 24 and not found.of_kernel
+    assert block_map("The output", np.ones((8, 128), bool), np.zeros((8, 128), bool), None) is None
+    assert block_map("The output", np.ones((), bool), np.zeros((), bool), None) is None
+
+
+def test_a_verdict_prints_its_map():
+    def half(x_ref, o_ref):
+        @pl.when(pl.program_id(0) < 2)
+        def _write():
+            o_ref[...] = 2 * x_ref[...]
+
+    spec = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    fn = pl.pallas_call(half, out_shape=X, grid=(4,), in_specs=[spec], out_specs=spec)
+    said = judges.numbers_judge(fn, doubled, X)
+    assert said.passed is False and said.blocks.of_kernel
+    assert str(said).splitlines()[-4:] == ["  .", "  .", "  ?", "  ?"]
