@@ -19,7 +19,12 @@ def core_mesh():
     return mesh(axis_name="core", num_cores=1)
 
 
+def kernel_misspelt(x_ref, o_ref):
+    o_ref[...] = x_reff[...]  # noqa: F821
+
+
 FAILURES = {
+    "undefined": (compiled(call(kernel_misspelt)), "The name x_reff is not defined."),
     "keyword": (
         compiled(lambda x: pl.kernel(copy, out_shape=x, mesh=core_mesh())(x)),
         "pl.kernel has no parameter out_shape.",
@@ -51,6 +56,7 @@ def test_failure_is_explained(failure):
 def test_cures_name_what_there_is():
     assert FAILURES["keyword"][0]().cure == "write out_type=."
     assert FAILURES["misspelt"][0]().cure == "write pl.BlockSpec."
+    assert FAILURES["undefined"][0]().cure == "write x_ref, if that is what you mean."
 
 
 def test_new_names_exist():

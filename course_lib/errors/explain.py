@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+import traceback
 
 from course_lib.errors.explanation import Explanation
 from course_lib.errors.raw import raw_text, tidy
@@ -16,7 +17,24 @@ def explain(error: BaseException | str) -> Explanation:
         if (found := _fields(row, text)) is not None:
             what, cure = row.what.format(**found), row.cure.format(**found)
             return Explanation(name=row.name, what=what, cure=cure, lesson=row.lesson)
-    return Explanation(name="", what=_last_words(text))
+    return Explanation(name="", what=_last_words(text), cure="" if isinstance(error, str) else _line(error))
+
+
+def _line(error: BaseException) -> str:
+    """ "look at line 3 of add_kernel: ..." for the last line of the learner's own that the error came through."""
+    found = []
+    while error is not None:
+        found += [f for f in traceback.extract_tb(error.__traceback__) if not _LIBRARY.search(f.filename)]
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if not found or not found[-1].line:
+        return ""
+    function = "" if found[-1].name == "<module>" else f" of {found[-1].name}"
+    code = textwrap.shorten(found[-1].line.partition("\n")[0], 60, placeholder=" ...")
+    return f"look at line {found[-1].lineno}{function}: {code}"
+
+
+# Code that is not the learner's: installed packages, Python's own, this library.
+_LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/\\]course_lib[/\\]|^<frozen")
 
 
 def _fields(row: Row, text: str) -> dict[str, str] | None:
@@ -28,7 +46,8 @@ def _fields(row: Row, text: str) -> dict[str, str] | None:
     more = row.more(**groups) if row.more else {}
     if more is None:
         return None
-    return {name: _readable(value) for name, value in groups.items()} | {"where": _where(text)} | more
+    shown = {name: value if name == "slice" else _readable(value) for name, value in groups.items()}
+    return shown | {"where": _where(text)} | more
 
 
 def _where(text: str) -> str:
@@ -50,4 +69,6 @@ def _last_words(text: str) -> str:
     """The last line that names an error, else the first line; at most 300 characters, cut between words."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if re.match(r"^[A-Za-z_.]*(?:Error|Exception|NotImplemented)\w*: ", line)]
-    return textwrap.shorten((named or lines or ["no message"])[-1 if named else 0], 300, placeholder=" ...")
+    line = (named or lines or ["no message"])[-1 if named else 0]
+    short = textwrap.shorten(line, 300, placeholder=" ...")
+    return short if len(short) > 40 or len(line) <= 300 else f"{line[:296]} ..."  # it may have no spaces

@@ -3,6 +3,8 @@
 import re
 import traceback
 
+OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
+
 
 def raw_text(error: BaseException) -> str:
     """The exception and those it was raised from, as "Type: message" lines, innermost first."""
@@ -17,9 +19,13 @@ def raw_text(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     """The message. Where it tells too little, the functions that raised ``error`` with it, innermost first."""
     message = str(error)
+    if isinstance(error, NameError):  # with the name that Python thinks was meant
+        said = traceback.TracebackException(type(error), error, error.__traceback__).format_exception_only()
+        message = "".join(said).strip().partition(": ")[2]
     if message and not (message.endswith("object is not subscriptable") and _raised_by_pallas(error)):
         return message
-    functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)][:-5:-1]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not OURS.search(f.filename)]
+    functions = [frame.name for frame in frames][:-5:-1]
     return (message or "no message") + (f", from {', '.join(functions)}" if functions else "")
 
 
@@ -36,7 +42,7 @@ def tidy(text: str) -> str:
     text = re.sub(r"[\w.<>]*<locals>\.", "", text)
     keras = r"Exception encountered when calling .*?\n\s*(?:\x1b\[\dm)?(.*?)(?:\x1b\[0m)?\s*\n\s*Arguments received.*"
     text = re.sub(keras, r"\1", text, flags=re.DOTALL)
-    text = text.replace("Squeezed()", "None")
+    text = text.replace("Squeezed()", "None").replace("slice(None, None, None)", ":")
     text = re.sub(r"slice\((-?\d+), (-?\d+), 1\)", r"\1:\2", text)
     text = re.sub(r"\(((?:-?\d+:-?\d+(?:, |,)?)+)\)", lambda m: f"[{m[1].rstrip(',')}]", text)
     text = re.sub(r"\bargs\[(\d+)\]", r"input \1", text)

@@ -55,6 +55,7 @@ class Use:
     part: np.ndarray | None = None  # int64[n, 2]: start and length along the first axis; None: not known
     length: int = 1  # of the ref's first axis
     whole: bool = False  # all of the ref
+    sure: bool = True  # False: under a condition that an array's values decide
     source: str = ""  # of a copy
     source_number: int = -1
     source_part: np.ndarray | None = None  # as ``part``, of a copy's source

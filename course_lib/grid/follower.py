@@ -16,7 +16,7 @@ from course_lib.grid.trace import equations, scan_parts, split
 
 MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
 MAX_USES = 100_000
-MAX_TURNS = 256  # of a loop that is followed turn by turn only to see what it touches
+MAX_TURNS = 5000  # of a loop that is followed turn by turn only to see what it touches
 
 
 class Follower:
@@ -35,6 +35,7 @@ class Follower:
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
         self.uses: list[Use] | None = None  # a list, where somebody wants to know
+        self.unsure = 0  # how many conditions are open that cannot be decided
         self.names: frozenset[str] = frozenset()  # of the kernel's own refs
 
     def result(self) -> Followed:
@@ -86,8 +87,10 @@ class Follower:
         branches = eqn.params["branches"]
         if not known(index):
             self._undecided(eqn, branches, "a condition")
+            self.unsure += 1
             for branch in branches:
                 self.jaxpr(branch.jaxpr, branch.consts, rest, active, times)
+            self.unsure -= 1
             return [UNKNOWN] * len(eqn.outvars)
         if isinstance(index, int):  # the same at all steps
             branch = branches[min(max(index, 0), len(branches) - 1)]
@@ -253,6 +256,7 @@ class Follower:
             part=first_axis(part, np.shape(active), steps),
             length=(*ref.aval.shape, 1)[0],
             whole=part is not None and part.sizes == tuple(ref.aval.shape),
+            sure=not self.unsure,
         )
         self._noted(use)
 

@@ -23,17 +23,7 @@ def because(found: Finding) -> Complaint:
 
 def _outside(found: Finding) -> Complaint | None:
     """An index map that asks for a block the array does not have."""
-    for call in (*found.walk.calls, *pipelines(found.walk)):
-        for operand in call.operands:
-            if len(steps := operand.outside()):
-                block = tuple(operand.indices[steps[0]].tolist())
-                return Complaint(
-                    f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
-                    f"array has {' x '.join(map(str, operand.blocks))} blocks of shape {operand.block_shape}.",
-                    "an index map returns block numbers, counted from 0: not element numbers, and none past the last "
-                    "block.",
-                )
-    return None
+    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := order.outside(p))), None)
 
 
 def _never_copied(found: Finding) -> Complaint | None:
@@ -105,7 +95,9 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     if read.written_at is not None and read.written_at > read.step:
         what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
     output = next((o for o in call.outputs if o.name == read.ref), None)
-    if call.steps == 1 or (output is not None and output.changes.all()):
+    if output is not None and output.aliases:
+        cure = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
+    elif call.steps == 1 or (output is not None and output.changes.all()):
         cure = f"write {read.ref} with =, not with +=."
     elif output is not None:
         cure = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
@@ -161,7 +153,7 @@ def _nothing_carried(found: Finding) -> Complaint | None:
     last = call.step(int(found.steps[-1]))
     return Complaint(
         f"Every step sets everything anew, so only what step {last} computes is left.",
-        "set the sum to zero at the first of these steps only, under pl.when, and add to it at all of them.",
+        "carry what they find, a sum or the best so far: set it at the first of these steps only, under pl.when.",
     )
 
 
@@ -278,12 +270,13 @@ def _unvisited(found: Finding) -> Complaint | None:
         )
     for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
         if output.indices[:, axis].max() + 1 < -(-length // block):
-            keeps = any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs) and not output.aliases
+            keeps = call.steps == 1 and any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs)
             return Complaint(
                 "",
                 f"axis {axis} of {output.name} has {length} elements, in blocks of {block}: that makes "
                 f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?"
-                + (" To keep what is there already, share an input's memory: input_output_aliases." if keeps else ""),
+                if not keeps
+                else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
             )
     return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
 
@@ -291,14 +284,11 @@ def _unvisited(found: Finding) -> Complaint | None:
 def _never_written(found: Finding) -> Complaint | None:
     if not found.unwritten[found.first]:
         return None
-    what = ""
+    what = "That is memory nothing has written: a buffer starts as NaN (an integer one as its largest value)."
     if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
-        what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is never written."
-    return Complaint(
-        what,
-        "that is memory nothing has written: a buffer starts as NaN (an integer one as its largest value). "
-        "Check that every element of every output block is written.",
-    )
+        what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
+        what = what if found.got.dtype.kind == "f" else what.replace("NaN", "the largest integer")
+    return Complaint(what, "write every element of every output block; a condition around a write may never hold.")
 
 
 # The order is that of certainty: what is read off the grid and the code goes before what the numbers look like.
@@ -310,6 +300,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _in_a_pipeline,
     _shared,
     _written_over,
+    _nothing_carried,
     _read_first,
     _left_unwritten,
     _index_map,
@@ -318,7 +309,6 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _computed,
     _never_written,
     _rows_left_out,
-    _nothing_carried,
     patterns.swallowed_nan,
     patterns.an_argument,
     patterns.transposed,

@@ -19,7 +19,7 @@ _MOVES_DATA = {
 
 def complaint(walk: grid.Walk) -> Complaint | None:
     """The first thing that is wrong with a function's kernels, whatever their numbers are."""
-    return not_a_kernel(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
+    return not_a_kernel(walk) or no_steps(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
 
 
 def not_a_kernel(walk: grid.Walk) -> Complaint | None:
@@ -86,6 +86,16 @@ def _is_variable(atom) -> bool:
     return not isinstance(atom, jax.extend.core.Literal)
 
 
+def no_steps(walk: grid.Walk) -> Complaint | None:
+    for call in walk.calls:
+        if not call.steps:
+            return Complaint(
+                f"The grid {call.grid} of {call.name} has no steps.",
+                "is a size rounded down? 5 // 8 is 0; pl.cdiv(5, 8), which is 1, counts the last block too.",
+            )
+    return None
+
+
 def too_long(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         if (length := sum(1 for _ in grid.equations(call.kernel))) > MAX_KERNEL_LENGTH:
@@ -111,7 +121,7 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
                 return Complaint(
                     f"{call.name} writes nothing to {operand.name}.",
                     f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives "
-                    "the value a name.",
+                    "the value a name. Is it written so? Then a Python `for` or `if` around it does nothing here.",
                 )
     return None
 
@@ -130,6 +140,11 @@ def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         written = grid.follow(call).written
         for operand in call.inputs:
+            if operand.name in written and operand.aliases is None and not written & {o.name for o in call.outputs}:
+                return Complaint(
+                    f"{call.name} writes to {operand.name}, which is an input, and to none of its outputs.",
+                    "refs come in a fixed order, whatever they are called: the inputs, then the outputs, then scratch.",
+                )
             if operand.name in written and operand.aliases is None:
                 return Complaint(
                     f"{call.name} writes to its input {operand.name}. The simulators forgive that; on a chip the block "

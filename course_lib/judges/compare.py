@@ -20,7 +20,7 @@ def other_structure(walk: grid.Walk, expected) -> Complaint | None:
     if got == want or got.num_leaves != want.num_leaves:  # the number of arrays has a sentence of its own
         return None
     what = f"It returns {_described(walk.result)}; it should return {_described(expected)}."
-    return Complaint(what, "look at the return line.")
+    return Complaint(what, "look at the return line, and at out_shape: pallas_call returns a list for a list.")
 
 
 def difference(
@@ -28,7 +28,8 @@ def difference(
 ) -> Complaint | None:
     """What is wrong and where, and what to try; None if every output is right."""
     if len(got) != len(want):
-        return Complaint(f"It returns {len(got)} arrays; it should return {len(want)}.", "look at out_shape.")
+        arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
+        return Complaint(f"It returns {arrays}; it should return {len(want)}.", "look at out_shape.")
     if complaint := _exchanged(got, want):
         return complaint
     for number, (g, w) in enumerate(zip(got, want, strict=True)):
@@ -83,10 +84,15 @@ def _value(found: Finding) -> str:
 
 
 def _how_many(found: Finding) -> str:
-    return f"{int(found.wrong.sum()):,} of {found.wrong.size:,} elements are wrong." if found.wrong.size > 1 else ""
+    if found.wrong.size == 1:
+        return ""
+    number = int(found.wrong.sum())
+    return f"{number:,} of {found.wrong.size:,} elements {'is' if number == 1 else 'are'} wrong."
 
 
 def _described(result) -> str:
-    if isinstance(result, (list, tuple, dict)):
+    if isinstance(result, dict):
+        return f"a dict of {', '.join(map(repr, result))}"
+    if isinstance(result, (list, tuple)):
         return f"a {type(result).__name__} of {len(result)}"
     return "an array"

@@ -9,7 +9,7 @@ from course_lib import chips, errors, grid
 from course_lib.judges.compare import difference
 from course_lib.judges.tolerance import expected
 from course_lib.judges.verdict import Verdict, complained, refused
-from course_lib.judges.walked import walked
+from course_lib.judges.walked import returned, walked
 
 
 def device_judge(fn: Callable, reference: Callable, *args) -> Verdict:
@@ -25,6 +25,6 @@ def device_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     except Exception as error:
         return refused("device", errors.explain(error))
     with jax.default_device(jax.devices("cpu")[0]):
-        want = expected(reference, args, one_pass=True)
+        want = expected(reference, args, returned(reference, args), one_pass=True)
         complaint = difference(got, want, walk, reference, args)
     return complained("device", complaint) if complaint else Verdict(judge="device", passed=True)

@@ -99,11 +99,11 @@ def crosses_blocks(call: grid.Call) -> bool:
 
 
 def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:
-    """(whether one of ``steps`` writes to the ref called ``name``, whether it writes all of it)."""
+    """(whether one of ``steps`` may write to the ref called ``name``, whether it writes all of it for sure)."""
     at = set(steps.tolist())
     found = [use for use in grid.uses(call) or () if use.ref == name and use.kind in ("write", "start")]
     here = [use for use in found if at & set(use.steps.tolist())]
-    return bool(here), any(use.whole for use in here)
+    return bool(here), any(use.whole and use.sure for use in here)
 
 
 def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...]) -> tuple[int, int] | None:
@@ -143,7 +143,7 @@ def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
         operand = operands.get(use.ref)
         if operand is None:
             found[use.number] = use.ref, np.arange(call.steps) == 0
-        elif operand.role == "output" and operand.pipelined and operand.aliases is None:
+        elif operand.role == "output" and operand.pipelined:
             found[use.number] = use.ref, operand.changes
     return found
 

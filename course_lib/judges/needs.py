@@ -31,7 +31,11 @@ def wrong_block(
     )
     complaints = []
     for operand, place in inputs:
-        missing, read = _missing(operand, place, steps, region, reference, args, number)
+        missing, read, partly = _missing(operand, place, steps, region, reference, args, number)
+        if missing and partly and len(steps) == 1:
+            return _too_small(call, operand, int(steps[0]), [*read, *missing])
+        if missing and partly and len(steps) == len(read):
+            return _too_few_steps(call, operand, steps, missing, read)
         if missing:
             complaints.append(_said(call, operand, steps, missing, read))
     if not complaints:
@@ -63,8 +67,9 @@ def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] |
     return found
 
 
-def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, number: int) -> tuple[list, list]:
-    """(blocks of ``operand`` that the region of the output depends on and no step reads, blocks that are read)."""
+def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, number: int) -> tuple[list, list, bool]:
+    """(blocks of ``operand`` that the region of the output depends on and no step reads, blocks that are read, whether
+    one of those is needed too)."""
     read = list(dict.fromkeys(map(tuple, operand.indices[steps].tolist())))
     leaves, tree = jax.tree.flatten(args)
 
@@ -80,23 +85,45 @@ def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, 
         return jnp.isnan(out).any() if jnp.issubdtype(out.dtype, jnp.floating) else False
 
     if poisoned(jnp.array(operand.shape)):  # outside the array: it is NaN anyway
-        return [], read
-    blocks = np.ndindex(*operand.blocks)
-    missing = [b for b in blocks if b not in read and poisoned(jnp.array(b) * jnp.array(operand.block_shape))]
-    return missing, read
+        return [], read, False
+    needed = [b for b in np.ndindex(*operand.blocks) if poisoned(jnp.array(b) * jnp.array(operand.block_shape))]
+    return [b for b in needed if b not in read], read, any(b in read for b in needed)
 
 
-def _said(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> str:
-    needs = _listed(missing)
-    if len(steps) == 1:
-        where = f"At step {call.step(int(steps[0]))}, which makes it," if call.steps > 1 else "There"
-        return f"{where} {operand.name} holds block {read[0]}; the result there needs block {needs}."
-    return (
-        f"It needs block {needs} of {operand.name}, and none of the {len(steps)} steps that make it, "
-        f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, reads that: they read {_listed(read)}."
+def _too_small(call: grid.Call, operand: grid.Operand, step: int, needed: list) -> Complaint:
+    where = f"At step {call.step(step)}, which makes it," if call.steps > 1 else "There"
+    return Complaint(
+        f"{where} {operand.name} holds block {needed[0]}; the result there depends on {len(needed)} blocks: "
+        f"{_listed(sorted(needed))}.",
+        "let the block hold all that one result needs, a whole row say; or go through the blocks in further steps and "
+        "carry what is needed, a sum or a maximum, in scratch.",
     )
 
 
-def _listed(blocks: list) -> str:
-    shown = " and ".join(map(str, blocks[:2]))
-    return shown if len(blocks) <= 2 else f"{', '.join(map(str, blocks[:3]))}" + (" ..." if len(blocks) > 3 else "")
+def _too_few_steps(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> Complaint:
+    return Complaint(
+        f"It needs {_listed(missing, 'block ')} of {operand.name} too; the {len(steps)} steps that make it, "
+        f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, read {_listed(read)}.",
+        f"{len(read) + len(missing)} blocks are needed, and there are {len(steps)} steps: is the reduction axis of the "
+        "grid too short?",
+    )
+
+
+def _said(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> str:
+    needs, that = _listed(missing, "block "), "that" if len(missing) == 1 else "those"
+    if len(steps) == 1:
+        where = f"At step {call.step(int(steps[0]))}, which makes it," if call.steps > 1 else "There"
+        return f"{where} {operand.name} holds block {read[0]}; the result there needs {needs}."
+    return (
+        f"It needs {needs} of {operand.name}; none of the {len(steps)} steps that make it, "
+        f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, reads {that}: they read {_listed(read)}."
+    )
+
+
+def _listed(blocks: list, one: str = "") -> str:
+    """ "block (0, 1)", "blocks (0, 0) and (0, 1)", or the first three of more; without the word where ``one`` is ""."""
+    word = (one if len(blocks) == 1 else one.replace("block", "blocks")) if one else ""
+    if len(blocks) > 3:
+        return f"{word}{', '.join(map(str, blocks[:3]))} ..."
+    *first, last = map(str, blocks)
+    return f"{word}{', '.join(first)} and {last}" if first else f"{word}{last}"

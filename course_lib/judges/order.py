@@ -27,6 +27,27 @@ def revisit_of(call: grid.Pipeline) -> Complaint | None:
     return None
 
 
+def outside(call: grid.Pipeline) -> Complaint | None:
+    """The first block that an index map asks for and the array does not have."""
+    for operand in call.operands:
+        if not len(steps := operand.outside()):
+            continue
+        block, blocks = tuple(operand.indices[steps[0]].tolist()), operand.blocks
+        what = (
+            f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
+            f"array has {' x '.join(map(str, blocks))} blocks of shape {operand.block_shape}."
+        )
+        if all(b <= n for b, n in zip(operand.indices.max(axis=0), blocks, strict=True)) and operand.indices.min() >= 0:
+            return Complaint(
+                what, "blocks are counted from 0: is the grid one step too long, or is 1 added to an index?"
+            )
+        return Complaint(
+            what,
+            "an index map returns block numbers, counted from 0: not element numbers, and none past the last block.",
+        )
+    return None
+
+
 def shared(walk: grid.Walk) -> Complaint | None:
     """Two steps that two cores may run at once, and that share an output block or scratch; None if there are none."""
     for call in walk.calls:

@@ -1,5 +1,6 @@
 """What wrong numbers look like: the transpose, a neighbour's, a multiple of the right ones."""
 
+import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.finding import Finding, unwritten
@@ -58,7 +59,10 @@ def scaled(found: Finding) -> Complaint | None:
     got, want = found.got[found.wrong].astype(np.float64), found.want.value[found.wrong].astype(np.float64)
     if not np.isfinite(got).all() or not np.isfinite(want).all():
         return None
-    if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= 0.1 * abs(ratio.mean() - 1):
+    if not got.any():
+        return Complaint("Each wrong element is 0.", "is anything written there but the zeros it began with?")
+    same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal, but for the rounding of both
+    if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= same * abs(ratio.mean()) < 0.1 * abs(ratio.mean() - 1):
         return Complaint(
             f"Each wrong element is {ratio.mean():.4g} times the right one.",
             "is a factor left out, or are steps added up more than once?",
@@ -78,6 +82,11 @@ def swallowed_nan(found: Finding) -> Complaint | None:
         "The right answer is not a finite number there, and the kernel says otherwise.",
         "NaN and infinity must come through: do not replace them, and mask by position, not by value.",
     )
+
+
+def _bits(dtype) -> int:
+    """How many bits of a number the dtype keeps."""
+    return int(jnp.finfo(dtype).nmant) if jnp.issubdtype(dtype, jnp.floating) else 30
 
 
 def _within_blocks(array: np.ndarray, block: tuple[int, ...]) -> np.ndarray | None:

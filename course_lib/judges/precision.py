@@ -47,12 +47,16 @@ def too_few_bits(found: Finding) -> Complaint | None:
                 "leave approx=True out.",
             )
         kept = _kept_narrow(found)
+        if not _is_narrow_somewhere(found):
+            return Complaint(
+                what, "is a constant a little off, n where n - 1 is meant, a term left out? Does a formula cancel?"
+            )
         return Complaint(
             what
             + (f" {kept} is bfloat16." if kept else "")
             + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
             "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
-            "dot; go back to a narrow dtype in the last line only.",
+            "dot. Turn to bfloat16 in the last line only, and not before a product.",
         )
     return Complaint(
         what,
@@ -89,6 +93,15 @@ def _approximates(found: Finding) -> bool:
     """Whether a kernel asks for an approximate reciprocal."""
     equations = (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel))
     return any(eqn.primitive.name == "reciprocal" and eqn.params.get("approx") for eqn in equations)
+
+
+def _is_narrow_somewhere(found: Finding) -> bool:
+    """Whether anything in the function is kept in less than float32."""
+    equations = [*grid.equations(found.walk.jaxpr.jaxpr)]
+    equations += [eqn for call in found.walk.calls for eqn in grid.equations(call.kernel)]
+    variables = (v for eqn in equations for v in (*eqn.invars, *eqn.outvars))
+    dtypes = (getattr(v.aval, "dtype", None) for v in variables)
+    return any(d is not None and jnp.issubdtype(d, jnp.floating) and jnp.finfo(d).bits < 32 for d in dtypes)
 
 
 def _share(value: float) -> str:

@@ -4,15 +4,13 @@ import dataclasses
 import re
 from collections.abc import Callable
 
-import jax
-
 from course_lib import compat, compiler, cost, errors, grid
 from course_lib.judges import budget, code, copies, memory, order, watchdog
 from course_lib.judges.compare import difference, other_structure
 from course_lib.judges.run import run
 from course_lib.judges.tolerance import expected
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
-from course_lib.judges.walked import walked
+from course_lib.judges.walked import arrays, returned, walked
 
 _INTERPRETER_BUG = "Did not ask for inval to be discharged"
 
@@ -22,7 +20,7 @@ def judge(fn: Callable, reference: Callable, *args) -> list[Verdict]:
 
     ``fn(*args)`` and ``reference(*args)`` return the same arrays; ``args`` are concrete arrays.
     """
-    verdicts = []
+    args, verdicts = arrays(args), []
     for sit in JUDGES.values():
         verdicts.append(sit(fn, reference, *args))
         if verdicts[-1].passed is False:
@@ -32,6 +30,7 @@ def judge(fn: Callable, reference: Callable, *args) -> list[Verdict]:
 
 def numbers_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     """Refuses a kernel whose numbers differ from ``reference``, that writes to its inputs, or that is no kernel."""
+    args = arrays(args)
     try:
         walk = walked(fn, *args)
     except Exception as error:
@@ -46,7 +45,7 @@ def numbers_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 
 def simulator_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory."""
-    return _simulate("simulator", fn, reference, args, random_seed=0)
+    return _simulate("simulator", fn, reference, arrays(args), random_seed=0)
 
 
 def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
@@ -54,6 +53,7 @@ def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 
     Cores that share an output block or scratch are read off the grid; the rest is found by simulating two cores.
     """
+    args = arrays(args)
     try:
         if complaint := order.shared(walked(fn, *args)):
             return complained("races", complaint)
@@ -68,7 +68,7 @@ def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 def compiler_judge(fn: Callable, reference: Callable, *args, chips: tuple[str, ...] = ("v5e",)) -> Verdict:
     """Refuses what the compiler of one of the ``chips`` refuses. The first chip's Report is in ``.report``."""
     del reference  # the compiler does not run the kernel
-    reports = []
+    args, reports = arrays(args), []
     try:
         for chip in chips:
             reports.append(compiler.compile_tpu(fn, *args, chip=chip))
@@ -142,8 +142,9 @@ def _compare(judge: str, fn: Callable, reference: Callable, args: tuple, walk: g
         if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
             return complained(judge, better)
         return refused(judge, _with_buffer_name(explanation, walk))
-    want = expected(reference, args)
-    complaint = other_structure(walk, jax.eval_shape(reference, *args)) or difference(got, want, walk, reference, args)
+    result = returned(reference, args)
+    want = expected(reference, args, result)
+    complaint = other_structure(walk, result) or difference(got, want, walk, reference, args)
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
 
@@ -154,6 +155,7 @@ _STUCK = Complaint(
 
 # What the simulator reports and the grid can say better, with the names of the kernel.
 _IN_OUR_WORDS = {
+    "block-outside": lambda walk: next((said for call in walk.calls if (said := order.outside(call))), None),
     "revisit": order.revisit,
     "race": lambda walk: order.shared(walk) or copies.early_use(walk) or copies.unordered(walk),
 }

@@ -60,13 +60,13 @@ class _Unbounded(Exception):
     """There is no rule for the error of an operation."""
 
 
-def expected(reference: Callable, args: tuple, one_pass: bool = False) -> list[Expected]:
-    """What ``reference(*args)`` asks for, output by output.
+def expected(reference: Callable, args: tuple, result=None, one_pass: bool = False) -> list[Expected]:
+    """What ``reference(*args)`` asks for, output by output. ``result`` is what it returned, if that is known.
 
     ``one_pass``: the bound is for a chip whose MXU rounds float32 operands to bfloat16 where no precision is asked for.
     Raises what the reference raises.
     """
-    values = [np.asarray(a) for a in jax.tree.leaves(reference(*args))]
+    values = [np.asarray(a) for a in jax.tree.leaves(reference(*args) if result is None else result)]
     try:
         jaxpr = jax.make_jaxpr(reference)(*args)
         exact, bounds = _evaluated(jaxpr, args, one_pass)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 MAX_STEPS = 256  # a longer grid takes the simulator seconds; the compiler is asked first
+MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator makes one by one
 _ASKS_FOR_MORE = "the judges agree, but the exercise asks for more."
 _NOT_BUILT = "it could not be built."
 
@@ -112,7 +113,7 @@ def _sessions(task: Exercise, fn: Callable, cases: list[tuple]) -> Iterator[tupl
     each = list({_shapes(case): case for case in reversed(cases)}.values())[::-1]
     seats = {"numbers": cases, "simulator": each, "races": cases[:1], "compiler": each}
     order = [name for name in seats if name in task.judges]
-    if _steps(fn, cases[0]) > MAX_STEPS and "compiler" in order:
+    if _is_long(fn, cases[0]) and "compiler" in order:
         order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
     if task.budget is not None:
         order.append("budget")
@@ -126,11 +127,19 @@ def _sessions(task: Exercise, fn: Callable, cases: list[tuple]) -> Iterator[tupl
             yield case, asked[name](fn, task.reference, *case, **more.get(name, {}))
 
 
-def _steps(fn: Callable, case: tuple) -> int:
+def _is_long(fn: Callable, case: tuple) -> bool:
+    """Whether the simulator would take many seconds."""
     try:
-        return max((call.steps for call in grid.walk(fn, *case).calls), default=0)
+        calls = grid.walk(fn, *case).calls
     except Exception:  # the numbers judge will say what is wrong
-        return 0
+        return False
+    return any(call.steps > MAX_STEPS or _touches(call) > MAX_TOUCHES for call in calls)
+
+
+def _touches(call: grid.Call) -> float:
+    """How often a kernel reads or writes a ref; infinite where that cannot be told."""
+    uses = grid.uses(call)
+    return float("inf") if uses is None else sum(len(use.steps) for use in uses)
 
 
 def _refused(task: Exercise, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Verdict:

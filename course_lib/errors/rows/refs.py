@@ -62,7 +62,7 @@ ROWS = (
         "too-many-indices",
         r"`indices` must not be longer than `shape`: indices=(?P<indices>\([^\n]*\)), shape=(?P<shape>\([^)]*\))",
         "The kernel gives the indices {indices} to a ref of shape {shape}: one index too many, or more.",
-        "leave out the axes that the block has as None; the kernel does not see them.",
+        "one index for each axis of the ref, and no more. The ref has the block's axes, without those that are None.",
         "04",
     ),
     Row(
