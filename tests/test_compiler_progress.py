@@ -78,3 +78,9 @@ def test_a_notebook_shows_one_output_that_is_updated(watched, monkeypatch):
     assert [kind for kind, _ in shown[:2]] == ["display", "update"]
     assert shown[0][1].startswith("compiling … ") and shown[-1][1] == ""
     assert watched.getvalue() == ""
+
+
+def test_what_is_done_inside_something_shows_nothing_of_its_own(watched):
+    with progress.shown("judging"), progress.shown("compiling"):
+        until(lambda: "judging … " in watched.getvalue())
+    assert "compiling" not in watched.getvalue()

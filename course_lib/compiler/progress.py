@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 AFTER_S = 2.0
 _EVERY_S = 1.0
+_showing = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -18,7 +19,7 @@ def shown(what: str) -> Iterator[Callable[[str], None]]:
 
     COURSE_PROGRESS=0 in the environment keeps it quiet: notebooks are built so, lest their outputs depend on time.
     """
-    write = _writer()
+    write = None if _showing.locked() else _writer()  # what is done inside something shows nothing of its own
     if write is None:
         yield lambda text: None
         return
@@ -36,7 +37,8 @@ def shown(what: str) -> Iterator[Callable[[str], None]]:
     thread = threading.Thread(target=tick, daemon=True)
     thread.start()
     try:
-        yield lambda text: said.__setitem__(0, text)
+        with _showing:
+            yield lambda text: said.__setitem__(0, text)
     finally:
         over.set()
         thread.join()

@@ -32,9 +32,8 @@ def returned(reference: Callable, args: tuple):
         result = reference(*args)
         return jax.tree.map(lambda leaf: np.asarray(jnp.asarray(leaf)), result)
     except Exception as error:
-        raise ValueError(
-            f"the reference cannot be run with these arguments. {type(error).__name__}: {error}"
-        ) from error
+        said = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the reference cannot be run with these arguments. {said}") from error
 
 
 def walked(fn: Callable, *args) -> grid.Walk:

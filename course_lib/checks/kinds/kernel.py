@@ -11,6 +11,7 @@ from course_lib import errors, grid, judges
 from course_lib.checks import machine
 from course_lib.checks.unfit import Unfit
 from course_lib.checks.verdict import NOT_YET, Verdict, not_attempted, not_yet, passed
+from course_lib.compiler import progress
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -33,11 +34,12 @@ def verdict(task: Exercise, defined: object) -> Verdict:
     except Exception as error:
         return not_yet(task.id, _NOT_BUILT, *_explained(error))
     heard, report = [], None
-    for case, said in _sessions(task, fn, cases):
-        report = report or (said.report if case is cases[0] else None)
-        if said.passed is False:
-            return _refused(task, said, case, cases, report)
-        heard.append(said)
+    with progress.shown(f"judging {task.id}") as say:
+        for case, said in _sessions(task, fn, cases, say):
+            report = report or (said.report if case is cases[0] else None)
+            if said.passed is False:
+                return _refused(task, said, case, cases, report)
+            heard.append(said)
     if complaint := _further_demand(task, defined):
         return not_yet(task.id, _ASKS_FOR_MORE, *complaint)
     return passed(task.id, _agreement(heard), report=report)
@@ -104,7 +106,9 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
     return None
 
 
-def _sessions(task: Exercise, fn: Callable, cases: list[tuple]) -> Iterator[tuple[tuple, judges.Verdict]]:
+def _sessions(
+    task: Exercise, fn: Callable, cases: list[tuple], say: Callable[[str], None]
+) -> Iterator[tuple[tuple, judges.Verdict]]:
     """(case, verdict) of each judge in order.
 
     The numbers judge and a chip see every case, the simulator and the compiler each shape and dtype once, two cores
@@ -124,6 +128,7 @@ def _sessions(task: Exercise, fn: Callable, cases: list[tuple]) -> Iterator[tupl
     seats |= {"budget": cases[:1], "device": cases}
     for name in order:
         for case in seats[name]:
+            say(f"judging {task.id}: {name}")
             yield case, asked[name](fn, task.reference, *case, **more.get(name, {}))
 
 
