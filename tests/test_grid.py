@@ -272,7 +272,7 @@ def test_run_enters_loops_and_conditions():
 
 
 def test_a_kernel_in_an_unknown_wrapper_is_said():
-    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    mesh = jax.sharding.AbstractMesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = jax.sharding.PartitionSpec()
     sharded = jax.shard_map(matmul, mesh=mesh, in_specs=(spec, spec), out_specs=spec, check_vma=False)
     x = jnp.ones((128, 128))

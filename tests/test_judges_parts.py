@@ -165,8 +165,8 @@ def test_the_order_of_a_grid():
 
 
 def test_axes_that_two_cores_may_share():
-    assert order.shared(column_sums(semantics=("parallel", "arbitrary"))) is None
-    said = order.shared(column_sums(semantics=("arbitrary", "parallel")))
+    assert order.shared_block(column_sums(semantics=("parallel", "arbitrary"))) is None
+    said = order.shared_block(column_sums(semantics=("arbitrary", "parallel")))
     assert "steps (0, 0) and (0, 1) both write block (0, 0) of o_ref" in said.what and "axis 1" in said.next
 
 

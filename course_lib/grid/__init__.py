@@ -13,6 +13,7 @@ from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCal
 from course_lib.grid.followed import Copy, Followed, Use
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
+from course_lib.grid.refs import space_of
 from course_lib.grid.trace import (
     KERNELS,
     equations,
@@ -46,6 +47,7 @@ __all__ = [
     "run",
     "scan_parts",
     "scoped",
+    "space_of",
     "sub_jaxprs",
     "trace",
     "trace_with_result",

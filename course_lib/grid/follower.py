@@ -118,7 +118,9 @@ class Follower:
             (going,) = self.jaxpr(condition.jaxpr, condition.consts, [*of_cond, *carry], active, 0)
             if not known(going):
                 self._undecided(eqn, (body,), "the end of a loop")
+                self.unsure += 1
                 self.jaxpr(body.jaxpr, body.consts, [*of_body, *map(_unknown, carry)], active, times)
+                self.unsure -= 1
                 self.turn = outer
                 return list(map(_unknown, carry))
             active = active & np.asarray(going, bool)
@@ -283,6 +285,7 @@ class Follower:
             semaphore_name=semaphore.ref.name if semaphore else "",
             bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,
             remote=remote,
+            sure=not self.unsure,
         )
         self._noted(use)
 

@@ -1,5 +1,6 @@
 """Read a kernel call out of a traced function: evaluate its index maps over the whole grid."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import jax
@@ -14,6 +15,8 @@ from course_lib.grid.call import Call, Operand, Scratch, UnreadableCall, Walk
 from course_lib.grid.refs import space_of
 from course_lib.grid.scalars import known
 from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, scan_parts, sub_jaxprs, trace_with_result
+
+MOST_STEPS = 20_000_000  # the list of a grid's steps takes some gigabytes beyond that
 
 
 def walk(fn: Callable, *args, chip: str = "v5e") -> Walk:
@@ -113,6 +116,10 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
     if any(n < 0 for n in grid):
         raise UnreadableCall(
             f"{_name(kernel)} cannot be read: its grid is {grid}, and a size is negative. Each is a number of steps."
+        )
+    if math.prod(grid) > MOST_STEPS:
+        raise UnreadableCall(
+            f"{_name(kernel)} cannot be read: its grid {grid} has {math.prod(grid):,} steps, too many to list."
         )
     operands = [_prefetch(name, array, grid) for name, array in zip(names, scalars, strict=False)]
     aliases = _aliases(eqn, names, prefetched + inputs)

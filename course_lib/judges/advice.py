@@ -7,7 +7,8 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges import copies, memory, needs, order, patterns, precision
-from course_lib.judges.finding import Finding, pipelines
+from course_lib.judges.finding import Finding
+from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
 
 
@@ -27,13 +28,13 @@ def _outside(found: Finding) -> Complaint | None:
 
 
 def _never_copied(found: Finding) -> Complaint | None:
-    """Memory that is read while the copy into it is on its way."""
-    return copies.early_use(found.walk)
+    """Copies by hand: one without a partner, or memory that is used while a copy is on its way."""
+    return copies.complaint(found.walk) or copies.early_use(found.walk)
 
 
 def _shared(found: Finding) -> Complaint | None:
     """Steps that the simulator takes in any order, for they are marked so, and that depend on their order."""
-    return order.shared(found.walk)
+    return order.shared_block(found.walk) or order.carried_on(found.walk)
 
 
 def _written_over(found: Finding) -> Complaint | None:
@@ -110,10 +111,7 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
 
 def _in_a_pipeline(found: Finding) -> Complaint | None:
     """An output block of a pipeline in the kernel's body that is left and come back to."""
-    for pipeline in pipelines(found.walk):
-        if said := order.revisit_of(pipeline):
-            return said
-    return None
+    return order.revisit_in_a_pipeline(found.walk)
 
 
 def _left_unwritten(found: Finding) -> Complaint | None:
@@ -126,6 +124,28 @@ def _left_unwritten(found: Finding) -> Complaint | None:
     return Complaint(
         f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
         "the last step of axis a is pl.num_programs(a) - 1: steps count from 0.",
+    )
+
+
+def _written_too_early(found: Finding) -> Complaint | None:
+    """An output block that is written for the last time while scratch still changes."""
+    if found.made_by is None or len(found.steps) < 2:
+        return None
+    call, output = found.made_by
+    at = set(found.steps.tolist())
+    last = {
+        use.ref: max(s for s in use.steps.tolist() if s in at)
+        for use in grid.uses(call) or ()
+        if use.kind == "write" and at & set(use.steps.tolist())
+    }
+    changes = {scratch.name: last[scratch.name] for scratch in call.scratch if scratch.name in last}
+    name = max(changes, key=changes.get, default="")
+    if output.name not in last or not name or last[output.name] >= changes[name]:
+        return None
+    return Complaint(
+        f"{output.name} is written for the last time at step {call.step(last[output.name])}, and {name} goes on "
+        f"changing until step {call.step(changes[name])}.",
+        f"write {output.name} at the last step of the reduction: its index is pl.num_programs(axis) - 1 there.",
     )
 
 
@@ -258,14 +278,13 @@ def _rows_outside(found: Finding) -> Complaint | None:
 
 def _unvisited(found: Finding) -> Complaint | None:
     """Output blocks that no step has."""
-    if found.laid_out_by is None or not (blocks := found.laid_out_by[1].unvisited()):
+    if found.laid_out_by is None or not found.laid_out_by[1].unvisited():
         return None
     call, output = found.laid_out_by
     visited = np.unique(output.indices, axis=0)
     if len(visited) == 1 and call.steps > 1:
         return Complaint(
-            f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step; "
-            f"block {blocks[0]} is never written.",
+            f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step.",
             "an output's index map gets the grid indices, and returns the block that step writes.",
         )
     for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
@@ -306,6 +325,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     _index_map,
     _left_over,
     _past_the_edge,
+    _written_too_early,
     _computed,
     _never_written,
     _rows_left_out,

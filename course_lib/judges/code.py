@@ -5,6 +5,9 @@ import jax.extend.core
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
 
+# A longer grid would keep the simulators busy for minutes.
+MAX_STEPS = 50_000
+
 # A kernel longer than this comes from a Python loop that was unrolled; simulating it would take minutes.
 MAX_KERNEL_LENGTH = 2000
 
@@ -19,15 +22,16 @@ _MOVES_DATA = {
 
 def complaint(walk: grid.Walk) -> Complaint | None:
     """The first thing that is wrong with a function's kernels, whatever their numbers are."""
-    return not_a_kernel(walk) or no_steps(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
+    return not_a_kernel(walk) or bad_grid(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
 
 
 def not_a_kernel(walk: grid.Walk) -> Complaint | None:
     if not walk.jaxpr.jaxpr.outvars:
         return Complaint("It returned nothing.", "is there a `return` at the end?")
-    if not any(grid.pallas_calls(walk.jaxpr.jaxpr)):
+    used = _used(walk.jaxpr.jaxpr)
+    if not any(id(v) in used for kernel in grid.pallas_calls(walk.jaxpr.jaxpr) for v in kernel.outvars):
         return Complaint(
-            "The result was computed without a kernel: there is no pallas_call in it.", "call pl.pallas_call."
+            "The result was computed without a kernel: no pallas_call has a part in it.", "call pl.pallas_call."
         )
     if found := sorted(_arithmetic_outside(walk.jaxpr.jaxpr)):
         return Complaint(
@@ -69,16 +73,18 @@ def _counts(eqn) -> bool:
     return all(v.aval.shape == () and v.aval.dtype.kind in "iub" for v in eqn.outvars)
 
 
-def _places(eqn) -> range:
-    """Which inputs of an operation say where, and not what: indices, and the scalars that index maps read."""
+def _places(eqn) -> range | list[int]:
+    """Which inputs of an operation say where, and not what: indices, and integers that a kernel has in SMEM."""
     first = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(eqn.primitive.name)
     if first is not None:
         return range(first, first + 1 if eqn.primitive.name == "scatter" else len(eqn.invars))
     if eqn.primitive.name == "cond":  # which branch
         return range(1)
     if eqn.primitive.name == "pallas_call":
-        mapping = eqn.params["grid_mapping"]
-        return range(mapping.num_dynamic_grid_bounds, mapping.num_dynamic_grid_bounds + mapping.num_index_operands)
+        first = eqn.params["grid_mapping"].num_dynamic_grid_bounds
+        refs = eqn.params["jaxpr"].invars[: len(eqn.invars) - first]
+        steers = [grid.space_of(v.aval) == "smem" and v.aval.dtype.kind in "iu" for v in refs]
+        return [first + n for n, steer in enumerate(steers) if steer]
     return range(0)
 
 
@@ -86,12 +92,18 @@ def _is_variable(atom) -> bool:
     return not isinstance(atom, jax.extend.core.Literal)
 
 
-def no_steps(walk: grid.Walk) -> Complaint | None:
+def bad_grid(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         if not call.steps:
             return Complaint(
                 f"The grid {call.grid} of {call.name} has no steps.",
                 "is a size rounded down? 5 // 8 is 0; pl.cdiv(5, 8), which is 1, counts the last block too.",
+            )
+        if call.steps > MAX_STEPS:
+            return Complaint(
+                f"The grid {call.grid} of {call.name} has {call.steps:,} steps: the simulators take about a "
+                "millisecond for each.",
+                "take larger blocks, or judge it with smaller arrays. compiler.compile_tpu takes any grid.",
             )
     return None
 
@@ -117,6 +129,11 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
         refs = zip(call.kernel.invars, call.operands, strict=False)
         written_by = [(v, o) for v, o in refs if o.role == "output"]
         for (variable, operand), result in zip(written_by, eqn.outvars, strict=False):
+            if id(result) in wanted and id(variable) not in used and operand.memory_space == "hbm":
+                return Complaint(
+                    f"{call.name} writes nothing to {operand.name}.",
+                    f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}).",
+                )
             if id(result) in wanted and id(variable) not in used:
                 return Complaint(
                     f"{call.name} writes nothing to {operand.name}.",
@@ -138,7 +155,10 @@ def _used(jaxpr) -> set[int]:
 
 def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
-        written = grid.follow(call).written
+        try:
+            written = grid.follow(call).written
+        except grid.UnreadableCall:  # it is too long to follow
+            continue
         for operand in call.inputs:
             if operand.name in written and operand.aliases is None and not written & {o.name for o in call.outputs}:
                 return Complaint(

@@ -53,22 +53,25 @@ def _readable(call: grid.Call) -> bool:
     if not grid.copies_by_hand(call) or (uses := grid.uses(call)) is None or grid.follow(call).hidden_copies:
         return False
     copies = [use for use in uses if use.kind in ("start", "wait")]
-    return bool(copies) and all(use.semaphore is not None and not use.remote for use in copies)
+    return bool(copies) and all(use.semaphore is not None and use.sure and not use.remote for use in copies)
 
 
 def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
     """(the first wait or copy that has no partner, the first use of memory while a copy is on its way)."""
     pending: list[_Pending] = []
     answered: set[tuple] = set()  # semaphores whose copy has been waited for
+    unread: list[_Pending] = []  # copies that have arrived, and whose target has not been read since
     early = None
     for step, use, entry in _in_order(call):
         if use.kind in ("read", "write"):
-            early = early or _touched(call, use, step, entry, pending)
+            early = early or _touched(call, use, step, entry, pending, unread)
+            unread = [c for c in unread if not _same_place(use, entry, c)]
             continue
         key = tuple(use.semaphore[entry].tolist())
         if use.kind == "start":
             if beyond := _beyond(call, use, step, entry):
                 return beyond, early
+            early = early or _started_twice(call, use, step, entry, pending)
             pending.append(_Pending(use, step, entry, use.bytes))
             continue
         left = use.bytes
@@ -77,6 +80,7 @@ def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
             left, copy.bytes = left - taken, copy.bytes - taken
         if left:
             return _hangs(call, use, step, key, pending, answered), early
+        unread += [p for p in pending if not p.bytes]
         pending = [p for p in pending if p.bytes]
         answered.add(key)
     return (early or _never_waited(call, pending[0]) if pending else None), early
@@ -136,11 +140,35 @@ def _never_waited(call, copy: _Pending) -> Complaint:
     )
 
 
-def _touched(call, use: grid.Use, step: int, entry: int, pending: list[_Pending]) -> Complaint | None:
+def _started_twice(call, use: grid.Use, step: int, entry: int, pending: list[_Pending]) -> Complaint | None:
+    """A copy into memory that another one is on its way to."""
+    if not any(_same_place(use, entry, p) for p in pending):
+        return None
+    name = _named(use.ref, use.part, entry)
+    return Complaint(
+        f"{_at(call, step)} {call.name} starts a copy into {name} while another copy into it is under way.",
+        "wait for the first before the second is started; is one .start() too many?",
+    )
+
+
+def _same_place(use: grid.Use, entry: int, copy: _Pending) -> bool:
+    """Whether a use touches the target of a copy."""
+    return use.number == copy.use.number and _overlap(use.part, entry, copy.use.part, copy.entry)
+
+
+def _touched(
+    call, use: grid.Use, step: int, entry: int, pending: list[_Pending], unread: list[_Pending]
+) -> Complaint | None:
     name = _named(use.ref, use.part, entry)
     for copy in pending:
-        into = use.number == copy.use.number and _overlap(use.part, entry, copy.use.part, copy.entry)
+        into = _same_place(use, entry, copy)
         out_of = use.number == copy.use.source_number and _overlap(use.part, entry, copy.use.source_part, copy.entry)
+        if into and use.kind == "read" and any(_same_place(use, entry, c) for c in unread):
+            return Complaint(
+                f"{_at(call, step)} {call.name} reads {name} after the next copy of {copy.use.source} into it has been "
+                "started: what had arrived there was still in use.",
+                "copy into the other half of the buffer while this one is in use, or start the copy after the read.",
+            )
         if into and use.kind == "read":
             return Complaint(
                 f"{_at(call, step)} {call.name} reads {name} before the copy of {copy.use.source} into it has been "

@@ -1,6 +1,5 @@
 """One output whose numbers are wrong, with all that the rules of ``advice`` want to know about it."""
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -10,6 +9,7 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.needs import steps_of
+from course_lib.judges.order import pipelines
 from course_lib.judges.tolerance import Expected
 
 
@@ -57,15 +57,6 @@ class Finding:
     def unwritten(self) -> np.ndarray:
         """bool of the output's shape: it holds what memory holds before anything is written."""
         return unwritten(self.got)
-
-
-def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
-    """The pipelines inside the kernels of a function, as far as they can be read."""
-    found = []
-    for call in walk.calls:
-        with contextlib.suppress(grid.UnreadableCall):
-            found += grid.pipelines(call) if grid.copies_by_hand(call) else []
-    return found
 
 
 def unwritten(array: np.ndarray) -> np.ndarray:

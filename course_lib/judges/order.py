@@ -1,5 +1,6 @@
 """What the order of a grid does to its output blocks: left and visited again, or shared by two cores."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -12,6 +13,20 @@ from course_lib.judges.verdict import Complaint
 def revisit(walk: grid.Walk) -> Complaint | None:
     """The first output block that leaves VMEM and is come back to; None if there is none."""
     return next((said for call in walk.calls if (said := revisit_of(call))), None)
+
+
+def revisit_in_a_pipeline(walk: grid.Walk) -> Complaint | None:
+    """The same for the pipelines in the kernels' bodies: where there are two blocks, their two buffers keep both."""
+    return next((said for pipeline in pipelines(walk) if (said := revisit_of(pipeline))), None)
+
+
+def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
+    """The pipelines inside the kernels of a function, as far as they can be read."""
+    found = []
+    for call in walk.calls:
+        with contextlib.suppress(grid.UnreadableCall):
+            found += grid.pipelines(call) if grid.copies_by_hand(call) else []
+    return found
 
 
 def revisit_of(call: grid.Pipeline) -> Complaint | None:
@@ -48,28 +63,35 @@ def outside(call: grid.Pipeline) -> Complaint | None:
     return None
 
 
-def shared(walk: grid.Walk) -> Complaint | None:
-    """Two steps that two cores may run at once, and that share an output block or scratch; None if there are none."""
-    for call in walk.calls:
-        for axis, meaning in enumerate(call.semantics):
-            if "parallel" not in str(meaning):
-                continue
-            for output in call.outputs:
-                if output.pipelined and (pair := _same_block(call, output, axis)):
-                    return Complaint(
-                        f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps '
-                        f"{call.step(pair[0])} and {call.step(pair[1])} both write block "
-                        f"{tuple(output.indices[pair[0]].tolist())} of {output.name}.",
-                        f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its '
-                        'own may be "parallel".',
-                    )
-            if kept := _kept(call, axis):
+def shared_block(walk: grid.Walk) -> Complaint | None:
+    """Two steps that two cores may run at once, and that write one output block; None if there are none."""
+    for call, axis in _parallel_axes(walk):
+        for output in call.outputs:
+            if output.pipelined and (pair := _same_block(call, output, axis)):
                 return Complaint(
-                    f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
-                    "something from one step to the next, and each core has its own.",
-                    f'mark axis {axis} "arbitrary", if its steps must follow each other.',
+                    f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps '
+                    f"{call.step(pair[0])} and {call.step(pair[1])} both write block "
+                    f"{tuple(output.indices[pair[0]].tolist())} of {output.name}.",
+                    f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its '
+                    'own may be "parallel".',
                 )
     return None
+
+
+def carried_on(walk: grid.Walk) -> Complaint | None:
+    """Scratch that takes something along a parallel axis. It may be thrown away: this explains, and proves nothing."""
+    for call, axis in _parallel_axes(walk):
+        if kept := _kept(call, axis):
+            return Complaint(
+                f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
+                "something from one step to the next, and each core has its own.",
+                f'mark axis {axis} "arbitrary", if its steps must follow each other.',
+            )
+    return None
+
+
+def _parallel_axes(walk: grid.Walk) -> list[tuple[grid.Call, int]]:
+    return [(call, axis) for call in walk.calls for axis, m in enumerate(call.semantics) if "parallel" in str(m)]
 
 
 def _what_was_there(call: grid.Pipeline, output: grid.Operand) -> str:

@@ -67,9 +67,11 @@ def scaled(found: Finding) -> Complaint | None:
             f"Each wrong element is {ratio.mean():.4g} times the right one.",
             "is a factor left out, or are steps added up more than once?",
         )
-    if np.ptp(got - want) <= 0.1 * abs((got - want).mean()) and np.ptp(want):
+    off = got - want
+    if np.ptp(off) <= same * np.abs(want).max() < 0.1 * abs(off.mean()) and np.ptp(want):
+        way = "large" if off.mean() > 0 else "small"
         return Complaint(
-            f"Each wrong element is {(got - want).mean():.4g} too large.", "is a term added twice, or left out?"
+            f"Each wrong element is too {way} by {abs(off.mean()):.4g}.", "is a term added twice, or left out?"
         )
     return None
 

@@ -55,7 +55,7 @@ def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     """
     args = arrays(args)
     try:
-        if complaint := order.shared(walked(fn, *args)):
+        if complaint := order.shared_block(walked(fn, *args)):
             return complained("races", complaint)
     except Exception as error:
         return refused("races", errors.explain(error), ran=False)
@@ -126,7 +126,7 @@ def _simulate(judge: str, fn: Callable, reference: Callable, args: tuple, **para
         walk = walked(fn, *args)
     except Exception as error:
         return refused(judge, errors.explain(error), ran=False)
-    if complaint := copies.complaint(walk):  # it would hang, or leave a copy behind
+    if complaint := copies.complaint(walk) or order.revisit_in_a_pipeline(walk):  # two buffers may hide that
         return complained(judge, complaint)
     return _compare(judge, fn, reference, args, walk, interpret=compat.interpret_params(**params))
 
@@ -153,9 +153,11 @@ _STUCK = Complaint(
     "count the signals of each semaphore, and what is waited for: they must match.",
 )
 
+_RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)
+
 # What the simulator reports and the grid can say better, with the names of the kernel.
 _IN_OUR_WORDS = {
     "block-outside": lambda walk: next((said for call in walk.calls if (said := order.outside(call))), None),
     "revisit": order.revisit,
-    "race": lambda walk: order.shared(walk) or copies.early_use(walk) or copies.unordered(walk),
+    "race": lambda walk: next(filter(None, (why(walk) for why in _RACES)), None),
 }

@@ -1,0 +1,19 @@
+"""The arguments of every exercise can tell right from wrong: what rounding may do is small beside the answer."""
+
+import numpy as np
+import pytest
+
+from course_lib import judges
+from course_lib.checks.exercise import exercises
+
+JUDGED = [task for task in exercises().values() if task.reference is not None]
+
+
+@pytest.mark.parametrize("task", JUDGED, ids=lambda task: task.id)
+def test_the_bound_on_rounding_is_small_beside_the_answer(task):
+    for case in task.arguments():
+        for want in judges.expected(task.reference, case):
+            if want.exact is not None:
+                assert np.median(want.bound) <= 0.05 * np.sqrt(np.mean(want.exact**2))
+            zeros = np.zeros_like(want.value)
+            assert judges.right(zeros, want).mean() < 0.5, "a kernel that writes zeros would be nearly right"

@@ -1,0 +1,40 @@
+"""Planted bugs, at least one of every class a learner is likely to write, and who must refuse each.
+
+Each file holds one class in its ``BUGS``. tests/test_zoo.py asks the judges; ``make zoo`` prints what they say.
+"""
+
+from zoo import (
+    aliasing,
+    arithmetic,
+    code,
+    copies,
+    gradients,
+    index_maps,
+    initialisation,
+    memory,
+    parallel_axes,
+    pipelines,
+    precision,
+    revisits,
+    scalars,
+    tails_and_masks,
+)
+from zoo.bug import Bug
+
+_FILES = (
+    index_maps,
+    revisits,
+    initialisation,
+    tails_and_masks,
+    parallel_axes,
+    copies,
+    precision,
+    arithmetic,
+    memory,
+    aliasing,
+    scalars,
+    gradients,
+    pipelines,
+    code,
+)
+BUGS: tuple[Bug, ...] = tuple(bug for file in _FILES for bug in file.BUGS)
