@@ -229,6 +229,69 @@ def test_a_layer_in_the_place_of_its_class_is_named():
     assert "PallasAdd)" in said.next
 
 
+def no_layer(x, y):
+    return x + y
+
+
+class NoLayer:
+    def call(self, inputs):
+        return inputs[0]
+
+
+@pytest.mark.parametrize(
+    "answer, says", [(no_layer, "no_layer is a function, and"), (NoLayer, "NoLayer is a class, but no Keras layer.")]
+)
+def test_what_is_no_layer_is_named(answer, says):
+    said = checks.check("01.3", answer)
+    assert said.outcome == "not yet" and says in said.message and "class PallasAdd(keras.layers.Layer):" in said.next
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"grid": (4,)},
+        "abc",
+        (4, (1024,)),
+        (4, (1024,), lambda i: (i,), 3),
+        ((4,), (1024,), (0,)),
+        ("4", "1024", lambda i: (i,)),
+        ((4,), lambda i: (i,), (1024,)),
+        7,
+    ],
+    ids=str,
+)
+def test_what_is_no_grid_block_and_index_map_gets_one_sentence(settings):
+    said = checks.check("01.4", lambda n: settings)
+    assert said.outcome == "not yet" and said.message.startswith("configure(4096) returned ")
+    assert "the grid and the block, which are tuples of integers, and the index map" in said.message
+    assert said.next == "write return grid, block, index_map." and " at 0x" not in said.message
+
+
+def test_what_returns_three_things_for_one_size_only_is_said():
+    said = checks.check("01.4", lambda n: ((4,), (1024,), lambda i: (i,)) if n == 4096 else 7)
+    assert said.message.startswith("configure(8192) returned 7; asked are three things")
+
+
+def test_an_answer_that_leaves_python_is_not_yet(capsys):
+    for answer in (lambda x, y: sys.exit(), lambda x, y: sys.exit("done")):
+        said = checks.check("01.2", answer)
+        assert (said.outcome, said.headline) == ("not yet", "it leaves Python.") and "hint 1 of 3" in said.hint
+    assert checks.check("01.3", lambda: sys.exit()).outcome == "not yet"
+
+
+def test_ctrl_c_goes_through():
+    def interrupted(x, y):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checks.check("01.2", interrupted)
+
+
+def test_an_empty_advice_leaves_no_gap():
+    assert Verdict(id="01.1", outcome="not yet", hint="(hint 1 of 3)").last == "Next: (hint 1 of 3)"
+    assert Verdict(id="01.1", outcome="not yet", next="do this.").last == "Next: do this."
+
+
 @pytest.mark.parametrize(
     "id, defined", [("01.4", lambda n: 7), ("01.4", lambda n: 1 / 0), ("01.2", lambda x: x), ("01.3", int)]
 )

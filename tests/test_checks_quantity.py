@@ -35,6 +35,15 @@ from course_lib.checks.quantity import NotAQuantity, parse
         ("3 copies", 3, "copies"),
         ("1.5 GHz", 1.5e9, "frequency"),
         ("40 %", 0.4, "share"),
+        ("48 kilobytes", 48_000, "memory"),
+        ("48 Kibibytes", 49_152, "memory"),
+        ("48 KBytes", 48_000, "memory"),
+        ("49152 Bytes", 49_152, "memory"),
+        ("48 kbit", 6000, "memory"),
+        ("48 kibibits", 6144, "memory"),
+        ("2 gigabytes per second", 2e9, "bandwidth"),
+        ("2 GB/sec", 2e9, "bandwidth"),
+        ("1.5 gigahertz", 1.5e9, "frequency"),
         ("-3 us", -3e-6, "time"),
         (".5 s", 0.5, "time"),
         ("2.e3 B", 2000, "memory"),
@@ -59,8 +68,13 @@ def test_read(text, value, measures):
         ("", "cannot be read", "write digits"),
         ("1,5 GB/s", "cannot be read", "commas stand only between thousands"),
         ("12,34 B", "cannot be read", "commas"),
-        ("2**10 bytes", "cannot be read", "powers of ten are written 3e-6"),
-        ("3 x 10^6 B", r"'x 10\^6 B' is no unit", "3 MiB"),
+        ("2**10 bytes", "is a calculation, not a number", "work it out first"),
+        ("3 x 10^6 B", "is a calculation", "Powers of ten are written 3e6"),
+        ("3 * 4096 * 4 bytes", "is a calculation", "work it out first"),
+        ("1e500 bytes", "is larger than any number here can be", "look at the power of ten"),
+        (10**400, "inf is no number", "where"),
+        ("48 K", "'K' is a prefix, and the unit after it is missing", "3 MiB"),
+        (f"48 {'z' * 300}", r"^'z{59} is no unit", "3 MiB"),
         ("48 KiB in all", "no unit that this check knows", "upper and lower case matter"),
         ("48 furlongs", "'furlongs' is no unit", "a number and a unit"),
         ("197 TFLOPS", "TFLOPS is read both as", "write TFLOP for the number, or TFLOP/s"),
@@ -76,6 +90,28 @@ def test_not_read(answer, says, next):
     with pytest.raises(NotAQuantity, match=says) as raised:
         parse(answer)
     assert next in raised.value.next
+
+
+@pytest.mark.parametrize(
+    "wanted, next",
+    [
+        ("bytes", 'as in "3 MiB". Units: bytes, KB, KiB, MB and MiB; upper'),
+        ("us", 'as in "12 us". Units: s, ms, us and ns; upper'),
+        ("cycles", 'as in "7 cycles". Units: cycles; upper'),
+        ("", "write the number alone"),
+    ],
+)
+def test_units_of_the_asked_kind_alone_are_offered(wanted, next):
+    with pytest.raises(NotAQuantity) as raised:
+        parse("48 K", quantity.unit(wanted))
+    assert next in raised.value.next
+
+
+@pytest.mark.parametrize("unit", ["bytes", "GB/s", "us", "FLOP", "FLOP/s", "FLOP/B", "Hz", "%"])
+def test_offered_units_are_known_and_of_the_asked_kind(unit):
+    wanted = quantity.unit(unit)
+    offered = quantity._OFFERED[wanted.measures].replace(" and ", ", ").split(", ")
+    assert {quantity.unit(name).measures for name in offered} == {wanted.measures}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import ast
 import re
 
+import jax
 import jax.numpy as jnp
 import provoke
 import pytest
@@ -24,6 +25,18 @@ FAILURES = {
     "block-2d": (
         compiled(call(copy, block=(12, 100), grid=(22, 6), index_map=lambda i, j: (i, j))),
         "The block (12, 100) of input 0 is not legal for an array of shape (256, 512)",
+    ),
+    "block-of-one-row": (
+        compiled(jax.vmap(lambda row: pl.pallas_call(copy, out_shape=row)(row))),
+        "The block (None, 512) of input 0 is one row, or one column, of an array of shape (256, 512)",
+    ),
+    "block-of-one-row, by hand": (
+        compiled(call(copy, (None, 512), (256,), lambda i: (i, 0))),
+        "jax.vmap makes one row a block, too.",
+    ),
+    "block-of-one-row, of many axes": (
+        compiled(jax.vmap(jax.vmap(lambda row: pl.pallas_call(copy, out_shape=row)(row))), Shape((4, 5, 6), jnp.int32)),
+        "The block (None, None, 6) of input 0",
     ),
     "block-1d": (
         compiled(call(copy, block=(100,), grid=(41,), index_map=lambda i: (i,)), V),
@@ -87,6 +100,14 @@ def test_failure_is_explained(failure):
 @pytest.mark.parametrize("cure", CURES)
 def test_a_cure_compiles(cure):
     provoke.assert_compiles(CURES[cure])
+
+
+def test_the_nearest_block_to_one_row_is_legal():
+    assert FAILURES["block-of-one-row"][0]().cure.endswith("Nearest legal: (8, 512).")
+    provoke.assert_compiles(compiled(call(copy, *ROWS_OF_8[:1], (32,), ROWS_OF_8[1])))
+    assert FAILURES["block-of-one-row, of many axes"][0]().cure.endswith("Nearest legal: (None, 5, 6).")
+    cube = Shape((4, 5, 6), jnp.int32)
+    provoke.assert_compiles(compiled(call(copy, (None, 5, 6), (4,), lambda i: (i, 0, 0)), cube))
 
 
 def test_nearest_block_is_legal():

@@ -6,7 +6,7 @@ import provoke
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from provoke import Shape, V, add, call, compiled, copy
+from provoke import Shape, V, add, call, compiled, copy, raised
 
 
 def kernel_returns(x_ref, o_ref):
@@ -19,6 +19,18 @@ def kernel_three_refs(x_ref, y_ref, o_ref):
 
 def kernel_one_ref(x_ref):
     x_ref[...] = x_ref[...] + 1.0
+
+
+def no_parameters():
+    """Takes nothing."""
+
+
+class Layer:
+    def __init__(self, n):
+        self.n = n
+
+    def call(x):
+        return x
 
 
 def with_scratch(scratch_shapes):
@@ -51,6 +63,27 @@ FAILURES = {
     "too-many-arguments, for a kernel": (
         compiled(call(kernel_one_ref)),
         "kernel_one_ref was given 2 arguments and takes 1.",
+    ),
+    "too-many-arguments, one": (raised(lambda x: no_parameters(x), V), "given 1 argument and takes 0."),
+    "too-many-arguments, of a method": (raised(lambda x: Layer(3).call(x), V), "Layer.call was given 2 arguments"),
+    "too-many-arguments, of __init__": (raised(lambda: Layer(1, 2)), "Layer.__init__ was given 3 arguments"),
+    "too-few-arguments, of __init__": (raised(lambda: Layer()), "Layer.__init__ wants more arguments"),
+    "too-few-arguments, of pallas_call": (raised(lambda x: pl.pallas_call(copy)(x), V), "pallas_call wants more"),
+    "too-few-arguments, called too early": (
+        compiled(lambda x, y: pl.pallas_call(add(x, y), out_shape=x)(x, y), V, V),
+        "add wants more arguments than it was given: 'o_ref'",
+    ),
+    "too-few-arguments, of an index map": (
+        compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i, j: (i, j))),
+        "<lambda> wants more arguments than it was given: 'j'",
+    ),
+    "arrays-to-pallas-call": (
+        compiled(lambda x, y: pl.pallas_call(add, x, y), V, V),
+        "It returns a function, and that is what the arrays go to.",
+    ),
+    "arrays-to-pallas-call, with an out_shape": (
+        compiled(lambda x, y: pl.pallas_call(add, x, y, out_shape=x), V, V),
+        "It returns a function, and that is what the arrays go to.",
     ),
     "too-few-arguments": (
         compiled(call(kernel_three_refs)),
@@ -107,3 +140,21 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failure_is_explained(failure):
     provoke.assert_explained(failure, *FAILURES[failure])
+
+
+@pytest.mark.parametrize(
+    "failure, cure",
+    [
+        ("too-many-arguments, for a kernel", "give kernel_one_ref one parameter for each input, output and scratch"),
+        ("too-many-arguments", "an index map one number for each grid axis"),
+        ("too-many-arguments, of a method", "it gets self as well"),
+        ("too-many-arguments, of __init__", "look at the parameters of __init__"),
+        ("too-few-arguments, of __init__", "give n a default in __init__, n=..."),
+        ("too-few-arguments, of pallas_call", "write pl.pallas_call(kernel, out_shape="),
+        ("too-few-arguments, called too early", "write no brackets after add: pl.pallas_call(add, ...) calls it"),
+        ("too-few-arguments, of an index map", "an index map one number for each grid axis"),
+        ("arrays-to-pallas-call", "write pl.pallas_call(kernel, out_shape=...)(x, y)."),
+    ],
+)
+def test_the_cure_is_for_whoever_was_called(failure, cure):
+    assert cure in FAILURES[failure][0]().cure

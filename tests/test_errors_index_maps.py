@@ -7,12 +7,16 @@ import numpy as np
 import provoke
 import pytest
 from jax.experimental import pallas as pl
-from provoke import INDICES, ROWS_OF_8, X, call, compiled, copy, prefetching
+from provoke import INDICES, ROWS_OF_8, V, X, call, compiled, copy, prefetching
 
 FAILURES = {
     "index-map-results": (
         compiled(call(copy, block=(8, 512), grid=(32,), index_map=lambda i: (i,))),
         "must return one number for each axis of the block (8, 512), which makes 2; it returned 1.",
+    ),
+    "index-map-results, too many": (
+        compiled(call(copy, (1024,), (4,), lambda i: (i, 0)), V),
+        "for each axis of the block (1024,), which makes 1; it returned 2.",
     ),
     "index-map-results, of the output": (
         compiled(call(copy, *ROWS_OF_8[:1], (32,), ROWS_OF_8[1], out_specs=pl.BlockSpec((8, 512), lambda i: None))),
@@ -49,3 +53,9 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failure_is_explained(failure):
     provoke.assert_explained(failure, *FAILURES[failure])
+
+
+def test_the_advice_is_not_what_was_written():
+    assert FAILURES["index-map-results, too many"][0]().cure.endswith("one for each axis, such as (i,).")
+    assert "such as (i, 0); a def without a return" in FAILURES["index-map-results"][0]().cure
+    assert "such as (i, 0)." in compiled(call(copy, (8, 512), (32,), lambda i: (i, 0, 0)))().cure

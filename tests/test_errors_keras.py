@@ -1,7 +1,9 @@
 """Failures of Keras layers with a kernel, each provoked for real, and what a learner reads."""
 
+import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 import provoke
 import pytest
 from provoke import call, copy
@@ -22,6 +24,18 @@ class Kernel(keras.layers.Layer):
 def symbolic_keras_error():
     try:
         Kernel()(keras.Input((128,)))
+    except Exception as error:
+        return errors.explain(error)
+
+
+class InNumpy(NoShape):
+    def call(self, inputs):
+        return np.asarray(inputs[0])
+
+
+def traced_keras_error():
+    try:
+        jax.jit(lambda x: InNumpy()([x, x]))(jnp.ones(3))
     except Exception as error:
         return errors.explain(error)
 
@@ -55,6 +69,7 @@ def keras_error(layer_class, **settings):
 FAILURES = {
     "keras-no-call": (keras_error(NoCall), "The layer has no call method"),
     "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
+    "keras-traced": (traced_keras_error, "The layer asked for the numbers in an array"),
     "unknown-batch": (symbolic_keras_error, "A kernel was traced with an axis of unknown size"),
     "keras-kwargs": (keras_error(NoKwargs, name="sum"), "__init__ does not take name="),
     "keras-inputs": (keras_error(TwoArguments), "wants an argument it was not given: 'y'"),
@@ -71,4 +86,4 @@ def test_keras_own_frame_is_taken_off():
         def call(self, inputs):
             return no_such_name  # noqa: F821
 
-    assert keras_error(Broken)().what == "NameError: name 'no_such_name' is not defined"
+    assert keras_error(Broken)().what == "The name no_such_name is not defined."

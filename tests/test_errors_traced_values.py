@@ -5,7 +5,7 @@ import numpy as np
 import provoke
 import pytest
 from jax.experimental import pallas as pl
-from provoke import ROWS_OF_8, call, compiled, computing, simulated
+from provoke import ROWS_OF_8, call, compiled, computing, copy, simulated
 
 
 def kernel_if(x_ref, o_ref):
@@ -47,6 +47,7 @@ FAILURES = {
         compiled(call(lambda x, o: o.__setitem__(..., float(x[0, 0])))),
         "asked for a plain Python number",
     ),
+    "waited-for": (compiled(lambda x: call(copy)(x).block_until_ready()), "The function waits for its result"),
     "captured": (compiled(call(captures())), "The kernel uses an array that is none of its refs, [f32[512]]"),
     "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),
     "leaked": (simulated(keeps_a_value), "float32[256,512], was kept"),

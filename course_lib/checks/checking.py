@@ -10,9 +10,14 @@ from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.help import next_hint
 from course_lib.checks.kinds import ASKS, VERDICTS
 from course_lib.checks.kinds.explain import ASSESSMENTS
-from course_lib.checks.verdict import NOT_ATTEMPTED, NOT_YET, NotPassed, Verdict, on_a_screen
+from course_lib.checks.verdict import NOT_ATTEMPTED, NOT_YET, NotPassed, Verdict, not_yet, on_a_screen
 
 _last: dict[str, Verdict] = {}  # of this process, for report()
+_LEAVES = (
+    "it leaves Python.",
+    "Your answer raises SystemExit, as sys.exit() and exit() do. That would end this notebook's kernel.",
+    "take that line out; to leave a function, write return.",
+)
 
 
 def check(id: str, answer: object = None) -> Verdict:
@@ -23,7 +28,10 @@ def check(id: str, answer: object = None) -> Verdict:
     nbval for an answer that is wrong, is NotPassed raised. Raises ValueError for an id that does not exist.
     """
     task = exercise(id)
-    verdict = VERDICTS[task.kind](task, answer)
+    try:
+        verdict = VERDICTS[task.kind](task, answer)
+    except SystemExit:  # it would end the learner's kernel, or a grader; Ctrl-C goes through
+        verdict = not_yet(id, *_LEAVES)
     if verdict.outcome == NOT_YET:
         verdict = dataclasses.replace(verdict, hint=next_hint(id))
     _last[id] = verdict
@@ -37,14 +45,17 @@ def check(id: str, answer: object = None) -> Verdict:
 def assess(id: str, answer: str) -> None:
     """Say how your explanation compares with ours: "yes" (it says the same), "partly" or "no".
 
-    Raises ValueError for another word, and for an exercise that is no explanation.
+    Another word is said to be none of these, and is not noted. Raises ValueError for an exercise that is no
+    explanation.
     """
     if exercise(id).kind != "explain":
         explained = ", ".join(task.id for task in exercises().values() if task.kind == "explain")
         raise ValueError(f"{id} is judged by check; yours to judge: {explained}.")
     word = answer.strip().lower() if isinstance(answer, str) else answer
     if word not in ASSESSMENTS:
-        raise ValueError(f'answer is {answer!r:.60}; say "yes", "partly" or "no".')
+        said = f'{id}: you say {answer!r:.60}, which is none of the three: say "yes", "partly" or "no".'
+        print(errors.folded(f"{said} Nothing is noted."))
+        return
     record.assessed(id, word)
     print(f'{id}: you say "{word}". Its check takes it from here.')
 

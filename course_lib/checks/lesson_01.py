@@ -1,6 +1,7 @@
 """The exercises of lesson 1, Hello, kernel."""
 
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ TITLE = "Hello, kernel"
 
 VECTORS = ("x: f32[N]", "y: f32[N]")
 LENGTHS = ({"N": 4096}, {"N": 1000}, {"N": 8})
+WHOLE_BLOCKS = ({"N": 4096}, {"N": 8192}, {"N": 3072})
 ROWS = ("x: f32[B,N]", "y: f32[B,N]")
 
 
@@ -31,15 +33,24 @@ def _of_any_rank() -> list[tuple]:
 
 def _whole_blocks() -> list[tuple]:
     """Lengths that 1024 divides: what to do with a rest is the subject of another lesson."""
-    return arguments(VECTORS, ({"N": 4096}, {"N": 8192}, {"N": 3072}))
+    return arguments(VECTORS, WHOLE_BLOCKS)
 
 
 def _call_layer(layer_class):
     """The layer as a function of two arrays, built anew, so that nothing is left over from an earlier trace."""
-    if not isinstance(layer_class, type):
+    import keras
+
+    if isinstance(layer_class, keras.layers.Layer):
         raise Unfit(
             f"What you handed to check is a {type(layer_class).__name__} object, a layer that is made already.",
             'hand over the class, without brackets: checks.check("01.3", PallasAdd).',
+        )
+    if not isinstance(layer_class, type) or not issubclass(layer_class, keras.layers.Layer):
+        name = getattr(layer_class, "__name__", "What you handed to check")
+        kind = "a class, but no Keras layer" if isinstance(layer_class, type) else "a function, and a layer is a class"
+        raise Unfit(
+            f"{name} is {kind}.",
+            "begin it with class PallasAdd(keras.layers.Layer): and give it a method call(self, inputs).",
         )
     layer = layer_class()
     return lambda x, y: layer([x, y])
@@ -87,6 +98,9 @@ def _call_configured(configure):
     def add_kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
 
+    for size in WHOLE_BLOCKS:
+        _grid_block_and_map(size["N"], configure(size["N"]))
+
     def add(x, y):
         settings = configure(x.size)
         if settings is None:
@@ -97,6 +111,24 @@ def _call_configured(configure):
         return pl.pallas_call(add_kernel, out_shape=out, grid=steps, in_specs=[spec, spec], out_specs=spec)(x, y)
 
     return add
+
+
+def _grid_block_and_map(n: int, settings: object) -> None:
+    """Refuse what cannot be a grid, a block and an index map. None is nothing yet, and others say so."""
+    three = isinstance(settings, tuple | list) and len(settings) == 3
+    if settings is not None and not (
+        three and callable(settings[2]) and not any(isinstance(s, str) or callable(s) for s in settings[:2])
+    ):
+        raise Unfit(
+            f"configure({n}) returned {_shown(settings)}; asked are three things, in this order: the grid "
+            "and the block, which are tuples of integers, and the index map, which is a function.",
+            "write return grid, block, index_map.",
+        )
+
+
+def _shown(value: object) -> str:
+    """The same at every run: without the addresses of functions."""
+    return f"{re.sub(r'<function [^ ]+ at 0x[0-9a-fA-F]+>', 'a function', repr(value)):.90}"
 
 
 def _covers_once(configure):

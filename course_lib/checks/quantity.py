@@ -36,6 +36,19 @@ _EXAMPLES = {
     "frequency": "1.5 GHz",
     "share": "40 %",
 }
+_OFFERED = {
+    "memory": "bytes, KB, KiB, MB and MiB",
+    "bandwidth": "MB/s, GB/s, GiB/s and TB/s",
+    "time": "s, ms, us and ns",
+    "work": "FLOP, MFLOP, GFLOP and TFLOP",
+    "rate": "GFLOP/s and TFLOP/s",
+    "intensity": "FLOP/B",
+    "frequency": "MHz and GHz",
+    "share": "%",
+}
+_WORDS = {"kilo": "k", "mega": "M", "giga": "G", "tera": "T", "peta": "P"}
+_WORDS |= {"kibi": "Ki", "mebi": "Mi", "gibi": "Gi", "tebi": "Ti"}
+_IN_WORDS = re.compile(rf"\b(?:({'|'.join(_WORDS)})(byte|bit|hertz)s?|([kMGTP]i?)?(bytes?|bits?))\b", re.IGNORECASE)
 
 
 class NotAQuantity(ValueError):
@@ -95,9 +108,10 @@ _THOUSANDS = r"\d{1,3}(?:[,_]\d{3})+"
 _NUMBER = re.compile(rf"([+-]?(?:(?:{_THOUSANDS}|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*)", re.DOTALL)
 
 
-def unit(text: str) -> Unit:
-    """The unit called ``text``; "" is that of a plain number. Raises NotAQuantity."""
-    name = " ".join(text.split()).replace(" per ", "/").replace("/second", "/s").replace(" / ", "/")
+def unit(text: str, wanted: Unit | None = None) -> Unit:
+    """The unit called ``text``; "" is that of a plain number. Raises NotAQuantity, with units such as ``wanted``."""
+    name = " ".join(text.split()).replace(" per ", "/").replace(" / ", "/")
+    name = _IN_WORDS.sub(_symbol, re.sub(r"/sec(?:ond)?$", "/s", name))
     if name == "":
         return Unit(text="", measures="", factor=1)
     if re.fullmatch(r"[kKMGTP]?FLOPS", name):
@@ -106,31 +120,57 @@ def unit(text: str) -> Unit:
             f"write {name[:-1]} for the number, or {name[:-1]}/s for the rate.",
         )
     if name not in _UNITS:
-        raise NotAQuantity(
-            f"{text!r} is no unit that this check knows.",
-            f"write a number and a unit, such as {', '.join(_EXAMPLES.values())}; upper and lower case matter.",
-        )
+        prefix = name in _DECIMAL or name in _BINARY
+        what = "is a prefix, and the unit after it is missing" if prefix else "is no unit that this check knows"
+        raise NotAQuantity(f"{text!r:.60} {what}.", _offer(wanted))
     measures, factor = _UNITS[name]
     return Unit(text=name, measures=measures, factor=factor)
 
 
-def parse(answer: object) -> Quantity:
+def _symbol(match: re.Match) -> str:
+    """KiB for kibibytes, kbit for kilobits, GHz for gigahertz, kbytes for kBytes."""
+    word, base, prefix, plain = match.groups(default="")
+    if plain:
+        return prefix + plain.lower()
+    return _WORDS[word.lower()] + {"byte": "B", "bit": "bit", "hertz": "Hz"}[base.lower()]
+
+
+def _offer(wanted: Unit | None) -> str:
+    """What to write: with a unit of the kind that is asked, or where none is, with any."""
+    if wanted is None:
+        return f"write a number and a unit, such as {', '.join(_EXAMPLES.values())}; upper and lower case matter."
+    if not wanted.measures:
+        return "write the number alone: it has no unit."
+    offered = _OFFERED.get(wanted.measures, wanted.measures)
+    return f'write a number and a unit, as in "{example(wanted)}". Units: {offered}; upper and lower case matter.'
+
+
+def parse(answer: object, wanted: Unit | None = None) -> Quantity:
     """The quantity in ``answer``: text, a number, or a pair of both. Raises NotAQuantity.
 
-    A number without a unit has the unit "". Commas and underscores may part groups of three digits.
+    A number without a unit has the unit "". Commas and underscores may part groups of three digits. Where a unit
+    cannot be read, units that measure what ``wanted`` does are offered.
     """
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str):
-        return Quantity(number=_number(answer[0]), unit=unit(answer[1]))
+        return Quantity(number=_number(answer[0]), unit=unit(answer[1], wanted))
     if not isinstance(answer, str):
         return Quantity(number=_number(answer), unit=unit(""))
+    if re.search(r"\d\s*(?:[*+/^×·-]+|x)\s*\d", answer):
+        raise NotAQuantity(
+            f"{answer!r:.60} is a calculation, not a number.",
+            "work it out first, and write the one number that it gives. Powers of ten are written 3e6.",
+        )
     match = _NUMBER.fullmatch(answer.strip())
     if match is None or not (match[2] == "" or match[2][0].isalpha() or match[2][0] in "%µμ"):
         raise NotAQuantity(
-            f"{answer!r} cannot be read as a number with a unit.",
-            'write digits, then the unit: "3 MiB". The decimal point is a point, powers of ten are written 3e-6, and '
-            "commas stand only between thousands.",
+            f"{answer!r:.60} cannot be read as a number with a unit.",
+            f'write digits, then the unit: "{example(wanted) if wanted else "3 MiB"}". The decimal point is a point, '
+            "powers of ten are written 3e-6, and commas stand only between thousands.",
         )
-    return Quantity(number=float(re.sub("[,_]", "", match[1])), unit=unit(match[2]))
+    number = float(re.sub("[,_]", "", match[1]))
+    if math.isinf(number):
+        raise NotAQuantity(f"{answer!r:.60} is larger than any number here can be.", "look at the power of ten.")
+    return Quantity(number=number, unit=unit(match[2], wanted))
 
 
 def _number(value: object) -> float:
@@ -138,9 +178,13 @@ def _number(value: object) -> float:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise NotAQuantity(f"{value!r:.60} is no number.", 'write text with a number and its unit, as in "3 MiB".')
-    if not math.isfinite(value):
-        raise NotAQuantity(f"{value} is no number that anything can be.", "look where it comes from.")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        number = math.inf
+    if not math.isfinite(number):
+        raise NotAQuantity(f"{number} is no number that anything can be.", "look where it comes from.")
+    return number
 
 
 def measured(unit: Unit) -> str:

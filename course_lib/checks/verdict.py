@@ -35,7 +35,7 @@ class Verdict:
     @property
     def last(self) -> str:
         """The line that says what to do next; "" if there is nothing left to do."""
-        return f"Next: {self.next} {self.hint}".rstrip() if self.next or self.hint else ""
+        return " ".join(filter(None, ("Next:", self.next, self.hint))) if self.next or self.hint else ""
 
     def _ipython_display_(self) -> None:
         """Nothing: check() has printed it, and a cell that ends in check(...) must not say it twice."""
@@ -43,6 +43,11 @@ class Verdict:
 
 class NotPassed(AssertionError):
     """Raised in place of a printed verdict where a grader listens; its text is the verdict."""
+
+
+def is_empty(answer: object) -> bool:
+    """Whether nothing has been written in the place of a value: None, or text without a letter."""
+    return answer is None or (isinstance(answer, str) and not answer.strip())
 
 
 def not_attempted(id: str, what_to_write: str) -> Verdict:

@@ -8,6 +8,9 @@ from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
 
+_NEARLY = 0.1  # of the size of the numbers: half of the wrong elements are no further off
+
+
 def through_float32(found: Finding) -> Complaint | None:
     """Large integers that are off by less than the 24 bits of a float32."""
     got, want = found.got, found.want.value
@@ -37,7 +40,7 @@ def too_few_bits(found: Finding) -> Complaint | None:
     sound = np.isfinite(exact) & np.isfinite(found.want.bound)
     worst = np.argmax(np.where(sound, np.abs(got - exact) - found.want.bound, -np.inf))
     error, allowed = np.abs(got - exact).flat[worst] / size, found.want.bound.flat[worst] / size
-    if error > 32 * float(jnp.finfo(jnp.bfloat16).eps):
+    if error > 1 or np.median(np.abs(got - exact)[found.wrong]) / size > _NEARLY:
         return None
     what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
     if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:

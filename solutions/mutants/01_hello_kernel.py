@@ -245,6 +245,9 @@ line = 12
 # %% answer="01.7" name="names a line that is not there" judge="exercise" says="give a number from 1 to 15"
 line = 16
 
+# %% answer="01.7" name="points at a blank line" judge="exercise" says="01.7 not yet: line 3 is blank\\."
+line = 3.0
+
 # %% answer="01.8" name="knows fold by heart" judge="exercise" says="(?s)left and visited again.*is the block ever left\\?"
 judge = "simulator"
 
@@ -276,3 +279,8 @@ so that each of them passes a kernel that the other one refuses."""
 why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
 so that each of them passes a kernel that the other one refuses."""
 checks.assess("01.9", "partly")
+
+# %% answer="01.9" name="judges itself in a word of its own" judge="exercise" says="(?s)yours to judge.*Ours: .*then say checks.assess"
+why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
+so that each of them passes a kernel that the other one refuses."""
+checks.assess("01.9", "nearly")

@@ -144,7 +144,7 @@ BUGS = tuple(
             "next copy into the half in use",
             partial(double_buffered, filled=lambda slot: slot),
             "numbers",
-            r"(?s)buf_ref\[0\].*(in use|overwrit|other half|another half)",
+            r"copy into buf_ref\[0\] while another copy into it is under way",
         ),
         (
             "fetches one block past the end",

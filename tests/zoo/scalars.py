@@ -158,7 +158,7 @@ BUGS = tuple(
             lambda starts, x: x[starts],
             (np.array([3, 1, 4, 1, 5, 9, 2, 6], np.int32), FOUR_BLOCKS),
             "compiler",
-            r"starts_ref.*SMEM",
+            r"cannot prove to be a multiple of 128",
         ),
     )
 )

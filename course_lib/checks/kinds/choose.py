@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -39,19 +40,26 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     """Passed if ``answer`` is the right option; upper and lower case and spaces around it do not matter."""
     asked: Choose = task.asks
     options = _listed(asked.options)
-    if answer is None or answer == "":
+    if is_empty(answer):
         return not_attempted(task.id, f"write {task.defines} = one of {options}")
     chosen = answer.strip().lower() if isinstance(answer, str) else None
     found = next((option for option in asked.options if option.lower() == chosen), None)
     if found is None:
-        close = difflib.get_close_matches(chosen or "", [o.lower() for o in asked.options], n=1)
-        meant = f'did you mean "{close[0]}"? ' if close else ""
-        return not_yet(
-            task.id, "that is none of the options.", f"You chose {answer!r:.60}.", f"{meant}Choose one of {options}."
-        )
+        return not_yet(task.id, *_no_option(answer, chosen or "", asked.options))
     if found != asked.right:
         return not_yet(task.id, f'"{found}" is not the one.', asked.wrong[found], "think again before you try another.")
     return passed(task.id, asked.why)
+
+
+def _no_option(answer: object, chosen: str, options: tuple[str, ...]) -> tuple[str, str, str]:
+    """(headline, what was chosen, what to try), with the option that may be meant."""
+    named = [option for option in options if re.search(rf"\b{re.escape(option.lower())}\b", chosen)]
+    if len(named) > 1:
+        return "that is more than one.", f"You chose {answer!r:.60}.", f"choose one of {_listed(options)}."
+    close = difflib.get_close_matches(chosen, [option.lower() for option in options], n=1)
+    meant = (named or [option for option in options if option.lower() in close] or [""])[0]
+    ask = f'did you mean "{meant}"? Choose' if meant else "choose"
+    return "that is none of the options.", f"You chose {answer!r:.60}.", f"{ask} one of {_listed(options)}."
 
 
 def _listed(options: tuple[str, ...]) -> str:

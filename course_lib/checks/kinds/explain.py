@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from course_lib.checks import record
-from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -33,7 +33,7 @@ class Explain:
 def verdict(task: Exercise, answer: object) -> Verdict:
     """Passed once enough words are there and the learner has called them right, with ``checks.assess``."""
     asked: Explain = task.asks
-    if answer is None or answer == "":
+    if is_empty(answer):
         return not_attempted(task.id, f'write {task.defines} = """two or three sentences of yours"""')
     if not isinstance(answer, str):
         return not_yet(

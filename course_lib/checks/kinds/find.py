@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING
 
-from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -48,35 +49,45 @@ def mended(asked: Find, listing: str) -> str:
 
 
 def verdict(task: Exercise, answer: object) -> Verdict:
-    """Passed if ``answer`` is the wrong line: its number, or its text, however it is spaced."""
+    """Passed if ``answer`` is the wrong line: its number, or its text as it is or should be, however it is spaced."""
     asked: Find = task.asks
-    if answer is None or answer == "":
+    if is_empty(answer):
         return not_attempted(task.id, f'write {task.defines} = the number of a line of checks.listing("{task.id}")')
     lines = task.listing.splitlines()
     found = _lines_meant(answer, lines)
+    if not found and isinstance(answer, str) and _same(answer, asked.fixed):
+        return passed(task.id, asked.why)
     if len(found) != 1:
         return not_yet(task.id, "that is not a line of the listing.", *_not_a_line(answer, found, len(lines)))
     (number,) = found
     if number == asked.line:
         return passed(task.id, asked.why)
+    next = "follow one block through the listing, line by line: is it the one that you want?"
+    if not (text := lines[number - 1].strip()):
+        return not_yet(task.id, f"line {number} is blank.", "", next)
     message = asked.near.get(number, "It does what it should.")
-    return not_yet(
-        task.id,
-        f"line {number} is not the one.",
-        f"Line {number}: {lines[number - 1].strip()}\n{message}",
-        "follow one block through the listing, line by line: is it the one that you want?",
-    )
+    return not_yet(task.id, f"line {number} is not the one.", f"Line {number}: {text}\n{message}", next)
 
 
 def _lines_meant(answer: object, lines: list[str]) -> list[int]:
     """The numbers of the lines that an answer names; [] if it names none."""
-    if isinstance(answer, str) and answer.strip().isdigit():
-        answer = int(answer)
-    if isinstance(answer, int) and not isinstance(answer, bool):
-        return [answer] if 1 <= answer <= len(lines) else []
-    if isinstance(answer, str):
-        return [n for n, line in enumerate(lines, 1) if _same(line, answer)]
+    if (number := _number(answer)) is not None:
+        return [number] if 1 <= number <= len(lines) else []
+    if isinstance(answer, str):  # as it is printed, with its number, or without
+        return [n for n, line in enumerate(lines, 1) if _same(line, answer) or _same(f"{n}{line}", answer)]
     return []
+
+
+def _number(answer: object) -> int | None:
+    """8 for 8, 8.0, np.int64(8), "8" and "line 8"; None for what is no number of a line."""
+    if isinstance(answer, str):
+        match = re.fullmatch(r"\s*(?:line)?\s*(\d{1,6})\s*[.:]?\s*", answer, re.IGNORECASE)
+        return int(match[1]) if match else None
+    if getattr(answer, "shape", None) == () and hasattr(answer, "item"):  # a NumPy or JAX scalar
+        answer = answer.item()
+    if isinstance(answer, float) and answer.is_integer():
+        return int(answer)
+    return answer if isinstance(answer, int) and not isinstance(answer, bool) else None
 
 
 def _not_a_line(answer: object, found: list[int], count: int) -> tuple[str, str]:

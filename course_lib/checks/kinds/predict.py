@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from course_lib.checks import quantity
 from course_lib.checks.quantity import Quantity
-from course_lib.checks.verdict import Verdict, not_attempted, not_yet, passed
+from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 _EXACT = 1e-9  # relative: what floating point does to 1.5 GB
 _SHARP = 0.005  # relative: how close a mistake of a known size must come to its size
+_LIST_ALL = "write down each thing you counted, with its size, and add them up."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,14 +48,17 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     asked: Predict = task.asks
     wanted = quantity.unit(asked.unit)
     example = quantity.example(wanted)
-    if answer is None or answer == "":
+    if is_empty(answer):
         return not_attempted(task.id, f'write {task.defines} = "{example}", with your number')
     try:
-        given = quantity.parse(answer)
+        given = quantity.parse(answer, wanted)
     except quantity.NotAQuantity as error:
         return not_yet(task.id, "that cannot be read.", str(error), error.next)
     if given.unit.measures != wanted.measures:
         return not_yet(task.id, *_other_measure(given, wanted, example))
+    if given.value <= 0 < asked.value:
+        less = "nothing" if given.value == 0 else "less than nothing"
+        return not_yet(task.id, f"it is not {given}.", f"{given} is {less}; what is asked is more.", _LIST_ALL)
     ratio = given.value / (asked.value * wanted.factor)
     if abs(ratio - 1) <= max(asked.tolerance, _EXACT):
         return passed(task.id, asked.why)
@@ -125,7 +129,7 @@ def _off_by(ratio: float, countable: bool) -> tuple[str, str]:
     if size < 1.05 and countable:
         return f"Close, and a little too {large}: this number can be counted.", "look for what you rounded."
     words = "by less than twice" if size < 2 else "by less than ten times" if size < 10 else "by ten times or more"
-    return f"It is too {large}, {words}.", "write down each thing you counted, with its size, and add them up."
+    return f"It is too {large}, {words}.", _LIST_ALL
 
 
 def _near(value: float, other: float, tolerance: float) -> bool:

@@ -6,14 +6,13 @@ from course_lib.errors.row import Row
 
 
 def _nearest_block(ref: str, block: str, array: str) -> dict[str, str]:
-    """The block with its last two sizes rounded up to something legal, as the end of a sentence."""
-    sizes, axes = (tuple(int(n) for n in re.findall(r"\d+", text)) for text in (block, array))
-    if len(sizes) != len(axes):  # a None among them, an axis that the kernel does not see
+    """The block with its last two sizes rounded up to something legal. A None there counts as 1."""
+    sizes, axes = (re.findall(r"\d+|None", text) for text in (block, array))
+    if len(sizes) != len(axes):
         return {"nearest": ""}
-    legal = [
-        min(-(-size // unit) * unit, axis) for size, axis, unit in zip(sizes[-2:], axes[-2:], (8, 128), strict=True)
-    ]
-    return {"nearest": f". Nearest legal: {(*sizes[:-2], *legal)}"}
+    last = [(1 if size == "None" else int(size), int(axis)) for size, axis in zip(sizes[-2:], axes[-2:], strict=True)]
+    legal = [str(min(-(-size // unit) * unit, axis)) for (size, axis), unit in zip(last, (8, 128), strict=True)]
+    return {"nearest": f". Nearest legal: ({', '.join(sizes[:-2] + legal)})"}
 
 
 def _structure(specs: str, things: str, detail: str) -> dict[str, str]:
@@ -30,6 +29,17 @@ def _structure(specs: str, things: str, detail: str) -> dict[str, str]:
 
 
 ROWS = (
+    Row(
+        "block-of-one-row",
+        r"last two dimensions of your block shape are divisible by 8 and 128.*?"
+        r"[Bb]lock spec for (?P<ref>.+?) in .*?has block shape (?P<block>\((?:[^)]*, )?None(?:, [^,)]+)?\)), "
+        r"array shape (?P<array>\([^)]*\))",
+        "The block {block} of {ref} is one row, or one column, of an array of shape {array}: a None counts as 1, and "
+        "the last two sizes must be multiples of 8 and 128, or the whole axis. jax.vmap makes one row a block, too.",
+        "hand the whole array to pallas_call, without vmap, in blocks of 8 rows or of all rows{nearest}.",
+        "04",
+        _nearest_block,
+    ),
     Row(
         "block-2d",
         r"last two dimensions of your block shape are divisible by 8 and 128.*?"

@@ -2,6 +2,14 @@
 
 from course_lib.errors.row import Row
 
+
+def _as_many(want: str, got: str, **_) -> dict[str, str]:
+    """A tuple of as many numbers as the block has axes, and what may have come instead."""
+    example = f"(i, {', '.join(['0'] * (int(want) - 1))})" if int(want) > 1 else "(i,)"
+    none = "; a def without a return gives None, which counts as one" if got == "1" else ""
+    return {"example": example, "none": none}
+
+
 ROWS = (
     Row(
         "index-map-results",
@@ -9,8 +17,9 @@ ROWS = (
         r"block_shape=(?P<block>\(.*?\))\. Currently returning (?P<got>\d+) values?",
         "The index map of {ref} must return one number for each axis of the block {block}, which makes {want}; it "
         "returned {got}.",
-        "return a tuple of block numbers, (i, 0); a def without a return gives None, which counts as one.",
+        "return a tuple of block numbers, one for each axis, such as {example}{none}.",
         "04",
+        _as_many,
     ),
     Row(
         "index-map-type",

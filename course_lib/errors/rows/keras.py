@@ -26,6 +26,14 @@ ROWS = (
         "01",
     ),
     Row(
+        "keras-traced",  # Keras makes JAX's exception anew from its text, and that fails
+        r"AttributeError: 'str' object has no attribute '_error_repr'",
+        "The layer asked for the numbers in an array that are known only when it runs: a NumPy function does, and "
+        "float(), int() and `if`.",
+        "compute with jax.numpy, or call your kernel's function with the inputs as they are.",
+        "01",
+    ),
+    Row(
         "keras-kwargs",
         r"__init__\(\) got an unexpected keyword argument '(?P<name>name|dtype|trainable)'",
         "The layer's __init__ does not take {name}=, which Keras gives every layer.",

@@ -18,6 +18,13 @@ ROWS = (
         "01",
     ),
     Row(
+        "waited-for",
+        r"'block_until_ready' method is not available on traced array",
+        "The function waits for its result, .block_until_ready(), while it is traced: nothing has run yet.",
+        "leave it out here; wait where the function is called, for a timing.",
+        "01",
+    ),
+    Row(
         "traced-if",
         r"TracerBoolConversionError",
         "The kernel used `if` (or `while`, `and`, `or`) on a value that is known only when it runs.",

@@ -1,0 +1,27 @@
+"""Right answers written in unusual ways: no judge refuses one."""
+
+import importlib
+import pkgutil
+
+import fairness
+import pytest
+
+from course_lib import compiler, judges
+
+SUBJECTS = [importlib.import_module(f"fairness.{module.name}") for module in pkgutil.iter_modules(fairness.__path__)]
+RIGHT = [right for subject in SUBJECTS for right in getattr(subject, "RIGHT", ())]
+
+
+@pytest.mark.parametrize("right", RIGHT, ids=lambda right: right.name)
+def test_a_right_answer_passes_every_judge(right):
+    verdicts = judges.judge(right.fn, right.reference, *right.args)
+    assert not [str(verdict) for verdict in verdicts if verdict.passed is False]
+    said = {verdict.judge: verdict.passed for verdict in verdicts}
+    assert set(judges.JUDGES) <= set(said)
+    if compiler.libtpu_version() is not None:
+        assert said["compiler"] is True, str(verdicts[-1])
+
+
+def test_there_are_many_and_no_two_have_one_name():
+    assert len(RIGHT) >= 25
+    assert len({right.name for right in RIGHT}) == len(RIGHT)
