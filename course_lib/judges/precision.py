@@ -7,7 +7,6 @@ from course_lib import grid
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
-
 _NEARLY = 0.1  # of the size of the numbers: half of the wrong elements are no further off
 
 
