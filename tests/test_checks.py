@@ -258,7 +258,7 @@ def test_what_is_no_layer_is_named(answer, says):
         ((4,), lambda i: (i,), (1024,)),
         7,
     ],
-    ids=str,
+    ids=["a dict", "text", "two", "four", "a block for a map", "texts", "turned round", "a number"],
 )
 def test_what_is_no_grid_block_and_index_map_gets_one_sentence(settings):
     said = checks.check("01.4", lambda n: settings)

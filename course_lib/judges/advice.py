@@ -1,14 +1,9 @@
 """Why numbers may be wrong: rules, asked in order. Each looks at a Finding and says (why, what to try) or nothing."""
 
-import re
 from collections.abc import Callable
 
-import numpy as np
-
-from course_lib import grid
-from course_lib.judges import copies, memory, needs, order, patterns, precision
+from course_lib.judges import patterns, precision, rules_of_blocks, rules_of_memory
 from course_lib.judges.finding import Finding
-from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
 
 
@@ -22,313 +17,25 @@ def because(found: Finding) -> Complaint:
     )
 
 
-def _outside(found: Finding) -> Complaint | None:
-    """An index map that asks for a block the array does not have."""
-    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := order.outside(p))), None)
-
-
-def _never_copied(found: Finding) -> Complaint | None:
-    """Copies by hand: one without a partner, or memory that is used while a copy is on its way."""
-    return copies.complaint(found.walk) or copies.early_use(found.walk)
-
-
-def _shared(found: Finding) -> Complaint | None:
-    """Steps that the simulator takes in any order, for they are marked so, and that depend on their order."""
-    return order.shared_block(found.walk) or order.carried_on(found.walk)
-
-
-def _written_over(found: Finding) -> Complaint | None:
-    """An input that shares the memory of an output, and is read where the output has been written already."""
-    for call in found.walk.calls:
-        inputs = {operand.name: operand for operand in call.inputs}
-        for output in call.outputs:
-            source = inputs.get(output.aliases)
-            if source is None or not (source.pipelined and output.pipelined):
-                continue
-            if overwritten := _read_after_write(source, output):
-                before, step = map(call.step, overwritten)
-                block = tuple(source.indices[overwritten[1]].tolist())
-                return Complaint(
-                    f"{source.name} and {output.name} share their memory (input_output_aliases): at step {step} "
-                    f"{source.name} reads block {block}, which step {before} has written over.",
-                    "read a block at the step that writes it and never later, or leave the alias out.",
-                )
-    return None
-
-
-def _read_after_write(source: grid.Operand, output: grid.Operand) -> tuple[int, int] | None:
-    """(step that writes a block, later step that fetches it) of two operands in the same memory; None if none."""
-    written: dict[tuple, int] = {}
-    for step, (read, write) in enumerate(zip(source.starts.tolist(), output.starts.tolist(), strict=True)):
-        if source.fetched[step] and tuple(read) in written:
-            return written[tuple(read)], step
-        if output.written[step]:
-            written[tuple(write)] = step
-    return None
-
-
-def _read_first(found: Finding) -> Complaint | None:
-    """Memory that is read before anything has been written there."""
-    for call in found.walk.calls:
-        if (read := memory.unwritten_read(call)) is not None:
-            return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
-    return None
-
-
-def _own_name(call: grid.Call, ref: str) -> str:
-    """What a ref is called; a buffer that emit_pipeline allocates is called after the array whose blocks it holds."""
-    if (buffer := re.fullmatch(r"allocations\[(\d+)\]\.\w+", ref)) is None:
-        return ref
-    found = [p for p in pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
-    return f"the block of {found[0].operands[int(buffer[1])].name}" if found else "a block of the pipeline"
-
-
-def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
-    when = f" at step {call.step(read.step)}" if call.steps > 1 else ""
-    if read.rows:
-        start, end = read.rows
-        where = f"{read.ref}[{start}]" if end == start + 1 else f"{read.ref}[{start}:{end}]"
-        return Complaint(
-            f"{where} is read{when} before anything has been written to it.", f"write all of {read.ref} first."
-        )
-    at = f"At step {call.step(read.step)} {read.ref}" if call.steps > 1 else read.ref
-    what = f"{at} is read before anything has been written to it; `+=` reads too."
-    if read.written_at is not None and read.written_at > read.step:
-        what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
-    output = next((o for o in call.outputs if o.name == read.ref), None)
-    if output is not None and output.aliases:
-        cure = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
-    elif call.steps == 1 or (output is not None and output.changes.all()):
-        cure = f"write {read.ref} with =, not with +=."
-    elif output is not None:
-        cure = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
-    else:
-        cure = (
-            f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
-        )
-    return Complaint(what, cure)
-
-
-def _in_a_pipeline(found: Finding) -> Complaint | None:
-    """An output block of a pipeline in the kernel's body that is left and come back to."""
-    return order.revisit_in_a_pipeline(found.walk)
-
-
-def _left_unwritten(found: Finding) -> Complaint | None:
-    """An output block that none of its steps writes to, though the kernel has a line that would."""
-    if found.made_by is None or not len(found.steps):
-        return None
-    call, output = found.made_by
-    if memory.writes(call, output.name, found.steps)[0] or grid.uses(call) is None:
-        return None
-    return Complaint(
-        f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
-        "the last step of axis a is pl.num_programs(a) - 1: steps count from 0.",
-    )
-
-
-def _written_too_early(found: Finding) -> Complaint | None:
-    """An output block that is written for the last time while scratch still changes."""
-    if found.made_by is None or len(found.steps) < 2:
-        return None
-    call, output = found.made_by
-    at = set(found.steps.tolist())
-    last = {
-        use.ref: max(s for s in use.steps.tolist() if s in at)
-        for use in grid.uses(call) or ()
-        if use.kind == "write" and at & set(use.steps.tolist())
-    }
-    changes = {scratch.name: last[scratch.name] for scratch in call.scratch if scratch.name in last}
-    name = max(changes, key=changes.get, default="")
-    if output.name not in last or not name or last[output.name] >= changes[name]:
-        return None
-    return Complaint(
-        f"{output.name} is written for the last time at step {call.step(last[output.name])}, and {name} goes on "
-        f"changing until step {call.step(changes[name])}.",
-        f"write {output.name} at the last step of the reduction: its index is pl.num_programs(axis) - 1 there.",
-    )
-
-
-def _computed(found: Finding) -> Complaint | None:
-    """NaN that is not garbage: the kernel writes all of the block."""
-    if found.made_by is None or found.got.dtype.kind != "f" or not found.unwritten[found.first] or not len(found.steps):
-        return None
-    call, output = found.made_by
-    if not memory.writes(call, output.name, found.steps)[1]:
-        return None
-    return Complaint(
-        f"The kernel writes all of {output.name}, so it computes that NaN itself.",
-        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row in which "
-        "everything is masked, an exp that overflows.",
-    )
-
-
-def _nothing_carried(found: Finding) -> Complaint | None:
-    """Several steps make one output block, and each begins anew."""
-    if found.made_by is None or len(found.steps) < 2:
-        return None
-    call, output = found.made_by
-    if grid.uses(call) is None or memory.carries(call, found.steps) or grid.copies_by_hand(call):
-        return None
-    last = call.step(int(found.steps[-1]))
-    return Complaint(
-        f"Every step sets everything anew, so only what step {last} computes is left.",
-        "carry what they find, a sum or the best so far: set it at the first of these steps only, under pl.when.",
-    )
-
-
-def _rows_left_out(found: Finding) -> Complaint | None:
-    """Rows of an input block that the kernel never reads."""
-    for call in found.walk.calls:
-        for operand in call.inputs:
-            if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
-                return Complaint(
-                    f"{operand.name}[{rows[0]}:{rows[1]}] is never read.",
-                    "count the turns of the loop: it must go through the whole block.",
-                )
-    return None
-
-
-def _left_over(found: Finding) -> Complaint | None:
-    """Sums of another output block that are still in the scratch."""
-    for call in found.walk.calls:
-        if (read := memory.stale_read(call)) is not None and len(call.outputs):
-            return Complaint(
-                f"At step {call.step(read.step)}, where a new output block begins, {read.ref} holds what step "
-                f"{call.step(read.left_by)} has left there.",
-                _cure_of_leftovers(call, read.ref),
-            )
-    return None
-
-
-def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
-    if any(output.revisits() for output in call.outputs):
-        return f"{ref} has room for one output block: put the reduction axis last, so that one is finished at a time."
-    return (
-        f"set {ref} to zero at the first step of every output block: when the reduction index is 0, not at the first "
-        "step of the whole grid."
-    )
-
-
-def _index_map(found: Finding) -> Complaint | None:
-    """An input block that the output block depends on, and that its steps never read."""
-    if found.made_by is None or not len(found.steps):
-        return None
-    call, output = found.made_by
-    if len(found.walk.calls) > 1:  # what the kernel takes is then not what the reference takes
-        return None
-    return needs.wrong_block(call, output, found.first, found.reference, found.args, found.number)
-
-
-def _past_the_edge(found: Finding) -> Complaint | None:
-    """NaN that comes from beyond the end of an array whose last block is not full."""
-    if not found.unwritten[found.first] or found.made_by is None:
-        return None
-    for call in found.walk.calls:
-        for operand in call.inputs:
-            ragged = [a for a, (n, b) in enumerate(zip(operand.shape, operand.block_shape, strict=True)) if n % b]
-            if operand.pipelined and ragged and not any(operand.element) and _hangs(operand, ragged[0]):
-                return _hangs_over(call, operand, ragged[0])
-    return None
-
-
-def _hangs(operand: grid.Operand, axis: int) -> bool:
-    return bool((operand.starts[:, axis] + operand.block_shape[axis] > operand.shape[axis]).any())
-
-
-def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
-    length, block = operand.shape[axis], operand.block_shape[axis]
-    ends = operand.starts[:, axis] + block
-    step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
-    by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
-    return Complaint(
-        f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
-        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here.",
-        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), where index counts from the "
-        f"beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. Multiplying by 0 does not help, for "
-        f"NaN * 0 is NaN.{by_mask}",
-    )
-
-
-def _multiplies_by_a_mask(call: grid.Call) -> bool:
-    """Whether the kernel turns a bool into a number and multiplies with it."""
-    masks = set()
-    for eqn in grid.equations(call.kernel):
-        if eqn.primitive.name == "mul" and any(id(v) in masks for v in eqn.invars):
-            return True
-        from_mask = any(id(v) in masks for v in eqn.invars)
-        converts = eqn.primitive.name == "convert_element_type" and eqn.invars[0].aval.dtype == np.bool_
-        if converts or (from_mask and eqn.primitive.name in ("broadcast_in_dim", "reshape", "convert_element_type")):
-            masks |= set(map(id, eqn.outvars))
-    return False
-
-
-def _rows_outside(found: Finding) -> Complaint | None:
-    """Rows that a ref does not have."""
-    for call in found.walk.calls:
-        if use := memory.outside(call):
-            ref, step, (start, end), length = use
-            rows = f"[{start}]" if end == start + 1 else f"[{start}:{end}]"
-            return Complaint(
-                f"At step {call.step(step)} the kernel touches {ref}{rows}, and axis 0 of {ref} has {length} elements.",
-                "indices count from 0, so the last one is the length minus 1; look at the last turn and the last step.",
-            )
-    return None
-
-
-def _unvisited(found: Finding) -> Complaint | None:
-    """Output blocks that no step has."""
-    if found.laid_out_by is None or not found.laid_out_by[1].unvisited():
-        return None
-    call, output = found.laid_out_by
-    visited = np.unique(output.indices, axis=0)
-    if len(visited) == 1 and call.steps > 1:
-        return Complaint(
-            f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step.",
-            "an output's index map gets the grid indices, and returns the block that step writes.",
-        )
-    for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
-        if output.indices[:, axis].max() + 1 < -(-length // block):
-            keeps = call.steps == 1 and any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs)
-            return Complaint(
-                "",
-                f"axis {axis} of {output.name} has {length} elements, in blocks of {block}: that makes "
-                f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?"
-                if not keeps
-                else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
-            )
-    return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
-
-
-def _never_written(found: Finding) -> Complaint | None:
-    if not found.unwritten[found.first]:
-        return None
-    what = "That is memory nothing has written: a buffer starts as NaN (an integer one as its largest value)."
-    if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
-        what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
-        what = what if found.got.dtype.kind == "f" else what.replace("NaN", "the largest integer")
-    return Complaint(what, "write every element of every output block; a condition around a write may never hold.")
-
-
 # The order is that of certainty: what is read off the grid and the code goes before what the numbers look like.
 _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
-    _outside,
-    _rows_outside,
-    _unvisited,
-    _never_copied,
-    _in_a_pipeline,
-    _shared,
-    _written_over,
-    _nothing_carried,
-    _read_first,
-    _left_unwritten,
-    _index_map,
-    _left_over,
-    _past_the_edge,
-    _written_too_early,
-    _computed,
-    _never_written,
-    _rows_left_out,
+    rules_of_blocks.outside,
+    rules_of_blocks.rows_outside,
+    rules_of_blocks.unvisited,
+    rules_of_memory.never_copied,
+    rules_of_blocks.in_a_pipeline,
+    rules_of_memory.shared,
+    rules_of_memory.written_over,
+    rules_of_memory.nothing_carried,
+    rules_of_memory.read_first,
+    rules_of_memory.left_unwritten,
+    rules_of_blocks.index_map,
+    rules_of_memory.left_over,
+    rules_of_blocks.past_the_edge,
+    rules_of_memory.written_too_early,
+    rules_of_memory.computed,
+    rules_of_memory.never_written,
+    rules_of_blocks.rows_left_out,
     patterns.swallowed_nan,
     patterns.an_argument,
     patterns.transposed,

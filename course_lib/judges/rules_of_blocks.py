@@ -1,0 +1,121 @@
+"""Rules about blocks: which of them an index map asks for, and what lies at the edge of an array."""
+
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges import memory, needs, order
+from course_lib.judges.finding import Finding
+from course_lib.judges.order import pipelines
+from course_lib.judges.verdict import Complaint
+
+
+def outside(found: Finding) -> Complaint | None:
+    """An index map that asks for a block the array does not have."""
+    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := order.outside(p))), None)
+
+
+def rows_outside(found: Finding) -> Complaint | None:
+    """Rows that a ref does not have."""
+    for call in found.walk.calls:
+        if use := memory.outside(call):
+            ref, step, (start, end), length = use
+            rows = f"[{start}]" if end == start + 1 else f"[{start}:{end}]"
+            return Complaint(
+                f"At step {call.step(step)} the kernel touches {ref}{rows}, and axis 0 of {ref} has {length} elements.",
+                "indices count from 0, so the last one is the length minus 1; look at the last turn and the last step.",
+            )
+    return None
+
+
+def unvisited(found: Finding) -> Complaint | None:
+    """Output blocks that no step has."""
+    if found.laid_out_by is None or not found.laid_out_by[1].unvisited():
+        return None
+    call, output = found.laid_out_by
+    visited = np.unique(output.indices, axis=0)
+    if len(visited) == 1 and call.steps > 1:
+        return Complaint(
+            f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step.",
+            "an output's index map gets the grid indices, and returns the block that step writes.",
+        )
+    for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
+        if output.indices[:, axis].max() + 1 < -(-length // block):
+            keeps = call.steps == 1 and any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs)
+            return Complaint(
+                "",
+                f"axis {axis} of {output.name} has {length} elements, in blocks of {block}: that makes "
+                f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?"
+                if not keeps
+                else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
+            )
+    return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
+
+
+def in_a_pipeline(found: Finding) -> Complaint | None:
+    """An output block of a pipeline in the kernel's body that is left and come back to."""
+    return order.revisit_in_a_pipeline(found.walk)
+
+
+def index_map(found: Finding) -> Complaint | None:
+    """An input block that the output block depends on, and that its steps never read."""
+    if found.made_by is None or not len(found.steps):
+        return None
+    call, output = found.made_by
+    if len(found.walk.calls) > 1:  # what the kernel takes is then not what the reference takes
+        return None
+    return needs.wrong_block(call, output, found.first, found.reference, found.args, found.number)
+
+
+def rows_left_out(found: Finding) -> Complaint | None:
+    """Rows of an input block that the kernel never reads."""
+    for call in found.walk.calls:
+        for operand in call.inputs:
+            if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
+                return Complaint(
+                    f"{operand.name}[{rows[0]}:{rows[1]}] is never read.",
+                    "count the turns of the loop: it must go through the whole block.",
+                )
+    return None
+
+
+def past_the_edge(found: Finding) -> Complaint | None:
+    """NaN that comes from beyond the end of an array whose last block is not full."""
+    if not found.unwritten[found.first] or found.made_by is None:
+        return None
+    for call in found.walk.calls:
+        for operand in call.inputs:
+            ragged = [a for a, (n, b) in enumerate(zip(operand.shape, operand.block_shape, strict=True)) if n % b]
+            if operand.pipelined and ragged and not any(operand.element) and _hangs(operand, ragged[0]):
+                return _hangs_over(call, operand, ragged[0])
+    return None
+
+
+def _hangs(operand: grid.Operand, axis: int) -> bool:
+    return bool((operand.starts[:, axis] + operand.block_shape[axis] > operand.shape[axis]).any())
+
+
+def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
+    length, block = operand.shape[axis], operand.block_shape[axis]
+    ends = operand.starts[:, axis] + block
+    step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
+    by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
+    return Complaint(
+        f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
+        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here.",
+        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), where index counts from the "
+        f"beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. Multiplying by 0 does not help, for "
+        f"NaN * 0 is NaN.{by_mask}",
+    )
+
+
+def _multiplies_by_a_mask(call: grid.Call) -> bool:
+    """Whether the kernel turns a bool into a number and multiplies with it."""
+    masks = set()
+    for eqn in grid.equations(call.kernel):
+        if eqn.primitive.name == "mul" and any(id(v) in masks for v in eqn.invars):
+            return True
+        from_mask = any(id(v) in masks for v in eqn.invars)
+        converts = eqn.primitive.name == "convert_element_type" and eqn.invars[0].aval.dtype == np.bool_
+        if converts or (from_mask and eqn.primitive.name in ("broadcast_in_dim", "reshape", "convert_element_type")):
+            masks |= set(map(id, eqn.outvars))
+    return False
