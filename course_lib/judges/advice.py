@@ -22,7 +22,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     rules_of_blocks.outside,
     rules_of_blocks.rows_outside,
     rules_of_blocks.unvisited,
-    rules_of_memory.never_copied,
+    rules_of_memory.copied_by_hand,
     rules_of_blocks.in_a_pipeline,
     rules_of_memory.shared,
     rules_of_memory.written_over,

@@ -9,7 +9,7 @@ from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
 
 
-def never_copied(found: Finding) -> Complaint | None:
+def copied_by_hand(found: Finding) -> Complaint | None:
     """Copies by hand: one without a partner, or memory that is used while a copy is on its way."""
     return copies.complaint(found.walk) or copies.early_use(found.walk)
 
@@ -167,16 +167,16 @@ def never_written(found: Finding) -> Complaint | None:
     what = "That is memory nothing has written: a buffer starts as NaN (an integer one as its largest value)."
     if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
         what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
-        what = what if found.got.dtype.kind == "f" else what.replace("NaN", "the largest integer")
+        what = what.replace("NaN", "the largest integer") if found.got.dtype.kind in "iu" else what
     return Complaint(what, "write every element of every output block; a condition around a write may never hold.")
 
 
 def computed(found: Finding) -> Complaint | None:
     """NaN that is not garbage: the kernel writes all of the block."""
-    if found.made_by is None or found.got.dtype.kind != "f" or not found.unwritten[found.first] or not len(found.steps):
+    if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
         return None
     call, output = found.made_by
-    if not memory.writes(call, output.name, found.steps)[1]:
+    if not len(found.steps) or not memory.writes(call, output.name, found.steps)[1]:
         return None
     return Complaint(
         f"The kernel writes all of {output.name}, so it computes that NaN itself.",

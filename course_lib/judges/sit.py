@@ -51,7 +51,7 @@ def simulator_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     """Refuses a kernel in which two cores, or a core and a copy, touch the same memory unordered.
 
-    Cores that share an output block or scratch are read off the grid; the rest is found by simulating two cores.
+    Cores that share an output block are read off the grid; the rest is found by simulating two cores.
     """
     args = arrays(args)
     try:
