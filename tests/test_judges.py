@@ -243,6 +243,33 @@ def test_bf16_accuracy_is_refused_where_f32_is_asked():
     assert last(blocked(kernel), x, x).passed is False
 
 
+def test_a_reference_in_numpy_is_good_enough():
+    def reference(x, y):
+        return np.asarray(x) + np.asarray(y)
+
+    assert all(v.passed is not False for v in judges.judge(blocked(), reference, *vectors()))
+    said = last(blocked(index=lambda i: (0,), out=lambda i: (i,)), reference=reference)
+    assert said.judge == "numbers" and "it should be 3072" in said.message
+
+
+def test_arguments_and_references_that_cannot_be_judged_get_one_sentence():
+    with pytest.raises(ValueError, match="'abc' is among the arguments; the judges take arrays and numbers"):
+        judges.judge(blocked(), jnp.add, "abc", vectors()[0])
+    with pytest.raises(ValueError, match="the reference cannot be run with these arguments. TypeError"):
+        judges.judge(blocked(), lambda x: x, *vectors())
+
+
+def test_numpy_arguments_are_what_jax_makes_of_them():
+    x, y = (np.asarray(v, np.float64) for v in vectors())
+    assert all(v.passed is not False for v in judges.judge(blocked(), lambda x, y: x + y, x, y))
+
+
+def test_a_grid_without_steps_or_with_far_too_many_is_said():
+    assert "has no steps" in last(blocked(steps=0)).message
+    assert "1,000,000 steps" in last(blocked(steps=10**6, index=lambda i: (0,))).message
+    assert "too many to list" in last(blocked(steps=10**9, index=lambda i: (0,))).message
+
+
 def test_a_refused_simulation_leaves_the_next_one_alone():
     assert last(blocked(steps=8, index=lambda i: (i % 4,))).judge == "simulator"
     assert all(v.passed is not False for v in judges.judge(blocked(), jnp.add, *vectors()))
