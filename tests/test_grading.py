@@ -357,7 +357,7 @@ def test_an_answer_that_does_not_run(rows):
 def test_a_helper_in_another_cell_is_pointed_out(rows):
     row = rows("bob/work")["01.5"]
     assert row["outcome"] == "not yet"
-    assert "NameError: name 'helper' is not defined" in row["message"]
+    assert "The name helper is not defined" in row["message"]
     assert row["note"] == "helper is defined in another cell; only the answer cells are graded"
     assert row["next"] == "move helper into the answer cell."
 

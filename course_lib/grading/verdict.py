@@ -121,7 +121,7 @@ def _failure(cell: dict) -> str:
 
 def _elsewhere(message: str, course: CourseNotebook, submitted: dict) -> str:
     """The name that an answer lacks and a cell that is not graded defines; "" if that is not so."""
-    missing = re.search(r"NameError: name '(\w+)' is not defined", message)
+    missing = re.search(r"(?:NameError: name '|The name )(\w+)'? is not defined", message)
     if missing is None:
         return ""
     answers = {task.answer for task in course.tasks}
