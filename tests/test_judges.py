@@ -243,6 +243,17 @@ def test_bf16_accuracy_is_refused_where_f32_is_asked():
     assert last(blocked(kernel), x, x).passed is False
 
 
+def test_arithmetic_that_a_loop_hands_to_the_next_turn_is_outside_too():
+    def hidden(x, y):
+        def turn(total, _):
+            return total + y, blocked()(total, jnp.zeros_like(y))
+
+        return jax.lax.scan(turn, x, length=2)[1][1]
+
+    said = last(hidden, reference=lambda x, y: x + y)
+    assert said.judge == "numbers" and "outside the kernel: add" in said.message
+
+
 def test_a_reference_in_numpy_is_good_enough():
     def reference(x, y):
         return np.asarray(x) + np.asarray(y)

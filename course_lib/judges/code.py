@@ -55,7 +55,7 @@ def _arithmetic(jaxpr, wanted: list[bool], in_loop: bool = False) -> tuple[set[s
             continue
         takes = [n not in _places(eqn) for n in range(len(eqn.invars))]
         if name not in grid.KERNELS:
-            inner = grid.inner_jaxpr(eqn)
+            inner = None if name == "scan" else grid.inner_jaxpr(eqn)  # what a turn leaves, the next may take
             others = [] if inner is not None else list(grid.sub_jaxprs(eqn))
             if inner is not None:
                 inside, takes = _arithmetic(getattr(inner, "jaxpr", inner), wants, in_loop)
