@@ -56,7 +56,7 @@ bench-model:  ## the roofline's predictions beside published timings, row by row
 
 zoo:  ## which judge catches which bug: the matrix of planted bugs (ARGS=--write: docs/zoo.md too)
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/zoo.py $(ARGS)
+	@$(PY) tools/bug_zoo.py $(ARGS)
 
 colab:  ## bake the public address into the notebooks: make colab REPO=owner/name TAG=v1
 	$(if $(REPO),,$(error Which GitHub repository? Say: make colab REPO=owner/name TAG=v1))

@@ -101,6 +101,11 @@ def chip(name: str) -> Chip:
     )
 
 
+def on_a_tpu() -> bool:
+    """Whether kernels run on a chip here. One that another process holds is none."""
+    return tpu_attached() and jax.default_backend() == "tpu"
+
+
 def tpu_attached() -> bool:
     """Whether this machine has a TPU, told from its PCI devices, without starting any runtime."""
     count, _ = hardware_utils.num_available_tpu_chips_and_device_id()

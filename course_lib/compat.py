@@ -20,10 +20,3 @@ def interpret_params(**fields) -> pltpu.InterpretParams:
 def races_found() -> bool:
     """Whether the last simulated kernel with ``detect_races=True`` had a race (JAX 0.11 only says it here)."""
     return bool(_interpret.races is not None and _interpret.races.races_found)
-
-
-def stop_simulation(reason: str) -> None:
-    """End the TPU simulation that is running in another thread, which then raises RuntimeError with ``reason``."""
-    memory = _interpret._shared_memory
-    if memory is not None:
-        memory.set_failed(TimeoutError(reason), top_level=False)

@@ -12,11 +12,12 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 
-from course_lib import checks, compiler, judges
+from course_lib import checks, chips, compiler, judges
 from course_lib.checks import checking, help, machine, record
 from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.kinds import JUDGED, kernel
 from course_lib.checks.verdict import SCREEN, Verdict, on_a_screen
+from course_lib.compiler import progress
 
 
 def with_kernel(kernel):
@@ -114,7 +115,7 @@ def test_a_verdict_fits_a_screen_and_loses_no_advice():
 
 def test_a_notebook_draws_the_blocks(monkeypatch, capsys):
     drawn = []
-    monkeypatch.setattr(machine, "in_a_notebook", lambda: True)
+    monkeypatch.setattr(progress, "in_a_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", drawn.append)
     said = checks.check("01.1", with_kernel(first_half_kernel))
     assert drawn == [said.blocks] and str(said.blocks) not in capsys.readouterr().out
@@ -397,7 +398,7 @@ def test_who_sees_which_case(monkeypatch):
     monkeypatch.setattr(judges, "JUDGES", {name: judge(name) for name in judges.JUDGES})
     monkeypatch.setattr(judges, "budget_judge", judge("budget"))
     monkeypatch.setattr(judges, "device_judge", judge("device"))
-    monkeypatch.setattr(machine, "on_a_tpu", lambda: True)
+    monkeypatch.setattr(chips, "on_a_tpu", lambda: True)
     budget = judges.Budget(hbm_bytes=10**6)
     task = dataclasses.replace(
         exercise("01.1"), inputs=("x: T[N]", "y: T[N]"), dtypes=("f32", "bf16"), budget=budget, chips=("v5e", "v6e")

@@ -254,8 +254,7 @@ def test_a_device_that_is_not_there_is_skipped():
 
 def test_numbers_of_a_device_are_compared_as_a_chip_rounds_them(monkeypatch):
     """The chip is played by a function that rounds operands to bfloat16 once, as the MXU does by default."""
-    monkeypatch.setattr(device.chips, "tpu_attached", lambda: True)
-    monkeypatch.setattr(device.jax, "default_backend", lambda: "tpu")
+    monkeypatch.setattr(chips, "on_a_tpu", lambda: True)
     rng = np.random.default_rng(0)
     x, y = (jnp.asarray(rng.normal(size=(512, 512)), jnp.float32) for _ in range(2))
     one_pass = jnp.dot(*(a.astype(jnp.bfloat16) for a in (x, y)), preferred_element_type=jnp.float32)

@@ -30,6 +30,7 @@ SHOWS_ITSELF = {  # as a picture, in a notebook
     "course_lib/compiler/report.py",
     "course_lib/compiler/compare.py",
     "course_lib/judges/blocks.py",
+    "course_lib/checks/panel.py",
 }
 FILES = sorted((ROOT / "course_lib").rglob("*.py"))
 

@@ -4,19 +4,15 @@ import functools
 import multiprocessing
 import pathlib
 import re
-import sys
 
 import jax
 import pytest
 from conftest import needs_libtpu
+from zoo import BUGS, examine, page
 
 from course_lib import compiler, judges
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))  # before tools/, which other tests put first: a zoo.py lies there
-
-from zoo import BUGS, examine, page  # noqa: E402
-
 PINNED = "jax==" + jax.__version__ in (ROOT / "requirements.txt").read_text() and compiler.libtpu_version()
 KINDS = {
     "index maps", "revisits", "initialisation", "tails and masks", "parallel axes", "copies", "precision", "arithmetic",
@@ -104,7 +100,9 @@ def test_a_question_that_ends_the_process_crashes():
 @pytest.mark.skipif(not PINNED, reason="the page is about the pinned jax and libtpu")
 def test_the_page_is_what_the_judges_say():
     rows = [row(bug.name) for bug in BUGS]
-    assert (ROOT / "docs/zoo.md").read_text() == page.page(BUGS, rows, examine.LIMIT_S), "python tools/zoo.py --write"
+    assert (ROOT / "docs/zoo.md").read_text() == page.page(BUGS, rows, examine.LIMIT_S), (
+        "python tools/bug_zoo.py --write"
+    )
 
 
 def test_the_table_lines_up_under_its_columns():

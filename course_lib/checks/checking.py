@@ -2,15 +2,15 @@
 
 import dataclasses
 import os
-import sys
 
 from course_lib import compiler, errors
-from course_lib.checks import machine, record
+from course_lib.checks import record
 from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.help import next_hint
 from course_lib.checks.kinds import ASKS, VERDICTS
 from course_lib.checks.kinds.explain import ASSESSMENTS
 from course_lib.checks.verdict import NOT_ATTEMPTED, NOT_YET, NotPassed, Verdict, not_yet, on_a_screen
+from course_lib.compiler import progress
 
 _last: dict[str, Verdict] = {}  # of this process, for report()
 _LEAVES = (
@@ -36,7 +36,7 @@ def check(id: str, answer: object = None) -> Verdict:
         verdict = dataclasses.replace(verdict, hint=next_hint(id))
     _last[id] = verdict
     record.attempted(id, verdict.outcome)
-    if (_graded() and not verdict.passed) or (verdict.outcome == NOT_YET and _under_nbval()):
+    if (_graded() and not verdict.passed) or (verdict.outcome == NOT_YET and progress.under_nbval()):
         raise NotPassed(_with_map(verdict))
     _show(verdict)
     return verdict
@@ -82,11 +82,6 @@ def _graded() -> bool:
     return "COURSE_GRADING" in os.environ or "NBGRADER_EXECUTION" in os.environ
 
 
-def _under_nbval() -> bool:
-    """A notebook kernel that pytest has started."""
-    return "PYTEST_CURRENT_TEST" in os.environ and "ipykernel_launcher" in sys.argv[0]
-
-
 def _with_map(verdict: Verdict) -> str:
     """The verdict with the map of the output's blocks, for whoever reads it later and sees no picture."""
     if verdict.blocks is None:
@@ -96,11 +91,11 @@ def _with_map(verdict: Verdict) -> str:
 
 def _show(verdict: Verdict) -> None:
     """Print it; with the picture of the blocks, where there is one: drawn in a notebook, of characters elsewhere."""
-    if verdict.blocks is None or not machine.in_a_notebook():
+    if verdict.blocks is None or not progress.in_a_notebook():
         print(on_a_screen(verdict, "" if verdict.blocks is None else str(verdict.blocks)))
         return
     print(on_a_screen(verdict))
-    if not _graded() and not _under_nbval():
+    if not _graded() and not progress.under_nbval():
         from IPython.display import display
 
         display(verdict.blocks)

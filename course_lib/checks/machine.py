@@ -24,7 +24,7 @@ def start() -> None:
     if problem := jax_problem():
         raise SystemExit(problem)
     where = "in Colab" if in_colab() else "on this machine"
-    if on_a_tpu():
+    if chips.on_a_tpu():
         device = f"on {jax.devices()[0].device_kind}; kernels run on the chip"
     else:
         jax.config.update("jax_platforms", "cpu")
@@ -80,18 +80,6 @@ def jax_problem() -> str | None:
 
 def in_colab() -> bool:
     return "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in os.environ
-
-
-def in_a_notebook() -> bool:
-    """Whether a notebook's kernel runs this, so that pictures can be shown."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return hasattr(shell, "kernel")
-
-
-def on_a_tpu() -> bool:
-    """Whether kernels run on a chip here. One that another process holds is none."""
-    return chips.tpu_attached() and jax.default_backend() == "tpu"
 
 
 def _all_work() -> bool:

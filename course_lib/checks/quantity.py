@@ -5,6 +5,8 @@ import math
 import numbers
 import re
 
+from course_lib.checks.unfit import Unfit
+
 _DECIMAL = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"ki": 2**10, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _TIMES = {"s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "ps": 1e-12, "min": 60, "h": 3600}
@@ -51,12 +53,8 @@ _WORDS |= {"kibi": "Ki", "mebi": "Mi", "gibi": "Gi", "tebi": "Ti"}
 _IN_WORDS = re.compile(rf"\b(?:({'|'.join(_WORDS)})(byte|bit|hertz)s?|([kMGTP]i?)?(bytes?|bits?))\b", re.IGNORECASE)
 
 
-class NotAQuantity(ValueError):
-    """Something that is no number with a unit. The text says what it was, ``next`` what to write."""
-
-    def __init__(self, what: str, next: str):
-        super().__init__(what)
-        self.next = next
+class NotAQuantity(Unfit):
+    """Something that is no number with a unit."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

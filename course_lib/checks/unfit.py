@@ -1,8 +1,8 @@
-"""What ``build`` raises for an answer of the wrong make."""
+"""What is raised for an answer of the wrong make."""
 
 
 class Unfit(ValueError):
-    """An answer that nothing can be built from: its text says what it is, ``next`` what to hand over instead."""
+    """An answer that cannot be judged: its text says what it is, ``next`` what to hand over instead."""
 
     def __init__(self, what: str, next: str):
         super().__init__(what)

@@ -46,19 +46,20 @@ def shown(what: str) -> Iterator[Callable[[str], None]]:
 
 def _writer() -> Callable[[str], None] | None:
     """A function that shows one line in the place of the one before; None where nobody watches."""
-    if os.environ.get("COURSE_PROGRESS") == "0" or _under_nbval():
+    if os.environ.get("COURSE_PROGRESS") == "0" or under_nbval():
         return None
-    if _in_a_notebook():
+    if in_a_notebook():
         return _notebook_line()
     return _terminal_line if sys.stderr.isatty() else None
 
 
-def _under_nbval() -> bool:
+def under_nbval() -> bool:
     """In a notebook kernel that pytest has started: it compares outputs, and a progress line would be one."""
     return "PYTEST_CURRENT_TEST" in os.environ and "ipykernel_launcher" in sys.argv[0]
 
 
-def _in_a_notebook() -> bool:
+def in_a_notebook() -> bool:
+    """Whether a notebook's kernel runs this, so that pictures can be shown."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, "kernel")

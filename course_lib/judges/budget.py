@@ -1,11 +1,13 @@
 """What a kernel may cost: HBM traffic, VMEM, predicted time, spills, and how much of it a unit must be at work."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid
 from course_lib.compiler import units
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
+from course_lib.judges.walked import arrays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,11 +33,13 @@ class Budget:
 
 def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip: str = "v5e") -> Verdict:
     """Refuses a kernel that costs more than ``budget``: traffic and VMEM are counted, the rest asks the compiler."""
+    args = arrays(args)
     try:
         walk = grid.walk(fn, *args)
-    except Exception as error:
+        complaint = _traffic(walk, _limit(budget.hbm_bytes, args)) or _vmem(walk, _limit(budget.vmem_bytes, args))
+    except Exception as error:  # it cannot be traced, or nobody can tell what it copies
         return refused("budget", errors.explain(error), ran=False)
-    if complaint := _traffic(walk, _limit(budget.hbm_bytes, args)) or _vmem(walk, _limit(budget.vmem_bytes, args)):
+    if complaint:
         return complained("budget", complaint)
     if not budget.needs_compiler:
         return Verdict(judge="budget", passed=True)
@@ -66,7 +70,7 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
         return None
     worst = rows[0]
     array = next((o for call in walk.calls for o in call.operands if o.name == worst.name), None)
-    size = 0 if array is None else array.dtype.itemsize * _size(array.shape)
+    size = 0 if array is None else array.dtype.itemsize * math.prod(array.shape)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
     what = (
@@ -78,13 +82,6 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
         "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
         f"or larger blocks, so that {worst.name} stays put.",
     )
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:

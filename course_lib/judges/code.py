@@ -101,8 +101,8 @@ def bad_grid(walk: grid.Walk) -> Complaint | None:
             )
         if call.steps > MAX_STEPS:
             return Complaint(
-                f"The grid {call.grid} of {call.name} has {call.steps:,} steps: the simulators take about a "
-                "millisecond for each.",
+                f"The grid {call.grid} of {call.name} has {call.steps:,} steps, too many for the "
+                f"simulators: they walk {MAX_STEPS:,} at most.",
                 "take larger blocks, or judge it with smaller arrays. compiler.compile_tpu takes any grid.",
             )
     return None
@@ -129,18 +129,18 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
         refs = zip(call.kernel.invars, call.operands, strict=False)
         written_by = [(v, o) for v, o in refs if o.role == "output"]
         for (variable, operand), result in zip(written_by, eqn.outvars, strict=False):
-            if id(result) in wanted and id(variable) not in used and operand.memory_space == "hbm":
-                return Complaint(
-                    f"{call.name} writes nothing to {operand.name}.",
-                    f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}).",
-                )
             if id(result) in wanted and id(variable) not in used:
-                return Complaint(
-                    f"{call.name} writes nothing to {operand.name}.",
-                    f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives "
-                    "the value a name. Is it written so? Then a Python `for` or `if` around it does nothing here.",
-                )
+                return Complaint(f"{call.name} writes nothing to {operand.name}.", _how_to_write(operand))
     return None
+
+
+def _how_to_write(operand: grid.Operand) -> str:
+    if operand.memory_space == "hbm":
+        return f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name})."
+    return (
+        f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives the value a "
+        "name. Is it written so? Then a Python `for` or `if` around it does nothing here."
+    )
 
 
 def _used(jaxpr) -> set[int]:
@@ -159,16 +159,17 @@ def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
             written = grid.follow(call).written
         except grid.UnreadableCall:  # it is too long to follow
             continue
-        for operand in call.inputs:
-            if operand.name in written and operand.aliases is None and not written & {o.name for o in call.outputs}:
-                return Complaint(
-                    f"{call.name} writes to {operand.name}, which is an input, and to none of its outputs.",
-                    "refs come in a fixed order, whatever they are called: the inputs, then the outputs, then scratch.",
-                )
-            if operand.name in written and operand.aliases is None:
-                return Complaint(
-                    f"{call.name} writes to its input {operand.name}. The simulators forgive that; on a chip the block "
-                    "is a copy the pipeline owns, and what you put there may vanish or reach the caller's array.",
-                    "compute into a value of your own, and write only to output refs.",
-                )
+        changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)
+        if changed is None:
+            continue
+        if not written & {output.name for output in call.outputs}:
+            return Complaint(
+                f"{call.name} writes to {changed}, which is an input, and to none of its outputs.",
+                "refs come in a fixed order, whatever they are called: the inputs, then the outputs, then scratch.",
+            )
+        return Complaint(
+            f"{call.name} writes to its input {changed}. The simulators forgive that; on a chip the block is a copy "
+            "the pipeline owns, and what you put there may vanish or reach the caller's array.",
+            "compute into a value of your own, and write only to output refs.",
+        )
     return None

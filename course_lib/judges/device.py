@@ -17,7 +17,7 @@ def device_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 
     The MXU rounds float32 operands to bfloat16 unless a precision is asked for, so a product may be that far off.
     """
-    if not (chips.tpu_attached() and jax.default_backend() == "tpu"):
+    if not chips.on_a_tpu():
         return Verdict(judge="device", passed=None, message="there is no TPU on this machine.")
     try:
         walk = walked(fn, *args)

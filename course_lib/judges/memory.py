@@ -58,11 +58,8 @@ def stale_read(call: grid.Call) -> Read | None:
 
     Where every step has an output block of its own, scratch may well carry something on; unless one is come back to.
     """
-    outputs = [o for o in call.outputs if o.pipelined]
-    if not outputs:
-        return None
-    begins = np.logical_or.reduce([o.changes for o in outputs])
-    if begins.sum() < 2 or (begins.all() and not any(o.revisits() for o in outputs)):
+    begins = _new_outputs(call)
+    if begins.all() and not any(o.revisits() for o in call.outputs if o.pipelined):
         return None
     return next(leftovers(call, np.cumsum(begins)), None)
 
@@ -93,9 +90,12 @@ def carries(call: grid.Call, steps: np.ndarray) -> bool:
 
 def crosses_blocks(call: grid.Call) -> bool:
     """Whether scratch takes something from the steps of one output block to those of another."""
-    outputs = [o for o in call.outputs if o.pipelined]
-    block = np.cumsum(np.logical_or.reduce([o.changes for o in outputs])) if outputs else np.zeros(call.steps)
-    return next(leftovers(call, block), None) is not None
+    return next(leftovers(call, np.cumsum(_new_outputs(call))), None) is not None
+
+
+def _new_outputs(call: grid.Call) -> np.ndarray:
+    """bool[S]: another output block begins at this step."""
+    return np.logical_or.reduce([np.arange(call.steps) == 0, *(o.changes for o in call.outputs if o.pipelined)])
 
 
 def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:

@@ -5,11 +5,11 @@ import threading
 import time
 from collections.abc import Iterator
 
-from course_lib import compat
+from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 
 IDLE_S = 4.0  # so long without work: the simulator polls while it waits, and computes otherwise
 _POLL_S = 0.25
-_BUSY_SHARE = 0.04  # of one core; waiting threads of the simulator take about a hundredth
+_BUSY_SHARE = 0.04  # of one core; threads of the simulator that only wait take less
 
 STUCK = "the kernel waits for a signal that never comes"
 
@@ -34,5 +34,11 @@ def _watch(done: threading.Event) -> None:
         if work - worked > _BUSY_SHARE * IDLE_S:
             since, worked = now, work
         elif now - since > IDLE_S:
-            compat.stop_simulation(STUCK)
+            _stop()
             return
+
+
+def _stop() -> None:
+    """End the simulation that runs in another thread, which then raises RuntimeError with STUCK in it."""
+    if (memory := _interpret._shared_memory) is not None:
+        memory.set_failed(TimeoutError(STUCK), top_level=False)

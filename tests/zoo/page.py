@@ -31,7 +31,7 @@ learner reads comes from the leftmost; its answer is in **bold**.
 The last column is what most tests of kernels do: run with `interpret=True`, and compare. Where it says "passes", such a
 test would have let the bug through.
 
-Everything below was computed by `python tools/zoo.py --write`, with jax {jax} and libtpu {libtpu}, and no TPU.
+Everything below was computed by `python tools/bug_zoo.py --write`, with jax {jax} and libtpu {libtpu}, and no TPU.
 `make zoo` prints it. tests/test_zoo.py computes it again, and asks of every refusal that it names the cause in words.
 """
 
@@ -48,7 +48,7 @@ file's `BUGS`:
   nan" is a symptom, not a cause. Where the judge's sentence falls short, mend the judge.
 - If nobody can see the bug without a chip, `caught_by` is None and `undetectable` says why.
 
-Then `python tools/zoo.py --write` and `make test`.
+Then `python tools/bug_zoo.py --write` and `make test`.
 """
 
 

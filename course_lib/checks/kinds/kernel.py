@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from course_lib import errors, grid, judges
-from course_lib.checks import machine
+from course_lib import chips, errors, grid, judges
 from course_lib.checks.unfit import Unfit
 from course_lib.checks.verdict import NOT_YET, Verdict, not_attempted, not_yet, passed
 from course_lib.compiler import progress
@@ -121,7 +120,7 @@ def _sessions(
         order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
     if task.budget is not None:
         order.append("budget")
-    if machine.on_a_tpu():
+    if chips.on_a_tpu():
         order.append("device")
     asked = judges.JUDGES | {"budget": judges.budget_judge, "device": judges.device_judge}
     more = {"compiler": {"chips": task.chips}, "budget": {"budget": task.budget, "chip": task.chips[0]}}

@@ -1,7 +1,7 @@
 """The bug zoo: every planted bug before every judge, and what a bare run with interpret=True says of it.
 
-    python tools/zoo.py            the matrix, in the terminal
-    python tools/zoo.py --write    and into docs/zoo.md
+    python tools/bug_zoo.py            the matrix, in the terminal
+    python tools/bug_zoo.py --write    and into docs/zoo.md
 
 The bugs are in tests/zoo. It takes about two minutes.
 """
