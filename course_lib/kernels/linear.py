@@ -1,0 +1,188 @@
+"""A linear layer in one kernel: ``y = act(z)`` with ``z = x @ w + b``; and its gradient.
+
+Cost   FLOPs 2*M*N*K forward, 4*M*N*K backward (2*M*N*K more where z is computed again);  HBM bytes forward
+       (M*K + K*N*ceil(M/bm) + M*N) * itemsize, M*N * itemsize more where z is saved: as matmul's, with b
+VMEM   2 * (bm*K + K*bn + bm*bn) * itemsize, and 2*bm*bn * itemsize where z is saved; with K in blocks as matmul's
+
+The bias and the activation are applied to a block of the sum while it is still in VMEM, in f32. With all of K in one
+block they are part of the same straight-line program as the product, and the compiler does them while the MXU works.
+
+The gradient needs act'(z). relu's is told from y, so nothing more is kept; of the others ``residuals`` says whether z
+is saved, rounded to the dtype of x, or computed again, which is a third more work and M*N * itemsize less memory.
+"""
+
+import functools
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.kernels import activations, linear_backward, matmul_blocks
+from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.kernels.platforms import by_platform
+from course_lib.kernels.products import dot, precision_of, zero_beyond
+
+Residuals = Literal["save", "recompute"]
+
+
+def reference(
+    x: Float[Array, "*batch K"], w: Float[Array, "K N"], b: Float[Array, " N"], activation: str | None = None
+) -> Float[Array, "*batch N"]:
+    """What ``linear`` must compute: product, bias and activation in f32, rounded once."""
+    z = jnp.dot(x, w, precision="highest", preferred_element_type=jnp.float32) + b.astype(jnp.float32)
+    return activations.apply(activation, z).astype(x.dtype)
+
+
+def _whole_k_kernel(
+    x_ref: Float[Ref, "bm K"],
+    w_ref: Float[Ref, "K bn"],
+    b_ref: Float[Ref, "1 bn"],
+    *out_refs: Float[Ref, "bm bn"],  # y; and z, where it is saved
+    activation: str,
+    precision,
+) -> None:
+    _finish(dot(x_ref[...], w_ref[...], precision=precision), b_ref, out_refs, activation)
+
+
+def _kernel(
+    x_ref: Float[Ref, "bm bk"],
+    w_ref: Float[Ref, "bk bn"],
+    b_ref: Float[Ref, "1 bn"],
+    *refs: Float[Ref, "bm bn"],  # y; z, where it is saved; and the sum, in scratch
+    activation: str,
+    precision,
+    size: int,
+) -> None:
+    *out_refs, acc_ref = refs
+    k, bk = pl.program_id(2), x_ref.shape[1]
+
+    @pl.when(k == 0)
+    def _zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    x, w = x_ref[...], w_ref[...]
+    if size % bk:
+        x, w = zero_beyond(x, 1, size - k * bk), zero_beyond(w, 0, size - k * bk)
+    acc_ref[...] += dot(x, w, precision=precision)
+
+    @pl.when(k == pl.num_programs(2) - 1)
+    def _store():
+        _finish(acc_ref[...], b_ref, out_refs, activation)
+
+
+def _finish(product: Float32[Array, "bm bn"], b_ref, out_refs, activation: str) -> None:
+    z = product + b_ref[...].astype(jnp.float32)
+    for o_ref, value in zip(out_refs, (activations.apply(activation, z), z), strict=False):
+        o_ref[...] = value.astype(o_ref.dtype)
+
+
+def linear(
+    x: Float[Array, "*batch K"],
+    w: Float[Array, "K N"],
+    b: Float[Array, " N"] | None = None,
+    *,
+    activation: str | None = None,
+    residuals: Residuals = "save",
+    precision: lax.PrecisionLike = "highest",
+    blocks: Blocks | None = None,
+) -> Float[Array, "*batch N"]:
+    """``act(x @ w + b)``, all f32 or all bf16, for x of any number of leading axes; differentiable in x, w and b.
+
+    ``activation``: one of ``activations.ACTIVATIONS``, None for none. ``residuals``: "save" keeps z for the gradient,
+    "recompute" computes it again. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` are the forward
+    kernel's, None: chosen for the shape and the chip. Kernels on a TPU, backwards too, and plain JAX elsewhere.
+    Raises ValueError where shapes, dtypes or names do not fit, or blocks do not fit into VMEM.
+    """
+    b = jnp.zeros(w.shape[-1:], w.dtype) if b is None else b
+    _check(x, w, b, residuals)
+    activations.named(activation)
+    rows = x.reshape(-1, x.shape[-1])
+    precision = precision_of(x.dtype, precision)
+    y = _linear(rows, w, b, activation or "none", residuals, precision, blocks)
+    return y.reshape(*x.shape[:-1], w.shape[1])
+
+
+def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
+    if x.ndim < 1 or w.ndim != 2 or x.shape[-1] != w.shape[0]:
+        raise ValueError(
+            f"linear: x has shape {x.shape} and w {w.shape}; they must be (..., K) and (K, N), with one K. "
+            "Is w stored as (N, K)? Then hand over w.T."
+        )
+    if b.shape != w.shape[1:]:
+        raise ValueError(f"linear: b has shape {b.shape}; for w of shape {w.shape} it must be {w.shape[1:]}.")
+    if not x.dtype == w.dtype == b.dtype or x.dtype not in (jnp.float32, jnp.bfloat16):
+        raise ValueError(
+            f"linear: x is {x.dtype}, w {w.dtype} and b {b.dtype}; all must be float32 or all bfloat16. "
+            "Try w.astype(x.dtype)."
+        )
+    if residuals not in get_args(Residuals):
+        raise ValueError(f"linear: residuals={residuals!r}; it may be 'save' or 'recompute'.")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6))
+def _linear(x, w, b, activation, residuals, precision, blocks):
+    return _forward_pass(x, w, b, activation, precision, blocks, save=False)[0]
+
+
+def _forward(x, w, b, activation, residuals, precision, blocks):
+    save = residuals == "save" and activation not in ("none", "relu")
+    y, *z = _forward_pass(x, w, b, activation, precision, blocks, save=save)
+    kept = {"relu": y, "none": None}.get(activation, z[0] if save else None)
+    return y, (x, w, b, kept)
+
+
+def _backward(activation, residuals, precision, blocks, saved, g):
+    x, w, b, z = saved
+    if z is None and activation != "none":
+        (z,) = _forward_pass(x, w, b, "none", precision, blocks, save=False)
+    dx, dw, db = linear_backward.gradients(x, w, z, g, activation, precision)
+    return dx, dw, db.astype(b.dtype)
+
+
+_linear.defvjp(_forward, _backward)
+
+
+def _forward_pass(x, w, b, activation, precision, blocks, save: bool) -> tuple[Array, ...]:
+    """(y,), or (y, z)."""
+
+    def plain(x, w, b):
+        z = dot(x, w, precision=precision) + b.astype(jnp.float32)
+        return tuple(value.astype(x.dtype) for value in (activations.apply(activation, z), z)[: 1 + save])
+
+    if 0 in (*x.shape, *w.shape):
+        return plain(x, w, b)
+    problem = Problem(m=x.shape[0], n=w.shape[1], k=x.shape[1], dtype=x.dtype, outputs=1 + save)
+    on_tpu = functools.partial(_on_tpu, activation, precision, matmul_blocks.chosen(blocks, problem), problem)
+    return by_platform(x, w, b, tpu=on_tpu, default=plain)
+
+
+def _on_tpu(activation, precision, blocks: Blocks, problem: Problem, x: Array, w: Array, b: Array) -> tuple[Array, ...]:
+    m, n, k = problem.m, problem.n, problem.k
+    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
+    how = {"activation": activation, "precision": precision}
+    if bk == k:
+        kernel, scratch = functools.partial(_whole_k_kernel, **how), []
+    else:
+        kernel, scratch = functools.partial(_kernel, size=k, **how), [pltpu.VMEM((bm, bn), jnp.float32)]
+    spec = pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=(jax.ShapeDtypeStruct((m, n), x.dtype),) * problem.outputs,
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+            pl.BlockSpec((1, bn), lambda i, j, k: (0, j)),
+        ],
+        out_specs=(spec,) * problem.outputs,
+        scratch_shapes=scratch,
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=("parallel", "parallel", "arbitrary"),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem),
+        ),
+        name="linear",
+    )(x, w, b.reshape(1, n))

@@ -1,0 +1,49 @@
+"""Products of blocks on the MXU: which axes meet, how exactly, in which dtype the sum is kept; and ragged edges."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from course_lib.arrays import Array, Num
+
+LEVELS = (lax.Precision.DEFAULT, lax.Precision.HIGHEST)
+
+
+def sum_dtype(dtype) -> jnp.dtype:
+    """The dtype in which products of ``dtype`` are summed: int32 for integers, else f32."""
+    return jnp.dtype(jnp.int32 if jnp.issubdtype(dtype, jnp.integer) else jnp.float32)
+
+
+def precision_of(dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
+    """The level at which the MXU multiplies ``dtype``; None for all but f32, which it multiplies as they are.
+
+    Raises ValueError where ``precision`` is neither "default" (one pass) nor "highest" (six).
+    """
+    try:
+        level = lax.Precision(precision)
+    except ValueError:
+        level = None
+    if level not in LEVELS:
+        raise ValueError(f"precision={precision!r} is not one of 'default' (one pass) and 'highest' (six passes).")
+    return level if dtype == jnp.float32 else None
+
+
+def dot(
+    x: Num[Array, "..."],
+    y: Num[Array, "..."],
+    *,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    precision: lax.Precision | None = None,
+) -> Num[Array, "m n"]:
+    """The product of two blocks, or of two arrays, in the dtype of the sum; either may be stored transposed."""
+    axes = ((0 if transpose_x else 1,), (1 if transpose_y else 0,))
+    return lax.dot_general(x, y, (axes, ((), ())), precision=precision, preferred_element_type=sum_dtype(x.dtype))
+
+
+def zero_beyond(block: Num[Array, "..."], axis: int, left: Array | int) -> Num[Array, "..."]:
+    """``block`` with zeros from index ``left`` of an axis on: there it reaches past the array, and holds garbage.
+
+    In a sum both factors need it, for zero times NaN is NaN.
+    """
+    inside = lax.broadcasted_iota(jnp.int32, block.shape, axis) < left
+    return jnp.where(inside, block, jnp.zeros_like(block))
