@@ -5,6 +5,6 @@ Capitals name array axes ("M K"), small letters name block axes ("bm bk").
 """
 
 from jax import Array, Ref
-from jaxtyping import BFloat16, Float, Float32, Int32, Num, Shaped
+from jaxtyping import BFloat16, Float, Float32, Int8, Int32, Num, Shaped
 
-__all__ = ["Array", "BFloat16", "Float", "Float32", "Int32", "Num", "Ref", "Shaped"]
+__all__ = ["Array", "BFloat16", "Float", "Float32", "Int8", "Int32", "Num", "Ref", "Shaped"]

@@ -12,6 +12,7 @@ is saved, rounded to the dtype of x, or computed again, which is a third more wo
 """
 
 import functools
+import math
 from typing import Literal, get_args
 
 import jax
@@ -24,7 +25,7 @@ from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import activations, linear_backward, matmul_blocks
 from course_lib.kernels.matmul_blocks import Blocks, Problem
 from course_lib.kernels.platforms import by_platform
-from course_lib.kernels.products import dot, precision_of, zero_beyond
+from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
 
 Residuals = Literal["save", "recompute"]
 
@@ -100,7 +101,7 @@ def linear(
     b = jnp.zeros(w.shape[-1:], w.dtype) if b is None else b
     _check(x, w, b, residuals)
     activations.named(activation)
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     precision = precision_of(x.dtype, precision)
     y = _linear(rows, w, b, activation or "none", residuals, precision, blocks)
     return y.reshape(*x.shape[:-1], w.shape[1])
@@ -155,7 +156,8 @@ def _forward_pass(x, w, b, activation, precision, blocks, save: bool) -> tuple[A
 
     if 0 in (*x.shape, *w.shape):
         return plain(x, w, b)
-    problem = Problem(m=x.shape[0], n=w.shape[1], k=x.shape[1], dtype=x.dtype, outputs=1 + save)
+    (m, k), n = x.shape, w.shape[1]
+    problem = Problem(m=m, n=n, k=k, dtype=x.dtype, passes=passes(precision), outputs=1 + save)
     on_tpu = functools.partial(_on_tpu, activation, precision, matmul_blocks.chosen(blocks, problem), problem)
     return by_platform(x, w, b, tpu=on_tpu, default=plain)
 

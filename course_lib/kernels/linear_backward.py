@@ -22,7 +22,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import activations, matmul, matmul_blocks, platforms
 from course_lib.kernels.matmul_blocks import Blocks, Problem
-from course_lib.kernels.products import dot, zero_beyond
+from course_lib.kernels.products import dot, passes, zero_beyond
 
 _SIDES = (512, 256, 128)  # of a block of rows, and of a block of columns of dx
 
@@ -43,7 +43,7 @@ def gradients(
         return dx.astype(x.dtype), dw.astype(w.dtype), jnp.sum(dz.astype(jnp.float32), axis=0)
 
     def on_tpu(x, w, g, *z):
-        if z and (sides := _sides(g.shape[1], x.dtype)):
+        if z and (sides := _sides(g.shape[1], x.dtype, passes(precision))):
             dx, dz = _dx(activation, precision, sides, w, g, *z)
         else:
             dz = _dz(activation, g, *z)
@@ -101,24 +101,29 @@ def _dx(activation: str, precision, sides: tuple[int, int], w: Array, g: Array, 
         in_specs=[row, row, pl.BlockSpec((bk, n), lambda i, j: (j, 0))],
         out_specs=[pl.BlockSpec((bm, bk), lambda i, j: (i, j)), row],
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=_limit(*sides, n, g.dtype)
+            dimension_semantics=("parallel", "arbitrary"),
+            vmem_limit_bytes=_limit(*sides, n, g.dtype, passes(precision)),
         ),
         name="linear_dx",
     )(g, z, w)
 
 
-def _sides(n: int, dtype) -> tuple[int, int] | None:
+def _sides(n: int, dtype, passes: int) -> tuple[int, int] | None:
     """Rows and columns of a block of dx, the largest that fit; None where no whole rows of z do."""
-    pairs = [(bm, bk) for bm in _SIDES for bk in _SIDES if bk <= bm]
-    fitting = [pair for pair in pairs if _limit(*pair, n, dtype) <= 0.8 * platforms.vmem_bytes()]
-    return fitting[0] if fitting else None
+
+    def fits(bm: int, bk: int) -> bool:
+        written_out = 2 * bm * bk * n * passes <= matmul_blocks.LARGEST_STEP
+        return written_out and _limit(bm, bk, n, dtype, passes) <= 0.8 * platforms.vmem_bytes()
+
+    return next(((bm, bk) for bm in _SIDES for bk in _SIDES if bk <= bm and fits(bm, bk)), None)
 
 
-def _limit(bm: int, bk: int, n: int, dtype) -> int:
-    """VMEM to ask for, in bytes: the blocks twice, and room for dz and the product in f32."""
+def _limit(bm: int, bk: int, n: int, dtype, passes: int) -> int:
+    """VMEM to ask for, in bytes: the blocks twice, and room for dz, parts of operands, and spilled registers."""
     n = pl.cdiv(n, 128) * 128
     blocks = 2 * (3 * bm * n + bk * n + bm * bk) * jnp.dtype(dtype).itemsize
-    return max(16 << 20, blocks + 4 * bm * n + 8 * bm * bk + (2 << 20))
+    parts = 8 * (bm + bk) * n * (passes > 1)
+    return max(16 << 20, blocks + parts + 4 * bm * n + (8 << 20))
 
 
 def _dw_kernel(
@@ -173,7 +178,7 @@ def _whole_dw_kernel(
 def _dw(precision, x: Array, dz: Array) -> tuple[Array, Array]:
     """dw and db: the reduction is over the rows, and j runs slowest, so that each block of db is summed in one go."""
     (size, m), n = x.shape, dz.shape[1]
-    problem = Problem(m=m, n=n, k=size, dtype=x.dtype)
+    problem = Problem(m=m, n=n, k=size, dtype=x.dtype, passes=passes(precision))
     blocks: Blocks = matmul_blocks.blocks_for(problem)
     bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, size)
     if bk == size:

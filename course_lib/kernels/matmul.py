@@ -22,12 +22,12 @@ from course_lib.arrays import Array, Num, Ref
 from course_lib.kernels import matmul_blocks
 from course_lib.kernels.matmul_blocks import Blocks, Problem
 from course_lib.kernels.platforms import by_platform
-from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
+from course_lib.kernels.products import dot, passes, precision_of, sum_dtype, zero_beyond
 
 
 def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
     """What ``matmul`` must compute: products summed in f32 (in int32 for int8), rounded once."""
-    return jnp.dot(x, y, precision="highest", preferred_element_type=sum_dtype(x.dtype)).astype(_out_dtype(x))
+    return jnp.dot(x, y, precision="highest", preferred_element_type=sum_dtype(x.dtype)).astype(out_dtype(x))
 
 
 def _whole_k_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[Ref, "bm bn"], *, how) -> None:
@@ -61,14 +61,30 @@ def _kernel(
         o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
-def blocks_for(x: Array, y: Array, *, transpose_x: bool = False, transpose_y: bool = False) -> Blocks:
+def blocks_for(
+    x: Array,
+    y: Array,
+    *,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    precision: lax.PrecisionLike = "highest",
+) -> Blocks:
     """The blocks ``matmul`` chooses for these arguments, and for the chip it is traced for (a v5e where it is none)."""
-    return matmul_blocks.blocks_for(_problem(x, y, transpose_x, transpose_y))
+    level = precision_of(x.dtype, precision)
+    return matmul_blocks.blocks_for(problem("matmul", x, y, transpose_x, transpose_y, level))
 
 
-def candidates(x: Array, y: Array, *, transpose_x: bool = False, transpose_y: bool = False) -> list[Blocks]:
+def candidates(
+    x: Array,
+    y: Array,
+    *,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    precision: lax.PrecisionLike = "highest",
+) -> list[Blocks]:
     """All the blocks worth a trial for these arguments: ``bench.autotune`` searches them by the compiler's cycles."""
-    return matmul_blocks.candidates(_problem(x, y, transpose_x, transpose_y))
+    level = precision_of(x.dtype, precision)
+    return matmul_blocks.candidates(problem("matmul", x, y, transpose_x, transpose_y, level))
 
 
 def matmul(
@@ -89,39 +105,47 @@ def matmul(
     Differentiable for floats, in both modes of transposition. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
-    problem = _problem(x, y, transpose_x, transpose_y)
     how = {"transpose_x": transpose_x, "transpose_y": transpose_y, "precision": precision_of(x.dtype, precision)}
-    return _matmul(x, y, tuple(how.items()), matmul_blocks.chosen(blocks, problem))
+    sizes = problem("matmul", x, y, **how)
+    return _matmul(x, y, tuple(how.items()), matmul_blocks.chosen(blocks, sizes))
 
 
-def _problem(x: Array, y: Array, transpose_x: bool, transpose_y: bool) -> Problem:
-    """The sizes of a product. Raises ValueError where there is none."""
+def problem(
+    op: str,
+    x: Array,
+    y: Array,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    precision: lax.Precision | None = None,
+) -> Problem:
+    """The sizes of a product. Raises ValueError, in the name of ``op``, where shapes or dtypes do not fit."""
     for name, array in (("x", x), ("y", y)):
         if array.ndim != 2:
-            raise ValueError(f"matmul: {name} has shape {array.shape}; it must have two axes. Try jax.vmap for more.")
+            raise ValueError(f"{op}: {name} has shape {array.shape}; it must have two axes. Try jax.vmap for more.")
     m, k = x.shape[::-1] if transpose_x else x.shape
     k_of_y, n = y.shape[::-1] if transpose_y else y.shape
     if k != k_of_y:
         raise ValueError(
-            f"matmul: the reduction is {k} long in x, shape {x.shape}{', transposed' * transpose_x}, and {k_of_y} "
+            f"{op}: the reduction is {k} long in x, shape {x.shape}{', transposed' * transpose_x}, and {k_of_y} "
             f"in y, shape {y.shape}{', transposed' * transpose_y}; they must be equal. "
             "Is one of them stored the other way round? Then try transpose_x=True or transpose_y=True."
         )
     if x.dtype != y.dtype or x.dtype not in (jnp.float32, jnp.bfloat16, jnp.int8):
         raise ValueError(
-            f"matmul: x is {x.dtype} and y {y.dtype}; both must be float32, both bfloat16 or both int8. Try y.astype."
+            f"{op}: x is {x.dtype} and y {y.dtype}; both must be float32, both bfloat16 or both int8. Try y.astype."
         )
-    return Problem(m=m, n=n, k=k, dtype=jnp.dtype(x.dtype))
+    return Problem(m=m, n=n, k=k, dtype=jnp.dtype(x.dtype), passes=passes(precision))
 
 
-def _out_dtype(x: Array) -> jnp.dtype:
+def out_dtype(x: Array) -> jnp.dtype:
+    """int32 for a product of int8, else the dtype of the operands."""
     return jnp.dtype(jnp.int32 if x.dtype == jnp.int8 else x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _matmul(x, y, how, blocks):
     def plain(x, y):
-        return dot(x, y, **dict(how)).astype(_out_dtype(x))
+        return dot(x, y, **dict(how)).astype(out_dtype(x))
 
     if 0 in x.shape or 0 in y.shape:
         return plain(x, y)
@@ -142,8 +166,8 @@ _matmul.defvjp(lambda x, y, how, blocks: (_matmul(x, y, how, blocks), (x, y)), _
 
 
 def _on_tpu(how: dict, blocks: Blocks, x: Array, y: Array) -> Array:
-    problem = _problem(x, y, how["transpose_x"], how["transpose_y"])
-    m, n, k = problem.m, problem.n, problem.k
+    sizes = problem("matmul", x, y, **how)
+    m, n, k = sizes.m, sizes.n, sizes.k
     bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
     x_spec, y_spec = pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
     if how["transpose_x"]:
@@ -157,14 +181,14 @@ def _on_tpu(how: dict, blocks: Blocks, x: Array, y: Array) -> Array:
         scratch = [pltpu.VMEM((bm, bn), sum_dtype(x.dtype))]
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((m, n), _out_dtype(x)),
+        out_shape=jax.ShapeDtypeStruct((m, n), out_dtype(x)),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[x_spec, y_spec],
         out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"),
-            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, sizes),
         ),
         name="matmul",
     )(x, y)

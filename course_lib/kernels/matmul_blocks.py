@@ -10,8 +10,8 @@ from course_lib.kernels import platforms
 
 _SIDES = (256, 512, 1024, 2048)  # of the output block
 _DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block
-_LARGEST_STEP = 2**31  # bm * bn * bk: a step is written out in full, and a larger one takes minutes to compile
-_SHARE_OF_VMEM = 0.6  # the rest is for the compiler: its temporaries, and arrays that XLA keeps there
+LARGEST_STEP = 2**30  # bm * bn * bk * passes: a step is written out in full, and a longer one takes long to compile
+_SHARE_OF_VMEM = 0.5  # the rest is for the compiler: its temporaries, and arrays that XLA keeps there
 # Seconds beside the work itself, from the cycles libtpu 0.0.48 predicts for some eighty choices of blocks on a v5e.
 _PER_STEP = 0.2e-6  # 300 cycles
 _PER_COPY = 0.5e-6  # until a copy from HBM brings its first bytes
@@ -45,6 +45,7 @@ class Problem:
     n: int
     k: int
     dtype: jnp.dtype
+    passes: int = 1  # of the MXU: six for f32 at the highest precision
     outputs: int = 1  # arrays of shape (m, n) that are written
 
     @property
@@ -54,7 +55,12 @@ class Problem:
 
 def blocks_for(problem: Problem) -> Blocks:
     """The blocks that should be fastest on the chip a kernel is traced for, of ``candidates``."""
-    return min(candidates(problem), key=lambda blocks: (_seconds(blocks, problem), -blocks.bk))
+    return fastest(candidates(problem), problem)
+
+
+def fastest(blocks: list[Blocks], problem: Problem) -> Blocks:
+    """Of several blocks those that should be fastest on the chip a kernel is traced for."""
+    return min(blocks, key=lambda each: (seconds(each, problem), -each.bk))
 
 
 def candidates(problem: Problem) -> list[Blocks]:
@@ -64,7 +70,9 @@ def candidates(problem: Problem) -> list[Blocks]:
     depths = sorted({whole, *(depth for depth in _DEPTHS if depth < whole)})
     found = [Blocks(bm=bm, bn=bn, bk=bk) for bm, bn, bk in itertools.product(*sides, depths)]
     room = _SHARE_OF_VMEM * platforms.vmem_bytes()
-    small = [b for b in found if vmem_bytes(b, problem) <= room and b.bm * b.bn * b.bk <= _LARGEST_STEP]
+    small = [
+        b for b in found if vmem_bytes(b, problem) <= room and b.bm * b.bn * b.bk * problem.passes <= LARGEST_STEP
+    ]
     return small or [Blocks(bm=128, bn=128, bk=128)]
 
 
@@ -89,9 +97,14 @@ def vmem_bytes(blocks: Blocks, problem: Problem) -> int:
 
 
 def vmem_limit(blocks: Blocks, problem: Problem) -> int:
-    """What to ask the compiler for, in bytes: the blocks, and room for the product before it is rounded and spills."""
-    bm, bn, _ = _sizes(blocks, problem)
-    wanted = vmem_bytes(blocks, problem) + 8 * bm * bn + (4 << 20)
+    """What to ask the compiler for, in bytes: the blocks, and room for registers it spills: half as much and 8 MiB.
+
+    Six passes take f32 operands apart into bf16 numbers, and these need a place too. Not more than that: what a kernel
+    asks for and does not use, XLA cannot use for others.
+    """
+    bm, bn, bk = _sizes(blocks, problem)
+    parts = 8 * (bm + bn) * bk * (problem.passes > 1)
+    wanted = vmem_bytes(blocks, problem) * 3 // 2 + parts + (8 << 20)
     return min(platforms.vmem_bytes(), max(wanted, 16 << 20))
 
 
@@ -104,12 +117,14 @@ def _up(size: int) -> int:
     return max(128, pl.cdiv(size, 128) * 128)
 
 
-def _seconds(blocks: Blocks, problem: Problem) -> float:
+def seconds(blocks: Blocks, problem: Problem) -> float:
     """About how long it takes: per step the longer of product and copies, and what nothing hides at both ends."""
     bm, bn, bk = _sizes(blocks, problem)
     rows, columns, depth = pl.cdiv(problem.m, bm), pl.cdiv(problem.n, bn), pl.cdiv(problem.k, bk)
     rates = platforms.rates(problem.dtype)
-    work = 2 * bm * bn * bk / rates.flops + _PER_STEP + (4 * bm * bn / _SUM_TRAFFIC if depth > 1 else 0)
+    work = (
+        2 * bm * bn * bk * problem.passes / rates.flops + _PER_STEP + (4 * bm * bn / _SUM_TRAFFIC if depth > 1 else 0)
+    )
     x, y, o = (size / rates.hbm_bandwidth for size in _bytes(bm, bn, bk, problem))
     new_row, same_row = max(work, x + y + _PER_COPY), max(work, y + _PER_COPY)
     traffic = rows * columns * (depth * (x + y) + o)

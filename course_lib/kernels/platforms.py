@@ -44,13 +44,13 @@ class Rates:
 def rates(dtype) -> Rates:
     """The rates of the TPU that a kernel is being traced for (a v5e where none is named), for products of ``dtype``.
 
-    f32 at the highest precision takes six passes of the MXU.
+    f32 is multiplied as bf16, once or several times: here a pass counts as one product.
     """
     info = _tpu_info()
     if jnp.dtype(dtype) == jnp.int8 and info.int8_ops_per_second:
         flops = info.int8_ops_per_second
     else:
-        flops = info.bf16_ops_per_second / (6 if jnp.dtype(dtype) == jnp.float32 else 1)
+        flops = info.bf16_ops_per_second
     return Rates(flops=float(flops), hbm_bandwidth=float(info.mem_bw_bytes_per_second))
 
 

@@ -27,6 +27,11 @@ def precision_of(dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
     return level if dtype == jnp.float32 else None
 
 
+def passes(precision: lax.Precision | None) -> int:
+    """How often the MXU goes over the operands at a level that ``precision_of`` returned."""
+    return 6 if precision == lax.Precision.HIGHEST else 1
+
+
 def dot(
     x: Num[Array, "..."],
     y: Num[Array, "..."],

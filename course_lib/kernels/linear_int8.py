@@ -1,0 +1,168 @@
+"""A linear layer whose weight is stored in int8: ``y = act(x @ (scale * q) + b)``, one scale for each column of q.
+
+Cost   FLOPs 2*M*N*K;  HBM bytes (M*K + M*N) * itemsize, and K*N*ceil(M/bm) of the weight: half of bf16's
+VMEM   2 * (bm*K + bm*bn) * itemsize + 2*K*bn: the weight's blocks are bytes; and K*bn * itemsize for one made wide
+
+The block of the weight is made wide in VMEM, just before the MXU takes it: a prologue. All int8 numbers are bf16
+numbers, so nothing is rounded there. The scale is one number a column, so it is put off until after the sum: M*N
+products instead of K*N, and in f32. With few rows a layer waits for its weights alone, and reads half as many bytes.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Int8, Ref
+from course_lib.kernels import activations, matmul_blocks
+from course_lib.kernels.matmul import matmul
+from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.kernels.platforms import by_platform
+from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
+
+
+def quantize(w: Float[Array, "K N"]) -> tuple[Int8[Array, "K N"], Float32[Array, " N"]]:
+    """``(q, scale)`` with w about ``q * scale``: the largest number of each column becomes 127, or -127.
+
+    An element moves by half its column's scale at most.
+    """
+    largest = jnp.max(jnp.abs(w.astype(jnp.float32)), axis=0, initial=0)
+    scale = jnp.where(largest > 0, largest / 127, 1)
+    return jnp.round(w.astype(jnp.float32) / scale).astype(jnp.int8), scale
+
+
+def reference(
+    x: Float[Array, "M K"],
+    q: Int8[Array, "K N"],
+    scale: Float32[Array, " N"],
+    b: Float[Array, " N"],
+    activation: str | None = None,
+) -> Float[Array, "M N"]:
+    """What ``linear_int8`` must compute: product, scale, bias and activation in f32, rounded once."""
+    product = jnp.dot(x, q.astype(x.dtype), precision="highest", preferred_element_type=jnp.float32)
+    return activations.apply(activation, product * scale + b.astype(jnp.float32)).astype(x.dtype)
+
+
+def _kernel(
+    x_ref: Float[Ref, "bm bk"],
+    q_ref: Int8[Ref, "bk bn"],
+    scale_ref: Float32[Ref, "1 bn"],
+    b_ref: Float[Ref, "1 bn"],
+    o_ref: Float[Ref, "bm bn"],
+    acc_ref: Float32[Ref, "bm bn"],
+    *,
+    activation: str,
+    precision,
+    size: int,
+) -> None:
+    k, bk = pl.program_id(2), x_ref.shape[1]
+
+    @pl.when(k == 0)
+    def _zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    x, w = x_ref[...], q_ref[...].astype(x_ref.dtype)
+    if size % bk:
+        x, w = zero_beyond(x, 1, size - k * bk), zero_beyond(w, 0, size - k * bk)
+    acc_ref[...] += dot(x, w, precision=precision)
+
+    @pl.when(k == pl.num_programs(2) - 1)
+    def _store():
+        z = acc_ref[...] * scale_ref[...] + b_ref[...].astype(jnp.float32)
+        o_ref[...] = activations.apply(activation, z).astype(o_ref.dtype)
+
+
+def linear_int8(
+    x: Float[Array, "*batch K"],
+    q: Int8[Array, "K N"],
+    scale: Float32[Array, " N"],
+    b: Float[Array, " N"] | None = None,
+    *,
+    activation: str | None = None,
+    precision: lax.PrecisionLike = "highest",
+    blocks: Blocks | None = None,
+) -> Float[Array, "*batch N"]:
+    """``act(x @ (scale * q) + b)`` for x in f32 or bf16, q in int8, scale in f32, b in the dtype of x.
+
+    Differentiable in x, scale and b; q gets no gradient. The rest as ``linear.linear``; ``quantize`` makes q and scale.
+    """
+    b = jnp.zeros(q.shape[-1:], x.dtype) if b is None else b
+    _check(x, q, scale, b)
+    activations.named(activation)
+    rows, level = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), precision_of(x.dtype, precision)
+    y = _linear(rows, q, scale, b, activation or "none", level, blocks)
+    return y.reshape(*x.shape[:-1], q.shape[1])
+
+
+def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
+    if x.ndim < 1 or q.ndim != 2 or x.shape[-1] != q.shape[0]:
+        raise ValueError(
+            f"linear_int8: x has shape {x.shape} and q {q.shape}; they must be (..., K) and (K, N), with one K."
+        )
+    for name, array in (("scale", scale), ("b", b)):
+        if array.shape != q.shape[1:]:
+            raise ValueError(
+                f"linear_int8: {name} has shape {array.shape}; for q of shape {q.shape} it must be {q.shape[1:]}."
+            )
+    floats = x.dtype in (jnp.float32, jnp.bfloat16) and b.dtype == x.dtype
+    if not floats or q.dtype != jnp.int8 or scale.dtype != jnp.float32:
+        raise ValueError(
+            f"linear_int8: x is {x.dtype}, q {q.dtype}, scale {scale.dtype} and b {b.dtype}; x must be float32 or "
+            "bfloat16, q int8, scale float32, and b as x. linear_int8.quantize(w) makes q and scale."
+        )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
+def _linear(x, q, scale, b, activation, precision, blocks):
+    def plain(x, q, scale, b):
+        z = dot(x, q.astype(x.dtype), precision=precision) * scale + b.astype(jnp.float32)
+        return activations.apply(activation, z).astype(x.dtype)
+
+    if 0 in (*x.shape, *q.shape):
+        return plain(x, q, scale, b)
+    (m, k), n = x.shape, q.shape[1]
+    problem = Problem(m=m, n=n, k=k, dtype=x.dtype, passes=passes(precision))
+    on_tpu = functools.partial(_on_tpu, activation, precision, matmul_blocks.chosen(blocks, problem), problem)
+    return by_platform(x, q, scale, b, tpu=on_tpu, default=plain)
+
+
+def _backward(activation, precision, blocks, saved, g):
+    """By products of the library, with the weight made wide in HBM: who trains weights keeps them wide anyway."""
+    x, q, scale, b = saved
+    level = lax.Precision.HIGHEST if precision is None else precision
+    product = matmul(x, q.astype(x.dtype), precision=level).astype(jnp.float32)
+    z = product * scale + b.astype(jnp.float32)
+    dz = g.astype(jnp.float32) * activations.slope(activation, z)
+    dx = matmul((dz * scale).astype(x.dtype), q.astype(x.dtype), transpose_y=True, precision=level)
+    return dx, None, jnp.sum(dz * product, axis=0), jnp.sum(dz, axis=0).astype(b.dtype)
+
+
+_linear.defvjp(lambda x, q, scale, b, *static: (_linear(x, q, scale, b, *static), (x, q, scale, b)), _backward)
+
+
+def _on_tpu(activation, precision, blocks: Blocks, problem: Problem, x, q, scale, b) -> Array:
+    m, n, k = problem.m, problem.n, problem.k
+    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
+    column = pl.BlockSpec((1, bn), lambda i, j, k: (0, j))
+    return pl.pallas_call(
+        functools.partial(_kernel, activation=activation, precision=precision, size=k),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+            column,
+            column,
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=("parallel", "parallel", "arbitrary"),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem),
+        ),
+        name="linear_int8",
+    )(x, q, scale.reshape(1, n), b.reshape(1, n))

@@ -1,0 +1,115 @@
+"""The product of ``matmul`` with its pipeline spelled out: ``pl.kernel`` on the TensorCore, ``emit_pipeline`` inside.
+
+Cost   as ``matmul``
+VMEM   as ``matmul``
+
+``pl.kernel`` hands the kernel whole arrays, which lie in HBM. ``emit_pipeline`` cuts them into blocks and copies the
+blocks of the next step while this one computes; ``pallas_call`` with a grid does the same unasked. Written out, the
+pipeline is one part of a kernel, with room for more before, after or beside it.
+
+Blocks must divide the arrays here. A chip takes others too, but their last copies reach into the padding of HBM, which
+no simulator has: nobody could judge them without a chip.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.kernels import matmul, matmul_blocks
+from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_pipelined must compute
+from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.kernels.platforms import by_platform
+from course_lib.kernels.products import dot, passes, precision_of
+
+
+def matmul_pipelined(
+    x: Float[Array, "M K"],
+    y: Float[Array, "K N"],
+    *,
+    precision: lax.PrecisionLike = "highest",
+    blocks: Blocks | None = None,
+) -> Float[Array, "M N"]:
+    """``x @ y``, both f32 or both bf16; as ``matmul.matmul``, and differentiable by its kernels.
+
+    Raises ValueError where shapes or dtypes do not fit, or a block does not divide its axis.
+    """
+    level = precision_of(x.dtype, precision)
+    problem = matmul.problem("matmul_pipelined", x, y, precision=level)
+    if x.dtype == jnp.int8:
+        raise ValueError("matmul_pipelined: x and y are int8; they may be float32 or bfloat16. Try matmul.matmul.")
+    if blocks is None:
+        fitting = [b for b in matmul_blocks.candidates(problem) if _divides(b, problem)]
+        blocks = matmul_blocks.fastest(fitting, problem) if fitting else matmul_blocks.blocks_for(problem)
+    if not _divides(matmul_blocks.chosen(blocks, problem), problem):
+        raise ValueError(
+            f"matmul_pipelined: {blocks} does not divide (M, N, K) = {(problem.m, problem.n, problem.k)}. Take blocks "
+            "that do, or as long as the axis; or matmul.matmul, which takes any shape."
+        )
+    return _pipelined(x, y, level, blocks)
+
+
+def _divides(blocks: Blocks, problem: Problem) -> bool:
+    sizes = {"bm": problem.m, "bn": problem.n, "bk": problem.k}
+    return all(block >= sizes[name] or sizes[name] % block == 0 for name, block in dataclasses.asdict(blocks).items())
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _pipelined(x, y, precision, blocks):
+    def plain(x, y):
+        return dot(x, y, precision=precision).astype(x.dtype)
+
+    if 0 in x.shape or 0 in y.shape:
+        return plain(x, y)
+    return by_platform(x, y, tpu=functools.partial(_on_tpu, precision, blocks), default=plain)
+
+
+def _backward(precision, blocks, saved, g):
+    x, y = saved
+    product = functools.partial(matmul.matmul, precision=lax.Precision.HIGHEST if precision is None else precision)
+    return product(g, y, transpose_y=True), product(x, g, transpose_x=True)
+
+
+_pipelined.defvjp(lambda x, y, precision, blocks: (_pipelined(x, y, precision, blocks), (x, y)), _backward)
+
+
+def _on_tpu(precision, blocks: Blocks, x: Array, y: Array) -> Array:
+    (m, k), n = x.shape, y.shape[1]
+    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
+    grid = (pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk))
+
+    def kernel(
+        x_hbm: Float[Ref, "M K"], y_hbm: Float[Ref, "K N"], o_hbm: Float[Ref, "M N"], acc_ref: Float32[Ref, "bm bn"]
+    ) -> None:
+        def step(x_ref: Float[Ref, "bm bk"], y_ref: Float[Ref, "bk bn"], o_ref: Float[Ref, "bm bn"]) -> None:
+            @pl.when(pl.program_id(2) == 0)
+            def _zero():
+                acc_ref[...] = jnp.zeros_like(acc_ref)
+
+            acc_ref[...] += dot(x_ref[...], y_ref[...], precision=precision)
+
+            @pl.when(pl.program_id(2) == grid[2] - 1)
+            def _store():
+                o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+        pltpu.emit_pipeline(
+            step,
+            grid=grid,
+            in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))],
+            out_specs=[pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))],
+        )(x_hbm, y_hbm, o_hbm)
+
+    problem = Problem(m=m, n=n, k=k, dtype=x.dtype, passes=passes(precision))
+    return pl.kernel(
+        kernel,
+        out_type=jax.ShapeDtypeStruct((m, n), x.dtype),
+        mesh=pltpu.TensorCoreMesh(axis_name="core", num_cores=1),
+        scratch_types=[pltpu.VMEM((bm, bn), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem)),
+        name="matmul_pipelined",
+    )(x, y)

@@ -1,0 +1,254 @@
+"""The fused linear layer: forward and backward by all four judges; residuals; the kink; int8 weights; complaints."""
+
+import functools
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import needs_libtpu
+from jax.test_util import check_grads
+
+from course_lib import compiler, cost, grid, judges
+from course_lib.kernels import linear_backward
+from course_lib.kernels.linear import linear, reference
+from course_lib.kernels.linear_int8 import linear_int8, quantize
+from course_lib.kernels.linear_int8 import reference as reference_int8
+from course_lib.kernels.matmul_blocks import Blocks
+
+SMALL = Blocks(bm=128, bn=128, bk=128)
+ACTIVATIONS = [None, "relu", "gelu", "gelu_tanh", "silu"]
+DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
+
+
+def arrays(m, k, n, dtype=jnp.float32):
+    """x, w, b and the cotangent g."""
+    rng = np.random.default_rng(0)
+    shapes = ((m, k), (k, n), (n,), (m, n))
+    return [jnp.asarray(rng.normal(size=shape) / (10 if i == 1 else 1), dtype) for i, shape in enumerate(shapes)]
+
+
+def gradients(layer):
+    def of(x, w, b, g):
+        return jax.vjp(layer, x, w, b)[1](g)
+
+    return of
+
+
+def approved(fn, want, *args):
+    verdicts = judges.judge(fn, want, *args)
+    assert all(v.passed is not False for v in verdicts), str(verdicts[-1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_forward_by_four_judges(activation, dtype):
+    x, w, b, _ = arrays(7, 13, 200, DTYPES[dtype])
+    approved(
+        functools.partial(linear, activation=activation), functools.partial(reference, activation=activation), x, w, b
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
+    x, w, b, _ = arrays(140, 300, 200, DTYPES[dtype])
+    layer = functools.partial(linear, activation="gelu", blocks=SMALL)
+    approved(layer, functools.partial(reference, activation="gelu"), x, w, b)
+
+
+@pytest.mark.parametrize("residuals", ["save", "recompute"])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+def test_gradients_by_four_judges(activation, residuals):
+    layer = functools.partial(linear, activation=activation, residuals=residuals)
+    approved(gradients(layer), gradients(functools.partial(reference, activation=activation)), *arrays(13, 140, 200))
+
+
+def test_gradients_by_four_judges_where_rows_are_cut_and_ragged(monkeypatch):
+    """Small sides make every axis ragged, and both kernels walk several blocks along each."""
+    monkeypatch.setattr(linear_backward, "_SIDES", (128,))
+    monkeypatch.setattr(linear_backward.matmul_blocks, "blocks_for", lambda problem: SMALL)
+    layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
+    approved(gradients(layer), gradients(want), *arrays(200, 140, 150))
+
+
+def test_gradients_by_four_judges_where_no_row_of_z_fits(monkeypatch):
+    monkeypatch.setattr(linear_backward, "_SIDES", ())
+    layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
+    approved(gradients(layer), gradients(want), *arrays(13, 140, 200))
+    assert "linear_dx" not in [call.name for call in grid.walk(gradients(layer), *arrays(13, 140, 200)).calls]
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "gelu_tanh"])
+def test_gradients_are_those_of_differences(activation):
+    x, w, b, _ = arrays(3, 5, 4)
+    check_grads(functools.partial(linear, activation=activation), (x, w, b), order=1, modes=["rev"], rtol=0.02)
+
+
+@pytest.mark.parametrize("residuals", ["save", "recompute"])
+def test_at_the_kink_relu_has_slope_zero(residuals):
+    """z is 0 exactly for the first column: as jax.nn.relu, and not one half."""
+    x, w, b = jnp.ones((2, 3)), jnp.zeros((3, 4)).at[:, 1:].set(1.0), jnp.zeros(4)
+
+    def of(layer):
+        return jax.grad(lambda x, w, b: layer(x, w, b).sum(), argnums=(0, 1, 2))(x, w, b)
+
+    got = of(functools.partial(linear, activation="relu", residuals=residuals))
+    want = of(lambda x, w, b: jax.nn.relu(x @ w + b))
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g, w)
+
+
+@pytest.mark.parametrize(
+    "activation, residuals, outputs",
+    [("gelu", "save", 2), ("gelu", "recompute", 1), ("relu", "save", 1), (None, "save", 1)],
+)
+def test_what_is_kept_for_the_gradient(activation, residuals, outputs):
+    """relu is told from y, and no activation needs nothing: only the others write z."""
+    layer = functools.partial(linear, activation=activation, residuals=residuals)
+    calls = grid.walk(gradients(layer), *arrays(16, 128, 256)).calls
+    assert len(calls[0].outputs) == outputs
+    again = residuals == "recompute" and activation == "gelu"
+    assert [call.name for call in calls].count("linear") == 1 + again
+
+
+def test_dz_is_written_once_and_never_computed_twice(monkeypatch):
+    monkeypatch.setattr(linear_backward, "_SIDES", (128,))
+    m, k, n = 256, 384, 512
+    walk = grid.walk(gradients(functools.partial(linear, activation="gelu")), *arrays(m, k, n))
+    moved = {row.name: row.bytes for row in cost.traffic(walk) if row.call == "linear_dx"}
+    assert moved["g_ref"] == moved["z_ref"] == moved["dz_ref"] == m * n * 4
+    (dx,) = [call for call in walk.calls if call.name == "linear_dx"]
+    assert dx.steps == 6
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    "chip, dtype, kernels",
+    [
+        ("v5e", "f32", {"linear", "linear_dx", "linear_dw"}),
+        ("v5e", "bf16", {"linear", "linear_dx", "linear_dw"}),
+        ("v5p", "bf16", {"linear", "linear_dx", "linear_dw"}),
+        ("v4", "f32", {"linear", "matmul", "linear_dw"}),  # its 16 MiB do not hold rows of z
+    ],
+)
+def test_forward_and_backward_compile_on_other_chips(chip, dtype, kernels):
+    shapes = ((300, 520), (520, 1300), (1300,), (300, 1300))
+    args = [jax.ShapeDtypeStruct(shape, DTYPES[dtype]) for shape in shapes]
+    both = gradients(functools.partial(linear, activation="gelu"))
+    report = compiler.compile_tpu(both, *args, chip=chip, simulate=False, time_limit_s=100)
+    assert report.ok, report
+    assert kernels <= {op.name for op in report.ops}
+
+
+def test_leading_axes_jit_grad_and_vmap_on_a_cpu():
+    x, w, b, _ = arrays(24, 13, 20)
+    x = x.reshape(2, 3, 4, 13)
+    layer, want = (functools.partial(f, activation="gelu") for f in (linear, reference))
+    np.testing.assert_allclose(jax.jit(layer)(x, w, b), want(x, w, b), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(layer, (0, None, None)))(x, w, b), want(x, w, b), rtol=1e-5, atol=1e-6)
+    got, exact = (jax.jit(jax.grad(lambda w, f=f: (f(x, w, b) ** 2).sum()))(w) for f in (layer, want))
+    np.testing.assert_allclose(got, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_no_bias_is_a_bias_of_zeros():
+    x, w, b, _ = arrays(4, 5, 6)
+    np.testing.assert_array_equal(linear(x, w), linear(x, w, jnp.zeros_like(b)))
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (4, 0, 3), (4, 3, 0)], ids=str)
+def test_empty_arrays(shape):
+    x, w, b, g = arrays(*shape)
+    np.testing.assert_allclose(linear(x, w, b), x @ w + b)
+    assert [d.shape for d in gradients(linear)(x, w, b, g)] == [x.shape, w.shape, b.shape]
+
+
+@pytest.mark.parametrize("blocks", [None, SMALL], ids=["whole", "in blocks"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_int8_weights_by_four_judges(dtype, blocks):
+    x, w, b, _ = arrays(70, 200, 140, DTYPES[dtype])
+    layer = functools.partial(linear_int8, activation="silu", blocks=blocks)
+    approved(layer, functools.partial(reference_int8, activation="silu"), x, *quantize(w), b)
+
+
+def test_int8_weights_move_a_byte_each():
+    x, w, b, _ = arrays(128, 256, 384)
+    moved = {row.name: row.bytes for row in cost.traffic(grid.walk(linear_int8, x, *quantize(w), b))}
+    assert moved["q_ref"] == 256 * 384
+
+
+def test_quantize_rounds_by_half_a_step_at_most():
+    _, w, _, _ = arrays(1, 50, 20)
+    w = w.at[:, 3].set(0.0)
+    q, scale = quantize(w)
+    assert q.dtype == jnp.int8 and int(jnp.abs(q).max()) == 127
+    assert jnp.all(jnp.abs(q * scale - w) <= 0.501 * scale)
+
+
+def test_gradients_with_int8_weights():
+    x, w, b, g = arrays(6, 20, 9)
+    q, scale = quantize(w)
+
+    def of(layer):
+        return jax.grad(lambda x, scale, b: (layer(x, q, scale, b, activation="gelu") * g).sum(), argnums=(0, 1, 2))
+
+    for got, want in zip(of(linear_int8)(x, scale, b), of(reference_int8)(x, scale, b), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_annotations_hold_while_kernels_are_traced():
+    code = """
+        from jaxtyping import install_import_hook
+        with install_import_hook("course_lib.kernels", "beartype.beartype"):
+            from course_lib.kernels import linear, linear_int8
+        import functools, jax, jax.numpy as jnp
+        from course_lib import grid
+        for blocks in (None, linear.Blocks(bm=128, bn=128, bk=128)):
+            for dtype in (jnp.float32, jnp.bfloat16):
+                x, w, b, g = (jnp.zeros(s, dtype) for s in ((130, 300), (300, 200), (200,), (130, 200)))
+                layer = functools.partial(linear.linear, activation="gelu", blocks=blocks)
+                assert grid.walk(lambda x, w, b, g: jax.vjp(layer, x, w, b)[1](g), x, w, b, g).calls
+                layer = functools.partial(linear_int8.linear_int8, blocks=blocks)
+                assert grid.walk(layer, x, *linear_int8.quantize(w), b).calls
+        try:
+            linear.linear(jnp.zeros((3, 3)), jnp.zeros((3, 3)), jnp.zeros((1, 3)))
+        except Exception as error:
+            print(type(error).__name__)
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr[-2000:]
+    assert out.stdout == "TypeCheckError\n", "the annotations were not checked at all"
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"x": jnp.zeros((3, 5))}, "x has shape (3, 5) and w (4, 2)"),
+        ({"b": jnp.zeros(3)}, "b has shape (3,); for w of shape (4, 2) it must be (2,)"),
+        ({"w": jnp.zeros((4, 2), jnp.bfloat16)}, "x is float32, w bfloat16 and b float32"),
+        ({"activation": "swish"}, "activation is 'swish'; it may be one of 'none', 'relu'"),
+        ({"residuals": "keep"}, "residuals='keep'; it may be 'save' or 'recompute'"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(change, says):
+    arguments = {"x": jnp.zeros((3, 4)), "w": jnp.zeros((4, 2)), "b": jnp.zeros(2)} | change
+    with pytest.raises(ValueError) as error:
+        linear(arguments.pop("x"), arguments.pop("w"), arguments.pop("b"), **arguments)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"q": jnp.zeros((4, 2))}, "q float32"),
+        ({"scale": jnp.zeros(3)}, "scale has shape (3,); for q of shape (4, 2) it must be (2,)"),
+        ({"x": jnp.zeros((3, 5))}, "x has shape (3, 5) and q (4, 2)"),
+    ],
+)
+def test_bad_input_to_int8_gets_one_clear_error(change, says):
+    arguments = {"x": jnp.zeros((3, 4)), "q": jnp.zeros((4, 2), jnp.int8), "scale": jnp.ones(2)} | change
+    with pytest.raises(ValueError) as error:
+        linear_int8(**arguments)
+    assert says in str(error.value)

@@ -1,0 +1,239 @@
+"""The matrix products: every shape and dtype by all four judges; gradients; blocks; complaints."""
+
+import functools
+import itertools
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import needs_libtpu
+
+from course_lib import chips, compiler, cost, grid, judges
+from course_lib.kernels import matmul, matmul_blocks, platforms
+from course_lib.kernels.matmul import Blocks, reference
+from course_lib.kernels.matmul_blocks import Problem
+from course_lib.kernels.matmul_one_block import matmul_one_block
+from course_lib.kernels.matmul_pipeline import matmul_pipelined
+
+SMALL = Blocks(bm=128, bn=128, bk=128)
+DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16, "int8": jnp.int8}
+
+
+def pair(m, k, n, dtype=jnp.float32, transposed=(False, False)):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(m, k)) * 20, rng.normal(size=(k, n)) * 20
+    return jnp.asarray(x.T if transposed[0] else x, dtype), jnp.asarray(y.T if transposed[1] else y, dtype)
+
+
+def approved(fn, want, *args):
+    verdicts = judges.judge(fn, want, *args)
+    assert all(v.passed is not False for v in verdicts), str(verdicts[-1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 13, 200), (129, 257, 1)], ids=str)
+def test_whole_reductions_by_four_judges(shape, dtype):
+    approved(matmul.matmul, reference, *pair(*shape, DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
+    approved(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(200, 300, 140, DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=str)
+def test_operands_stored_transposed_by_four_judges(transposed):
+    def product(x, y):
+        return matmul.matmul(x, y, transpose_x=transposed[0], transpose_y=transposed[1], blocks=SMALL)
+
+    def want(x, y):
+        return reference(x.T if transposed[0] else x, y.T if transposed[1] else y)
+
+    approved(product, want, *pair(130, 300, 200, jnp.bfloat16, transposed))
+
+
+@needs_libtpu
+@pytest.mark.parametrize("transposed", list(itertools.product([False, True], repeat=2)), ids=str)
+def test_no_operand_is_turned_in_hbm(transposed):
+    x, y = (jax.ShapeDtypeStruct((512, 512), jnp.bfloat16) for _ in range(2))
+    product = functools.partial(matmul.matmul, transpose_x=transposed[0], transpose_y=transposed[1])
+    report = compiler.compile_tpu(product, x, y, simulate=False)
+    assert [op.kind for op in report.ops] == ["kernel"], report
+
+
+def test_the_precision_asked_for_stands_in_the_kernel():
+    """On a chip it makes the difference between three decimal digits and seven; the simulators do not show it."""
+    x, y = pair(64, 300, 64)
+    levels = []
+    for precision in ("highest", "default"):
+        walk = grid.walk(functools.partial(matmul.matmul, precision=precision), x, y)
+        (dot,) = [eqn for eqn in grid.equations(walk.calls[0].kernel) if eqn.primitive.name == "dot_general"]
+        levels.append(dot.params["precision"][0])
+    assert levels == [jax.lax.Precision.HIGHEST, jax.lax.Precision.DEFAULT]
+
+
+@pytest.mark.parametrize("transposed", list(itertools.product([False, True], repeat=2)), ids=str)
+def test_gradients(transposed):
+    x, y = pair(9, 20, 7, jnp.float32, transposed)
+
+    def loss(product):
+        return jax.jit(jax.grad(lambda x, y: (product(x, y) ** 2).sum(), argnums=(0, 1)))
+
+    got = loss(functools.partial(matmul.matmul, transpose_x=transposed[0], transpose_y=transposed[1]))(x, y)
+    want = loss(lambda x, y: (x.T if transposed[0] else x) @ (y.T if transposed[1] else y))(x, y)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-4)
+
+
+def test_the_gradient_is_made_of_kernels():
+    """One product forward, two backward."""
+    x, y = pair(130, 300, 200)
+    gradient = jax.grad(lambda x, y: matmul.matmul(x, y).sum(), argnums=(0, 1))
+    assert [call.name for call in grid.walk(gradient, x, y).calls] == ["matmul"] * 3
+    approved(gradient, jax.grad(lambda x, y: reference(x, y).sum(), argnums=(0, 1)), x, y)
+
+
+def test_under_jit_and_vmap_on_a_cpu():
+    x, y = pair(4, 30, 8)
+    batch = jnp.stack([x, 2 * x])
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(matmul.matmul, (0, None)))(batch, y), jnp.stack([x @ y, 2 * x @ y]), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (4, 0, 3), (4, 3, 0)], ids=str)
+def test_empty_arrays(shape):
+    x, y = pair(*shape)
+    np.testing.assert_array_equal(matmul.matmul(x, y), np.zeros((shape[0], shape[2])))
+
+
+@pytest.mark.parametrize("product", [matmul_pipelined, matmul_one_block])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["f32", "bf16"])
+def test_the_other_two_forms_by_four_judges(product, dtype):
+    approved(product, reference, *pair(70, 130, 90, dtype))
+
+
+def test_the_pipeline_in_blocks_by_four_judges_and_its_gradient():
+    x, y = pair(256, 384, 128, jnp.bfloat16)
+    approved(functools.partial(matmul_pipelined, blocks=SMALL), reference, x, y)
+
+    def gradient(product):
+        return jax.grad(lambda x, y: product(x, y).astype(jnp.float32).sum(), argnums=(0, 1))(x, y)
+
+    got, want = gradient(matmul_pipelined), gradient(reference)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g.astype(np.float32), w.astype(np.float32), rtol=0.02)
+
+
+def test_every_form_moves_the_bytes_its_docstring_says():
+    m, n, k, size = 384, 512, 640, 4
+    x, y = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((m, k), (k, n)))
+    out = m * n
+    for blocks, elements in {
+        Blocks(bm=128, bn=128, bk=128): m * k * (n // 128) + k * n * (m // 128),
+        Blocks(bm=128, bn=256, bk=640): m * k + k * n * (m // 128),
+        Blocks(bm=128, bn=512, bk=640): m * k + k * n,
+    }.items():
+        walk = grid.walk(functools.partial(matmul.matmul, blocks=blocks), x, y)
+        assert cost.hbm_bytes(walk) == (elements + out) * size
+        assert cost.vmem_bytes(walk) == matmul_blocks.vmem_bytes(blocks, Problem(m=m, n=n, k=k, dtype=x.dtype))
+    assert cost.hbm_bytes(grid.walk(matmul_one_block, x, y)) == (m * k + k * n + out) * size
+
+
+SHAPES = [(1, 4096, 4096), (300, 700, 130), (4096, 4096, 4096), (100_000, 64, 64), (128, 100_000, 128), (16384,) * 3]
+
+
+@pytest.mark.parametrize("chip", chips.NAMES)
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+def test_chosen_blocks_fit_every_chip(chip, dtype):
+    with chips.chip(chip).target():
+        for m, k, n in SHAPES:
+            problem = Problem(m=m, n=n, k=k, dtype=jnp.dtype(dtype), passes=6 if dtype == jnp.float32 else 1)
+            blocks = matmul_blocks.blocks_for(problem)
+            assert matmul_blocks.vmem_bytes(blocks, problem) <= platforms.vmem_bytes()
+
+
+@needs_libtpu
+@pytest.mark.parametrize("chip", ["v4", "v5e", "v5p", "v6e", "tpu7x"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["f32", "bf16"])
+def test_chosen_blocks_compile_on_every_chip(chip, dtype):
+    """Large enough that the default is not simply everything."""
+    x, y = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((1500, 1300), (1300, 1100)))
+    report = compiler.compile_tpu(matmul.matmul, x, y, chip=chip, simulate=False)
+    assert report.ok, report
+
+
+@needs_libtpu
+def test_the_model_of_time_agrees_with_the_compiler():
+    """Deterministic: predicted cycles of the compiler against seconds of the model, over blocks good and bad."""
+    problem = Problem(m=512, n=512, k=1024, dtype=jnp.dtype(jnp.bfloat16))
+    x, y = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((512, 1024), (1024, 512)))
+    ratios = []
+    for blocks in (Blocks(bm=512, bn=512, bk=1024), Blocks(bm=256, bn=256, bk=1024), Blocks(bm=256, bn=512, bk=256)):
+        report = compiler.compile_tpu(functools.partial(matmul.matmul, blocks=blocks), x, y)
+        ratios.append(matmul_blocks.seconds(blocks, problem) / report.seconds)
+    assert 0.8 < min(ratios) and max(ratios) < 1.5, ratios
+
+
+def test_annotations_hold_while_kernels_are_traced():
+    code = """
+        from jaxtyping import install_import_hook
+        with install_import_hook("course_lib.kernels", "beartype.beartype"):
+            from course_lib.kernels import matmul, matmul_one_block, matmul_pipeline
+        import functools, jax.numpy as jnp
+        from course_lib import grid
+        small = functools.partial(matmul.matmul, blocks=matmul.Blocks(bm=128, bn=128, bk=128))
+        for product in (matmul.matmul, small, matmul_one_block.matmul_one_block, matmul_pipeline.matmul_pipelined):
+            for dtype in (jnp.float32, jnp.bfloat16):
+                assert grid.walk(product, jnp.zeros((256, 384), dtype), jnp.zeros((384, 128), dtype)).calls
+        try:
+            matmul.matmul(jnp.zeros((3, 3)), "no array")
+        except Exception as error:
+            print(type(error).__name__)
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr[-2000:]
+    assert out.stdout == "TypeCheckError\n", "the annotations were not checked at all"
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"x": jnp.zeros((3, 4, 5))}, "x has shape (3, 4, 5); it must have two axes"),
+        ({"y": jnp.zeros((5, 2))}, "the reduction is 4 long in x, shape (3, 4), and 5 in y, shape (5, 2)"),
+        ({"y": jnp.zeros((4, 2), jnp.bfloat16)}, "x is float32 and y bfloat16"),
+        ({"x": jnp.zeros((3, 4), jnp.int32), "y": jnp.zeros((4, 2), jnp.int32)}, "both int8"),
+        ({"precision": "high"}, "precision='high' is not one of 'default' (one pass) and 'highest'"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(change, says):
+    arguments = {"x": jnp.zeros((3, 4)), "y": jnp.zeros((4, 2))} | change
+    with pytest.raises(ValueError) as error:
+        matmul.matmul(arguments.pop("x"), arguments.pop("y"), **arguments)
+    assert says in str(error.value)
+
+
+def test_illegal_blocks_name_the_nearest_legal():
+    with pytest.raises(ValueError, match="Nearest legal: bm=128, bn=256, bk=512"):
+        Blocks(bm=100, bn=300, bk=500)
+
+
+def test_blocks_that_no_vmem_holds_are_refused_with_the_sizes():
+    x = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+    with pytest.raises(ValueError, match=r"needs 1280.0 MiB of VMEM for float32 and the chip has 128"):
+        jax.eval_shape(functools.partial(matmul.matmul, blocks=Blocks(bm=8192, bn=8192, bk=4096)), x, x)
+
+
+def test_arrays_that_do_not_fit_one_block_are_refused():
+    x = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+    with pytest.raises(ValueError, match="768.0 MiB, and the chip has 128 MiB of VMEM. Try matmul.matmul"):
+        jax.eval_shape(matmul_one_block, x, x)
+
+
+def test_a_pipeline_refuses_blocks_that_do_not_divide():
+    with pytest.raises(ValueError, match=r"does not divide \(M, N, K\) = \(200, 140, 300\)"):
+        matmul_pipelined(*pair(200, 300, 140), blocks=SMALL)
