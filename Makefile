@@ -10,7 +10,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup lab test check build grade bench bench-model zoo colab clean
+.PHONY: help setup lab test check build grade bench bench-judges bench-model zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -45,7 +45,11 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 	@$(SETUP) learner $(LANE)
 	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
 
-bench:  ## how long the compiler and a verdict take on this machine
+bench:  ## our kernels beside XLA and other libraries (ARGS=--write: docs/results.md too)
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/bench_kernels.py $(ARGS)
+
+bench-judges:  ## how long a compile and a verdict take on this machine
 	@$(SETUP) learner $(LANE)
 	@$(PY) tools/bench_compiler.py
 	@$(PY) tools/bench_verdicts.py

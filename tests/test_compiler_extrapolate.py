@@ -114,6 +114,15 @@ def test_what_is_too_long_is_not_simulated_and_that_is_said(monkeypatch):
     assert "differ between the steps of kernel" in note and "bundles" in note
 
 
+@needs_libtpu
+def test_what_is_too_long_is_simulated_for_a_caller_who_allows_for_it(monkeypatch):
+    monkeypatch.setattr(run, "MAX_BUNDLES", 100_000)
+    report = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=200, memory_bytes=4 << 30)
+    assert report.cycles
+    short = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=1, memory_bytes=4 << 30)
+    assert short.cycles is None
+
+
 def test_loops_around_kernels_are_simulated_once():
     def loop(length):
         def steps(x):

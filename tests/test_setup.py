@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TARGETS = "help setup lab test check build grade bench bench-model zoo colab clean".split()
+TARGETS = "help setup lab test check build grade bench bench-judges bench-model zoo colab clean".split()
 
 # Stands for a real Python. It answers find_python's probe, makes a virtual environment of one file,
 # and "installs" as the test wishes: FAKE_PIP is the shell code that pip runs.

@@ -8,7 +8,8 @@ from course_lib import chips, grid
 from course_lib.compiler import columns, divisions, dump, extrapolate, hlo, service, simulation
 from course_lib.compiler.simulation import Simulation
 
-MAX_BUNDLES = 1_500_000  # what is longer would take minutes and many GiB, and is not simulated
+MAX_BUNDLES = 1_500_000  # what is longer takes minutes and many GiB: it is simulated where the caller allows for that
+_SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, where this was written
 WORTH_NARROWING = 400_000  # below, three compiles of XLA's take longer than simulating the whole
 _CRASHED = "the simulator crashed, after it had written the cycles of every op."
 _NOTHING = Simulation(cycles={}, time_split={})
@@ -31,13 +32,20 @@ class Limits:
             "memory_bytes": self.memory_bytes or -(-memory >> 30) << 30,
         }
 
+    def allow(self, bundles: int) -> bool:
+        """Whether the caller has given time and memory enough to simulate so many bundles whole."""
+        given = (self.seconds or 0) / _SECONDS_PER_BUNDLE, (self.memory_bytes or 0) / _BYTES_PER_BUNDLE
+        return bundles <= min(given)
+
 
 def compile_only(ask: Callable, jaxpr) -> tuple[dict, Simulation, tuple[str, ...]]:
     """The worker's answer about a traced function, no simulation, and a note that says so."""
     return ask(jaxpr, simulate=False), _NOTHING, ("not simulated.",)
 
 
-def simulated(ask: Callable, jaxpr, args: tuple, walk: grid.Walk | None, chip: chips.Chip, say: Callable):
+def simulated(
+    ask: Callable, jaxpr, args: tuple, walk: grid.Walk | None, chip: chips.Chip, limits: Limits, say: Callable
+):
     """The worker's answer about the whole of a traced function, its simulation, and notes on what was not simulated.
 
     ``ask`` is made by ``asking``; ``say`` is told what takes long. Raises service.WorkerDied if the compiler dies of
@@ -53,7 +61,7 @@ def simulated(ask: Callable, jaxpr, args: tuple, walk: grid.Walk | None, chip: c
         answer, said, notes = _in_two_sizes(jaxpr, readable, plan, ask)
     elif plan.bundles > WORTH_NARROWING and (found := _in_columns(jaxpr, args, chip, ask)):
         answer, said, notes = found
-    elif plan.bundles > MAX_BUNDLES:
+    elif plan.bundles > MAX_BUNDLES and not limits.allow(plan.bundles):
         return ask(jaxpr, simulate=False), _NOTHING, (f"no cycles: {plan.why}{_too_long(plan.bundles)}.",)
     else:
         answer, said, notes = _whole(jaxpr, readable, plan.bundles, ask, say)
@@ -171,5 +179,5 @@ def _part(jaxpr, plan: extrapolate.Plan, ask: Callable) -> tuple[dump.Dump | Non
 def _too_long(bundles: int) -> str:
     return (
         f"it issues about {bundles / 1e6:,.0f} million instruction bundles, which would take the simulator about "
-        f"{bundles * 15e-6 / 60:,.0f} minutes and {bundles * 1.6e3 / 1e9:,.0f} GB of memory"
+        f"{bundles * _SECONDS_PER_BUNDLE / 60:,.0f} minutes and {bundles * _BYTES_PER_BUNDLE / 1e9:,.0f} GB of memory"
     )

@@ -29,8 +29,9 @@ def compile_tpu(
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; only scalar prefetch needs the values. The compiler runs in a
     child process with a limit of time and memory for each compile: if it crashes or hangs, the Report says so.
     Without ``time_limit_s`` and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
-    simulated whole; after two seconds a line says what is going on. Large grids are simulated for a few of their
-    steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``, never
+    simulated whole; what would take the simulator more than a minute or two is not simulated, unless both limits are
+    given and leave room for it. After two seconds a line says what is going on. Large grids are simulated for a few of
+    their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``, never
     an exception.
     Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
     """
@@ -51,11 +52,12 @@ def compile_tpu(
         return module if traced is jaxpr else lower(traced, *(args if of is None else of), chip=target)
 
     walk, doubts = _walk(jaxpr, args)
-    ask = run.asking(target, lowered, run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes))
+    limits = run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
+    ask = run.asking(target, lowered, limits)
     try:
         with progress.shown(f"compiling {facts['name']} for {chip}") as say:
             if simulate:
-                answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, say)
+                answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, limits, say)
             else:
                 answer, simulated, notes = run.compile_only(ask, jaxpr)
     except service.WorkerDied as error:

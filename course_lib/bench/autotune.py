@@ -1,0 +1,229 @@
+"""Search over block sizes by the compiler's own count of cycles: no device needed, nothing measured."""
+
+import collections
+import dataclasses
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from course_lib import chips, compiler, grid
+from course_lib.bench import cache
+from course_lib.compiler import progress, units
+
+_HEAD = ("blocks", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
+_WIDTH = 94  # JupyterLab breaks longer lines
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One choice of blocks, and what the compiler says to it. Figures are None where it said nothing."""
+
+    blocks: Any
+    seconds: float | None = None  # predicted; None on a chip whose clock is not known
+    cycles: int | None = None
+    hbm_bytes: int | None = None
+    vmem_bytes: int | None = None
+    spills: int | None = None
+    why: str = ""  # why it was refused, or has no cycles
+
+    @property
+    def cost(self) -> tuple:
+        """What is compared: predicted time, or cycles where there is none; among equals fewer cycles, less VMEM."""
+        first = self.cycles if self.seconds is None else self.seconds
+        return first, self.cycles, self.vmem_bytes or 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Tuned:
+    """What a search found. Times are predicted. ``candidates``: the fastest first, the refused last."""
+
+    op: str
+    chip: str
+    versions: str
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Any:
+        """The blocks with the shortest predicted time."""
+        return self.candidates[0].blocks
+
+    @property
+    def seconds(self) -> float | None:
+        """Predicted time of the best; None on a chip whose clock is not known."""
+        return self.candidates[0].seconds
+
+    def ratio(self, candidate: Candidate) -> float | None:
+        """How many times as long as the best it takes; None for one that was refused."""
+        return None if candidate.cycles is None else candidate.cost[0] / self.candidates[0].cost[0]
+
+    def __str__(self) -> str:
+        table = [_HEAD, *(self._row(candidate) for candidate in self.candidates)]
+        widths = [max(len(row[n]) for row in table if len(row) == len(_HEAD)) for n in range(len(_HEAD))]
+        widths[0] = max(len(row[0]) for row in table)
+        head = f"{self.op}: predicted for {self.chip} ({self.versions}), fastest first:"
+        return "\n".join([*textwrap.wrap(head, _WIDTH), *(_line(row, widths) for row in table)])
+
+    __repr__ = __str__
+
+    def _row(self, candidate: Candidate) -> tuple[str, ...]:
+        if candidate.cycles is None:
+            return label(candidate.blocks), candidate.why
+        return (
+            label(candidate.blocks),
+            units.duration(candidate.seconds),
+            f"{self.ratio(candidate):.2f}",
+            units.count(candidate.cycles),
+            units.size(candidate.hbm_bytes),
+            units.size(candidate.vmem_bytes),
+            units.count(candidate.spills),
+        )
+
+
+def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e") -> Tuned:
+    """Compile ``op(*args, blocks=b)`` for each ``b`` of ``candidates``, and rank them by predicted time on ``chip``.
+
+    ``op`` is an op of the kernel library, or any function that takes ``blocks=``; ``args`` are arrays or
+    ShapeDtypeStructs. Candidates that the op or the compiler refuses, and those it finds no cycles for, come last,
+    with the reason. What was compiled once is not compiled again, in this process or the next (``bench.cache``).
+    Raises TypeError if ``op`` takes no ``blocks``, ValueError for an unknown chip, for no candidates and if none of
+    them compiles, and compiler.Unavailable where libtpu is missing.
+    """
+    chips.chip(chip)
+    name, choices = _name(op), _distinct(candidates)
+    _wants_blocks(op, name)
+    if compiler.libtpu_version() is None:
+        raise compiler.Unavailable(compiler.missing_libtpu())
+    found = []
+    with progress.shown(f"autotune {name}") as say:
+        for number, blocks in enumerate(choices, 1):
+            say(f"autotune {name} for {chip}: {number} of {len(choices)}, {label(blocks)}")
+            found.append(_tried(op, args, blocks, chip))
+    ranked = sorted((c for c in found if c.cycles is not None), key=lambda c: c.cost)
+    refused = [c for c in found if c.cycles is None]
+    if not ranked:
+        raise ValueError(_none_left(name, chip, refused))
+    return Tuned(op=name, chip=chip, versions=compiler.tpu.versions(), candidates=(*ranked, *refused))
+
+
+def label(blocks: Any) -> str:
+    """Blocks in a row of a table: "bm=256 bn=1024"."""
+    if dataclasses.is_dataclass(blocks):
+        return " ".join(f"{f.name}={getattr(blocks, f.name)}" for f in dataclasses.fields(blocks))
+    return str(blocks)
+
+
+def _tried(op: Callable, args: tuple, blocks: Any, chip: str) -> Candidate:
+    """One candidate, from the cache if it is there."""
+    fn = functools.partial(op, blocks=blocks)
+    key = cache.key(fn, *args, chip=chip)
+    known = cache.get(key)
+    if _sound(known):
+        return Candidate(blocks=blocks, **known)
+    if gap := unwritten(fn, *args, chip=chip):
+        return Candidate(blocks=blocks, why=gap)
+    report = compiler.compile_tpu(fn, *args, chip=chip)
+    if not report.ok or not report.cycles:
+        candidate = Candidate(blocks=blocks, why=_why(report))
+    else:
+        figures = {name: getattr(report, name) for name in ("seconds", "cycles", "hbm_bytes", "vmem_bytes", "spills")}
+        candidate = Candidate(blocks=blocks, **figures)
+    if report.stage == "compile" or candidate.cycles:  # an answer that did not come in time may come tomorrow
+        cache.put(key, _figures(candidate))
+    return candidate
+
+
+def unwritten(fn: Callable, *args, chip: str) -> str:
+    """What a kernel of ``fn`` leaves out of its result: blocks that no grid step writes; "" for nothing.
+
+    Such a kernel is wrong, and the faster for it: ``grid=(m // bm,)`` has no step at all where bm is larger than m.
+    """
+    try:
+        walk = grid.walk(fn, *args, chip=chip)
+    except Exception:  # what cannot be traced or read is for the compiler to explain
+        return ""
+    for call in walk.calls:
+        for output in call.outputs:
+            if output.pipelined and output.aliases is None and (left := output.unvisited()):
+                blocks = np.prod(output.blocks)
+                return (
+                    f"no result: of the {blocks} blocks of {output.name}, {len(left)} are never written, {left[0]} for "
+                    f"one. The grid is {call.grid}: do the blocks divide the array?"
+                )
+    return ""
+
+
+def _figures(candidate: Candidate) -> dict:
+    return {f.name: getattr(candidate, f.name) for f in dataclasses.fields(candidate) if f.name != "blocks"}
+
+
+def _sound(known: dict | None) -> bool:
+    """Whether what the cache holds is a candidate's figures: anybody may have edited the file."""
+    if known is None or known.keys() != _figures(Candidate(blocks=None)).keys():
+        return False
+    why, numbers = known["why"], [value for name, value in known.items() if name != "why"]
+    sound = isinstance(why, str) and all(n is None or (type(n) in (int, float) and n >= 0) for n in numbers)
+    return sound and bool(known["cycles"]) != bool(why)
+
+
+def _why(report: compiler.Report) -> str:
+    if not report.ok:
+        return report.error.what
+    return "it compiles; " + ("; ".join(report.notes) or "no cycles: the simulator gave none")
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    """A line of the table; a reason fills the place of the figures, folded."""
+    first = row[0].ljust(widths[0])
+    if len(row) == len(_HEAD):
+        return "  ".join([first, *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+    indent = " " * (widths[0] + 2)
+    return textwrap.fill(row[1], max(_WIDTH, len(indent) + 40), initial_indent=first + "  ", subsequent_indent=indent)
+
+
+def _distinct(candidates: Iterable) -> list:
+    """The candidates, each once, in the order given."""
+    if isinstance(candidates, (str, dict)) or not isinstance(candidates, Iterable):
+        raise ValueError(
+            f"candidates={candidates!r} is no list of blocks. Give some, such as [Blocks(bm=256), Blocks(bm=512)]."
+        )
+    choices = []
+    for blocks in candidates:
+        if blocks not in choices:
+            choices.append(blocks)
+    if not choices:
+        raise ValueError("candidates is empty: there is nothing to choose from. Give at least one Blocks(...).")
+    return choices
+
+
+def _wants_blocks(op: Callable, name: str) -> None:
+    try:
+        parameters = inspect.signature(op).parameters.values()
+    except (TypeError, ValueError):  # no Python function, and it does not say: it will be called and may complain
+        return
+    if not any(p.kind is p.VAR_KEYWORD or (p.name == "blocks" and p.kind is not p.POSITIONAL_ONLY) for p in parameters):
+        takes = ", ".join(p.name for p in parameters) or "nothing"
+        raise TypeError(
+            f"{name} takes no blocks= (it takes {takes}), so there is nothing to choose. Wrap it: "
+            f"autotune(lambda x, y, blocks: f(x, y, blocks), x, y, candidates=...)."
+        )
+
+
+def _name(op: Callable) -> str:
+    if isinstance(op, functools.partial):
+        return _name(op.func)
+    name = getattr(op, "__name__", type(op).__name__)
+    return "op" if name == "<lambda>" else name
+
+
+def _none_left(name: str, chip: str, refused: list[Candidate]) -> str:
+    """What to say when no candidate is left: every reason once, the most frequent first."""
+    reasons = collections.Counter(c.why for c in refused).most_common()
+    lines = [f"autotune: none of the {len(refused)} candidates of {name} can be ranked for {chip}:"]
+    lines += [f"  {label(next(c.blocks for c in refused if c.why == why))}: {why}" for why, _ in reasons[:3]]
+    if len(reasons) > 3:
+        lines.append(f"  and {len(reasons) - 3} more reasons")
+    return "\n".join([*lines, "Try smaller blocks, or those the op chooses itself (blocks=None)."])

@@ -1,0 +1,127 @@
+"""How short a time can be: what no chip can beat, whoever says that he has measured it.
+
+    bound = max(products / peak of the MXUs, bytes / HBM bandwidth)
+
+with the peaks of the data sheet (``chips``), not those that programs reach. Bytes are those that no program can save:
+every result is written once, every argument that is used whole is read once. Elementwise work is not counted. So the
+bound is never too long, and often too short.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import jax.extend.core
+import numpy as np
+
+from course_lib import chips, cost, grid
+from course_lib.compiler import units
+
+_ROUNDED = 0.02  # the registry's peaks are rounded: 820 GB/s for a v5e, where others print 819
+_READS_A_PART = {"slice", "dynamic_slice", "gather", "ragged_dot", "ragged_dot_general", "while", "cond"}
+
+
+class Impossible(ValueError):
+    """A time that is shorter than the chip allows: whatever was timed, it was not this function, done."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The shortest time a chip allows for a function. Seconds, FLOPs of matrix products, bytes of HBM traffic."""
+
+    chip: str
+    flops: int
+    hbm_bytes: int
+    compute_s: float
+    memory_s: float
+
+    @property
+    def seconds(self) -> float:
+        return max(self.compute_s, self.memory_s)
+
+    @property
+    def by(self) -> str:
+        """Which of the two it is: "compute" or "HBM"."""
+        return "compute" if self.compute_s >= self.memory_s else "HBM"
+
+    def __str__(self) -> str:
+        what = f"{self.flops / 1e9:,.1f} GFLOPs of products" if self.by == "compute" else f"{self.hbm_bytes:,} bytes"
+        return f"{what} take a {self.chip} at least {units.duration(self.seconds)}"
+
+
+def bound(fn: Callable, *args, chip: str = "v5e") -> Bound:
+    """The shortest time ``chip`` needs for ``fn(*args)``; arrays or ShapeDtypeStructs. Nothing is compiled or run.
+
+    On a chip whose cores run one program together (v5p) it is the time of all of them.
+    Raises ValueError for an unknown chip, and what tracing ``fn`` raises.
+    """
+    target = chips.chip(chip)
+    walk = grid.walk(fn, *args, chip=chip)
+    flops, moved = _products(walk), _bytes(walk)
+    return Bound(
+        chip=chip,
+        flops=flops,
+        hbm_bytes=moved,
+        compute_s=flops / (_peak(walk, target) * target.cores),
+        memory_s=moved / target.program_bandwidth,
+    )
+
+
+def refuse_the_impossible(name: str, seconds: float, least: Bound | None) -> None:
+    """Raises Impossible for a measured time below the bound (None: nothing is known of the chip), or of no length."""
+    if not math.isfinite(seconds) or seconds <= 0:
+        raise Impossible(f"{name}: the clock says {seconds:.3g} s, which is no duration. Time more rounds.")
+    if least is not None and seconds < (1 - _ROUNDED) * least.seconds:
+        raise Impossible(
+            f"{name}: {units.duration(seconds)} is {units.significant(least.seconds / seconds, 3)} times faster than "
+            f"the chip can be: {least}. Was its result waited for? Did the compiler drop work whose result nobody uses?"
+        )
+
+
+def _products(walk: grid.Walk) -> int:
+    """FLOPs of matrix products; 0 where the count is but an upper bound, or cannot be made."""
+    try:
+        work = cost.flops(walk)
+    except grid.UnreadableCall:
+        return 0
+    return 0 if work.doubt else work.mxu
+
+
+def _bytes(walk: grid.Walk) -> int:
+    """Bytes that must pass between HBM and the chip: every result, and the arguments if all of each is read."""
+    jaxpr = walk.jaxpr.jaxpr
+    written = sum(_size(v) for v in {id(v): v for v in jaxpr.outvars}.values() if v not in jaxpr.invars)
+    if any(eqn.primitive.name in _READS_A_PART for eqn in grid.equations(jaxpr)) or not _kernels_read_all(walk):
+        return written
+    used = {id(v) for eqn in jaxpr.eqns for v in eqn.invars}
+    return written + sum(_size(v) for v in jaxpr.invars if id(v) in used)
+
+
+def _kernels_read_all(walk: grid.Walk) -> bool:
+    """Whether the kernels copy at least as many bytes of every input as it has: else they may read parts of them."""
+    return all(
+        operand.pipelined
+        and operand.block_bytes[operand.fetched].sum() >= math.prod(operand.shape) * operand.dtype.itemsize
+        for call in walk.calls
+        for operand in call.operands
+        if operand.role == "input"
+    )
+
+
+def _whole(operand: grid.Operand) -> int:
+    return math.prod(operand.shape) * operand.dtype.itemsize
+
+
+def _size(v) -> int:
+    return v.aval.size * v.aval.dtype.itemsize if not isinstance(v, jax.extend.core.Literal) else 0
+
+
+def _peak(walk: grid.Walk, chip: chips.Chip) -> float:
+    """The higher of the peaks that its products can run at: 8-bit integers have their own."""
+    narrow = any(
+        np.issubdtype(v.aval.dtype, np.integer) and v.aval.dtype.itemsize == 1
+        for eqn in grid.equations(walk.jaxpr.jaxpr)
+        for v in eqn.invars
+        if hasattr(getattr(v, "aval", None), "dtype") and hasattr(v.aval.dtype, "itemsize")
+    )
+    return max(chip.bf16_flops, chip.int8_ops or 0) if narrow else chip.bf16_flops

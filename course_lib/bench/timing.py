@@ -1,0 +1,187 @@
+"""How long a function takes on the TPU or GPU of this machine. Where there is none, nothing is timed.
+
+What makes a timing wrong, and what is done about it here:
+
+- a call returns before the device has finished, and the host's dispatch of it takes about 0.1 ms: the device's own
+  clock is read from a profile; where the profile has none, the function runs in a loop on the device, a short and a
+  long one, and the difference of the two is taken, in which dispatch cancels;
+- the first calls compile, and fill caches: they are not counted;
+- the same arguments again and again lie in a cache: several copies are used in turn;
+- one number hides the scatter: there are many rounds, a median and quartiles;
+- the clock was wrong: what beats the data sheet's peaks is refused (``possible``).
+
+This was written where no TPU was at hand: the reading of profiles, the loop, the statistics and the refusal are tested
+with profiles and clocks made for the purpose, and with the CPU; ``measure`` as a whole has never run on hardware.
+"""
+
+import contextlib
+import pathlib
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax._src import hardware_utils
+
+from course_lib import chips, grid
+from course_lib.bench import traces
+from course_lib.bench.measured import Measured
+from course_lib.bench.possible import Bound, bound, refuse_the_impossible
+from course_lib.compiler import progress, tpu
+
+_TURNED = 256 << 20  # bytes: the copies of the arguments together are larger than any cache
+_MOST_COPIES = 8
+_LOOP_S = 0.02  # seconds: the shorter loop takes at least so long, so that the clock's grain does not count
+_LONGEST_LOOP = 1 << 20
+
+
+class NoAccelerator(RuntimeError):
+    """There is no TPU or GPU on this machine. The message says what can be asked instead."""
+
+
+def measure(fn: Callable, *args, rounds: int = 20) -> Measured:
+    """Run ``jit(fn)(*args)`` ``rounds`` times on this machine's TPU or GPU, and say how long it took there.
+
+    ``args`` are arrays; results are waited for and dropped. Raises NoAccelerator where there is no TPU or GPU (a CPU's
+    time says nothing about either), ValueError for bad arguments, and Impossible for a time below what the data sheet
+    of the TPU allows. A GPU's peaks are not known here: nothing is refused there, and the result says so.
+    """
+    if type(rounds) is not int or rounds < 3:
+        raise ValueError(f"rounds={rounds!r}: a whole number of 3 or more, or there is no spread. Try 20.")
+    if any(isinstance(a, jax.ShapeDtypeStruct) for a in jax.tree.leaves(args)):
+        raise ValueError("measure runs the function, so it needs arrays, not ShapeDtypeStructs. Try jax.random.normal.")
+    if not any(jnp.size(a) for a in jax.tree.leaves(args)):
+        raise ValueError("measure needs an array with elements among the arguments, to give each call one of its own.")
+    device, name = accelerator(), getattr(fn, "__name__", type(fn).__name__)
+    with progress.shown(f"timing {name}"), jax.default_device(device):
+        turned = copies(args)
+        try:
+            times, how = by_profile(fn, turned, rounds), "the device's own, from jax.profiler"
+        except traces.NoDeviceTime as error:
+            times = by_loops(fn, turned, rounds)
+            how = f"the host's, a long loop on the device less a short one ({error})"
+    least = shortest(fn, args, device)
+    refuse_the_impossible(name, statistics.median(times), least)
+    return Measured(
+        name=name,
+        device=device.device_kind,
+        times=times,
+        how=how,
+        copies=len(turned),
+        bound=least,
+        versions=tpu.versions(),
+    )
+
+
+def accelerator() -> jax.Device:
+    """The first TPU or GPU. Raises NoAccelerator where the PCI devices show none, without starting any runtime."""
+    if (chips.tpu_attached() or hardware_utils.has_visible_nvidia_gpu()) and jax.default_backend() in ("tpu", "gpu"):
+        return jax.devices()[0]
+    raise NoAccelerator(
+        "Nothing can be measured: this machine has no TPU or GPU that JAX can use, and a CPU's time says nothing about "
+        "either. compiler.compile_tpu(f, x, y) predicts a TPU's time without one."
+    )
+
+
+def shortest(fn: Callable, args: tuple, device: jax.Device) -> Bound | None:
+    """The shortest time the device allows; None where its peaks are not known."""
+    name = next((n for n in chips.NAMES if chips.chip(n).device_kind == device.device_kind), None)
+    if name is None:
+        return None
+    with contextlib.suppress(grid.UnreadableCall):
+        return bound(fn, *args, chip=name)
+    return None
+
+
+def copies(args: tuple) -> list[tuple]:
+    """The arguments again and again, in memory of their own: enough that no cache holds them all, and 8 at most."""
+    size = sum(jnp.asarray(a).nbytes for a in jax.tree.leaves(args))
+    many = min(_MOST_COPIES, max(2, -(-_TURNED // max(size, 1))))
+    return [jax.tree.map(lambda a: jnp.array(a, copy=True), args) for _ in range(many)]
+
+
+def by_profile(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, ...]:
+    """Seconds on the device of each round, from one profile of them all. Raises NoDeviceTime."""
+    compiled = jax.jit(fn).lower(*turned[0]).compile()
+    for args in turned:
+        jax.block_until_ready(compiled(*args))
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = options.host_tracer_level = 0
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, profiler_options=options):
+            for number in range(rounds):
+                jax.block_until_ready(compiled(*turned[number % len(turned)]))
+        files = sorted(pathlib.Path(folder).rglob("*.xplane.pb"))
+        if not files:
+            raise traces.NoDeviceTime("the profiler wrote nothing")
+        return traces.device_times(jax.profiler.ProfileData.from_file(str(files[-1])), program(compiled), rounds)
+
+
+def program(compiled) -> str:
+    """The name under which a compiled function appears in a profile: "jit_f"."""
+    return compiled.runtime_executable().hlo_modules()[0].name
+
+
+def by_loops(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, ...]:
+    """Seconds of one call, ``rounds`` times over: a long loop on the device less a short one, by the host's clock."""
+    turns = on_device(fn)
+
+    def run(n: int) -> None:
+        jax.block_until_ready(turns(n, False, turned))
+
+    return differences(run, rounds, calls=len(turned), clock=time.perf_counter)
+
+
+def on_device(fn: Callable) -> Callable:
+    """``g(n, False, turned)``: n turns of a loop on the device, in each of which ``fn`` is called with every copy.
+
+    XLA takes out of a loop what is the same in every turn, leaves out what nobody uses, and computes one element where
+    only one is used. (``optimization_barrier`` does not prevent it: on the CPU the loop came out empty.) So every call
+    gets an element from the result of the call before, or would if the second argument were True; and every result is
+    kept, whole, until the next turn. Writing that element adds to the time, by about a microsecond on a chip.
+    """
+
+    @jax.jit
+    def turns(n, never, turned):
+        def turn(_, state):
+            turned, outs = map(list, state)
+            for number in range(len(turned)):
+                turned[number] = _after(outs[number - 1], turned[number], never)
+                outs[number] = fn(*turned[number])
+            return turned, outs
+
+        nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(fn, *turned[0]))
+        return jax.lax.fori_loop(0, n, turn, (turned, [nothing for _ in turned]))[1]
+
+    return turns
+
+
+def _after(out, args: tuple, never) -> tuple:
+    """``args``, of which XLA cannot know before ``out`` is there."""
+    leaves, tree = jax.tree.flatten(args)
+    number, first = next((n, a) for n, a in enumerate(leaves) if a.size)
+    result = next(leaf for leaf in jax.tree.leaves(out) if leaf.size)
+    place = (0,) * first.ndim
+    element = jnp.where(never, result[(0,) * result.ndim].astype(first.dtype), first[place])
+    leaves[number] = first.at[place].set(element)
+    return tree.unflatten(leaves)
+
+
+def differences(run: Callable[[int], None], rounds: int, calls: int, clock: Callable[[], float]) -> tuple[float, ...]:
+    """Seconds of one call, from pairs of runs with n and 3 n turns of ``calls`` calls each.
+
+    What a run takes whatever its length (dispatch, the wait for the result) is the same in both, and cancels.
+    """
+
+    def timed(n: int) -> float:
+        began = clock()
+        run(n)
+        return clock() - began
+
+    timed(1)  # compiles
+    n = 1
+    while timed(n) < _LOOP_S and n < _LONGEST_LOOP:
+        n *= 2
+    return tuple((timed(3 * n) - timed(n)) / (2 * n * calls) for _ in range(rounds))

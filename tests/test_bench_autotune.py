@@ -1,0 +1,273 @@
+"""The search over blocks: ranking, reasons, and the cache in memory and in a file."""
+
+import dataclasses
+import functools
+import json
+import os
+
+import jax
+import jax.numpy as jnp
+import pytest
+from conftest import needs_libtpu
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from sample_kernels import array
+from sample_kernels import matmul as tiled
+
+from course_lib import bench, compiler
+from course_lib.bench import cache
+from course_lib.kernels import elementwise
+
+X = array((256, 512))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blocks:
+    bm: int
+    bn: int
+    limit: int | None = None  # bytes of VMEM that it may use
+
+
+SMALL, LARGE = Blocks(bm=8, bn=128), Blocks(bm=128, bn=512)
+TOO_MUCH = Blocks(bm=128, bn=512, limit=1 << 16)  # the compiler refuses it
+
+
+def add(x, y, *, blocks):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    spec = pl.BlockSpec((blocks.bm, blocks.bn), lambda i, j: (i, j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // blocks.bm, x.shape[1] // blocks.bn),
+        in_specs=[spec, spec],
+        out_specs=spec,
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=blocks.limit),
+    )(x, y)
+
+
+def matmul(x, y, *, blocks):
+    return tiled(x, y, blocks=blocks)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """No test sees what another has kept. Returns the file."""
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "kept"))
+    monkeypatch.setattr(cache, "_memory", {})
+    return tmp_path / "kept" / "autotune.json"
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The blocks of every compile from here on."""
+    seen, compile_tpu = [], compiler.compile_tpu
+
+    def spy(fn, *args, **options):
+        seen.append(fn.keywords["blocks"])
+        return compile_tpu(fn, *args, **options)
+
+    monkeypatch.setattr(compiler, "compile_tpu", spy)
+    return seen
+
+
+@needs_libtpu
+def test_a_family_op_fastest_first_with_the_compilers_own_figures():
+    small, large = elementwise.Blocks(bm=8, bn=128), elementwise.Blocks(bm=128, bn=512)
+    tuned = bench.autotune(elementwise.add, X, X, candidates=[small, large])
+    assert tuned.best == large
+    slow = tuned.candidates[1]
+    report = compiler.compile_tpu(functools.partial(elementwise.add, blocks=small), X, X)
+    assert (slow.seconds, slow.cycles, slow.hbm_bytes) == (report.seconds, report.cycles, report.hbm_bytes)
+    assert (slow.vmem_bytes, slow.spills) == (report.vmem_bytes, report.spills)
+    assert tuned.ratio(slow) == slow.seconds / tuned.seconds > 2
+    text = str(tuned).splitlines()
+    assert text[0].startswith("add: predicted for v5e (jax ")
+    assert [line.split("  ")[0] for line in text[2:]] == ["bm=128 bn=512", "bm=8 bn=128"]
+    assert f"{tuned.ratio(slow):.2f}" in text[3]
+
+
+@needs_libtpu
+def test_a_matmul_in_blocks_that_are_a_tuple():
+    x = array((512, 512), jnp.bfloat16)
+    tuned = bench.autotune(matmul, x, x, candidates=[(128, 128, 128), (256, 256, 512)])
+    assert tuned.best == (256, 256, 512)
+    assert "(128, 128, 128)" in str(tuned)
+
+
+@needs_libtpu
+def test_what_is_refused_or_wrong_comes_last_with_its_reason():
+    larger_than_x, part, illegal = Blocks(bm=512, bn=128), Blocks(bm=96, bn=512), Blocks(bm=4, bn=512)
+    tuned = bench.autotune(add, X, X, candidates=[larger_than_x, TOO_MUCH, LARGE, part, illegal])
+    assert tuned.best == LARGE
+    assert [c.blocks for c in tuned.candidates[1:]] == [larger_than_x, TOO_MUCH, part, illegal]
+    nothing, vmem, rest, block = (c.why for c in tuned.candidates[1:])
+    assert "of the 4 blocks of o_ref, 4 are never written" in nothing
+    assert "MiB of VMEM" in vmem
+    assert "of the 3 blocks of o_ref, 1 are never written, (2, 0) for one" in rest
+    assert "(4, 512)" in block
+    assert "MiB of VMEM" in str(tuned)
+    assert max(map(len, str(tuned).splitlines())) <= 94
+
+
+@needs_libtpu
+def test_a_lambda_a_jitted_op_and_cycles_where_no_clock_is_known():
+    tuned = bench.autotune(lambda x, blocks: add(x, x, blocks=blocks), X, candidates=[LARGE])
+    assert tuned.op == "op"
+    jitted = jax.jit(add, static_argnames="blocks")
+    tuned = bench.autotune(jitted, X, X, candidates=(b for b in (SMALL, LARGE)), chip="v6e")
+    assert tuned.seconds is None
+    assert tuned.candidates[0].cycles < tuned.candidates[1].cycles
+    assert "not known" in str(tuned)
+
+
+@needs_libtpu
+def test_a_second_search_compiles_nothing_in_this_process_or_the_next(compiled, empty_cache, monkeypatch):
+    first = bench.autotune(add, X, X, candidates=[SMALL, LARGE, SMALL, TOO_MUCH])
+    assert compiled == [SMALL, LARGE, TOO_MUCH]
+    compiled.clear()
+    assert bench.autotune(add, X, X, candidates=[SMALL, LARGE, TOO_MUCH]) == first
+    monkeypatch.setattr(cache, "_memory", {})
+    assert bench.autotune(add, X, X, candidates=[SMALL, LARGE, TOO_MUCH]) == first
+    assert compiled == []
+    for args, chip in (
+        ((array((384, 512)),) * 2, "v5e"),
+        ((array((256, 512), jnp.int32),) * 2, "v5e"),
+        ((X, X), "v5p"),
+    ):
+        compiled.clear()
+        bench.autotune(add, *args, candidates=[LARGE], chip=chip)
+        assert compiled == [LARGE], (args, chip)
+    assert len(json.loads(empty_cache.read_text())["entries"]) == 6
+
+
+def scaled(factor):
+    def op(x, *, blocks):
+        def kernel(x_ref, o_ref):
+            o_ref[...] = factor * x_ref[...]
+
+        spec = pl.BlockSpec((blocks, x.shape[1]), lambda i: (i, 0))
+        return pl.pallas_call(kernel, out_shape=x, grid=(x.shape[0] // blocks,), in_specs=[spec], out_specs=spec)(x)
+
+    return op
+
+
+def test_the_key_is_the_program_and_not_where_it_stands():
+    two, again, three = scaled(2.0), scaled(2.0), scaled(3.0)
+    key = functools.partial(cache.key, chip="v5e")
+
+    def moved(x):
+        return two(x, blocks=8)
+
+    here = key(functools.partial(two, blocks=8), X)
+    assert here is not None and len(here) == 64
+    assert key(functools.partial(again, blocks=8), X) == here
+    assert key(moved, X) == here
+    others = [
+        key(functools.partial(three, blocks=8), X),  # what it closes over
+        key(functools.partial(two, blocks=16), X),
+        key(moved, array((256, 640))),
+        cache.key(moved, X, chip="v6e"),
+    ]
+    assert len({here, *others}) == 5
+    assert key(lambda x: x.no_such_thing, X) is None
+
+
+def test_the_key_knows_versions_and_scalars(monkeypatch):
+    def first(n, x):
+        return x[n[0]]
+
+    x, zero, one = array((8, 128)), jnp.array([0]), jnp.array([1])
+    key = cache.key(first, zero, x, chip="v5e")
+    assert cache.key(first, one, x, chip="v5e") != key  # index maps may read them
+    monkeypatch.setattr(compiler.tpu, "versions", lambda: "jax 9")
+    assert cache.key(first, zero, x, chip="v5e") != key
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": 99, "entries": {"KEY": {}}}',
+        '{"format": 1, "entries": {"KEY": {"cycles": 1}}}',
+        '{"format": 1, "entries": {"KEY": {"seconds": "x", "cycles": 1, "hbm_bytes": 1, "vmem_bytes": 1, "spills": 1, '
+        '"why": ""}}}',
+        '{"format": 1, "entries": {"KEY": 7}}',
+    ],
+)
+def test_a_broken_file_is_no_error_and_is_mended(content, empty_cache, compiled):
+    key = cache.key(functools.partial(add, blocks=LARGE), X, X, chip="v5e")
+    empty_cache.parent.mkdir()
+    empty_cache.write_text(content.replace("KEY", key))
+    assert bench.autotune(add, X, X, candidates=[LARGE]).best == LARGE
+    assert compiled == [LARGE]
+    assert json.loads(empty_cache.read_text())["entries"][key]["cycles"] > 0
+
+
+@needs_libtpu
+def test_a_place_that_cannot_be_written_is_no_error(tmp_path, monkeypatch, compiled):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "file"))  # a file where a folder should be
+    for _ in range(2):
+        assert bench.autotune(add, X, X, candidates=[LARGE]).best == LARGE
+    assert compiled == [LARGE]  # memory still serves
+
+
+def test_where_the_file_lies(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.path().name == "autotune.json" and cache.path().parent.name == "kept"
+    monkeypatch.setenv("COURSE_CACHE", "0")
+    assert cache.path() is None
+    monkeypatch.delenv("COURSE_CACHE")
+    assert cache.path() is None  # pytest runs
+    monkeypatch.setattr(os, "environ", {"XDG_CACHE_HOME": str(tmp_path)})
+    assert cache.path() == tmp_path / "course_lib" / "autotune.json"
+    monkeypatch.setattr(os, "environ", {"XDG_CACHE_HOME": "relative", "HOME": str(tmp_path)})
+    assert cache.path() == tmp_path / ".cache" / "course_lib" / "autotune.json"
+
+
+def test_old_entries_go_first(empty_cache, monkeypatch):
+    monkeypatch.setattr(cache, "_MOST", 2)
+    for name in "abc":
+        cache.put(name, {"n": name})
+    assert list(json.loads(empty_cache.read_text())["entries"]) == ["b", "c"]
+    assert [file.name for file in empty_cache.parent.iterdir()] == ["autotune.json"]
+
+
+@pytest.mark.parametrize(
+    "op, candidates, error, said",
+    [
+        (add, [], ValueError, "candidates is empty"),
+        (add, LARGE, ValueError, "is no list of blocks"),
+        (add, {"bm": 8}, ValueError, "is no list of blocks"),
+        (jnp.dot, [LARGE], TypeError, "dot takes no blocks="),
+        (lambda x, y: x, [LARGE], TypeError, "it takes x, y"),
+    ],
+)
+def test_clear_errors(op, candidates, error, said):
+    with pytest.raises(error, match=said):
+        bench.autotune(op, X, X, candidates=candidates)
+
+
+def test_an_unknown_chip():
+    with pytest.raises(ValueError, match="chip='v9' is not known"):
+        bench.autotune(add, X, X, candidates=[LARGE], chip="v9")
+
+
+@needs_libtpu
+def test_nothing_left_to_choose_says_why():
+    too_much = [TOO_MUCH, Blocks(bm=64, bn=512, limit=1 << 16)]
+    with pytest.raises(ValueError, match="none of the 2 candidates of add can be ranked for v5e") as error:
+        bench.autotune(add, X, X, candidates=too_much)
+    assert "MiB of VMEM" in str(error.value)
+    assert "Try smaller blocks" in str(error.value)
+
+
+def test_without_a_compiler(monkeypatch):
+    monkeypatch.setattr(compiler, "libtpu_version", lambda: None)
+    with pytest.raises(compiler.Unavailable, match="libtpu"):
+        bench.autotune(add, X, X, candidates=[LARGE])

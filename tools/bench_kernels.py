@@ -1,0 +1,317 @@
+"""Kernels beside XLA and beside other libraries: predicted on a v5e, and measured where there is a TPU or a GPU.
+
+    python tools/bench_kernels.py            the table
+    python tools/bench_kernels.py --write    and into docs/results.md
+    python tools/bench_kernels.py matmul     only rows whose name or shape contains "matmul"
+    python tools/bench_kernels.py --long     and simulate XLA's largest product whole: ten minutes, 16 GiB of memory
+
+Predicted: the compiler's cycles over the clock, or the HBM bytes over the bandwidth where that takes longer. Every
+ratio is of two figures from one run. An implementation that is not installed, that does not compile or that the
+simulator gives no cycles for has a number in its place, and the reason under the table.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import functools
+import importlib.metadata
+import pathlib
+import platform
+import sys
+from collections.abc import Callable
+
+import jax
+from jax._src import hardware_utils
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHIP = "v5e"
+# Limits of one compile: a table that takes minutes has more patience than a learner; and with --long.
+USUAL = {"time_limit_s": 120, "memory_bytes": 6 << 30}
+LONG = {"time_limit_s": 1500, "memory_bytes": 18 << 30}
+PREDICTED = """\
+For a {chip}, on which nothing here has run: the time is the compiler's cycles over the clock, or the bytes between HBM
+and VMEM over the bandwidth where that takes longer. Sizes of a product are rows x depth x columns. *At least* is what
+the data sheet's peaks allow; *of that*, which share of them ours reaches: of the MXU's peak where it says compute, of
+the HBM bandwidth where it says HBM; 100 % there says that no cycle is in the way of the copies, and on a chip copies
+reach about {hbm:.2f} of the bandwidth ([measured.md](measured.md)).
+
+Products compare well. XLA's elementwise and row-wise code does not: the simulator may find it too slow, and does not
+count what it waits for between two fusions ([compiler.md](compiler.md))."""
+GUIDE = """\
+keras.io's guide on custom kernels multiplies two f32 matrices of 8192 x 8192 in tiles of 128 x 128, each from 128 whole
+rows and 128 whole columns, with a ReLU at the end. Every tile reads its columns anew, so that the second matrix passes
+through HBM 64 times. All of these take f32 and multiply in one pass of bf16, as JAX does on a TPU unless it is asked
+for more."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figure:
+    """What is known of one implementation. Seconds; ``why`` says why there is no prediction, or no measurement."""
+
+    predicted: float | None = None
+    hbm_bytes: int | None = None
+    why: str = ""
+    note: str = ""
+    measured: tuple[float, float, float] | None = None  # median and quartiles
+    why_not_measured: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Line:
+    """A row with its figures. ``least_s``: what the data sheet of the chip allows, and ``by`` which part of it."""
+
+    row: object
+    figures: dict[str, Figure]
+    least_s: float
+    by: str
+
+    def ratio(self, one: str, other: str) -> float | None:
+        a, b = (self.figures.get(name, Figure()).predicted for name in (one, other))
+        return a / b if a and b else None
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="?", default="", help="only rows whose name or shape contains this")
+    parser.add_argument("--long", action="store_true", help="simulate what takes ten minutes and 16 GiB of memory too")
+    parser.add_argument("--write", action="store_true", help="write docs/results.md too")
+    arguments = parser.parse_args(argv)
+    if arguments.write and arguments.only:
+        parser.error("--write writes every row: leave out the word that chooses some")
+    if not hardware_utils.num_available_tpu_chips_and_device_id()[0] and not hardware_utils.has_visible_nvidia_gpu():
+        jax.config.update("jax_platforms", "cpu")  # else JAX looks for a TPU, and prints what it did not find
+    import kernel_rows
+
+    from course_lib import compiler
+
+    if compiler.libtpu_version() is None:
+        parser.exit(0, f"No table: {compiler.missing_libtpu()}\n")
+    lines = []
+    for row in kernel_rows.rows():
+        if arguments.only.lower() in f"{row.kernel} {row.shape}".lower():
+            show_progress(f"{row.kernel} {row.shape}")
+            lines.append(line_of(row, LONG if arguments.long else USUAL))
+    show_progress("")
+    if not lines:
+        parser.error(f"no row contains {arguments.only!r}")
+    text = page(lines, datetime.date.today())
+    print(text)
+    if arguments.write:
+        (ROOT / "docs/results.md").write_text(text)
+
+
+def line_of(row, limits: dict = USUAL) -> Line:
+    """A row's figures: every implementation compiled for the chip, and timed where that is possible."""
+    import kernel_rows
+
+    from course_lib import bench
+
+    least = bench.bound(row.implementations[kernel_rows.XLA](), *row.args, chip=CHIP)
+    figures = {name: figure(row, name, limits) for name in row.implementations}
+    return Line(row=row, figures=figures, least_s=least.seconds, by=least.by)
+
+
+def figure(row, name: str, limits: dict = USUAL) -> Figure:
+    """One implementation of a row."""
+    import kernel_rows
+
+    try:
+        fn = row.implementations[name]()
+    except (ImportError, AttributeError) as error:
+        return Figure(why=f"not here: {error}", why_not_measured="not here")
+    found = Figure()
+    if name in row.choices:
+        fn, found = with_best_blocks(fn, row, name)
+    if not found.why:
+        found = dataclasses.replace(predicted(fn, row.args, limits), note=found.note)
+    return measured(found, fn, row.args, is_kernel=name != kernel_rows.XLA)
+
+
+def with_best_blocks(fn: Callable, row, name: str) -> tuple[Callable, Figure]:
+    """An implementation that leaves its blocks to the caller, with those that autotune finds."""
+    from course_lib import bench
+
+    try:
+        tuned = bench.autotune(fn, *row.args, candidates=row.choices[name], chip=CHIP)
+    except ValueError as error:
+        return fn, Figure(why=str(error))
+    note = f"with the best of {len(tuned.candidates)} choices of blocks: {tuned.best}"
+    return functools.partial(fn, blocks=tuned.best), Figure(note=note)
+
+
+def predicted(fn: Callable, args: tuple, limits: dict) -> Figure:
+    from course_lib import compiler
+
+    report = compiler.compile_tpu(fn, *args, chip=CHIP, **limits)
+    if not report.ok:
+        return Figure(why=f"{report.refusal}: {report.error.what}")
+    if report.seconds is None:
+        return Figure(why="it compiles; " + "; ".join(report.notes[:1]), hbm_bytes=report.hbm_bytes)
+    return Figure(predicted=report.seconds, hbm_bytes=report.hbm_bytes)
+
+
+def measured(found: Figure, fn: Callable, args: tuple, is_kernel: bool) -> Figure:
+    """The same with its time on this machine's TPU or GPU, if there is one."""
+    from course_lib import bench
+
+    try:
+        device = bench.accelerator()
+        keys = jax.random.split(jax.random.key(0), len(args))
+        arrays = [jax.random.normal(key, a.shape, a.dtype) for key, a in zip(keys, args, strict=True)]
+        if is_kernel and not holds_a_kernel(jax.jit(fn).lower(*arrays).as_text()):
+            return dataclasses.replace(found, why_not_measured=f"no kernel for a {device.device_kind}: it is plain JAX")
+        times = bench.measure(fn, *arrays)
+    except (bench.NoAccelerator, bench.Impossible) as error:
+        return dataclasses.replace(found, why_not_measured=str(error))
+    except Exception as error:  # whatever a foreign library raises on a device it was not made for
+        return dataclasses.replace(found, why_not_measured=f"{type(error).__name__}: {error}".splitlines()[0])
+    return dataclasses.replace(found, measured=(times.seconds, *times.quartiles))
+
+
+def holds_a_kernel(program: str) -> bool:
+    """Whether a lowered program has a Pallas kernel in it, for a TPU or for a GPU."""
+    return any(name in program for name in ("tpu_custom_call", "mosaic_gpu", "triton"))
+
+
+def page(lines: list[Line], date: datetime.date) -> str:
+    """The tables, as Markdown that a terminal can show too."""
+    from course_lib import roofline
+
+    notes: list[str] = []
+    parts = [
+        "# Kernels beside XLA",
+        f"Written by `make bench ARGS=--write` on {date.isoformat()}, with {versions()}.",
+        "## Predicted",
+        PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
+        table(HEAD, [cells(line, notes) for line in lines]),
+        *guide_part(lines, notes),
+        *measured_part(lines),
+        *(["## Notes", "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+HEAD = ("kernel", "shape", "dtype", "ours", "XLA", "ours / XLA", "Pallas ops", "Tokamax", "at least", "of that")
+
+
+def cells(line: Line, notes: list[str]) -> tuple[str, ...]:
+    """A row of the table."""
+    import kernel_rows as k
+
+    ratio, ours = line.ratio(k.OURS, k.XLA), line.figures[k.OURS].predicted
+    return (
+        line.row.kernel,
+        line.row.shape,
+        line.row.dtype,
+        *(cell(line.figures.get(name), notes) for name in (k.OURS, k.XLA)),
+        f"{ratio:.3f}" if ratio else "",
+        *(cell(line.figures.get(name), notes) for name in (k.PALLAS_OPS, k.TOKAMAX)),
+        f"{us(line.least_s)} {line.by}",
+        f"{line.least_s / ours:.1%}".replace("%", " %") if ours else "",
+    )
+
+
+def cell(figure: Figure | None, notes: list[str]) -> str:
+    """A predicted time, or the number of the note that says why there is none."""
+    if figure is None:
+        return ""
+    said = figure.why or figure.note
+    mark = f"[{noted(said, notes)}]" if said else ""
+    return f"{us(figure.predicted)} {mark}".strip() if figure.predicted else mark
+
+
+def guide_part(lines: list[Line], notes: list[str]) -> list[str]:
+    """The table of a public guide's kernel beside ours."""
+    import kernel_rows as k
+
+    rows = [
+        (name, cell(figure, notes), megabytes(figure.hbm_bytes), of(figure.predicted, line.figures[k.OURS].predicted))
+        for line in lines
+        if k.GUIDE in line.figures
+        for name, figure in line.figures.items()
+    ]
+    if not rows:
+        return []
+    return [
+        "## The kernel of a public guide, beside ours",
+        GUIDE,
+        table(("", "predicted", "HBM", "/ ours"), rows),
+    ]
+
+
+def measured_part(lines: list[Line]) -> list[str]:
+    """What was measured, or that nothing was, and why."""
+    timed = {name: f.measured for line in lines for name, f in line.figures.items() if f.measured}
+    if not timed:
+        return ["## Measured", why_nothing(lines)]
+    rows = [
+        (line.row.kernel, line.row.shape, line.row.dtype, name, *map(us, figure.measured), "")
+        if figure.measured
+        else (line.row.kernel, line.row.shape, line.row.dtype, name, "", "", "", figure.why_not_measured)
+        for line in lines
+        for name, figure in line.figures.items()
+    ]
+    head = ("kernel", "shape", "dtype", "", "median", "a quarter below", "a quarter above", "not measured, because")
+    return ["## Measured", f"On this machine's {jax.devices()[0].device_kind}, by its own clock.", table(head, rows)]
+
+
+def why_nothing(lines: list[Line]) -> str:
+    from course_lib import bench
+
+    try:
+        device = bench.accelerator().device_kind
+    except bench.NoAccelerator:
+        return "Nothing: the machine that made this page has no TPU or GPU."
+    reasons = dict.fromkeys(f.why_not_measured for line in lines for f in line.figures.values())
+    return f"Nothing, though there is a {device}: {'; '.join(filter(None, reasons))}."
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table, its columns aligned."""
+    widths = [max(3, *(len(row[n]) for row in (head, *rows))) for n in range(len(head))]
+    rule = tuple("-" * w for w in widths)
+    return "\n".join(
+        "| " + " | ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)) + " |"
+        for row in (head, rule, *rows)
+    )
+
+
+def noted(text: str, notes: list[str]) -> int:
+    """The number of a note, from 1; one that is new is added."""
+    text = " ".join(text.split())
+    if text not in notes:
+        notes.append(text)
+    return notes.index(text) + 1
+
+
+def us(seconds: float) -> str:
+    return f"{1e6 * seconds:,.1f} us"
+
+
+def megabytes(count: int | None) -> str:
+    return "" if count is None else f"{count / 1e6:,.0f} MB"
+
+
+def of(seconds: float | None, ours: float | None) -> str:
+    return f"{seconds / ours:.2f}" if seconds and ours else ""
+
+
+def versions() -> str:
+    """Of everything a figure depends on."""
+    from course_lib import compiler
+
+    try:
+        tokamax = importlib.metadata.version("tokamax")
+    except importlib.metadata.PackageNotFoundError:
+        tokamax = "not installed"
+    return f"{compiler.tpu.versions()}, Tokamax {tokamax}, Python {platform.python_version()}"
+
+
+def show_progress(text: str) -> None:
+    """One line that overwrites itself, if somebody is looking."""
+    if sys.stderr.isatty():
+        print(f"\r{text:78.78}" + ("" if text else "\r"), end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

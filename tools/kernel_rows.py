@@ -1,0 +1,231 @@
+"""What ``make bench`` compares: one row for each kernel and shape, with every implementation of it that we know.
+
+A row's implementations are loaded when they are asked for: a library that is not installed, or a family that is not
+written yet, is a reason in the table and no error. All of a row take the same arguments and return the same arrays. A
+new family adds its rows to ``rows``.
+"""
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+OURS, XLA, PALLAS_OPS, TOKAMAX = "ours", "XLA", "Pallas ops", "Tokamax"
+GUIDE, PUBLISHED = "the guide's, with 32 MiB of VMEM", "the guide's, as published"
+
+Load = Callable[[], Callable]  # returns the function; raises ImportError or AttributeError where there is none
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kernel at one shape. ``args`` are ShapeDtypeStructs."""
+
+    kernel: str
+    shape: str
+    args: tuple[jax.ShapeDtypeStruct, ...]
+    implementations: dict[str, Load]
+    choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, for one that has no choice
+
+    @property
+    def dtype(self) -> str:
+        return {"bfloat16": "bf16", "float32": "f32"}[self.args[0].dtype.name]
+
+
+def rows() -> list[Row]:
+    """Every row, in the order of the table."""
+    return [
+        *(matmul(*sizes) for sizes in MATMULS),
+        *(linear(4096, 1024, 4096, activation) for activation in GELUS),
+        *(linear_and_gradients(2048, 2048, 2048, activation) for activation in GELUS),
+        row_wise("softmax", "softmax", lambda x: jax.nn.softmax(x, axis=-1)),
+        row_wise("RMSNorm", "norm.rms_norm", rms_norm, _tokamax_norm(centred=False), vectors=1),
+        row_wise("LayerNorm", "norm.layer_norm", layer_norm, _tokamax_norm(centred=True), vectors=2),
+        guide(8192),
+    ]
+
+
+MATMULS = (
+    *((n, n, n) for n in (1024, 2048, 4096, 8192)),
+    (512, 8192, 2048),
+    (8192, 512, 8192),
+)
+
+
+GELUS = {
+    "gelu": functools.partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": functools.partial(jax.nn.gelu, approximate=True),
+}
+
+
+def matmul(m: int, k: int, n: int) -> Row:
+    """``x @ y``, (m, k) by (k, n), bf16."""
+    return Row(
+        kernel="matmul",
+        shape=f"{m} x {k} x {n}",
+        args=(_array(m, k), _array(k, n)),
+        implementations={
+            OURS: _ours("matmul", "matmul"),
+            XLA: lambda: jnp.matmul,
+            PALLAS_OPS: _pallas_ops_matmul,
+            TOKAMAX: _tokamax_matmul,
+        },
+        choices={PALLAS_OPS: ((512, 512, 512), (1024, 1024, 512), (512, 2048, 512), (1024, 2048, 512))},
+    )
+
+
+def linear(m: int, k: int, n: int, activation: str) -> Row:
+    """``act(x @ w + b)``, bf16."""
+    return Row(
+        kernel=f"linear, {activation}",
+        shape=f"{m} x {k} x {n}",
+        args=(_array(m, k), _array(k, n), _array(n)),
+        implementations={OURS: lambda: our_linear(activation), XLA: lambda: plain_linear(activation)},
+    )
+
+
+def linear_and_gradients(m: int, k: int, n: int, activation: str) -> Row:
+    """The same with its gradients: (y, dx, dw, db) of (x, w, b, dy)."""
+    return Row(
+        kernel=f"linear, {activation}, and gradients",
+        shape=f"{m} x {k} x {n}",
+        args=(_array(m, k), _array(k, n), _array(n), _array(m, n)),
+        implementations={
+            OURS: lambda: with_gradients(our_linear(activation)),
+            XLA: lambda: with_gradients(plain_linear(activation)),
+        },
+    )
+
+
+def row_wise(kernel: str, op: str, plain: Callable, tokamax: Load | None = None, vectors: int = 0) -> Row:
+    """A kernel that reads each row of an f32 array once; ``vectors``: weights of one row that it takes besides."""
+    family, _, name = op.partition(".")
+    shape = (8192, 2048)
+    others = {TOKAMAX: tokamax} if tokamax else {}
+    return Row(
+        kernel=kernel,
+        shape=" x ".join(map(str, shape)),
+        args=(_array(*shape, dtype=jnp.float32), *[_array(shape[1], dtype=jnp.float32)] * vectors),
+        implementations={OURS: _ours(family, name or family), XLA: lambda: plain, **others},
+    )
+
+
+def guide(n: int) -> Row:
+    """``relu(a @ b)``, f32: the kernel of a public guide, beside ours at the same precision (one pass of bf16)."""
+
+    return Row(
+        kernel="relu(a @ b), as in a guide",
+        shape=f"{n} x {n} x {n}",
+        args=(_array(n, n, dtype=jnp.float32), _array(n, n, dtype=jnp.float32)),
+        implementations={
+            OURS: lambda: functools.partial(our_linear("relu"), precision="default"),
+            XLA: lambda: lambda a, b: jax.nn.relu(a @ b),
+            GUIDE: lambda: functools.partial(guide_kernel, vmem_limit_bytes=32 << 20),
+            PUBLISHED: lambda: guide_kernel,
+        },
+    )
+
+
+def guide_kernel(a: jax.Array, b: jax.Array, vmem_limit_bytes: int | None = None) -> jax.Array:
+    """``relu(a @ b)`` in tiles of 128 x 128, each from 128 whole rows of a and 128 whole columns of b.
+
+    The tiling of keras.io's guide "How to write a custom TPU or GPU kernel in Keras" (December 2025). For n = 8192 in
+    f32 its blocks take more than the 16 MiB that a kernel may use on a v5e; ``vmem_limit_bytes`` lets it have more.
+    """
+    (m, k), n, tile = a.shape, b.shape[1], 128
+
+    def kernel(a_ref, b_ref, o_ref):
+        product = jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = jnp.maximum(product, 0).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), a.dtype),
+        grid=(m // tile, n // tile),
+        in_specs=[pl.BlockSpec((tile, k), lambda i, j: (i, 0)), pl.BlockSpec((k, tile), lambda i, j: (0, j))],
+        out_specs=pl.BlockSpec((tile, tile), lambda i, j: (i, j)),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=vmem_limit_bytes),
+    )(a, b)
+
+
+def our_linear(activation: str) -> Callable:
+    return functools.partial(_ours("linear", "linear")(), activation=activation)
+
+
+def plain_linear(activation: str) -> Callable:
+    """The same in plain JAX, the sum and the activation in f32."""
+
+    def linear(x, w, b):
+        z = jnp.dot(x, w, preferred_element_type=jnp.float32) + b.astype(jnp.float32)
+        return GELUS[activation](z).astype(x.dtype)
+
+    return linear
+
+
+def rms_norm(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
+
+
+def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-6) * weight + bias
+
+
+def with_gradients(fn: Callable) -> Callable:
+    """``fn`` of all but the last argument, and its gradients for a cotangent that is the last."""
+
+    def value_and_gradients(*args):
+        value, back = jax.vjp(fn, *args[:-1])
+        return value, *back(args[-1])
+
+    return value_and_gradients
+
+
+def _array(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def _ours(family: str, op: str) -> Load:
+    return lambda: getattr(importlib.import_module(f"course_lib.kernels.{family}"), op)
+
+
+def _pallas_ops_matmul() -> Callable:
+    """The example in the JAX wheel. It has no choice of blocks of its own: it takes (rows, columns, depth)."""
+    from jax.experimental.pallas.ops.tpu import matmul as example
+
+    def product(x, y, *, blocks):
+        bm, bn, bk = blocks
+        return example.matmul(x, y, block_shape=(bm, bn), block_k=bk)
+
+    return product
+
+
+def _tokamax_matmul() -> Callable:
+    """Tokamax has no plain product; its grouped one, with a single group."""
+    import tokamax
+
+    def product(x, y):
+        sizes = jnp.array([x.shape[0]], jnp.int32)
+        with tokamax.config.cross_compile(True):
+            return tokamax.ragged_dot(x, y[None], group_sizes=sizes, implementation="mosaic_tpu")
+
+    return product
+
+
+def _tokamax_norm(centred: bool) -> Load:
+    """Tokamax's LayerNorm; for TPUs it has no kernel of its own and leaves it to XLA."""
+
+    def load() -> Callable:
+        import tokamax
+
+        def norm(x, weight, bias=None):
+            with tokamax.config.cross_compile(True):
+                return tokamax.layer_norm(x, weight, bias, subtract_mean=centred)
+
+        return norm
+
+    return load
