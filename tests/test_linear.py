@@ -114,6 +114,18 @@ def test_what_is_kept_for_the_gradient(activation, residuals, outputs):
     assert [call.name for call in calls].count("linear") == 1 + again
 
 
+def test_what_is_not_differentiated_has_no_dx():
+    """As the data that the first layer of a network reads."""
+    x, w, b, g = arrays(70, 140, 150)
+
+    def by_weights(layer):
+        return lambda w, b, g: jax.vjp(lambda w, b: layer(x, w, b, activation="silu"), w, b)[1](g)
+
+    assert [call.name for call in grid.walk(by_weights(linear), w, b, g).calls].count("linear_dx") == 0
+    for got, want in zip(by_weights(linear)(w, b, g), by_weights(reference)(w, b, g), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_dz_is_written_once_and_never_computed_twice(monkeypatch):
     monkeypatch.setattr(linear_backward, "_SIDES", (128,))
     m, k, n = 256, 384, 512

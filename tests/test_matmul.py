@@ -105,6 +105,11 @@ def test_under_jit_and_vmap_on_a_cpu():
     )
 
 
+def test_under_vmap_by_four_judges():
+    x, y = pair(20, 30, 9)
+    approved(jax.vmap(matmul.matmul, (0, None)), jax.vmap(reference, (0, None)), jnp.stack([x, 2 * x, -x]), y)
+
+
 @pytest.mark.parametrize("shape", [(0, 4, 3), (4, 0, 3), (4, 3, 0)], ids=str)
 def test_empty_arrays(shape):
     x, y = pair(*shape)

@@ -1,8 +1,14 @@
 """The kernels as Keras layers, for Keras on its JAX backend (KERAS_BACKEND=jax)."""
 
-import keras
+import dataclasses
+from typing import get_args
 
-from course_lib.kernels import elementwise
+import jax.numpy as jnp
+import keras
+from jax.experimental import sparse
+
+from course_lib.kernels import elementwise, linear, products
+from course_lib.kernels.linear import Blocks
 
 
 @keras.saving.register_keras_serializable("course_lib")
@@ -23,3 +29,118 @@ class Add(keras.layers.Layer):
         if tuple(x) != tuple(y):
             raise ValueError(f"Add: the inputs have shapes {tuple(x)} and {tuple(y)}; they must be equal.")
         return x
+
+
+@keras.saving.register_keras_serializable("course_lib")
+def gelu_tanh(x):
+    """gelu by way of tanh: ``keras.activations.gelu(x, approximate=True)``, for which Keras has no name.
+
+    With a name it can be saved: ``keras.layers.Dense(units, activation=gelu_tanh)`` is FusedDense's twin.
+    """
+    return keras.activations.gelu(x, approximate=True)
+
+
+# The functions as Keras knows them, and what our kernels call the same. Keras' own "gelu" is the exact one.
+_IN_THE_KERNEL = {
+    keras.activations.linear: "none",
+    keras.activations.relu: "relu",
+    keras.activations.gelu: "gelu",
+    gelu_tanh: "gelu_tanh",
+    keras.activations.silu: "silu",
+}
+
+
+@keras.saving.register_keras_serializable("course_lib")
+class FusedDense(keras.layers.Dense):
+    """``keras.layers.Dense`` with product, bias and activation in one Pallas kernel on a TPU, and its gradient in two.
+
+    Input: (batch, ..., features), of rank 2 or more; output: (batch, ..., units). Any batch size, None included.
+    Computes in float32 or bfloat16, as the dtype policy says; under "mixed_bfloat16" the weights stay float32.
+
+    ``units``, ``use_bias``, initializers, regularizers and constraints are Dense's. ``activation``: None, "linear",
+    "relu", "gelu", "gelu_tanh", "silu", "swish", or Keras' function of that name. ``residuals``, ``precision`` and
+    ``blocks`` are those of ``course_lib.kernels.linear.linear``. Mind ``precision``: on a TPU, Dense multiplies float32
+    in one pass of the MXU, which rounds to bfloat16 first; "highest", our default, takes six.
+
+    The weights have Dense's names, shapes and order: ``get_weights`` and ``set_weights`` go both ways, and so do
+    configurations while the last three arguments are left alone. So ``keras.models.clone_model`` with a
+    ``clone_function`` that makes ``FusedDense.from_config(layer.get_config())`` of a Dense, and ``set_weights``, change
+    a model over. Keras files the weights of a ``.weights.h5`` under the name of the class, so that Dense does not find
+    ours, nor we Dense's, until ``keras.saving.KerasFileEditor`` has renamed them: "layers/dense" to "fused_dense".
+
+    One device: the compiler does not partition a Mosaic kernel. Raises ValueError where an argument, the activation,
+    the compute dtype or the input (sparse) is none of these, and NotImplementedError where LoRA or quantization is
+    asked for: both compute something else than the kernel.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation=None,
+        *args,
+        residuals: linear.Residuals = "save",
+        precision: str = "highest",
+        blocks: Blocks | dict | None = None,
+        **kwargs,
+    ):
+        super().__init__(units, _function(activation), *args, **kwargs)
+        if residuals not in get_args(linear.Residuals):
+            raise ValueError(f"FusedDense: residuals={residuals!r}; it may be 'save' or 'recompute'.")
+        self.residuals = residuals
+        self.precision = products.precision_of(jnp.float32, precision).name.lower()
+        self.blocks = Blocks(**blocks) if isinstance(blocks, dict) else blocks
+        if self.lora_rank or self.quantization_config or self.quantization_mode:
+            self._refuse()
+
+    def build(self, input_shape):
+        if self.compute_dtype not in ("float32", "bfloat16"):
+            raise ValueError(
+                f"FusedDense: {self.name!r} is to compute in {self.compute_dtype}; it may be float32 or bfloat16. "
+                "Try dtype='float32' or dtype='mixed_bfloat16'."
+            )
+        super().build(input_shape)
+
+    def call(self, inputs, training=None):
+        if isinstance(inputs, sparse.JAXSparse):
+            raise ValueError(f"FusedDense: the input of {self.name!r} is sparse; it must be dense. Try x.todense().")
+        dtype = self.compute_dtype
+        bias = None if self.bias is None else keras.ops.cast(self.bias, dtype)
+        return linear.linear(
+            keras.ops.cast(inputs, dtype),
+            keras.ops.cast(self.kernel, dtype),
+            bias,
+            activation=_IN_THE_KERNEL[_function(self.activation)],
+            residuals=self.residuals,
+            precision=self.precision,
+            blocks=self.blocks,
+        )
+
+    def get_config(self):
+        """Dense's, and what of our own is not the default: so Dense reads ours, and we read Dense's."""
+        blocks = self.blocks and dataclasses.asdict(self.blocks)
+        ours = {"residuals": self.residuals, "precision": self.precision, "blocks": blocks}
+        defaults = {"residuals": "save", "precision": "highest", "blocks": None}
+        return {**super().get_config(), **{k: v for k, v in ours.items() if v != defaults[k]}}
+
+    def _refuse(self, *args, **kwargs):
+        raise NotImplementedError(
+            f"FusedDense: {self.name!r} can be neither quantized nor given LoRA weights: its kernel multiplies by one "
+            "matrix of float32 or bfloat16. Put a keras.layers.Dense in its place; set_weights moves the weights."
+        )
+
+    enable_lora = quantize = quantized_call = _refuse
+
+
+def _function(activation):
+    """The Keras function that ``activation`` names or is. Raises ValueError where the kernel does not have it."""
+    try:
+        function = gelu_tanh if activation == "gelu_tanh" else keras.activations.get(activation)
+        if function in _IN_THE_KERNEL:
+            return function
+    except (ValueError, TypeError):  # unknown to Keras, or not hashable
+        pass
+    known = ", ".join(repr(f.__name__) for f in _IN_THE_KERNEL)
+    raise ValueError(
+        f"FusedDense: activation={activation!r} is not in the kernel; it may be None, {known}, or Keras' function of "
+        "that name. Try activation=None and a layer keras.layers.Activation behind it."
+    )

@@ -14,7 +14,15 @@ from course_lib.grid.body import index_values
 from course_lib.grid.call import Call, Operand, Scratch, UnreadableCall, Walk
 from course_lib.grid.refs import space_of
 from course_lib.grid.scalars import known
-from course_lib.grid.trace import KERNELS, equations, inner_jaxpr, scan_parts, sub_jaxprs, trace_with_result
+from course_lib.grid.trace import (
+    KERNELS,
+    equations,
+    inner_jaxpr,
+    meanings_of_axes,
+    scan_parts,
+    sub_jaxprs,
+    trace_with_result,
+)
 
 MOST_STEPS = 20_000_000  # the list of a grid's steps takes some gigabytes beyond that
 
@@ -170,8 +178,7 @@ def _ref_names(kernel) -> list[str]:
 
 
 def _semantics(eqn) -> tuple[str, ...]:
-    said = getattr(eqn.params.get("compiler_params"), "dimension_semantics", None) or ()
-    return tuple(getattr(s, "name", str(s)).lower() for s in said)
+    return tuple(getattr(s, "name", str(s)).lower() for s in meanings_of_axes(eqn.params))
 
 
 def _aliases(eqn, names, outputs_from: int) -> dict[str, str]:

@@ -73,13 +73,26 @@ def _in_mode(params: dict, interpret) -> dict:
     The TPU simulator takes "parallel" axes only where they come first in the grid, the chip anywhere: those that come
     later are simulated in order, one step after another.
     """
-    compiler_params = params.get("compiler_params")
-    semantics = getattr(compiler_params, "dimension_semantics", None)
+    compiler_params, semantics = params.get("compiler_params"), meanings_of_axes(params)
     if isinstance(interpret, pltpu.InterpretParams) and semantics:
         first = next((n for n, meaning in enumerate(semantics) if not _parallel(meaning)), len(semantics))
         in_order = tuple(pltpu.ARBITRARY if n > first else meaning for n, meaning in enumerate(semantics))
         params = params | {"compiler_params": dataclasses.replace(compiler_params, dimension_semantics=in_order)}
     return params | {"interpret": interpret}
+
+
+def meanings_of_axes(params: dict) -> tuple:
+    """What is said of each grid axis of a kernel call, "parallel" or not; () where nothing is.
+
+    Axes that ``jax.vmap`` has put in are parallel, as in JAX's own lowering; the kernel's author knew nothing of them.
+    """
+    said = getattr(params.get("compiler_params"), "dimension_semantics", None)
+    if not said or "grid_mapping" not in params:
+        return tuple(said or ())
+    mapping, left = params["grid_mapping"], iter(said)
+    found = tuple(pltpu.PARALLEL if n in mapping.vmapped_dims else next(left, None) for n in range(len(mapping.grid)))
+    # What does not fit the grid is for JAX to refuse, as it was written.
+    return tuple(said) if None in found or next(left, None) is not None else found
 
 
 def _parallel(meaning) -> bool:

@@ -1,7 +1,8 @@
 """Elementwise kernels: ``o[i] = x[i] + y[i]`` and its siblings, for arrays of any shape.
 
-Cost   FLOPs one per element;  HBM bytes 3 * size * itemsize: every element read twice, written once
-VMEM   2 * 3 * bm * bn * itemsize: three blocks, each held twice so that copies overlap work
+Cost   FLOPs one per element, none for ``cast``
+       HBM bytes size * (sum of the itemsizes of all operands): every element is read once, or written once
+VMEM   2 * bm * bn * (sum of the itemsizes): each block is held twice so that copies overlap work
 
 An array of one axis is cut into blocks of bm * bn elements; one of more axes is seen as (M, N), N its last axis,
 and cut into (bm, bn). A block that reaches past the edge is no trouble: what is read there is garbage, and what
@@ -14,11 +15,12 @@ import math
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Num, Ref
+from course_lib.kernels import platforms, vmem
 
 
 def reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -31,7 +33,7 @@ class Blocks:
     """Block sizes: rows, and elements of the last axis. They never change the result, only the speed.
 
     Legal: bm a multiple of 8 (16 for two-byte types fills whole registers), bn a multiple of 128. A block is cut
-    down to an array that is smaller. 256 x 1024 in f32 takes 6 MiB of VMEM for the three operands.
+    down to an array that is smaller. 256 x 1024 in f32 takes 6 MiB of VMEM for three operands.
     """
 
     bm: int = 256
@@ -43,6 +45,21 @@ class Blocks:
                 f"Blocks(bm={self.bm}, bn={self.bn}) is not legal: bm must be a multiple of 8, bn a multiple of 128. "
                 f"Nearest legal: bm={max(8, round(self.bm / 8) * 8)}, bn={max(128, round(self.bn / 128) * 128)}."
             )
+
+
+def blocks_for(shape: tuple[int, ...], itemsize: int) -> Blocks:
+    """Blocks for operands of ``shape`` whose widest has ``itemsize`` bytes an element; right for every chip.
+
+    A block has about 1 MiB, so that five operands fit into the 16 MiB that a kernel has on every TPU; less where the
+    array is small, for the first copy in and the last one out have no work to hide behind. Predicted for ``add`` of
+    f32 (8192, 2048) on a v5e: 118k cycles with 256 rows, 236k with 32 and 680k with 8, where HBM needs 369k.
+    """
+    rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
+    elements = min(2**20 // itemsize, max(2**19 // itemsize, math.prod(shape) // 4))
+    rows, columns = (-(-n // tile) * tile for n, tile in ((rows, 8), (columns, 128)))
+    bn = min(columns, max(2048, elements // rows // 128 * 128))
+    bm = min(rows, max(32, elements // bn // 32 * 32))  # whole registers, also of one-byte types
+    return Blocks(bm=bm, bn=bn)
 
 
 def _add_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[Ref, "..."]) -> None:
@@ -57,19 +74,70 @@ def _multiply_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[
     o_ref[...] = x_ref[...] * y_ref[...]
 
 
+def _cast_kernel(x_ref: Num[Ref, "..."], o_ref: Num[Ref, "..."]) -> None:
+    o_ref[...] = x_ref[...].astype(o_ref.dtype)
+
+
+def add(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+    """``x + y`` for two arrays of one shape and one dtype (f32, bf16, int32), differentiable.
+
+    Runs the kernel on a TPU and plain JAX elsewhere; ``blocks`` are chosen by ``blocks_for`` unless given. Raises
+    ValueError where shapes or dtypes differ, or the blocks need more VMEM than there is.
+    """
+    check_pair("add", x, y)
+    return _add(x, y, blocks)
+
+
+def subtract(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+    """``x - y``; as ``add``."""
+    check_pair("subtract", x, y)
+    return _subtract(x, y, blocks)
+
+
+def multiply(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+    """``x * y``; as ``add``."""
+    check_pair("multiply", x, y)
+    return _multiply(x, y, blocks)
+
+
+def cast(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike, *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+    """``x`` as ``dtype``, for f32, bf16, int32 and int8 either way. Differentiable where both are floats.
+
+    Floats lose their fraction on the way to integers; what does not fit into ``dtype`` is not defined. Raises
+    ValueError where a dtype is none of the four.
+    """
+    for role, name in (("x is", x.dtype), ("dtype is", jnp.dtype(dtype))):
+        if name not in _CASTABLE:
+            raise ValueError(f"cast: {role} {name}; it may be float32, bfloat16, int32 or int8. Try x.astype(...).")
+    return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks)
+
+
+_CASTABLE = (jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.int32), jnp.dtype(jnp.int8))
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _add(x, y, blocks):
-    return _call(_add_kernel, lax.add, x, y, blocks)
+    return by_blocks(_add_kernel, lax.add, x, y, blocks=blocks)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _subtract(x, y, blocks):
-    return _call(_subtract_kernel, lax.sub, x, y, blocks)
+    return by_blocks(_subtract_kernel, lax.sub, x, y, blocks=blocks)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _multiply(x, y, blocks):
-    return _call(_multiply_kernel, lax.mul, x, y, blocks)
+    return by_blocks(_multiply_kernel, lax.mul, x, y, blocks=blocks)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def _cast(x, _, dtype, blocks):
+    return by_blocks(_cast_kernel, lambda x: x.astype(dtype), x, dtype=dtype, blocks=blocks)
+
+
+def _cast_backward(was, dtype, blocks, _, g):
+    floats = jnp.issubdtype(was, jnp.floating) and jnp.issubdtype(dtype, jnp.floating)
+    return (_cast(g, dtype, was, blocks) if floats else None,)
 
 
 _add.defvjp(lambda x, y, blocks: (_add(x, y, blocks), None), lambda blocks, _, g: (g, g))
@@ -78,56 +146,59 @@ _multiply.defvjp(
     lambda x, y, blocks: (_multiply(x, y, blocks), (x, y)),
     lambda blocks, saved, g: (_multiply(g, saved[1], blocks), _multiply(g, saved[0], blocks)),
 )
+_cast.defvjp(lambda x, was, dtype, blocks: (_cast(x, was, dtype, blocks), None), _cast_backward)
 
 
-def add(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks = Blocks()) -> Num[Array, "*shape"]:
-    """``x + y`` for two arrays of one shape and one dtype (f32, bf16, int32), differentiable.
-
-    Runs the kernel on a TPU and plain JAX elsewhere. Raises ValueError where shapes or dtypes differ.
-    """
-    return _add(*_checked("add", x, y), blocks)
-
-
-def subtract(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks = Blocks()) -> Num[Array, "*shape"]:
-    """``x - y``; as ``add``."""
-    return _subtract(*_checked("subtract", x, y), blocks)
-
-
-def multiply(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks = Blocks()) -> Num[Array, "*shape"]:
-    """``x * y``; as ``add``."""
-    return _multiply(*_checked("multiply", x, y), blocks)
-
-
-def _checked(op: str, x, y) -> tuple[Array, Array]:
+def check_pair(op: str, x: Array, y: Array) -> None:
+    """Raises ValueError where two operands of ``op`` differ in shape or dtype."""
     if x.shape != y.shape:
         raise ValueError(f"{op}: x has shape {x.shape} and y {y.shape}; they must be equal. Try jnp.broadcast_to.")
     if x.dtype != y.dtype:
         raise ValueError(f"{op}: x is {x.dtype} and y {y.dtype}; they must be equal. Try y.astype(x.dtype).")
-    return x, y
 
 
-def _call(kernel: Callable, plain: Callable, x: Array, y: Array, blocks: Blocks) -> Array:
-    on_tpu = functools.partial(_on_tpu, kernel, blocks)
-    return lax.platform_dependent(x, y, tpu=on_tpu, default=plain) if x.size else plain(x, y)
+def by_blocks(kernel: Callable, plain: Callable, *operands: Array, dtype=None, blocks: Blocks | None = None) -> Array:
+    """One array from ``operands`` of one shape: by ``kernel``, block by block, on a TPU, and by ``plain`` elsewhere.
+
+    ``dtype`` is that of the result, if it is not the first operand's.
+    """
+    x = operands[0]
+    if not x.size:
+        return plain(*operands)
+    out = jax.ShapeDtypeStruct(x.shape, dtype or x.dtype)
+    sizes = [v.dtype.itemsize for v in (*operands, out)]
+    blocks = blocks or blocks_for(x.shape, max(sizes))
+    layout = seen_as(x.shape, min(sizes), blocks)
+    vmem.check_fits(blocks, vmem_bytes(layout[1], sizes))
+    return platforms.by_platform(*operands, tpu=functools.partial(_on_tpu, kernel, out, layout), default=plain)
 
 
-def _on_tpu(kernel: Callable, blocks: Blocks, x: Array, y: Array) -> Array:
-    if x.ndim == 1:
-        flat, block = x.shape, (min(x.size, blocks.bm * blocks.bn),)
-        block = block if block[0] == x.size else (max(1024, block[0] // 1024 * 1024),)
-    else:
-        columns = x.shape[-1] if x.ndim else 1
-        flat = (math.prod(x.shape[:-1]), columns)
-        block = (min(flat[0], blocks.bm), min(columns, blocks.bn))
+def seen_as(shape: tuple[int, ...], itemsize: int, blocks: Blocks) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How an array is cut whose narrowest dtype has ``itemsize`` bytes: the shape it is seen as, and its blocks'."""
+    if len(shape) != 1:
+        flat = math.prod(shape[:-1]), (shape[-1] if shape else 1)
+        return flat, (min(flat[0], blocks.bm), min(flat[1], blocks.bn))
+    length = blocks.bm * blocks.bn
+    block = shape[0] if shape[0] <= length else max(1024, length // 1024 * 1024)
+    # A vector of four-byte numbers lies in memory as a row of a matrix does, and so jax.vmap may put more rows beside
+    # it. With narrower numbers that view would cost a copy: they stay vectors, and cannot be mapped on a TPU.
+    return ((1, shape[0]), (1, block)) if itemsize == 4 else (shape, (block,))
+
+
+def vmem_bytes(block: tuple[int, ...], itemsizes: list[int]) -> int:
+    """VMEM that blocks of one shape take: each twice, their last axis padded to 128 elements."""
+    return 2 * sum(itemsizes) * math.prod(block[:-1]) * -(-block[-1] // 128) * 128
+
+
+def _on_tpu(kernel: Callable, out: jax.ShapeDtypeStruct, layout: tuple, *operands: Array) -> Array:
+    flat, block = layout
     spec = pl.BlockSpec(block, lambda *step: step)
-    # This side is for the chip alone. Where a notebook has switched the simulator on, a simulated kernel here would
-    # bring effects into one branch of platform_dependent that the other has not, and jit refuses that.
-    with pltpu.force_tpu_interpret_mode(False):
-        out = pl.pallas_call(
-            kernel,
-            out_shape=jax.ShapeDtypeStruct(flat, x.dtype),
-            grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
-            in_specs=[spec, spec],
-            out_specs=spec,
-        )(x.reshape(flat), y.reshape(flat))
-    return out.reshape(x.shape)
+    needed = vmem_bytes(block, [v.dtype.itemsize for v in (*operands, out)])
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(flat, out.dtype),
+        grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
+        in_specs=[spec] * len(operands),
+        out_specs=spec,
+        compiler_params=vmem.compiler_params(needed, *["parallel"] * len(flat)),
+    )(*(v.reshape(flat) for v in operands)).reshape(out.shape)

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -130,21 +131,27 @@ def _linear(x, w, b, activation, residuals, precision, blocks):
 
 
 def _forward(x, w, b, activation, residuals, precision, blocks):
+    # Each argument says whether it is differentiated. What a network's first layer reads is not, and then dx is not
+    # made: no compiler can leave it out of a kernel that makes dz as well. () says so, for a bool would be traced.
+    without_dx = None if x.perturbed else ()
+    x, w, b = x.value, w.value, b.value
     save = residuals == "save" and activation not in ("none", "relu")
     y, *z = _forward_pass(x, w, b, activation, precision, blocks, save=save)
     kept = {"relu": y, "none": None}.get(activation, z[0] if save else None)
-    return y, (x, w, b, kept)
+    return y, (x, w, b, kept, without_dx)
 
 
 def _backward(activation, residuals, precision, blocks, saved, g):
-    x, w, b, z = saved
+    x, w, b, z, without_dx = saved
+    if isinstance(g, SymbolicZero):
+        return None, None, None
     if z is None and activation != "none":
         (z,) = _forward_pass(x, w, b, "none", precision, blocks, save=False)
-    dx, dw, db = linear_backward.gradients(x, w, z, g, activation, precision)
+    dx, dw, db = linear_backward.gradients(x, w, z, g, activation, precision, want_dx=without_dx is None)
     return dx, dw, db.astype(b.dtype)
 
 
-_linear.defvjp(_forward, _backward)
+_linear.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def _forward_pass(x, w, b, activation, precision, blocks, save: bool) -> tuple[Array, ...]:

@@ -8,7 +8,8 @@ VMEM   2 * (3*bm*N + bk*N + bm*bk) * itemsize for the first; for the second as a
 
 The first kernel makes a block of rows of dz when it first needs it, keeps it in VMEM for all the blocks of dx, and
 writes it out on the way: dz is never computed twice. The second sums the rows of dz while they lie in VMEM for dw.
-Where a block of rows of z does not fit into VMEM, dz is computed by plain JAX and dx is a matmul.
+Where a block of rows of z does not fit into VMEM, dz is an elementwise kernel and dx a matmul. Where nobody asks for
+dx, as for the first layer of a network, there is the elementwise kernel alone.
 """
 
 import functools
@@ -34,21 +35,26 @@ def gradients(
     g: Float[Array, "M N"],
     activation: str,
     precision: lax.Precision | None,
-) -> tuple[Float[Array, "M K"], Float[Array, "K N"], Float32[Array, " N"]]:
-    """dx, dw and db. ``z`` is used for act'(z) alone: None for no activation, and y will do for relu."""
+    want_dx: bool = True,
+) -> tuple[Float[Array, "M K"] | None, Float[Array, "K N"], Float32[Array, " N"]]:
+    """dx, dw and db; None for dx where it is not wanted.
+
+    ``z`` is used for act'(z) alone: None for no activation, and y will do for relu.
+    """
 
     def plain(x, w, g, *z):
         dz = _dz(activation, g, *z)
-        dx, dw = dot(dz, w, transpose_y=True, precision=precision), dot(x, dz, transpose_x=True, precision=precision)
-        return dx.astype(x.dtype), dw.astype(w.dtype), jnp.sum(dz.astype(jnp.float32), axis=0)
+        dx = dot(dz, w, transpose_y=True, precision=precision).astype(x.dtype) if want_dx else None
+        dw = dot(x, dz, transpose_x=True, precision=precision)
+        return dx, dw.astype(w.dtype), jnp.sum(dz.astype(jnp.float32), axis=0)
 
     def on_tpu(x, w, g, *z):
-        if z and (sides := _sides(g.shape[1], x.dtype, passes(precision))):
+        if want_dx and z and (sides := _sides(g.shape[1], x.dtype, passes(precision))):
             dx, dz = _dx(activation, precision, sides, w, g, *z)
         else:
-            dz = _dz(activation, g, *z)
+            dz = activations.pull_back(activation, g, *z) if z else g
             level = lax.Precision.HIGHEST if precision is None else precision
-            dx = matmul.matmul(dz, w, transpose_y=True, precision=level)
+            dx = matmul.matmul(dz, w, transpose_y=True, precision=level) if want_dx else None
         dw, db = _dw(precision, x, dz)
         return dx, dw, db
 
