@@ -70,9 +70,7 @@ def candidates(problem: Problem) -> list[Blocks]:
     depths = sorted({whole, *(depth for depth in _DEPTHS if depth < whole)})
     found = [Blocks(bm=bm, bn=bn, bk=bk) for bm, bn, bk in itertools.product(*sides, depths)]
     room = _SHARE_OF_VMEM * platforms.vmem_bytes()
-    small = [
-        b for b in found if vmem_bytes(b, problem) <= room and b.bm * b.bn * b.bk * problem.passes <= LARGEST_STEP
-    ]
+    small = [b for b in found if vmem_bytes(b, problem) <= room and b.bm * b.bn * b.bk * problem.passes <= LARGEST_STEP]
     return small or [Blocks(bm=128, bn=128, bk=128)]
 
 

@@ -1,0 +1,256 @@
+"""Normalisation of each row, and RMSNorm with the residual that a transformer adds before it.
+
+``rms_norm``           ``o[i] = x[i] / sqrt(mean_j x[i, j]**2 + eps) * weight``
+``layer_norm``         ``o[i] = (x[i] - mean[i]) / sqrt(variance[i] + eps) * weight + bias``
+``rms_norm_residual``  ``s = x + residual`` and ``rms_norm(s, weight, eps)``, both returned
+
+Cost   FLOPs 4 * M * N, 7 * M * N, 5 * M * N;  HBM bytes 2 * M * N * itemsize, with a residual 4 * M * N * itemsize:
+       each array read or written once. To them come weight and bias, N elements each, fetched once
+VMEM   bm * N * (4 * itemsize + 8), with a residual bm * N * (8 * itemsize + 8)
+
+An array of any rank is seen as (M, N), N its last axis, and cut into blocks of bm whole rows. Statistics are in f32
+whatever x is. The gradients are kernels too: ``norm_backward``.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+
+from course_lib.arrays import Array, Float, Ref
+from course_lib.kernels import norm_backward, platforms, row_blocks, vmem
+from course_lib.kernels.row_blocks import Blocks
+
+
+def rms_norm_reference(x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float) -> Float[Array, "*shape N"]:
+    """What ``rms_norm`` must compute: in f32, rounded once to the dtype of x."""
+    wide = x.astype(jnp.float32)
+    rstd = lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
+    return (wide * rstd * weight.astype(jnp.float32)).astype(x.dtype)
+
+
+def layer_norm_reference(
+    x: Float[Array, "*shape N"], weight: Float[Array, " N"], bias: Float[Array, " N"], eps: float
+) -> Float[Array, "*shape N"]:
+    """What ``layer_norm`` must compute: in f32, rounded once to the dtype of x."""
+    wide = x.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
+    rstd = lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+    return (centred * rstd * weight.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
+
+
+def rms_norm_residual_reference(
+    x: Float[Array, "*shape N"], residual: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float
+) -> tuple[Float[Array, "*shape N"], Float[Array, "*shape N"]]:
+    """What ``rms_norm_residual`` must compute."""
+    s = x + residual
+    return rms_norm_reference(s, weight, eps), s
+
+
+def blocks_for(shape: tuple[int, ...], dtype, operands: int = 2) -> Blocks:
+    """Blocks for a kernel with so many operands of this shape and dtype, on the chip traced for.
+
+    Operands are 2 for the norms, 4 with a residual. Raises ValueError, naming the longest row that fits, where 8 rows
+    are too many for VMEM.
+    """
+    return row_blocks.blocks_for(shape, dtype, operands, _TEMPORARIES)
+
+
+_TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
+
+
+def _rms_norm_kernel(
+    x_ref: Float[Ref, "bm N"], weight_ref: Float[Ref, "1 N"], o_ref: Float[Ref, "bm N"], *, eps: float
+) -> None:
+    x = x_ref[...].astype(jnp.float32)
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+    o_ref[...] = (x * rstd * weight_ref[...].astype(jnp.float32)).astype(o_ref.dtype)
+
+
+def _layer_norm_kernel(
+    x_ref: Float[Ref, "bm N"],
+    weight_ref: Float[Ref, "1 N"],
+    bias_ref: Float[Ref, "1 N"],
+    o_ref: Float[Ref, "bm N"],
+    *,
+    eps: float,
+) -> None:
+    x = x_ref[...].astype(jnp.float32)
+    x -= jnp.mean(x, axis=-1, keepdims=True)  # the row is in VMEM: going over it twice costs no traffic
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+    o_ref[...] = (x * rstd * weight_ref[...].astype(jnp.float32) + bias_ref[...].astype(jnp.float32)).astype(
+        o_ref.dtype
+    )
+
+
+def _rms_norm_residual_kernel(
+    x_ref: Float[Ref, "bm N"],
+    residual_ref: Float[Ref, "bm N"],
+    weight_ref: Float[Ref, "1 N"],
+    o_ref: Float[Ref, "bm N"],
+    s_ref: Float[Ref, "bm N"],
+    *,
+    eps: float,
+) -> None:
+    s_ref[...] = x_ref[...] + residual_ref[...]
+    _rms_norm_kernel(s_ref, weight_ref, o_ref, eps=eps)
+
+
+def rms_norm(
+    x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float = 1e-6, *, blocks: Blocks | None = None
+) -> Float[Array, "*shape N"]:
+    """RMSNorm over the last axis (Zhang and Sennrich 2019) of an f32 or bf16 array, differentiable.
+
+    The result has the dtype of x, whatever that of ``weight``. Runs the kernel on a TPU and plain JAX elsewhere.
+    ``blocks`` None: ``blocks_for(x.shape, x.dtype)``, and for the gradient what fits there.
+    Raises ValueError for other dtypes, a weight of another length, and rows or blocks that do not fit in VMEM.
+    """
+    row_blocks.check_rows("rms_norm", x)
+    _check_vector("rms_norm", x, "weight", weight)
+    return _rms_norm(x, weight, float(eps), blocks)
+
+
+def layer_norm(
+    x: Float[Array, "*shape N"],
+    weight: Float[Array, " N"],
+    bias: Float[Array, " N"],
+    eps: float = 1e-6,
+    *,
+    blocks: Blocks | None = None,
+) -> Float[Array, "*shape N"]:
+    """LayerNorm over the last axis (Ba, Kiros and Hinton 2016); the rest as in ``rms_norm``."""
+    row_blocks.check_rows("layer_norm", x)
+    _check_vector("layer_norm", x, "weight", weight)
+    _check_vector("layer_norm", x, "bias", bias)
+    return _layer_norm(x, weight, bias, float(eps), blocks)
+
+
+def rms_norm_residual(
+    x: Float[Array, "*shape N"],
+    residual: Float[Array, "*shape N"],
+    weight: Float[Array, " N"],
+    eps: float = 1e-6,
+    *,
+    blocks: Blocks | None = None,
+) -> tuple[Float[Array, "*shape N"], Float[Array, "*shape N"]]:
+    """``(rms_norm(s, weight, eps), s)`` with ``s = x + residual``, the residual for the next layer.
+
+    x and residual have one shape and one dtype. The rest as in ``rms_norm``.
+    """
+    row_blocks.check_rows("rms_norm_residual", x)
+    _check_vector("rms_norm_residual", x, "weight", weight)
+    if (x.shape, x.dtype) != (residual.shape, residual.dtype):
+        raise ValueError(
+            f"rms_norm_residual: x is {x.dtype} of shape {x.shape} and residual {residual.dtype} of shape "
+            f"{residual.shape}; they must be equal. Try residual.astype(x.dtype)."
+        )
+    return _rms_norm_residual(x, residual, weight, float(eps), blocks)
+
+
+def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
+    if vector.shape != x.shape[-1:] or not jnp.issubdtype(vector.dtype, jnp.floating):
+        raise ValueError(
+            f"{op}: {name} is {vector.dtype} of shape {vector.shape}; for x of shape {x.shape} it must be floats of "
+            f"shape ({x.shape[-1]},). Try jnp.broadcast_to({name}, x.shape[-1:])."
+        )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _rms_norm(x, weight, eps, blocks):
+    return _call(_rms_norm_kernel, rms_norm_reference, eps, blocks, (x,), (weight,))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _layer_norm(x, weight, bias, eps, blocks):
+    return _call(_layer_norm_kernel, layer_norm_reference, eps, blocks, (x,), (weight, bias))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _rms_norm_residual(x, residual, weight, eps, blocks):
+    return _call(_rms_norm_residual_kernel, rms_norm_residual_reference, eps, blocks, (x, residual), (weight,))
+
+
+# What is kept for the gradient is what was read, and no more: the statistics of a row that is read again cost nothing.
+
+
+def _rms_norm_forward(x, weight, eps, blocks):
+    return _rms_norm(x, weight, eps, blocks), (x, weight)
+
+
+def _rms_norm_backward(eps, blocks, saved, g):
+    x, weight = saved
+
+    def plain(x, g, weight):
+        return jax.vjp(functools.partial(rms_norm_reference, eps=eps), x, weight)[1](g)
+
+    kernel, dtypes = norm_backward.rms_norm_kernel, (weight.dtype,)
+    return norm_backward.call(kernel, plain, (x, g), weight, dtypes, eps=eps, blocks=blocks)
+
+
+def _layer_norm_forward(x, weight, bias, eps, blocks):
+    return _layer_norm(x, weight, bias, eps, blocks), (x, weight, bias)
+
+
+def _layer_norm_backward(eps, blocks, saved, g):
+    x, weight, bias = saved
+
+    def plain(x, g, weight):
+        return jax.vjp(functools.partial(layer_norm_reference, eps=eps), x, weight, bias)[1](g)
+
+    kernel, dtypes = norm_backward.layer_norm_kernel, (weight.dtype, bias.dtype)
+    return norm_backward.call(kernel, plain, (x, g), weight, dtypes, eps=eps, blocks=blocks)
+
+
+def _rms_norm_residual_forward(x, residual, weight, eps, blocks):
+    o, s = _rms_norm_residual(x, residual, weight, eps, blocks)
+    return (o, s), (s, weight)
+
+
+def _rms_norm_residual_backward(eps, blocks, saved, gradients):
+    s, weight = saved
+
+    def plain(s, g, gs, weight):
+        return jax.vjp(lambda s, weight: (rms_norm_reference(s, weight, eps), s), s, weight)[1]((g, gs))
+
+    kernel, dtypes = norm_backward.rms_norm_residual_kernel, (weight.dtype,)
+    ds, dweight = norm_backward.call(kernel, plain, (s, *gradients), weight, dtypes, eps=eps, blocks=blocks)
+    return ds, ds, dweight
+
+
+_rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
+_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+_rms_norm_residual.defvjp(_rms_norm_residual_forward, _rms_norm_residual_backward)
+
+
+def _call(kernel: Callable, plain: Callable, eps: float, blocks: Blocks | None, arrays: tuple, vectors: tuple):
+    x, plain = arrays[0], functools.partial(plain, eps=eps)
+    if not x.size:
+        return plain(*arrays, *vectors)
+    operands = 2 * len(arrays)
+    blocks = blocks or blocks_for(x.shape, x.dtype, operands)
+    needed = row_blocks.needed(blocks, x, operands, _TEMPORARIES)
+    on_tpu = functools.partial(_on_tpu, functools.partial(kernel, eps=eps), blocks.bm, needed, len(arrays))
+    return platforms.by_platform(*arrays, *vectors, tpu=on_tpu, default=plain)
+
+
+def _on_tpu(kernel: Callable, bm: int, needed: int, count: int, *operands: Array):
+    """The first ``count`` operands are seen as (M, N), and as many such arrays come out; the rest are vectors."""
+    x, columns = operands[0], operands[0].shape[-1]
+    flat = (math.prod(x.shape[:-1]), columns)
+    bm = min(bm, flat[0])
+    rows = pl.BlockSpec((bm, columns), lambda i: (i, 0))
+    vector = pl.BlockSpec((1, columns), lambda i: (0, 0))
+    outs = pl.pallas_call(
+        kernel,
+        out_shape=[jax.ShapeDtypeStruct(flat, x.dtype)] * count,
+        grid=(pl.cdiv(flat[0], bm),),
+        in_specs=[rows] * count + [vector] * (len(operands) - count),
+        out_specs=[rows] * count,
+        compiler_params=vmem.compiler_params(needed, "parallel"),
+    )(*(operand.reshape(-1, columns) for operand in operands))
+    outs = tuple(out.reshape(x.shape) for out in outs)
+    return outs if count > 1 else outs[0]

@@ -1,0 +1,183 @@
+"""The gradients of ``norm``: of x, of the weight and of the bias, in one kernel each.
+
+With ``n = x * rstd`` (for LayerNorm ``(x - mean) * rstd``) and ``h = g * weight``:
+``dx = rstd * (h - n * mean(h * n))``, for LayerNorm less ``rstd * mean(h)``; ``dweight = sum_i g * n``;
+``dbias = sum_i g``.
+
+Cost   FLOPs 12 * M * N or so;  HBM bytes 3 * M * N * itemsize, with a residual 4 * M * N * itemsize,
+       and 4 * N * cores for each of dweight and dbias
+VMEM   bm * N * (6 * itemsize + 12), with a residual bm * N * (8 * itemsize + 12)
+
+x is read anyway, so rstd and the mean are computed again: keeping them would save no traffic, and keeping n would cost
+an array. dweight and dbias collect in VMEM, in f32, while the row blocks go by: so the axis of the row blocks may not
+be "parallel", or two cores would add into the same memory. On a chip whose two cores act as one device (v4, v5p) an
+outer parallel axis halves the rows; each core has sums of its own, and XLA adds the two.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.kernels import platforms, row_blocks, vmem
+
+_TEMPORARIES = 3  # f32 values of a block's size that live while it is computed
+_BLOCK = 1 << 20  # bytes of a block in f32: half of what the forward kernels take, or the compiler takes long
+
+
+def _rms_norm_gradient(x: Array, weight: Array, g: Array, eps: float) -> tuple[Array, Array]:
+    """dx and the terms of dweight, all f32."""
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+    n, h = x * rstd, g * weight
+    return rstd * (h - n * jnp.mean(h * n, axis=-1, keepdims=True)), g * n
+
+
+def _layer_norm_gradient(x: Array, weight: Array, g: Array, eps: float) -> tuple[Array, Array]:
+    """dx and the terms of dweight, all f32."""
+    dx, terms = _rms_norm_gradient(x - jnp.mean(x, axis=-1, keepdims=True), weight, g, eps)
+    return dx - jnp.mean(dx, axis=-1, keepdims=True), terms
+
+
+def rms_norm_kernel(
+    x_ref: Float[Ref, "bm N"],
+    g_ref: Float[Ref, "bm N"],
+    weight_ref: Float[Ref, "1 N"],
+    dx_ref: Float[Ref, "bm N"],
+    dweight_ref: Float32[Ref, "1 N"],  # one for each core: stays put while the row blocks go by
+    *,
+    eps: float,
+    rows: int,
+) -> None:
+    _zero_at_first(dweight_ref)
+    dx, terms = _rms_norm_gradient(_wide(x_ref), _wide(weight_ref), _wide(g_ref), eps)
+    dx_ref[...] = dx.astype(dx_ref.dtype)
+    dweight_ref[...] += _sum_of_rows(terms, _first_row(x_ref), rows)
+
+
+def layer_norm_kernel(
+    x_ref: Float[Ref, "bm N"],
+    g_ref: Float[Ref, "bm N"],
+    weight_ref: Float[Ref, "1 N"],
+    dx_ref: Float[Ref, "bm N"],
+    dweight_ref: Float32[Ref, "1 N"],
+    dbias_ref: Float32[Ref, "1 N"],
+    *,
+    eps: float,
+    rows: int,
+) -> None:
+    _zero_at_first(dweight_ref, dbias_ref)
+    g = _wide(g_ref)
+    dx, terms = _layer_norm_gradient(_wide(x_ref), _wide(weight_ref), g, eps)
+    dx_ref[...] = dx.astype(dx_ref.dtype)
+    dweight_ref[...] += _sum_of_rows(terms, _first_row(x_ref), rows)
+    dbias_ref[...] += _sum_of_rows(g, _first_row(x_ref), rows)
+
+
+def rms_norm_residual_kernel(
+    s_ref: Float[Ref, "bm N"],
+    g_ref: Float[Ref, "bm N"],  # gradient of the normalised result
+    gs_ref: Float[Ref, "bm N"],  # gradient of s itself
+    weight_ref: Float[Ref, "1 N"],
+    ds_ref: Float[Ref, "bm N"],
+    dweight_ref: Float32[Ref, "1 N"],
+    *,
+    eps: float,
+    rows: int,
+) -> None:
+    _zero_at_first(dweight_ref)
+    ds, terms = _rms_norm_gradient(_wide(s_ref), _wide(weight_ref), _wide(g_ref), eps)
+    ds_ref[...] = (ds + _wide(gs_ref)).astype(ds_ref.dtype)
+    dweight_ref[...] += _sum_of_rows(terms, _first_row(s_ref), rows)
+
+
+def _wide(ref) -> Array:
+    return ref[...].astype(jnp.float32)
+
+
+def _zero_at_first(*refs) -> None:
+    @pl.when(pl.program_id(1) == 0)
+    def _zero():
+        for ref in refs:
+            ref[...] = jnp.zeros_like(ref)
+
+
+def _first_row(ref):
+    """Of this step's block."""
+    return (pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)) * ref.shape[0]
+
+
+def _sum_of_rows(terms: Float32[Array, "bm N"], first_row, rows: int) -> Float32[Array, "1 N"]:
+    """Without the rows past the last one, which are garbage."""
+    if rows % terms.shape[0]:
+        row = first_row + lax.broadcasted_iota(jnp.int32, terms.shape, 0)
+        terms = jnp.where(row < rows, terms, 0.0)
+    return jnp.sum(terms, axis=0, keepdims=True)
+
+
+def _cores() -> int:
+    """Cores that act as one device on the chip that is traced for: 2 on a v4 or v5p as JAX shows it, 1 elsewhere."""
+    try:
+        return pltpu.get_tpu_info().num_cores
+    except ValueError:  # traced on a machine without a TPU, and not for one
+        return 1
+
+
+def call(
+    kernel: Callable,
+    plain: Callable,
+    arrays: tuple[Array, ...],
+    weight: Float[Array, " N"],
+    dtypes: tuple,
+    *,
+    eps: float,
+    blocks: row_blocks.Blocks | None = None,
+    cores: int | None = None,
+) -> tuple[Array, ...]:
+    """One of the kernels above on a TPU, ``plain(*arrays, weight)`` elsewhere.
+
+    ``arrays`` are x (or s) and the gradients of the results, of one shape and dtype. Returned are the gradient of x,
+    and sums over rows of the ``dtypes``. ``blocks``: as in ``norm``;
+    ``cores`` share the work; None is chosen for the chip.
+    Raises ValueError where the blocks do not fit in VMEM.
+    """
+    if not arrays[0].size:
+        return plain(*arrays, weight)
+    x, operands = arrays[0], len(arrays) + 1
+    blocks = blocks or row_blocks.blocks_for(x.shape, x.dtype, operands, _TEMPORARIES, _BLOCK)
+    needed = row_blocks.needed(blocks, x, operands, _TEMPORARIES)
+    kernel = functools.partial(kernel, eps=eps)
+    on_tpu = functools.partial(_on_tpu, kernel, blocks.bm, cores or _cores(), needed, dtypes)
+    return platforms.by_platform(*arrays, weight, tpu=on_tpu, default=plain)
+
+
+def _on_tpu(kernel: Callable, bm: int, cores: int, needed: int, dtypes: tuple, *operands: Array) -> tuple[Array, ...]:
+    x, arrays = operands[0], len(operands) - 1
+    flat = rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
+    bm, cores = _shared(rows, bm, cores)
+    steps = pl.cdiv(rows, bm) // cores
+    block = pl.BlockSpec((bm, columns), lambda core, i: (core * steps + i, 0))
+    total = pl.BlockSpec((None, 1, columns), lambda core, i: (core, 0, 0))
+    dx, *totals = pl.pallas_call(
+        functools.partial(kernel, rows=rows),
+        out_shape=[jax.ShapeDtypeStruct(flat, x.dtype)]
+        + [jax.ShapeDtypeStruct((cores, 1, columns), jnp.float32)] * len(dtypes),
+        grid=(cores, steps),
+        in_specs=[block] * arrays + [pl.BlockSpec((1, columns), lambda core, i: (0, 0))],
+        out_specs=[block] + [total] * len(dtypes),
+        compiler_params=vmem.compiler_params(needed, "parallel", "arbitrary"),
+    )(*(operand.reshape(-1, columns) for operand in operands))
+    sums = (total.reshape(columns) if cores == 1 else jnp.sum(total, axis=(0, 1)) for total in totals)
+    return dx.reshape(x.shape), *(total.astype(dtype) for total, dtype in zip(sums, dtypes, strict=True))
+
+
+def _shared(rows: int, bm: int, cores: int) -> tuple[int, int]:
+    """Rows of a block, fewer if need be, so that each core gets as many blocks; one core where that cannot be."""
+    blocks = pl.cdiv(pl.cdiv(rows, bm), cores) * cores
+    fewer = pl.cdiv(pl.cdiv(rows, blocks), 8) * 8
+    return (fewer, cores) if cores > 1 and pl.cdiv(rows, fewer) == blocks else (min(bm, rows), 1)
