@@ -197,3 +197,13 @@ def test_the_functions_of_this_cpu_are_as_exact_as_a_judge_allows(name):
     if name in {"sin", "cos"}:  # near its roots the argument's own last bit counts
         sizes = np.maximum(sizes, 1e-2)
     assert np.max(np.abs(got - want) / sizes) <= allowed * np.finfo(np.float32).eps / 2
+
+
+@pytest.mark.parametrize("function", [jnp.max, jax.nn.logsumexp])
+def test_the_gradient_of_a_maximum_has_a_bound(function):
+    """It holds a comparison that is made a number: one or nought, whichever of two nearly equal ones is the largest."""
+    x, g = normal(20, 30), normal(20)
+    (want,) = judges.expected(lambda x, g: jax.vjp(lambda x: function(x, axis=-1), x)[1](g), (x, g))
+    assert want.exact is not None
+    (got,) = jax.vjp(lambda x: function(x, axis=-1), x)[1](g)
+    assert judges.right(np.asarray(got), want).all() and not judges.right(np.asarray(got * 1.001 + 0.001), want).any()

@@ -229,7 +229,7 @@ def test_illegal_blocks_name_the_nearest_legal():
 
 def test_blocks_that_no_vmem_holds_are_refused_with_the_sizes():
     x = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
-    with pytest.raises(ValueError, match=r"needs 1280.0 MiB of VMEM for float32 and the chip has 128"):
+    with pytest.raises(ValueError, match=r"needs 1280.0 MiB of VMEM, and the chip has 128.0 MiB. Try smaller ones"):
         jax.eval_shape(functools.partial(matmul.matmul, blocks=Blocks(bm=8192, bn=8192, bk=4096)), x, x)
 
 

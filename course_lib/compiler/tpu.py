@@ -31,8 +31,8 @@ def compile_tpu(
     Without ``time_limit_s`` and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
     simulated whole; what would take the simulator more than a minute or two is not simulated, unless both limits are
     given and leave room for it. After two seconds a line says what is going on. Large grids are simulated for a few of
-    their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``, never
-    an exception.
+    their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``,
+    never an exception.
     Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
     """
     target = chips.chip(chip)

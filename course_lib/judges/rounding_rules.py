@@ -102,9 +102,11 @@ def is_float(dtype) -> bool:
 
 def _of_conversion(eqn, value, bound, roundoff: float):
     old, new = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
+    if old == np.bool_:  # its bound says where it may be the other way round
+        return jnp.zeros_like(value) if bound is None else bound.astype(value.dtype)
     if bound is None:
         bound = jnp.zeros_like(value)
-    exact = is_float(old) and jnp.finfo(new).nmant >= jnp.finfo(old).nmant or old == np.bool_
+    exact = is_float(old) and jnp.finfo(new).nmant >= jnp.finfo(old).nmant
     return bound if exact else bound + roundoff * jnp.abs(value)
 
 

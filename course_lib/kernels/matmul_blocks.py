@@ -6,7 +6,7 @@ import itertools
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.kernels import platforms
+from course_lib.kernels import platforms, vmem
 
 _SIDES = (256, 512, 1024, 2048)  # of the output block
 _DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block
@@ -78,12 +78,7 @@ def chosen(blocks: Blocks | None, problem: Problem) -> Blocks:
     """``blocks``, or the default where they are None. Raises ValueError where they need more VMEM than the chip has."""
     if blocks is None:
         return blocks_for(problem)
-    needs, has = vmem_bytes(blocks, problem), platforms.vmem_bytes()
-    if needs > has:
-        raise ValueError(
-            f"{blocks} needs {needs / 2**20:.1f} MiB of VMEM for {problem.dtype} and the chip has {has / 2**20:.0f}. "
-            f"Take smaller ones, or none: {blocks_for(problem)} would be chosen."
-        )
+    vmem.check_fits(blocks, vmem_bytes(blocks, problem))
     return blocks
 
 
