@@ -17,6 +17,20 @@ def kernel_random(x_ref, o_ref):
     o_ref[...] = pltpu.prng_random_bits(o_ref.shape).astype(jnp.float32)
 
 
+def kernel_id_in_when(x_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def _first():
+        o_ref[...] = x_ref[...] + pl.program_id(0)
+
+
+def kernel_id_before_when(x_ref, o_ref):
+    i = pl.program_id(0)
+
+    @pl.when(i == 0)
+    def _first():
+        o_ref[...] = x_ref[...] + i
+
+
 def pipeline_in_a_kernel(x):
     def body(x_hbm, o_hbm):
         spec = pl.BlockSpec(*ROWS_OF_8)
@@ -49,6 +63,10 @@ FAILURES = {
         raised(lambda: (getattr(pltpu, "TensorCoreMesh", None) or pltpu.create_tensorcore_mesh)(axis_name="core")),
         "The kernel asks what kind of TPU it is for",
     ),
+    "program-id-in-when": (
+        raised(call(kernel_id_in_when, grid=(1,), interpret=True), X),
+        "pl.program_id stands inside a pl.when or a loop",
+    ),
     "plain-interpreter": (
         raised(call(kernel_random, interpret=True), X),
         "`prng_seed` is an operation of the TPU, and the plain interpreter",
@@ -57,6 +75,7 @@ FAILURES = {
     "sharded": (sharded_error, "A kernel was given an array that is spread over several devices."),
 }
 CURES = {
+    "program-id-in-when": raised(call(kernel_id_before_when, grid=(1,), interpret=True), X),
     "sparse-core": compiled(on_sparse_cores, chip="v5p"),
 }
 

@@ -21,6 +21,14 @@ ROWS = (
         "05",
     ),
     Row(
+        "program-id-in-when",
+        r"MLIR translation rule for primitive '(?P<op>program_id|num_programs)' not found for platform cpu",
+        "pl.{op} stands inside a pl.when or a loop, where the plain interpreter (interpret=True) does not know it.",
+        "ask before it, `i = pl.{op}(0)`, and use i inside; or run the kernel in the TPU simulator, "
+        "interpret=pltpu.InterpretParams().",
+        "11",
+    ),
+    Row(
         "plain-interpreter",
         r"MLIR translation rule for primitive '(?P<op>\w+)' not found for platform cpu",
         "`{op}` is an operation of the TPU, and the plain interpreter (interpret=True) does not have it.",
