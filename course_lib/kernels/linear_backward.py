@@ -119,13 +119,16 @@ def _sides(n: int, dtype, passes: int) -> tuple[int, int] | None:
 
     def fits(bm: int, bk: int) -> bool:
         written_out = 2 * bm * bk * n * passes <= matmul_blocks.LARGEST_STEP
-        return written_out and _limit(bm, bk, n, dtype, passes) <= 0.8 * platforms.vmem_bytes()
+        return written_out and _limit(bm, bk, n, dtype, passes) <= platforms.vmem_bytes() // 2
 
     return next(((bm, bk) for bm in _SIDES for bk in _SIDES if bk <= bm and fits(bm, bk)), None)
 
 
 def _limit(bm: int, bk: int, n: int, dtype, passes: int) -> int:
-    """VMEM to ask for, in bytes: the blocks twice, and room for dz, parts of operands, and spilled registers."""
+    """VMEM to ask for, in bytes: the blocks twice, and room for dz, parts of operands, and spilled registers.
+
+    Half of what the chip has is the most that is chosen, as in ``matmul_blocks.vmem_limit``.
+    """
     n = pl.cdiv(n, 128) * 128
     blocks = 2 * (3 * bm * n + bk * n + bm * bk) * jnp.dtype(dtype).itemsize
     parts = 8 * (bm + bk) * n * (passes > 1)

@@ -11,7 +11,7 @@ from course_lib.kernels import platforms, vmem
 _SIDES = (256, 512, 1024, 2048)  # of the output block
 _DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block
 LARGEST_STEP = 2**30  # bm * bn * bk * passes: a step is written out in full, and a longer one takes long to compile
-_SHARE_OF_VMEM = 0.5  # the rest is for the compiler: its temporaries, and arrays that XLA keeps there
+_SHARE_OF_VMEM = 0.35  # of the blocks chosen; `vmem_limit` says why no more
 # Seconds beside the work itself, from the cycles libtpu 0.0.48 predicts for some eighty choices of blocks on a v5e.
 _PER_STEP = 0.2e-6  # 300 cycles
 _PER_COPY = 0.5e-6  # until a copy from HBM brings its first bytes
@@ -92,13 +92,15 @@ def vmem_bytes(blocks: Blocks, problem: Problem) -> int:
 def vmem_limit(blocks: Blocks, problem: Problem) -> int:
     """What to ask the compiler for, in bytes: the blocks, and room for registers it spills: half as much and 8 MiB.
 
-    Six passes take f32 operands apart into bf16 numbers, and these need a place too. Not more than that: what a kernel
-    asks for and does not use, XLA cannot use for others.
+    Six passes take f32 operands apart into bf16 numbers, and these need a place too. No more than half of the VMEM
+    where the blocks leave a choice: next to a small array that XLA keeps in VMEM, libtpu 0.0.48 sets aside what the
+    kernel asks for and what it uses, both, and refuses the program where they do not fit together.
     """
     bm, bn, bk = _sizes(blocks, problem)
     parts = 8 * (bm + bn) * bk * (problem.passes > 1)
-    wanted = vmem_bytes(blocks, problem) * 3 // 2 + parts + (8 << 20)
-    return min(platforms.vmem_bytes(), max(wanted, 16 << 20))
+    least, has = vmem_bytes(blocks, problem) * 9 // 8 + parts + (2 << 20), platforms.vmem_bytes()
+    wanted = least * 4 // 3 + (6 << 20)
+    return min(has, max(least, 16 << 20, min(wanted, has // 2)))
 
 
 def _sizes(blocks: Blocks, problem: Problem) -> tuple[int, int, int]:
