@@ -207,3 +207,10 @@ def test_the_gradient_of_a_maximum_has_a_bound(function):
     assert want.exact is not None
     (got,) = jax.vjp(lambda x: function(x, axis=-1), x)[1](g)
     assert judges.right(np.asarray(got), want).all() and not judges.right(np.asarray(got * 1.001 + 0.001), want).any()
+
+
+def test_the_gradient_of_gelu_has_a_bound():
+    x = normal(50, scale=2.0)
+    gradient = jax.grad(lambda x: jax.nn.gelu(x, approximate=False).sum())
+    (want,) = judges.expected(gradient, (x,))
+    assert want.bound is not None and judges.right(np.asarray(gradient(x)), want).all()
