@@ -16,13 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
-import pytest
-from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
+from chromium import ARTIFACTS, launch
+from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
-ARTIFACTS = ROOT / "tests" / "artifacts"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-MAC_CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 # Never waited out: a test goes on as soon as what it waits for is there.
 LIMIT_S = 60
 RUN_LIMIT_S = 240  # for a notebook or a check
@@ -185,29 +182,12 @@ def _unread_bytes(pid: int) -> int:
 def open_lab(folder: Path) -> Iterator[Lab]:
     """Server and browser, with everything they write under ``folder``. Skips the test where there is no browser."""
     with sync_playwright() as playwright:
-        browser = _launch(playwright)
+        browser = launch(playwright)
         try:
             with _serve(_copy_of_the_course(folder / "course"), folder / "home") as (server, port, token):
                 yield Lab(server, port, token, browser)
         finally:
             browser.close()
-
-
-def _launch(playwright: Playwright) -> Browser:
-    args = ["--disable-gpu", "--disable-dev-shm-usage"]
-    if os.geteuid() == 0:
-        args.append("--no-sandbox")  # as root, Chromium will not start with it
-    return playwright.chromium.launch(executable_path=_chromium(playwright), args=args)
-
-
-def _chromium(playwright: Playwright) -> str:
-    for name in (*BROWSERS, MAC_CHROME):
-        if path := shutil.which(name):
-            return path
-    with contextlib.suppress(Error):
-        if Path(playwright.chromium.executable_path).is_file():
-            return playwright.chromium.executable_path
-    pytest.skip("no Chromium here; to get one: .venv/bin/python -m playwright install --with-deps chromium")
 
 
 def _copy_of_the_course(copy: Path) -> Path:

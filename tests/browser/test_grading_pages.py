@@ -1,8 +1,7 @@
 """The grader's pages in a real browser: what a student wrote is shown, and nothing of it runs."""
 
 import pytest
-import real_lab
-from playwright.sync_api import sync_playwright
+from chromium import open_browser, screenshot
 
 from course_lib.grading.class_page import class_page
 from course_lib.grading.feedback import feedback
@@ -15,11 +14,8 @@ HOSTILE = f'<script>{HARM}</script></pre></td><img src=x onerror="{HARM}"><svg o
 
 @pytest.fixture(scope="module")
 def page():
-    with sync_playwright() as playwright:
-        browser = real_lab._launch(playwright)
-        page = browser.new_page(viewport={"width": 1000, "height": 900})
-        yield page
-        browser.close()
+    with open_browser() as browser:
+        yield browser.new_page(viewport={"width": 1000, "height": 900})
 
 
 def grade(text):
@@ -41,8 +37,7 @@ def test_hostile_text_is_shown_and_does_nothing(page, tmp_path, name, make):
     assert page.evaluate("document.querySelectorAll('script, img, svg, iframe, form').length") == 0
     assert "<script>document.title" in page.locator("body").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "wider than the window"
-    real_lab.ARTIFACTS.mkdir(exist_ok=True)
-    page.screenshot(path=real_lab.ARTIFACTS / f"grading-{name}.png", full_page=True)
+    screenshot(page, f"grading-{name}")
     assert said == []
 
 

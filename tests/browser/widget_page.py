@@ -1,0 +1,90 @@
+"""One anywidget on a bare page: no Jupyter, no kernel, nothing that could answer it but its own JavaScript.
+
+with open_browser() as browser, open_widget(browser, viz.grid_player(add, x, y)) as page:
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("model.get('step')") == 1
+    assert page.errors == []
+"""
+
+import base64
+import contextlib
+import json
+from collections.abc import Iterator
+
+import anywidget
+from playwright.sync_api import Browser, Page
+
+LIMIT_MS = 20_000  # never waited out: a test goes on as soon as what it waits for is there
+
+# A model as anywidget hands it to render(): state in, events out. What a kernel would be sent is kept in
+# ``model.saved``; nobody answers. Bytes arrive as a DataView, as they do from a kernel.
+_PAGE = """<!doctype html><html><head><style>body { margin: 12px; background: BACKGROUND; }</style><style>CSS</style>
+</head><body><div id="widget"></div></body></html>"""
+_SHOW = """async ([esm, state]) => {
+    const bytes = (text) => new DataView(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+    const values = Object.fromEntries(Object.entries(state).map(
+        ([name, value]) => [name, value?.base64 === undefined ? value : bytes(value.base64)]));
+    const listeners = new Map(), changed = new Set();
+    const emit = (event) => (listeners.get(event) ?? []).forEach((call) => call());
+    window.model = {
+        saved: [],
+        get: (name) => values[name],
+        set(name, value) {
+            if (values[name] === value) return;
+            values[name] = value;
+            changed.add(name);
+            emit(`change:${name}`);
+            emit('change');
+        },
+        save_changes() {
+            if (changed.size) model.saved.push(Object.fromEntries([...changed].map((name) => [name, values[name]])));
+            changed.clear();
+        },
+        on: (event, call) => listeners.set(event, [...(listeners.get(event) ?? []), call]),
+        off: (event, call) => listeners.set(event, (listeners.get(event) ?? []).filter((c) => call && c !== call)),
+        send() { throw new Error('a widget of this course asks the kernel nothing'); },
+    };
+    const began = performance.now();
+    const module = await import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})));
+    const widget = typeof module.default === 'function' ? await module.default() : module.default;
+    const el = document.getElementById('widget');
+    await widget.initialize?.({ model });
+    window.unmount = await widget.render({ model, el });
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    window.openedMs = performance.now() - began;
+}"""
+
+
+@contextlib.contextmanager
+def open_widget(
+    browser: Browser, widget: anywidget.AnyWidget, *, width=900, height=900, dark=False, reduced_motion=False
+) -> Iterator[Page]:
+    """The widget drawn on a page of its own. ``page.errors`` collects every uncaught error of its JavaScript.
+
+    On the page, ``model`` holds the widget's state, ``model.saved`` what would have been sent to a kernel, and
+    ``openedMs`` the milliseconds from the first line of JavaScript to the second frame drawn.
+    """
+    page = browser.new_page(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce" if reduced_motion else "no-preference",
+    )
+    page.set_default_timeout(LIMIT_MS)
+    page.errors = []
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    try:
+        page.set_content(_PAGE.replace("BACKGROUND", "#111" if dark else "#fff").replace("CSS", str(widget._css)))
+        page.evaluate(_SHOW, [str(widget._esm), json.loads(json.dumps(_state(widget), default=_encoded))])
+        yield page
+    finally:
+        page.close()
+
+
+def _state(widget: anywidget.AnyWidget) -> dict:
+    return {name: value for name, value in widget.get_state().items() if not name.startswith("_")}
+
+
+def _encoded(value: object) -> dict | str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"base64": base64.b64encode(value).decode()}
+    return str(value)  # a layout or another widget: nothing our JavaScript reads
