@@ -16,7 +16,9 @@ def html(panel) -> str:
     body = "".join(map(_lesson_as_html, panel.lessons))
     return (
         f'<div style="{card}"><div style="font-weight: 600">{panel.summary}</div>'
-        f'<table style="border-collapse: collapse; width: 100%; color: {draw.INK}; margin: 0; font-size: 12px">{body}'
+        # JupyterLab's own style gives every column the same width.
+        f'<table style="table-layout: auto; border-collapse: collapse; width: 100%; color: {draw.INK}; margin: 0; '
+        f'font-size: 12px">{body}'
         f'</table><div style="color: {draw.MUTED}; margin-top: 10px">{panel.kept}</div></div>'
     )
 
