@@ -67,6 +67,10 @@ FAILURES = {
         compiled(call(kernel_stores_f32), jax.ShapeDtypeStruct((256, 512), jnp.bfloat16)),
         "The kernel wrote float32 values into a ref of bfloat16.",
     ),
+    "store-scalar": (
+        compiled(call(lambda x, o: o.__setitem__(..., 0))),
+        "The kernel wrote a single number to a place of shape (256, 512).",
+    ),
     "store-shape": (
         compiled(call(kernel_stores_a_row)),
         "The kernel wrote a value of shape (512,) to a place of shape (256, 512).",

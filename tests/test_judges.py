@@ -108,6 +108,7 @@ BUGS = {
         "numbers",
         r"index map of x_ref asks for block \(1024,\)",
     ),
+    "counts blocks from the end": (blocked(index=lambda i: (-1 - i,)), "simulator", r"asks for block \(-1,\)"),
     "too few steps": (blocked(steps=3), "numbers", r"No grid step writes output block \(3,\)"),
     "wrong arithmetic": (
         blocked(lambda x, y, o: o.__setitem__(..., x[...])),

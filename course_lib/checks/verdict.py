@@ -35,7 +35,9 @@ class Verdict:
     @property
     def last(self) -> str:
         """The line that says what to do next; "" if there is nothing left to do."""
-        return " ".join(filter(None, ("Next:", self.next, self.hint))) if self.next or self.hint else ""
+        if not self.next and not self.hint:
+            return ""
+        return " ".join(filter(None, ("Next:", self.next or "take a hint.", self.hint)))
 
     def _ipython_display_(self) -> None:
         """Nothing: check() has printed it, and a cell that ends in check(...) must not say it twice."""

@@ -102,13 +102,28 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
     ends = operand.starts[:, axis] + block
     step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
     by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
-    return Complaint(
+    what = (
         f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
-        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here.",
+        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here."
+    )
+    if not by_mask and _chooses_by_an_index(call):
+        return Complaint(
+            f"{what} The kernel chooses by an index, and some of them get through.",
+            f"compare the index with {length}, and ask of it: does it run along axis {axis} of the block? Does it "
+            f"count from the beginning of the array, with pl.program_id of the right axis times {block} in it? Is "
+            f"{length} itself left out?",
+        )
+    return Complaint(
+        what,
         f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), where index counts from the "
         f"beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. Multiplying by 0 does not help, for "
         f"NaN * 0 is NaN.{by_mask}",
     )
+
+
+def _chooses_by_an_index(call: grid.Call) -> bool:
+    """Whether the kernel counts elements and chooses between values."""
+    return {"iota", "select_n"} <= {eqn.primitive.name for eqn in grid.equations(call.kernel)}
 
 
 def _multiplies_by_a_mask(call: grid.Call) -> bool:

@@ -133,9 +133,16 @@ def nothing_carried(found: Finding) -> Complaint | None:
     call, output = found.made_by
     if grid.uses(call) is None or memory.carries(call, found.steps) or grid.copies_by_hand(call):
         return None
-    last = call.step(int(found.steps[-1]))
+    first, last = (call.step(int(found.steps[n])) for n in (0, -1))
+    what = f"Every step sets everything anew, so only what step {last} computes is left."
+    if any(eqn.primitive.name == "cond" for eqn in grid.equations(call.kernel)):
+        return Complaint(
+            what,
+            f"look at the condition under pl.when: it should hold at step {first}, and not again up to {last}. Which "
+            "axis of the grid does it ask about?",
+        )
     return Complaint(
-        f"Every step sets everything anew, so only what step {last} computes is left.",
+        what,
         "carry what they find, a sum or the best so far: set it at the first of these steps only, under pl.when.",
     )
 

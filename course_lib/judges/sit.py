@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 from course_lib import compat, compiler, cost, errors, grid
-from course_lib.judges import budget, code, copies, memory, order, watchdog
+from course_lib.judges import budget, code, copies, garbage, memory, order, watchdog
 from course_lib.judges.compare import difference, other_structure
 from course_lib.judges.run import run
 from course_lib.judges.tolerance import expected
@@ -45,7 +45,13 @@ def numbers_judge(fn: Callable, reference: Callable, *args) -> Verdict:
 
 def simulator_judge(fn: Callable, reference: Callable, *args) -> Verdict:
     """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory."""
-    return _simulate("simulator", fn, reference, arrays(args), random_seed=0)
+    args = arrays(args)
+    said = _simulate("simulator", fn, reference, args, random_seed=0)
+    if said.passed and garbage.is_told_by_nan(walked(fn, *args)):
+        with garbage.that_is_a_number():
+            if _simulate("simulator", fn, reference, args, random_seed=0).passed is False:
+                return complained("simulator", garbage.COMPLAINT)
+    return said
 
 
 def races_judge(fn: Callable, reference: Callable, *args) -> Verdict:
@@ -153,11 +159,17 @@ _STUCK = Complaint(
     "count the signals of each semaphore, and what is waited for: they must match.",
 )
 
+
+def _outside(walk: grid.Walk) -> Complaint | None:
+    return next((said for call in walk.calls if (said := order.outside(call))), None)
+
+
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)
 
 # What the simulator reports and the grid can say better, with the names of the kernel.
 _IN_OUR_WORDS = {
-    "block-outside": lambda walk: next((said for call in walk.calls if (said := order.outside(call))), None),
+    "block-outside": _outside,
+    "": _outside,  # an output block below 0 stops the simulator itself, in an assertion without words
     "revisit": order.revisit,
     "race": lambda walk: next(filter(None, (why(walk) for why in _RACES)), None),
 }

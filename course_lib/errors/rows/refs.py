@@ -36,6 +36,13 @@ ROWS = (
         "01",
     ),
     Row(
+        "store-scalar",
+        r"Invalid shape for `swap`\. .*?Expected shape: (?P<place>\([^)]*\))\. Value shape: \(\)",
+        "The kernel wrote a single number to a place of shape {place}. A Ref does not spread it out.",
+        "make a block of it: jnp.zeros_like(o_ref), or jnp.full_like(o_ref, number).",
+        "01",
+    ),
+    Row(
         "store-shape",
         r"Invalid shape for `swap`\. .*?Expected shape: (?P<place>\([^)]*\))\. Value shape: (?P<value>\([^)]*\))",
         "The kernel wrote a value of shape {value} to a place of shape {place}.",

@@ -1,0 +1,76 @@
+"""Sums over a ragged edge: what lies past it is NaN in the simulator, and anything on a chip."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+
+from course_lib import judges
+
+COLUMNS = 300
+
+
+def row_sums(keep):
+    """A kernel that adds up the rows of x[16, 300] in blocks of 128 columns, after ``keep``."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.sum(keep(x_ref[...]), axis=1, keepdims=True)
+
+    return lambda x: pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 1), x.dtype),
+        grid=(2, pl.cdiv(COLUMNS, 128)),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, j: (i, j))],
+        out_specs=pl.BlockSpec((8, 1), lambda i, j: (i, 0)),
+    )(x)
+
+
+def column(x, axis=1):
+    return 128 * pl.program_id(axis) + jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
+
+
+def verdict(keep):
+    x = jnp.arange(16.0 * COLUMNS).reshape(16, COLUMNS)
+    return judges.judge(row_sums(keep), lambda x: x.sum(axis=1, keepdims=True), x)[-1]
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [jnp.nan_to_num, lambda x: jnp.where(x == x, x, 0), lambda x: jnp.where(jnp.isnan(x), 0, x)],
+    ids=["nan_to_num", "x == x", "isnan"],
+)
+def test_garbage_told_by_its_being_nan(keep):
+    said = verdict(keep)
+    assert said.judge == "simulator" and said.passed is False
+    assert "With 1234.5 there instead, its numbers are wrong" in said.message and "by where it lies" in said.next
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda x: jnp.where(jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) < COLUMNS, x, 0),
+        lambda x: jnp.where(column(x) <= COLUMNS, x, 0),
+        lambda x: jnp.where(column(x, axis=0) < COLUMNS, x, 0),
+    ],
+    ids=["counts in the block", "<=", "another axis of the grid"],
+)
+def test_a_mask_that_lets_some_through(keep):
+    said = verdict(keep)
+    assert said.judge == "numbers" and "chooses by an index, and some of them get through" in said.message
+    assert "compare the index with 300" in said.next and "broadcasted_iota" not in said.next
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda x: jnp.where(column(x) < COLUMNS, x, 0),
+        lambda x: jnp.where((column(x) < COLUMNS) & jnp.isfinite(x), x, 0),
+    ],
+    ids=["where", "where, and finite"],
+)
+def test_a_mask_by_the_index_is_right(keep):
+    assert verdict(keep).passed is not False
