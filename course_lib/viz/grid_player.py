@@ -7,124 +7,75 @@ import anywidget
 import traitlets
 
 from course_lib import grid
+from course_lib.viz import grid_frames, grid_step
+from course_lib.viz.grid_still import still
 
 _HERE = pathlib.Path(__file__).parent
-MAX_BLOCKS = 64  # along one axis; more would be smaller than a pixel can show
+# One module for the browser: what a step is, the arrays drawn, the timeline, and the player that holds them.
+_SCRIPTS = ("grid_state.js", "grid_dom.js", "grid_plane.js", "grid_operand.js", "grid_timeline.js", "grid_player.js")
 
 
-def grid_player(fn: Callable, *args) -> "GridPlayer":
-    """The grid of the first kernel of ``fn(*args)``, to play step by step with mouse or arrow keys.
+def grid_player(fn: Callable, *args, call: int | str = 0) -> "GridPlayer":
+    """The grids of the kernels of ``fn(*args)``, to play step by step with mouse or keys. The kernel is not run.
 
-    That is a pallas_call's grid, or the one of the emit_pipeline inside a pl.kernel. ``args`` are arrays or
-    ``jax.ShapeDtypeStruct``s; the kernel is not run. Raises ValueError where there is no kernel, or where an operand
-    has more than two axes, more than 64 blocks along one, or blocks that overlap (pl.Element).
+    Shows per operand the array in HBM, the buffers in VMEM, what is copied between them at each step and what is not,
+    and the bytes so far; what it counts is what ``cost.traffic`` counts. A grid is a pallas_call's, or that of the
+    emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of several grids, ``call`` says
+    which is shown first: its number, or the name of its kernel.
+
+    Raises grid.UnreadableCall (a ValueError) where there is no kernel or none that can be read, where a grid has no
+    step, or more than 1,000,000; ValueError where ``call`` is none of the grids.
     """
-    calls = grid.walk(fn, *args).calls
-    if not calls:
-        raise ValueError("grid_player: this function has no pallas_call to show. Pass one that calls a kernel.")
-    return GridPlayer(data=frames(_pipeline(calls[0])))
+    walk = grid.walk(fn, *args)
+    if not walk.calls:
+        raise grid.UnreadableCall(
+            "grid_player: this function has no pallas_call to show. Pass one that calls a kernel."
+        )
+    shown, unreadable = grid_frames.grids(walk)
+    kernels = []
+    for each in shown:
+        try:
+            kernels.append(grid_frames.kernel_frames(each))
+        except grid.UnreadableCall as error:
+            unreadable.append(str(error))
+    if not kernels:
+        raise grid.UnreadableCall(f"grid_player: {unreadable[0]}")
+    return GridPlayer(kernels, unreadable, call=_number(call, kernels))
 
 
-def _pipeline(call: grid.Call) -> grid.Pipeline:
-    """What there is to step through: the pipeline in a kernel's body, if it makes its own, else the call's grid."""
-    inside = grid.pipelines(call) if call.steps == 1 and grid.copies_by_hand(call) else []
-    return inside[0] if inside else call
+def _number(call: int | str, kernels: list[dict]) -> int:
+    """Which grid is asked for."""
+    titles = [kernel["title"] for kernel in kernels]
+    if call in titles:
+        return titles.index(call)
+    if isinstance(call, int) and -len(titles) <= call < len(titles):
+        return call % len(titles)
+    raise ValueError(
+        f"grid_player: call={call!r} is none of the grids of this function. They are "
+        f"{', '.join(f'{n}: {title!r}' for n, title in enumerate(titles))}; give the number or the name."
+    )
 
 
 class GridPlayer(anywidget.AnyWidget):
-    """The widget. ``step`` is the step shown; where no browser runs its code, a still picture stands in."""
+    """The widget. ``step`` is the step shown of grid ``call``; where no browser runs its code, a still stands in."""
 
-    _esm = _HERE / "grid_player.js"
+    _esm = "\n".join((_HERE / name).read_text() for name in _SCRIPTS)
     _css = _HERE / "grid_player.css"
-    data = traitlets.Dict().tag(sync=True)
+    data = traitlets.Dict().tag(sync=True)  # words and numbers, and where in ``frames`` each array lies
+    frames = traitlets.Bytes().tag(sync=True)  # the arrays, deflated
+    call = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, kernels: list[dict], unreadable: list[str] = (), **traits):
+        words, frames = grid_frames.packed({"kernels": kernels, "unreadable": list(unreadable)})
+        super().__init__(data=words, frames=frames, **traits)
+        self.kernels = kernels  # as they were before they were packed
 
     def _repr_mimebundle_(self, **kwargs):
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self.data, self.step)
-        data["text/plain"] = caption(self.data, self.step)
+        kernel = self.kernels[max(0, min(self.call, len(self.kernels) - 1))]
+        step = min(self.step, kernel["steps"] - 1) if self.step > 0 else grid_step.telling_step(kernel)
+        data["image/svg+xml"] = still(kernel, step)
+        data["text/plain"] = " ".join([grid_step.caption(kernel, step), *grid_step.problems(kernel, step)])
         return data, metadata
-
-
-def frames(call: grid.Pipeline) -> dict:
-    """What the player needs of a call, as plain lists."""
-    for operand in call.operands:
-        if any(operand.element):
-            raise ValueError(
-                f"grid_player: the blocks of {operand.name} are counted in elements (pl.Element) and may overlap; it "
-                "can show blocks that lie side by side. Try whole block sizes."
-            )
-        if len(operand.shape) > 2 or max(operand.blocks, default=1) > MAX_BLOCKS:
-            raise ValueError(
-                f"grid_player: {operand.name} of shape {operand.shape} has {operand.blocks} blocks; it can show up to "
-                f"two axes of {MAX_BLOCKS} blocks. Try a smaller array with the same blocks."
-            )
-    return {
-        "kernel": call.name,
-        "grid": list(call.grid),
-        "steps": [list(call.step(n)) for n in range(call.steps)],
-        "operands": [
-            {
-                "name": o.name,
-                "role": o.role,
-                "shape": list(o.shape),
-                "dtype": str(o.dtype),
-                "block": list(o.block_shape),
-                "blocks": list(o.blocks),
-                "indices": o.indices.tolist(),
-                "copied": (o.fetched | o.written).astype(int).tolist(),
-                "bytes": o.block_bytes.tolist(),
-            }
-            for o in call.operands
-        ],
-    }
-
-
-def caption(data: dict, step: int) -> str:
-    """The step in words."""
-    where = ", ".join(f"{o['name']} block {_tuple(o['indices'][step])}" for o in data["operands"])
-    return f"Step {step + 1} of {len(data['steps'])}, grid index {_tuple(data['steps'][step])}: {where}"
-
-
-def still(data: dict, step: int) -> str:
-    """The step as SVG, for pages where no kernel runs."""
-    cell, gap, top = 26, 40, 44
-    parts, x = [], 10
-    height = top + cell * max(_rows(o) for o in data["operands"]) + 34
-    for operand in data["operands"]:
-        columns, rows = _columns(operand), _rows(operand)
-        current = ([0, 0] + operand["indices"][step])[-2:]
-        parts.append(f'<text x="{x}" y="18" font-weight="bold">{operand["name"]}</text>')
-        parts.append(f'<text x="{x}" y="34">{operand["dtype"]}{operand["shape"]}</text>')
-        for row in range(rows):
-            for column in range(columns):
-                here = [row, column] == current
-                fill, text = ("#0072b2", "white") if here else ("#eef2f6", "#445")
-                label = f"{row},{column}" if len(operand["blocks"]) > 1 else str(column)
-                left, up = x + column * cell, top + row * cell
-                parts.append(
-                    f'<rect x="{left}" y="{up}" width="{cell - 2}" height="{cell - 2}" fill="{fill}" stroke="#667"/>'
-                    f'<text x="{left + cell / 2 - 1}" y="{up + cell / 2 + 3}" fill="{text}" text-anchor="middle" '
-                    f'font-size="9">{label}</text>'
-                )
-        x += max(columns * cell, 8 * len(f"{operand['dtype']}{operand['shape']}")) + gap
-    width = max(x, 8 * len(caption(data, step)))
-    parts.append(f'<text x="10" y="{height - 10}">{caption(data, step)}</text>')
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="12" fill="#223"><rect width="100%" height="100%" fill="#fff"/>'
-        f"{''.join(parts)}</svg>"
-    )
-
-
-def _columns(operand: dict) -> int:
-    return operand["blocks"][-1] if operand["blocks"] else 1
-
-
-def _rows(operand: dict) -> int:
-    return operand["blocks"][0] if len(operand["blocks"]) > 1 else 1
-
-
-def _tuple(numbers: list[int]) -> str:
-    return str(tuple(numbers))

@@ -58,7 +58,7 @@ def wait_for_step(player, number: int) -> None:
     """Wait until the player shows a step of four: in its caption, on its slider, and in each of the three vectors."""
     player.get_by_text(re.compile(rf"^Step {number} of 4, grid index \({number - 1},\)")).wait_for()
     assert player.locator(".course-slider").input_value() == str(number - 1)
-    assert player.locator(".course-block.current").all_text_contents() == [str(number - 1)] * 3
+    assert player.locator(".course-slot.current").all_text_contents() == [f"({number - 1},)"] * 3
 
 
 def test_a_lesson_runs_to_its_end(lesson):
@@ -97,7 +97,9 @@ def test_the_mouse_moves_the_player(player):
     wait_for_step(player, 1)
     player.locator(".course-back").click()  # nothing lies before the first step
     wait_for_step(player, 1)
-    player.locator(".course-operand").last.locator(".course-block").nth(2).click()
+    output = player.locator(".course-plane").last
+    across, down = output.evaluate("(plane) => plane.blockCentre([2])")
+    output.click(position={"x": across, "y": down})
     wait_for_step(player, 3)
 
 

@@ -1,6 +1,6 @@
 """One anywidget on a bare page: no Jupyter, no kernel, nothing that could answer it but its own JavaScript.
 
-with open_browser() as browser, open_widget(browser, viz.grid_player(add, x, y)) as page:
+with chromium.open_browser() as browser, open_widget(browser, viz.grid_player(add, x, y)) as page:
     page.keyboard.press("ArrowRight")
     assert page.evaluate("model.get('step')") == 1
     assert page.errors == []

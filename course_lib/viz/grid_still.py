@@ -1,0 +1,119 @@
+"""One step of a grid as a picture that needs no browser code: every operand in HBM, and its block in VMEM."""
+
+import numpy as np
+
+from course_lib.compiler import units
+from course_lib.viz import draw, grid_step
+from course_lib.viz.grid_still_plane import AGAIN, COMPLETE, FILL, LOST, NOW, PARTLY, SEEN, plane
+
+_LEFT, _GAP = 58, 18  # room for the words HBM and VMEM; room between operands
+_MOST = 4  # operands side by side
+_SLOT = 26
+_BOXES = 100  # that planes are made of, all together
+_HBM, _VMEM = "#eef1f5", "#fdf3d8"
+_WORDS = {
+    NOW: "in use",
+    SEEN: "seen before",
+    PARTLY: "some of these blocks seen",
+    COMPLETE: "complete",
+    AGAIN: "written back, but comes again",
+    LOST: "come back to: lost",
+}
+
+
+def still(kernel: dict, step: int) -> str:
+    """The step as SVG, on a card of its own."""
+    said, words = grid_step.problems(kernel, step), grid_step.caption(kernel, step)
+    operands = kernel["operands"]
+    rows = [operands[n : n + _MOST] for n in range(0, len(operands), _MOST)]
+    states = set()
+    panels = [draw.heading(kernel["title"], f"grid {tuple(kernel['grid'])}, {units.counted(kernel['steps'], 'step')}")]
+    panels += [_row(kernel, row, step, states) for row in rows]
+    panels += [_legend(states)]
+    panels += [draw.paragraph(sentence, size=13, bold=True, fill=draw.RED) for sentence in said]
+    panels += [draw.paragraph(words, size=13)]
+    return draw.card(draw.stacked(panels, gap=8), f"The grid of {kernel['title']}", " ".join([words, *said]))
+
+
+def _row(kernel: dict, operands: list[dict], step: int, states: set[int]) -> draw.Panel:
+    """Operands side by side, those two bands behind them."""
+    room = (draw.INNER - _LEFT - _GAP * len(operands)) / max(len(operands), 1)
+    most = max(6, _BOXES // len(kernel["operands"]))
+    planes = [plane(operand, step, room, states, most) for operand in operands]
+    high = max((drawn.height for drawn in planes), default=0) + 44
+    top, below = high + 30, _SLOT + 16
+    parts = [
+        draw.box(0, 0, draw.INNER, high + 8, _HBM, radius=4) + draw.label(8, 20, "HBM", size=13, bold=True),
+        draw.box(0, top, draw.INNER, below, _VMEM, radius=4) + draw.label(8, top + 26, "VMEM", size=13, bold=True),
+    ]
+    for n, (operand, drawn) in enumerate(zip(operands, planes, strict=True)):
+        x = _LEFT + n * (room + _GAP)
+        parts.append(draw.label(x, 18, operand["name"], room, size=13, bold=True))
+        parts.append(draw.label(x, 34, f"{operand['dtype']}{operand['shape']}", room, fill=draw.MUTED))
+        parts.append(draw.moved(drawn, x, 42))
+        parts.append(_way(operand, step, x, high + 8, room))
+        parts.append(_slots(operand, step, x, top + 8, room))
+    return draw.Panel("".join(parts), top + below)
+
+
+def _way(operand: dict, step: int, x: float, y: float, room: float) -> str:
+    """Between the bands: an arrow for a copy, or words that there is none."""
+    arrow, words = _move(operand, step)
+    if not arrow:
+        return draw.label(x, y + 15, words, room, fill=draw.MUTED)
+    down = arrow == "down"
+    tip, tail = (y + 21, y + 1) if down else (y + 1, y + 21)
+    back = -7 if down else 7
+    stroke = (
+        f'<path d="M{draw.number(x + 6)} {draw.number(tail)}V{draw.number(tip)}m-5 {back}l5 {-back}l5 {back}" '
+        f'fill="none" stroke="{draw.INK}" stroke-width="2.5"/>'
+    )
+    return stroke + draw.label(x + 18, y + 15, words, room - 18, bold=True)
+
+
+def _move(operand: dict, step: int) -> tuple[str, str]:
+    if operand["space"] == "hbm":
+        return "", "copied by the kernel itself" if operand["byHand"] else "stays in HBM"
+    if operand["role"] == "prefetch":
+        return "", "there from the start"
+    run, ends = grid_step.run_at(operand, step), np.cumsum(operand["lengths"])
+    if operand["role"] == "output":
+        return ("up", "written back") if step == ends[run] - 1 else ("", "stays: no copy")
+    return ("down", "copied in") if step == ends[run] - operand["lengths"][run] else ("", "same block: no copy")
+
+
+def _slots(operand: dict, step: int, x: float, y: float, room: float) -> str:
+    """The buffers of the operand; the one in use is filled."""
+    if operand["space"] == "hbm":
+        return draw.label(x, y + 17, "no buffer of its own", room, fill=draw.MUTED)
+    run, count = grid_step.run_at(operand, step), min(operand["buffers"], 3)
+    wide = min((room - 4 * (count - 1)) / count, 90)
+    parts = []
+    for slot in range(count):
+        at = run - (run - slot) % operand["buffers"]
+        words = grid_step.block(operand, at).split(" ", 1)[1].removeprefix("at element ") if at >= 0 else "free"
+        fill, ink = (draw.BLUE, draw.PAPER) if at == run else (draw.PAPER, draw.MUTED)
+        left = x + slot * (wide + 4)
+        parts.append(draw.box(left, y, wide, _SLOT, fill, stroke=draw.MUTED))
+        parts.append(draw.label(left + wide / 2, y + 17, words, wide - 4, fill=ink, anchor="middle", bold=at == run))
+    if operand["space"] == "smem":
+        parts.append(draw.label(x + count * (wide + 4) + 4, y + 17, "in SMEM", room, fill=draw.MUTED))
+    return "".join(parts)
+
+
+def _legend(states: set[int]) -> draw.Panel:
+    """What the fills mean, of those that occur."""
+    body, x = "", 0.0
+    for state, words in _WORDS.items():
+        if state not in states:
+            continue
+        body += draw.box(x, 1, 14, 14, FILL[state], stroke=draw.MUTED)
+        if state == COMPLETE:
+            body += draw.hatch(x, 1, 14, 14, stroke=draw.GREEN, gap=6)
+        if state in (AGAIN, LOST):
+            body += draw.hatch(x, 1, 14, 14, stroke=draw.RED, gap=5, lean=-1)
+        if state == LOST:
+            body += draw.hatch(x, 1, 14, 14, stroke=draw.RED, gap=5)
+        body += draw.label(x + 20, 13, words, draw.INNER - x)
+        x += 38 + draw.width_of(words)
+    return draw.Panel(body, 16)

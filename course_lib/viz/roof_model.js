@@ -1,0 +1,136 @@
+// The model of blocked_product.py and the words of roof_plot.py once more, so that nothing asks the kernel. The tests
+// compare both. units.js stands before this file, roof_plot.js behind it.
+
+const ITEMSIZE = { bfloat16: 2, float32: 4, int8: 1 };
+const SIZE_OUT = { bfloat16: 2, float32: 4, int8: 4 };
+const ALIKE = 0.02; // two roofs this near are said to take equally long
+const MORE = 1.1; // times the lowest roof: then MXU and grid steps are said to add up
+
+// ---- the model: blocked_product.py
+
+export const peak = (s, chip) => (s.dtype === "int8" && chip.int8) || chip.bf16;
+const cut = (s) => [Math.min(s.bm, s.m), Math.min(s.bk, s.k), Math.min(s.bn, s.n)];
+
+function ideal(s, chip) {
+  const flops = 2 * s.m * s.k * s.n;
+  const moved = (s.m * s.k + s.k * s.n) * ITEMSIZE[s.dtype] + s.m * s.n * SIZE_OUT[s.dtype];
+  const compute = flops / peak(s, chip), memory = moved / chip.bandwidth;
+  return { flops, hbm_bytes: moved, steps: 0, vmem_bytes: 0, compute_s: compute, memory_s: memory, steps_s: 0,
+    seconds: Math.max(compute, memory) };
+}
+
+// [index, how many alike]: a step's copies depend only on whether it, or one beside it, is the first or the last.
+function alike(count) {
+  if (count <= 4) return Array.from({ length: count }, (_, index) => [index, 1]);
+  return [[0, 1], [1, count - 3], [count - 2, 1], [count - 1, 1]];
+}
+const tiles = (rows, lanes) => (rows > 4 ? up(rows, 8) : 2 ** Math.ceil(Math.log2(rows))) * up(lanes, 128);
+
+function blocked(s, chip) {
+  const [bm, bk, bn] = cut(s), size = ITEMSIZE[s.dtype], sizeOut = SIZE_OUT[s.dtype];
+  const rows = Math.ceil(s.m / bm), depth = Math.ceil(s.k / bk), columns = Math.ceil(s.n / bn);
+  const bandwidth = chip.bandwidth * chip.hbm, steps = rows * columns * depth;
+  const compute = (2 * up(bm, chip.sublanes) * up(bk, chip.mxu) * up(bn, chip.mxu)) / peak(s, chip);
+  const reads = (i, j, k) => {
+    const first = i === 0 && j === 0 && k === 0;
+    const height = Math.min(bm, s.m - i * bm), length = Math.min(bk, s.k - k * bk), width = Math.min(bn, s.n - j * bn);
+    return (first || depth > 1 || j === 0 ? height * length * size : 0)
+      + (first || depth > 1 || columns > 1 ? length * width * size : 0);
+  };
+  const writes = (i, j) => Math.min(bm, s.m - i * bm) * Math.min(bn, s.n - j * bn) * sizeOut;
+  const copies = (i, j, k) => {
+    const after = k + 1 < depth ? [i, j, k + 1] : j + 1 < columns ? [i, j + 1, 0] : [i + 1, 0, 0];
+    let moved = after[0] < rows ? reads(...after) : 0;
+    if (k === 0 && (i || j)) moved += j ? writes(i, j - 1) : writes(i - 1, columns - 1);
+    return moved;
+  };
+  let seconds = (reads(0, 0, 0) + writes(rows - 1, columns - 1)) / bandwidth;
+  for (const [i, ni] of alike(rows)) {
+    for (const [j, nj] of alike(columns)) {
+      for (const [k, nk] of alike(depth)) {
+        seconds += ni * nj * nk * Math.max(compute + chip.step_s, copies(i, j, k) / bandwidth);
+      }
+    }
+  }
+  const moved = (s.m * s.k * (depth > 1 ? columns : 1) + s.k * s.n * (depth > 1 || columns > 1 ? rows : 1)) * size
+    + s.m * s.n * sizeOut;
+  return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
+    vmem_bytes: 2 * (tiles(bm, bk) + tiles(bk, bn)) * size + tiles(bm, bn) * (2 * sizeOut + 4),
+    compute_s: steps * compute, memory_s: moved / bandwidth, steps_s: steps * chip.step_s, seconds };
+}
+
+export const predicted = (s, chip) => (s.ideal ? ideal(s, chip) : blocked(s, chip));
+
+// ---- the words: roof_plot.py
+
+export function binds(found) {
+  const times = [["MXU", found.compute_s], ["HBM", found.memory_s], ["grid steps", found.steps_s]];
+  return times.reduce((most, each) => (each[1] > most[1] ? each : most))[0];
+}
+
+export function readout(s, chip) {
+  const found = predicted(s, chip);
+  const each = `${found.steps.toLocaleString("en-US")} × ${duration(chip.step_s)}`;
+  const rows = [
+    ["FLOPs", counted(found.flops, "FLOPs")],
+    ["HBM traffic", counted(found.hbm_bytes, "B")],
+    ["intensity", intensity(found.flops / found.hbm_bytes)],
+    ["MXU roof", duration(found.compute_s)],
+    ["HBM roof", duration(found.memory_s)],
+    ["grid steps", s.ideal ? "none counted" : `${each} = ${duration(found.steps_s)}`],
+    ["binds", binds(found)],
+    ["predicted time", duration(found.seconds)],
+    ["share of the peak", percent(found.flops / found.seconds / peak(s, chip))],
+  ];
+  return s.ideal ? rows : [...rows, ["VMEM needed", bytes(found.vmem_bytes)]];
+}
+
+export function hints(s, chip) {
+  const found = predicted(s, chip), size = ITEMSIZE[s.dtype], most = peak(s, chip), said = [];
+  if (Math.abs(found.compute_s / found.memory_s - 1) < ALIKE) {
+    const sizes = s.m === s.k && s.k === s.n ? `N = ${s.m}` : `m = ${s.m}, k = ${s.k}, n = ${s.n}`;
+    said.push(`${sizes}: here compute and HBM take equally long.`);
+  }
+  const [bm, bk, bn] = cut(s);
+  if (s.ideal) {
+    const each = Math.floor((2 * size + SIZE_OUT[s.dtype]) / 2);
+    const from = Math.ceil((most / chip.bandwidth) * each).toLocaleString("en-US");
+    said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte: from N = ${from} on, the MXU is the limit of `
+      + `a ${chip.name}.`);
+  } else if (bk < s.k && bm === s.bm && bn === s.bn) {
+    said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
+      + `copies keep up with the MXU from ${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
+  }
+  const oneByOne = found.compute_s + found.steps_s;
+  if (oneByOne > MORE * Math.max(found.compute_s, found.memory_s, found.steps_s)) {
+    said.push(`A step computes after it has started its copies: ${duration(found.compute_s)} + ${duration(found.steps_s)} = `
+      + `${duration(oneByOne)}, more than any one roof.`);
+  }
+  return [...said, ...warnings(s, chip, found), constants(s, chip)];
+}
+
+function warnings(s, chip, found) {
+  const { name } = chip, needs = bytes(found.vmem_bytes), said = [];
+  if (found.vmem_bytes > chip.vmem) {
+    said.push(`Cannot run: the blocks need ${needs} of VMEM, and a ${name} has ${bytes(chip.vmem)}.`);
+  } else if (found.vmem_bytes > chip.scoped) {
+    said.push(`The blocks need ${needs} of VMEM: above ${bytes(chip.scoped)} the compiler of a ${name} refuses a kernel `
+      + "that does not ask for more (vmem_limit_bytes).");
+  }
+  const padding = 1 - found.flops / (found.compute_s * peak(s, chip));
+  if (padding > 0.01) said.push(`${percent(padding)} of the MXU's work is padding: blocks that the sizes do not fill.`);
+  if (s.dtype === "int8") {
+    said.push("The result of int8 is int32.");
+    if (!chip.int8) said.push(`JAX's registry has no int8 rate of a ${name}: counted at the bf16 rate.`);
+  }
+  if (s.dtype === "float32") said.push("float32 in one pass: the MXU rounds x and y to bf16.");
+  return said;
+}
+
+function constants(s, chip) {
+  if (s.ideal) return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet.";
+  let each = `${duration(chip.step_s)} a grid step, copies at ${percent(chip.hbm)} of the data sheet`;
+  if (chip.hbm > 1) each += ", for one core draws more than its own half of the chip's HBM";
+  if (chip.fitted === chip.name) return `Fitted on published timings of a ${chip.name}: ${each}.`;
+  return `No published timing of a ${chip.name} was at hand. Fitted on a ${chip.fitted}: ${each}.`;
+}

@@ -1,0 +1,385 @@
+// The roof plot: what is drawn, and what moves it. units.js and roof_model.js stand before this file.
+
+const NAMES = { bfloat16: "bfloat16", float32: "float32, 1 pass", int8: "int8" };
+const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];
+const MOST = 65536; // along an axis, or a side of a block
+const SIDE = 128; // of the smallest block that a drag makes
+const LARGEST = 8192; // and of the largest
+const LABELLED = 4; // with more published points than this, only the list below the plot names them
+
+// ---- sizes that a drag or a key stops at
+
+function stride(size, fine) {
+  const power = 2 ** Math.floor(Math.log2(size));
+  if (fine) return Math.max(1, power / 64);
+  return size >= 512 ? power / 4 : size >= SIDE ? SIDE : Math.max(1, power / 4);
+}
+const within = (size, most) => Math.min(most, Math.max(1, size));
+const snapped = (size, fine) => within(Math.round(size / stride(size, fine)) * stride(size, fine), MOST);
+function neighbour(size, direction, fine) {
+  if (direction > 0) return within((Math.floor(size / stride(size, fine)) + 1) * stride(size, fine), MOST);
+  const unit = stride(Math.max(1, size - 1), fine);
+  return within((Math.ceil(size / unit) - 1) * unit, MOST);
+}
+// m, k and n with their largest changed to `largest`, the others in proportion
+function sizes(s, largest) {
+  const most = Math.max(s.m, s.k, s.n);
+  const next = (size) => (size === most ? largest : snapped((size * largest) / most, s.ideal));
+  return { m: next(s.m), k: next(s.k), n: next(s.n) };
+}
+function doubled(s, times) {
+  const next = (side) => Math.min(Math.max(side, LARGEST), Math.max(Math.min(side, SIDE), up(side * 2 ** times, SIDE)));
+  return { bm: next(s.bm), bk: next(s.bk), bn: next(s.bn) };
+}
+const legal = (side, unit) => Math.min(MOST, Math.max(unit, Math.round(side / unit) * unit));
+const unitOf = (name, dtype) => (name !== "bm" ? 128 : dtype === "int8" ? 32 : 8);
+
+// ---- drawing
+
+const INK = "#1f2933", MUTED = "#56616d", TRACK = "#e9edf2", PAPER = "#ffffff", BLUE = "#0072b2", RED = "#b34700";
+const FIELD = { left: 54, right: 26, top: 30, bottom: 48 };
+const LETTER = 7.6; // pixels, of the plot's bold text: rather too many
+
+function make(parent, tag, className = "", text = "") {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  element.textContent = text;
+  parent.append(element);
+  return element;
+}
+function draw(parent, tag, attributes, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  parent.append(element);
+  return element;
+}
+
+// What the axes show, as powers of ten: both sides of the ridge, down to a thousandth of the peak, and every point.
+function scales(s, chip, points) {
+  const ridge = peak(s, chip) / chip.bandwidth, most = peak(s, chip);
+  const xs = [ridge / 300, ridge * 50, ...points.flatMap((p) => [p.intensity / 2, p.intensity * 2])];
+  const ys = [most / 500, most * 20, ...points.map((p) => p.rate / 2)];
+  return { x: [Math.log10(Math.min(...xs)), Math.log10(Math.max(...xs))],
+    y: [Math.log10(Math.min(...ys)), Math.log10(Math.max(...ys))] };
+}
+
+function places(scale, width, height) {
+  const right = width - FIELD.right, bottom = height - FIELD.bottom;
+  const perX = (right - FIELD.left) / (scale.x[1] - scale.x[0]), perY = (bottom - FIELD.top) / (scale.y[1] - scale.y[0]);
+  return { right, bottom, perX, perY,
+    left: (value) => FIELD.left + perX * (Math.log10(value) - scale.x[0]),
+    top: (value) => FIELD.top + perY * (scale.y[1] - Math.log10(value)) };
+}
+
+function drawGrid(g, scale, at) {
+  for (let power = Math.ceil(scale.x[0]); power <= scale.x[1]; power++) {
+    const x = at.left(10 ** power);
+    draw(g, "line", { x1: x, y1: FIELD.top, x2: x, y2: at.bottom, stroke: TRACK });
+    draw(g, "text", { x, y: at.bottom + 18, "text-anchor": "middle", fill: MUTED }, significant(10 ** power, 1));
+  }
+  for (let power = Math.ceil(scale.y[0]); power <= scale.y[1]; power++) {
+    const y = at.top(10 ** power);
+    draw(g, "line", { x1: FIELD.left, y1: y, x2: at.right, y2: y, stroke: TRACK });
+    draw(g, "text", { x: FIELD.left - 7, y: y + 5, "text-anchor": "end", fill: MUTED }, scaled(10 ** power, thousands(""), 3, 1000));
+  }
+  draw(g, "text", { x: 4, y: 16, fill: MUTED }, "FLOP/s");
+  draw(g, "text", { x: (FIELD.left + at.right) / 2, y: at.bottom + 40, "text-anchor": "middle", fill: MUTED },
+    "arithmetic intensity, FLOPs/byte");
+}
+
+const halo = { stroke: PAPER, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" };
+
+// Draws the roofs and their words; returns the boxes [left, top, right, bottom] and the points that others keep clear of.
+function drawRoofs(g, s, chip, scale, at, found, here) {
+  const most = peak(s, chip), ridge = most / chip.bandwidth, bound = binds(found), taken = [];
+  const start = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / chip.bandwidth);
+  const [x0, y0] = [at.left(start), at.top(start * chip.bandwidth)], [x1, y1] = [at.left(ridge), at.top(most)];
+  const third = found.steps ? at.top(found.flops / found.steps_s) : -1e6;
+  const line = (xa, ya, xb, yb, stroke, width, dash) => draw(g, "line", { x1: xa, y1: ya, x2: xb, y2: yb, stroke,
+    "stroke-width": width, "stroke-linecap": "round", ...(dash && { "stroke-dasharray": dash }) });
+  const roof = (name, className, stroke, ...rest) => {
+    const drawn = line(...rest.slice(0, 4), stroke, name === bound ? 4 : 2, rest[4]);
+    drawn.classList.add("course-roof", className);
+    drawn.classList.toggle("course-binds", name === bound);
+    for (let n = 0; n <= 40; n++) {
+      const [x, y] = [rest[0] + ((rest[2] - rest[0]) * n) / 40, rest[1] + ((rest[3] - rest[1]) * n) / 40];
+      taken.push([x - 1, y - 1, x + 1, y + 1]);
+    }
+  };
+  const words = (x, y, text, anchor, fill = INK) => {
+    draw(g, "text", { x, y, "text-anchor": anchor, class: "course-bold", fill, ...halo }, text);
+    const left = anchor === "end" ? x - text.length * LETTER : x;
+    taken.push([left, y - 13, left + text.length * LETTER, y + 4]);
+  };
+  const mark = (name) => (name === bound ? ", binds" : "");
+
+  line(x1, y1, x1, at.bottom, MUTED, 1, "2 4");
+  draw(g, "text", { x: x1 + 6, y: at.bottom - 8, fill: MUTED, ...halo }, `ridge: ${significant(ridge, 3)}`);
+  const reach = chip.bandwidth * chip.hbm, from = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / reach);
+  if (!s.ideal) line(at.left(from), at.top(from * reach), at.left(most / reach), y1, MUTED, 1.5, "2 5");
+  roof("HBM", "course-hbm-roof", INK, x0, y0, x1, y1);
+  roof("MXU", "course-mxu-roof", INK, x1, y1, at.right, y1);
+
+  const kind = s.dtype === "int8" && chip.int8 ? "int8" : "bf16", said = `MXU, ${kind}: ${flopRate(most)}${mark("MXU")}`;
+  const near = Math.abs(at.top(here.rate) - y1) < 24 && at.left(here.intensity) > at.right - said.length * LETTER - 24;
+  words(at.right, y1 - (near ? 24 : 9), said, "end");
+
+  wordsOnSlope(g, s, chip, taken, { x0, y0, x1, y1, third, binds: bound === "HBM" });
+
+  if (!found.steps) return taken;
+  const rate = flopRate(found.flops / found.steps_s);
+  if (third < FIELD.top) {
+    words(FIELD.left + 6, FIELD.top - 8, `▲ grid steps: ${rate}, above this plot`, "start", RED);
+    return taken;
+  }
+  roof("grid steps", "course-third-roof", RED, FIELD.left, third, at.right, third, "9 6");
+  const crowded = third >= y1 && third - y1 < 26; // with the words on the MXU's roof
+  words(FIELD.left + 6, third + (crowded ? 20 : -9), `grid steps: ${rate}${mark("grid steps")}`, "start", RED);
+  return taken;
+}
+
+// The bandwidth, written along the slope, as far as can be from the words of the third roof.
+function wordsOnSlope(g, s, chip, taken, { x0, y0, x1, y1, third, binds }) {
+  const long = Math.hypot(x1 - x0, y1 - y0), turn = Math.atan2(y1 - y0, x1 - x0), short = `HBM ${byteRate(chip.bandwidth)}`;
+  const text = binds && (short.length + 7) * LETTER + 170 < long ? `${short}, binds` : short, half = (text.length * LETTER) / 2;
+  const least = Math.min(0.5, (half + 14) / long);
+  const far = (share) => Math.min(30, Math.abs(y0 + (y1 - y0) * share - third) - half * Math.abs(Math.sin(turn)));
+  const share = [0.4, 0.6, 0.75, 0.25].map((each) => Math.min(1 - least, Math.max(least, each)))
+    .reduce((best, each) => (far(each) > far(best) ? each : best));
+  const [x, y] = [x0 + (x1 - x0) * share, y0 + (y1 - y0) * share];
+  const along = draw(g, "g", { transform: `translate(${x} ${y}) rotate(${(turn * 180) / Math.PI})` });
+  const more = chip.hbm > 1 && !s.ideal; // then the line of what copies reach lies above
+  draw(along, "text", { x: 0, y: more ? 20 : -9, "text-anchor": "middle", class: "course-bold", ...halo }, text);
+  if (!s.ideal) {
+    const reached = `copies: ${percent(chip.hbm)}`;
+    draw(along, "text", { x: 0, y: more ? -18 : 24, "text-anchor": "middle", fill: MUTED, ...halo }, reached);
+  }
+  const down = more ? 15 : -14; // the middle of the letters
+  for (let t = -half; t <= half; t += 8) {
+    const [cx, cy] = [x + t * Math.cos(turn) - down * Math.sin(turn), y + t * Math.sin(turn) + down * Math.cos(turn)];
+    taken.push([cx - 5, cy - 5, cx + 5, cy + 5]);
+  }
+}
+
+// Where words can stand beside (x, y) so that they lie in the plot and cover least: [x, y, anchor].
+function beside(x, y, text, taken, at) {
+  const width = text.length * LETTER;
+  const tried = [[18, 26, "start"], [-18, 26, "end"], [20, 5, "start"], [-20, 5, "end"], [18, -18, "start"],
+    [-18, -18, "end"], [0, 42, "middle"], [18, 48, "start"], [-18, 48, "end"]].map(([right, down, anchor]) => {
+    const left = x + right - { start: 0, middle: width / 2, end: width }[anchor], top = y + down - 13;
+    const box = [left, top, left + width, top + 17];
+    const outside = left < FIELD.left || left + width > at.right + FIELD.right || top < 0 || top + 17 > at.bottom;
+    const covered = taken.filter((b) => b[0] < box[2] && box[0] < b[2] && b[1] < box[3] && box[1] < b[3]);
+    return { place: [x + right, y + down, anchor], box, cost: 1000 * outside + covered.reduce((sum, b) => sum + (b[2] - b[0] > 3 ? 20 : 1), 0) };
+  });
+  const best = tried.reduce((least, each) => (each.cost < least.cost ? each : least));
+  taken.push(best.box);
+  return best.place;
+}
+
+// Hollow, and larger than the point, so that one can be seen around the other.
+function drawPublished(g, published, at, taken) {
+  for (const p of published) {
+    const x = at.left(p.intensity), y = at.top(p.rate), d = `M${x} ${y - 13}l13 13l-13 13l-13 -13z`;
+    draw(g, "path", { d, fill: "none", stroke: PAPER, "stroke-width": 5 });
+    const diamond = draw(g, "path", { d, fill: "none", stroke: INK, "stroke-width": 2.2, class: "course-measured" });
+    draw(diamond, "title", {}, figures(p));
+    if (published.length > LABELLED) continue;
+    const text = `measured: ${flopRate(p.rate)}`, [left, top, anchor] = beside(x, y, text, taken, at);
+    draw(g, "text", { x: left, y: top, "text-anchor": anchor, ...halo }, text);
+  }
+}
+const figures = (p) => `${p.name}: ${intensity(p.intensity)}, ${flopRate(p.rate)}, ${duration(p.seconds)}, measured by ${p.measured_by}`;
+
+// ---- controls
+
+function field(parent, label, control, className = "") {
+  const box = make(parent, "label", `course-field ${className}`);
+  make(box, "span", "", label);
+  box.append(control);
+  control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
+  return control;
+}
+const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
+function choice(options) {
+  const select = document.createElement("select");
+  for (const [value, words] of options) select.append(new Option(words, value));
+  return select;
+}
+
+function render({ model, el }) {
+  const state = () => Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
+  const chips = model.get("chips"), start = state();
+  const measured = model.get("published").map((p) => ({ ...p, intensity: p.flops / p.hbm_bytes, rate: p.flops / p.seconds }));
+  const root = make(el, "div", "course-roofs");
+  const head = make(root, "strong", "course-title");
+
+  const controls = make(root, "div", "course-controls");
+  const boxes = {};
+  const group = (legend, names) => {
+    const set = make(controls, "fieldset");
+    make(set, "legend", "", legend);
+    for (const name of names) boxes[name] = field(set, name, input("number", { min: 1, max: MOST, step: 1, name }));
+    return set;
+  };
+  group("x[m, k] @ y[k, n]", ["m", "k", "n"]);
+  const others = group("dtype and chip", []);
+  boxes.dtype = field(others, "dtype", choice(Object.entries(NAMES)));
+  boxes.chip = field(others, "chip", choice(Object.keys(chips).map((name) => [name, name])));
+  const blocks = group("blocks", ["bm", "bk", "bn"]);
+  boxes.ideal = field(blocks, "ideal: everything read once", input("checkbox", { name: "ideal" }), "course-tick");
+  const reset = make(controls, "button", "course-reset", "Reset");
+  reset.type = "button";
+
+  const body = make(root, "div", "course-body");
+  const plot = make(body, "div", "course-plot");
+  const svg = draw(plot, "svg", { role: "group", "aria-label": "Three roofs, on log axes" });
+  const back = draw(svg, "g", {});
+  const point = draw(svg, "g", { class: "course-point", tabindex: 0, role: "slider", "aria-label": "Size of the product",
+    "aria-valuemin": 1, "aria-valuemax": MOST });
+  point.dataset.lmSuppressShortcuts = "true";
+  const front = draw(svg, "g", { class: "course-front" });
+  const side = make(body, "div", "course-readout");
+  const list = make(side, "dl");
+  const said = make(root, "div", "course-hints");
+  said.setAttribute("aria-live", "polite");
+  const legend = make(root, "ul", "course-published");
+  const message = make(root, "p", "course-message");
+  message.setAttribute("role", "status");
+  make(root, "p", "course-help", "Drag the point: sideways changes the size, up and down the blocks. Or select it with "
+    + "Tab: the arrow keys do the same, Page Up and Page Down double and halve the size.");
+
+  let quiet = false, held = null, drawn = null;
+  function change(patch, { save = true, words = "" } = {}) {
+    quiet = true;
+    for (const [name, value] of Object.entries(patch)) model.set(name, value);
+    quiet = false;
+    show(words);
+    if (save) model.save_changes();
+  }
+
+  function show(words = "") {
+    const s = state(), chip = chips[s.chip], found = predicted(s, chip);
+    const here = { intensity: found.flops / found.hbm_bytes, rate: found.flops / found.seconds };
+    const published = s.chip === model.get("published_on") ? measured : [];
+    const width = plot.clientWidth || 420, height = Math.round(Math.min(460, Math.max(360, width * 0.75)));
+    const scale = scales(s, chip, [here, ...published]);
+    const at = places(scale, width, height);
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, value);
+    back.replaceChildren();
+    drawGrid(back, scale, at);
+    const taken = drawRoofs(back, s, chip, scale, at, found, here);
+    drawPoint(s, here, at, found, taken);
+    front.replaceChildren();
+    drawPublished(front, published, at, taken);
+    drawn = at;
+
+    head.textContent = `x[${s.m}, ${s.k}] @ y[${s.k}, ${s.n}], ${s.dtype}, predicted on a ${s.chip}`;
+    list.replaceChildren();
+    for (const [name, value] of readout(s, chip)) {
+      make(list, "dt", "", name);
+      make(list, "dd", ["binds", "predicted time"].includes(name) ? "course-bold" : "", value);
+    }
+    said.replaceChildren();
+    for (const line of hints(s, chip)) make(said, "p", "", line);
+    legend.replaceChildren();
+    for (const p of published) make(legend, "li", "", figures(p));
+    if (measured.length && !published.length) make(legend, "li", "", `Published points are those of a ${model.get("published_on")}: choose it to see them.`);
+    for (const [name, box] of Object.entries(boxes)) {
+      if (box.type === "checkbox") box.checked = s[name];
+      else if (box.value !== String(s[name])) box.value = s[name];
+      if (name[0] === "b") box.disabled = s.ideal;
+    }
+    message.textContent = words;
+  }
+
+  function drawPoint(s, here, at, found, taken) {
+    const x = at.left(here.intensity), y = at.top(here.rate), text = `predicted: ${flopRate(here.rate)}`;
+    const [left, top, anchor] = beside(x, y, text, taken, at);
+    point.replaceChildren();
+    draw(point, "circle", { cx: x, cy: y, r: 22, class: "course-touch" });
+    draw(point, "circle", { cx: x, cy: y, r: 16, class: "course-ring" });
+    draw(point, "circle", { cx: x, cy: y, r: 9, fill: BLUE, stroke: PAPER, "stroke-width": 2, class: "course-dot" });
+    draw(point, "text", { x: left, y: top, "text-anchor": anchor, class: "course-bold", ...halo }, text);
+    point.setAttribute("aria-valuenow", Math.max(s.m, s.k, s.n));
+    point.setAttribute("aria-valuetext", `m ${s.m}, k ${s.k}, n ${s.n}, ${s.ideal ? "ideal" : `blocks ${s.bm}, ${s.bk}, ${s.bn}`}; `
+      + `${flopRate(here.rate)} predicted, ${binds(found)} binds`);
+  }
+
+  point.onpointerdown = (event) => {
+    if (event.button) return;
+    event.preventDefault();
+    point.focus({ focusVisible: false });
+    point.setPointerCapture(event.pointerId);
+    held = { x: event.clientX, y: event.clientY, from: state(), perX: drawn.perX, perY: drawn.perY };
+    root.classList.add("course-dragging");
+  };
+  point.onpointermove = (event) => {
+    if (!held) return;
+    const { from } = held, most = Math.max(from.m, from.k, from.n);
+    const wider = most * 10 ** ((event.clientX - held.x) / held.perX);
+    // The third roof is 2 * bm * bk * bn FLOPs over the seconds of a step: three sides at once move it thrice as far.
+    const times = Math.round(((held.y - event.clientY) / held.perY / 3) * Math.log2(10));
+    const moved = event.clientX === held.x ? {} : sizes(from, snapped(wider, from.ideal));
+    change({ ...moved, ...(from.ideal ? {} : doubled(from, times)) }, { save: false });
+  };
+  const release = () => {
+    if (!held) return;
+    held = null;
+    root.classList.remove("course-dragging");
+    show();
+    model.save_changes();
+  };
+  point.onpointerup = point.onpointercancel = point.onlostpointercapture = release;
+  point.onkeydown = (event) => {
+    const s = state(), most = Math.max(s.m, s.k, s.n);
+    const none = "The ideal has no blocks: untick it to change them.";
+    const moves = {
+      ArrowRight: () => change(sizes(s, neighbour(most, 1, s.ideal))),
+      ArrowLeft: () => change(sizes(s, neighbour(most, -1, s.ideal))),
+      PageUp: () => change(sizes(s, within(most * 2, MOST))),
+      PageDown: () => change(sizes(s, within(Math.round(most / 2), MOST))),
+      ArrowUp: () => (s.ideal ? show(none) : change(doubled(s, 1))),
+      ArrowDown: () => (s.ideal ? show(none) : change(doubled(s, -1))),
+    };
+    if (!moves[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    moves[event.key]();
+  };
+
+  for (const name of ["m", "k", "n", "bm", "bk", "bn"]) {
+    const box = boxes[name], block = name.length === 2;
+    box.onchange = () => {
+      const unit = block ? unitOf(name, model.get("dtype")) : 1, asked = Number(box.value);
+      const taken = Number.isFinite(asked) && box.value !== "" ? legal(asked, unit) : model.get(name);
+      const rule = block ? `a multiple of ${unit}` : "a whole number";
+      const words = taken === asked ? "" : `${name} = ${box.value || "nothing"} will not do: it is ${rule}, ${unit} to ${MOST}. Taken: ${taken}.`;
+      change({ [name]: taken }, { words });
+    };
+    box.onkeydown = (event) => {
+      const direction = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+      if (!direction) return;
+      event.preventDefault();
+      const now = model.get(name);
+      change({ [name]: block ? doubled({ bm: now, bk: now, bn: now }, direction).bk : neighbour(now, direction, state().ideal) });
+    };
+  }
+  boxes.ideal.onchange = () => change({ ideal: boxes.ideal.checked });
+  boxes.chip.onchange = () => change({ chip: boxes.chip.value });
+  boxes.dtype.onchange = () => change({ dtype: boxes.dtype.value, bm: legal(model.get("bm"), unitOf("bm", boxes.dtype.value)) });
+  reset.onclick = () => change(start);
+
+  const outside = () => quiet || show();
+  for (const name of SETTINGS) model.on(`change:${name}`, outside);
+  const observer = new ResizeObserver(() => show(message.textContent));
+  observer.observe(plot);
+  show();
+  return () => {
+    observer.disconnect();
+    for (const name of SETTINGS) model.off(`change:${name}`, outside);
+  };
+}
+
+export default { render };

@@ -1,0 +1,302 @@
+"""The roof plot in a browser, without a kernel: drag, keys, controls, other widths; its model beside Python's."""
+
+import dataclasses
+import itertools
+
+import chromium
+import pytest
+from widget_page import open_widget
+
+from course_lib import chips, viz
+from course_lib.viz import blocked_product, roofs
+from course_lib.viz.roof_plot import hints, readout
+
+SETTINGS = ("m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip")
+PUBLISHED = roofs.Point(
+    name="blocks of 512, 1024, 1024",
+    flops=2 * 4096**3,
+    hbm_bytes=436e6,
+    seconds=0.83e-3,
+    measured_by="somebody, 2024",
+)
+MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
+COMPARED = f"""async ([esm, chips, settings]) => {{
+    const module = await ({MODULE})(esm);
+    return settings.map((s) => {{
+        const chip = chips[s.chip];
+        return [module.predicted(s, chip), module.readout(s, chip), module.hints(s, chip)];
+    }});
+}}"""
+# Words on the plot that reach out of it, and sizes of letters.
+OUTSIDE = """() => {
+    const svg = document.querySelector('.course-plot svg').getBoundingClientRect();
+    return [...document.querySelectorAll('.course-plot text')].filter((text) => {
+        const box = text.getBoundingClientRect();
+        const beside = box.left < svg.left - 1 || box.right > svg.right + 1;
+        return beside || box.top < svg.top - 1 || box.bottom > svg.bottom + 1;
+    }).map((text) => text.textContent);
+}"""
+LETTERS = """() => Math.min(...[...document.querySelectorAll('.course-roofs *')]
+    .filter((e) => e.textContent.trim() && !e.children.length).map((e) => parseFloat(getComputedStyle(e).fontSize)))"""
+WIDER = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def open_plot(browser):
+    return lambda **settings: open_widget(browser, viz.roof_plot(**settings), width=700)
+
+
+def state(page) -> dict:
+    return page.evaluate("(names) => Object.fromEntries(names.map((name) => [name, model.get(name)]))", SETTINGS)
+
+
+def shown(page) -> dict:
+    names, values = page.locator("dt").all_text_contents(), page.locator("dd").all_text_contents()
+    return dict(zip(names, values, strict=True))
+
+
+def place(page, selector: str) -> tuple[float, float]:
+    """The middle of a shape."""
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def height(page, roof: str) -> float:
+    return float(page.locator(roof).get_attribute("y2"))
+
+
+def drag(page, right: float, down: float) -> None:
+    x, y = place(page, ".course-dot")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for share in (0.25, 0.5, 1):
+        page.mouse.move(x + share * right, y + share * down)
+    page.mouse.up()
+
+
+def test_the_model_in_the_browser_is_pythons(open_plot):
+    shapes = [
+        (4096, 4096, 4096),
+        (720, 720, 720),
+        (16, 4096, 1000),
+        (1, 1, 1),
+        (1100, 300, 2700),
+        (65536, 65536, 65536),
+    ]
+    blocks = [(512, 1024, 1024), (128, 128, 128), (32, 384, 256), (8192, 8192, 8192)]
+    settings = [
+        dict(zip(SETTINGS, (*shape, *block, ideal, dtype, chip), strict=True))
+        for shape, (block, ideal), dtype, chip in itertools.product(
+            shapes,
+            [*((block, False) for block in blocks), (blocks[0], True)],
+            blocked_product.ITEMSIZE,
+            chips.NAMES,
+        )
+    ]
+    rates = {name: blocked_product.rates(name) for name in chips.NAMES}
+    with open_plot() as page:
+        theirs = page.evaluate(COMPARED, [str(viz.RoofPlot._esm), rates, settings])
+    assert len(theirs) == len(settings) == 450
+    for s, (found, rows, said) in zip(settings, theirs, strict=True):
+        cut = None if s["ideal"] else (s["bm"], s["bk"], s["bn"])
+        product = blocked_product.Product(m=s["m"], k=s["k"], n=s["n"], blocks=cut, dtype=s["dtype"])
+        ours = dataclasses.asdict(blocked_product.predicted(product, rates[s["chip"]]))
+        assert found == pytest.approx(ours, rel=1e-12), s
+        assert list(map(tuple, rows)) == readout(product, rates[s["chip"]]), s
+        assert said == hints(product, rates[s["chip"]]), s
+
+
+def test_it_opens_at_once_and_asks_no_kernel(open_plot):
+    with open_plot(published=[PUBLISHED]) as page:
+        assert shown(page)["predicted time"] == "746 us"
+        assert page.evaluate("model.saved") == []
+        assert page.locator(".course-measured").count() == 1
+        assert "measured by somebody, 2024" in page.locator(".course-published").inner_text()
+        assert page.locator(".course-title").inner_text().endswith("predicted on a v5e")
+        assert page.errors == []
+
+
+def test_dragging_sideways_slides_the_point_along_the_slope(open_plot):
+    with open_plot(blocks=None) as page:
+        x0, y0 = place(page, ".course-dot")
+        drag(page, -130, 0)
+        after = state(page)
+        assert after["m"] == after["k"] == after["n"] < 1000
+        x, y = place(page, ".course-dot")
+        assert x == pytest.approx(x0 - 130, abs=3)  # it follows the pointer, within the size it is snapped to
+        assert y > y0  # down the slope
+        assert shown(page)["binds"] == "HBM"
+        drag(page, 200, 0)
+        assert shown(page)["binds"] == "MXU"
+        assert place(page, ".course-dot")[1] == pytest.approx(height(page, ".course-mxu-roof") + plot_top(page), abs=2)
+        assert page.errors == []
+
+
+def plot_top(page) -> float:
+    return page.locator(".course-plot svg").bounding_box()["y"]
+
+
+def test_the_point_can_be_dragged_to_the_crossover(open_plot):
+    with open_plot(m=512, k=512, n=512, blocks=None) as page:
+        x, y = place(page, ".course-dot")
+        (ridge,) = page.locator(".course-mxu-roof").evaluate_all(
+            "(lines) => lines.map((l) => l.getBoundingClientRect().left)"
+        )
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(ridge, y)
+        page.get_by_text("here compute and HBM take equally long").wait_for()
+        page.mouse.up()
+        assert 705 <= state(page)["m"] <= 736
+
+
+def test_dragging_up_and_down_changes_the_blocks_and_the_third_roof(open_plot):
+    with open_plot(blocks=(512, 512, 512)) as page:
+        third, before = height(page, ".course-third-roof"), page.evaluate("model.saved.length")
+        drag(page, 0, 120)
+        after = state(page)
+        assert after["bm"] == after["bk"] == after["bn"] < 512 and after["bm"] % 128 == 0
+        assert (after["m"], after["k"], after["n"]) == (4096, 4096, 4096)
+        assert height(page, ".course-third-roof") > third + 50
+        assert page.evaluate("model.saved.length") == before + 1, "a drag is saved once, at its end"
+        assert page.errors == []
+
+
+def test_the_keyboard_does_what_the_mouse_does(open_plot):
+    with open_plot() as page:
+        page.locator(".course-point").focus()
+        page.keyboard.press("ArrowLeft")
+        assert state(page)["m"] == state(page)["n"] == 3584
+        page.keyboard.press("ArrowRight")
+        assert state(page)["m"] == 4096
+        page.keyboard.press("PageDown")
+        assert state(page)["k"] == 2048
+        page.keyboard.press("PageUp")
+        third = height(page, ".course-third-roof")
+        page.keyboard.press("ArrowDown")
+        assert [state(page)[name] for name in ("bm", "bk", "bn")] == [256, 512, 512]
+        assert height(page, ".course-third-roof") > third + 30
+        page.keyboard.press("ArrowUp")
+        assert [state(page)[name] for name in ("bm", "bk", "bn")] == [512, 1024, 1024]
+        assert page.evaluate("document.activeElement.getAttribute('class')") == "course-point", "the focus stays"
+        ring = "getComputedStyle(document.querySelector('.course-ring')).stroke"
+        assert page.evaluate(ring) != "rgba(0, 0, 0, 0)"
+        assert "4096" in page.locator(".course-point").get_attribute("aria-valuetext")
+        assert page.errors == []
+
+
+def test_the_crossover_is_a_stop_of_the_arrow_keys(open_plot):
+    with open_plot(m=704, k=704, n=704, blocks=None) as page:
+        page.locator(".course-point").focus()
+        for _ in range(2):
+            page.keyboard.press("ArrowRight")
+        assert state(page)["m"] == 720
+        assert "N = 720: here compute and HBM take equally long." in page.locator(".course-hints").inner_text()
+        page.keyboard.press("ArrowUp")
+        assert "no blocks" in page.locator(".course-message").inner_text()
+
+
+def test_jupyterlab_leaves_the_keys_alone(open_plot):
+    with open_plot() as page:
+        taken = page.locator("input, select, .course-point").evaluate_all(
+            "(all) => all.filter((e) => e.dataset.lmSuppressShortcuts !== 'true').length"
+        )
+        assert taken == 0
+
+
+def test_a_third_roof_that_is_too_high_is_said(open_plot):
+    with open_plot(blocks=(2048, 2048, 2048)) as page:
+        assert page.locator(".course-third-roof").count() == 0
+        assert page.get_by_text("grid steps: 52.1 PFLOP/s, above this plot").count() == 1
+
+
+def test_a_point_dragged_out_of_the_plot_stays_in_sight(open_plot):
+    with open_plot(m=16384, k=16384, n=16384, blocks=None) as page:
+        drag(page, 150, 0)
+        assert state(page)["m"] > 40000
+        box, point = page.locator(".course-plot svg").bounding_box(), place(page, ".course-dot")
+        assert box["x"] < point[0] < box["x"] + box["width"]
+
+
+def test_every_control_changes_the_plot(open_plot):
+    with open_plot(published=[PUBLISHED]) as page:
+        page.get_by_label("m", exact=True).fill("16")
+        page.get_by_label("m", exact=True).press("Enter")
+        assert state(page)["m"] == 16 and shown(page)["binds"] == "HBM"
+        page.get_by_label("bk", exact=True).fill("4096")
+        page.get_by_label("bk", exact=True).press("Tab")
+        assert state(page)["bk"] == 4096
+        assert shown(page)["grid steps"].startswith("4 × 330 ns")
+        page.get_by_label("dtype").select_option("int8")
+        assert "result of int8 is int32" in page.locator(".course-hints").inner_text()
+        page.get_by_label("chip").select_option("v4")
+        assert "Fitted on a v5e" in page.locator(".course-hints").inner_text()
+        assert page.locator(".course-measured").count() == 0
+        assert "those of a v5e" in page.locator(".course-published").inner_text()
+        page.get_by_label("ideal").check()
+        assert shown(page)["grid steps"] == "none counted" and page.locator(".course-third-roof").count() == 0
+        assert page.get_by_label("bm", exact=True).is_disabled()
+        page.get_by_role("button", name="Reset").click()
+        assert state(page) == dict(
+            zip(SETTINGS, (4096,) * 3 + (512, 1024, 1024, False, "bfloat16", "v5e"), strict=True)
+        )
+        assert page.errors == []
+
+
+def test_what_is_not_legal_is_said_and_mended(open_plot):
+    with open_plot() as page:
+        box = page.get_by_label("bk", exact=True)
+        box.fill("1000")
+        box.press("Enter")
+        assert "bk = 1000 will not do: it is a multiple of 128" in page.locator(".course-message").inner_text()
+        assert state(page)["bk"] == 1024 and box.input_value() == "1024"
+        box = page.get_by_label("m", exact=True)
+        box.fill("")
+        box.press("Enter")
+        assert state(page)["m"] == 4096 and box.input_value() == "4096"
+        box.press("ArrowUp")
+        assert state(page)["m"] == 5120
+        assert page.errors == []
+
+
+def test_what_the_kernel_sets_is_shown(open_plot):
+    with open_plot() as page:
+        page.evaluate("model.set('chip', 'v6e')")
+        assert page.locator(".course-title").inner_text().endswith("on a v6e")
+
+
+@pytest.mark.parametrize("width", [500, 700, 1200])
+def test_it_fits_its_width(open_plot, width):
+    with open_plot(published=[PUBLISHED]) as page:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function(f"document.querySelector('.course-plot svg').clientWidth <= {width}")
+        for chip, dtype in itertools.product(chips.NAMES, ("bfloat16", "int8")):
+            page.evaluate("([chip, dtype]) => { model.set('chip', chip); model.set('dtype', dtype); }", [chip, dtype])
+            assert page.evaluate(OUTSIDE) == [], (chip, dtype)
+        assert not page.evaluate(WIDER)
+        assert page.evaluate(LETTERS) >= 13
+        page.evaluate("() => { model.set('chip', 'v5e'); model.set('dtype', 'bfloat16'); }")
+        chromium.screenshot(page, f"roof-plot-{width}")
+        assert page.errors == []
+
+
+def test_it_is_a_white_card_on_a_dark_page(browser):
+    with open_widget(browser, viz.roof_plot(blocks=(256, 256, 256)), width=700, dark=True) as page:
+        style = "(name) => getComputedStyle(document.querySelector('.course-roofs'))[name]"
+        assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate(style, "color") == "rgb(31, 41, 51)"
+        chromium.screenshot(page, "roof-plot-dark")
+
+
+def test_it_goes_away_quietly(open_plot):
+    with open_plot() as page:
+        page.evaluate("unmount()")
+        page.evaluate("model.set('m', 1024)")
+        assert page.locator(".course-title").inner_text().startswith("x[4096")
+        assert page.errors == []

@@ -1,0 +1,185 @@
+"""The roof plot's model beside roofline and cost on a real kernel, its words, and its still picture.
+
+What it does in a browser is tested in tests/browser.
+"""
+
+import functools
+
+import ipywidgets
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from viz_samples import overflowing, parsed, words
+
+from course_lib import chips, cost, grid, roofline, viz
+from course_lib.viz import blocked_product, roofs
+from course_lib.viz.blocked_product import Product
+from course_lib.viz.roof_plot import hints, readout
+
+PUBLISHED = roofs.Point(name="tuned", flops=2 * 4096**3, hbm_bytes=436e6, seconds=0.83e-3, measured_by="somebody, 2024")
+
+
+def matmul(x, y, *, blocks):
+    """A blocked product as the plot means it; its last blocks may reach past the end of the reduction."""
+    bm, bk, bn = blocks
+    bm, bk, bn = min(bm, x.shape[0]), min(bk, x.shape[1]), min(bn, y.shape[1])
+    steps = (pl.cdiv(x.shape[0], bm), pl.cdiv(y.shape[1], bn), pl.cdiv(x.shape[1], bk))
+    total = jnp.int32 if x.dtype == jnp.int8 else jnp.float32
+
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _start():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=total)
+
+        @pl.when(pl.program_id(2) == steps[2] - 1)
+        def _finish():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), total if x.dtype == jnp.int8 else x.dtype),
+        grid=steps,
+        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), total)],
+    )(x, y)
+
+
+def product(m, k, n, blocks, dtype="bfloat16"):
+    return Product(m=m, k=k, n=n, blocks=blocks, dtype=dtype)
+
+
+KERNELS = [
+    product(4096, 4096, 4096, (512, 1024, 1024)),
+    product(2048, 2048, 2048, (256, 256, 256)),
+    product(1024, 512, 768, (256, 512, 128), "float32"),  # all of K in one block
+    product(512, 512, 2048, (1024, 128, 512), "int8"),  # one row of blocks
+    product(2048, 640, 128, (256, 1024, 128)),  # all of y in one block: read once
+    product(1000, 900, 700, (256, 256, 256)),  # ragged along each axis
+    product(1100, 300, 2700, (512, 512, 512), "int8"),
+    product(16, 4096, 4096, (8, 512, 512)),
+    product(1, 128, 128, (8, 128, 128)),  # one step
+    product(1537, 1025, 1281, (512, 256, 256), "float32"),
+]
+
+
+@pytest.mark.parametrize("chip", chips.NAMES)
+@pytest.mark.parametrize("p", KERNELS, ids=str)
+def test_the_model_is_rooflines_on_a_kernel_with_these_blocks(p, chip):
+    x, y = jax.ShapeDtypeStruct((p.m, p.k), p.dtype), jax.ShapeDtypeStruct((p.k, p.n), p.dtype)
+    fn = functools.partial(matmul, blocks=p.blocks)
+    walk, theirs = grid.walk(fn, x, y, chip=chip), roofline.predict(fn, x, y, chip=chip)
+    ours = blocked_product.predicted(p, blocked_product.rates(chip))
+    assert ours.hbm_bytes == cost.hbm_bytes(walk) == theirs.hbm_bytes
+    assert ours.vmem_bytes == cost.vmem_bytes(walk)
+    assert ours.steps == theirs.steps
+    assert ours.seconds == pytest.approx(theirs.seconds, rel=1e-9)
+    assert ours.compute_s == pytest.approx(theirs.compute_s, rel=1e-9)
+    assert ours.memory_s == pytest.approx(theirs.memory_s, rel=1e-9)
+    if all(size % block == 0 for size, block in zip((p.m, p.k, p.n), p.cut, strict=True)):
+        assert ours.flops == cost.flops(walk).mxu
+
+
+def test_the_ideal_crosses_where_n_over_3_meets_the_ridge():
+    rates = blocked_product.rates("v5e")
+    below, above = (blocked_product.predicted(product(n, n, n, None), rates) for n in (720, 721))
+    assert below.memory_s > below.compute_s and above.memory_s < above.compute_s
+    assert above.flops / above.hbm_bytes == pytest.approx(721 / 3)
+    assert hints(product(720, 720, 720, None), rates)[:2] == [
+        "N = 720: here compute and HBM take equally long.",
+        "Square products of bfloat16 have N/3 FLOPs/byte: from N = 721 on, the MXU is the limit of a v5e.",
+    ]
+    assert not any("equally long" in hint for hint in hints(product(700, 700, 700, None), rates))
+    (float32,) = [h for h in hints(product(64, 64, 64, None, "float32"), rates) if "Square" in h]
+    assert "N/6 FLOPs/byte: from N = 1,442 on" in float32  # 1,440 by the rule of thumb 240 * 6; the ridge is 240.2
+
+
+def test_the_readout_says_each_roof_and_which_binds():
+    assert dict(readout(product(4096, 4096, 4096, (512, 1024, 1024)), blocked_product.rates("v5e"))) == {
+        "FLOPs": "137.4 GFLOPs",
+        "HBM traffic": "436.2 MB",
+        "intensity": "315 FLOPs/byte",
+        "MXU roof": "698 us",
+        "HBM roof": "598 us",
+        "grid steps": "128 × 330 ns = 42.2 us",
+        "binds": "MXU",
+        "predicted time": "746 us",
+        "share of the peak": "94 %",
+        "VMEM needed": "10 MiB",
+    }
+    small = dict(readout(product(4096, 4096, 4096, (128, 128, 128)), blocked_product.rates("v5e")))
+    assert small["binds"] == "grid steps"
+    assert dict(readout(product(16, 4096, 4096, None), blocked_product.rates("v5e")))["binds"] == "HBM"
+
+
+def test_hints_say_whose_constants_and_what_does_not_run():
+    def said(p, chip):
+        return " ".join(hints(p, blocked_product.rates(chip)))
+
+    square = product(4096, 4096, 4096, (512, 1024, 1024))
+    assert "Fitted on published timings of a v5e" in said(square, "v5e")
+    assert "No published timing of a v4 was at hand. Fitted on a v5e: 330 ns a grid step" in said(square, "v4")
+    whole = product(8192, 8192, 8192, (4096, 4096, 4096))
+    assert "Cannot run: the blocks need 256 MiB of VMEM, and a v5e has 128 MiB." in said(whole, "v5e")
+    assert "above 16 MiB the compiler of a v5e refuses" in said(product(4096, 4096, 4096, (1024, 2048, 1024)), "v5e")
+    assert "refuses" not in said(square, "v5e") and "padding" not in said(square, "v5e")
+    assert "padding" in said(product(1100, 1024, 1024, (512, 512, 512)), "v5e")
+    both = "computes after it has started its copies: 5.58 ms + 10.8 ms = 16.4 ms, more than any one roof."
+    assert both in said(product(8192, 8192, 8192, (256, 256, 256)), "v5e")
+    assert "more than any one roof" not in said(square, "v5e")
+    assert "no int8 rate of a v4" in said(product(512, 512, 512, None, "int8"), "v4")
+    assert "no int8 rate" not in said(product(512, 512, 512, None, "int8"), "v5e")
+
+
+def test_the_still_picture_holds_the_point_its_third_roof_and_the_published_one():
+    plot = viz.roof_plot(published=[PUBLISHED])
+    bundle = plot._repr_mimebundle_()[0]
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    svg = bundle["image/svg+xml"]
+    kinds = [node.get("class") for node in parsed(svg).iter() if node.get("class")]
+    assert "predicted first" in kinds and "measured" in kinds
+    shown = " ".join(words(svg))
+    assert "grid steps" in shown and "measured by somebody, 2024" in shown and "predicted time: 746 us" in shown
+    assert overflowing(svg) == []
+    assert "binds: MXU" in bundle["text/plain"]
+    assert len(svg) < 20_000
+
+
+def test_the_still_picture_follows_the_settings_and_hides_points_of_another_chip():
+    plot = viz.roof_plot(published=[PUBLISHED])
+    plot.chip, plot.ideal, plot.m = "v6e", True, 64
+    svg = plot._repr_mimebundle_()[0]["image/svg+xml"]
+    assert "x[64, 4096]" in svg and "v6e" in svg and "measured by" not in svg
+
+
+def test_traits_are_settings_that_other_widgets_can_be_linked_to():
+    plot = viz.roof_plot(dtype=jnp.bfloat16)
+    ipywidgets.jslink((ipywidgets.IntSlider(min=1, max=65536, value=4096), "value"), (plot, "m"))
+    assert plot.product == product(4096, 4096, 4096, (512, 1024, 1024))
+    assert viz.roof_plot(blocks=None).product.blocks is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (dict(m=0), "m=0 is no size of an axis"),
+        (dict(n=4096.5), "n=4096.5 is no size"),
+        (dict(k=10**9), "k=1000000000 is no size"),
+        (dict(blocks=(512, 512)), r"blocks=\(512, 512\) are not three sizes"),
+        (dict(blocks=512), "blocks=512 are not three sizes"),
+        (dict(blocks=(512, 100, 512)), r"bk=100 in blocks=\(512, 100, 512\) is not legal"),
+        (dict(blocks=(8, 128, 128), dtype="int8"), "bm a multiple of 32"),
+        (dict(dtype="float64"), "dtype='float64' is not known here. Choose one of: bfloat16, float32, int8"),
+        (dict(chip="v3"), "chip='v3' is not known. Choose one of: v4, v5e"),
+        (dict(published=[(1, 2)]), "measured_by="),
+        (dict(published=[roofs.Point(name="p", flops=1, hbm_bytes=1, seconds=1)]), "measured_by="),
+    ],
+    ids=str,
+)
+def test_bad_input_is_refused_in_words(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        viz.roof_plot(**wrong)
