@@ -1,7 +1,10 @@
-"""Names that moved between the two JAX versions the course supports (0.11.2 and 0.12). Nothing else."""
+"""What differs between the two JAX versions the course supports (0.11.2 and 0.12): names that moved, one mistake."""
 
 import dataclasses
+import functools
 
+import jax
+from jax._src.pallas import pallas_call as _pallas_call
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax.experimental.pallas import tpu as pltpu
 
@@ -20,3 +23,24 @@ def interpret_params(**fields) -> pltpu.InterpretParams:
 def races_found() -> bool:
     """Whether the last simulated kernel with ``detect_races=True`` had a race (JAX 0.11 only says it here)."""
     return bool(_interpret.races is not None and _interpret.races.races_found)
+
+
+def trace_kernels_anew() -> None:
+    """Make JAX 0.11 trace a kernel for every call of it; 0.12 and later are left as they are.
+
+    0.11.2 finds the trace of a kernel again by the function and the shapes of its blocks. Called with another grid, a
+    kernel that asks ``pl.num_programs`` gets the answer of the first one, and silently computes something else.
+    """
+    if jax.__version_info__ >= (0, 12) or hasattr(_pallas_call._trace_kernel_to_jaxpr, "__wrapped__"):
+        return
+    keeps_traces = _pallas_call._trace_kernel_to_jaxpr
+
+    @functools.wraps(keeps_traces)
+    def traces_anew(fun, *args, **kwargs):
+        @functools.wraps(fun)
+        def unknown(*refs, **named):
+            return fun(*refs, **named)
+
+        return keeps_traces(unknown, *args, **kwargs)
+
+    _pallas_call._trace_kernel_to_jaxpr = traces_anew

@@ -20,6 +20,21 @@ def eight_rows_of_bytes():
     return compiled(call(copy, (8, 128), (128,), lambda i: (i, 0)), Shape((1024, 128), jnp.int8))()
 
 
+def windows(block, step=8):
+    """A kernel that takes the first 8 rows of windows which begin every ``step`` rows."""
+
+    def top(x_ref, o_ref):
+        o_ref[...] = x_ref[0:8]
+
+    return pl.pallas_call(
+        top,
+        out_shape=Shape((64, 512), jnp.float32),
+        grid=(8,),
+        in_specs=[pl.BlockSpec(block, lambda i: (step * i, 0))],
+        out_specs=pl.BlockSpec((8, 512), lambda i: (i, 0)),
+    )
+
+
 FAILURES = {
     "block-bytes": (eight_rows_of_bytes, "The number of rows in the block of input 0 does not suit so narrow a dtype"),
     "block-2d": (
@@ -45,6 +60,29 @@ FAILURES = {
     "block-rank": (
         compiled(call(copy, block=(8,), grid=(32,), index_map=lambda i: (i,))),
         "The block (8,) of input 0 and its array, of shape (256, 512), differ in the number of axes.",
+    ),
+    "block-2d, of elements": (
+        compiled(windows((pl.Element(10), pl.Element(512)))),
+        "The block (10, 512) of input 0 is not legal for an array of shape (256, 512)",
+    ),
+    "element-mix": (
+        compiled(windows((pl.Element(16), 512))),
+        "One axis of a block is pl.Element, and another is not.",
+    ),
+    "element-unaligned": (
+        compiled(windows((pl.Element(16), pl.Element(512)), step=3)),
+        "The window of input 0 begins, on axis 0, at an element that the compiler cannot prove to be a multiple of 8.",
+    ),
+    "no-grid": (
+        compiled(
+            pl.pallas_call(
+                copy,
+                out_shape=X,
+                in_specs=[pl.BlockSpec((8, 512), lambda: (0, 0))],
+                out_specs=pl.BlockSpec((8, 512), lambda: (0, 0)),
+            )
+        ),
+        "A BlockSpec cuts a block out of an array, and the call has no grid.",
     ),
     "scalar-input": (
         compiled(of_two(lambda x, s, o: o.__setitem__(..., x[...] * s[...])), X, 2.0),
@@ -84,6 +122,17 @@ FAILURES = {
     ),
 }
 CURES = {
+    "element-mix": compiled(windows((pl.Element(16), pl.Element(512)))),
+    "element-unaligned": compiled(windows((pl.Element(16), pl.Element(512)))),
+    "no-grid": compiled(
+        pl.pallas_call(
+            copy,
+            out_shape=X,
+            grid=(32,),
+            in_specs=[pl.BlockSpec((8, 512), lambda i: (i, 0))],
+            out_specs=pl.BlockSpec((8, 512), lambda i: (i, 0)),
+        )
+    ),
     "scalar-input": compiled(
         of_two(lambda x, s, o: o.__setitem__(..., x[...] * s[0]), in_specs=[pl.BlockSpec(), SMEM]),
         X,

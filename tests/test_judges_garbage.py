@@ -11,7 +11,7 @@ COLUMNS = 300
 
 
 def row_sums(keep):
-    """A kernel that adds up the rows of x[16, 300] in blocks of 128 columns, after ``keep``."""
+    """A kernel that adds up the rows of x[M, 300] in blocks of 128 columns, after ``keep``."""
 
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(1) == 0)
@@ -22,8 +22,8 @@ def row_sums(keep):
 
     return lambda x: pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((16, 1), x.dtype),
-        grid=(2, pl.cdiv(COLUMNS, 128)),
+        out_shape=jax.ShapeDtypeStruct((len(x), 1), x.dtype),
+        grid=(pl.cdiv(len(x), 8), pl.cdiv(COLUMNS, 128)),
         in_specs=[pl.BlockSpec((8, 128), lambda i, j: (i, j))],
         out_specs=pl.BlockSpec((8, 1), lambda i, j: (i, 0)),
     )(x)
@@ -33,8 +33,8 @@ def column(x, axis=1):
     return 128 * pl.program_id(axis) + jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
 
 
-def verdict(keep):
-    x = jnp.arange(16.0 * COLUMNS).reshape(16, COLUMNS)
+def verdict(keep, rows=16):
+    x = jnp.arange(float(rows * COLUMNS)).reshape(rows, COLUMNS)
     return judges.judge(row_sums(keep), lambda x: x.sum(axis=1, keepdims=True), x)[-1]
 
 
@@ -74,3 +74,7 @@ def test_a_mask_that_lets_some_through(keep):
 )
 def test_a_mask_by_the_index_is_right(keep):
     assert verdict(keep).passed is not False
+
+
+def test_of_two_ragged_axes_the_one_that_is_summed_over_is_blamed():
+    assert "axis 1 has 300 elements, in blocks of 128" in verdict(lambda x: x, rows=20).message

@@ -123,7 +123,7 @@ def test_a_fresh_exercise_runs_to_its_end_with_no_red(file):
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             assert output.output_type != "error" and output.get("name") != "stderr", cell.id
-            verdicts += re.findall(r"^(\d\d\.\d) (not attempted|not yet|passed)", output.get("text", ""), re.M)
+            verdicts += re.findall(r"^(\d\d\.\d+) (not attempted|not yet|passed)", output.get("text", ""), re.M)
     checks = [c for c in notebook.cells if c.id.endswith("-check")]
     assert [outcome for _, outcome in verdicts] == ["not attempted"] * len(checks)
 

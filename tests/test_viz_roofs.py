@@ -46,7 +46,7 @@ def test_predicted_is_filled_and_measured_is_hollow():
     assert [kind for kind, _ in marks(svg)] == ["predicted first", "predicted", "measured"]
     hollow = [node.get("fill") for node in parsed(svg).iter() if node.get("class") == "measured"]
     filled = [node.get("fill") for node in parsed(svg).iter() if "predicted" in (node.get("class") or "")]
-    assert set(hollow) == {draw.PAPER} and draw.PAPER not in filled
+    assert set(hollow) == {"none"} and "none" not in filled
     assert "published, measured by the book, 2024: 500 FLOPs/byte, 100 TFLOP/s, 10 ms" in dict(marks(svg)).values()
     assert {"matmul, predicted", "others, predicted", "measured by the book, 2024"} <= set(words(svg))
 

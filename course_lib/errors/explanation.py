@@ -3,7 +3,7 @@
 import dataclasses
 import textwrap
 
-WRITTEN = ("01",)  # lessons a reader can turn to; a test compares with notebooks/
+WRITTEN = ("01", "03", "04")  # lessons a reader can turn to; a test compares with notebooks/
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

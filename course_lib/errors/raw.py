@@ -38,6 +38,7 @@ def _raised_by_pallas(error: BaseException) -> bool:
 def tidy(text: str) -> str:
     """Say (8, 128), [0:8, 0:128] and input 0 where JAX says Blocked(block_size=8), slice(0, 8, 1) and args[0]."""
     text = re.sub(r"Blocked\(block_size=(\d+)\)", r"\1", text)
+    text = re.sub(r"Element\(block_size=(\d+)(?:, padding=\([^)]*\))?\)", r"\1", text)
     text = re.sub(r" at /\S+?:\d+", "", text)  # whose machine it was says nothing
     text = re.sub(r"[\w.<>]*<locals>\.", "", text)
     keras = r"Exception encountered when calling .*?\n\s*(?:\x1b\[\dm)?(.*?)(?:\x1b\[0m)?\s*\n\s*Arguments received.*"

@@ -87,14 +87,23 @@ def past_the_edge(found: Finding) -> Complaint | None:
         return None
     for call in found.walk.calls:
         for operand in call.inputs:
-            ragged = [a for a, (n, b) in enumerate(zip(operand.shape, operand.block_shape, strict=True)) if n % b]
-            if operand.pipelined and ragged and not any(operand.element) and _hangs(operand, ragged[0]):
-                return _hangs_over(call, operand, ragged[0])
+            if operand.pipelined and not any(operand.element) and (axes := _hanging_axes(operand, found.steps)):
+                return _hangs_over(call, operand, axes[0])
     return None
 
 
-def _hangs(operand: grid.Operand, axis: int) -> bool:
-    return bool((operand.starts[:, axis] + operand.block_shape[axis] > operand.shape[axis]).any())
+def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
+    """The axes along which blocks hang over, the likeliest culprit first: one that does at these steps, and varies.
+
+    ``steps`` make the output block that is wrong. What hangs over at other steps only has not reached it.
+    """
+    hangs = operand.starts + np.array(operand.block_shape) > np.array(operand.shape)
+    here = steps[steps < len(hangs)]
+
+    def reaches(axis: int) -> tuple[bool, bool]:
+        return hangs[here, axis].any(), len(set(operand.indices[here, axis].tolist())) > 1
+
+    return sorted(np.flatnonzero(hangs.any(axis=0)).tolist(), key=reaches, reverse=True)
 
 
 def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:

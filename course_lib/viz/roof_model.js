@@ -3,7 +3,7 @@
 
 const ITEMSIZE = { bfloat16: 2, float32: 4, int8: 1 };
 const SIZE_OUT = { bfloat16: 2, float32: 4, int8: 4 };
-const ALIKE = 0.02; // two roofs this near are said to take equally long
+const ALIKE = 0.005; // two roofs this near are said to take equally long
 const MORE = 1.1; // times the lowest roof: then MXU and grid steps are said to add up
 
 // ---- the model: blocked_product.py
@@ -64,8 +64,8 @@ export const predicted = (s, chip) => (s.ideal ? ideal(s, chip) : blocked(s, chi
 // ---- the words: roof_plot.py
 
 export function binds(found) {
-  const times = [["MXU", found.compute_s], ["HBM", found.memory_s], ["grid steps", found.steps_s]];
-  return times.reduce((most, each) => (each[1] > most[1] ? each : most))[0];
+  if (found.memory_s > found.compute_s + found.steps_s) return "HBM";
+  return found.compute_s >= found.steps_s ? "MXU" : "grid steps";
 }
 
 export function readout(s, chip) {
@@ -78,6 +78,7 @@ export function readout(s, chip) {
     ["MXU roof", duration(found.compute_s)],
     ["HBM roof", duration(found.memory_s)],
     ["grid steps", s.ideal ? "none counted" : `${each} = ${duration(found.steps_s)}`],
+    ...(s.ideal ? [] : [["MXU + grid steps", duration(found.compute_s + found.steps_s)]]),
     ["binds", binds(found)],
     ["predicted time", duration(found.seconds)],
     ["share of the peak", percent(found.flops / found.seconds / peak(s, chip))],
@@ -87,7 +88,8 @@ export function readout(s, chip) {
 
 export function hints(s, chip) {
   const found = predicted(s, chip), size = ITEMSIZE[s.dtype], most = peak(s, chip), said = [];
-  if (Math.abs(found.compute_s / found.memory_s - 1) < ALIKE) {
+  const atTheRidge = Math.abs(found.compute_s / found.memory_s - 1) < ALIKE;
+  if (atTheRidge) {
     const sizes = s.m === s.k && s.k === s.n ? `N = ${s.m}` : `m = ${s.m}, k = ${s.k}, n = ${s.n}`;
     said.push(`${sizes}: here compute and HBM take equally long.`);
   }
@@ -95,8 +97,8 @@ export function hints(s, chip) {
   if (s.ideal) {
     const each = Math.floor((2 * size + SIZE_OUT[s.dtype]) / 2);
     const from = Math.ceil((most / chip.bandwidth) * each).toLocaleString("en-US");
-    said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte: from N = ${from} on, the MXU is the limit of `
-      + `a ${chip.name}.`);
+    const fromThere = atTheRidge ? `: from N = ${from} on, the MXU is the limit of a ${chip.name}` : "";
+    said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte${fromThere}.`);
   } else if (bk < s.k && bm === s.bm && bn === s.bn) {
     said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
       + `copies keep up with the MXU from ${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);

@@ -5,6 +5,7 @@ const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];
 const MOST = 65536; // along an axis, or a side of a block
 const SIDE = 128; // of the smallest block that a drag makes
 const LARGEST = 8192; // and of the largest
+const NO_BLOCKS = "The ideal has no blocks: untick it to change them.";
 const LABELLED = 4; // with more published points than this, only the list below the plot names them
 
 // ---- sizes that a drag or a key stops at
@@ -322,7 +323,7 @@ function render({ model, el }) {
     // The third roof is 2 * bm * bk * bn FLOPs over the seconds of a step: three sides at once move it thrice as far.
     const times = Math.round(((held.y - event.clientY) / held.perY / 3) * Math.log2(10));
     const moved = event.clientX === held.x ? {} : sizes(from, snapped(wider, from.ideal));
-    change({ ...moved, ...(from.ideal ? {} : doubled(from, times)) }, { save: false });
+    change({ ...moved, ...(from.ideal ? {} : doubled(from, times)) }, { save: false, words: from.ideal && times ? NO_BLOCKS : "" });
   };
   const release = () => {
     if (!held) return;
@@ -334,14 +335,15 @@ function render({ model, el }) {
   point.onpointerup = point.onpointercancel = point.onlostpointercapture = release;
   point.onkeydown = (event) => {
     const s = state(), most = Math.max(s.m, s.k, s.n);
-    const none = "The ideal has no blocks: untick it to change them.";
     const moves = {
       ArrowRight: () => change(sizes(s, neighbour(most, 1, s.ideal))),
       ArrowLeft: () => change(sizes(s, neighbour(most, -1, s.ideal))),
       PageUp: () => change(sizes(s, within(most * 2, MOST))),
       PageDown: () => change(sizes(s, within(Math.round(most / 2), MOST))),
-      ArrowUp: () => (s.ideal ? show(none) : change(doubled(s, 1))),
-      ArrowDown: () => (s.ideal ? show(none) : change(doubled(s, -1))),
+      Home: () => change(sizes(s, SIDE)),
+      End: () => change(sizes(s, LARGEST)),
+      ArrowUp: () => (s.ideal ? show(NO_BLOCKS) : change(doubled(s, 1))),
+      ArrowDown: () => (s.ideal ? show(NO_BLOCKS) : change(doubled(s, -1))),
     };
     if (!moves[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();

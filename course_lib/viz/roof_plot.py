@@ -16,7 +16,7 @@ from course_lib.viz.blocked_product import ITEMSIZE, RESULT, Predicted, Product
 _HERE = pathlib.Path(__file__).parent
 _SCRIPTS = ("units.js", "roof_model.js", "roof_plot.js")
 MOST = 65536  # along an axis, or a side of a block
-_ALIKE = 0.02  # two roofs this near are said to take equally long
+_ALIKE = 0.005  # two roofs this near are said to take equally long
 _MORE = 1.1  # times the lowest roof: then MXU and grid steps are said to add up
 _BLOCKS = (512, 1024, 1024)  # what the controls begin with where the ideal is shown first
 
@@ -138,6 +138,7 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
         ("MXU roof", units.duration(found.compute_s)),
         ("HBM roof", units.duration(found.memory_s)),
         ("grid steps", f"{steps} = {units.duration(found.steps_s)}" if found.steps else steps),
+        *([("MXU + grid steps", units.duration(found.compute_s + found.steps_s))] if found.steps else []),
         ("binds", binds(found)),
         ("predicted time", units.duration(found.seconds)),
         ("share of the peak", units.percent(share)),
@@ -146,24 +147,25 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
 
 
 def binds(found: Predicted) -> str:
-    """The roof that takes longest."""
-    times = {"MXU": found.compute_s, "HBM": found.memory_s, "grid steps": found.steps_s}
-    return max(times, key=times.get)
+    """The roof that decides. Copies run beside the arithmetic and the cost of a step, which add up."""
+    if found.memory_s > found.compute_s + found.steps_s:
+        return "HBM"
+    return "MXU" if found.compute_s >= found.steps_s else "grid steps"
 
 
 def hints(p: Product, chip: dict) -> list[str]:
     """What there is to see at this point, in sentences. roof_plot.js writes the same words."""
     found, size, peak = blocked_product.predicted(p, chip), ITEMSIZE[p.dtype], blocked_product.peak(p, chip)
-    said = []
-    if abs(found.compute_s / found.memory_s - 1) < _ALIKE:
+    said, at_the_ridge = [], abs(found.compute_s / found.memory_s - 1) < _ALIKE
+    if at_the_ridge:
         sizes = f"N = {p.m}" if p.m == p.k == p.n else f"m = {p.m}, k = {p.k}, n = {p.n}"
         said.append(f"{sizes}: here compute and HBM take equally long.")
     if p.blocks is None:
         each = (2 * size + (2 if p.dtype == "bfloat16" else 4)) // 2  # bytes for each FLOP, times N
-        said.append(
-            f"Square products of {p.dtype} have N/{each} FLOPs/byte: from N = "
-            f"{math.ceil(peak / chip['bandwidth'] * each):,} on, the MXU is the limit of a {chip['name']}."
+        from_there = (
+            f": from N = {math.ceil(peak / chip['bandwidth'] * each):,} on, the MXU is the limit of a {chip['name']}"
         )
+        said.append(f"Square products of {p.dtype} have N/{each} FLOPs/byte{from_there if at_the_ridge else ''}.")
     elif p.cut[1] < p.k and p.cut[::2] == p.blocks[::2]:
         bm, _, bn = p.blocks
         said.append(

@@ -249,8 +249,9 @@ def _kind(n: int, p: Point) -> str:
 def _mark(kind: str, x: float, y: float, title: str = "") -> str:
     """A filled circle for the first prediction, a filled square for another, a hollow diamond for a measurement."""
     if kind == "measured":
-        shape = f'path d="M{draw.number(x)} {draw.number(y - 6)}l6 6l-6 6l-6 -6z"'
-        look = f'fill="{draw.PAPER}" stroke="{draw.INK}" stroke-width="1.8"'
+        # Larger than a point and with nothing in it: one measured where it was predicted must not cover that.
+        shape = f'path d="M{draw.number(x)} {draw.number(y - 10)}l10 10l-10 10l-10 -10z"'
+        look = f'fill="none" stroke="{draw.INK}" stroke-width="1.8"'
     elif kind == "predicted":
         shape = f'rect x="{draw.number(x - 5)}" y="{draw.number(y - 5)}" width="10" height="10"'
         look = f'fill="{draw.ORANGE}" stroke="{draw.INK}"'

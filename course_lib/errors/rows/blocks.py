@@ -68,6 +68,29 @@ ROWS = (
         "04",
     ),
     Row(
+        "element-mix",
+        r"All block dimensions must be Elements or none of them can be Elements",
+        "One axis of a block is pl.Element, and another is not.",
+        "write pl.Element(size) on every axis of that block, and count elements in all of its index map.",
+        "04",
+    ),
+    Row(
+        "element-unaligned",
+        r"Failed to set window params for (?P<ref>.+?): Couldn't prove that tiling \((?P<unit>\d+)\) divides index "
+        r"returned by transform_indices on dimension (?P<axis>\d+)",
+        "The window of {ref} begins, on axis {axis}, at an element that the compiler cannot prove to be a multiple of "
+        "{unit}.",
+        "begin at multiples, {unit} * i say, take a larger window, and cut out of it what you need in the kernel.",
+        "04",
+    ),
+    Row(
+        "no-grid",
+        r"Non-trivial windowing is not supported for grid-free pallas_call",
+        "A BlockSpec cuts a block out of an array, and the call has no grid.",
+        "say how many steps there are, grid=(n,); or leave the BlockSpecs out: then each Ref is a whole array.",
+        "04",
+    ),
+    Row(
         "scalar-input",
         r"supports only blocks of rank >= 1\. Block spec for (?P<ref>.+?) in ",
         "The kernel's {ref} is a single number without an axis, and a block needs one.",
