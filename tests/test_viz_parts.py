@@ -126,7 +126,7 @@ def test_many_pieces_are_put_together_and_none_is_lost():
 
 
 def test_the_rows_of_cost_vmem_can_be_drawn():
-    from test_viz import X, copy
+    from viz_samples import X, copy
 
     rows = cost.vmem(grid.walk(copy, X))
     assert all(isinstance(row, Buffer) for row in rows)

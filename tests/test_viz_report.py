@@ -259,7 +259,7 @@ def test_all_kinds_of_reports_can_be_compared():
 
 @needs_libtpu
 def test_a_real_report_has_a_whole_card():
-    from test_viz import copy
+    from viz_samples import copy
 
     real = compiler.compile_tpu(copy, jax.ShapeDtypeStruct((32, 256), jnp.float32))
     assert real.ok and real.listing and real.slots and real.vmem and real.time_split

@@ -103,7 +103,7 @@ function number(box, label, value, min) {
 function render({ model, el }) {
   const data = model.get("data"), { rows } = data;
   const start = { shapes: rows.map((row) => [...row.shape]), buffers: rows.map((row) => row.buffers) };
-  const root = make(el, "div", "course-vmem");
+  const root = make(el, "div", "course-vmem-table");
   const head = make(root, "div", "course-head");
   make(head, "strong", "course-title", `VMEM of ${data.kernel} on a ${data.chip}`);
   const reset = make(head, "button", "course-reset", "Reset");

@@ -25,7 +25,7 @@ COMPARED = f"""async ([esm, data, cases]) => {{
         shapes.map((shape) => module.padded(shape)),
     ]);
 }}"""
-LETTERS = """() => Math.min(...[...document.querySelectorAll('.course-vmem *')]
+LETTERS = """() => Math.min(...[...document.querySelectorAll('.course-vmem-table *')]
     .filter((e) => e.textContent.trim() && !e.children.length).map((e) => parseFloat(getComputedStyle(e).fontSize)))"""
 WIDER = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
@@ -129,8 +129,8 @@ def test_arrow_keys_go_to_the_next_legal_size_that_divides_the_array(open_table)
         assert "x_ref" in page.evaluate("document.activeElement.ariaLabel"), "the focus stays"
         size(page, "acc_ref", 0).press("ArrowDown")
         assert size(page, "acc_ref", 0).input_value() == "512"
-        assert page.evaluate("document.querySelectorAll('.course-vmem :is(input, select)').length") == 11
-        suppressed = "[...document.querySelectorAll('.course-vmem :is(input, select)')]"
+        assert page.evaluate("document.querySelectorAll('.course-vmem-table :is(input, select)').length") == 11
+        suppressed = "[...document.querySelectorAll('.course-vmem-table :is(input, select)')]"
         assert page.evaluate(f"{suppressed}.every((e) => e.dataset.lmSuppressShortcuts === 'true')")
         assert page.errors == []
 
@@ -186,7 +186,7 @@ def test_it_fits_its_width(open_table, width):
 
 def test_it_is_a_white_card_on_a_dark_page(browser):
     with open_widget(browser, viz.vmem_table(add, VECTOR, VECTOR), width=700, dark=True) as page:
-        style = "(name) => getComputedStyle(document.querySelector('.course-vmem'))[name]"
+        style = "(name) => getComputedStyle(document.querySelector('.course-vmem-table'))[name]"
         assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate(style, "color") == "rgb(31, 41, 51)"
         chromium.screenshot(page, "vmem-table-dark")
