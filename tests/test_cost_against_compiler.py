@@ -115,6 +115,8 @@ def copy_blocks(shape, block, dtype, scratch=(), mode=None):
         dict(shape=(1024, 512), block=(256, 512), dtype=jnp.float32),
         dict(shape=(1024, 512), block=(256, 512), dtype=jnp.float32, mode=pl.Buffered(1)),
         dict(shape=(1024, 512), block=(8, 512), dtype=jnp.bfloat16),
+        dict(shape=(256, 512), block=(256, 512), dtype=jnp.float32),  # one step
+        dict(shape=(200, 512), block=(256, 512), dtype=jnp.float32),  # one step, larger than the array
         dict(shape=(4096,), block=(1024,), dtype=jnp.float32),
         dict(shape=(4096,), block=(256,), dtype=jnp.float32),
         dict(shape=(64, 24, 512), block=(1, 24, 512), dtype=jnp.bfloat16),

@@ -126,6 +126,8 @@ def _why(operand: grid.Operand) -> str:
     if operand.buffers > 1:
         fills = "the next block is fetched" if operand.role == "input" else "the last block is written back"
         return f"{operand.buffers} buffers: {fills} while one is worked on"
+    if len(operand.indices) == 1:
+        return "1 buffer: there is one step, and nothing to fetch beside it"
     if operand.block_shape == operand.shape:
         return "1 buffer: the block is the whole array, and stays"
     return "1 buffer, as asked for with pl.Buffered(1): copies are waited for"

@@ -232,17 +232,19 @@ def _operand(block, grid: tuple[int, ...], name: str, role: str, scalars: tuple,
         block_shape=tuple(_block_size(size, name) for size in block.block_shape),
         indices=_indices(block.index_map_jaxpr, grid, len(array.shape), scalars),
         memory_space=space_of(block.block_aval),
-        buffers=_buffers(block),
+        buffers=_buffers(block, int(np.prod(grid, dtype=np.int64))),
         element=element if any(element) else (),
         padding=tuple(getattr(size, "padding", (0, 0))[0] for size in block.block_shape) if any(element) else (),
         aliases=aliases,
     )
 
 
-def _buffers(block) -> int:
-    """How many copies of a block the compiler keeps: one where the block is the whole array and never moves."""
+def _buffers(block, steps: int) -> int:
+    """How many copies of a block the compiler keeps: one where it never moves, in one step or as the whole array."""
     if block.pipeline_mode is not None:
         return block.pipeline_mode.buffer_count
+    if steps == 1:
+        return 1
     still = all(isinstance(v, jax.extend.core.Literal) and v.val == 0 for v in block.index_map_jaxpr.outvars)
     return 1 if still and tuple(map(_size_of, block.block_shape)) == tuple(block.array_aval.shape) else 2
 

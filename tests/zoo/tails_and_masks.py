@@ -147,7 +147,7 @@ BUGS = tuple(
             total,
             RAGGED,
             "numbers",
-            r"(?s)step \(2,\) the block of x_ref hangs over.*chooses by an index.*count from the beginning of the array",
+            r"(?s)step \(2,\) the block of x_ref hangs over.*chooses by an index.*count from the beginning",
         ),
         (
             "mask that looks for NaN",
