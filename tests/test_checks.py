@@ -211,7 +211,7 @@ ADD = with_kernel(right_kernel)
         ("01.1", right_kernel, "right_kernel is a kernel: it takes refs (x_ref", 'checks.check("01.1", add_vectors)'),
         ("01.1", np.ones(8), "What you handed to check is an array", "hand over add_vectors itself"),
         ("01.1", "add_vectors", "is text: 'add_vectors'", "without quotes"),
-        ("01.2", 7, "is no function: 7", "hand over add_any itself"),
+        ("01.2", 7, "is the number 7, and no function", "hand over add_any itself"),
         ("01.2", by_keyword, "by_keyword takes x, y by keyword only", "take the * out"),
     ],
 )
@@ -289,7 +289,7 @@ def test_ctrl_c_goes_through():
 
 
 def test_an_empty_advice_leaves_no_gap():
-    assert Verdict(id="01.1", outcome="not yet", hint="(hint 1 of 3)").last == "Next: (hint 1 of 3)"
+    assert Verdict(id="01.1", outcome="not yet", hint="(hint 1 of 3)").last == "Next: take a hint. (hint 1 of 3)"
     assert Verdict(id="01.1", outcome="not yet", next="do this.").last == "Next: do this."
 
 

@@ -49,7 +49,7 @@ def test_the_good_ones_are_good():
         ({"hints": ("one", "two", "")}, "hints has 3 texts"),
         ({"points": 0}, "points is 0: an explanation is worth 0"),
         ({"points": -1}, "points is -1"),
-        ({"asks": CHOICE}, "asks is for predict, choose, find, explain; its kind is write"),
+        ({"asks": CHOICE}, "asks is for predict, choose, find, explain, compute, several; its kind is write"),
         ({"listing": "x = 1"}, "listing is for the kinds that ask"),
         ({"judges": ("numbers", "referee")}, "judges has referee; there are numbers, simulator, races, compiler"),
         ({"judges": ()}, "judges and chips may not be empty"),
@@ -104,12 +104,12 @@ def test_a_field_nobody_knows_is_refused():
 def test_every_kind_has_its_judge():
     assert set(ASKS) < set(VERDICTS) and set(VERDICTS) == {
         *("write", "configure", "repair"),
-        *("predict", "choose", "find", "explain"),
+        *("predict", "choose", "find", "explain", "compute", "several"),
     }
 
 
-def test_lesson_1_has_every_kind():
-    assert {task.kind for task in exercises().values() if task.id.startswith("01.")} == set(VERDICTS)
+def test_lessons_1_and_3_have_every_kind():
+    assert {task.kind for task in exercises().values() if task.id.startswith(("01.", "03."))} == set(VERDICTS)
 
 
 @pytest.mark.parametrize("number, title", lessons().items())

@@ -115,6 +115,24 @@ def test_tolerance():
     assert "can be counted" not in said_of(task, "111 us").message
 
 
+def test_a_rounded_answer_is_close():
+    said = said_of(predicting(tolerance=0.01), "98 us")
+    assert said.message == "Close, and a little too small: 1 % either way will do." and "digit" in said.next
+    assert "Close" not in said_of(predicting(tolerance=0.01), "94 us").message
+
+
+def test_a_prefix_slip_is_seen_where_the_digits_would_pass():
+    task = predicting(tolerance=0.25)
+    assert "The digits are right" in said_of(task, "90 ms").message
+    assert "The digits are right" not in said_of(task, "60 ms").message
+
+
+def test_a_slip_that_is_known_says_which_way_the_number_goes():
+    task = predicting(near={50.0: "Twice.", 210.0: "Half."})
+    assert said_of(task, "50 us").next == "mend that one thing: the number gets larger."
+    assert said_of(task, "210 us").next == "mend that one thing: the number gets smaller."
+
+
 def test_a_multiply_add_is_two_operations():
     task = predicting(value=2.0, unit="GFLOP", proof=lambda: 2.0)
     assert "half what it should be: a multiply-add is two operations" in said_of(task, "1 GFLOP").message
@@ -129,6 +147,8 @@ def test_a_plain_number_needs_no_unit():
     task = predicting(value=3, unit="")
     assert said_of(task, 3).passed and said_of(task, "3").passed
     assert said_of(task, "3 us").headline == "that is another kind of number."
+    assert {said_of(task, answer).next for answer in ("3 us", "3 rows", [3], "3 users")} == {quantity.ALONE}
+    assert said_of(task, None).next.startswith("write t = 7, with your number")
 
 
 def test_declared_slips_come_before_all_others():

@@ -23,7 +23,7 @@ class Exercise:
 
     id: str  # "LL.N"
     title: str
-    kind: str  # "write", "configure", "repair", "predict", "choose", "find" or "explain"
+    kind: str  # a key of kinds.VERDICTS: "write", "predict", "compute" ...
     defines: str  # the name the learner's cell defines
     hints: tuple[str, ...]
     points: int
@@ -42,7 +42,7 @@ class Exercise:
     also: tuple[Callable, ...] = ()
 
     listing: str = ""  # code to read, which checks.listing shows
-    asks: object = None  # a Predict, Choose, Find or Explain
+    asks: object = None  # a Predict, Choose, Find, Explain, Compute or Several
 
     def __post_init__(self) -> None:
         if problem := declaration.problem(self):

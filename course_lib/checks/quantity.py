@@ -53,6 +53,9 @@ _WORDS |= {"kibi": "Ki", "mebi": "Mi", "gibi": "Gi", "tebi": "Ti"}
 _IN_WORDS = re.compile(rf"\b(?:({'|'.join(_WORDS)})(byte|bit|hertz)s?|([kMGTP]i?)?(bytes?|bits?))\b", re.IGNORECASE)
 
 
+ALONE = "write the number alone: it has no unit."
+
+
 class NotAQuantity(Unfit):
     """Something that is no number with a unit."""
 
@@ -138,7 +141,7 @@ def _offer(wanted: Unit | None) -> str:
     if wanted is None:
         return f"write a number and a unit, such as {', '.join(_EXAMPLES.values())}; upper and lower case matter."
     if not wanted.measures:
-        return "write the number alone: it has no unit."
+        return ALONE
     offered = _OFFERED.get(wanted.measures, wanted.measures)
     return f'write a number and a unit, as in "{example(wanted)}". Units: {offered}; upper and lower case matter.'
 
@@ -150,9 +153,9 @@ def parse(answer: object, wanted: Unit | None = None) -> Quantity:
     cannot be read, units that measure what ``wanted`` does are offered.
     """
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str):
-        return Quantity(number=_number(answer[0]), unit=unit(answer[1], wanted))
+        return Quantity(number=_number(answer[0], wanted), unit=unit(answer[1], wanted))
     if not isinstance(answer, str):
-        return Quantity(number=_number(answer), unit=unit(""))
+        return Quantity(number=_number(answer, wanted), unit=unit(""))
     if re.search(r"\d\s*(?:[*+/^×·-]+|x)\s*\d", answer):
         raise NotAQuantity(
             f"{answer!r:.60} is a calculation, not a number.",
@@ -171,11 +174,12 @@ def parse(answer: object, wanted: Unit | None = None) -> Quantity:
     return Quantity(number=number, unit=unit(match[2], wanted))
 
 
-def _number(value: object) -> float:
+def _number(value: object, wanted: Unit | None) -> float:
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a NumPy or JAX scalar
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise NotAQuantity(f"{value!r:.60} is no number.", 'write text with a number and its unit, as in "3 MiB".')
+        text = f'write text with a number and its unit, as in "{example(wanted) if wanted else "3 MiB"}".'
+        raise NotAQuantity(f"{value!r:.60} is no number.", text if wanted is None or wanted.measures else ALONE)
     try:
         number = float(value)
     except OverflowError:  # an integer of more than 308 digits

@@ -1,4 +1,8 @@
-"""What is raised for an answer of the wrong make."""
+"""What is raised for an answer of the wrong make, and words for what it is."""
+
+import re
+
+_LONGEST = 60  # characters of a value that are shown; what is longer ends in dots
 
 
 class Unfit(ValueError):
@@ -7,3 +11,27 @@ class Unfit(ValueError):
     def __init__(self, what: str, next: str):
         super().__init__(what)
         self.next = next
+
+
+def described(value: object) -> str:
+    """What ``value`` is, to stand after "is": "a tuple of 3", "a dict with 5 keys", "text: 'i, 0'", "the number 7"."""
+    if isinstance(value, dict):
+        return f"a dict with {len(value)} {'key' if len(value) == 1 else 'keys'}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, str):
+        return f"text: {_short(value)}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"the number {_short(value)}"
+    if callable(value):
+        name = getattr(value, "__name__", "")
+        return f"the function {name}" if name.isidentifier() else "a function"
+    return _short(value)
+
+
+def _short(value: object) -> str:
+    """Its repr without addresses in memory, cut where a word ends."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+    if len(text) <= _LONGEST:
+        return text
+    return text[:_LONGEST].rsplit(" ", 1)[0].rstrip(",") + " ..."

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import chips, compiler, cost, errors, grid, judges, viz
+from course_lib import chips, compiler, cost, errors, grid, judges, roofline, viz
 
 # %% [markdown]
 # ## A kernel in three lines
@@ -182,7 +182,13 @@ huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
 print(compiler.compile_tpu(add_vectors, huge, huge))
 
 # %% [markdown]
-# The cure is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
+# The table shows who needs the room. Type a smaller block for `x_ref`, `y_ref` and `o_ref`, and find one that fits.
+
+# %%
+viz.vmem_table(add_vectors, huge, huge)
+
+# %% [markdown]
+# So the cure is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
 # runs; a **BlockSpec** says how large a block is, and its **index map** says which block belongs to step `i`.
 
 
@@ -211,6 +217,22 @@ compiler.compile_tpu(add_in_large_blocks, huge, huge)
 # cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move. Of the
 # picture you need only the first bar for now: nearly all of the time goes into waiting for copies. Adding is not the work.
 #
+# Both vectors in one picture. The slanted line is as fast as HBM can bring the numbers, the flat one as fast as the
+# chip can multiply matrices. The long vectors come near the first line; the short ones lie far below either, because
+# of the wait you saw above. Nothing that adds two vectors gets above the slanted line, whoever writes it. (The dashed
+# line is for lesson 3.)
+
+# %%
+viz.roofs.picture(
+    {
+        "64 Mi numbers": roofline.predict(add_in_large_blocks, huge, huge),
+        "4096 numbers": roofline.predict(add_vectors, vector, vector),
+    }
+)
+
+# %% [markdown]
+# (This prediction is our own model, fitted on published timings, and not the compiler's. Lesson 3 builds it.)
+#
 # Does cutting help the small vectors too?
 
 # %%
@@ -221,9 +243,9 @@ print(compiler.compile_tpu(add_in_blocks, vector, vector))
 # copies of its own to wait for, and only some of that waiting hides behind the step before. Blocks buy room; at a size
 # like this they cost time.
 #
-# Step through the grid: click the arrows, drag the slider (or use the arrow keys on it), or
-# click a block. Dark blue is the block that the current step sees. Before each step, Pallas copies the blocks of `x`
-# and `y` from HBM to VMEM; after it, the block of `o` goes back.
+# Here is the grid, to step through: press *Play*, or click into the picture and use the arrow keys, or click a block. Dark
+# blue is the block that the current step sees. Before each step, Pallas copies the blocks of `x` and `y` from HBM to
+# VMEM; after it, the block of `o` goes back. The table below counts the bytes.
 
 # %%
 viz.grid_player(add_in_blocks, vector, vector)
@@ -238,7 +260,7 @@ for row in cost.traffic(grid.walk(add_in_blocks, vector, vector)):
 
 # %% [markdown]
 # Now an experiment. Give `y` the index map `lambda i: (i // 2,)`: two steps in a row see the same block. Will Pallas copy
-# it twice? Say yes or no, then run the cell and find the step where the line under `y_ref` changes.
+# it twice? Say yes or no, then run the cell, and read at each step what stands between HBM and VMEM under `y_ref`.
 
 
 # %%
@@ -457,6 +479,11 @@ print(
 # own, both called Mosaic. The name is a joke that outlived its reason: in the myth Pallas is a daughter of Triton; the
 # name Triton turned out to mean the nucleus of tritium. (After "Pallas: Custom Kernels in JAX" by the JAX team, November
 # 2025.)
+#
+# **Where to read on.** The [Pallas documentation](https://docs.jax.dev/en/latest/pallas/index.html) has a part for TPUs
+# and one for GPUs; JAX keeps example kernels in its folder
+# [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops);
+# [Tokamax](https://github.com/openxla/tokamax) is a library of kernels for production.
 #
 # Tutorials age fast here. `pl.load` and `pl.store` are gone, `pl.dot` is gone in JAX 0.12, and so is much of what a page
 # from 2024 tells you. What the first of them gives today:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 
+_TRY = "answer that, on paper or with a cell of your own, before you choose another."
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choose:
     """``wrong``: the other options, each with the sentence that it gets. ``proof`` finds the right one by itself."""
@@ -23,6 +26,7 @@ class Choose:
     wrong: dict[str, str]
     why: str  # one short sentence, said once it is right
     proof: Callable[[], str]
+    next: str = _TRY  # what to do before another is chosen
 
     def __post_init__(self) -> None:
         if len(set(self.options)) < max(2, len(self.options)):
@@ -47,7 +51,7 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     if found is None:
         return not_yet(task.id, *_no_option(answer, chosen or "", asked.options))
     if found != asked.right:
-        return not_yet(task.id, f'"{found}" is not the one.', asked.wrong[found], "think again before you try another.")
+        return not_yet(task.id, f'"{found}" is not the one.', asked.wrong[found], asked.next)
     return passed(task.id, asked.why)
 
 

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from course_lib import chips, errors, grid, judges
-from course_lib.checks.unfit import Unfit
+from course_lib import chips, errors, grid, judges, roofline
+from course_lib.checks.unfit import Unfit, described
 from course_lib.checks.verdict import NOT_YET, Verdict, not_attempted, not_yet, passed
-from course_lib.compiler import progress
+from course_lib.compiler import progress, units
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -37,7 +37,7 @@ def verdict(task: Exercise, defined: object) -> Verdict:
         for case, said in _sessions(task, fn, cases, say):
             report = report or (said.report if case is cases[0] else None)
             if said.passed is False:
-                return _refused(task, said, case, cases, report)
+                return _refused(task, fn, said, case, cases, report)
             heard.append(said)
     if complaint := _further_demand(task, defined):
         return not_yet(task.id, _ASKS_FOR_MORE, *complaint)
@@ -81,9 +81,9 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
     """What was handed over in the place of the function, or None if a function was."""
     name = task.judged or task.defines
     if not callable(defined):
-        kind = "text" if isinstance(defined, str) else "an array" if hasattr(defined, "shape") else "no function"
+        kind = "an array" if hasattr(defined, "shape") else described(defined)
         return (
-            f"What you handed to check is {kind}: {defined!r:.60}.",
+            f"What you handed to check is {kind}{'' if isinstance(defined, str) else ', and no function'}.",
             f'hand over {name} itself, without quotes or brackets: checks.check("{task.id}", {name}).',
         )
     if not inspect.isfunction(defined):
@@ -146,7 +146,8 @@ def _touches(call: grid.Call) -> float:
     return float("inf") if uses is None else sum(len(use.steps) for use in uses)
 
 
-def _refused(task: Exercise, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Verdict:
+def _refused(task: Exercise, fn: Callable, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Verdict:
+    message = f"{said.message}{_price_of_steps(task, fn, case)}" if said.judge == "budget" else said.message
     name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
     several = len({_shapes(other) for other in cases}) > 1
     return Verdict(
@@ -154,11 +155,22 @@ def _refused(task: Exercise, said: judges.Verdict, case: tuple, cases: list[tupl
         outcome=NOT_YET,
         judge=said.judge,
         headline=f"the {name} refused it." if said.ran else f"the {name} could not run it.",
-        message=f"With arguments {_shapes(case)}: {said.message}" if several else said.message,
+        message=f"With arguments {_shapes(case)}: {message}" if several else message,
         next=said.next,
         blocks=said.blocks,
         report=report,
     )
+
+
+def _price_of_steps(task: Exercise, fn: Callable, case: tuple) -> str:
+    """How many grid steps there are and what they cost, where a time is limited; "" elsewhere."""
+    if task.budget.times_reference is None:
+        return ""
+    steps, fitted = sum(call.steps for call in grid.walk(fn, *case).calls), roofline.FITTED.get(task.chips[0])
+    if fitted is None or not steps:
+        return ""
+    each, whole = units.duration(fitted.step_s), units.duration(steps * fitted.step_s)
+    return f" Grid steps: {steps:,}, which cost about {each} each beside their arithmetic, {whole} in all."
 
 
 def _further_demand(task: Exercise, defined: object) -> tuple[str, str] | None:

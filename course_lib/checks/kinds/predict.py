@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _EXACT = 1e-9  # relative: what floating point does to 1.5 GB
 _SHARP = 0.005  # relative: how close a mistake of a known size must come to its size
+_CLOSE = 1.05  # times too large or too small: nothing is miscounted, something is rounded
 _LIST_ALL = "write down each thing you counted, with its size, and add them up."
 
 
@@ -49,7 +50,8 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     wanted = quantity.unit(asked.unit)
     example = quantity.example(wanted)
     if is_empty(answer):
-        return not_attempted(task.id, f'write {task.defines} = "{example}", with your number')
+        value = f'"{example}"' if wanted.measures else example
+        return not_attempted(task.id, f"write {task.defines} = {value}, with your number")
     try:
         given = quantity.parse(answer, wanted)
     except quantity.NotAQuantity as error:
@@ -75,7 +77,7 @@ def _other_measure(given: Quantity, wanted: quantity.Unit, example: str) -> tupl
     return (
         "that is another kind of number.",
         f"{given} is {quantity.measured(given.unit)}; asked is {quantity.measured(wanted)}.",
-        f'work it out in a unit such as that of "{example}".',
+        f'work it out in a unit such as that of "{example}".' if wanted.measures else quantity.ALONE,
     )
 
 
@@ -83,7 +85,7 @@ def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: fl
     """(what may have gone wrong, what to try) for a number of the right kind."""
     for wrong, sentence in asked.near.items():
         if _near(given.value, wrong * wanted.factor, max(asked.tolerance, _EXACT)):
-            return sentence, "count again."
+            return sentence, f"mend that one thing: the number gets {'larger' if ratio < 1 else 'smaller'}."
     right = asked.value * wanted.factor
     tolerance = max(asked.tolerance, _EXACT)
     if (unit := quantity.twin(given.unit)) and _near(given.number * unit.factor, right, tolerance):
@@ -94,17 +96,17 @@ def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: fl
     for unit in quantity.as_bytes(given.unit):
         if _near(given.number * unit.factor, right, tolerance):
             return f"A small b is a bit; {unit.text} are bytes, with a capital B.", "look at the unit again."
-    return _slip(ratio, wanted) or _off_by(ratio, countable=asked.tolerance == 0)
+    return _slip(ratio, wanted, tolerance) or _off_by(ratio, asked.tolerance)
 
 
-def _slip(ratio: float, wanted: quantity.Unit) -> tuple[str, str] | None:
+def _slip(ratio: float, wanted: quantity.Unit, tolerance: float) -> tuple[str, str] | None:
     """The known slip whose size is ``ratio``; None if there is none."""
     large = "large" if ratio > 1 else "small"
     size = max(ratio, 1 / ratio) if ratio > 0 else 0
     if wanted.measures in ("memory", "bandwidth") and _near(size, 8, _SHARP):
         return f"It is 8 times too {large}: a byte has 8 bits.", "which of the two did you count?"
     for power in (1, 2, 3, 4):
-        if _near(size, 1000**power, _SHARP) or _near(size, 1024**power, _SHARP):
+        if any(_near(size, base**power, max(tolerance, _SHARP)) for base in (1000, 1024)):
             step = "a step" if power == 1 else f"{power} steps"
             return (
                 f"The digits are right, and it is far too {large}: the prefix is {step} off.",
@@ -122,11 +124,13 @@ def _slip(ratio: float, wanted: quantity.Unit) -> tuple[str, str] | None:
     return None
 
 
-def _off_by(ratio: float, countable: bool) -> tuple[str, str]:
+def _off_by(ratio: float, tolerance: float) -> tuple[str, str]:
     """In rough words only: the exact ratio would give the number away."""
     large = "large" if ratio > 1 else "small"
     size = max(ratio, 1 / ratio) if ratio > 0 else math.inf
-    if size < 1.05 and countable:
+    if size < _CLOSE and tolerance:
+        return f"Close, and a little too {large}: {100 * tolerance:g} % either way will do.", "keep one more digit."
+    if size < _CLOSE:
         return f"Close, and a little too {large}: this number can be counted.", "look for what you rounded."
     words = "by less than twice" if size < 2 else "by less than ten times" if size < 10 else "by ten times or more"
     return f"It is too {large}, {words}.", _LIST_ALL

@@ -1,0 +1,179 @@
+"""Compute: a function of plain numbers, called with many of them and compared with a formula, slips included."""
+
+from __future__ import annotations
+
+import dataclasses
+import dis
+import inspect
+import math
+import numbers
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from course_lib.checks import quantity
+from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+_MIN_CASES = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """One number that the function returns: ``formula(*case)`` in ``unit``, right within ``tolerance`` (relative).
+
+    ``near`` pairs formulas that people write by mistake with a sentence for each. ``proof(*case)`` finds the number in
+    another way.
+    """
+
+    name: str  # what it is, as in "the FLOPs"
+    unit: str
+    formula: Callable[..., float]
+    proof: Callable[..., float]
+    near: tuple[tuple[Callable[..., float], str], ...] = ()
+    tolerance: float = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compute:
+    """The function takes each of ``cases`` and returns ``results``: one number, or a tuple of as many as there are."""
+
+    results: tuple[Result, ...]
+    cases: tuple[tuple, ...]  # arguments, three or more sets; the first is the one that messages show
+    why: str  # one short sentence, said once it is right
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.results, tuple) or not self.results:
+            raise ValueError(f"results is {self.results!r:.60}; it is a tuple of Result, one or more.")
+        if len(self.cases) < _MIN_CASES:
+            raise ValueError(f"cases has {len(self.cases)} sets of arguments; {_MIN_CASES} or more are asked.")
+        for result in self.results:
+            quantity.unit(result.unit)  # raises for one that it does not know
+            for wrong, sentence in result.near:
+                if all(_close(wrong(*case), result.formula(*case), result.tolerance) for case in self.cases):
+                    raise ValueError(f"near of {result.name} has {sentence!r:.60} for a formula that is right.")
+
+
+def verdict(task: Exercise, answer: object) -> Verdict:
+    """Passed if the function returns the right numbers for every case."""
+    asked: Compute = task.asks
+    if is_empty(answer) or _does_nothing(answer):
+        return not_attempted(task.id, f"write the body of {task.defines}")
+    if not callable(answer):
+        return not_yet(
+            task.id,
+            "it is no function.",
+            f"What you handed to check is {answer!r:.60}.",
+            f'hand over the function, without brackets: checks.check("{task.id}", {task.defines}).',
+        )
+    returned = []
+    for case in asked.cases:
+        call = _call(task, case)
+        try:
+            value = answer(*case)
+        except Exception as error:
+            return not_yet(
+                task.id, "it raises an error.", f"{call} raises {type(error).__name__}: {error!s:.200}", _names(task)
+            )
+        value = _listed(value)
+        if problem := _unfit(value, asked):
+            return not_yet(task.id, "that is not what is asked.", f"{call} returned {problem}", _order(asked))
+        returned.append([_plain(v) for v in (value if len(asked.results) > 1 else [value])])
+    for place, result in enumerate(asked.results):
+        if complaint := _complaint(task, result, [values[place] for values in returned]):
+            return not_yet(task.id, f"look at {result.name}.", *complaint)
+    return passed(task.id, asked.why)
+
+
+def _complaint(task: Exercise, result: Result, values: list[float]) -> tuple[str, str] | None:
+    """(what is wrong with the values of one result, what to try); None if nothing is."""
+    asked: Compute = task.asks
+    if _follows(values, result.formula, asked.cases, result.tolerance):
+        return None
+    for wrong, sentence in result.near:
+        if _follows(values, wrong, asked.cases, result.tolerance):
+            case = asked.cases[0]
+            return sentence, f"mend that; {_call(task, case)} should give {_shown(result.formula(*case), result)}."
+    for other in asked.results:
+        if other is not result and _follows(values, other.formula, asked.cases, other.tolerance):
+            return f"What you return for {result.name} is {other.name}.", _order(asked)
+    return _first_wrong(task, result, values), "take this case by hand, on paper, and compare line by line."
+
+
+def _first_wrong(task: Exercise, result: Result, values: list[float]) -> str:
+    """The first case that is wrong, and whether all are off by one factor."""
+    rights = [result.formula(*case) for case in task.asks.cases]
+    at = next(i for i, (v, r) in enumerate(zip(values, rights, strict=True)) if not _close(v, r, result.tolerance))
+    got, right = _shown(values[at], result), quantity.shown(rights[at], result.unit)
+    ratios = [v / r for v, r in zip(values, rights, strict=True) if r]
+    said = f"{_call(task, task.asks.cases[at])} gives {got}; it should be {right}."
+    if len(ratios) == len(values) and ratios[0] > 0 and all(_close(r, ratios[0], 1e-6) for r in ratios):
+        return f"{said} In every case it is {quantity.shown(float(f'{ratios[0]:.4g}'), 'times')} what it should be."
+    right_ones = sum(_close(v, r, result.tolerance) for v, r in zip(values, rights, strict=True))
+    return f"{said} {right_ones} of {len(values)} cases are right."
+
+
+def _follows(values: list[float], formula: Callable[..., float], cases: tuple[tuple, ...], tolerance: float) -> bool:
+    return all(_close(value, formula(*case), tolerance) for value, case in zip(values, cases, strict=True))
+
+
+def _close(value: float, other: float, tolerance: float) -> bool:
+    return abs(value - other) <= tolerance * abs(other)
+
+
+def _unfit(value: object, asked: Compute) -> str:
+    """What was returned, and why it cannot be compared; "" if it can."""
+    count = len(asked.results)
+    if value is None:
+        return "None: is the return missing?"
+    if count > 1:
+        if not isinstance(value, tuple | list) or len(value) != count:
+            return f"{value!r:.60}; asked for are {count} numbers."
+        return next((text for v in value if (text := _no_number(v))), "")
+    return _no_number(value)
+
+
+def _no_number(value: object) -> str:
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Real):
+        return f"{value!r:.60}, which is no plain number."
+    return "" if math.isfinite(plain) else f"{plain}, which is no number that anything can be."
+
+
+def _plain(value: object) -> object:
+    """A NumPy or JAX scalar as a Python number."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def _listed(value: object) -> object:
+    """An array of one axis as a list of Python numbers."""
+    return value.tolist() if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist") else value
+
+
+def _shown(value: float, result: Result) -> str:
+    """A number with its unit, and where it has none with the name of what it is."""
+    return quantity.shown(value, result.unit) if result.unit else f"{quantity.shown(value, '')} for {result.name}"
+
+
+def _order(asked: Compute) -> str:
+    """What to return, in words."""
+    each = ", ".join(f"{result.name} ({result.unit or 'a plain number'})" for result in asked.results)
+    several = f"return {len(asked.results)} numbers, in this order: " if len(asked.results) > 1 else "return "
+    return f"{several}{each}."
+
+
+def _names(task: Exercise) -> str:
+    return f"call {task.defines} yourself with these arguments, in a cell of your own."
+
+
+def _call(task: Exercise, case: tuple) -> str:
+    return f"{task.defines}({', '.join(map(repr, case))})"
+
+
+def _does_nothing(answer: object) -> bool:
+    """A function with an empty body."""
+    if not inspect.isfunction(answer):
+        return False
+    body = [i for i in dis.get_instructions(answer) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]
+    return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)

@@ -1,0 +1,90 @@
+"""Several small questions with names, answered in one dict: each is a Predict, a Choose, or a pair of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import TYPE_CHECKING
+
+from course_lib.checks.kinds import choose, predict
+from course_lib.checks.kinds.choose import Choose
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+_VERDICTS = {Predict: predict.verdict, Choose: choose.verdict}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Several:
+    """``parts``: name -> what is asked there. The learner answers a pair of questions with a pair."""
+
+    parts: dict[str, Predict | Choose | tuple[Predict | Choose, ...]]
+    why: str  # one short sentence, said once all of it is right
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise ValueError(f"parts has {len(self.parts)}; one question alone is a Predict or a Choose.")
+        for name, asked in self.parts.items():
+            if not questions(asked) or not all(type(one) in _VERDICTS for one in questions(asked)):
+                raise ValueError(f"part {name!r} is {asked!r:.60}; it is a Predict, a Choose, or a tuple of these.")
+
+
+def questions(asked: object) -> tuple:
+    """The questions of one part."""
+    return asked if isinstance(asked, tuple) else (asked,)
+
+
+def verdict(task: Exercise, answer: object) -> Verdict:
+    """Passed if every part is right. Of the wrong ones, the first is spoken of."""
+    asked: Several = task.asks
+    if is_empty(answer):
+        return not_attempted(task.id, f"fill in {task.defines}")
+    if not isinstance(answer, dict):
+        return not_yet(task.id, "it is no dict.", f"{task.defines} is {answer!r:.60}.", _wanted(task))
+    if strange := [key for key in answer if key not in asked.parts]:
+        return not_yet(task.id, "that is none of the questions.", f"You answer {strange[0]!r:.60}.", _wanted(task))
+    said = {name: _part(task, name, answer.get(name)) for name in asked.parts}
+    if all(one is None for one in said.values()):
+        return not_attempted(task.id, f"fill in {task.defines}")
+    right = [name for name, one in said.items() if one is not None and one.passed]
+    if len(right) == len(said):
+        return passed(task.id, asked.why)
+    tally = f"Right so far: {', '.join(right)}." if right else ""
+    for name, one in said.items():
+        if one is not None and not one.passed:
+            message = "\n".join(filter(None, (one.message, tally)))
+            return not_yet(task.id, f"{name}: {one.headline}", message, one.next)
+    still = ", ".join(name for name, one in said.items() if one is None)
+    return not_yet(task.id, f"{len(right)} of {len(said)} are right.", f"Still open: {still}.", "answer the rest.")
+
+
+def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
+    """The verdict on one part: the first that is not passed of its questions; None if nothing is answered yet."""
+    asked = task.asks.parts[name]
+    if not isinstance(asked, tuple):
+        return None if is_empty(answer) else _one(task, name, asked, answer)
+    if is_empty(answer) or (isinstance(answer, tuple | list) and all(map(is_empty, answer))):
+        return None
+    if not isinstance(answer, tuple | list) or len(answer) != len(asked):
+        return not_yet(
+            task.id,
+            f"that is not {len(asked)} answers.",
+            f"{task.defines}[{name!r}] is {answer!r:.60}.",
+            f"write {len(asked)} answers between round brackets, with a comma between them.",
+        )
+    said = [_one(task, name, *both) for both in zip(asked, answer, strict=True)]
+    return next((one for one in said if not one.passed), said[-1])
+
+
+def _one(task: Exercise, name: str, asked: Predict | Choose, answer: object) -> Verdict:
+    if is_empty(answer):
+        return not_yet(task.id, "half of it is still open.", "", f"answer both halves of {name}.")
+    part = types.SimpleNamespace(id=task.id, asks=asked, defines=f"{task.defines}[{name!r}]")
+    return _VERDICTS[type(asked)](part, answer)
+
+
+def _wanted(task: Exercise) -> str:
+    return f"write a dict with the keys {', '.join(map(repr, task.asks.parts))}."

@@ -1,0 +1,816 @@
+# %% [markdown]
+# # Lesson 3: The roofline
+#
+# *75 minutes, then 85 for the exercises. You need lesson 1, pencil and paper. A TPU adds one thing: you can time the products
+# yourself.*
+#
+# The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
+# blocks of 128 x 128 x 128 takes 91.8 ms. The same kernel in blocks of 512 x 1024 x 1024 takes 6.10 ms. XLA's own product
+# takes 6.05 ms.
+#
+# If the chip did nothing but the arithmetic, it would need 5.6 ms. If it did nothing but move the bytes that the slow kernel
+# moves, it would need 21 ms. The slow kernel takes 91.8.
+#
+# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes, and the rest near
+# the end.
+#
+# After this lesson you can
+# - say how long an operation must take on a chip, before anybody writes it,
+# - say whether arithmetic, memory or network is in its way, and from which size on that changes,
+# - tell which published times cannot be true,
+# - say where such predictions go wrong, and by how much,
+# - decide whether a kernel is worth writing.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import bench, chips, compiler, cost, errors, grid, roofline, viz
+from course_lib.viz import roofs
+
+# %% [markdown]
+# ## The kernel, and what it moves
+#
+# Here it is. Cut x into blocks of bm x bk, y into blocks of bk x bn; for each block of the result go along k, multiply and
+# add. Why the grid and the specs look as they do is lesson 4; today only their sizes matter.
+
+
+# %%
+def product(x, y, bm, bk, bn):
+    """x[m, k] @ y[k, n] in blocks; the reduction is the last axis of the grid."""
+
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, k // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+def in_small_blocks(x, y):
+    return product(x, y, 128, 128, 128)
+
+
+def in_large_blocks(x, y):
+    return product(x, y, 512, 1024, 1024)
+
+
+def bf16(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+
+x = y = bf16(8192, 8192)
+for fn in (in_small_blocks, in_large_blocks):
+    walk = grid.walk(fn, x, y)
+    print(f"{fn.__name__}: {walk.calls[0].steps:,} steps, {cost.hbm_bytes(walk):,} bytes")
+
+# %% [markdown]
+# Both do the same arithmetic, and the small blocks move five times the bytes: each block of x is fetched again for every
+# column of blocks of the result. That is one suspect. Is it guilty? Keep the question; the section on the third roof
+# answers it.
+#
+# These are the published times. We did not measure them; they are the outputs of `docs/pallas/tpu/matmul.ipynb` in the JAX
+# repository, in seconds, by the host's clock.
+
+# %%
+PUBLISHED_SMALL = {1024: 0.0002977, 4096: 0.011772, 8192: 0.091836}
+PUBLISHED_LARGE = {1024: 0.0001271, 4096: 0.0008891, 8192: 0.0060994}
+PUBLISHED_XLA = {1024: 0.0001194, 4096: 0.0008273, 8192: 0.0060471}
+
+# %% [markdown]
+# ## Two numbers of a chip
+#
+# A TPU is a small factory. Four words for it (lesson 2 walks through it):
+#
+# - **HBM**, the large memory beside the chip. Your arrays are there.
+# - **VMEM**, a small memory on the chip. A block has to be there to be worked on, and passes from there through registers.
+# - **MXU**, the units that multiply matrices. Nothing else on the chip computes nearly as fast.
+# - **VPU**, the unit for everything else on vectors: add, max, select.
+#
+# From the registers outwards each memory is larger and slower. In rough numbers of the JAX team's, for accelerators of today:
+# registers answer within a cycle, and there are tens of them; memory on the chip takes up to ten times as long and holds tens to
+# hundreds of MB; HBM takes ten times as long again and holds 10 to 100 GB; behind it is the network,
+# with up to thousands of chips.
+#
+# For a first estimate two numbers are enough: how fast the MXU can be, and how fast bytes pass between HBM and VMEM.
+
+# %%
+v5e = chips.chip("v5e")
+peak, bandwidth = v5e.bf16_flops, v5e.hbm_bandwidth
+print(f"peak       {peak / 1e12:.0f} TFLOP/s, bfloat16")
+print(f"bandwidth  {bandwidth / 1e9:.0f} GB/s between HBM and VMEM")
+print(f"VMEM       {v5e.vmem_bytes / 2**20:.0f} MiB")
+print(f"HBM        {v5e.hbm_bytes / 2**30:.0f} GiB")
+
+# %% [markdown]
+# Mind the letters. **FLOPs**, with a small s, is an amount of work: so many floating point operations. **FLOP/s** is a rate. In
+# the same way bytes are an amount and GB/s is a rate; GB is 10^9 bytes and GiB is 2^30, and 1 Mi of anything is 2^20 of it.
+#
+# The numbers come from a table inside JAX. Google's page on the v5e prints 197 TFLOP/s and 819 GB/s, JAX rounds to 820. With
+# 819, the N > 720 below becomes N > 721. And the peak is a ceiling: the rate if nothing else gets in the way.
+#
+# Amount divided by rate is time. That is all the mathematics of this lesson.
+
+# %%
+flops = cost.flops(grid.walk(in_small_blocks, x, y)).mxu
+for fn in (in_small_blocks, in_large_blocks):
+    moved = cost.hbm_bytes(grid.walk(fn, x, y))
+    print(
+        f"{fn.__name__}: arithmetic {flops / peak * 1e3:.1f} ms, "
+        f"bytes {moved / bandwidth * 1e3:.1f} ms"
+    )
+
+# %% [markdown]
+# There are the 5.6 and the 21. Neither is 91.8.
+#
+# ### Is the peak everybody's?
+#
+# No. It belongs to the matrix units. What is left for a program that only adds and multiplies vectors? A v5e has four vector
+# ALUs (so the book "How to Scale Your Model", chapter on TPUs), each of which works on 8 x 128 numbers a cycle.
+
+# %%
+ALUS = 4
+vector_peak = ALUS * v5e.sublanes * v5e.lanes * v5e.clock_hz
+print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the peak")
+
+# %% [markdown]
+# The JAX team's advice is to expect no more than 10 to 20 % of the peak from work that is not mostly matrix products. For
+# vector work in float32 on this chip even that is generous. A compiled kernel will confirm the 3 % below. Scalar work,
+# one number at a time, is slower still.
+#
+# ## How long must it take, at least?
+#
+# Take the simplest thing there is: adding two bfloat16 vectors of 32 Mi numbers. 32 Mi additions, and three vectors that pass
+# between HBM and VMEM. Which takes longer? By how much? Guess, then run.
+
+# %%
+numbers = 32 * 2**20
+additions, moved = numbers, 3 * numbers * 2
+print(f"arithmetic {additions / vector_peak * 1e6:6.1f} us")
+print(f"bytes      {moved / bandwidth * 1e6:6.1f} us")
+
+vector = bf16(numbers)
+report = compiler.compile_tpu(jnp.add, vector, vector)
+print(f"the compiler predicts {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
+
+# %% [markdown]
+# No cleverness can make this addition faster than its bytes. It is **memory-bound**: it waits for memory, and the arithmetic
+# units are idle nearly all of the time. The opposite is **compute-bound**, which one prefers, because then the expensive part of
+# the chip is at work.
+#
+# ### The larger of the two, or their sum?
+#
+# A good kernel fetches the next block and writes the last one *while* it computes the current one. Then the two times overlap,
+# and the whole takes as long as the longer: max(compute, memory). If nothing overlaps, it takes their sum. Which of the two is
+# right? For an estimate it hardly matters, because a + b <= 2 max(a, b): the sum is at most twice the maximum. So we take the
+# maximum. No kernel beats it, and overlap (lesson 5 builds it, under the name of software pipelining) earns at most a factor
+# of two. For the addition it earns next to nothing:
+
+# %%
+compute, memory = additions / vector_peak, moved / bandwidth
+print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.0f} us")
+
+# %% [markdown]
+#
+# ## Arithmetic intensity
+#
+# Compute takes longer than memory if FLOPs / peak > bytes / bandwidth. Put what belongs to the program on one side and what
+# belongs to the chip on the other:
+#
+# FLOPs / bytes > peak / bandwidth
+#
+# The left side is the program's **arithmetic intensity**: how many operations it does for each byte it moves. The right side is
+# the chip's **ridge point**. Here are three programs.
+
+# %%
+square = bf16(4096, 4096)
+for name, fn, arg in [
+    ("add", jnp.add, vector),
+    ("dot product", jnp.dot, vector),
+    ("matrix product, 4096", jnp.dot, square),
+]:
+    print(f"{name:21} {roofline.intensity(fn, arg, arg):8.2f} FLOPs/byte")
+print(f"ridge point of a v5e  {roofline.ridge_point('v5e'):8.2f} FLOPs/byte")
+
+# %% [markdown]
+# Adding does one operation for six bytes, a dot product about two for four. On both sides of the ridge there is plenty of
+# room.
+#
+# Be careful what you call the 240. It is no property of any program, and a chip has no arithmetic intensity. It is the
+# *smallest* intensity that a program must have so that memory is not what it waits for, in a model that knows two rates and
+# perfect overlap.
+#
+# ## The roofs
+#
+# Draw FLOP/s against intensity, both on log axes. Left of the ridge memory allows intensity x bandwidth, a slope. Right of it
+# the MXU allows the peak, a flat roof. No point can be above.
+#
+# **Task.** The point is a product of N x N matrices, each of them copied once. Drag it (or use the arrow keys) to where the
+# slope meets the flat roof; the dotted line marks that ridge. Which N is it? Write it down; the next section derives it.
+
+# %%
+viz.roof_plot(m=256, k=256, n=256, blocks=None)
+
+# %% [markdown]
+# ## N > 720
+#
+# A product of N x N matrices in bfloat16 does 2 N^3 FLOPs: N^2 results, each a sum of N products. It moves 6 N^2 bytes: three
+# matrices, two bytes a number. The intensity is N / 3.
+
+# %%
+ridge = roofline.ridge_point("v5e")
+for n in (256, 512, 720, 721, 1024):
+    compute, memory = 2 * n**3 / peak, 6 * n**2 / bandwidth
+    bound = "compute" if compute > memory else "memory"
+    print(f"N = {n:5}: {n / 3:5.1f} FLOPs/byte against {ridge:.1f}, {bound}-bound")
+
+# %% [markdown]
+# So N > 720 on a v5e, because N / 3 > 240. In float32 a number has four bytes and the MXU is fed with numbers rounded to
+# bfloat16 (unless you ask for more), so the FLOPs take as long as before and the bytes take twice as long: N / 6. In int8 the peak
+# doubles; the result is int32, so the bytes are 6 N^2 again.
+
+
+# %%
+def crossover(chip, dtype):
+    bytes_of_three = {"bfloat16": 2 + 2 + 2, "float32": 4 + 4 + 4, "int8": 1 + 1 + 4}
+    try:
+        return roofline.ridge_point(chip, dtype) * bytes_of_three[dtype] / 2
+    except ValueError:  # this chip's MXU has no rate of its own for int8
+        return float("nan")
+
+
+print("chip   TFLOP/s   GB/s   ridge   compute-bound from N =  bfloat16  int8")
+for name in chips.NAMES:
+    c = chips.chip(name)
+    row = f"{name:6} {c.bf16_flops / 1e12:7.0f} {c.hbm_bandwidth / 1e9:6.0f}"
+    row += f" {roofline.ridge_point(name):7.0f} {crossover(name, 'bfloat16'):33.0f}"
+    print(f"{row} {crossover(name, 'int8'):5.0f}")
+print(f"v5e in float32: {crossover('v5e', 'float32'):.0f}")
+
+# %% [markdown]
+# (nan: no int8 rate of its own.) A faster chip is not an easier one. A v6e has nearly five times the peak of a v5e and only twice
+# the bandwidth, so it asks for products more than twice as large.
+#
+# ### And in blocks?
+#
+# Matrices of 8192 do not fit into VMEM, and a kernel that works in blocks moves more than 6 N^2 bytes. What has to be larger than
+# 720 then? For one step along k it fetches bm x bk numbers of x and bk x bn of y, and does 2 bm bk bn FLOPs. In bfloat16 that is
+#
+# 2 bm bk bn / (2 bm bk + 2 bk bn) = bm bn / (bm + bn) FLOPs per byte.
+#
+# The result adds a little to the bytes. bk cancels, and square blocks of side b have an intensity of b / 2: they need 480. (The
+# JAX team's introduction puts the block in the place of N and says 720, as if the result passed at every step. That is on the
+# safe side.) Does the list of copies agree?
+
+# %%
+for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 1024, 1024)]:
+    blocked = functools.partial(product, bm=bm, bk=bk, bn=bn)
+    counted = flops / cost.hbm_bytes(grid.walk(blocked, x, y))
+    by_hand = bm * bn / (bm + bn)
+    print(
+        f"{bm:4} x{bk:5} x{bn:5}: by hand {by_hand:3.0f}, counted {counted:3.0f} FLOPs/byte"
+    )
+
+# %% [markdown]
+# Blocks of 128 are on the slope: 64 of 240. That is why the bytes of the slow kernel take 21 ms. Blocks of 512 are just past the
+# ridge, and bk makes no difference to the bytes. (Just past it by the data sheet. In the published times copies reach 89 % of the
+# bandwidth, which puts the ridge at 270; the model's plots mark that line too.)
+#
+# ## More than 240 at a time
+#
+# A model that answers one user multiplies a vector by a matrix of weights; with B users it is x[B, D] @ w[D, F]. If D and F are
+# large, nearly all of the bytes are weights: 2 D F of them, for 2 B D F FLOPs. The intensity is about B.
+#
+# **Predict first.** D = F = 2048. How much longer do 256 rows take than 64, four times as many? And 1024 than 256? Write down
+# two factors.
+
+# %%
+w = bf16(2048, 2048)
+before = None
+for batch in (64, 256, 1024):
+    seconds = compiler.compile_tpu(jnp.dot, bf16(batch, 2048), w).seconds
+    times = f", {seconds / before:.1f} times as long" if before else ""
+    print(f"B = {batch:4}: {seconds * 1e6:4.0f} us predicted{times}")
+    before = seconds
+print(f"here the ridge is at B = {ridge * 2048 / (2048 - 2 * ridge):.0f}")
+
+# %% [markdown]
+# Left of the ridge the weights take the time, and further rows are nearly free. Right of it each row costs its arithmetic. That is
+# why whoever serves a model collects requests until there are a few hundred. (The last line counts the bytes of x and of the
+# result too. The larger D and F, the less they matter, and the nearer the ridge is to B = 240.)
+#
+# ## Self-attention: what counting all FLOPs alike hides
+#
+# One head of attention, without scaling: softmax(Q K^T) V, where Q, K and V have T rows of K numbers. Two products of 2 T^2 K
+# FLOPs each, and a softmax of T x T scores: exp, sum, divide, 3 T^2. Together 4 T^2 K + 3 T^2. (A kernel also finds the maximum of
+# each row and subtracts it, so that no exp is too large: 5 T^2. What follows is the same.)
+
+# %%
+T, K = 2048, 128
+products, softmax = 4 * T**2 * K, 3 * T**2
+print(f"at the peak: {(products + softmax) / peak * 1e6:.1f} us at least")
+print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
+
+# %% [markdown]
+# Does it have 0.6 % of the time? Let the compiler predict the kernel with its softmax and without. An instruction of a TPU has a
+# number of slots for each unit; how many of them are filled says how busy the unit is.
+
+
+# %%
+def times_v(weights, v_ref):
+    v = v_ref[...]
+    return jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
+
+
+def attention_kernel(q_ref, k_ref, v_ref, o_ref):
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
+    weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+    o_ref[...] = times_v(weights, v_ref).astype(o_ref.dtype)
+
+
+def products_kernel(q_ref, k_ref, v_ref, o_ref):
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+    o_ref[...] = times_v(scores, v_ref).astype(o_ref.dtype)
+
+
+def over_queries(kernel):
+    rows = pl.BlockSpec((256, K), lambda i: (i, 0))
+    everything = pl.BlockSpec((T, K), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=bf16(T, K),
+        grid=(T // 256,),
+        in_specs=[rows, everything, everything],
+        out_specs=rows,
+    )
+
+
+q = bf16(T, K)
+with_softmax = compiler.compile_tpu(over_queries(attention_kernel), q, q, q)
+without = compiler.compile_tpu(over_queries(products_kernel), q, q, q)
+for name, report in [("with", with_softmax), ("without", without)]:
+    slots = ", ".join(f"{unit} {report.slots[unit]:.0%}" for unit in ("MXU", "VPU"))
+    print(f"{name:>8} softmax: {report.cycles / 1000:.0f} thousand cycles, slots {slots}")
+print(f"the softmax: {1 - without.cycles / with_softmax.cycles:.0%} of the cycles")
+
+models = [
+    roofline.predict(over_queries(k), q, q, q) for k in (attention_kernel, products_kernel)
+]
+print("our model, us: ", *(f"{model.seconds * 1e6:.1f}" for model in models))
+
+# %% [markdown]
+# Half a percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the
+# MXU does thirty times as many a second as the VPU. Count each unit of the chip by itself. (Our own model, in the last line,
+# lets the vector work run beside the MXU's and sees no difference at all. The compiler knows that each waits for the other.)
+#
+# Two things change the count. With a causal mask query t needs keys 0 to t only: half of the pairs, and half of the FLOPs if a
+# kernel skips the rest. With grouped queries several heads share one K and V: fewer bytes, as many FLOPs. Exercise 03.5 counts
+# both.
+#
+# ## Between chips
+#
+# When a model is too large for one chip, each chip holds a shard of every matrix: so do the training methods called FSDP and
+# tensor parallelism. Before a product each may need the whole matrix, and an **all-gather** brings it: at first every
+# chip has one of n equal shards, at the end every chip has all of them.
+#
+# How long must that take? A chip lacks (n - 1) / n of the S bytes, and all of them have to come through its own links. For large
+# n that is close to S over the bandwidth into one chip. The JAX team's introduction gives 1600 Gbit/s for a v5e, a number of
+# Google's; the book "How to Scale Your Model" gives 45 GB/s for one link and one direction, and a v5e has four links.
+
+# %%
+ici = 1600e9 / 8
+link = 45e9
+print(f"network into a chip: {ici / 1e9:.0f} GB/s; four links: {4 * link / 1e9:.0f} GB/s")
+print(f"HBM is {bandwidth / ici:.1f} times as fast")
+
+weights = 2 * 8192 * 8192
+print(f"\nall-gather of {weights / 2**20:.0f} MiB, at least, in us:")
+for n in (4, 16, 256):
+    print(f"  {n:3} chips: {weights * (n - 1) / n / ici * 1e6:4.0f}")
+print(f"  the whole matrix over the bandwidth: {weights / ici * 1e6:.0f}")
+
+# %% [markdown]
+# From 16 chips on their number hardly matters, as long as the bytes decide. HBM bandwidth belongs in estimates on a chip, network
+# bandwidth in estimates between chips: that is **network-bound**, the third kind.
+#
+# This is the bound with all four links at work. The chips of a v5e form a torus: rows and columns, each closed to a ring where it
+# is long enough. Along one such axis a chip has two links, and at the end of a line one: exercise 03.6. And a tiny array has
+# another limit: a hop to the neighbour takes about 1 us (the same book, on sharding), however little it carries. In a ring of 16
+# the farthest chip is 8 hops away. Bytes and hops overlap, so again the larger counts.
+
+# %%
+hop = 1e-6
+for size in (4 * 2**10, 4 * 2**20):
+    by_bytes, by_hops = size * 15 / 16 / (2 * link), 8 * hop
+    bound = "hops" if by_hops > by_bytes else "bytes"
+    print(
+        f"{size // 2**10:5} KiB on a ring of 16: {max(by_bytes, by_hops) * 1e6:5.1f} us, {bound}"
+    )
+
+# %% [markdown]
+# ## Predict first, then look
+#
+# Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds: what you think
+# a clock would show. You know the peak, the bandwidth, and the bytes of blocks of 128.
+
+# %%
+guesses = {  # milliseconds
+    "4096, blocks of 128": None,
+    "4096, large blocks": None,
+    "1024, XLA": None,
+}
+
+# %% [markdown]
+# Three opinions on each. *Model* is `roofline.predict`: three roofs, no compiler. *Compiler* is libtpu's own simulator. *Published*
+# was measured, by the authors of that notebook. Their clock ran on the host, so to both predictions is added what one call
+# costs there by the model, 0.11 ms.
+
+# %%
+small, large = bf16(1024, 1024), bf16(4096, 4096)
+trials = {
+    "4096, blocks of 128": (in_small_blocks, large, PUBLISHED_SMALL[4096]),
+    "4096, large blocks": (in_large_blocks, large, PUBLISHED_LARGE[4096]),
+    "1024, XLA": (jnp.dot, small, PUBLISHED_XLA[1024]),
+}
+print("milliseconds                 yours  model         compiler      published")
+for name, (fn, arg, published) in trials.items():
+    guess = guesses[name]
+    yours = f"{guess:6} ({guess / 1e3 / published:.2f})" if guess else "-"
+    row = f"{name:20} {yours:>13}"
+    by_compiler = compiler.compile_tpu(fn, arg, arg).seconds + roofline.DISPATCH_S
+    for seconds in (roofline.predict(fn, arg, arg).wall_s, by_compiler):
+        row += f"{seconds * 1e3:7.2f} ({seconds / published:.2f})"
+    print(f"{row} {published * 1e3:9.2f}")
+print("\nIn brackets: the prediction over what was measured.")
+moved = cost.hbm_bytes(grid.walk(in_small_blocks, large, large))
+print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} ms")
+
+# %% [markdown]
+# How far off were you? Within a factor of 1.5 is good. The first is the hardest: the higher of the two times that you know how to
+# compute is 2.7 ms.
+#
+# The model does well, but the constants in it were fitted on these very times. A fairer test is timings it had not seen: `print` a
+# prediction and it says how far off it was on those. The compiler's simulator had seen none. It is close for large blocks, and
+# nearly 40 % too long for blocks of 128: it charges more for a step than the chip did.
+#
+# And look at the last line. Nine tenths of that time is the host, which starts each call and waits for it. A clock around a small
+# function measures Python.
+#
+# Under the roofs, filled points are predictions and hollow diamonds were measured. The percentages are shares of the
+# roof right above a point, which on the slope is not the peak. (The VPU's additions are counted too, so the intensities are half a
+# percent above those of the cells.)
+
+
+# %%
+def point(name, fn, n, seconds):
+    p = roofline.predict(fn, bf16(n, n), bf16(n, n))
+    return roofs.Point(
+        name=name,
+        flops=p.flops,
+        hbm_bytes=p.hbm_bytes,
+        seconds=seconds,
+        measured_by="the JAX documentation",
+    )
+
+
+roofs.picture(
+    {
+        "8192, blocks of 128": roofline.predict(in_small_blocks, x, y),
+        "8192, large blocks": roofline.predict(in_large_blocks, x, y),
+    },
+    measured=[
+        point("small, published", in_small_blocks, 8192, PUBLISHED_SMALL[8192]),
+        point("large, published", in_large_blocks, 8192, PUBLISHED_LARGE[8192]),
+    ],
+)
+
+# %% [markdown]
+# The JAX team writes that a kernel as simple as this one can reach nine tenths of the peak. By the published times:
+
+# %%
+for name, seconds in [
+    ("large blocks", PUBLISHED_LARGE[8192]),
+    ("XLA", PUBLISHED_XLA[8192]),
+]:
+    print(
+        f"{name:13} {flops / seconds / 1e12:5.1f} TFLOP/s, {flops / seconds / peak:.1%} of the peak"
+    )
+
+# %% [markdown]
+# Do you have a TPU? Then measure. Without one this cell says so.
+
+# %%
+a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
+try:
+    print(bench.measure(jnp.dot, a, a))
+except bench.NoAccelerator as error:
+    print(errors.folded(str(error)))
+
+# %% [markdown]
+# ## The third roof
+#
+# Now the 91.8 ms. Three times are published for blocks of 128, at three sizes. The sizes differ in many things; try the number
+# of grid steps. If the times lie on a line over it, the slope of the line is the price of a step.
+
+# %%
+steps = np.array([(n // 128) ** 3 for n in PUBLISHED_SMALL])
+slope, _ = np.polyfit(steps, list(PUBLISHED_SMALL.values()), 1)
+arithmetic = 2 * 128**3 / peak
+for n, count in zip(PUBLISHED_SMALL, steps, strict=True):
+    print(f"N = {n}: {count:7,} steps, {PUBLISHED_SMALL[n] * 1e3:7.3f} ms")
+print(f"the slope:           {slope * 1e6:.3f} us a step")
+print(f"of it, arithmetic:   {arithmetic * 1e6:.3f} us")
+print(f"what a step costs:   {(slope - arithmetic) * 1e6:.2f} us")
+print(f"in the model:        {roofline.FITTED['v5e'].step_s * 1e6:.2f} us")
+
+# %% [markdown]
+# A step costs a third of a microsecond, whatever it computes: working out the next blocks, starting their copies, waiting for the
+# ones before. (The model's constant is fitted on these and other published times; `docs/measured.md` lists them.) And there were a
+# quarter of a million steps:
+
+# %%
+step = roofline.FITTED["v5e"].step_s
+count = grid.walk(in_small_blocks, x, y).calls[0].steps
+total = count * step + flops / peak
+print(f"{count:,} steps x {step * 1e6:.2f} us = {count * step * 1e3:.1f} ms")
+print(
+    f"with the arithmetic {total * 1e3:.1f} ms; published {PUBLISHED_SMALL[8192] * 1e3:.1f} ms"
+)
+
+# %% [markdown]
+# That is what takes the rest. Was it your guess? Neither the MXU nor the memory is in the way but the bookkeeping between steps.
+#
+# And the other suspect, the 21 ms of bytes? They are in none of these sums, because they hide. While a step computes, the copies
+# for the next step run beside it. What a step pays for, working out the next blocks and starting their copies, comes before
+# its own arithmetic, so these two add up:
+#
+# **a step takes max(arithmetic + price, copies),**
+#
+# and a kernel takes the sum of its steps, and the first copy and the last write, which have nothing to hide behind. That is the
+# rule that makes one time of three roofs, here, in `roofline.predict` and in the plots. In numbers:
+
+# %%
+print("us, a step          arithmetic + price   copies")
+for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024, 1024)]:
+    computing = 2 * bm * bk * bn / peak
+    copies = 2 * (bm * bk + bk * bn) / bandwidth
+    print(
+        f"{bm:4} x{bk:5} x{bn:5} {computing * 1e6:10.2f} + {step * 1e6:.2f} {copies * 1e6:11.2f}"
+    )
+
+# %% [markdown]
+# The copies are always the shorter. So the suspect is not guilty: were the bytes of the slow kernel free, it would take as long.
+#
+# As a roof: no kernel can do more FLOP/s than the FLOPs of one step over the price of a step.
+
+# %%
+for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
+    most = 2 * bm * bk * bn / step
+    print(
+        f"{bm:4} x{bk:5} x{bn:5}: at most {most / 1e12:5.0f} TFLOP/s, {most / peak:5.0%} of the peak"
+    )
+
+# %% [markdown]
+# Blocks of 128 are stuck at 6 % of the peak, at any size of matrix. For the large ones this roof is far above the others.
+#
+# **Task.** The plot begins with blocks of 128: the third roof is dashed, and the point is stuck under it. Set bm, bk and bn to 512,
+# 1024 and 1024. The dashed roof goes up, far above the others, and the point arrives at the diamond, the published time of the
+# fast kernel. Then find the smallest square block, of 128, 256 or 512, for which the grid steps no longer bind. (The thin line under
+# the slope, "copies: 89 %", is what copies reached in published times.)
+
+# %%
+viz.roof_plot(
+    m=8192,
+    k=8192,
+    n=8192,
+    blocks=(128, 128, 128),
+    published=[point("large, published", in_large_blocks, 8192, PUBLISHED_LARGE[8192])],
+)
+
+# %% [markdown]
+# Blocks of 512 do it. The table of steps says why: with 256 a step still costs more than it computes.
+#
+# ## Where the roofline goes wrong
+#
+# It is an estimate. It says what cannot be beaten, not what will happen. Here are its blind spots.
+#
+# **Work for the VPU.** A polynomial of degree 64, for each of 1 Mi numbers: 128 operations for 8 bytes, 16 FLOPs per byte. Left
+# of 240, so memory-bound?
+
+
+# %%
+def polynomial_kernel(x_ref, o_ref):
+    x = x_ref[...]
+    value = x
+    for _ in range(64):
+        value = value * x + 1
+    o_ref[...] = value
+
+
+block = pl.BlockSpec((128, 1024), lambda i: (i, 0))
+table = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+polynomial = pl.pallas_call(
+    polynomial_kernel, out_shape=table, grid=(8,), in_specs=[block], out_specs=block
+)
+work = 128 * table.size
+report = compiler.compile_tpu(polynomial, table)
+print(f"bytes              {report.hbm_bytes / bandwidth * 1e6:3.0f} us")
+print(f"FLOPs at the peak  {work / peak * 1e6:3.0f} us")
+print(f"FLOPs on the VPU   {work / vector_peak * 1e6:3.0f} us")
+print(f"predicted          {report.seconds * 1e6:3.0f} us")
+print(f"that is {work / report.seconds / peak:.1%} of the peak")
+
+# %% [markdown]
+# Its roof is the VPU's, at 3 % of the height. The compiler's simulator, which got no word of our four ALUs, agrees with the 3 %
+# from above.
+#
+# **Latency.** A copy takes a while to arrive, however short. A kernel on one tile, 32 KiB in and 32 KiB out:
+
+
+# %%
+def relu_kernel(x_ref, o_ref):
+    o_ref[...] = jnp.maximum(x_ref[...], 0)
+
+
+tile = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
+report = compiler.compile_tpu(pl.pallas_call(relu_kernel, out_shape=tile), tile)
+by_bytes = report.hbm_bytes / bandwidth
+print(f"by bytes {by_bytes * 1e6:.2f} us, predicted {report.seconds * 1e6:.1f} us")
+
+# %% [markdown]
+# **An MXU that is not full.** It holds a square of 128 x 128 numbers. A right operand with 64 columns fills half of it. To see
+# that and not the copies, let x stay in VMEM, and multiply it by 64 matrices y in turn, all added up.
+
+
+# %%
+def sum_kernel(x_ref, y_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += jnp.dot(x_ref[...], y_ref[0], preferred_element_type=jnp.float32)
+
+
+for columns in (64, 128, 256):
+    call = pl.pallas_call(
+        sum_kernel,
+        out_shape=jax.ShapeDtypeStruct((1024, columns), jnp.float32),
+        grid=(64,),
+        in_specs=[
+            pl.BlockSpec((1024, 1024), lambda i: (0, 0)),
+            pl.BlockSpec((1, 1024, columns), lambda i: (i, 0, 0)),
+        ],
+        out_specs=pl.BlockSpec((1024, columns), lambda i: (0, 0)),
+    )
+    report = compiler.compile_tpu(call, bf16(1024, 1024), bf16(64, 1024, columns))
+    waiting = report.time_split["DMA wait"] / report.cycles
+    print(
+        f"{columns:3} columns: {2 * 1024**2 * columns / 1e6:3.0f} MFLOPs and "
+        f"{report.cycles / 64:,.0f} cycles a step, waiting for copies {waiting:.0%}"
+    )
+
+# %% [markdown]
+# Hardly any of it is waiting for copies. From 256 columns to 128 half of the work takes about half of the time; from 128 to 64
+# half of the work takes no less.
+#
+# **Bubbles.** Nothing overlaps with the first copy, nor with the last write. With few steps that shows. Of the product of 1024 in
+# large blocks, two steps, the model calls *overhead* what the whole takes beyond the longer of arithmetic and copies:
+
+# %%
+print(roofline.predict(in_large_blocks, small, small))
+
+# %% [markdown]
+# **What no figure here shows.** A chip that gets too hot slows down; only a measurement tells. And on a GPU, a second cache, L2,
+# stands between the cores and the HBM. Blocks there are small, 128 or so, because a core's own memory is small. By the rule for
+# blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be compute-bound, because blocks that another core has
+# just fetched come from L2 and not from HBM. There the bytes to count are those that miss the cache, and no list of copies tells
+# them. (After "Pallas: Custom Kernels in JAX", the JAX team, November 2025. A TPU has no such cache; what is copied is what the
+# grid says.)
+#
+# ## Is this timing possible?
+#
+# A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32 product
+# of 8192: it is 4.5 times slower, under the heading of a speed-up. Later a pull request to the guide reports 2.240 ms. (keras.io,
+# "Define a Custom TPU/GPU Kernel", December 2025, and keras-io pull request 2284.) What does the chip say to that?
+
+# %%
+f32 = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+least = bench.bound(jnp.dot, f32, f32)
+print(least)
+print(f"35.039 / 7.811 = {35.039 / 7.811:.1f}")
+print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
+
+# %% [markdown]
+# Our bench refuses such a time before it prints it.
+
+# %%
+try:
+    bench.possible.refuse_the_impossible("the fast kernel", 2.240e-3, least)
+except bench.Impossible as error:
+    print(errors.folded(str(error)))
+
+# %% [markdown]
+# Whoever holds a clock should hold a roofline beside it. A time that is too good is not good news: the result was not
+# waited for, or not computed.
+#
+# ## When is a kernel worth writing?
+#
+# A profiler says that an operation uses 1 % of the chip. Is that bad? Ask first what it could use.
+
+# %%
+for name, fn, args in [
+    ("add, float32", jnp.add, [jax.ShapeDtypeStruct((2**24,), jnp.float32)] * 2),
+    ("product, B = 8", jnp.dot, [bf16(8, 8192), bf16(8192, 8192)]),
+    ("product, 8192", jnp.dot, [x, y]),
+]:
+    best = min(1, roofline.intensity(fn, *args) / ridge)
+    print(f"{name:15} at best {best:7.2%} of the peak")
+
+# %% [markdown]
+# An addition that uses 0.03 % of the peak may be perfect. So do not look at the usage; look at the gap between the time it takes
+# and the time it must take.
+
+# %%
+must = bench.bound(jnp.dot, x, y).seconds
+for name, takes in [
+    ("XLA", PUBLISHED_XLA[8192]),
+    ("large blocks", PUBLISHED_LARGE[8192]),
+    ("blocks of 128", PUBLISHED_SMALL[8192]),
+]:
+    print(
+        f"{name:13} must take {must * 1e3:.1f} ms, takes {takes / must:5.2f} times as long"
+    )
+
+# %% [markdown]
+# - **No gap.** No kernel for this operation will be faster. Move fewer bytes instead: fuse it with its neighbours (lesson 9),
+#   use a narrower dtype, another algorithm.
+# - **A gap.** Ask which roof is in the way: bytes that are moved twice, vector work, steps, bubbles. A kernel can remove
+#   those, and XLA may not know how.
+# - **XLA is at the roof already**, as for this product. Then leave it to XLA.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A v5e does 197 TFLOPs. What is wrong with that sentence?</summary>
+# TFLOPs is an amount. It does 197 TFLOP/s, at best, with bfloat16 matrix products.</details>
+#
+# <details><summary>2. A float32 product of 1024 on a v5e: memory- or compute-bound?</summary>
+# Memory-bound, in this model: 1024 / 6 = 171 FLOPs per byte, and 240 are needed. From N = 1441 on it is
+# compute-bound.</details>
+#
+# <details><summary>3. You double all three block sizes of a blocked product. What happens to its bytes, its steps, its
+# VMEM?</summary>
+# About half the bytes, an eighth of the steps, four times the VMEM.</details>
+#
+# <details><summary>4. Softmax has 0.6 % of the FLOPs of attention. May you leave it out of an estimate?</summary>
+# No. Its FLOPs are the VPU's, thirty times slower than the MXU's; the compiler predicts a fifth of the time.</details>
+#
+# <details><summary>5. A kernel takes ten times its roofline. Name four suspects.</summary>
+# Grid steps (too small blocks), bytes fetched again and again, work on the VPU, copies that nothing hides. And a clock that
+# timed the host.</details>
+
+# %% [markdown]
+# Questions 2 and 3, for those who like to see it:
+
+# %%
+f32_1024 = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+intensity = roofline.intensity(jnp.dot, f32_1024, f32_1024)
+print(f"{intensity:.0f} FLOPs/byte; crossover at N = {crossover('v5e', 'float32'):.0f}")
+for b in (256, 512):
+    walk = grid.walk(functools.partial(product, bm=b, bk=b, bn=b), x, y)
+    moved, vmem = cost.hbm_bytes(walk) / 1e9, cost.vmem_bytes(walk) / 2**20
+    print(
+        f"blocks of {b}: {moved:.1f} GB, {walk.calls[0].steps:6,} steps, {vmem:.0f} MiB of VMEM"
+    )
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 3](../exercises/03_roofline.ipynb). The first asks how long a sum must take.

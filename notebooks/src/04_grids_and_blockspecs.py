@@ -1,0 +1,1058 @@
+# %% [markdown]
+# # Lesson 4: Grids and BlockSpecs
+#
+# *80 minutes, then 70 for the exercises. You need lesson 1; lesson 3 helps. A TPU adds one thing: the kernels run on it.*
+#
+# Below are two functions that multiply `x` by `w`. They share one kernel and cut the arrays into the same blocks. They
+# differ in the order of two letters and of two numbers. Run the three cells.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compiler, cost, grid, judges, viz
+
+
+def product_kernel(x_ref, w_ref, o_ref):
+    o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+
+def product_a(x, w):
+    (rows, depth), (_, columns) = x.shape, w.shape
+    return pl.pallas_call(
+        product_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, columns), jnp.float32),
+        grid=(rows // 8, columns // 1024),
+        in_specs=[
+            pl.BlockSpec((8, depth), lambda i, j: (i, 0)),
+            pl.BlockSpec((depth, 1024), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((8, 1024), lambda i, j: (i, j)),
+    )(x, w)
+
+
+def product_b(x, w):
+    (rows, depth), (_, columns) = x.shape, w.shape
+    return pl.pallas_call(
+        product_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, columns), jnp.float32),
+        grid=(columns // 1024, rows // 8),
+        in_specs=[
+            pl.BlockSpec((8, depth), lambda j, i: (i, 0)),
+            pl.BlockSpec((depth, 1024), lambda j, i: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((8, 1024), lambda j, i: (i, j)),
+    )(x, w)
+
+
+small_x = jax.random.normal(jax.random.key(0), (32, 256))
+small_w = jax.random.normal(jax.random.key(1), (256, 3072))
+same = (product_a(small_x, small_w) == product_b(small_x, small_w)).all()
+print("the same result, to the last bit:", bool(same))
+
+# %%
+x = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+w = jax.ShapeDtypeStruct((512, 8192), jnp.float32)
+reports = [compiler.compile_tpu(f, x, w) for f in (product_a, product_b)]
+for report in sorted(reports, key=lambda report: report.hbm_bytes):
+    print(
+        f"one of them moves {report.hbm_bytes / 2**20:5,.0f} MiB "
+        f"and is predicted to take {report.seconds * 1e3:.1f} ms"
+    )
+
+# %% [markdown]
+# 26 times the bytes, and about four times the time, for the same bits. (Shapes are all the compiler needs, so nothing
+# was computed in the last cell: `jax.ShapeDtypeStruct` is an array without its numbers.)
+#
+# Which is which? Write down `a` or `b`, and one sentence why. By the middle of this lesson you will be able to compute both
+# numbers of MiB in your head.
+#
+# After this lesson you can
+# - say which part of each array a grid step sees, and when it is copied,
+# - choose blocks that the chip takes,
+# - put the axes of a grid in an order that is right, and then in one that is cheap,
+# - handle an array that its blocks do not divide.
+#
+# ## One step sees one block
+#
+# A kernel with a grid runs once per **step**. A step has one number for each axis of the grid, here `i` and `j`. The
+# **index map** takes them and returns a **block index**; the BlockSpec's shape says how large a block is. `grid.walk` goes
+# through the steps of a kernel without running it, and notes what each of them asks for.
+
+
+# %%
+def add_one_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + 1
+
+
+def add_one(x):
+    block = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    return pl.pallas_call(
+        add_one_kernel, out_shape=x, grid=(2, 3), in_specs=[block], out_specs=block
+    )(x)
+
+
+sheet = jnp.arange(16 * 384.0).reshape(16, 384)
+operand = grid.walk(add_one, sheet).calls[0].inputs[0]
+
+steps = itertools.product(range(2), range(3))
+print("step    block index   rows      columns")
+for step, index, start in zip(steps, operand.indices, operand.starts, strict=True):
+    (row, column), (top, left) = index, start
+    print(
+        f"{step}  ({row}, {column})        {top:2} to {top + 7:2}  {left:3} to {left + 127}"
+    )
+print(
+    "block index times (8, 128):",
+    bool((operand.indices * (8, 128) == operand.starts).all()),
+)
+
+# %% [markdown]
+# That is the whole formula: **on each axis a block begins at block index times block size**. The block with index (1, 2)
+# and shape (8, 128) begins at element (8, 256). The index map never returns an element number. The commonest mistake with
+# grids is to return `(8 * i, 128 * j)`: Pallas multiplies once more, and step (1, 0) asks for row 64 of an array of 16.
+#
+# Here is the same walk as a picture. **Look for one thing:** which of the two numbers of the grid index changes at every
+# step? (Press Play. Or click a block, then the arrow keys.)
+
+# %%
+viz.grid_player(add_one, sheet)
+
+# %% [markdown]
+# ## What a Ref is now
+#
+# A **Ref** is a place and an array is a value; that is lesson 1. With a grid there is more to say: the place has the shape
+# of one block, and it is not where your array is.
+
+
+# %%
+def curious_kernel(x_ref, o_ref):
+    print("x_ref            ", jax.typeof(x_ref))
+    part = x_ref.at[0:4]
+    print("x_ref.at[0:4]    ", type(part).__name__, part.shape, "a part of the place")
+    print("x_ref[0:4]       ", jax.typeof(x_ref[0:4]), "what lies there, a value")
+    o_ref[...] = x_ref[...] + 1  # load, compute, set
+    o_ref[0:4] = x_ref[0:4] - 1  # parts may be loaded and set, too
+
+
+def curious(x):
+    block = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    return pl.pallas_call(
+        curious_kernel, out_shape=x, grid=(2, 3), in_specs=[block], out_specs=block
+    )(x)
+
+
+result = curious(sheet)
+print("the array        ", jax.typeof(sheet))
+print("add_one's x_ref  ", grid.walk(add_one, sheet).calls[0].inputs[0].memory_space)
+print(
+    "what came of it  ",
+    bool((result[8:12] == sheet[8:12] - 1).all() and (result[12:] == sheet[12:] + 1).all()),
+)
+
+# %% [markdown]
+# The array is in HBM and stays there. Before a step, Pallas copies the step's block into VMEM, and `x_ref` is that copy;
+# after a step, `o_ref`'s block goes back. You never write these copies. The compiler does, and it starts the next step's
+# while the current step still computes: that is why the picture had two boxes in VMEM for each array (lesson 5 takes it
+# apart).
+#
+# Why the detour? Because a core cannot do it any other way. Here is a kernel that wants the first eight rows of a large
+# matrix, and three places where `x_ref` might be; `pl.ANY` leaves the matrix where it is. Which does the compiler take?
+# (`simulate=False` asks the compiler for its yes or no, and not for a prediction of the time.)
+
+
+# %%
+def top_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[0:8, :]
+
+
+def top_rows(x, spec):
+    out = jax.ShapeDtypeStruct((8, 4096), x.dtype)
+    return pl.pallas_call(top_kernel, out_shape=out, grid=(1,), in_specs=[spec])(x)
+
+
+large = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
+for where, spec in (
+    ("all of it, in HBM", pl.BlockSpec(memory_space=pl.ANY)),
+    ("all of it, in VMEM", pl.BlockSpec(memory_space=pltpu.VMEM)),
+    ("a block of it, in VMEM", pl.BlockSpec((8, 4096), lambda i: (0, 0))),
+):
+    top = functools.partial(top_rows, spec=spec)
+    report = compiler.compile_tpu(top, large, simulate=False)
+    print(f"{where}:\n{'compiles' if report.ok else report.error}\n")
+
+# %% [markdown]
+# The vector unit computes with what is in VMEM and with nothing else, and one float32 matrix of 4096 by 4096 is 64 MiB, four
+# times what a kernel is given there. (64 for `x`, an eighth for the output: with a single step nothing is held twice.) So
+# large arrays pass through VMEM in blocks. (The limit of 16 MiB comes back at the end.)
+#
+# ## One step after another
+#
+# In which order do the steps run? Let the kernel tell: it counts, and fills its block with the count. Three things are new.
+#
+# - **Scratch** is memory of the kernel's own: nothing is copied in or out, and it keeps what it holds from one step to the
+#   next. `scratch_shapes` lists it, and the kernel gets it behind the outputs, here as `count_ref`.
+# - This scratch lies in **SMEM**, the TPU's memory for single numbers. (On a GPU the same four letters mean shared memory,
+#   which is something else.)
+# - `pl.program_id(0)` is the step's number on axis 0, the `i` of the index maps.
+#
+# (`jnp.full_like(o_ref, ...)` takes the Ref without `[...]`, since it asks only for a shape and a dtype.)
+
+
+# %%
+def count_kernel(o_ref, count_ref):
+    first = (pl.program_id(0) == 0) & (pl.program_id(1) == 0)
+
+    @pl.when(first)
+    def start():
+        count_ref[0] = 0
+
+    o_ref[...] = jnp.full_like(o_ref, count_ref[0])
+    count_ref[0] += 1
+
+
+def count(rows, columns):
+    return pl.pallas_call(
+        count_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * rows, 128 * columns), jnp.int32),
+        grid=(rows, columns),
+        out_specs=pl.BlockSpec((8, 128), lambda i, j: (i, j)),
+        scratch_shapes=[pltpu.SMEM((1,), jnp.int32)],
+    )()
+
+
+print(count(3, 4)[::8, ::128])  # one number of each block
+
+# %% [markdown]
+# Row by row: **the last axis of the grid runs fastest**, as in nested loops, as the words in a dictionary. That order is a
+# promise, not an accident; and that the counter keeps its value is another. One step is done before the next begins: a core
+# does not spread a grid over its matrix units. (On chips with two cores you may ask for steps that run side by side. That
+# comes up below and has its place in lesson 16.)
+#
+# Could we have written the count into `o_ref` without making a block of it? Here are four single numbers, for VMEM and for
+# SMEM.
+
+
+# %%
+def scalars_kernel(o_ref):
+    for n in range(4):
+        o_ref[0, n] = n
+
+
+def scalars_to(memory):
+    return pl.pallas_call(
+        scalars_kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.int32),
+        out_specs=pl.BlockSpec(memory_space=memory),
+    )()
+
+
+for memory in (pltpu.VMEM, pltpu.SMEM):
+    report = compiler.compile_tpu(functools.partial(scalars_to, memory), simulate=False)
+    print(f"{memory}:", "compiles" if report.ok else report.error)
+
+# %% [markdown]
+# No: a single number cannot be stored in VMEM. The vector unit writes there, and it writes blocks and parts of blocks out
+# of its registers. Single numbers go to SMEM, and what steers a kernel (counters, lengths, conditions) belongs there.
+#
+# ## Which blocks does the chip take?
+#
+# Not every cut is legal. Here are twelve, for float32. Before you run the cell, go down the list and write *yes* or *no* to
+# each. The compiler of the v5e has the last word.
+
+
+# %%
+def copy_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+def copy_in_blocks(x, block):
+    steps = [n if b is None else pl.cdiv(n, b) for n, b in zip(x.shape, block, strict=True)]
+    spec = pl.BlockSpec(block, lambda *step: step)
+    return pl.pallas_call(
+        copy_kernel, out_shape=x, grid=tuple(steps), in_specs=[spec], out_specs=spec
+    )(x)
+
+
+def legality(shape, block, dtype=jnp.float32):
+    """The compiler's report on a copy in these blocks."""
+    copy = functools.partial(copy_in_blocks, block=block)
+    return compiler.compile_tpu(copy, jax.ShapeDtypeStruct(shape, dtype), simulate=False)
+
+
+def is_it_legal(shape, block):
+    answer = "legal" if legality(shape, block).ok else "refused"
+    print(f"array {shape!s:14}  block {block!s:16}  {answer}")
+
+
+is_it_legal((256, 512), (8, 128))
+is_it_legal((256, 512), (8, 100))
+is_it_legal((256, 512), (24, 384))
+is_it_legal((256, 512), (1, 512))
+is_it_legal((256, 512), (12, 128))
+is_it_legal((256, 512), (256, 128))
+is_it_legal((256, 512), (256, 100))
+is_it_legal((12, 200), (12, 200))
+is_it_legal((12, 200), (12, 100))
+is_it_legal((12, 200), (12, 128))
+is_it_legal((12, 200), (8, 128))
+is_it_legal((4, 128), (8, 128))
+print(legality((256, 512), (12, 128)).error)
+
+# %% [markdown]
+# The rule is about the **last two** sizes of a block: **the last but one is a multiple of 8, the last a multiple of 128;
+# either may instead be the whole axis.** 8 and 128 are the shape of a vector register. So (12, 100) fails on its 100 alone.
+# A block need not divide the array: the last block of (24, 384) hangs over the end, and (8, 128) is more than four rows.
+# What lies beyond the end comes below. (JAX's page on TPU details says that an axis shorter than 8 or 128 should be spanned.
+# It may be spanned, and it may be exceeded too: see the last line.)
+#
+# Axes before the last two are free. `None` there makes a block of one and takes the axis away from the Ref. Which of these
+# seven are legal?
+
+# %%
+is_it_legal((4, 256, 512), (1, 8, 128))
+is_it_legal((4, 256, 512), (3, 8, 128))
+is_it_legal((4, 256, 512), (None, 8, 128))
+is_it_legal((256, 4, 512), (8, None, 512))
+is_it_legal((256, 4, 512), (8, 4, 512))
+is_it_legal((4, 1, 512), (None, 1, 512))
+is_it_legal((4, 512), (None, 512))
+print(legality((4, 512), (None, 512)).error)
+
+# %% [markdown]
+# A `None` counts as 1, and among the last two 1 is no multiple of 8. (`jax.vmap` is named because it puts such a `None` into
+# every block.) One way out is the message's, all four rows at a time. If the kernel must see one row at a time, the way
+# out is the line with (4, 1, 512): an array with an axis of length 1, which the block spans.
+#
+# Narrower numbers share registers. Four KiB hold 8 x 128 numbers of four bytes, 16 x 128 of two, 32 x 128 of one. Is
+# (8, 128) legal for bfloat16? For int8?
+
+# %%
+DTYPES = (jnp.float32, jnp.bfloat16, jnp.int8)
+
+
+def print_table(blocks, shape):
+    print(f"{'':9}" + "".join(f"{block!s:>12}" for block in blocks))
+    for dtype in DTYPES:
+        oks = [legality(shape, block, dtype).ok for block in blocks]
+        row = "".join(f"{'legal' if ok else 'refused':>12}" for ok in oks)
+        print(f"{jnp.dtype(dtype).name:9}{row}")
+
+
+for dtype in DTYPES:
+    rows = chips.chip("v5e").sublanes * 4 // jnp.dtype(dtype).itemsize
+    print(f"a register holds {rows:2} x 128 numbers of {jnp.dtype(dtype).name}")
+print_table([(8, 128), (16, 128), (32, 128)], (256, 512))
+print(f"int8 in blocks of (8, 128), libtpu {compiler.libtpu_version()}:")
+print(legality((256, 512), (8, 128), jnp.int8).error or "legal")
+
+# %% [markdown]
+# bfloat16 may have half a register's rows. int8 hangs on the compiler: Pallas has nothing against int8 in blocks of
+# (8, 128); libtpu 0.0.48, which this course pins, lays out the bytes, four rows in one row of a register, and says no; libtpu
+# 0.0.50 takes it. Take 16 rows or a multiple for bfloat16 and 32 for int8: that is legal everywhere, and no register is
+# half empty.
+#
+# A vector has one axis and a rule of its own.
+
+# %%
+print_table([(100,), (128,), (256,), (512,), (1024,), (1536,), (3072,)], (4096,))
+print_table([(512,), (1000,)], (1000,))
+
+# %% [markdown]
+# The whole vector, a multiple of 1024, or a power of two that fills at least one row of 128 words of four bytes: 128
+# numbers of float32, 256 of bfloat16, 512 of int8.
+#
+# ## A block that stands still is not copied again
+#
+# Back to the opening, with arrays small enough to watch: grid (4, 3) for `a`. **Look for one thing:** at which steps is
+# `x_ref` *not* copied?
+
+# %%
+viz.grid_player(product_a, small_x, small_w)
+
+# %% [markdown]
+# The rule behind it: when two consecutive steps ask for the same block, the second copy is skipped, for the block is
+# there already. Pallas compares block indices, nothing else. Now `b`. **Look at the other operand:** when is `w_ref`
+# copied here?
+
+# %%
+viz.grid_player(product_b, small_x, small_w)
+
+
+# %%
+def ledger(fn, *args):
+    walk = grid.walk(fn, *args)
+    for row in cost.traffic(walk):
+        print(
+            f"{row.name:6} {row.direction:>3} {row.copies:6,} copies {row.bytes:14,} bytes"
+        )
+    print(f"{'':10} {'':6} together {cost.hbm_bytes(walk):13,} bytes")
+
+
+print("a")
+ledger(product_a, small_x, small_w)
+print("b")
+ledger(product_b, small_x, small_w)
+
+# %% [markdown]
+# `a` keeps a strip of `x` and runs through all of `w` for it; then the next strip, and all of `w` again. `b` keeps a strip
+# of `w`. The numbers of copies, 4, 12, 12 and 12, 3, 12, follow a rule. It holds for index maps that return the numbers of
+# the grid as they are, as all these do:
+#
+# > **Multiply the lengths of the grid's axes, from the first axis down to the last one that the operand's index map uses:
+# > that is how often it is copied.** Axes after that come free. (Leave out axes of length 1 when you look for the last.)
+#
+# The same holds for what is written back. As code, and applied to the opening:
+
+
+# %%
+def copies(steps, used):
+    """How often a block is copied; ``used``: the grid axes its index map uses, from 0."""
+    last = max((axis for axis in used if steps[axis] > 1), default=-1)
+    return int(np.prod(steps[: last + 1]))
+
+
+MIB = 2**20
+x_block, w_block, o_block = 8 * 512 * 4, 512 * 1024 * 4, 8 * 1024 * 4
+for name, steps, x_axis, w_axis in (("a", (64, 8), 0, 1), ("b", (8, 64), 1, 0)):
+    x_moves = copies(steps, {x_axis}) * x_block
+    w_moves = copies(steps, {w_axis}) * w_block
+    o_moves = copies(steps, {0, 1}) * o_block
+    print(
+        f"{name}: x {x_moves / MIB:3.0f} MiB, w {w_moves / MIB:5,.0f} MiB, o {o_moves / MIB:3.0f} MiB,",
+        f"together {(x_moves + w_moves + o_moves) / MIB:5,.0f} MiB",
+    )
+for name, report in zip("ab", reports, strict=True):
+    full_speed = report.hbm_bytes / chips.chip("v5e").hbm_bandwidth
+    print(
+        f"{name}: the report says {report.hbm_bytes / MIB:5,.0f} MiB, at full speed",
+        f"{full_speed * 1e3:.2f} ms; predicted {report.seconds * 1e3:.1f} ms",
+    )
+
+# %% [markdown]
+# So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, 64 times. `b` fetches `w` once and
+# the small `x` 8 times. Were you right, and for that reason? Then why does `a` not take 26 times as long? The last two
+# lines tell: `a` takes as long as its bytes do. `b` takes far longer than its bytes: what is left is the work of its
+# 512 steps, and no order of the steps saves that.
+#
+# And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
+
+
+# %%
+def each_block_twice(x):
+    return pl.pallas_call(
+        copy_kernel,
+        out_shape=jax.ShapeDtypeStruct((2 * x.shape[0], 128), x.dtype),
+        grid=(x.shape[0] // 4,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i // 2, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+    )(x)
+
+
+ledger(each_block_twice, jnp.zeros((16, 128)))
+print("the rule for bare grid numbers would say of x_ref:", copies((4,), {0}))
+
+# %% [markdown]
+# Two copies in four steps, not four: the rule does not hold there. What always holds is the sentence behind it: **count how
+# often the block index changes from one step to the next, and add one for the first.**
+#
+# ## Three axes, six orders
+#
+# A batch of products has a third axis: `o[b] = x[b] @ w` for four matrices `x[b]` and one `w`. No order of `b`, `i`, `j` is
+# wrong, since every output block is written in one step. Which is cheapest, and which dearest? The blocks are given:
+# `x` (None, 64, 512), `w` (512, 256), so the grid has 4 x 2 x 8 steps in some order. Decide, then run.
+
+
+# %%
+def batched(order):
+    """The batch of products with the grid axes in this order, such as "bij"."""
+    sizes = {"b": 4, "i": 2, "j": 8}
+    b, i, j = (order.index(letter) for letter in "bij")
+
+    def call(x, w):
+        return pl.pallas_call(
+            product_kernel,
+            out_shape=jax.ShapeDtypeStruct((4, 128, 2048), jnp.float32),
+            grid=tuple(sizes[letter] for letter in order),
+            in_specs=[
+                pl.BlockSpec((None, 64, 512), lambda *at: (at[b], at[i], 0)),
+                pl.BlockSpec((512, 256), lambda *at: (0, at[j])),
+            ],
+            out_specs=pl.BlockSpec((None, 64, 256), lambda *at: (at[b], at[i], at[j])),
+        )(x, w)
+
+    return call
+
+
+batch = jax.ShapeDtypeStruct((4, 128, 512), jnp.float32)
+shared = jax.ShapeDtypeStruct((512, 2048), jnp.float32)
+print("order   copies of x   of w   of o       MiB")
+for order in map("".join, itertools.permutations("bij")):
+    walk = grid.walk(batched(order), batch, shared)
+    x_row, w_row, o_row = cost.traffic(walk)
+    mib = cost.hbm_bytes(walk) / MIB
+    print(f"{order}     {x_row.copies:11} {w_row.copies:6} {o_row.copies:6} {mib:9.0f}")
+
+# %% [markdown]
+# Read a formula off a row. In `bij` the index of `x` uses the first two axes: 4 x 2 copies. That of `w` uses the last: 4 x
+# 2 x 8. In `jbi` it is the other way round: `w` 8, `x` 8 x 4 x 2. The output uses all three axes, so its order does not
+# matter. And `bji`? `x` uses the last axis, `w` the second: neither stands still for long. No order keeps both
+# operands; you choose the one to keep by what the other costs.
+#
+# ## Several steps, one output block
+#
+# A sum over blocks needs one output block in many steps. `fold` adds the four (8, 128) blocks of a row of blocks. Its
+# output's index map ignores `k`, so the block stays in VMEM while `k` runs, and `o_ref` can collect.
+
+
+# %%
+def fold_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += x_ref[...]
+
+
+def fold(x):
+    return pl.pallas_call(
+        fold_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(x.shape[0] // 8, x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )(x)
+
+
+def fold_in_jax(x):
+    return x.reshape(x.shape[0], -1, 128).sum(axis=1)
+
+
+page = jnp.arange(16 * 512.0).reshape(16, 512)
+for verdict in judges.judge(fold, fold_in_jax, page):
+    print(verdict)
+ledger(fold, page)
+
+# %% [markdown]
+# Eight steps, and only two blocks are written back: one each time the output's index changes, and one at the end. No two
+# steps race for a block, for they run one after another.
+#
+# (`jnp.zeros_like(o_ref)` again asks only for shape and dtype. `o_ref[...] = 0` would be refused: a single number is not
+# spread over a Ref.)
+#
+# Why the `zero`? What lies in `o_ref` before the first step?
+
+
+# %%
+def eager_kernel(x_ref, o_ref):
+    o_ref[...] += x_ref[...]
+
+
+def fold_without_zero(x):
+    return pl.pallas_call(
+        eager_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(x.shape[0] // 8, x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )(x)
+
+
+print(judges.numbers_judge(fold_without_zero, fold_in_jax, page))
+
+# %% [markdown]
+# Whatever was there: an output block is never copied *in*. Nobody promises zeros; our judges put NaN there, so that you
+# notice.
+#
+# Now put the axes the other way round: `k` first, `i` last. The grid is (4, 2), and the sums are the same sums. Is the kernel
+# still right? **Before you run the cell**, write down the first step (k, i) at which `o_ref` comes back to a block that it
+# has left. The player marks it in red.
+
+
+# %%
+def fold_k_first_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += x_ref[...]
+
+
+def fold_k_first(x, interpret=False):
+    return pl.pallas_call(
+        fold_k_first_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(x.shape[1] // 128, x.shape[0] // 8),
+        in_specs=[pl.BlockSpec((8, 128), lambda k, i: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda k, i: (i, 0)),
+        interpret=interpret,
+    )(x)
+
+
+viz.grid_player(fold_k_first, page)
+
+# %%
+with pltpu.force_tpu_interpret_mode(None):
+    result = fold_k_first(page, interpret=True)
+print("interpret=True gives the right numbers:", bool((result == fold_in_jax(page)).all()))
+for verdict in judges.judge(fold_k_first, fold_in_jax, page):
+    print(verdict)
+print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=False).ok)
+
+# %% [markdown]
+# On a chip this kernel writes each block back when it leaves it, and adds to garbage when it returns. The plain interpreter
+# fetches the block again, so the numbers judge, which runs kernels with it, sees right numbers; and the compiler does not
+# look at the order of the visits. Only the simulator judge does. The rule:
+#
+# > **All steps that write one output block must be consecutive.** In practice: some first axes of the grid choose the
+# > output block, and over the remaining last axes it stays the same. The reduction goes last.
+#
+# The textbook case is a product whose depth is cut as well. The first two axes choose the block of the output, the third
+# one is the reduction, and `o_ref` collects.
+
+
+# %%
+def tiled_kernel(x_ref, w_ref, o_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+
+def tiled_product(x, w, semantics=None):
+    (rows, depth), (_, columns) = x.shape, w.shape
+    return pl.pallas_call(
+        tiled_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, columns), jnp.float32),
+        grid=(rows // 16, columns // 128, depth // 128),
+        in_specs=[
+            pl.BlockSpec((16, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((16, 128), lambda i, j, k: (i, j)),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
+    )(x, w)
+
+
+tiled_x = jax.random.normal(jax.random.key(2), (32, 384))
+tiled_w = jax.random.normal(jax.random.key(3), (384, 256))
+for verdict in judges.judge(tiled_product, jnp.dot, tiled_x, tiled_w):
+    print(verdict)
+
+# %% [markdown]
+# `dimension_semantics` is how steps are asked to run side by side. Some chips have two cores that look like one device; an axis
+# that you call `"parallel"` may be shared between them, `"arbitrary"` (the default) keeps its order. Only axes that choose
+# the output block may be parallel. What if the reduction is?
+
+
+# %%
+def shared_rows(x, w):
+    return tiled_product(x, w, ("parallel", "parallel", "arbitrary"))
+
+
+def shared_reduction(x, w):
+    return tiled_product(x, w, ("parallel", "parallel", "parallel"))
+
+
+print(judges.races_judge(shared_rows, jnp.dot, tiled_x, tiled_w))
+print(judges.races_judge(shared_reduction, jnp.dot, tiled_x, tiled_w))
+print(
+    "compiles for a v5e:",
+    compiler.compile_tpu(shared_reduction, tiled_x, tiled_w, simulate=False).ok,
+)
+
+# %% [markdown]
+# A v5e has one core, so its compiler has no reason to object. The judge has.
+#
+# ## Blocks that overlap: `pl.Element`
+#
+# Block indices lay blocks side by side. A filter that needs its neighbours wants windows that overlap: here each output row
+# is the sum of three input rows, so eight rows of output need ten of input. `pl.Element(16)` on an axis says: this axis is
+# indexed by *element*, so the index map returns `8 * i` there, and this time rightly so. (For a TPU either every axis of
+# a block is an `Element` or none is.)
+#
+# Why a window of 16 rows, and not of 10? You know the rule. And may a window begin anywhere, at row `i`, say?
+
+
+# %%
+def three_rows_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[0:8] + x_ref[1:9] + x_ref[2:10]
+
+
+def three_rows(x, window=16, stride=8):
+    rows = x.shape[0] - 2
+    return pl.pallas_call(
+        three_rows_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, 128), x.dtype),
+        grid=(rows // 8,),
+        in_specs=[
+            pl.BlockSpec((pl.Element(window), pl.Element(128)), lambda i: (stride * i, 0))
+        ],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+    )(x)
+
+
+def three_rows_in_jax(x):
+    return x[:-2] + x[1:-1] + x[2:]
+
+
+strip = jnp.arange(34 * 128.0).reshape(34, 128)
+for verdict in judges.judge(three_rows, three_rows_in_jax, strip):
+    print(verdict)
+for other in ({"window": 10}, {"stride": 1}):
+    call = functools.partial(three_rows, **other)
+    print(f"{other}:\n{compiler.compile_tpu(call, strip, simulate=False).error}\n")
+ledger(three_rows, strip)
+
+# %% [markdown]
+# The rule holds for windows as well: 10 is no multiple of 8, and 16 is the next. And a window begins at a multiple of 8,
+# nowhere else: who needs rows 3 to 12 takes a window of 16 from row 0 and cuts them out in the kernel.
+#
+# The windows overlap, so most rows are copied twice: that is the price. Four windows of 16 rows are 64 rows, but the ledger
+# has 58 (29,696 bytes): the last window begins at row 24 of 34 and hangs over the end by six. That is the next section's
+# subject.
+#
+# One more way to write a size: on an axis that the kernel should not see at all stands `None`. `pl.Squeezed()` is the same.
+
+
+# %%
+def double_pages(x, one):
+    def double_kernel(x_ref, o_ref):
+        print(f"with {one}, one page is {jax.typeof(x_ref)}")
+        o_ref[...] = 2 * x_ref[...]
+
+    block = pl.BlockSpec((one, 8, 128), lambda p, i: (p, i, 0))
+    return pl.pallas_call(
+        double_kernel,
+        out_shape=x,
+        grid=(x.shape[0], x.shape[1] // 8),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+pages = jnp.arange(3 * 16 * 128.0).reshape(3, 16, 128)
+for one in (1, None, pl.Squeezed()):
+    print("right:", bool((double_pages(pages, one) == 2 * pages).all()))
+
+# %% [markdown]
+# With 1 the kernel has an axis of length 1 to deal with, with `None` or `pl.Squeezed()` it has not.
+#
+# ## Ragged edges
+#
+# Twenty rows in blocks of eight make three blocks, and the last one hangs over the end by four rows. What does the kernel
+# find there? It copies what it sees into an output that has room for all of it.
+
+# %%
+twenty = jnp.arange(20 * 128.0).reshape(20, 128)
+
+
+def show_padding(x):
+    block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        copy_kernel,
+        out_shape=jax.ShapeDtypeStruct((24, 128), x.dtype),
+        grid=(pl.cdiv(20, 8),),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+print(show_padding(twenty)[:, 0])
+
+# %% [markdown]
+# NaN, in the simulator, so that you notice. A chip finds whatever the last kernel left there: zeros perhaps, perhaps
+# numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
+#
+# Writing over the edge is harmless: of the last output block only the part inside the array is copied back. Reading over
+# it is harmless as long as every element stays by itself. So a copy needs no mask:
+
+
+# %%
+def copy_rows(x):
+    block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        copy_kernel, out_shape=x, grid=(pl.cdiv(20, 8),), in_specs=[block], out_specs=block
+    )(x)
+
+
+for verdict in judges.judge(copy_rows, lambda x: x, twenty):
+    print(verdict)
+inside = grid.walk(copy_rows, twenty).calls[0].outputs[0].block_bytes
+print("bytes written back, step by step:", inside.tolist())
+
+# %% [markdown]
+# It stops being harmless when a sum mixes the rows. Three kernels for the sum over 20 rows; they differ in one line. Which
+# of them are right?
+
+
+# %%
+def rows_of_this_step(shape):
+    """The row number, in the whole array, of each element of this step's block."""
+    return 8 * pl.program_id(0) + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
+
+
+def plain(x):
+    return x
+
+
+def times_mask(x):
+    return x * (rows_of_this_step(x.shape) < 20)
+
+
+def where_inside(x):
+    return jnp.where(rows_of_this_step(x.shape) < 20, x, 0)
+
+
+def column_sums(x, keep):
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.sum(keep(x_ref[...]), axis=0, keepdims=True)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, 128), x.dtype),
+        grid=(pl.cdiv(20, 8),),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((1, 128), lambda i: (0, 0)),
+    )(x)
+
+
+def column_sums_in_jax(x):
+    return x.sum(axis=0, keepdims=True)
+
+
+for keep in (plain, times_mask, where_inside):
+    sums = functools.partial(column_sums, keep=keep)
+    verdicts = judges.judge(sums, column_sums_in_jax, twenty)
+    print(f"{keep.__name__}, run once: {sums(twenty)[0, :3]}")
+    print("all four judges pass" if verdicts[-1].passed else f"{verdicts[-1]}\n")
+
+# %% [markdown]
+# The middle one is the trap. Run once on this machine it looks right, because XLA for the CPU rewrites `x * mask` to a
+# choice between `x` and 0. The judges switch that rewriting off, for a chip multiplies: NaN times 0 is NaN, and infinity
+# times 0 is NaN. **Choose with `jnp.where`, do not multiply.**
+#
+# ## How large a block?
+#
+# An array of 32 MiB is copied: 32 MiB in, 32 MiB out, in blocks of 8 to 2048 rows. The first line of the cell says how long
+# these bytes take at the full speed of HBM. Each step costs a fraction of a microsecond of its own, whatever its block.
+# Guess: from how many rows on do the bytes hide that? And which block is the first that does not fit?
+
+
+# %%
+def copy_by(rows, limit=None, buffers=None):
+    def call(x):
+        block = pl.BlockSpec((rows, 1024), lambda i: (i, 0), pipeline_mode=buffers)
+        return pl.pallas_call(
+            copy_kernel,
+            out_shape=x,
+            grid=(x.shape[0] // rows,),
+            in_specs=[block],
+            out_specs=block,
+            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=limit),
+        )(x)
+
+    return call
+
+
+tall = jax.ShapeDtypeStruct((8192, 1024), jnp.float32)
+in_and_out = 2 * 8192 * 1024 * 4
+print(f"the bytes alone: {in_and_out / chips.chip('v5e').hbm_bandwidth * 1e6:.0f} us")
+for rows in (8, 32, 128, 512, 1024, 2048):
+    report = compiler.compile_tpu(copy_by(rows), tall)
+    need = f"{report.vmem_bytes / MIB:6.3f} MiB of VMEM"
+    if report.ok:
+        print(f"{rows:5} rows  {need}  {report.seconds * 1e6:4.0f} us")
+    else:
+        print(f"{rows:5} rows  {need}\n{report.error}")
+
+# %% [markdown]
+# In blocks of 8 rows the copy has 1024 steps and drowns in their cost. From 128 rows on it runs at the speed of the memory,
+# and larger blocks gain it nothing. A product goes on gaining: the larger its blocks, the less often `x` and `w` are fetched,
+# until VMEM is full.
+#
+# 1024 rows need 16 MiB to the last byte, and that is allowed: two buffers of 4 MiB for the input, two for the output. Where
+# the bytes go, one operand a row, is in the table below, for blocks of 2048 rows. Type other sizes and watch the total
+# against the limit. **Look for two ways** to bring it down to 16 MiB. (In a copy both blocks have one size. The table does
+# not know that, so change both rows.)
+
+# %%
+viz.vmem_table(copy_by(2048), tall)
+
+# %% [markdown]
+# Half the rows, in both blocks; or half the columns; or one buffer for each block in place of two. The last is written
+# `pipeline_mode=pl.Buffered(1)`, and its price is that no block can arrive while another is worked on. And there is a third
+# way, which leaves the blocks as they are: the chip has 128 MiB of VMEM, and a kernel gets 16 unless it asks for more.
+
+# %%
+for name, call in (
+    ("one buffer each ", copy_by(2048, buffers=pl.Buffered(1))),
+    ("a limit of 64 MiB", copy_by(2048, limit=64 * MIB)),
+):
+    report = compiler.compile_tpu(call, tall, simulate=False)
+    needs = f"{report.vmem_bytes // MIB} MiB of {report.vmem_limit // MIB}"
+    print(f"2048 rows, {name:17}  {needs}: {'compiles' if report.ok else report.error}")
+
+# %% [markdown]
+# ## A part of a block
+#
+# (No exercise needs this section or the next. Both can wait for another day.)
+#
+# Inside the block you may read and write any part, if the compiler knows where it begins. Some parts are dearer than others:
+# here is the length of the program, in bundles (instruction words), for 32 rows and 256 lanes at four places.
+
+
+# %%
+def bundles(kernel, dtype):
+    x = jax.ShapeDtypeStruct((64, 512), dtype)
+    return compiler.compile_tpu(
+        pl.pallas_call(kernel, out_shape=x), x, simulate=False
+    ).bundles
+
+
+def read_from(row, lane):
+    def kernel(x_ref, o_ref):
+        o_ref[0:32, 0:256] = x_ref[row : row + 32, lane : lane + 256]
+
+    return kernel
+
+
+def write_to(row, lane):
+    def kernel(x_ref, o_ref):
+        o_ref[row : row + 32, lane : lane + 256] = x_ref[0:32, 0:256]
+
+    return kernel
+
+
+for dtype in (jnp.float32, jnp.bfloat16):
+    for place in ((8, 128), (3, 128), (8, 5), (3, 5)):
+        reading, writing = (bundles(part(*place), dtype) for part in (read_from, write_to))
+        name = jnp.dtype(dtype).name
+        print(f"{name:8}  at {place!s:8}  read {reading:3} bundles, write {writing:3}")
+
+# %% [markdown]
+# And where the beginning is a number that is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that
+# begins at such a number.
+
+
+# %%
+def read_at_run_time(start, rows):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[pl.ds(start(pl.program_id(0)), rows), :]
+
+    call = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((4 * rows, 512), jnp.float32),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((64, 512), lambda i: (0, 0))],
+        out_specs=pl.BlockSpec((rows, 512), lambda i: (i, 0)),
+    )
+    return compiler.compile_tpu(
+        call, jax.ShapeDtypeStruct((64, 512), jnp.float32), simulate=False
+    )
+
+
+print("8 rows from 8 * i:", "compiles" if read_at_run_time(lambda i: 8 * i, 8).ok else "no")
+print("8 rows from i:")
+print(read_at_run_time(lambda i: i, 8).error)
+
+# %% [markdown]
+# A start that is a multiple of (8, 128) is always taken. One that is written in the program may be anything: the compiler
+# shifts rows and lanes, and you pay in bundles. One that is known only when the kernel runs must be a multiple of 8 (rows) or
+# of 128 (lanes), and the compiler must be able to prove it: of `8 * i` it can. (An older page of JAX's documentation says
+# that 32-bit slices are free of restrictions; the slice just refused is one of float32.)
+#
+# ## A published guide, read closely
+#
+# A published guide cuts `C = A @ B` like this: a strip of 128 rows of `A` and a strip of 128 columns of `B`, each over the
+# whole depth, make one block of 128 x 128 of `C`. It adds that the blocks are spread over the matrix units, in parallel,
+# by themselves. (The Keras guide *Define a Custom TPU/GPU Kernel*; its matrices are 8192 by 8192.) You can check all of it,
+# with matrices of 1024 by 1024 first. How often is each strip fetched? And if the blocks ran in parallel, what would twice
+# the rows do to the time?
+
+
+# %%
+def guide(a, b):
+    (rows, depth), (_, columns) = a.shape, b.shape
+    return pl.pallas_call(
+        product_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, columns), jnp.float32),
+        grid=(rows // 128, columns // 128),
+        in_specs=[
+            pl.BlockSpec((128, depth), lambda i, j: (i, 0)),
+            pl.BlockSpec((depth, 128), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j)),
+    )(a, b)
+
+
+square = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+ledger(guide, square, square)
+for rows in (256, 512, 1024, 2048):
+    a = jax.ShapeDtypeStruct((rows, 1024), jnp.float32)
+    report = compiler.compile_tpu(guide, a, square)
+    steps = (rows // 128) * (1024 // 128)
+    print(f"{rows:5} rows: {steps:4} steps, {report.seconds * 1e6:4.0f} us predicted")
+wide = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
+
+# %% [markdown]
+# Each strip of `A` comes once and stays while `j` runs. Each strip of `B` comes once for every strip of `A`: eight times
+# here, 64 times at the guide's size. Twice the steps take twice the time, for they run **one after another**; it is inside
+# one step that the matrix units share the work. (The times are predicted, but the order is not: what the compiler makes for
+# a core is one program with a loop over the steps.) And at 8192 in float32 the strips alone are the 16 MiB: two buffers for
+# each of two strips of 4 MiB.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. Grid (4, 6), block (16, 256), index map <code>lambda i, j: (j, i)</code>. Where does the block of step
+# (2, 5) begin?</summary>
+# At block (5, 2): row 80, column 512.</details>
+#
+# <details><summary>2. Grid (8, 5, 3); the index map of <code>w</code> is <code>lambda i, j, k: (0, j)</code>. How often is a block
+# of <code>w</code> copied?</summary>
+# 8 x 5 = 40 times: all axes from the first one to the last that the map uses. The 3 steps of k come free.</details>
+#
+# <details><summary>3. Which of these are legal for a float32 array of (6, 300): (6, 128), (3, 128), (8, 300), (6, 100)?</summary>
+# (6, 128): all rows, and a multiple of 128. (8, 300): a multiple of 8, and all columns. Not the 3 and not the 100.</details>
+#
+# <details><summary>4. A kernel adds up over the first grid axis, and its output has four blocks. <code>interpret=True</code> gives
+# the right numbers. On a chip?</summary>
+# Each output block is left and visited again, and nobody copies it back in. The numbers are lost. The reduction goes
+# last.</details>
+#
+# <details><summary>5. 1000 rows in blocks of 64, and a kernel takes the maximum of each block. What is wrong, and in which
+# steps?</summary>
+# In the last of the 16 steps 24 rows lie outside the array and hold anything. Put minus infinity there with
+# <code>jnp.where</code> before the maximum.</details>
+
+# %% [markdown]
+# Questions 1 to 3, for those who like to see it:
+
+# %%
+print("1: row", 5 * 16, "column", 2 * 256)
+print("2:", copies((8, 5, 3), {1}), "copies")
+for block in ((6, 128), (3, 128), (8, 300), (6, 100)):
+    is_it_legal((6, 300), block)
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 4](../exercises/04_grids_and_blockspecs.ipynb). The first one turns a matrix upside
+# down, eight rows at a time, with an index map.

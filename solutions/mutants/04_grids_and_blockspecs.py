@@ -1,0 +1,336 @@
+# Wrong answers to the exercises of lesson 4. Each stands in the place of the answer cell; `judge` must refuse it, and
+# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+# %% answer="04.1" name="counts the blocks from 1" judge="numbers" says="block .8, 0.; the array has 8 x 1 blocks.*(?s:.)*counted from 0"
+def configure(rows, columns):
+    return (rows // 8,), (8, columns), lambda i: (rows // 8 - i, 0), lambda i: (i, 0)
+
+
+# %% answer="04.1" name="returns element numbers" judge="numbers" says="asks for block .56, 0.*(?s:.)*not element numbers"
+def configure(rows, columns):
+    return (rows // 8,), (8, columns), lambda i: (rows - 8 - 8 * i, 0), lambda i: (i, 0)
+
+
+# %% answer="04.1" name="turns single rows round" judge="exercise" says="a block of .1, 256. has 1 row. Eight rows stay together"
+def configure(rows, columns):
+    def x_map(i):
+        return 8 * (rows // 8 - 1 - i // 8) + i % 8, 0
+
+    return (rows,), (1, columns), x_map, lambda i: (i, 0)
+
+
+# %% answer="04.1" name="counts the output from the end" judge="simulator" says="the index map of o_ref asks for block .-1, 0.*(?s:.)*the last of n"
+def configure(rows, columns):
+    return (rows // 8,), (8, columns), lambda i: (i, 0), lambda i: (-1 - i, 0)
+
+
+# %% answer="04.1" name="forgets a map" judge="exercise" says="returned a tuple of 3; asked for are 4 things: grid, block, x_map, o_map"
+def configure(rows, columns):
+    return (rows // 8,), (8, columns), lambda i: (rows // 8 - 1 - i, 0)
+
+
+# %% answer="04.1" name="stops before the last block" judge="numbers" says="No grid step writes output block .7, 0."
+def configure(rows, columns):
+    last = rows // 8 - 1
+    return (max(last, 1),), (8, columns), lambda i: (last - i, 0), lambda i: (i, 0)
+
+
+# %% answer="04.2" name="does not transpose" judge="numbers" says="At step .3, 0. the index map of x_ref asks for block .3, 0.; the array has 3 x 4 blocks"
+def index_maps():
+    return lambda i, j: (i, j), lambda i, j: (0, j), lambda i, j: (i, j)
+
+
+# %% answer="04.2" name="takes the row by the output's rows" judge="numbers" says="index map of r_ref asks for block .0, 3.; the array has 1 x 3 blocks"
+def index_maps():
+    return lambda i, j: (j, i), lambda i, j: (0, i), lambda i, j: (i, j)
+
+
+# %% answer="04.2" name="gives the row the output's index" judge="simulator" says="At step .1, 0. the index map of r_ref asks for block .1, 0."
+def index_maps():
+    return lambda i, j: (j, i), lambda i, j: (i, j), lambda i, j: (i, j)
+
+
+# %% answer="04.2" name="transposes the output too" judge="numbers" says="At step .3, 0. the index map of o_ref asks for block .0, 3."
+def index_maps():
+    return lambda i, j: (j, i), lambda i, j: (0, j), lambda i, j: (j, i)
+
+
+# %% answer="04.2" name="one number for the row" judge="numbers" says="must return one number for each axis of the block .1, 128., which makes 2; it returned 1"
+def index_maps():
+    return lambda i, j: (j, i), lambda i, j: j, lambda i, j: (i, j)
+
+
+# %% answer="04.2" name="adds the first part of the row everywhere" judge="numbers" says="r_ref holds block .0, 0.; the result there needs block .0, 1."
+def index_maps():
+    return lambda i, j: (j, i), lambda i, j: (0, 0), lambda i, j: (i, j)
+
+
+# %% answer="04.3" name="hands the table back" judge="exercise" says="No TPU takes these. a: .*b: .*c: .14, 128. has 14.*d: .*e: .1000,. has 1000 on the only axis"
+def legal_blocks():
+    return {"a": (8, 100), "b": (4, 128), "c": (14, 128), "d": (8, None, 256), "e": (1000,)}
+
+
+# %% answer="04.3" name="halves the register of bfloat16" judge="exercise" says="c: .8, 128. is legal.*a legal size nearer to 14 than 8"
+def legal_blocks():
+    return {"a": (8, 128), "b": (6, 128), "c": (8, 128), "d": (8, 4, 256), "e": (1024,)}
+
+
+# %% answer="04.3" name="turns None into 1" judge="exercise" says="d: .8, 1, 256. has 1 on the axis before the last, of 4"
+def legal_blocks():
+    return {"a": (8, 128), "b": (6, 128), "c": (16, 128), "d": (8, 1, 256), "e": (1024,)}
+
+
+# %% answer="04.3" name="rounds four rows up to eight" judge="exercise" says="b: .8, 128. is legal.*a legal size nearer to 4 than 8"
+def legal_blocks():
+    return {"a": (8, 128), "b": (8, 128), "c": (16, 128), "d": (8, 4, 256), "e": (1024,)}
+
+
+# %% answer="04.3" name="takes whole arrays" judge="exercise" says="a: from .8, 100. to .64, 512. are 2 changes. One is enough"
+def legal_blocks():
+    return {"a": (64, 512), "b": (6, 256), "c": (64, 256), "d": (16, 4, 256), "e": (4096,)}
+
+
+# %% answer="04.3" name="leaves one out" judge="exercise" says="has no block for e; asked for is a dict with the keys a, b, c, d, e"
+def legal_blocks():
+    return {"a": (8, 128), "b": (6, 128), "c": (16, 128), "d": (8, 4, 256)}
+
+
+# %% answer="04.4" name="copies everything at every step" judge="exercise" says="a copy of everything at every step.*stands still"
+moved = {"bij": "10,813,440 bytes", "jbi": None, "bji": None}
+
+
+# %% answer="04.4" name="forgets the output" judge="exercise" says="jbi: it is not.*(?s:.)*Where does the output go"
+moved = {"bij": "8,454,144 bytes", "jbi": "3,440,640 bytes", "bji": None}
+
+
+# %% answer="04.4" name="counts copies" judge="exercise" says="how many blocks are copied. How many bytes has each"
+moved = {"bij": "132 bytes", "jbi": "125 bytes", "bji": "135 bytes"}
+
+
+# %% answer="04.4" name="copies every block once" judge="exercise" says="every block once. A block that is left and wanted again is copied again"
+moved = {"bij": "8,454,144 bytes", "jbi": "5,406,720 bytes", "bji": "3,047,424 bytes"}
+
+
+# %% answer="04.4" name="takes another order" judge="exercise" says="the number of another order. In .bij. j runs fastest: which of x and w"
+moved = {"bij": "5,406,720 bytes", "jbi": "8,454,144 bytes", "bji": "6,389,760 bytes"}
+
+
+# %% answer="04.4" name="takes the output for bfloat16" judge="exercise" says="x and w are bfloat16. What is the output"
+moved = {"bij": "7,471,104 bytes", "jbi": "4,423,680 bytes", "bji": "5,406,720 bytes"}
+
+
+# %% answer="04.5" name="leaves it as it is" judge="budget" says="w_ref is fetched 80 times: 10 MiB, 8 times the whole array"
+def order(down, across):
+    return (down, across), lambda i, j: (i, 0), lambda i, j: (0, j), lambda i, j: (i, j)
+
+
+# %% answer="04.5" name="turns the grid, not the letters" judge="numbers" says="No grid step writes output block .0, 8.*(?s:.)*At step .8, 0. the index map of x_ref asks for block .8, 0."
+def order(down, across):
+    return (across, down), lambda i, j: (i, 0), lambda i, j: (0, j), lambda i, j: (i, j)
+
+
+# %% answer="04.5" name="turns the letters, not the grid" judge="numbers" says="No grid step writes output block .0, 8.*(?s:.)*At step .0, 8. the index map of x_ref asks for block .8, 0."
+def order(down, across):
+    return (down, across), lambda j, i: (i, 0), lambda j, i: (0, j), lambda j, i: (i, j)
+
+
+# %% answer="04.5" name="forgets the output's letters" judge="numbers" says="At step .8, 0. the index map of o_ref asks for block .8, 0.; the array has 8 x 10 blocks"
+def order(down, across):
+    return (across, down), lambda j, i: (i, 0), lambda j, i: (0, j), lambda i, j: (i, j)
+
+
+# %% answer="04.5" name="keeps one strip of w for all" judge="numbers" says="w_ref holds block .0, 0.; the result there needs block .0, 1."
+def order(down, across):
+    return (down, across), lambda i, j: (i, 0), lambda i, j: (0, 0), lambda i, j: (i, j)
+
+
+# %% answer="04.6" name="the collection's own map" judge="numbers" says="At step .0, 0, 1. the index map of x_ref asks for block .0, 0, 8.; the array has 2 x 3 x 2 blocks"
+def block_of_step(i, j, k):
+    return (8 * i, 8 * j, 8 * k)
+
+
+# %% answer="04.6" name="elements, with the right sizes" judge="numbers" says="asks for block .0, 0, 128.*(?s:.)*not element numbers"
+def block_of_step(i, j, k):
+    return (2 * i, 8 * j, 128 * k)
+
+
+# %% answer="04.6" name="divides" judge="numbers" says="index map of o_ref returns block .0, 0, 0. at every step"
+def block_of_step(i, j, k):
+    return (i // 2, j // 8, k // 128)
+
+
+# %% answer="04.6" name="turns the axes round" judge="numbers" says="index map of x_ref asks for block .1, 0, 0.; the array has 1 x 1 x 3 blocks"
+def block_of_step(i, j, k):
+    return (k, j, i)
+
+
+# %% answer="04.6" name="leaves the last axis out" judge="numbers" says="must return one number for each axis of the block .2, 8, 128., which makes 3; it returned 2"
+def block_of_step(i, j, k):
+    return (i, j)
+
+
+# %% answer="04.7" name="as it was" judge="simulator" says="left VMEM after step .0, 0.*came back to it at step .1, 0.*(?s:.)*put it last"
+def fold(x):
+    return fold_broken(x)
+
+
+# %% answer="04.7" name="turns the grid and leaves program_id" judge="numbers" says="Every step sets everything anew, so only what step .0, 3. computes is left(?s:.)*the condition under pl.when"
+def fold(x):
+    return pl.pallas_call(
+        fold_broken_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )(x)
+
+
+# %% answer="04.7" name="never sets it to zero" judge="numbers" says="At step .0, 0. o_ref is read before anything has been written"
+def fold(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] += x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )(x)
+
+
+# %% answer="04.7" name="keeps the last block only" judge="numbers" says="only what step .0, 3. computes is left"
+def fold(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )(x)
+
+
+# %% answer="04.7" name="shares the reduction between cores" judge="simulator" says="Axis 1 of the grid is marked .parallel.*steps .0, 0. and .0, 1. both write block"
+def fold(x):
+    from jax.experimental.pallas import tpu as pltpu
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
+    )(x)
+
+
+# %% answer="04.7" name="takes all columns at once" judge="exercise" says="blocks of x_ref are .8, 512.; asked for are those of fold_broken"
+def fold(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = sum(x_ref[:, k : k + 128] for k in range(0, x_ref.shape[1], 128))
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+    )(x)
+
+
+# %% answer="04.8" name="no mask" judge="numbers" says="At step .0, 2. the block of x_ref hangs over the end.*axis 1 has 300 elements.*(?s:.)*jnp.where"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += jnp.sum(x_ref[...], axis=1, keepdims=True)
+
+
+# %% answer="04.8" name="masks by multiplying" judge="numbers" says="Multiplying by 0 does not help, for NaN . 0 is NaN. That is what this kernel does"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    inside = x_ref[...] * (128 * pl.program_id(1) + lane < columns)
+    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+
+
+# %% answer="04.8" name="skips NaN, whatever else is there" judge="simulator" says="With 1234.5 there instead"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += jnp.nansum(x_ref[...], axis=1, keepdims=True)
+
+
+# %% answer="04.8" name="keeps what equals itself" judge="simulator" says="With 1234.5 there instead"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    x = x_ref[...]
+    o_ref[...] += jnp.sum(jnp.where(x == x, x, 0), axis=1, keepdims=True)
+
+
+# %% answer="04.8" name="one column too many" judge="numbers" says="The kernel chooses by an index, and some of them get through(?s:.)*Is 300 itself left out"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
+    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+
+
+# %% answer="04.8" name="takes the other axis of the grid" judge="numbers" says="only what step .0, 2. computes is left(?s:.)*the condition under pl.when"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(0) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    inside = jnp.where(128 * pl.program_id(1) + lane < columns, x_ref[...], 0)
+    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+
+
+# %% answer="04.9" name="blames the maximum" judge="exercise" says="rows of their own"
+line = 2
+
+
+# %% answer="04.9" name="blames the block of x" judge="exercise" says="A last block that hangs over does no harm"
+line = "    x_block = pl.BlockSpec((8, columns), lambda i: (i, 0))"
+
+
+# %% answer="04.9" name="blames the output's block" judge="exercise" says="block i goes with block i"
+line = 8
+
+
+# %% answer="04.10" name="too short" judge="exercise" says="5 different words; 12 are asked"
+why = "To be right, and to be fast."
+
+
+# %% answer="04.10" name="does not judge itself" judge="exercise" says="A good answer mentions"
+why = """To be right: all steps that write one output block must be consecutive, so the reduction
+goes last. To be fast: a block whose index stays the same is not copied again."""
+
+
+# %% answer="04.10" name="judges itself wrong" judge="exercise" says="you said .no."
+why = """To be right: the reduction goes first. To be fast: it does not matter which order the
+axes have, since every block has to be copied at every step anyway, in any order of them."""
+checks.assess("04.10", "no")

@@ -1,0 +1,384 @@
+# %% [markdown]
+# # Exercises 3: The roofline
+#
+# Pencil and paper first: most answers are a number with its unit, and few need more than a division. A wrong one is read
+# closely, for most wrong numbers are wrong in a known way. Nothing here needs a TPU.
+#
+# Come here from lesson 3 (`notebooks/03_roofline.ipynb`). About 85 minutes. Short of time? Do 03.1, 03.3 and 03.7.
+
+# %%
+# FIRST CELL
+
+# %%
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, cost, grid, roofline
+
+v5e = chips.chip("v5e")
+print(f"peak {v5e.bf16_flops / 1e12:.0f} TFLOP/s, HBM {v5e.hbm_bandwidth / 1e9:.0f} GB/s")
+
+# %% [markdown]
+# ## 03.1 Predict: the least time for a sum
+#
+# *Difficulty 1 of 5. 4 minutes, 1 line. Fast track.*
+#
+# Two float32 vectors of 64 Mi numbers lie in the HBM of a v5e. Their sum must end up there too. How long must that take
+# at least, whoever writes the kernel? Use the bandwidth printed above. A number and a unit of time, as text; 1 % either way
+# will do. (Ki and Mi count in steps of 1024: 1 Mi is 1024 * 1024.)
+
+# %% answer="03.1"
+least = None
+### BEGIN SOLUTION
+least = "982 us"
+### END SOLUTION
+
+# %% check="03.1"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.1", least)
+
+# %%
+# checks.hint("03.1")
+
+# %% [markdown]
+# ## 03.2 Compute: the cost of a product
+#
+# *Difficulty 2 of 5. 10 minutes, 3 lines.*
+#
+# Write `matmul_cost(m, k, n, itemsize)` for x[m, k] @ y[k, n], where every number, those of the result too, has `itemsize`
+# bytes. It returns three: the FLOPs, the bytes between HBM and the chip if every array passes once, and the intensity. The
+# check calls it with sizes that are large, small and not square, and knows the formulas people write by mistake.
+
+
+# %% answer="03.2"
+def matmul_cost(m, k, n, itemsize):
+    """FLOPs, bytes, and FLOPs per byte of x[m, k] @ y[k, n]."""
+    ### BEGIN SOLUTION
+    flops = 2 * m * k * n
+    moved = (m * k + k * n + m * n) * itemsize
+    return flops, moved, flops / moved
+    ### END SOLUTION
+
+
+# %% check="03.2"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.2", matmul_cost)
+
+# %%
+# checks.hint("03.2")
+
+# %% [markdown]
+# ## 03.3 Predict: a crossover
+#
+# *Difficulty 2 of 5. 5 minutes, 1 line. Fast track.*
+#
+# Kernels often take bfloat16 and give back float32. At which N does x[N, N] @ y[N, N], with x and y in bfloat16 and the
+# result in float32, become compute-bound on a **v6e**? Ideal traffic, each array once. A plain number; 1 % either way will do.
+
+# %% answer="03.3"
+crossover = None
+### BEGIN SOLUTION
+crossover = 2244
+### END SOLUTION
+
+# %% check="03.3"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.3", crossover)
+
+# %%
+# checks.hint("03.3")
+
+# %% [markdown]
+# ## 03.4 Predict: how many users make the MXU busy?
+#
+# *Difficulty 2 of 5. 5 minutes, 1 line.*
+#
+# A model answers B users at once: each layer multiplies x[B, D] by weights w[D, F], with D and F far larger than B. To save
+# memory the weights are stored as **int8**; a kernel widens them in VMEM, and the MXU multiplies in bfloat16. At which B
+# does that become compute-bound on a v5e? A plain number; 1 % either way will do.
+
+# %% answer="03.4"
+batch = None
+### BEGIN SOLUTION
+batch = 120
+### END SOLUTION
+
+# %% check="03.4"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.4", batch)
+
+# %%
+# checks.hint("03.4")
+
+# %% [markdown]
+# ## 03.5 Compute: the cost of attention
+#
+# *Difficulty 3 of 5. 12 minutes, 4 lines.*
+#
+# Now with several heads, a mask, and grouped queries. Q has `heads` heads of shape [T, K], K and V have `kv_heads` (each
+# serves a group of query heads), the result has the shape of Q, all in bfloat16. With `causal=True` query t sees the keys
+# 0 to t only. Return two numbers: the FLOPs of the two products (leave the softmax out; with a mask, count what a kernel
+# that skips the rest has to do, within 1 %), and the bytes between HBM and the chip if Q, K, V and the result pass once.
+
+
+# %% answer="03.5"
+def attention_cost(t, width, heads, kv_heads, causal):
+    """FLOPs and bytes of attention with T = t tokens and heads of K = width numbers."""
+    ### BEGIN SOLUTION
+    flops = 4 * t * t * width * heads
+    if causal:
+        flops /= 2
+    return flops, 2 * t * width * (2 * heads + 2 * kv_heads)
+    ### END SOLUTION
+
+
+# %% check="03.5"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.5", attention_cost)
+
+# %% [markdown]
+# What does XLA count? It knows no mask that saves work, so compare it with `attention_cost(2048, 128, 8, 8, False)`.
+
+
+# %% given="03.5-look"
+def attention(q, k, v):
+    weights = jax.nn.softmax(jnp.einsum("htd,hsd->hts", q, k))
+    return jnp.einsum("hts,hsd->htd", weights, v)
+
+
+heads = jax.ShapeDtypeStruct((8, 2048, 128), jnp.bfloat16)
+counted = jax.jit(attention).lower(heads, heads, heads).compile().cost_analysis()
+print(f"XLA counts {counted['flops'] / 1e9:.1f} GFLOPs, softmax included")
+
+# %%
+# checks.hint("03.5")
+
+# %% [markdown]
+# ## 03.6 Predict: three all-gathers
+#
+# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+#
+# One link of a v5e carries 45 GB/s each way, and one hop takes at least 1 us, whatever it carries (both after the book
+# "How to Scale Your Model"). An array lies in equal shards on the chips of one axis; at the end each chip must have all of it.
+# How long does that take at least? Bytes and hops run side by side, so the larger of the two times counts; 1 % either way
+# will do.
+#
+# - `"ring"`: an array of 64 MiB on 16 chips. They form a ring: each chip has two neighbours and sends both ways at once.
+# - `"line"`: an array of 64 MiB on 4 chips. A v5e closes the ring only for an axis of 16, so these four are a line. The chip at
+#   its end decides.
+# - `"small"`: an array of 4 KiB on the ring of 16.
+
+# %% answer="03.6"
+gathers = {"ring": None, "line": None, "small": None}
+### BEGIN SOLUTION
+gathers |= {"ring": "699 us", "line": "1118 us", "small": "8 us"}
+### END SOLUTION
+
+# %% check="03.6"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.6", gathers)
+
+# %%
+# checks.hint("03.6")
+
+# %% [markdown]
+# ## 03.7 Find the lie
+#
+# *Difficulty 3 of 5. 17 minutes, 5 lines. Fast track.*
+#
+# Five claims about a v5e, all of them from public pages, in our words. For each say whether it `"stands"` or `"falls"`, and
+# give the number that decides, to 1 %. At least one stands. (Everybody slips; that is why the number has to be worked
+# out.)
+#
+# - **A.** A guide to writing kernels multiplies two float32 matrices of N = 8192 and comments that this N is large enough to
+#   be memory-bound. *The number: the intensity of that product, FLOP/B.*
+#   (keras.io, "Define a Custom TPU/GPU Kernel", 2025)
+# - **B.** A later pull request to that guide reports 7.807 ms for product and ReLU as two programs, and 2.240 ms for the kernel that
+#   fuses them. The guide's reason: the ReLU is computed while the data is still in VMEM, which saves expensive round trips to
+#   HBM. Can a round trip that is saved be the reason for the difference? *The number: the microseconds that such a round trip
+#   of the result takes, written once and read once.*
+#   (keras-io, pull request 2284, 2026)
+# - **C.** The guide's own table gives 7.811 ms for that product by the ordinary Keras layer. Can that be? *The number: the
+#   TFLOP/s.* (The MXU multiplies float32 in one pass of bfloat16 unless you ask for more.)
+# - **D.** A tutorial on TPU kernels puts the HBM of a v5e at about 1.6 TB/s, and from there the intensity at which it becomes
+#   compute-bound at about 123 FLOPs per byte. *The number: that intensity by what `chips.chip("v5e")` says, FLOP/B.*
+#   (pallas-tpu-tutorial, chapter 8, 2026)
+# - **E.** The same tutorial advises against the reduction as an axis of the grid: each of its steps would fetch the accumulator
+#   from HBM and write it back. *The number: the MiB that a product of 4096 in bfloat16 writes for its result, with blocks of
+#   512 and the reduction as the last axis of the grid.* (chapter 9; `product` below has such a grid)
+
+
+# %% given="03.7"
+def product(x, y, bm, bk, bn):
+    """x[m, k] @ y[k, n] in blocks; the reduction is the last axis of the grid."""
+
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, k // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="03.7"
+verdicts = {
+    "A": (None, None),
+    "B": (None, None),
+    "C": (None, None),
+    "D": (None, None),
+    "E": (None, None),
+}
+### BEGIN SOLUTION
+verdicts |= {
+    "A": ("falls", "1365 FLOP/B"),
+    "B": ("falls", "655 us"),
+    "C": ("stands", "141 TFLOP/s"),
+    "D": ("falls", "240 FLOP/B"),
+    "E": ("falls", "32 MiB"),
+}
+### END SOLUTION
+
+# %% check="03.7"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.7", verdicts)
+
+# %%
+# checks.hint("03.7")
+
+# %% [markdown]
+# ## 03.8 Predict, then look
+#
+# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+#
+# Three times on a v5e, bfloat16, that the lesson has not shown. Predict each to within a quarter, with nothing but the peak,
+# the bandwidth, and 0.33 us a grid step. (The clock of the first two was on the host, whose 0.11 ms are lost in them.) Do not
+# look below the check before you have written all three.
+#
+# - `"XLA, 16384"`: a product of 16384 x 16384 x 16384, by XLA.
+# - `"triangle"`: the same product by a kernel with blocks of 512 x 1024 x 512, of which only the lower triangle is wanted.
+#   The grid has all the steps; for blocks of the result above the diagonal a step fetches nothing and multiplies nothing.
+# - `"decode"`: eight tokens, each for an expert of its own: eight products x[1, 4096] @ w[4096, 4096], by XLA. Each expert has
+#   weights of its own.
+
+# %% answer="03.8"
+guesses = {"XLA, 16384": None, "triangle": None, "decode": None}
+### BEGIN SOLUTION
+guesses |= {"XLA, 16384": "44.6 ms", "triangle": "28.4 ms", "decode": "327 us"}
+### END SOLUTION
+
+# %% check="03.8"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.8", guesses)
+
+# %% [markdown]
+# Now look. Yours over the published one: 1.00 is perfect, and whoever is between 0.75 and 1.25 three times knows the
+# machine. (The first two stand in JAX's `docs/pallas/tpu/sparse.ipynb`, the third in the autotuning data of Tokamax 0.0.17.)
+
+# %% given="03.8-look"
+published = {"XLA, 16384": 46.953, "triangle": 28.648, "decode": 0.366}  # ms
+for name, time in published.items():
+    try:
+        guess = checks.quantity.parse(guesses[name]).value * 1e3
+    except (ValueError, KeyError):
+        print(f"{name}: write down your guess first")
+    else:
+        print(f"{name:14} measured {time:7.3f} ms, yours over it {guess / time:.2f}")
+
+# %%
+# checks.hint("03.8")
+
+# %% [markdown]
+# ## 03.9 Repair: right, and far from its roof
+#
+# *Difficulty 3 of 5. 8 minutes, 1 to 3 lines.*
+#
+# `product` above gives the right numbers with these blocks, and every judge agrees. By prediction it is 11 times slower than
+# XLA for x[512, 1024] @ y[1024, 512]. The next cell prints enough to tell which of the three roofs it is under. (The
+# *overhead* there is what is left beside the larger of arithmetic and copies: steps, a first copy that nothing hides, a last
+# write.) Choose better blocks: `choose_blocks(m, k, n)` returns bm, bk and bn. Each must divide its axis. The kernel may take
+# at most 1.5 times as long as XLA's own product. The check asks about m, k, n = 512, 1024, 512, about 256, 512, 1024, and about
+# 8192 three times, where the blocks must fit into the 16 MiB of VMEM that a kernel may use.
+
+
+# %% given="03.9-slow"
+def slow_blocks(m, k, n):
+    return 128, 128, 128
+
+
+def slow(x, y):
+    return product(x, y, *slow_blocks(512, 1024, 512))
+
+
+tall, wide = (
+    jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((512, 1024), (1024, 512))
+)
+walk = grid.walk(slow, tall, wide)
+print(f"{walk.calls[0].steps} steps, {cost.hbm_bytes(walk):,} bytes")
+print(roofline.predict(slow, tall, wide))
+
+
+# %% answer="03.9"
+def choose_blocks(m, k, n):
+    """Return bm, bk, bn for x[m, k] @ y[k, n] in bfloat16."""
+    ### BEGIN SOLUTION
+    return min(512, m), min(1024, k), min(512, n)
+    ### END SOLUTION
+
+
+# %% check="03.9"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.9", choose_blocks)
+
+# %%
+# checks.hint("03.9")
+# checks.report("03.9")
+
+# %% [markdown]
+# ## 03.10 Explain: would you write this kernel?
+#
+# *No points. 4 minutes, two or three sentences.*
+#
+# A colleague shows you a profile: one operation of the model uses 3 % of the chip's peak. "We should write a kernel for it."
+# What do you ask, and what do you work out before you answer? The check shows our answer. Then judge your own: below
+# your text add `checks.assess("03.10", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
+
+# %% answer="03.10"
+why = None
+### BEGIN SOLUTION
+why = """What does it compute, and how many bytes must it move? An addition cannot use more
+than a fraction of a percent. I would work out the least time from FLOPs and bytes and compare
+it with the time it takes now: only the gap is to be won, or fewer bytes by fusing."""
+checks.assess("03.10", "yes")
+### END SOLUTION
+
+# %% check="03.10"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.10", why)
+
+# %%
+# checks.hint("03.10")
+
+# %% [markdown]
+# ## Where next
+#
+# You can say how long a kernel must take before it is written, and that a clock that says less lies. Lesson 4 takes up what
+# this one took for granted: which bytes a grid moves.

@@ -1,0 +1,437 @@
+# %% [markdown]
+# # Exercises 4: Grids and BlockSpecs
+#
+# Four times a grid, its maps or its blocks to choose, one prediction in three parts, two repairs, one kernel to write, one
+# line to find, one thing to explain. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page.
+#
+# Come here from lesson 4 (`notebooks/04_grids_and_blockspecs.ipynb`). About 70 minutes. Short of time? Do 04.1, 04.5 and
+# 04.8.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import viz
+
+# %% [markdown]
+# ## 04.1 Configure only: the blocks in reverse
+#
+# *Difficulty 1 of 5. 6 minutes, 1 line. Fast track.*
+#
+# A copy kernel is given. Choose grid, block and index maps so that the copy turns the order of the rows of blocks
+# round: the first eight rows of `x` become the last eight, and so on; inside its eight rows everything stays as it is. `rows`
+# is a multiple of 8; `columns` is anything.
+
+
+# %% answer="04.1"
+def configure(rows, columns):
+    """Return (grid, block shape, index map of x, index map of the output)."""
+    ### BEGIN SOLUTION
+    last = rows // 8 - 1
+    return (rows // 8,), (8, columns), lambda i: (last - i, 0), lambda i: (i, 0)
+    ### END SOLUTION
+
+
+# %% check="04.1"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.1", configure)
+
+# %%
+# checks.hint("04.1")
+
+# %% [markdown]
+# ## 04.2 Index maps only: transpose the blocks, add a row
+#
+# *Difficulty 2 of 5. 6 minutes, 1 line.*
+#
+# The call below cuts everything into blocks of (8, 128), and the row `r` into blocks of (1, 128). The output has as many rows
+# of blocks as `x` has columns of blocks: output block (i, j) is `x`'s block (j, i) plus the part of `r` that stands over
+# output column j. Elements inside a block keep their places. Only the three index maps are missing.
+
+
+# %% answer="04.2"
+def index_maps():
+    """Return the index maps of x, of r and of the output; step (i, j) makes output block (i, j)."""
+    ### BEGIN SOLUTION
+    return lambda i, j: (j, i), lambda i, j: (0, j), lambda i, j: (i, j)
+    ### END SOLUTION
+
+
+# %% given="04.2"
+def add_kernel(x_ref, r_ref, o_ref):
+    o_ref[...] = x_ref[...] + r_ref[...]
+
+
+def transpose_blocks(x, r):
+    x_map, r_map, o_map = index_maps()
+    down, across = x.shape[1] // 128, x.shape[0] // 8  # blocks of the output
+    return pl.pallas_call(
+        add_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * down, 128 * across), x.dtype),
+        grid=(down, across),
+        in_specs=[pl.BlockSpec((8, 128), x_map), pl.BlockSpec((1, 128), r_map)],
+        out_specs=pl.BlockSpec((8, 128), o_map),
+    )(x, r)
+
+
+# %% check="04.2"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.2", index_maps)
+
+# %% [markdown]
+# Once you have three maps, right or wrong, take the first `#` away and watch them.
+
+# %%
+# viz.grid_player(transpose_blocks, jnp.zeros((24, 512)), jnp.zeros((1, 384)))
+# checks.hint("04.2")
+
+# %% [markdown]
+# ## 04.3 Surgery: five blocks that no TPU takes
+#
+# *Difficulty 3 of 5. 8 minutes, 5 lines.*
+#
+# Five arrays are copied, each in its own blocks. Each of these blocks is refused:
+#
+# | | array | dtype | block |
+# |---|---|---|---|
+# | a | (64, 512) | float32 | (8, 100) |
+# | b | (6, 256) | float32 | (4, 128) |
+# | c | (64, 256) | bfloat16 | (14, 128) |
+# | d | (16, 4, 256) | float32 | (8, None, 256) |
+# | e | (4096,) | float32 | (1000,) |
+#
+# Heal each with the smallest change: one size only, and by as little as possible. (A `None` counts as 1.) The compiler must
+# take all five.
+
+
+# %% answer="04.3"
+def legal_blocks():
+    """Return a dict with a legal block for each of "a", "b", "c", "d" and "e"."""
+    ### BEGIN SOLUTION
+    return {
+        "a": (8, 128),  # a multiple of 128
+        "b": (6, 128),  # all rows are nearer than 8
+        "c": (16, 128),  # nearer than 8, and it fills a register with bfloat16
+        "d": (8, 4, 256),  # a None among the last two counts as 1; the whole axis is 4
+        "e": (1024,),
+    }
+    ### END SOLUTION
+
+
+# %% check="04.3"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.3", legal_blocks)
+
+# %%
+# checks.hint("04.3")
+
+# %% [markdown]
+# ## 04.4 Predict: three orders, three numbers
+#
+# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+#
+# Three matrices `x[b]` are multiplied by one `w`; inputs are bfloat16, the output is float32. The blocks are the same in
+# every order. How much moves between HBM and VMEM, both ways together, with the grid axes in the orders `"bij"`, `"jbi"` and
+# `"bji"`? Use a pencil, not the ledger. Write each number in full and with its unit, as text: `"12,345 bytes"`. (KiB and
+# MiB will do, if you do not round.)
+
+
+# %% given="04.4"
+def product_kernel(x_ref, w_ref, o_ref):
+    o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+
+def batched(order):
+    sizes = {"b": 3, "i": 4, "j": 5}
+    b, i, j = (order.index(letter) for letter in "bij")
+
+    def call(x, w):  # bfloat16: x is (3, 256, 384), w is (384, 640)
+        return pl.pallas_call(
+            product_kernel,
+            out_shape=jax.ShapeDtypeStruct((3, 256, 640), jnp.float32),
+            grid=tuple(sizes[letter] for letter in order),
+            in_specs=[
+                pl.BlockSpec((None, 64, 384), lambda *at: (at[b], at[i], 0)),
+                pl.BlockSpec((384, 128), lambda *at: (0, at[j])),
+            ],
+            out_specs=pl.BlockSpec((None, 64, 128), lambda *at: (at[b], at[i], at[j])),
+        )(x, w)
+
+    return call
+
+
+# %% answer="04.4"
+moved = {"bij": None, "jbi": None, "bji": None}
+### BEGIN SOLUTION
+moved["bij"] = "8,454,144 bytes"  # x 12 blocks, w 60, the output 60
+moved["jbi"] = "5,406,720 bytes"  # x 60 blocks, w 5, the output 60
+moved["bji"] = "6,389,760 bytes"  # x 60 blocks, w 15, the output 60
+### END SOLUTION
+
+# %% check="04.4"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.4", moved)
+
+# %%
+# checks.hint("04.4")
+
+# %% [markdown]
+# ## 04.5 Reorder: a quarter of the traffic
+#
+# *Difficulty 2 of 5. 8 minutes, 2 lines. Fast track.*
+#
+# `strips`, in the second cell, is the product of `x` and `w`: a step takes 8 whole rows of `x` and 128 whole columns of `w`,
+# and makes a block of (8, 128). There are `down` blocks of `x` and `across` blocks of `w`. With the line in the comment it
+# keeps a strip of `x` and fetches all of `w` for it, again and again. Leave the kernel and the blocks as they are, and change
+# what stands between: return a grid and three index maps with which it moves at most a quarter of the bytes.
+
+
+# %% answer="04.5"
+def order(down, across):
+    """Return (grid, index map of x, of w, of the output) for `down` x `across` output blocks."""
+    # return (down, across), lambda i, j: (i, 0), lambda i, j: (0, j), lambda i, j: (i, j)
+    ### BEGIN SOLUTION
+    x_map, w_map, o_map = lambda j, i: (i, 0), lambda j, i: (0, j), lambda j, i: (i, j)
+    return (across, down), x_map, w_map, o_map
+    ### END SOLUTION
+
+
+# %% given="04.5"
+def strip_kernel(x_ref, w_ref, o_ref):
+    o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+
+def strips(x, w):
+    down, across = x.shape[0] // 8, w.shape[1] // 128
+    steps, x_map, w_map, o_map = order(down, across)
+    return pl.pallas_call(
+        strip_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), jnp.float32),
+        grid=steps,
+        in_specs=[
+            pl.BlockSpec((8, x.shape[1]), x_map),
+            pl.BlockSpec((w.shape[0], 128), w_map),
+        ],
+        out_specs=pl.BlockSpec((8, 128), o_map),
+    )(x, w)
+
+
+# %% check="04.5"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.5", order)
+
+# %%
+# viz.grid_player(strips, jnp.zeros((64, 256)), jnp.zeros((256, 1024)))
+# checks.hint("04.5")
+
+# %% [markdown]
+# ## 04.6 Repair: an index map from a public puzzle collection
+#
+# *Difficulty 1 of 5. 4 minutes, 1 line.*
+#
+# A collection of Pallas puzzles doubles a box of numbers in blocks and writes the index map like this:
+# `lambda i, j, k: (8 * i, 8 * j, 8 * k)`. Here it is, with a box in blocks of (2, 8, 128). Write the map that it should have
+# been.
+
+
+# %% given="04.6-broken"
+def double_kernel(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
+
+
+def double_box(x, index_map):
+    block = pl.BlockSpec((2, 8, 128), index_map)
+    steps = (x.shape[0] // 2, x.shape[1] // 8, x.shape[2] // 128)
+    return pl.pallas_call(
+        double_kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
+    )(x)
+
+
+def collections_map(i, j, k):
+    return (8 * i, 8 * j, 8 * k)
+
+
+# %% answer="04.6"
+def block_of_step(i, j, k):
+    """The block index of grid step (i, j, k), for x and for the output."""
+    ### BEGIN SOLUTION
+    return (i, j, k)
+    ### END SOLUTION
+
+
+# %% check="04.6"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.6", block_of_step)
+
+# %% [markdown]
+# What do the judges say of the collection's map? Ask them: `checks.check("04.6", collections_map)`.
+
+# %%
+# checks.hint("04.6")
+
+# %% [markdown]
+# ## 04.7 Repair: a sum that is gone when you come back
+#
+# *Difficulty 3 of 5. 10 minutes, 14 lines.*
+#
+# `fold_broken` adds the (8, 128) blocks of each row of blocks. With `interpret=True` its numbers are right. On a chip they
+# are not: the grid leaves each output block and comes back. Write `fold`, kernel and call, so that it computes the same with
+# the same blocks. The number of rows need not be a multiple of 8.
+
+
+# %% given="04.7-broken"
+def fold_broken_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    o_ref[...] += x_ref[...]
+
+
+def fold_broken(x):
+    return pl.pallas_call(
+        fold_broken_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(x.shape[1] // 128, pl.cdiv(x.shape[0], 8)),
+        in_specs=[pl.BlockSpec((8, 128), lambda k, i: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda k, i: (i, 0)),
+    )(x)
+
+
+viz.grid_player(fold_broken, jnp.zeros((16, 512)))
+
+
+# %% answer="04.7"
+def fold(x):
+    """x[M, 128 K] -> [M, 128]: the sum of the K blocks of each row of blocks."""
+    ### BEGIN SOLUTION
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )(x)
+    ### END SOLUTION
+
+
+# %% check="04.7"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.7", fold)
+
+# %%
+# checks.hint("04.7")
+
+# %% [markdown]
+# ## 04.8 Row sums with a ragged edge
+#
+# *Difficulty 3 of 5. 10 minutes, 7 lines. Fast track.*
+#
+# `row_sums(x)` adds up each row, in blocks of (8, 128), for any number of rows and columns. The call is given, the kernel is
+# yours. What hangs over the last column must not reach the sum. `columns` is the number of columns of the whole array.
+
+
+# %% answer="04.8"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    """Add the sums of this block's rows to o_ref, an (8, 1) block that stays while axis 1 runs."""
+    ### BEGIN SOLUTION
+
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    column = 128 * pl.program_id(1) + lane
+    inside = jnp.where(column < columns, x_ref[...], 0)
+    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+    ### END SOLUTION
+
+
+# %% given="04.8"
+def row_sums(x):
+    rows, columns = x.shape
+    return pl.pallas_call(
+        functools.partial(row_sum_kernel, columns=columns),
+        out_shape=jax.ShapeDtypeStruct((rows, 1), x.dtype),
+        grid=(pl.cdiv(rows, 8), pl.cdiv(columns, 128)),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 1), lambda i, k: (i, 0)),
+    )(x)
+
+
+# %% check="04.8"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.8", row_sums)
+
+# %%
+# checks.hint("04.8")
+
+# %% [markdown]
+# ## 04.9 Find the line
+#
+# *Difficulty 2 of 5. 4 minutes, 1 line.*
+#
+# `row_max(x)` should return the largest number of each row. Somebody tried it with 16 rows and was content. With 20 rows it
+# is wrong. One line is to blame: which?
+
+# %% given="04.9"
+checks.listing("04.9")
+
+# %% answer="04.9"
+line = None
+### BEGIN SOLUTION
+line = 12
+### END SOLUTION
+
+# %% check="04.9"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.9", line)
+
+# %%
+# checks.hint("04.9")
+
+# %% [markdown]
+# ## 04.10 Explain: two reasons for an order
+#
+# *No points. 5 minutes, two or three sentences.*
+#
+# The order of a grid's axes is chosen for two reasons. Which are they, which of them is about being right and which about
+# being fast, and which rule of the chip is behind each? Then judge your own: below your text add the line
+# `checks.assess("04.10", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
+
+# %% answer="04.10"
+why = None
+### BEGIN SOLUTION
+why = """To be right: all steps that write one output block must be consecutive, since a block
+that is left goes back to HBM and is not fetched again; so the reduction goes last. To be
+fast: a block whose index stays the same is not copied again; so the axes that the most
+expensive operand does not use go last, as far as the first rule allows."""
+checks.assess("04.10", "yes")
+### END SOLUTION
+
+# %% check="04.10"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.10", why)
+
+# %%
+# checks.hint("04.10")
+
+# %% [markdown]
+# ## Where next
+#
+# You choose blocks that a chip takes and orders that are right and cheap. Lesson 5 opens the machine that copies them: when a
+# copy starts, what it hides behind, and how much VMEM that costs.

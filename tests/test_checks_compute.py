@@ -1,0 +1,182 @@
+"""The kinds compute (a function of plain numbers) and several (a dict of small questions)."""
+
+import re
+
+import numpy as np
+import pytest
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds import compute, several
+from course_lib.checks.kinds.choose import Choose
+from course_lib.checks.kinds.compute import Compute, Result
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
+
+COMMON = {"id": "99.1", "title": "t", "hints": ("one", "two", "three"), "points": 1}
+AREA = Result(
+    name="the area",
+    unit="",
+    formula=lambda a, b: a * b,
+    proof=lambda a, b: sum(a for _ in range(b)),
+    near=((lambda a, b: a + b, "That is half of the way round."), (lambda a, b: a * a, "That is a square.")),
+)
+LENGTH = Result(name="the length of the fence", unit="", formula=lambda a, b: 2 * (a + b), proof=lambda a, b: a + b)
+CASES = ((2, 3), (1, 1), (7, 5))
+EIGHT = Predict(
+    value=8, unit="bytes", near={4: "That is one of them."}, why="two numbers of four.", proof=lambda: 2 * 4
+)
+FALLS = Choose(
+    options=("stands", "falls"), right="falls", wrong={"stands": "Look again."}, why="so.", proof=lambda: "falls"
+)
+
+
+def computing(*results, **fields):
+    asks = Compute(results=results or (AREA, LENGTH), cases=fields.pop("cases", CASES), why="a rectangle.")
+    return Exercise(**COMMON, kind="compute", defines="measure", asks=asks)
+
+
+def asking(**parts):
+    asks = Several(parts=parts or {"A": EIGHT, "B": (FALLS, EIGHT), "C": FALLS}, why="all of it.")
+    return Exercise(**COMMON, kind="several", defines="answers", asks=asks)
+
+
+def right(a, b):
+    return a * b, 2 * (a + b)
+
+
+def of_a_function(answer, *results):
+    return compute.verdict(computing(*results), answer)
+
+
+def of_answers(answers):
+    return several.verdict(asking(), answers)
+
+
+def empty(a, b):
+    """Nothing yet."""
+
+
+@pytest.mark.parametrize("answer", [None, empty, lambda a, b: None])
+def test_nothing_is_not_attempted(answer):
+    said = of_a_function(answer)
+    assert said.outcome == "not attempted" and "write the body of measure" in said.next
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        right,
+        lambda a, b: list(right(a, b)),
+        lambda a, b: (np.float64(a * b), np.int32(2 * a + 2 * b)),
+        lambda a, b: (a * b + 1e-12, 2.0 * (a + b)),
+        lambda a, b: np.array(right(a, b)),
+    ],
+)
+def test_right_numbers_pass_however_they_come(answer):
+    said = of_a_function(answer)
+    assert said.passed and said.headline == "a rectangle."
+
+
+def test_one_result_is_a_number_and_no_tuple():
+    assert of_a_function(lambda a, b: a * b, AREA).passed
+    assert "(6,), which is no plain number" in of_a_function(lambda a, b: (a * b,), AREA).message
+
+
+@pytest.mark.parametrize(
+    "answer, says",
+    [
+        (
+            lambda a, b: (a + b, 2 * (a + b)),
+            "look at the area.*That is half of the way round.*measure.2, 3. should give 6 for the area",
+        ),
+        (lambda a, b: (a * a, 2 * (a + b)), "That is a square"),
+        (lambda a, b: (2 * (a + b), a * b), "for the area is the length of the fence.*in this order: the area"),
+        (lambda a, b: (2 * a * b, 2 * (a + b)), "gives 12 for the area; it should be 6. In every case it is 2 times"),
+        (lambda a, b: (a * b if a != 7 else 0, 2 * (a + b)), r"measure\(7, 5\) gives 0.*2 of 3 cases are right"),
+        (lambda a, b: (a * b, a + b), "look at the length of the fence.*0.5 times"),
+        (lambda a, b: a * b, "returned 6; asked for are 2 numbers"),
+        (lambda a, b: (a * b, 1, 2), "asked for are 2 numbers"),
+        (lambda a, b: np.array([a * b, 1, 2]), "asked for are 2 numbers"),
+        (lambda a, b: ("6 m2", 1), "returned '6 m2', which is no plain number.*return 2 numbers, in this order"),
+        (lambda a, b: (True, 1), "True, which is no plain number"),
+        (lambda a, b: (float("nan"), 1), "nan, which is no number"),
+        (lambda a, b: 1 / 0, r"measure\(2, 3\) raises ZeroDivisionError"),
+        (lambda a: a, "raises TypeError"),
+        (6, "it is no function.*without brackets"),
+        ("right", "it is no function"),
+    ],
+)
+def test_wrong_answers_are_read_closely(answer, says):
+    said = of_a_function(answer)
+    assert said.outcome == "not yet" and said.judge == "exercise"
+    assert re.search(f"(?s){says}", str(said)), str(said)
+
+
+def test_a_forgotten_return_is_said():
+    def measure(a, b):
+        area = a * b  # noqa: F841
+
+    assert "returned None: is the return missing?" in of_a_function(measure).message
+
+
+def test_tolerance_is_that_of_the_result():
+    rough = Result(name="pi", unit="", formula=lambda a, b: 3.14159 * a, proof=lambda a, b: 0, tolerance=0.01)
+    assert of_a_function(lambda a, b: 22 / 7 * a, rough).passed
+    assert not of_a_function(lambda a, b: 3.2 * a, rough).passed
+
+
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"cases": CASES[:2]}, "cases has 2 sets of arguments; 3 or more"),
+        ({"results": ()}, "results is"),
+        ({"results": [AREA]}, "results is"),
+    ],
+)
+def test_bad_declarations_of_a_function_are_refused(fields, says):
+    with pytest.raises(ValueError, match=says):
+        Compute(**{"results": (AREA,), "cases": CASES, "why": "so."} | fields)
+
+
+def test_a_slip_that_is_none_is_refused():
+    slip = Result(name="x", unit="", formula=lambda a: a, proof=lambda a: a, near=((lambda a: a, "no"),))
+    with pytest.raises(ValueError, match="for a formula that is right"):
+        Compute(results=(slip,), cases=((1,), (2,), (3,)), why="so.")
+
+
+@pytest.mark.parametrize("answers", [None, {}, {"A": None, "B": (None, None)}, {"B": None}])
+def test_an_empty_dict_is_not_attempted(answers):
+    assert of_answers(answers).outcome == "not attempted"
+
+
+@pytest.mark.parametrize("pair", [("falls", "8 bytes"), ["Falls", "0.008 kB"]])
+def test_all_right_passes(pair):
+    assert of_answers({"A": "8 B", "B": pair, "C": "falls"}).passed
+
+
+@pytest.mark.parametrize(
+    "answers, says",
+    [
+        ({"A": "4 bytes"}, "A: it is not 4 bytes.*That is one of them"),
+        ({"A": "8 bytes", "C": "stands"}, 'C: "stands" is not the one.*Look again.*Right so far: A'),
+        ({"A": "8 bytes"}, "1 of 3 are right.*Still open: B, C"),
+        ({"B": ("falls", "4 bytes")}, "B: it is not 4 bytes"),
+        ({"B": ("stands", "4 bytes")}, 'B: "stands" is not the one'),
+        ({"B": ("falls", None)}, "B: half of it is still open.*answer both halves of B"),
+        ({"B": "falls"}, "B: that is not 2 answers.*between round brackets"),
+        ({"B": ("falls", "8 bytes", 1)}, "B: that is not 2 answers"),
+        ({"D": "8 bytes"}, "none of the questions.*keys 'A', 'B', 'C'"),
+        (["8 bytes"], "it is no dict"),
+        ({"A": 8}, "A: the unit is missing"),
+    ],
+)
+def test_the_first_wrong_part_is_spoken_of(answers, says):
+    said = of_answers(answers)
+    assert said.outcome == "not yet" and said.judge == "exercise"
+    assert re.search(f"(?s){says}", str(said)), str(said)
+
+
+@pytest.mark.parametrize("parts", [{"A": EIGHT}, {"A": EIGHT, "B": 8}, {"A": EIGHT, "B": ()}])
+def test_bad_declarations_of_parts_are_refused(parts):
+    with pytest.raises(ValueError, match="parts has 1|part 'B' is"):
+        Several(parts=parts, why="so.")

@@ -1,0 +1,137 @@
+"""Lesson 3 and its exercises: what they quote is what docs/measured.csv has, and every number has its proof."""
+
+import ast
+import csv
+import pathlib
+import re
+import types
+
+import pytest
+
+from course_lib.checks import lesson_03, quantity
+from course_lib.checks.exercise import exercises
+from course_lib.checks.kinds import compute, predict, several
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LESSON = (ROOT / "notebooks/src/03_roofline.py").read_text()
+EXERCISES = (ROOT / "solutions/src/03_roofline.py").read_text()
+TASKS = {id: task for id, task in exercises().items() if id.startswith("03.")}
+PARTS = [
+    pytest.param(asked, id=f"{id} {name}")
+    for id, task in TASKS.items()
+    if task.kind == "several"
+    for name, both in task.asks.parts.items()
+    for asked in several.questions(both)
+]
+
+
+def measured():
+    with open(ROOT / "docs/measured.csv", newline="") as file:
+        return {row["id"]: float(row["seconds"]) for row in csv.DictReader(file)}
+
+
+def literal(name, source):
+    """The value that ``name`` is given in a percent source."""
+    (text,) = re.findall(rf"^{name} = (\{{.*?\}})", source, re.M | re.S)
+    return ast.literal_eval(text)
+
+
+@pytest.mark.parametrize(
+    "name, kind", [("PUBLISHED_SMALL", "b128"), ("PUBLISHED_LARGE", "b512"), ("PUBLISHED_XLA", "xla")]
+)
+def test_the_lesson_quotes_what_was_measured(name, kind):
+    for n, seconds in literal(name, LESSON).items():
+        assert seconds == pytest.approx(measured()[f"jax-matmul-{n}-{kind}"], rel=5e-4)
+
+
+def test_the_opening_quotes_what_was_measured():
+    opening = LESSON[: LESSON.index("# FIRST CELL")]
+    for id, digits in [("b128", 1), ("b512", 2), ("xla", 2)]:
+        assert f"{1e3 * measured()[f'jax-matmul-8192-{id}']:.{digits}f} ms" in " ".join(opening.split())
+
+
+def test_the_exercises_quote_what_was_measured():
+    rows = {
+        "XLA, 16384": "jax-matmul-16384-xla",
+        "triangle": "jax-masked-matmul-16384",
+        "decode": "tokamax-v5e-gmm-8x4096x4096-even-xla",
+    }
+    for name, milliseconds in literal("published", EXERCISES).items():
+        assert milliseconds / 1e3 == pytest.approx(measured()[rows[name]], rel=5e-4)
+        assert lesson_03.GUESSES[name].value == pytest.approx(milliseconds, rel=5e-4)
+
+
+def test_the_keras_times_are_those_of_the_guide():
+    for id in ("keras-matmul-relu-8192", "keras-matmul-relu-8192-xla"):
+        assert f"{1e3 * measured()[id]:.3f} ms" in LESSON
+
+
+@pytest.mark.parametrize("asked", PARTS)
+def test_every_part_has_its_proof(asked):
+    found = asked.proof()
+    if isinstance(asked, predict.Predict):
+        assert abs(found - asked.value) <= max(asked.tolerance, 1e-9) * abs(asked.value)
+    else:
+        assert found == asked.right
+
+
+@pytest.mark.parametrize("asked", [asked for asked in PARTS if isinstance(asked.values[0], predict.Predict)])
+def test_no_diagnosis_gives_the_number_away(asked):
+    digits = f"{asked.value:g}"
+    assert not any(re.search(rf"(?<![\w.]){re.escape(digits)}(?![\d.]\d)", said) for said in asked.near.values())
+
+
+@pytest.mark.parametrize("asked", [asked for asked in PARTS if isinstance(asked.values[0], predict.Predict)])
+def test_each_known_slip_of_a_part_gets_its_own_sentence(asked):
+    task = types.SimpleNamespace(id="03.0", asks=asked, defines="part")
+    for value, sentence in asked.near.items():
+        said = predict.verdict(task, quantity.shown(value, asked.unit))
+        assert said.outcome == "not yet" and said.message == sentence
+
+
+@pytest.mark.parametrize(
+    "name, answer, says",
+    [
+        ("ring", "707 us", "You added the hops"),
+        ("ring", "349.5 us", "an axis of the torus, a ring, has two"),
+        ("ring", "667 us", "64 Mi is 64 times 1,048,576"),
+        ("line", "1.07 ms", "64 Mi is 64 times 1,048,576"),
+        ("ring", "720 us", "Close, and a little too large"),
+    ],
+)
+def test_slips_with_an_all_gather(name, answer, says):
+    task = types.SimpleNamespace(id="03.6", asks=lesson_03.NETWORK[name], defines="part")
+    assert says in predict.verdict(task, answer).message
+
+
+@pytest.mark.parametrize("answer", ["33.5 MB", "33,554,432 B", "32 MiB"])
+def test_the_bytes_of_claim_e_may_be_rounded(answer):
+    asked = lesson_03.LIES["E"][1]
+    assert predict.verdict(types.SimpleNamespace(id="03.7", asks=asked, defines="part"), answer).passed
+
+
+@pytest.mark.parametrize(
+    "result",
+    [pytest.param(r, id=f"{id} {r.name}") for id, t in TASKS.items() if t.kind == "compute" for r in t.asks.results],
+)
+def test_every_formula_has_its_proof(result):
+    (task,) = (t for t in TASKS.values() if t.kind == "compute" and result in t.asks.results)
+    for case in task.asks.cases:
+        right = result.formula(*case)
+        assert abs(result.proof(*case) - right) <= max(result.tolerance, 1e-9) * right
+
+
+@pytest.mark.parametrize("id", ["03.2", "03.5"])
+def test_each_known_slip_gets_its_own_sentence(id):
+    task = TASKS[id]
+    rights = [result.formula for result in task.asks.results]
+    for place, result in enumerate(task.asks.results):
+        for wrong, sentence in result.near:
+
+            def answer(*case, place=place, wrong=wrong):
+                values = [right(*case) for right in rights]
+                values[place] = wrong(*case)
+                return tuple(values)
+
+            said = compute.verdict(task, answer)
+            assert said.outcome == "not yet" and sentence in said.message, (result.name, sentence, str(said))
