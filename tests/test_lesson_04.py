@@ -131,7 +131,7 @@ def test_every_block_that_is_refused_is_named_at_once():
         (compiles, "the function compiles"),
         (object(), "<object object>"),
     ],
-    ids=str,
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
 )
 def test_what_is_handed_over_is_said_without_addresses(value, says):
     assert described(value) == says
