@@ -37,6 +37,9 @@ def trace_kernels_anew() -> None:
 
     @functools.wraps(keeps_traces)
     def traces_anew(fun, *args, **kwargs):
+        if not callable(fun):  # JAX's own message about that is known to course_lib.errors
+            return keeps_traces(fun, *args, **kwargs)
+
         @functools.wraps(fun)
         def unknown(*refs, **named):
             return fun(*refs, **named)

@@ -125,11 +125,13 @@ def _blocked(p: Product, chip: dict) -> Predicted:
     x_reads = p.m * p.k * (columns if depth > 1 else 1)
     y_reads = p.k * p.n * (rows if depth > 1 or columns > 1 else 1)
     moved = (x_reads + y_reads) * size + p.m * p.n * size_out
+    buffers = 2 if steps > 1 else 1
+    windows = buffers * ((_tiles(bm, bk) + _tiles(bk, bn)) * size + _tiles(bm, bn) * size_out)
     return Predicted(
         flops=2 * p.m * p.k * p.n,
         hbm_bytes=moved,
         steps=steps,
-        vmem_bytes=2 * (_tiles(bm, bk) + _tiles(bk, bn)) * size + _tiles(bm, bn) * (2 * size_out + 4),
+        vmem_bytes=windows + 4 * _tiles(bm, bn),  # and the accumulator
         compute_s=steps * compute,
         memory_s=moved / bandwidth,
         steps_s=steps * chip["step_s"],

@@ -54,8 +54,9 @@ function blocked(s, chip) {
   }
   const moved = (s.m * s.k * (depth > 1 ? columns : 1) + s.k * s.n * (depth > 1 || columns > 1 ? rows : 1)) * size
     + s.m * s.n * sizeOut;
+  const windows = (steps > 1 ? 2 : 1) * ((tiles(bm, bk) + tiles(bk, bn)) * size + tiles(bm, bn) * sizeOut);
   return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
-    vmem_bytes: 2 * (tiles(bm, bk) + tiles(bk, bn)) * size + tiles(bm, bn) * (2 * sizeOut + 4),
+    vmem_bytes: windows + 4 * tiles(bm, bn), // and the accumulator
     compute_s: steps * compute, memory_s: moved / bandwidth, steps_s: steps * chip.step_s, seconds };
 }
 
