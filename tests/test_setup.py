@@ -3,6 +3,7 @@
 Everything runs on fake executables in a copy of the few files involved: nothing is installed.
 """
 
+import ast
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
 TARGETS = "help setup lab test check build grade bench bench-judges bench-model zoo colab clean".split()
@@ -322,6 +324,17 @@ def test_a_missing_argument_is_asked_for_before_anything_is_installed(run, place
     assert len(result.stderr.splitlines()) == 1
     assert said in result.stderr
     assert not (place / ".venv").exists()
+
+
+def test_the_lab_takes_no_open_page_for_gone(run, place):
+    """Jupyter closes a page's connection whose last pong is older than the timeout, and looks just before each ping:
+    with a timeout no longer than the interval a page that answered at once is closed by chance, and work is lost."""
+    program(place / "venv/bin/python", '#!/bin/sh\nfor arg do echo "$arg"; done\n')
+    said = run("/bin/sh", "tools/lab.sh", "venv").stdout.splitlines()
+    (settings,) = (line.partition("=")[2] for line in said if line.startswith("--ServerApp.tornado_settings="))
+    socket = WebSocketMixin()
+    socket.settings = ast.literal_eval(settings)
+    assert not socket.ping_interval or socket.ping_timeout >= 2 * socket.ping_interval
 
 
 def test_no_browser_is_no_failure(run, place):

@@ -12,9 +12,10 @@ mv "$venv/trusting" "$venv/trusted"
 
 set -- -y --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$PWD" \
     --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
-# Quiet: only the address and real trouble. The last two settings answer warnings that a learner can do nothing about.
+# Quiet: only the address and real trouble; encryption, because without it every kernel warns. No pings: server and page are
+# on one machine, and Jupyter's own timing of them brings a warning with each connection; a shorter timeout, closed connections.
 set -- "$@" --log-level=WARN --LabApp.log_level=WARN \
-    --KernelManager.transport_encryption=auto --ServerApp.tornado_settings="{'ws_ping_timeout': 30000}"
+    --KernelManager.transport_encryption=auto --ServerApp.tornado_settings="{'ws_ping_interval': 0}"
 [ -z "${PORT:-}" ] || set -- "$@" --ServerApp.port="$PORT" --ServerApp.port_retries=0  # this port or a clear refusal
 [ "$(id -u)" != 0 ] || set -- "$@" --allow-root
 if [ "${BROWSER:-}" = none ]; then set -- "$@" --no-browser; unset BROWSER; fi
