@@ -94,7 +94,7 @@ def test_one_result_is_a_number_and_no_tuple():
         (lambda a, b: (2 * a * b, 2 * (a + b)), "gives 12 for the area; it should be 6. In every case it is 2 times"),
         (lambda a, b: (a * b if a != 7 else 0, 2 * (a + b)), r"measure\(7, 5\) gives 0.*2 of 3 cases are right"),
         (lambda a, b: (a * b, a + b), "look at the length of the fence.*0.5 times"),
-        (lambda a, b: a * b, "returned 6; asked for are 2 numbers"),
+        (lambda a, b: a * b, "returned the number 6; asked for are 2 numbers"),
         (lambda a, b: (a * b, 1, 2), "asked for are 2 numbers"),
         (lambda a, b: np.array([a * b, 1, 2]), "asked for are 2 numbers"),
         (lambda a, b: ("6 m2", 1), "returned '6 m2', which is no plain number.*return 2 numbers, in this order"),

@@ -18,7 +18,7 @@ from test_grid import matmul
 from test_grid_body import WB, XB, small_pipeline
 
 from course_lib import cost, grid, viz
-from course_lib.viz import grid_frames, grid_step
+from course_lib.viz import grid_step
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -60,10 +60,10 @@ def test_the_frames_are_the_walk(name):
         np.testing.assert_array_equal(shown["starts"][at_each_step], operand.starts)
         np.testing.assert_array_equal(shown["bytes"][at_each_step], operand.block_bytes)
         assert np.flatnonzero(shown["outside"][at_each_step]).tolist() == operand.outside().tolist()
-        runs, visits = grid_frames.runs(operand), shown["visits"]
+        visits, first = shown["visits"], np.flatnonzero(operand.changes)
         again = np.flatnonzero(shown["since"])
         assert [(visits[r], visits[r - shown["since"][r]]) for r in again] == [(visits[r], visits[r]) for r in again]
-        assert [(runs.first_steps[r - shown["since"][r] + 1] - 1, runs.first_steps[r]) for r in again] == [
+        assert [(first[r - shown["since"][r] + 1] - 1, first[r]) for r in again] == [
             (left, back) for _, left, back in operand.revisits()
         ]
 

@@ -14,8 +14,7 @@ from sample_kernels import VECTOR, add, array, matmul, pipelined_matmul
 from viz_samples import overflowing, parsed
 
 from course_lib import chips, compiler, cost, grid, viz
-from course_lib.cost.vmem import padded_bytes
-from course_lib.viz.vmem_table import illegal, padded
+from course_lib.viz.vmem_table import illegal
 
 SQUARE = array((4096, 4096))
 LARGE = functools.partial(matmul, blocks=(1024, 1024, 1024))
@@ -77,8 +76,8 @@ def test_only_the_first_kernel_counts():
 def test_the_padded_shape_holds_the_bytes():
     for shape in [(1, 100), (3, 100), (5, 100), (8, 128), (9, 129), (300,), (3, 5, 100), (2, 1, 1), ()]:
         for dtype in (np.float32, np.int8):
-            assert np.prod(padded(shape)) * np.dtype(dtype).itemsize == padded_bytes(shape, dtype)
-    assert padded((5, 100)) == (8, 128)
+            assert np.prod(cost.padded_shape(shape)) * np.dtype(dtype).itemsize == cost.padded_bytes(shape, dtype)
+    assert cost.padded_shape((5, 100)) == (8, 128)
     table = viz.vmem_table(rowwise, array((200, 300)))
     assert "bias_ref, input window: (1, 300) float32, takes (1, 384), 1 buffer: 1.5 KiB" in said(table)
 
@@ -145,8 +144,8 @@ def test_illegal_sizes_are_named_with_the_nearest_legal_ones(fn, args, shapes, s
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8], ids=["f32", "bf16", "int8"])
 @pytest.mark.parametrize("shape", [(3000,), (200, 700), (3, 200, 300)], ids=str)
 def test_legal_means_what_cost_calls_legal(shape, dtype):
-    rank, itemsize = len(shape), jnp.dtype(dtype).itemsize
-    row = {"name": "x_ref", "array": list(shape), "itemsize": itemsize, "rule": True}
+    rank, numbers = len(shape), jnp.dtype(dtype)
+    row = {"name": "x_ref", "array": list(shape), "dtype": numbers.name, "itemsize": numbers.itemsize, "rule": True}
     for axis, length in enumerate(shape):
         legal = set(cost.legal_sizes(length, axis=axis, rank=rank, dtype=dtype, even=False))
         tried = [[*shape[:axis], size, *shape[axis + 1 :]] for size in range(1, length + 1)]

@@ -167,8 +167,7 @@ def _refused_sizes(legal_blocks) -> list[str]:
         where = {x.ndim - 1: "last axis", x.ndim - 2: "axis before the last"} if x.ndim > 1 else {0: "only axis"}
         sizes = [1 if size is None else size for size in block]
         for axis, size in enumerate(sizes):
-            taken = cost.legal_sizes(size + 1, axis=axis, rank=x.ndim, dtype=x.dtype, even=False)
-            if size != x.shape[axis] and size not in taken:
+            if not cost.is_legal_size(size, x.shape[axis], axis=axis, rank=x.ndim, dtype=x.dtype):
                 said.append(f"{name}: {block} has {block[axis]} on the {where[axis]}, of {x.shape[axis]}.")
     return said
 

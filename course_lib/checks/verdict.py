@@ -1,6 +1,8 @@
 """The outcome of a check, and how it is put into words."""
 
 import dataclasses
+import dis
+import inspect
 
 from course_lib import compiler, errors
 
@@ -50,6 +52,16 @@ class NotPassed(AssertionError):
 def is_empty(answer: object) -> bool:
     """Whether nothing has been written in the place of a value: None, or text without a letter."""
     return answer is None or (isinstance(answer, str) and not answer.strip())
+
+
+def does_nothing(defined: object) -> bool:
+    """A function that does nothing and returns None, or a class that has no methods but such."""
+    if isinstance(defined, type):
+        return all(does_nothing(v) for k, v in vars(defined).items() if callable(v) and not k.startswith("__"))
+    if not inspect.isfunction(defined):
+        return False
+    body = [i for i in dis.get_instructions(defined) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]
+    return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)
 
 
 def not_attempted(id: str, what_to_write: str) -> Verdict:

@@ -79,6 +79,13 @@ def significant(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def amount(value: float, unit: str) -> str:
+    """A count, in units of 1,000: "137.4 GFLOPs"."""
+    return _scaled(
+        value, [(prefix + unit, 1000**n) for n, prefix in enumerate(("", "k", "M", "G", "T", "P", "E"))], 4, 1000
+    )
+
+
 def _rate(value: float, unit: str) -> str:
     scales = [(prefix + unit, 1000**n) for n, prefix in enumerate(("", "k", "M", "G", "T", "P"))]
     return _scaled(value, scales, digits=3, full=1000)

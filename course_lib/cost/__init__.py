@@ -2,7 +2,16 @@
 
 from course_lib.cost.flops import Work, flops, kernel_flops
 from course_lib.cost.traffic import Traffic, hbm_bytes, traffic
-from course_lib.cost.vmem import Buffer, largest_block, legal_sizes, vmem, vmem_bytes
+from course_lib.cost.vmem import (
+    Buffer,
+    is_legal_size,
+    largest_block,
+    legal_sizes,
+    padded_bytes,
+    padded_shape,
+    vmem,
+    vmem_bytes,
+)
 
 __all__ = [
     "Buffer",
@@ -11,8 +20,11 @@ __all__ = [
     "flops",
     "hbm_bytes",
     "kernel_flops",
+    "is_legal_size",
     "largest_block",
     "legal_sizes",
+    "padded_bytes",
+    "padded_shape",
     "traffic",
     "vmem",
     "vmem_bytes",

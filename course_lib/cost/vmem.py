@@ -6,7 +6,7 @@ Report of ``compiler.compile_tpu``.
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -37,16 +37,20 @@ def vmem_bytes(walk: grid.Walk) -> int:
     return max((sum(b.bytes for b in _buffers(call)) for call in walk.calls), default=0)
 
 
-def padded_bytes(shape: tuple[int, ...], dtype) -> int:
-    """Bytes of an array in VMEM: lanes padded to 128, sublanes to a power of two up to 8, then to multiples of 8.
+def padded_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape that an array takes in VMEM: lanes padded to 128, sublanes to a power of two up to 8, then to 8s.
 
     That is how libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
     """
     *rest, lanes = shape or (1,)
-    size = math.prod(rest[:-1]) * _round_up(lanes, 128)
     if rest:
-        size *= _round_up(rest[-1], 8) if rest[-1] > 4 else 1 << (rest[-1] - 1).bit_length()
-    return size * np.dtype(dtype).itemsize
+        rest[-1] = _round_up(rest[-1], 8) if rest[-1] > 4 else 1 << (rest[-1] - 1).bit_length()
+    return (*rest, _round_up(lanes, 128))
+
+
+def padded_bytes(shape: Sequence[int], dtype) -> int:
+    """Bytes of an array in VMEM, padding included."""
+    return math.prod(padded_shape(shape)) * np.dtype(dtype).itemsize
 
 
 def legal_sizes(
@@ -75,6 +79,14 @@ def legal_sizes(
         step = {0: target.lanes, 1: rows}.get(behind, 1)
         sizes = set(range(step, length, step))
     return sorted(n for n in sizes | {length} if not even or length % n == 0)
+
+
+def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.float32) -> bool:
+    """Whether the TPU takes a block of ``size`` along an axis of ``length``; it may be larger than the axis.
+
+    The rule and the other arguments are those of ``legal_sizes``.
+    """
+    return size == length or size in legal_sizes(size + 1, axis=axis, rank=rank, dtype=dtype, even=False)
 
 
 def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int) -> int | None:

@@ -73,6 +73,8 @@ def _cure_outside(call: grid.Pipeline, operand: grid.Operand) -> str:
 
 def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, int, int] | None:
     """(array axis, grid axis its block number follows, grid axis it fits); None if no number follows a wrong axis."""
+    if not call.grid:
+        return None
     places = np.stack(np.unravel_index(np.arange(call.steps), call.grid), axis=-1)
     for axis, blocks in enumerate(operand.blocks):
         numbers = operand.indices[:, axis]

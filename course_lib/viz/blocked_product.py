@@ -6,8 +6,9 @@ compare it with ``roofline.predict`` and ``cost`` on such a kernel, and roof_plo
 
 import dataclasses
 import itertools
+import math
 
-from course_lib import chips, roofline
+from course_lib import chips, cost, roofline
 
 ITEMSIZE = {"bfloat16": 2, "float32": 4, "int8": 1}  # bytes of one number of x or y
 RESULT = {"bfloat16": "bfloat16", "float32": "float32", "int8": "int32"}
@@ -149,8 +150,8 @@ def _alike(count: int) -> list[tuple[int, int]]:
 
 
 def _tiles(rows: int, lanes: int) -> int:
-    """Elements of VMEM that a block takes: as cost.vmem pads it."""
-    return (_up(rows, 8) if rows > 4 else 1 << (rows - 1).bit_length()) * _up(lanes, 128)
+    """Elements of VMEM that a block takes."""
+    return math.prod(cost.padded_shape((rows, lanes)))
 
 
 def _up(size: int, unit: int) -> int:

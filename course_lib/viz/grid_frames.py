@@ -37,11 +37,6 @@ class Runs(NamedTuple):
     bytes: np.ndarray  # int64[D]: of the part inside the array
     outside: np.ndarray  # bool[D]: it lies wholly outside
 
-    @property
-    def first_steps(self) -> np.ndarray:
-        """int64[R]: the step at which each run begins."""
-        return np.cumsum(self.lengths) - self.lengths
-
 
 def runs(operand: grid.Operand) -> Runs:
     """The runs of an operand over the whole grid."""

@@ -12,7 +12,7 @@ from course_lib.viz.grid_still import still
 
 _HERE = pathlib.Path(__file__).parent
 # One module for the browser: what a step is, the arrays drawn, the timeline, and the player that holds them.
-_SCRIPTS = ("grid_state.js", "grid_dom.js", "grid_plane.js", "grid_operand.js", "grid_timeline.js", "grid_player.js")
+_SCRIPTS = ("grid_state.js", "dom.js", "grid_plane.js", "grid_operand.js", "grid_timeline.js", "grid_player.js")
 
 
 def grid_player(fn: Callable, *args, call: int | str = 0) -> "GridPlayer":

@@ -1,4 +1,4 @@
-// The roof plot: what is drawn, and what moves it. units.js and roof_model.js stand before this file.
+// The roof plot: what is drawn, and what moves it. dom.js, units.js and roof_model.js stand before this file.
 
 const NAMES = { bfloat16: "bfloat16", float32: "float32, 1 pass", int8: "int8" };
 const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];
@@ -41,13 +41,6 @@ const INK = "#1f2933", MUTED = "#56616d", TRACK = "#e9edf2", PAPER = "#ffffff", 
 const FIELD = { left: 54, right: 26, top: 30, bottom: 48 };
 const LETTER = 7.6; // pixels, of the plot's bold text: rather too many
 
-function make(parent, tag, className = "", text = "") {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  element.textContent = text;
-  parent.append(element);
-  return element;
-}
 function draw(parent, tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);

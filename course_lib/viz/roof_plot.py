@@ -14,7 +14,7 @@ from course_lib.viz import blocked_product, draw, roofs
 from course_lib.viz.blocked_product import ITEMSIZE, RESULT, Predicted, Product
 
 _HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("units.js", "roof_model.js", "roof_plot.js")
+_SCRIPTS = ("dom.js", "units.js", "roof_model.js", "roof_plot.js")
 MOST = 65536  # along an axis, or a side of a block
 _ALIKE = 0.005  # two roofs this near are said to take equally long
 _MORE = 1.1  # times the lowest roof: then MXU and grid steps are said to add up
@@ -132,8 +132,8 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
     steps = "none counted" if p.blocks is None else f"{found.steps:,} × {units.duration(chip['step_s'])}"
     share = found.flops / found.seconds / blocked_product.peak(p, chip)
     rows = [
-        ("FLOPs", _scaled(found.flops, "FLOPs")),
-        ("HBM traffic", _scaled(found.hbm_bytes, "B")),
+        ("FLOPs", units.amount(found.flops, "FLOPs")),
+        ("HBM traffic", units.amount(found.hbm_bytes, "B")),
         ("intensity", units.intensity(found.flops / found.hbm_bytes)),
         ("MXU roof", units.duration(found.compute_s)),
         ("HBM roof", units.duration(found.memory_s)),
@@ -213,15 +213,6 @@ def _constants(p: Product, chip: dict) -> str:
     if chip["fitted"] == chip["name"]:
         return f"Fitted on published timings of a {chip['name']}: {each}."
     return f"No published timing of a {chip['name']} was at hand. Fitted on a {chip['fitted']}: {each}."
-
-
-def _scaled(value: float, unit: str) -> str:
-    """A count, in units of 1,000: 137 GFLOPs."""
-    power = min(max(0, math.floor(math.log10(value) / 3 + 1e-9)), 6)
-    shown = units.significant(value / 1000**power, 4)
-    if float(shown.replace(",", "")) >= 1000 and power < 6:
-        power, shown = power + 1, units.significant(value / 1000 ** (power + 1), 4)
-    return f"{shown} {('', 'k', 'M', 'G', 'T', 'P', 'E')[power]}{unit}"
 
 
 def _checked_blocks(blocks: object, dtype: str) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
 // The VMEM table: bytes, padding and verdict are counted here as vmem_table.py counts them, so that nothing asks the
-// kernel. The tests compare both. units.js stands before this file.
+// kernel. The tests compare both. dom.js and units.js stand before this file.
 
 const product = (numbers) => numbers.reduce((all, n) => all * n, 1);
 const isPower = (size) => 2 ** Math.round(Math.log2(size)) === size;
@@ -79,15 +79,7 @@ export function next(size, direction, row, axis) {
 // ---- drawing
 
 const LOOKS = { "input window": ["#0072b2", ""], "output window": ["#e69f00", "up"], scratch: ["#009e73", "down"] };
-const PURPOSES = Object.keys(LOOKS);
 
-function make(parent, tag, className = "", text = "") {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  element.textContent = text;
-  parent.append(element);
-  return element;
-}
 function painted(element, purpose) {
   const [fill, lean] = LOOKS[purpose] ?? ["#9aa5b1", ""];
   element.style.backgroundColor = fill;

@@ -11,11 +11,10 @@ import traitlets
 
 from course_lib import chips, cost, grid
 from course_lib.compiler import units
-from course_lib.cost.vmem import padded_bytes
 from course_lib.viz import draw, vmem
 
 _HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("units.js", "vmem_table.js")
+_SCRIPTS = ("dom.js", "units.js", "vmem_table.js")
 
 
 class Row(NamedTuple):
@@ -77,7 +76,7 @@ class VmemTable(anywidget.AnyWidget):
         """The buffers as they are shown now."""
         shown = zip(self.data["rows"], self.shapes, self.buffers, strict=True)
         return [
-            Row(row["name"], self.data["kernel"], row["purpose"], n, padded_bytes(tuple(shape), row["dtype"]) * n)
+            Row(row["name"], self.data["kernel"], row["purpose"], n, cost.padded_bytes(shape, row["dtype"]) * n)
             for row, shape, n in shown
         ]
 
@@ -104,7 +103,7 @@ def text(table: VmemTable) -> str:
 def _lines(table: VmemTable) -> list[str]:
     shown = zip(table.data["rows"], table.rows, table.shapes, strict=True)
     return [
-        f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes {_by(padded(shape))}, "
+        f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes {_by(cost.padded_shape(shape))}, "
         f"{units.counted(row.buffers, 'buffer')}: {units.size(row.bytes)}"
         for given, row, shape in shown
     ]
@@ -129,21 +128,13 @@ def verdict(rows: Sequence[Row], data: dict) -> str:
     return f"{words} A {data['chip']} has {units.size(physical)}: smaller blocks help, or vmem_limit_bytes."
 
 
-def padded(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape that a buffer takes in VMEM: lanes to 128, sublanes to a power of two up to 8, then to 8s."""
-    *rest, lanes = shape or (1,)
-    if rest:
-        rest[-1] = -(-rest[-1] // 8) * 8 if rest[-1] > 4 else 1 << (rest[-1] - 1).bit_length()
-    return (*rest, -(-lanes // 128) * 128)
-
-
 def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:
     """The block sizes that the (8, 128) rule forbids, with the nearest that it allows. vmem_table.js says the same."""
     said = []
     for row, shape in zip(rows, shapes, strict=True):
         for axis, size in enumerate(shape if row["rule"] else ()):
             length, unit = row["array"][axis], _unit(row, axis)
-            if size == length or _takes(size, row, axis):
+            if cost.is_legal_size(size, length, axis=axis, rank=len(shape), dtype=row["dtype"]):
                 continue
             near = ", ".join(map(str, _nearest(size, row, axis)))
             rule = f"a multiple of {unit}"
@@ -156,21 +147,14 @@ def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:
     return said
 
 
-def _takes(size: int, row: dict, axis: int) -> bool:
-    """Whether the rule takes a size that is not the whole axis."""
-    power = len(row["array"]) == 1 and size >= _least(row) and not size & (size - 1)
-    return size % _unit(row, axis) == 0 or power
-
-
 def _nearest(size: int, row: dict, axis: int) -> list[int]:
-    """The legal sizes next to an illegal one, inside the axis."""
-    unit = _unit(row, axis)
-    found = [size // unit * unit, -(-size // unit) * unit]
-    if len(row["array"]) == 1:
-        powers = [1 << power for power in range(_least(row).bit_length() - 1, 11)]
-        found += [max((p for p in powers if p < size), default=0), min((p for p in powers if p > size), default=0)]
-        found = [max(n for n in found if n < size), min((n for n in found if n > size), default=0)]
-    return [n for n in found if 0 < n < row["array"][axis]]
+    """The legal sizes next to an illegal one, inside the axis: none for one that is larger than the axis."""
+    length = row["array"][axis]
+    if size > length:
+        return []
+    *legal, _whole = cost.legal_sizes(length, axis=axis, rank=len(row["array"]), dtype=row["dtype"], even=False)
+    below, above = [n for n in legal if n < size], [n for n in legal if n > size]
+    return [*below[-1:], *above[:1]]
 
 
 def _unit(row: dict, axis: int) -> int:

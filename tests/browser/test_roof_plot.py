@@ -5,7 +5,7 @@ import itertools
 
 import chromium
 import pytest
-from widget_page import open_widget
+from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import chips, viz
 from course_lib.viz import blocked_product, roofs
@@ -36,9 +36,6 @@ OUTSIDE = """() => {
         return beside || box.top < svg.top - 1 || box.bottom > svg.bottom + 1;
     }).map((text) => text.textContent);
 }"""
-LETTERS = """() => Math.min(...[...document.querySelectorAll('.course-roofs *')]
-    .filter((e) => e.textContent.trim() && !e.children.length).map((e) => parseFloat(getComputedStyle(e).fontSize)))"""
-WIDER = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
 @pytest.fixture(scope="module")
@@ -279,8 +276,8 @@ def test_it_fits_its_width(open_plot, width):
         for chip, dtype in itertools.product(chips.NAMES, ("bfloat16", "int8")):
             page.evaluate("([chip, dtype]) => { model.set('chip', chip); model.set('dtype', dtype); }", [chip, dtype])
             assert page.evaluate(OUTSIDE) == [], (chip, dtype)
-        assert not page.evaluate(WIDER)
-        assert page.evaluate(LETTERS) >= 13
+        assert not is_too_wide(page)
+        assert smallest_letters(page) >= 13
         page.evaluate("() => { model.set('chip', 'v5e'); model.set('dtype', 'bfloat16'); }")
         chromium.screenshot(page, f"roof-plot-{width}")
         assert page.errors == []

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 from sample_kernels import VECTOR, add, array, matmul, pipelined_matmul
 from test_viz_vmem_table import rowwise
-from widget_page import open_widget
+from widget_page import is_too_wide, open_widget, smallest_letters
 
-from course_lib import viz
-from course_lib.viz.vmem_table import illegal, padded, verdict
+from course_lib import cost, viz
+from course_lib.viz.vmem_table import illegal, verdict
 
 SQUARE = array((4096, 4096))
 LARGE = functools.partial(matmul, blocks=(1024, 1024, 1024))
@@ -25,9 +25,6 @@ COMPARED = f"""async ([esm, data, cases]) => {{
         shapes.map((shape) => module.padded(shape)),
     ]);
 }}"""
-LETTERS = """() => Math.min(...[...document.querySelectorAll('.course-vmem-table *')]
-    .filter((e) => e.textContent.trim() && !e.children.length).map((e) => parseFloat(getComputedStyle(e).fontSize)))"""
-WIDER = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +82,7 @@ def test_the_figures_in_the_browser_are_pythons(open_table, fn, args):
         assert total == sum(each.bytes for each in table.rows)
         assert words == verdict(table.rows, table.data)
         assert complaints == illegal(table.data["rows"], shapes)
-        assert list(map(tuple, tiles)) == list(map(padded, shapes))
+        assert list(map(tuple, tiles)) == list(map(cost.padded_shape, shapes))
 
 
 def test_it_opens_with_the_kernels_own_blocks(open_table):
@@ -178,8 +175,8 @@ def test_it_fits_its_width(open_table, width):
     with open_table(LARGE, SQUARE, SQUARE) as page:
         page.set_viewport_size({"width": width, "height": 700})
         enter(page, "x_ref", 1, "1000")
-        assert not page.evaluate(WIDER)
-        assert page.evaluate(LETTERS) >= 13
+        assert not is_too_wide(page)
+        assert smallest_letters(page) >= 13
         chromium.screenshot(page, f"vmem-table-{width}")
         assert page.errors == []
 

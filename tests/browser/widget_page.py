@@ -54,6 +54,9 @@ _SHOW = """async ([esm, state]) => {
     window.openedMs = performance.now() - began;
 }"""
 
+_LETTERS = """() => Math.min(...[...document.querySelectorAll('#widget *')]
+    .filter((e) => e.textContent.trim() && !e.children.length).map((e) => parseFloat(getComputedStyle(e).fontSize)))"""
+
 
 @contextlib.contextmanager
 def open_widget(
@@ -78,6 +81,16 @@ def open_widget(
         yield page
     finally:
         page.close()
+
+
+def smallest_letters(page: Page) -> float:
+    """Pixels of the smallest text of the widget."""
+    return page.evaluate(_LETTERS)
+
+
+def is_too_wide(page: Page) -> bool:
+    """Whether one would have to scroll sideways."""
+    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 
 def _state(widget: anywidget.AnyWidget) -> dict:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import dis
-import inspect
 import math
 import numbers
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from course_lib.checks import quantity
-from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+from course_lib.checks.unfit import described
+from course_lib.checks.verdict import Verdict, does_nothing, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -58,13 +57,13 @@ class Compute:
 def verdict(task: Exercise, answer: object) -> Verdict:
     """Passed if the function returns the right numbers for every case."""
     asked: Compute = task.asks
-    if is_empty(answer) or _does_nothing(answer):
+    if is_empty(answer) or does_nothing(answer):
         return not_attempted(task.id, f"write the body of {task.defines}")
     if not callable(answer):
         return not_yet(
             task.id,
             "it is no function.",
-            f"What you handed to check is {answer!r:.60}.",
+            f"What you handed to check is {described(answer)}.",
             f'hand over the function, without brackets: checks.check("{task.id}", {task.defines}).',
         )
     returned = []
@@ -129,7 +128,7 @@ def _unfit(value: object, asked: Compute) -> str:
         return "None: is the return missing?"
     if count > 1:
         if not isinstance(value, tuple | list) or len(value) != count:
-            return f"{value!r:.60}; asked for are {count} numbers."
+            return f"{described(value)}; asked for are {count} numbers."
         return next((text for v in value if (text := _no_number(v))), "")
     return _no_number(value)
 
@@ -169,11 +168,3 @@ def _names(task: Exercise) -> str:
 
 def _call(task: Exercise, case: tuple) -> str:
     return f"{task.defines}({', '.join(map(repr, case))})"
-
-
-def _does_nothing(answer: object) -> bool:
-    """A function with an empty body."""
-    if not inspect.isfunction(answer):
-        return False
-    body = [i for i in dis.get_instructions(answer) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]
-    return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)

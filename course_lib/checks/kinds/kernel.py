@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dis
 import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from course_lib import chips, errors, grid, judges, roofline
 from course_lib.checks.unfit import Unfit, described
-from course_lib.checks.verdict import NOT_YET, Verdict, not_attempted, not_yet, passed
+from course_lib.checks.verdict import NOT_YET, Verdict, does_nothing, not_attempted, not_yet, passed
 from course_lib.compiler import progress, units
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def verdict(task: Exercise, defined: object) -> Verdict:
 
 def _attempted(task: Exercise, defined: object) -> bool:
     """False for an answer nobody has begun: nothing defined or returned, a kernel or a class with no code in it."""
-    if defined is None or _is_empty(defined):
+    if defined is None or does_nothing(defined):
         return False
     try:
         walk = grid.walk(task.build(defined), *task.arguments()[0])
@@ -57,7 +56,7 @@ def _attempted(task: Exercise, defined: object) -> bool:
     if task.defines == getattr(defined, "__name__", ""):
         return True  # the answer is what is judged, and there is something in it
     kernels = [_kernel_of(defined, call) for call in walk.calls]
-    return not kernels or not all(map(_is_empty, kernels))
+    return not kernels or not all(map(does_nothing, kernels))
 
 
 def _kernel_of(function: object, call: grid.Call) -> object:
@@ -65,16 +64,6 @@ def _kernel_of(function: object, call: grid.Call) -> object:
     seen = inspect.getclosurevars(function) if inspect.isfunction(function) else None
     used = (seen.globals | seen.nonlocals).values() if seen else ()
     return next((value for value in used if getattr(value, "__name__", None) == call.name), None)
-
-
-def _is_empty(defined: object) -> bool:
-    """A function that does nothing and returns None, or a class that has no methods but such."""
-    if isinstance(defined, type):
-        return all(_is_empty(v) for k, v in vars(defined).items() if callable(v) and not k.startswith("__"))
-    if not inspect.isfunction(defined):
-        return False
-    body = [i for i in dis.get_instructions(defined) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]
-    return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)
 
 
 def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from course_lib.checks.kinds import choose, predict
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.unfit import described
 from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     if is_empty(answer):
         return not_attempted(task.id, f"fill in {task.defines}")
     if not isinstance(answer, dict):
-        return not_yet(task.id, "it is no dict.", f"{task.defines} is {answer!r:.60}.", _wanted(task))
+        return not_yet(task.id, "it is no dict.", f"{task.defines} is {described(answer)}.", _wanted(task))
     if strange := [key for key in answer if key not in asked.parts]:
         return not_yet(task.id, "that is none of the questions.", f"You answer {strange[0]!r:.60}.", _wanted(task))
     said = {name: _part(task, name, answer.get(name)) for name in asked.parts}
@@ -72,7 +73,7 @@ def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
         return not_yet(
             task.id,
             f"that is not {len(asked)} answers.",
-            f"{task.defines}[{name!r}] is {answer!r:.60}.",
+            f"{task.defines}[{name!r}] is {described(answer)}.",
             f"write {len(asked)} answers between round brackets, with a comma between them.",
         )
     said = [_one(task, name, *both) for both in zip(asked, answer, strict=True)]

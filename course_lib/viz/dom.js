@@ -1,8 +1,8 @@
-// Elements of the page, made short.
+// Elements of the page, made short. Every widget puts this file before its own.
 
-function make(parent, tag, className, text = "") {
+function make(parent, tag, className = "", text = "") {
   const element = document.createElement(tag);
-  element.className = className;
+  if (className) element.className = className;
   element.textContent = text;
   parent.append(element);
   return element;

@@ -1,0 +1,63 @@
+"""Exercise 03.8, Predict, then look: three times that others measured."""
+
+import jax.numpy as jnp
+
+from course_lib import chips, roofline
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.lesson_03.product import array, square
+
+
+def _triangle_seconds() -> float:
+    """A product of 16384 in blocks of 512 x 1024 x 512: those above the diagonal cost nothing but their steps."""
+    chip, steps_along_k = chips.chip("v5e"), 16384 // 1024
+    arithmetic, price = 2 * 512 * 1024 * 512 / chip.bf16_flops, roofline.FITTED["v5e"].step_s
+    blocks = [(i, j) for i in range(16384 // 512) for j in range(16384 // 512)]
+    return sum(steps_along_k * (price + (arithmetic if j <= i else 0)) for i, j in blocks)
+
+
+GUESSES = {
+    "XLA, 16384": Predict(
+        value=46.95,
+        unit="ms",
+        tolerance=0.25,
+        near={
+            22.3: "A multiplication and an addition are two operations.",
+            1.96: "That is what the bytes take. Which roof is the lower one at this size?",
+            97.0: "Is that the cost of grid steps? This product was XLA's own.",
+        },
+        why="arithmetic, and 5 % on top.",
+        proof=lambda: roofline.predict(jnp.dot, *square(16384)).seconds * 1e3,
+    ),
+    "triangle": Predict(
+        value=28.648,
+        unit="ms",
+        tolerance=0.25,
+        near={
+            44.7: "That computes every block. Those above the diagonal are skipped.",
+            50.1: "That computes every block. Those above the diagonal are skipped.",
+            5.41: "That is the price of the steps. In half of them the MXU has work as well.",
+            16.9: "A multiplication and an addition are two operations.",
+            11.2: "A multiplication and an addition are two operations. And what do the steps cost?",
+        },
+        why="half of the arithmetic, and all of the steps.",
+        proof=lambda: _triangle_seconds() * 1e3,
+    ),
+    "decode": Predict(
+        value=0.366,
+        unit="ms",
+        tolerance=0.25,
+        near={
+            0.00136: "That is the arithmetic. How many bytes of weights have to come first?",
+            0.0409: "That is one expert's matrix. Eight tokens go to eight experts.",
+            0.164: "That is right for weights of one byte. These are bfloat16.",
+            0.655: "That is right for float32. These are bfloat16.",
+        },
+        why="eight matrices of weights.",
+        proof=lambda: (
+            roofline.predict(
+                lambda x, w: jnp.einsum("gbd,gdf->gbf", x, w), array(8, 1, 4096), array(8, 4096, 4096)
+            ).seconds
+            * 1e3
+        ),
+    ),
+}
