@@ -169,6 +169,7 @@ def test_the_grid_of_an_emit_pipeline_is_read(buffers):
     assert w.indices.tolist() == [[k, j] for _, j, k in steps]
     assert o.indices.tolist() == [[i, j] for i, j, _ in steps]
     assert o.written.sum() == 8 and x.fetched.sum() == 24
+    assert [operand.buffers for operand in pipeline.operands] == [buffers, 2, 2]
 
 
 def test_an_emit_pipeline_moves_what_the_same_pallas_call_moves():

@@ -20,6 +20,7 @@ class Copy:
     steps: np.ndarray  # int64[n]: the grid steps that start it
     remote: bool = False  # it goes to another chip
     buffer: int = 0  # a number for the ref on the VMEM side
+    room: int = 0  # elements of that ref: it may hold several blocks, one in each slot
     turn: tuple[int, int] | None = None  # the loop it is started in (an index of Followed.loops), and the turn of it
 
     @property

@@ -1,6 +1,7 @@
 """Evaluate a kernel's body for its scalars, at all grid steps at once or one after another."""
 
 import functools
+import math
 
 import jax
 import jax.extend.core
@@ -231,6 +232,7 @@ class Follower:
                     steps=steps + self.first,
                     remote=device is not None,
                     buffer=other.ref.number,
+                    room=math.prod(other.ref.aval.shape),
                     turn=self.turn,
                 )
             )

@@ -6,6 +6,7 @@ wait. A block that is written back was worked on in all turns since the write be
 """
 
 import collections
+import math
 
 import numpy as np
 
@@ -89,6 +90,7 @@ def _operand(call: Call, copies: list[Copy], repeats: list[int], role: str) -> O
         shape=whole.shape,
         dtype=whole.dtype,
         block_shape=block,
+        buffers=max(1, copies[0].room // math.prod(block)),
         indices=starts // scale,
         element=element if any(element) else (),
         padding=(0,) * len(block) if any(element) else (),
