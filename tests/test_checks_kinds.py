@@ -133,6 +133,16 @@ def test_a_slip_that_is_known_says_which_way_the_number_goes():
     assert said_of(task, "210 us").next == "mend that one thing: the number gets smaller."
 
 
+def test_two_slips_are_both_to_be_mended():
+    task = predicting(near={50.0: "Two slips: this, and that."})
+    assert said_of(task, "50 us").next == "mend both: the number gets larger."
+
+
+def test_of_two_known_slips_the_nearer_is_named():
+    task = predicting(tolerance=0.2, near={50.0: "Half.", 60.0: "Less."})
+    assert [said_of(task, f"{n} us").message for n in (52, 58)] == ["Half.", "Less."]
+
+
 def test_a_multiply_add_is_two_operations():
     task = predicting(value=2.0, unit="GFLOP", proof=lambda: 2.0)
     assert "half what it should be: a multiply-add is two operations" in said_of(task, "1 GFLOP").message
@@ -378,7 +388,13 @@ def test_an_explanation_passes_by_the_learners_own_judgment_only(capsys):
     checks.assess("01.9", " Yes")
     capsys.readouterr()
     assert checks.check("01.9", WORDS).passed
-    assert capsys.readouterr().out == "01.9 passed: by your own judgment.\n"
+    assert capsys.readouterr().out.startswith("01.9 passed: by your own judgment.\nOurs: Each judge looks at")
+
+
+def test_our_answer_is_seen_by_who_assesses_before_the_first_check():
+    checks.assess("01.9", "yes")
+    said = checks.check("01.9", WORDS)
+    assert said.passed and "A good answer mentions:" in said.message
 
 
 def test_an_assessment_alone_is_no_answer():

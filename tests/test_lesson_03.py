@@ -1,6 +1,7 @@
 """Lesson 3 and its exercises: what they quote is what docs/measured.csv has, and every number has its proof."""
 
 import ast
+import collections
 import csv
 import pathlib
 import re
@@ -8,9 +9,10 @@ import types
 
 import pytest
 
-from course_lib.checks import lesson_03, quantity
+from course_lib.checks import lesson_03, quantity, unfit
 from course_lib.checks.exercise import exercises
 from course_lib.checks.kinds import compute, predict, several
+from course_lib.checks.lesson_03 import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LESSON = (ROOT / "notebooks/src/03_roofline.py").read_text()
@@ -31,15 +33,16 @@ def measured():
 
 
 def literal(name, source):
-    """The value that ``name`` is given in a percent source."""
-    (text,) = re.findall(rf"^{name} = (\{{.*?\}})", source, re.M | re.S)
-    return ast.literal_eval(text)
+    """The dict that ``name`` is given in a percent source, in one cell or in several."""
+    parts = re.findall(rf"^{name} \|?= (\{{.*?\}})", source, re.M | re.S)
+    return dict(collections.ChainMap(*map(ast.literal_eval, parts)))
 
 
 @pytest.mark.parametrize(
     "name, kind", [("PUBLISHED_SMALL", "b128"), ("PUBLISHED_LARGE", "b512"), ("PUBLISHED_XLA", "xla")]
 )
 def test_the_lesson_quotes_what_was_measured(name, kind):
+    assert sorted(literal(name, LESSON)) == [1024, 4096, 8192]
     for n, seconds in literal(name, LESSON).items():
         assert seconds == pytest.approx(measured()[f"jax-matmul-{n}-{kind}"], rel=5e-4)
 
@@ -96,12 +99,25 @@ def test_each_known_slip_of_a_part_gets_its_own_sentence(asked):
         ("ring", "349.5 us", "an axis of the torus, a ring, has two"),
         ("ring", "667 us", "64 Mi is 64 times 1,048,576"),
         ("line", "1.07 ms", "64 Mi is 64 times 1,048,576"),
+        ("line", "746 us", "Two slips: "),
+        ("small", "8 us", "That is the ring of sixteen"),
         ("ring", "720 us", "Close, and a little too large"),
     ],
 )
 def test_slips_with_an_all_gather(name, answer, says):
     task = types.SimpleNamespace(id="03.6", asks=lesson_03.NETWORK[name], defines="part")
     assert says in predict.verdict(task, answer).message
+
+
+def test_blocks_for_some_sizes_only_are_refused():
+    with pytest.raises(unfit.Unfit, match=r"choose_blocks\(8192, 8192, 8192\) returned None; asked for are three"):
+        blocks.with_blocks(lambda m, k, n: (m, k, n) if m < 8192 else None)
+
+
+@pytest.mark.parametrize("sizes, times", [((256, 256, 256), 2.9), ((512, 1024, 128), 2.7)])
+def test_blocks_that_are_too_small_for_a_large_product_are_refused(sizes, times):
+    said, advice = blocks.serve_a_large_product(lambda m, k, n: sizes)
+    assert f"{times} times the arithmetic" in said and "larger blocks" in advice
 
 
 @pytest.mark.parametrize("answer", ["33.5 MB", "33,554,432 B", "32 MiB"])

@@ -14,6 +14,8 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, grid, roofline
 from course_lib.roofline import xla
+from course_lib.viz import blocked_product
+from course_lib.viz.roof_plot import binds
 
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -100,6 +102,18 @@ def test_an_addition_is_bound_by_memory():
     assert predicted.hbm_bytes == moved
     assert moved / BANDWIDTH <= predicted.seconds < 1.05 * moved / BANDWIDTH
     assert predicted.flops == 65536 * 1024
+
+
+@pytest.mark.parametrize("block, bound", [(128, "overhead"), (256, "overhead"), (512, "compute")])
+def test_what_binds_is_what_the_plot_says(block, bound):
+    """At 256 the copies of all steps take longer than their arithmetic, but not longer than arithmetic and steps."""
+    fn, args = matmul(8192, 8192, 8192, block, block, block)
+    predicted = roofline.predict(fn, *args)
+    assert predicted.bound == bound
+    assert predicted.steps_s == predicted.steps * V5E.step_s
+    product = blocked_product.Product(m=8192, k=8192, n=8192, blocks=(block,) * 3, dtype="bfloat16")
+    shown = binds(blocked_product.predicted(product, blocked_product.rates("v5e")))
+    assert shown == {"overhead": "grid steps", "compute": "MXU"}[bound]
 
 
 @pytest.mark.parametrize("block", [8, 64, 512])
@@ -313,7 +327,8 @@ def test_a_prediction_prints_what_binds_and_how_far_to_trust_it():
     predicted = roofline.predict(fn, *args)
     text = str(predicted)
     assert text.startswith("11.5 ms predicted on a v5e, bound by overhead.")
-    assert "32,768 grid steps" in " ".join(text.split()) and "Fewer, larger blocks" in text
+    unfolded = " ".join(text.split())
+    assert "32,768 grid steps" in unfolded and "Fewer, larger blocks" in unfolded
     assert f"On {roofline.HELD_OUT['v5e'][0]} published timings" in text
     assert max(map(len, text.splitlines())) <= 94
     assert predicted.wall_s == predicted.seconds + roofline.DISPATCH_S

@@ -30,8 +30,8 @@ _UNTRIED = (
 _ROOFS = {
     "compute": "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
     "memory": "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
-    "overhead": "Neither arithmetic nor bandwidth: most of the time goes into starting and ending grid steps, and into "
-    "copies that nothing hides. Fewer, larger blocks would help.",
+    "overhead": "Neither arithmetic nor bandwidth: starting and ending grid steps takes longest. Fewer, larger blocks "
+    "would help.",
 }
 
 
@@ -43,7 +43,8 @@ class Prediction:
     seconds: float
     compute_s: float  # arithmetic alone
     memory_s: float  # HBM traffic alone, at the bandwidth that copies reach
-    overhead_s: float  # the rest: steps, the first copy, the last write, steps where one waits for the other
+    steps_s: float  # what the grid steps cost, whatever they compute
+    overhead_s: float  # the rest of seconds: steps, the first copy, the last write, steps where one waits for the other
     flops: int
     hbm_bytes: int
     steps: int  # grid steps of all kernels
@@ -52,8 +53,12 @@ class Prediction:
 
     @property
     def bound(self) -> str:
-        """Which roof binds: "compute", "memory" or "overhead"."""
-        return max(_ROOFS, key=lambda roof: getattr(self, f"{roof}_s"))
+        """Which roof binds: "compute", "memory" or "overhead". Copies run beside the arithmetic and the cost of a step,
+        which add up.
+        """
+        if self.memory_s > self.compute_s + self.steps_s:
+            return "memory"
+        return "compute" if self.compute_s >= self.steps_s else "overhead"
 
     @property
     def wall_s(self) -> float:
@@ -106,6 +111,7 @@ def time_of(load: Load, fitted: Fitted) -> Prediction:
         seconds=float(seconds),
         compute_s=float(compute),
         memory_s=float(memory),
+        steps_s=load.steps * fitted.step_s,
         overhead_s=_rest(float(seconds), float(max(compute, memory))),
         flops=0,
         hbm_bytes=load.hbm_bytes,

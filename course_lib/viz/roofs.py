@@ -82,13 +82,12 @@ def point(name: str, prediction: roofline.Prediction) -> Point:
     missing = [field for field in ("flops", "hbm_bytes", "seconds") if not getattr(prediction, field)]
     if missing:
         raise ValueError(f"{name} cannot be placed under the roofs: its prediction has no {' and no '.join(missing)}.")
-    fitted = roofline.FITTED.get(prediction.chip, roofline.FITTED["v5e"])
     return Point(
         name=name,
         flops=prediction.flops,
         hbm_bytes=prediction.hbm_bytes,
         seconds=prediction.seconds,
-        overhead_s=prediction.steps * fitted.step_s,
+        overhead_s=prediction.steps_s,
     )
 
 

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Lesson 3: The roofline
 #
-# *75 minutes, then 85 for the exercises. You need lesson 1, pencil and paper. A TPU adds one thing: you can time the products
+# *75 to 115 minutes, then 95 for the exercises. Short of time? Leave out "Self-attention", "Between chips" and "Where the
+# roofline goes wrong": about 60 minutes. You need lesson 1, pencil and paper. A TPU adds one thing: you can time the products
 # yourself.*
 #
 # The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
@@ -11,8 +12,8 @@
 # If the chip did nothing but the arithmetic, it would need 5.6 ms. If it did nothing but move the bytes that the slow kernel
 # moves, it would need 21 ms. The slow kernel takes 91.8.
 #
-# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes, and the rest near
-# the end.
+# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes, and the rest later
+# on this page.
 #
 # After this lesson you can
 # - say how long an operation must take on a chip, before anybody writes it,
@@ -29,7 +30,6 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -98,9 +98,9 @@ for fn in (in_small_blocks, in_large_blocks):
 # repository, in seconds, by the host's clock.
 
 # %%
-PUBLISHED_SMALL = {1024: 0.0002977, 4096: 0.011772, 8192: 0.091836}
-PUBLISHED_LARGE = {1024: 0.0001271, 4096: 0.0008891, 8192: 0.0060994}
-PUBLISHED_XLA = {1024: 0.0001194, 4096: 0.0008273, 8192: 0.0060471}
+PUBLISHED_SMALL = {8192: 0.091836}
+PUBLISHED_LARGE = {8192: 0.0060994}
+PUBLISHED_XLA = {8192: 0.0060471}
 
 # %% [markdown]
 # ## Two numbers of a chip
@@ -112,7 +112,8 @@ PUBLISHED_XLA = {1024: 0.0001194, 4096: 0.0008273, 8192: 0.0060471}
 # - **MXU**, the units that multiply matrices. Nothing else on the chip computes nearly as fast.
 # - **VPU**, the unit for everything else on vectors: add, max, select.
 #
-# From the registers outwards each memory is larger and slower. In rough numbers of the JAX team's, for accelerators of today:
+# From the registers outwards each memory is larger and slower. In rough numbers of the JAX team's, for accelerators of today
+# ("Pallas: Custom Kernels in JAX", November 2025; *the introduction* from here on):
 # registers answer within a cycle, and there are tens of them; memory on the chip takes up to ten times as long and holds tens to
 # hundreds of MB; HBM takes ten times as long again and holds 10 to 100 GB; behind it is the network,
 # with up to thousands of chips.
@@ -131,8 +132,8 @@ print(f"HBM        {v5e.hbm_bytes / 2**30:.0f} GiB")
 # Mind the letters. **FLOPs**, with a small s, is an amount of work: so many floating point operations. **FLOP/s** is a rate. In
 # the same way bytes are an amount and GB/s is a rate; GB is 10^9 bytes and GiB is 2^30, and 1 Mi of anything is 2^20 of it.
 #
-# The numbers come from a table inside JAX. Google's page on the v5e prints 197 TFLOP/s and 819 GB/s, JAX rounds to 820. With
-# 819, the N > 720 below becomes N > 721. And the peak is a ceiling: the rate if nothing else gets in the way.
+# The numbers come from a table inside JAX. Google's page on the v5e prints 197 TFLOP/s and 819 GB/s; JAX rounds to 820. And the
+# peak is a ceiling: the rate if nothing else gets in the way.
 #
 # Amount divided by rate is time. That is all the mathematics of this lesson.
 
@@ -151,7 +152,8 @@ for fn in (in_small_blocks, in_large_blocks):
 # ### Is the peak everybody's?
 #
 # No. It belongs to the matrix units. What is left for a program that only adds and multiplies vectors? A v5e has four vector
-# ALUs (so the book "How to Scale Your Model", chapter on TPUs), each of which works on 8 x 128 numbers a cycle.
+# ALUs (so the book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs), each of which works
+# on 8 x 128 numbers a cycle.
 
 # %%
 ALUS = 4
@@ -159,8 +161,8 @@ vector_peak = ALUS * v5e.sublanes * v5e.lanes * v5e.clock_hz
 print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the peak")
 
 # %% [markdown]
-# The JAX team's advice is to expect no more than 10 to 20 % of the peak from work that is not mostly matrix products. For
-# vector work in float32 on this chip even that is generous. A compiled kernel will confirm the 3 % below. Scalar work,
+# The introduction advises to expect no more than 10 to 20 % of the peak from work that is not mostly matrix products. For
+# vector work in float32 on this chip even that is generous. Further down a compiled kernel will confirm the 3 %. Scalar work,
 # one number at a time, is slower still.
 #
 # ## How long must it take, at least?
@@ -237,7 +239,7 @@ print(f"ridge point of a v5e  {roofline.ridge_point('v5e'):8.2f} FLOPs/byte")
 viz.roof_plot(m=256, k=256, n=256, blocks=None)
 
 # %% [markdown]
-# ## N > 720
+# ## How large must a product be?
 #
 # A product of N x N matrices in bfloat16 does 2 N^3 FLOPs: N^2 results, each a sum of N products. It moves 6 N^2 bytes: three
 # matrices, two bytes a number. The intensity is N / 3.
@@ -250,9 +252,9 @@ for n in (256, 512, 720, 721, 1024):
     print(f"N = {n:5}: {n / 3:5.1f} FLOPs/byte against {ridge:.1f}, {bound}-bound")
 
 # %% [markdown]
-# So N > 720 on a v5e, because N / 3 > 240. In float32 a number has four bytes and the MXU is fed with numbers rounded to
-# bfloat16 (unless you ask for more), so the FLOPs take as long as before and the bytes take twice as long: N / 6. In int8 the peak
-# doubles; the result is int32, so the bytes are 6 N^2 again.
+# So N > 720 on a v5e, because N / 3 > 240. (With Google's 819 GB/s it is N > 721.) In float32 a number has four bytes and the
+# MXU is fed with numbers rounded to bfloat16 (unless you ask for more), so the FLOPs take as long as before and the bytes take
+# twice as long: N / 6. In int8 the peak doubles; the result is int32, so the bytes are 6 N^2 again.
 
 
 # %%
@@ -284,8 +286,8 @@ print(f"v5e in float32: {crossover('v5e', 'float32'):.0f}")
 # 2 bm bk bn / (2 bm bk + 2 bk bn) = bm bn / (bm + bn) FLOPs per byte.
 #
 # The result adds a little to the bytes. bk cancels, and square blocks of side b have an intensity of b / 2: they need 480. (The
-# JAX team's introduction puts the block in the place of N and says 720, as if the result passed at every step. That is on the
-# safe side.) Does the list of copies agree?
+# introduction puts the block in the place of N and says 720, as if the result passed at every step. That is on the safe side.)
+# Does the list of copies agree?
 
 # %%
 for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 1024, 1024)]:
@@ -298,7 +300,8 @@ for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 102
 
 # %% [markdown]
 # Blocks of 128 are on the slope: 64 of 240. That is why the bytes of the slow kernel take 21 ms. Blocks of 512 are just past the
-# ridge, and bk makes no difference to the bytes. (Just past it by the data sheet. In the published times copies reach 89 % of the
+# ridge, and bk makes no difference to the bytes, as long as it is shorter than k. (With bk = k a block of x stays while a whole
+# row of the result is made. Just past it by the data sheet. In the published times copies reach 89 % of the
 # bandwidth, which puts the ridge at 270; the model's plots mark that line too.)
 #
 # ## More than 240 at a time
@@ -320,21 +323,22 @@ for batch in (64, 256, 1024):
 print(f"here the ridge is at B = {ridge * 2048 / (2048 - 2 * ridge):.0f}")
 
 # %% [markdown]
-# Left of the ridge the weights take the time, and further rows are nearly free. Right of it each row costs its arithmetic. That is
-# why whoever serves a model collects requests until there are a few hundred. (The last line counts the bytes of x and of the
+# Left of the ridge the weights take the time, and further rows are nearly free. Right of it each row costs its arithmetic. That
+# is why whoever serves a model collects requests until there are a few hundred. (The last line counts the bytes of x and of the
 # result too. The larger D and F, the less they matter, and the nearer the ridge is to B = 240.)
 #
 # ## Self-attention: what counting all FLOPs alike hides
 #
 # One head of attention, without scaling: softmax(Q K^T) V, where Q, K and V have T rows of K numbers. Two products of 2 T^2 K
-# FLOPs each, and a softmax of T x T scores: exp, sum, divide, 3 T^2. Together 4 T^2 K + 3 T^2. (A kernel also finds the maximum of
-# each row and subtracts it, so that no exp is too large: 5 T^2. What follows is the same.)
+# FLOPs each, and a softmax of T x T scores: exp, sum, divide, 3 T^2. Together 4 T^2 K + 3 T^2. (A kernel also finds the maximum
+# of each row and subtracts it, so that no exp is too large: 5 T^2. What follows is the same.)
 
 # %%
 T, K = 2048, 128
 products, softmax = 4 * T**2 * K, 3 * T**2
-print(f"at the peak: {(products + softmax) / peak * 1e6:.1f} us at least")
+print(f"all at the peak: {(products + softmax) / peak * 1e6:.1f} us at least")
 print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
+print(f"on the VPU it takes {softmax / vector_peak * 1e6:.1f} us")
 
 # %% [markdown]
 # Does it have 0.6 % of the time? Let the compiler predict the kernel with its softmax and without. An instruction of a TPU has a
@@ -385,9 +389,10 @@ models = [
 print("our model, us: ", *(f"{model.seconds * 1e6:.1f}" for model in models))
 
 # %% [markdown]
-# Half a percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the
-# MXU does thirty times as many a second as the VPU. Count each unit of the chip by itself. (Our own model, in the last line,
-# lets the vector work run beside the MXU's and sees no difference at all. The compiler knows that each waits for the other.)
+# Half a percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
+# does thirty times as many a second as the VPU. Count each unit of the chip by itself: 2 us of vector work, 11 us of products.
+# And here the two add up more nearly than they overlap: the second product waits for the softmax, and the softmax for the
+# first. (Our own model, in the last line, takes the longer of the two and sees no difference at all.)
 #
 # Two things change the count. With a causal mask query t needs keys 0 to t only: half of the pairs, and half of the FLOPs if a
 # kernel skips the rest. With grouped queries several heads share one K and V: fewer bytes, as many FLOPs. Exercise 03.5 counts
@@ -400,7 +405,7 @@ print("our model, us: ", *(f"{model.seconds * 1e6:.1f}" for model in models))
 # chip has one of n equal shards, at the end every chip has all of them.
 #
 # How long must that take? A chip lacks (n - 1) / n of the S bytes, and all of them have to come through its own links. For large
-# n that is close to S over the bandwidth into one chip. The JAX team's introduction gives 1600 Gbit/s for a v5e, a number of
+# n that is close to S over the bandwidth into one chip. The introduction gives 1600 Gbit/s for a v5e, a number of
 # Google's; the book "How to Scale Your Model" gives 45 GB/s for one link and one direction, and a v5e has four links.
 
 # %%
@@ -447,11 +452,15 @@ guesses = {  # milliseconds
 }
 
 # %% [markdown]
-# Three opinions on each. *Model* is `roofline.predict`: three roofs, no compiler. *Compiler* is libtpu's own simulator. *Published*
-# was measured, by the authors of that notebook. Their clock ran on the host, so to both predictions is added what one call
-# costs there by the model, 0.11 ms.
+# Three opinions on each. *Model* is `roofline.predict`, no compiler. *Compiler* is libtpu's own simulator. *Published* was
+# measured, by the authors of that notebook, which times two more sizes. Their clock ran on the host, so 0.11 ms, what a call
+# costs there in the model, is added to both predictions.
 
 # %%
+PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
+PUBLISHED_LARGE |= {1024: 0.0001271, 4096: 0.0008891}
+PUBLISHED_XLA |= {1024: 0.0001194, 4096: 0.0008273}
+
 small, large = bf16(1024, 1024), bf16(4096, 4096)
 trials = {
     "4096, blocks of 128": (in_small_blocks, large, PUBLISHED_SMALL[4096]),
@@ -475,16 +484,108 @@ print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} 
 # How far off were you? Within a factor of 1.5 is good. The first is the hardest: the higher of the two times that you know how to
 # compute is 2.7 ms.
 #
-# The model does well, but the constants in it were fitted on these very times. A fairer test is timings it had not seen: `print` a
-# prediction and it says how far off it was on those. The compiler's simulator had seen none. It is close for large blocks, and
-# nearly 40 % too long for blocks of 128: it charges more for a step than the chip did.
+# The model does well, but the constants in it were fitted on these very times. A fairer test is timings it had not seen:
+# `print` a prediction and it says how far off it was on those. The compiler's simulator had seen none. It is close for large
+# blocks, and nearly 40 % too long for blocks of 128; the next section says of what.
 #
-# And look at the last line. Nine tenths of that time is the host, which starts each call and waits for it. A clock around a small
-# function measures Python.
+# And look at the product of 1024. Nine tenths of its time is the host, which starts each call and waits for it. A clock around a
+# small function measures Python.
 #
-# Under the roofs, filled points are predictions and hollow diamonds were measured. The percentages are shares of the
-# roof right above a point, which on the slope is not the peak. (The VPU's additions are counted too, so the intensities are half a
-# percent above those of the cells.)
+# The introduction says that a kernel as simple as this one can reach nine tenths of the peak. By the published times:
+
+# %%
+for name, seconds in [
+    ("large blocks", PUBLISHED_LARGE[8192]),
+    ("XLA", PUBLISHED_XLA[8192]),
+]:
+    print(
+        f"{name:13} {flops / seconds / 1e12:5.1f} TFLOP/s, {flops / seconds / peak:.1%} of the peak"
+    )
+
+# %% [markdown]
+# Do you have a TPU? Then measure. Without one this cell says so.
+
+# %%
+a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
+try:
+    print(bench.measure(jnp.dot, a, a))
+except bench.NoAccelerator as error:
+    print(errors.folded(str(error)))
+
+# %% [markdown]
+# ## The third roof
+#
+# Now the 91.8 ms. Three times are published for blocks of 128, at three sizes. The sizes differ in many things; try the number
+# of grid steps. Take off the host's 0.11 ms, divide the rest by the steps, and see whether it is the same each time.
+
+# %%
+arithmetic = 2 * 128**3 / peak
+for n in sorted(PUBLISHED_SMALL):
+    count = (n // 128) ** 3
+    each = (PUBLISHED_SMALL[n] - roofline.DISPATCH_S) / count
+    print(
+        f"N = {n}: {PUBLISHED_SMALL[n] * 1e3:6.2f} ms, {count:7,} steps, {each * 1e6:.3f} us each"
+    )
+print(f"of it, arithmetic:   {arithmetic * 1e6:.3f} us")
+print(f"what a step costs:   {(each - arithmetic) * 1e6:.2f} us, by the largest")
+print(f"in the model:        {roofline.FITTED['v5e'].step_s * 1e6:.2f} us")
+simulated = compiler.compile_tpu(in_small_blocks, large, large).seconds / (4096 // 128) ** 3
+print(f"for the compiler:    {(simulated - arithmetic) * 1e6:.2f} us")
+
+# %% [markdown]
+# From 512 steps to 262,144 a step takes the same time, to one part in twenty. So it costs a third of a microsecond, whatever it
+# computes: working out the next blocks, starting their copies. The compiler charges nearly half a microsecond. (The model's
+# constant is fitted on these and other published times; `docs/measured.md` lists them.) And there were a quarter of a million
+# steps:
+
+# %%
+step = roofline.FITTED["v5e"].step_s
+count = grid.walk(in_small_blocks, x, y).calls[0].steps
+total = count * step + flops / peak
+print(f"{count:,} steps x {step * 1e6:.2f} us = {count * step * 1e3:.1f} ms")
+print(
+    f"with the arithmetic {total * 1e3:.1f} ms; published {PUBLISHED_SMALL[8192] * 1e3:.1f} ms"
+)
+
+# %% [markdown]
+# That is what takes the rest. Was it your guess? Neither the MXU nor the memory is in the way but the bookkeeping between steps.
+#
+# And the other suspect, the 21 ms of bytes? They are in none of these sums, because they hide. The copies for the next step are
+# started first; they run while this step is prepared and computed. What a step pays for, working out the next blocks and
+# starting their copies, comes before its own arithmetic, so these two add up:
+#
+# **a step takes max(arithmetic + price, copies),**
+#
+# and a kernel takes the sum of its steps, and the first copy and the last write, which have nothing to hide behind. That is the
+# rule that makes one time of three roofs, here, in `roofline.predict` and in the plots. In numbers:
+
+# %%
+print("us, a step          arithmetic + price   copies")
+for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024, 1024)]:
+    computing = 2 * bm * bk * bn / peak
+    copies = 2 * (bm * bk + bk * bn) / bandwidth
+    print(
+        f"{bm:4} x{bk:5} x{bn:5} {computing * 1e6:10.2f} + {step * 1e6:.2f} {copies * 1e6:11.2f}"
+    )
+
+# %% [markdown]
+# In all four rows the copies are the shorter. So the suspect is not guilty: were the bytes of the slow kernel free, it would take
+# as long.
+#
+# As a roof: no kernel can do more FLOP/s than the FLOPs of one step over the price of a step.
+
+# %%
+for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
+    most = 2 * bm * bk * bn / step
+    print(
+        f"{bm:4} x{bk:5} x{bn:5}: at most {most / 1e12:5.0f} TFLOP/s, {most / peak:5.0%} of the peak"
+    )
+
+# %% [markdown]
+# Blocks of 128 are stuck at 6 % of the peak, at any size of matrix. For the large ones this roof is far above the others. Under
+# all three roofs, filled points are predictions and hollow diamonds were measured. The percentages are shares of the roof right
+# above a point, which on the slope is not the peak. (The VPU's additions are counted too, so the intensities are half a percent
+# above those of the cells.)
 
 
 # %%
@@ -511,98 +612,10 @@ roofs.picture(
 )
 
 # %% [markdown]
-# The JAX team writes that a kernel as simple as this one can reach nine tenths of the peak. By the published times:
-
-# %%
-for name, seconds in [
-    ("large blocks", PUBLISHED_LARGE[8192]),
-    ("XLA", PUBLISHED_XLA[8192]),
-]:
-    print(
-        f"{name:13} {flops / seconds / 1e12:5.1f} TFLOP/s, {flops / seconds / peak:.1%} of the peak"
-    )
-
-# %% [markdown]
-# Do you have a TPU? Then measure. Without one this cell says so.
-
-# %%
-a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
-try:
-    print(bench.measure(jnp.dot, a, a))
-except bench.NoAccelerator as error:
-    print(errors.folded(str(error)))
-
-# %% [markdown]
-# ## The third roof
-#
-# Now the 91.8 ms. Three times are published for blocks of 128, at three sizes. The sizes differ in many things; try the number
-# of grid steps. If the times lie on a line over it, the slope of the line is the price of a step.
-
-# %%
-steps = np.array([(n // 128) ** 3 for n in PUBLISHED_SMALL])
-slope, _ = np.polyfit(steps, list(PUBLISHED_SMALL.values()), 1)
-arithmetic = 2 * 128**3 / peak
-for n, count in zip(PUBLISHED_SMALL, steps, strict=True):
-    print(f"N = {n}: {count:7,} steps, {PUBLISHED_SMALL[n] * 1e3:7.3f} ms")
-print(f"the slope:           {slope * 1e6:.3f} us a step")
-print(f"of it, arithmetic:   {arithmetic * 1e6:.3f} us")
-print(f"what a step costs:   {(slope - arithmetic) * 1e6:.2f} us")
-print(f"in the model:        {roofline.FITTED['v5e'].step_s * 1e6:.2f} us")
-
-# %% [markdown]
-# A step costs a third of a microsecond, whatever it computes: working out the next blocks, starting their copies, waiting for the
-# ones before. (The model's constant is fitted on these and other published times; `docs/measured.md` lists them.) And there were a
-# quarter of a million steps:
-
-# %%
-step = roofline.FITTED["v5e"].step_s
-count = grid.walk(in_small_blocks, x, y).calls[0].steps
-total = count * step + flops / peak
-print(f"{count:,} steps x {step * 1e6:.2f} us = {count * step * 1e3:.1f} ms")
-print(
-    f"with the arithmetic {total * 1e3:.1f} ms; published {PUBLISHED_SMALL[8192] * 1e3:.1f} ms"
-)
-
-# %% [markdown]
-# That is what takes the rest. Was it your guess? Neither the MXU nor the memory is in the way but the bookkeeping between steps.
-#
-# And the other suspect, the 21 ms of bytes? They are in none of these sums, because they hide. While a step computes, the copies
-# for the next step run beside it. What a step pays for, working out the next blocks and starting their copies, comes before
-# its own arithmetic, so these two add up:
-#
-# **a step takes max(arithmetic + price, copies),**
-#
-# and a kernel takes the sum of its steps, and the first copy and the last write, which have nothing to hide behind. That is the
-# rule that makes one time of three roofs, here, in `roofline.predict` and in the plots. In numbers:
-
-# %%
-print("us, a step          arithmetic + price   copies")
-for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024, 1024)]:
-    computing = 2 * bm * bk * bn / peak
-    copies = 2 * (bm * bk + bk * bn) / bandwidth
-    print(
-        f"{bm:4} x{bk:5} x{bn:5} {computing * 1e6:10.2f} + {step * 1e6:.2f} {copies * 1e6:11.2f}"
-    )
-
-# %% [markdown]
-# The copies are always the shorter. So the suspect is not guilty: were the bytes of the slow kernel free, it would take as long.
-#
-# As a roof: no kernel can do more FLOP/s than the FLOPs of one step over the price of a step.
-
-# %%
-for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
-    most = 2 * bm * bk * bn / step
-    print(
-        f"{bm:4} x{bk:5} x{bn:5}: at most {most / 1e12:5.0f} TFLOP/s, {most / peak:5.0%} of the peak"
-    )
-
-# %% [markdown]
-# Blocks of 128 are stuck at 6 % of the peak, at any size of matrix. For the large ones this roof is far above the others.
-#
 # **Task.** The plot begins with blocks of 128: the third roof is dashed, and the point is stuck under it. Set bm, bk and bn to 512,
 # 1024 and 1024. The dashed roof goes up, far above the others, and the point arrives at the diamond, the published time of the
-# fast kernel. Then find the smallest square block, of 128, 256 or 512, for which the grid steps no longer bind. (The thin line under
-# the slope, "copies: 89 %", is what copies reached in published times.)
+# fast kernel. Then find the smallest square block, of 128, 256 or 512, for which the grid steps no longer bind. (The thin line
+# under the slope, "copies: 89 %", is what copies reached in published times.)
 
 # %%
 viz.roof_plot(
@@ -620,7 +633,7 @@ viz.roof_plot(
 #
 # It is an estimate. It says what cannot be beaten, not what will happen. Here are its blind spots.
 #
-# **Work for the VPU.** A polynomial of degree 64, for each of 1 Mi numbers: 128 operations for 8 bytes, 16 FLOPs per byte. Left
+# **Work for the VPU.** A polynomial of degree 65, for each of 1 Mi numbers: 128 operations for 8 bytes, 16 FLOPs per byte. Left
 # of 240, so memory-bound?
 
 
@@ -650,7 +663,8 @@ print(f"that is {work / report.seconds / peak:.1%} of the peak")
 # Its roof is the VPU's, at 3 % of the height. The compiler's simulator, which got no word of our four ALUs, agrees with the 3 %
 # from above.
 #
-# **Latency.** A copy takes a while to arrive, however short. A kernel on one tile, 32 KiB in and 32 KiB out:
+# **Latency.** A copy takes a while to arrive, however short, and longer than the rough ladder above has it, for it must be set up
+# first. A kernel on one tile, 32 KiB in and 32 KiB out:
 
 
 # %%
@@ -697,10 +711,10 @@ for columns in (64, 128, 256):
 
 # %% [markdown]
 # Hardly any of it is waiting for copies. From 256 columns to 128 half of the work takes about half of the time; from 128 to 64
-# half of the work takes no less.
+# half of the work takes even a little longer.
 #
-# **Bubbles.** Nothing overlaps with the first copy, nor with the last write. With few steps that shows. Of the product of 1024 in
-# large blocks, two steps, the model calls *overhead* what the whole takes beyond the longer of arithmetic and copies:
+# **Bubbles.** Nothing overlaps with the first copy, nor with the last write. With few steps that shows. For the product of 1024 in
+# large blocks, which has two steps, the model calls *overhead* all that is beyond the longer of arithmetic and copies:
 
 # %%
 print(roofline.predict(in_large_blocks, small, small))
@@ -708,16 +722,15 @@ print(roofline.predict(in_large_blocks, small, small))
 # %% [markdown]
 # **What no figure here shows.** A chip that gets too hot slows down; only a measurement tells. And on a GPU, a second cache, L2,
 # stands between the cores and the HBM. Blocks there are small, 128 or so, because a core's own memory is small. By the rule for
-# blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be compute-bound, because blocks that another core has
-# just fetched come from L2 and not from HBM. There the bytes to count are those that miss the cache, and no list of copies tells
-# them. (After "Pallas: Custom Kernels in JAX", the JAX team, November 2025. A TPU has no such cache; what is copied is what the
-# grid says.)
+# blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be compute-bound, because blocks that another core
+# has just fetched come from L2 and not from HBM. There the bytes to count are those that miss the cache, and no list of copies
+# tells them. (After the introduction. A TPU has no such cache; what is copied is what the grid says.)
 #
 # ## Is this timing possible?
 #
-# A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32 product
-# of 8192: it is 4.5 times slower, under the heading of a speed-up. Later a pull request to the guide reports 2.240 ms. (keras.io,
-# "Define a Custom TPU/GPU Kernel", December 2025, and keras-io pull request 2284.) What does the chip say to that?
+# A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32
+# product of 8192: it is 4.5 times slower, under the heading of a speed-up. Later a pull request to the guide reports 2.240 ms.
+# (keras.io, "Define a Custom TPU/GPU Kernel", December 2025, and keras-io pull request 2284.) What does the chip say to that?
 
 # %%
 f32 = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
@@ -792,8 +805,8 @@ for name, takes in [
 # <details><summary>4. Softmax has 0.6 % of the FLOPs of attention. May you leave it out of an estimate?</summary>
 # No. Its FLOPs are the VPU's, thirty times slower than the MXU's; the compiler predicts a fifth of the time.</details>
 #
-# <details><summary>5. A kernel takes ten times its roofline. Name four suspects.</summary>
-# Grid steps (too small blocks), bytes fetched again and again, work on the VPU, copies that nothing hides. And a clock that
+# <details><summary>5. A kernel takes ten times its roofline. Name five suspects.</summary>
+# Grid steps (too small blocks), bytes fetched again and again, work on the VPU, copies that nothing hides, and a clock that
 # timed the host.</details>
 
 # %% [markdown]

@@ -141,7 +141,7 @@ gathers = {"ring": "349.5 us", "line": None, "small": None}
 gathers = {"ring": "699 us", "line": "559 us", "small": None}
 
 # %% answer="03.6" name="forgets the hops" judge="exercise" says="(?s)small: .*each hop costs its time.*Right so far: ring, line"
-gathers = {"ring": "699 us", "line": "1118 us", "small": "43 ns"}
+gathers = {"ring": "699 us", "line": "1118 us", "small": "68 ns"}
 
 # %% answer="03.6" name="leaves one out" judge="exercise" says="(?s)2 of 3 are right.*Still open: small"
 gathers = {"ring": "699 us", "line": "1118 us", "small": None}
@@ -170,8 +170,11 @@ verdicts = {"E": ("falls", "256 MiB")}
 # %% answer="03.7" name="gives no numbers" judge="exercise" says="(?s)A: that is not 2 answers.*between round brackets"
 verdicts = {"A": "falls", "B": "falls", "C": "stands", "D": "falls", "E": "falls"}
 
-# %% answer="03.8" name="forgets the steps" judge="exercise" says="(?s)triangle: .*two operations. And what do the steps cost"
+# %% answer="03.8" name="forgets the steps" judge="exercise" says="(?s)triangle: .*two operations, and steps cost as well.*mend both"
 guesses = {"XLA, 16384": "45 ms", "triangle": "11.2 ms", "decode": None}
+
+# %% answer="03.8" name="has no steps" judge="exercise" says="(?s)triangle: .*What does a step cost that does nothing"
+guesses = {"XLA, 16384": "45 ms", "triangle": "22.3 ms", "decode": None}
 
 # %% answer="03.8" name="computes all of it" judge="exercise" says="(?s)triangle: .*Those above the diagonal are skipped"
 guesses = {"XLA, 16384": "45 ms", "triangle": "45 ms", "decode": None}
@@ -191,9 +194,14 @@ def choose_blocks(m, k, n):
     return 128, 128, 128
 
 
-# %% answer="03.9" name="doubles them once" judge="budget" says="times as long as the reference"
+# %% answer="03.9" name="looks at the first size only" judge="budget" says="\\[256,512\\].*times as long as the reference"
 def choose_blocks(m, k, n):
-    return 256, 256, 256
+    return (512, 1024, 512) if m == 512 else (128, 128, 128)
+
+
+# %% answer="03.9" name="forgets the large product" judge="exercise" says="product of 8192 .*(?s:.*)262,144 grid steps cost"
+def choose_blocks(m, k, n):
+    return (128, 128, 128) if m == 8192 else (m, k, n)
 
 
 # %% answer="03.9" name="takes all in one block" judge="exercise" says="product of 8192 .*(?s:.*)of VMEM, and a kernel may use 16"

@@ -99,8 +99,8 @@ def _sessions(
 ) -> Iterator[tuple[tuple, judges.Verdict]]:
     """(case, verdict) of each judge in order.
 
-    The numbers judge and a chip see every case, the simulator and the compiler each shape and dtype once, two cores
-    and the budget the first.
+    The numbers judge and a chip see every case, the simulator, the compiler and the budget each shape and dtype once,
+    two cores the first.
     """
     each = list({_shapes(case): case for case in reversed(cases)}.values())[::-1]
     seats = {"numbers": cases, "simulator": each, "races": cases[:1], "compiler": each}
@@ -113,7 +113,7 @@ def _sessions(
         order.append("device")
     asked = judges.JUDGES | {"budget": judges.budget_judge, "device": judges.device_judge}
     more = {"compiler": {"chips": task.chips}, "budget": {"budget": task.budget, "chip": task.chips[0]}}
-    seats |= {"budget": cases[:1], "device": cases}
+    seats |= {"budget": each, "device": cases}
     for name in order:
         for case in seats[name]:
             say(f"judging {task.id}: {name}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _EXACT = 1e-9  # relative: what floating point does to 1.5 GB
 _SHARP = 0.005  # relative: how close a mistake of a known size must come to its size
 _CLOSE = 1.05  # times too large or too small: nothing is miscounted, something is rounded
+TWO_SLIPS = "Two slips: "  # begins the sentence for a number in which two things are wrong
 _LIST_ALL = "write down each thing you counted, with its size, and add them up."
 
 
@@ -83,11 +84,13 @@ def _other_measure(given: Quantity, wanted: quantity.Unit, example: str) -> tupl
 
 def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: float) -> tuple[str, str]:
     """(what may have gone wrong, what to try) for a number of the right kind."""
-    for wrong, sentence in asked.near.items():
-        if _near(given.value, wrong * wanted.factor, max(asked.tolerance, _EXACT)):
-            return sentence, f"mend that one thing: the number gets {'larger' if ratio < 1 else 'smaller'}."
     right = asked.value * wanted.factor
     tolerance = max(asked.tolerance, _EXACT)
+    known = [wrong for wrong in asked.near if _near(given.value, wrong * wanted.factor, tolerance)]
+    if known:
+        sentence = asked.near[min(known, key=lambda wrong: abs(given.value / (wrong * wanted.factor) - 1))]
+        which = "both" if sentence.startswith(TWO_SLIPS) else "that one thing"
+        return sentence, f"mend {which}: the number gets {'larger' if ratio < 1 else 'smaller'}."
     if (unit := quantity.twin(given.unit)) and _near(given.number * unit.factor, right, tolerance):
         return (
             f"{given.unit.text} is not {unit.text}: k, M and G count in thousands; Ki, Mi and Gi in 1,024s.",

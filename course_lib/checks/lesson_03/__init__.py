@@ -88,7 +88,7 @@ EXERCISES = (
         hints=(
             "For each case: how many shards does the worst-placed chip lack, and by how many links do they come?",
             "A ring has two links into each chip, the end of a line has one. 16 and 4 shards of the same 64 MiB.",
-            "small: a shard has to reach the chip opposite, 8 hops away; each takes 1 us, however little it carries.",
+            "small: a shard goes from one end of the line to the other; each hop takes 1 us, whatever it carries.",
         ),
         points=2,
     ),
@@ -97,7 +97,7 @@ EXERCISES = (
         title="Find the lie",
         kind="several",
         defines="verdicts",
-        asks=Several(parts=LIES, why="four claims fall to one division each, and one stands."),
+        asks=Several(parts=LIES, why="four claims fall to one number each, and one stands."),
         hints=(
             "Each claim breaks a roof, a list of copies, or nothing. Work out the number first and judge then.",
             "A: N / 6. B: bytes over bandwidth. C: 2 * 8192**3 FLOPs over the time. D: chips.chip.",
@@ -110,7 +110,7 @@ EXERCISES = (
         title="Predict, then look",
         kind="several",
         defines="guesses",
-        asks=Several(parts=GUESSES, why="all three within a quarter of what was measured."),
+        asks=Several(parts=GUESSES, why="all three as near as asked to what was measured."),
         hints=(
             "Work out arithmetic plus steps, and bytes. They run side by side: the larger of the two is your guess.",
             "16384: 2 * 16384**3 FLOPs. triangle: half of them, and 32 * 32 * 16 steps of 0.33 us, which add up.",
@@ -126,8 +126,8 @@ EXERCISES = (
         cases=blocks.products,
         reference=blocks.reference,
         build=blocks.with_blocks,
-        also=(blocks.fit_a_large_product,),
-        budget=judges.Budget(times_reference=1.5),
+        also=(blocks.serve_a_large_product,),
+        budget=judges.Budget(times_reference=blocks.MOST_TIMES),
         hints=(
             "Which roof is it under? Count the grid steps, and multiply by 0.33 us.",
             "Larger blocks mean fewer steps and fewer bytes. Blocks are held twice, and a kernel may use 16 MiB.",

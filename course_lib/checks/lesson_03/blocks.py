@@ -1,20 +1,26 @@
 """Exercise 03.9, Repair: a product in blocks that are too small."""
 
+import functools
+
 import jax.numpy as jnp
 
-from course_lib import chips, cost, grid
+from course_lib import chips, cost, grid, roofline
 from course_lib.checks.inputs import arguments
 from course_lib.checks.lesson_03.product import MI, in_blocks, square
 from course_lib.checks.unfit import Unfit
+from course_lib.compiler import units
 
 PRODUCTS = ({"M": 512, "K": 1024, "N": 512}, {"M": 256, "K": 512, "N": 1024})
 LARGE = (8192, 8192, 8192)  # m, k, n
+MOST_TIMES = 1.5  # as long as XLA's own product, by the compiler; as the arithmetic of the large one, by the model
 
 
 def with_blocks(choose_blocks):
     """The product with the learner's blocks."""
-    for sizes in (*((size["M"], size["K"], size["N"]) for size in PRODUCTS), LARGE):
-        if (blocks := choose_blocks(*sizes)) is not None:
+    each = [(size["M"], size["K"], size["N"]) for size in PRODUCTS] + [LARGE]
+    chosen = [choose_blocks(*sizes) for sizes in each]
+    if any(blocks is not None for blocks in chosen):
+        for blocks, sizes in zip(chosen, each, strict=True):
             _three_sizes(blocks, sizes)
 
     def product(x, y):
@@ -41,16 +47,26 @@ def _three_sizes(blocks: object, sizes: tuple[int, int, int]) -> None:
             )
 
 
-def fit_a_large_product(choose_blocks):
-    """Whether the blocks for a product of 8192 fit into what one kernel may use of VMEM."""
+def serve_a_large_product(choose_blocks):
+    """Whether the blocks for a product of 8192 fit into what one kernel may use of VMEM, and are large enough."""
     blocks, limit = choose_blocks(*LARGE), chips.chip("v5e").scoped_vmem_bytes
-    needs = cost.vmem_bytes(grid.walk(lambda x, y: in_blocks(x, y, *blocks), *square(LARGE[0])))
+    product, of = functools.partial(in_blocks, bm=blocks[0], bk=blocks[1], bn=blocks[2]), square(LARGE[0])
+    returned = f"For a product of 8192 choose_blocks returned {tuple(blocks)}"
+    needs = cost.vmem_bytes(grid.walk(product, *of))
     if needs > limit:
         return (
-            f"For a product of 8192 choose_blocks returned {tuple(blocks)}: that takes {needs / MI:,.1f} MiB of VMEM, "
-            f"and a kernel may use {limit / MI:.0f}.",
+            f"{returned}: that takes {needs / MI:,.1f} MiB of VMEM, and a kernel may use {limit / MI:.0f}.",
             "give each size a limit: min(m, ...). Blocks of x, y and the result are held twice.",
         )
+    predicted = roofline.predict(product, *of)
+    if predicted.seconds > MOST_TIMES * predicted.compute_s:
+        return (
+            f"{returned}: by the model that takes {units.duration(predicted.seconds)}, "
+            f"{predicted.seconds / predicted.compute_s:.1f} times the arithmetic. Its {predicted.steps:,} grid steps "
+            f"cost {units.duration(predicted.steps_s)}, its copies {units.duration(predicted.memory_s)}.",
+            "larger blocks mean fewer steps and fewer bytes.",
+        )
+    return None
 
 
 def products() -> list[tuple]:

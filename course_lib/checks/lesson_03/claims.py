@@ -67,7 +67,7 @@ LIES = {
         _judgement(
             FALLS,
             "How much time is there to be saved by this? Compare it with the time that is said to be saved.",
-            "a round trip takes a tenth of what it is said to save.",
+            "a round trip takes an eighth of what it is said to save.",
             lambda: STANDS if _round_trip_microseconds() / 1e6 > 7.807e-3 - 2.240e-3 else FALLS,
         ),
         Predict(
@@ -75,7 +75,7 @@ LIES = {
             unit="us",
             tolerance=0.01,
             near={
-                327.4: "That is one way. The result is written, and read again.",
+                327.4: "That is one way, or both in bfloat16. The result is float32, written and read again.",
                 982.1: "Does the last write fall away as well? Someone has to write the end result.",
                 5567: "That is what is said to be saved. The question is what the round trip takes.",
                 163.7: "That is one way in bfloat16. The result is float32, and it is written and read again.",

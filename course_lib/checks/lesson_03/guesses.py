@@ -23,7 +23,8 @@ GUESSES = {
         near={
             22.3: "A multiplication and an addition are two operations.",
             1.96: "That is what the bytes take. Which roof is the lower one at this size?",
-            97.0: "Is that the cost of grid steps? This product was XLA's own.",
+            89.3: "Twice too long: 2 N^3 counts both operations already, and so does the peak.",
+            131: "Is that the cost of grid steps? This product was XLA's own.",
         },
         why="arithmetic, and 5 % on top.",
         proof=lambda: roofline.predict(jnp.dot, *square(16384)).seconds * 1e3,
@@ -31,13 +32,15 @@ GUESSES = {
     "triangle": Predict(
         value=28.648,
         unit="ms",
-        tolerance=0.25,
+        tolerance=0.1,
         near={
             44.7: "That computes every block. Those above the diagonal are skipped.",
             50.1: "That computes every block. Those above the diagonal are skipped.",
             5.41: "That is the price of the steps. In half of them the MXU has work as well.",
+            22.3: "That is the arithmetic. What does a step cost that does nothing?",
+            25.0: "That has half of the steps. The grid has all of them.",
             16.9: "A multiplication and an addition are two operations.",
-            11.2: "A multiplication and an addition are two operations. And what do the steps cost?",
+            11.2: "Two slips: a multiplication and an addition are two operations, and steps cost as well.",
         },
         why="half of the arithmetic, and all of the steps.",
         proof=lambda: _triangle_seconds() * 1e3,

@@ -6,6 +6,8 @@ from course_lib.checks.lesson_03.product import MI, MI_IS_NOT_M
 LINK = 45e9  # bytes/s that one ICI link of a v5e carries each way: the scaling book, chapter "How to Think About TPUs"
 HOP_S = 1e-6  # what a hop costs whatever it carries: the same book, chapter "Sharded Matrices"
 _FOUR_LINKS = "A chip has four links; an axis of the torus, a ring, has two of them."
+_ONE_SHARD = "That is the time of one shard. How many does a chip receive?"
+_BYTES_ALONE = "So long would the bytes take. But each hop costs its time, however little it carries."
 
 
 def _all_gather(size: float, chips_in_ring: int, links: int) -> float:
@@ -26,14 +28,17 @@ NETWORK = {
         near={
             745.7: "A chip holds its own shard already: it has to receive the other fifteen.",
             1398.1: "In a ring the shards come from both neighbours at once: two links receive.",
-            1491.3: "In a ring the shards come from both neighbours at once; and a chip holds its own shard already.",
+            1491.3: "Two slips: in a ring the shards come from both sides at once, and a chip holds its own already.",
             314.6: _FOUR_LINKS,
             335.5: _FOUR_LINKS,
             349.5: _FOUR_LINKS,
+            372.8: _FOUR_LINKS,
             707.1: "You added the hops. They and the bytes run side by side: the lesson takes the larger of the two.",
             666.7: MI_IS_NOT_M,
             76.7: "That is the bandwidth of the HBM. Between chips the bytes take the network.",
-            43.7: "That is the time of one shard. How many does a chip receive?",
+            43.7: "That is the lesson's array of 4 MiB. Here it has 64.",
+            46.6: _ONE_SHARD,
+            93.2: _ONE_SHARD,
         },
         why="15 shards of 4 MiB by two links.",
         proof=lambda: _all_gather(64 * MI, 16, links=2),
@@ -47,7 +52,7 @@ NETWORK = {
             745.7: "Two slips: the chip at the end has one neighbour, and it holds its own shard already.",
             699.1: "That is the ring of sixteen. Here are four chips, and nobody closes the ring.",
             1491.3: "A chip holds its own shard already: it has to receive the other three.",
-            372.8: "That is the time of one shard. How many does the chip at the end receive?",
+            372.8: "That is one shard, or all by four links. The chip at the end lacks three, and uses one link.",
             279.6: "A chip has four links; the one at the end of a line uses one of them.",
             251.7: "A chip has four links; the one at the end of a line uses one of them.",
             1066.7: MI_IS_NOT_M,
@@ -56,19 +61,19 @@ NETWORK = {
         proof=lambda: _all_gather(64 * MI, 4, links=1),
     ),
     "small": Predict(
-        value=8,
+        value=3,
         unit="us",
         tolerance=0.01,
         near={
-            15: "Shards travel both ways round the ring. How far away is the farthest chip?",
-            16: "Shards travel both ways round the ring. How far away is the farthest chip?",
-            7: "Count the hops to the chip opposite.",
-            7.5: "Half a hop there is not: count the hops to the chip opposite.",
+            4: "Count the hops, not the chips. How many are there from one end of the line to the other?",
+            2: "That is right for a chip in the middle. How far is it from one end of the line to the other?",
+            8: "That is the ring of sixteen. Here are four chips in a line.",
             1: "That is one hop. A chip passes on to its neighbour what it got from the other one.",
-            0.0427: "So long would the bytes take. But each hop costs its time, however little it carries.",
-            0.0455: "So long would the bytes take. But each hop costs its time, however little it carries.",
+            0.0683: _BYTES_ALONE,
+            0.091: _BYTES_ALONE,
+            0.0455: _BYTES_ALONE,
         },
-        why="8 hops of 1 us.",
-        proof=lambda: _all_gather(4096, 16, links=2),
+        why="3 hops of 1 us.",
+        proof=lambda: _all_gather(4096, 4, links=1),
     ),
 }
