@@ -385,7 +385,7 @@ def test_a_compiler_that_refuses_leaves_its_report(capsys):
 
 
 def test_who_sees_which_case(monkeypatch):
-    """All of them the numbers, each shape and dtype once the simulator and the compiler, the first the races."""
+    """All of them the numbers, each shape and dtype once simulator, compiler and budget, the first the races."""
     seen = {}
 
     def judge(name):
@@ -408,8 +408,8 @@ def test_who_sees_which_case(monkeypatch):
     of_each = ["float32(4096,)", "float32(1000,)", "float32(8,)", "bfloat16(1000,)"]
     shapes = {name: [shape for shape, _ in calls] for name, calls in seen.items()}
     assert shapes["numbers"] == shapes["device"] == [shape for shape in of_each for _ in range(2)]
-    assert shapes["simulator"] == shapes["compiler"] == of_each
-    assert shapes["races"] == shapes["budget"] == of_each[:1]
+    assert shapes["simulator"] == shapes["compiler"] == shapes["budget"] == of_each
+    assert shapes["races"] == of_each[:1]
     assert seen["compiler"][0][1] == {"chips": ("v5e", "v6e")}
     assert seen["budget"][0][1] == {"budget": budget, "chip": "v5e"}
 

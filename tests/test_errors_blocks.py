@@ -30,7 +30,7 @@ def windows(block, step=8):
         top,
         out_shape=Shape((64, 512), jnp.float32),
         grid=(8,),
-        in_specs=[pl.BlockSpec(block, lambda i: (step * i, 0))],
+        in_specs=[pl.BlockSpec(block, lambda i: (*[0] * (len(block) - 2), step * i, 0))],
         out_specs=pl.BlockSpec((8, 512), lambda i: (i, 0)),
     )
 
@@ -123,6 +123,9 @@ FAILURES = {
 }
 CURES = {
     "element-mix": compiled(windows((pl.Element(16), pl.Element(512)))),
+    "element-mix, beside a None": compiled(
+        windows((None, pl.Element(16), pl.Element(512))), Shape((4, 256, 512), jnp.float32)
+    ),
     "element-unaligned": compiled(windows((pl.Element(16), pl.Element(512)))),
     "no-grid": compiled(
         pl.pallas_call(

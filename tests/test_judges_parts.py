@@ -161,7 +161,43 @@ def test_the_order_of_a_grid():
     assert said.what.startswith(
         "Output block (0, 0) of o_ref left VMEM after step (0, 0), and the grid came back to it"
     )
-    assert "axis 0 of the grid, along which o_ref stays the same, is the reduction axis: put it last" in said.next
+    assert said.next == (
+        "o_ref stays the same along axis 0 of the grid, and another axis moves it in between: put axis 0 last."
+    )
+
+
+def double_where_asked(writes, steps=(2, 2), moves=1):
+    """2 x in blocks of 8 rows, which axis ``moves`` of the grid chooses; ``writes`` says at which steps."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(writes())
+        def _write():
+            o_ref[...] = 2 * x_ref[...]
+
+    spec = pl.BlockSpec((8, 128), lambda *step: (step[moves], 0))
+    out = jax.ShapeDtypeStruct((16, 128), jnp.float32)
+    return pl.pallas_call(kernel, out_shape=out, grid=steps, in_specs=[spec], out_specs=spec)
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [lambda: pl.program_id(0) == 0, lambda: pl.program_id(0) >= 0],
+    ids=["at the first visit only", "whole at each visit"],
+)
+def test_a_second_visit_is_refused_whoever_writes(writes):
+    """No sum is lost in these, and the numbers are right: it is the visit that counts."""
+    fn, x = double_where_asked(writes), jnp.ones((16, 128))
+    assert judges.numbers_judge(fn, doubled, x).passed
+    said = judges.simulator_judge(fn, doubled, x)
+    assert said.passed is False
+    assert "came back to it at step (1, 0). It is not fetched again: what the kernel does not write" in said.message
+    assert said.next.endswith("another axis moves it in between: put axis 0 last.")
+
+
+def test_every_axis_that_comes_too_early_is_named():
+    early = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 2, 3), moves=2), jnp.ones((16, 128))))
+    assert "stays the same along axes 0 and 1 of the grid" in early.next and "put axes 0 and 1 last" in early.next
+    assert order.revisit(grid.walk(double_where_asked(lambda: True, moves=0), jnp.ones((16, 128)))) is None
 
 
 def test_axes_that_two_cores_may_share():

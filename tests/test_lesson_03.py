@@ -64,6 +64,19 @@ def test_the_exercises_quote_what_was_measured():
         assert lesson_03.GUESSES[name].value == pytest.approx(milliseconds, rel=5e-4)
 
 
+def test_the_minutes_of_the_headings_are_those_of_the_labels():
+    labels = re.findall(r"^# \*(?:Difficulty|No points).*? (\d+) minutes, ", EXERCISES, re.MULTILINE)
+    assert len(labels) == len(TASKS)
+    total = sum(map(int, labels))
+    assert f"About {total} minutes." in EXERCISES and f"then {total} for the exercises" in LESSON
+
+
+def test_what_may_be_left_out_are_sections():
+    head = " ".join(LESSON.split("about 60 minutes")[0].replace("\n#", "").split())
+    for title in re.findall('"([^"]+)"', head):
+        assert re.search(rf"^# ## {title}(:|$)", LESSON, re.MULTILINE)
+
+
 def test_the_keras_times_are_those_of_the_guide():
     for id in ("keras-matmul-relu-8192", "keras-matmul-relu-8192-xla"):
         assert f"{1e3 * measured()[id]:.3f} ms" in LESSON

@@ -40,6 +40,16 @@ def test_each_order_has_a_sentence_for_six_slips_or_more(order):
     assert len(ORDERS[order].near) >= 6
 
 
+def test_the_number_of_another_order_gets_a_question_about_what_differs():
+    """In jbi and bji x is copied alike and w is not; bij has another axis last."""
+    near = {order: part.near for order, part in ORDERS.items()}
+    value = {order: part.value for order, part in ORDERS.items()}
+    assert near["bji"][value["jbi"]].endswith("x is copied as often. How often does j change when b comes first?")
+    assert near["jbi"][value["bji"]].endswith("x is copied as often. How often does j change when j comes first?")
+    for order, other in (("bij", "jbi"), ("bij", "bji"), ("jbi", "bij"), ("bji", "bij")):
+        assert near[order][value[other]].endswith("which of x and w gets a new block at every step then?")
+
+
 @needs_libtpu
 @pytest.mark.parametrize("name", lesson_04.SURGERY)
 def test_a_sick_block_is_refused_by_the_compiler_and_our_cure_is_not(name):
@@ -140,3 +150,19 @@ def test_what_is_handed_over_is_said_without_addresses(value, says):
 def test_a_long_value_is_cut_between_words_and_ends_in_dots():
     said = described("one word after another, " * 9)
     assert said.endswith(" ...") and said.split()[-2].rstrip(",") in ("one", "word", "after", "another")
+
+
+def test_the_minutes_of_the_headings_are_those_of_the_labels():
+    exercises = (ROOT / "solutions/src" / LESSON).read_text()
+    labels = re.findall(r"^# \*(?:Difficulty|No points).*? (\d+) minutes, ", exercises, re.MULTILINE)
+    assert len(labels) == len(lesson_04.EXERCISES)
+    total = sum(map(int, labels))
+    assert f"About {total} minutes." in exercises
+    assert f"then {total} for the exercises" in (ROOT / "notebooks/src" / LESSON).read_text()
+
+
+def test_each_section_that_the_first_line_leaves_out_says_so():
+    lesson = (ROOT / "notebooks/src" / LESSON).read_text()
+    named = re.findall('"([^"]+)"', " ".join(lesson.split("which no exercise needs")[0].replace("\n#", "").split()))
+    sections = re.findall(r"^# ## ([^\n]+)\n#\n# \(No exercise needs this section\.\)$", lesson, re.MULTILINE)
+    assert [title.split(":")[0] for title in sections] == named

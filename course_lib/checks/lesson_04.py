@@ -254,20 +254,30 @@ def _predict(order: str) -> Predict:
     }
     for other in ("bij", "jbi", "bji"):
         moved = _copies(other, "bi") * X_BYTES + _copies(other, "j") * W_BYTES + steps * O_BYTES
-        near[moved] = (
-            f'That is the number of another order. In "{order}" {order[2]} runs fastest: which of x and w gets a new '
-            "block at every step then?"
-        )
+        near[moved] = f"That is the number of another order. {_asked_of(order, other)}"
     near.pop(value, None)
     return Predict(value=value, unit="bytes", near=near, why="counted on the grid.", proof=lambda: _moved(order))
 
 
+def _asked_of(order: str, other: str) -> str:
+    """A question that tells ``order`` from ``other``: where the fastest axis is the same, it is about the rest."""
+    if order[2] == other[2]:
+        return (
+            f"In that one {order[2]} runs fastest as well, and x is copied as often. How often does j change when "
+            f"{order[0]} comes first?"
+        )
+    return f'In "{order}" {order[2]} runs fastest: which of x and w gets a new block at every step then?'
+
+
 def _product_sizes() -> list[tuple]:
-    """Rows that 8 divides and columns that 128 divides: the blocks are given, and 04.8 is about edges."""
+    """Rows that 8 divides and columns that 128 divides: the blocks are given, and 04.8 is about edges.
+
+    The rows are many enough for the other order to move a quarter of the bytes at each size.
+    """
     sizes = (
         {"M": 64, "K": 256, "N": 1280},
-        {"M": 40, "K": 130, "N": 640},
-        {"M": 8, "K": 256, "N": 256},
+        {"M": 72, "K": 130, "N": 640},
+        {"M": 128, "K": 256, "N": 256},
     )
     return arguments(("x: f32[M,K]", "w: f32[K,N]"), sizes)
 
@@ -317,12 +327,12 @@ def _call_box(index_map):
 
 
 def _folds() -> list[tuple]:
-    """Columns that 128 divides, since blocks of 128 columns are added; rows of every kind."""
-    return arguments(("x: f32[M,N]",), ({"M": 16, "N": 512}, {"M": 20, "N": 384}, {"M": 5, "N": 256}))
+    """Rows that 8 divides, since blocks of eight rows are added; columns of every kind."""
+    return arguments(("x: f32[M,N]",), ({"M": 32, "N": 256}, {"M": 24, "N": 300}, {"M": 16, "N": 100}))
 
 
 def _fold(x):
-    return x.reshape(x.shape[0], -1, 128).sum(axis=1)
+    return x.reshape(-1, 8, x.shape[1]).sum(axis=0)
 
 
 def _in_the_same_blocks(fold):
@@ -381,9 +391,11 @@ EXERCISES = (
         reference=_transpose_blocks,
         build=_call_transpose,
         hints=(
-            "Step (i, j) makes output block (i, j). That settles the output's map.",
-            "The output's block (i, j) is x's block (j, i): a map may return its arguments in another order.",
-            "r has one row of blocks, so its first number is always 0. The second is the column of the output: (0, j).",
+            "Begin with the output: its map is in the docstring. And r: along which axis of the output does it lie? "
+            "Which letter counts the blocks there?",
+            "A map takes (i, j) and may return them in another order. r has one row of blocks, so the first number of "
+            "its block is always 0.",
+            "For x lambda i, j: (j, i); for r, whose second number is the column of the output, lambda i, j: (0, j).",
         ),
         points=1,
     ),
@@ -415,7 +427,8 @@ EXERCISES = (
             why="an operand is copied once for each change of its block.",
         ),
         hints=(
-            "First the bytes of one block of x, of w and of the output. Then how often each is copied. Then add.",
+            "First the bytes of one block of x, of w and of the output. Then how many blocks of each are copied in "
+            "all. Multiply, then add.",
             "Multiply the grid's sizes from the first axis down to the last one that the index map uses. x uses b and "
             "i, w uses j, the output uses all three.",
             'In "bij": x 3 * 4 = 12 copies of 49,152 bytes, w 3 * 4 * 5 = 60 of 98,304, the output 60 of 32,768.',
@@ -442,7 +455,7 @@ EXERCISES = (
     ),
     Exercise(
         id="04.6",
-        title="Repair: an index map from a public puzzle collection",
+        title="Repair: an index map from a collection of puzzles",
         kind="repair",
         defines="block_of_step",
         cases=_boxes,
@@ -464,11 +477,12 @@ EXERCISES = (
         reference=_fold,
         also=(_in_the_same_blocks,),
         hints=(
-            "Write down the output's block at each step of fold_broken for two rows of blocks. When is it left, and "
+            "Write down the output's block at each step of fold_broken for two columns of blocks. When is it left, and "
             "when visited again?",
-            "The axis along which the output's block stays the same goes last: the grid is (rows, columns), in blocks. "
-            "What becomes of the index maps?",
-            "lambda i, k: in both maps, and the kernel asks for pl.program_id(1) now: the reduction is axis 1.",
+            "The axis along which the output's block stays the same goes last: the grid is (columns, rows), in blocks. "
+            "What becomes of the index maps, and of the condition in the kernel?",
+            "Both maps begin lambda j, k: and return what they returned; the kernel asks for pl.program_id(1) now, "
+            "since the reduction is axis 1.",
         ),
         points=2,
     ),
@@ -525,7 +539,7 @@ EXERCISES = (
         kind="explain",
         defines="why",
         asks=Explain(
-            model="To be right: all steps that write one output block must follow one another, because a block that "
+            model="To be right: all steps that visit one output block must follow one another, because a block that "
             "is left goes back to HBM and is not fetched again. So the axes that choose the output block come first "
             "and the reduction comes last. To be fast: a block whose index does not change is not copied again. So the "
             "axes that the most expensive operand does not use come last, as far as the first rule leaves a choice.",

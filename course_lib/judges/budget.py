@@ -80,7 +80,7 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
     return Complaint(
         what,
         "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
-        f"or larger blocks, so that {worst.name} stays put.",
+        f"or larger blocks where they are yours to choose, so that {worst.name} stays put.",
     )
 
 

@@ -34,9 +34,12 @@ def revisit_of(call: grid.Pipeline) -> Complaint | None:
     for output in call.outputs:
         if output.pipelined and (found := output.revisits()):
             block, before, again = found[0]
+            lost = ": the running sum is gone."
+            if not _collects(call, output):
+                lost = ". It is not fetched again: what the kernel does not write at this visit is garbage."
             return Complaint(
                 f"Output block {block} of {output.name} left VMEM after step {call.step(before)}, and the grid came "
-                f"back to it at step {call.step(again)}: {_what_was_there(call, output)} is gone.",
+                f"back to it at step {call.step(again)}{lost}",
                 _cure(call, output),
             )
     return None
@@ -116,20 +119,25 @@ def _parallel_axes(walk: grid.Walk) -> list[tuple[grid.Call, int]]:
     return [(call, axis) for call in walk.calls for axis, m in enumerate(call.semantics) if "parallel" in str(m)]
 
 
-def _what_was_there(call: grid.Pipeline, output: grid.Operand) -> str:
+def _collects(call: grid.Pipeline, output: grid.Operand) -> bool:
+    """Whether the kernel reads what it has written to ``output``: it adds up there, or something of the kind."""
     uses = grid.uses(call) if isinstance(call, grid.Call) else ()
-    reads = any(use.kind == "read" and use.ref == output.name for use in uses or ())
-    return "the running sum" if reads else "what was written there"
+    return any(use.kind == "read" and use.ref == output.name for use in uses or ())
 
 
-def _cure(call: grid.Call, output: grid.Operand) -> str:
-    free = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1 and not _depends_on(call, output, axis)]
-    general = "all steps of one output block must follow each other"
-    if free and free[-1] != len(call.grid) - 1:
-        return (
-            f"axis {free[0]} of the grid, along which {output.name} stays the same, is the reduction axis: put it last."
-        )
-    return f"order the grid anew: {general}, so the reduction axis goes last."
+def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
+    """Which axes of the grid to put last. A kernel without a reduction may come back to a block, too."""
+    axes = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1]
+    moving = [axis for axis in axes if _depends_on(call, output, axis)]
+    still = [str(axis) for axis in axes if axis not in moving and axis < max(moving)]
+    if not still:
+        last = ", so the reduction axis goes last." if _collects(call, output) else "."
+        return f"order the grid anew: all steps of one output block must follow each other{last}"
+    which = f"axis {still[0]}" if len(still) == 1 else f"axes {', '.join(still[:-1])} and {still[-1]}"
+    return (
+        f"{output.name} stays the same along {which} of the grid, and another axis moves it in between: put {which} "
+        "last."
+    )
 
 
 def _depends_on(call: grid.Call, operand: grid.Operand, axis: int) -> bool:

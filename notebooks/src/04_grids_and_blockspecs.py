@@ -1,7 +1,9 @@
 # %% [markdown]
 # # Lesson 4: Grids and BlockSpecs
 #
-# *80 minutes, then 70 for the exercises. You need lesson 1; lesson 3 helps. A TPU adds one thing: the kernels run on it.*
+# *80 to 110 minutes, then 75 for the exercises. Short of time? Leave out "What a Ref is now", "Blocks that overlap", "How
+# large a block?", "A part of a block" and "A published guide, read closely", which no exercise needs: about 60 minutes. You
+# need lesson 1; lesson 3 helps. A TPU adds one thing: the kernels run on it.*
 #
 # Below are two functions that multiply `x` by `w`. They share one kernel and cut the arrays into the same blocks. They
 # differ in the order of two letters and of two numbers. Run the three cells.
@@ -118,8 +120,9 @@ print(
 
 # %% [markdown]
 # That is the whole formula: **on each axis a block begins at block index times block size**. The block with index (1, 2)
-# and shape (8, 128) begins at element (8, 256). The index map never returns an element number. The commonest mistake with
-# grids is to return `(8 * i, 128 * j)`: Pallas multiplies once more, and step (1, 0) asks for row 64 of an array of 16.
+# and shape (8, 128) begins at element (8, 256). The index map returns no element number. (One kind of axis does it otherwise:
+# `pl.Element`, further down.) A common mistake with grids is to return `(8 * i, 128 * j)`: Pallas multiplies once more, and
+# step (1, 0) asks for row 64 of an array of 16.
 #
 # Here is the same walk as a picture. **Look for one thing:** which of the two numbers of the grid index changes at every
 # step? (Press Play. Or click a block, then the arrow keys.)
@@ -129,6 +132,8 @@ viz.grid_player(add_one, sheet)
 
 # %% [markdown]
 # ## What a Ref is now
+#
+# (No exercise needs this section.)
 #
 # A **Ref** is a place and an array is a value; that is lesson 1. With a grid there is more to say: the place has the shape
 # of one block, and it is not where your array is.
@@ -160,8 +165,9 @@ print(
 )
 
 # %% [markdown]
-# The array is in HBM and stays there. Before a step, Pallas copies the step's block into VMEM, and `x_ref` is that copy;
-# after a step, `o_ref`'s block goes back. You never write these copies. The compiler does, and it starts the next step's
+# The array is in HBM and stays there. Before a step, Pallas copies the step's block into VMEM, unless it is there already,
+# and `x_ref` is that copy; and when the grid moves on to another output block, `o_ref`'s goes back. (`Ref<default>` means
+# that you named no memory: then it is VMEM.) You never write these copies. The compiler does, and it starts the next step's
 # while the current step still computes: that is why the picture had two boxes in VMEM for each array (lesson 5 takes it
 # apart).
 #
@@ -193,17 +199,19 @@ for where, spec in (
 # %% [markdown]
 # The vector unit computes with what is in VMEM and with nothing else, and one float32 matrix of 4096 by 4096 is 64 MiB, four
 # times what a kernel is given there. (64 for `x`, an eighth for the output: with a single step nothing is held twice.) So
-# large arrays pass through VMEM in blocks. (The limit of 16 MiB comes back at the end.)
+# large arrays pass through VMEM in blocks. (The limit of 16 MiB comes back in *How large a block?*)
 #
 # ## One step after another
 #
-# In which order do the steps run? Let the kernel tell: it counts, and fills its block with the count. Three things are new.
+# In which order do the steps run? Let the kernel tell: it counts, and fills its block with the count. The first two of these
+# are new; the other two stood in a kernel of lesson 1.
 #
 # - **Scratch** is memory of the kernel's own: nothing is copied in or out, and it keeps what it holds from one step to the
 #   next. `scratch_shapes` lists it, and the kernel gets it behind the outputs, here as `count_ref`.
 # - This scratch lies in **SMEM**, the TPU's memory for single numbers. (On a GPU the same four letters mean shared memory,
 #   which is something else.)
 # - `pl.program_id(0)` is the step's number on axis 0, the `i` of the index maps.
+# - What stands under `@pl.when(c)` runs at the steps where `c` holds, and at no other.
 #
 # (`jnp.full_like(o_ref, ...)` takes the Ref without `[...]`, since it asks only for a shape and a dtype.)
 
@@ -309,11 +317,12 @@ is_it_legal((4, 128), (8, 128))
 print(legality((256, 512), (12, 128)).error)
 
 # %% [markdown]
-# The rule is about the **last two** sizes of a block: **the last but one is a multiple of 8, the last a multiple of 128;
-# either may instead be the whole axis.** 8 and 128 are the shape of a vector register. So (12, 100) fails on its 100 alone.
-# A block need not divide the array: the last block of (24, 384) hangs over the end, and (8, 128) is more than four rows.
-# What lies beyond the end comes below. (JAX's page on TPU details says that an axis shorter than 8 or 128 should be spanned.
-# It may be spanned, and it may be exceeded too: see the last line.)
+# For float32 the rule is about the **last two** sizes of a block: **the last but one is a multiple of 8, the last a multiple
+# of 128; either may instead be the whole axis.** 8 and 128 are the shape of a vector register. So (12, 100) fails on its 100
+# alone. A block need not divide the array: the last block of (24, 384) hangs over the end, and (8, 128) is more than four
+# rows. What lies beyond the end comes below. (JAX's page
+# [Writing TPU kernels with Pallas](https://docs.jax.dev/en/latest/pallas/tpu/details.html) said until July 2024 that an axis
+# shorter than 8 or 128 should be spanned. It may be spanned, and it may be exceeded too: see the array of (4, 128).)
 #
 # Axes before the last two are free. `None` there makes a block of one and takes the axis away from the Ref. Which of these
 # seven are legal?
@@ -332,6 +341,33 @@ print(legality((4, 512), (None, 512)).error)
 # A `None` counts as 1, and among the last two 1 is no multiple of 8. (`jax.vmap` is named because it puts such a `None` into
 # every block.) One way out is the message's, all four rows at a time. If the kernel must see one row at a time, the way
 # out is the line with (4, 1, 512): an array with an axis of length 1, which the block spans.
+#
+# And what does the kernel see, with a `None` and with a 1? `pl.Squeezed()` is `None` by another name.
+
+
+# %%
+def double_pages(x, one):
+    def double_kernel(x_ref, o_ref):
+        print(f"with {one}, one page is {jax.typeof(x_ref)}")
+        o_ref[...] = 2 * x_ref[...]
+
+    block = pl.BlockSpec((one, 8, 128), lambda p, i: (p, i, 0))
+    return pl.pallas_call(
+        double_kernel,
+        out_shape=x,
+        grid=(x.shape[0], x.shape[1] // 8),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+pages = jnp.arange(3 * 16 * 128.0).reshape(3, 16, 128)
+for one in (1, None, pl.Squeezed()):
+    print("right:", bool((double_pages(pages, one) == 2 * pages).all()))
+
+# %% [markdown]
+# With 1 the kernel has an axis of length 1 to deal with, with `None` or `pl.Squeezed()` it has not. The index map returns a
+# number for that axis either way: the page's.
 #
 # Narrower numbers share registers. Four KiB hold 8 x 128 numbers of four bytes, 16 x 128 of two, 32 x 128 of one. Is
 # (8, 128) legal for bfloat16? For int8?
@@ -409,14 +445,15 @@ ledger(product_b, small_x, small_w)
 # the grid as they are, as all these do:
 #
 # > **Multiply the lengths of the grid's axes, from the first axis down to the last one that the operand's index map uses:
-# > that is how often it is copied.** Axes after that come free. (Leave out axes of length 1 when you look for the last.)
+# > so many copies are made of its blocks.** Axes after that come free. (Leave out axes of length 1 when you look for the
+# > last.)
 #
 # The same holds for what is written back. As code, and applied to the opening:
 
 
 # %%
 def copies(steps, used):
-    """How often a block is copied; ``used``: the grid axes its index map uses, from 0."""
+    """How many copies an operand's blocks need; ``used``: the axes its index map uses."""
     last = max((axis for axis in used if steps[axis] > 1), default=-1)
     return int(np.prod(steps[: last + 1]))
 
@@ -468,7 +505,7 @@ print("the rule for bare grid numbers would say of x_ref:", copies((4,), {0}))
 # ## Three axes, six orders
 #
 # A batch of products has a third axis: `o[b] = x[b] @ w` for four matrices `x[b]` and one `w`. No order of `b`, `i`, `j` is
-# wrong, since every output block is written in one step. Which is cheapest, and which dearest? The blocks are given:
+# wrong, since every output block has one step to itself. Which are cheapest, and which dearest? The blocks are given:
 # `x` (None, 64, 512), `w` (512, 256), so the grid has 4 x 2 x 8 steps in some order. Decide, then run.
 
 
@@ -613,8 +650,9 @@ print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=F
 # fetches the block again, so the numbers judge, which runs kernels with it, sees right numbers; and the compiler does not
 # look at the order of the visits. Only the simulator judge does. The rule:
 #
-# > **All steps that write one output block must be consecutive.** In practice: some first axes of the grid choose the
-# > output block, and over the remaining last axes it stays the same. The reduction goes last.
+# > **All steps for which the index map names one output block must be consecutive**, whether they write to it or not. In
+# > practice: some first axes of the grid choose the output block, and over the remaining last axes it stays the same. The
+# > reduction goes last.
 #
 # The textbook case is a product whose depth is cut as well. The first two axes choose the block of the output, the third
 # one is the reduction, and `o_ref` collects.
@@ -676,10 +714,12 @@ print(
 #
 # ## Blocks that overlap: `pl.Element`
 #
+# (No exercise needs this section.)
+#
 # Block indices lay blocks side by side. A filter that needs its neighbours wants windows that overlap: here each output row
 # is the sum of three input rows, so eight rows of output need ten of input. `pl.Element(16)` on an axis says: this axis is
-# indexed by *element*, so the index map returns `8 * i` there, and this time rightly so. (For a TPU either every axis of
-# a block is an `Element` or none is.)
+# indexed by *element*, so the index map returns `8 * i` there, and this time rightly so. (For a TPU an axis beside an
+# `Element` is an `Element` too, or `None`.)
 #
 # Why a window of 16 rows, and not of 10? You know the rule. And may a window begin anywhere, at row `i`, say?
 
@@ -715,38 +755,12 @@ for other in ({"window": 10}, {"stride": 1}):
 ledger(three_rows, strip)
 
 # %% [markdown]
-# The rule holds for windows as well: 10 is no multiple of 8, and 16 is the next. And a window begins at a multiple of 8,
-# nowhere else: who needs rows 3 to 12 takes a window of 16 from row 0 and cuts them out in the kernel.
+# The rule holds for windows as well: 10 is no multiple of 8, and 16 is the next. And a window begins at a multiple of 8 rows
+# (for int8 of 32), nowhere else: who needs rows 3 to 12 takes a window of 16 from row 0 and cuts them out in the kernel.
 #
 # The windows overlap, so most rows are copied twice: that is the price. Four windows of 16 rows are 64 rows, but the ledger
 # has 58 (29,696 bytes): the last window begins at row 24 of 34 and hangs over the end by six. That is the next section's
 # subject.
-#
-# One more way to write a size: on an axis that the kernel should not see at all stands `None`. `pl.Squeezed()` is the same.
-
-
-# %%
-def double_pages(x, one):
-    def double_kernel(x_ref, o_ref):
-        print(f"with {one}, one page is {jax.typeof(x_ref)}")
-        o_ref[...] = 2 * x_ref[...]
-
-    block = pl.BlockSpec((one, 8, 128), lambda p, i: (p, i, 0))
-    return pl.pallas_call(
-        double_kernel,
-        out_shape=x,
-        grid=(x.shape[0], x.shape[1] // 8),
-        in_specs=[block],
-        out_specs=block,
-    )(x)
-
-
-pages = jnp.arange(3 * 16 * 128.0).reshape(3, 16, 128)
-for one in (1, None, pl.Squeezed()):
-    print("right:", bool((double_pages(pages, one) == 2 * pages).all()))
-
-# %% [markdown]
-# With 1 the kernel has an axis of length 1 to deal with, with `None` or `pl.Squeezed()` it has not.
 #
 # ## Ragged edges
 #
@@ -848,6 +862,8 @@ for keep in (plain, times_mask, where_inside):
 #
 # ## How large a block?
 #
+# (No exercise needs this section.)
+#
 # An array of 32 MiB is copied: 32 MiB in, 32 MiB out, in blocks of 8 to 2048 rows. The first line of the cell says how long
 # these bytes take at the full speed of HBM. Each step costs a fraction of a microsecond of its own, whatever its block.
 # Guess: from how many rows on do the bytes hide that? And which block is the first that does not fit?
@@ -872,7 +888,7 @@ def copy_by(rows, limit=None, buffers=None):
 tall = jax.ShapeDtypeStruct((8192, 1024), jnp.float32)
 in_and_out = 2 * 8192 * 1024 * 4
 print(f"the bytes alone: {in_and_out / chips.chip('v5e').hbm_bandwidth * 1e6:.0f} us")
-for rows in (8, 32, 128, 512, 1024, 2048):
+for rows in (8, 32, 64, 128, 512, 1024, 2048):
     report = compiler.compile_tpu(copy_by(rows), tall)
     need = f"{report.vmem_bytes / MIB:6.3f} MiB of VMEM"
     if report.ok:
@@ -881,7 +897,7 @@ for rows in (8, 32, 128, 512, 1024, 2048):
         print(f"{rows:5} rows  {need}\n{report.error}")
 
 # %% [markdown]
-# In blocks of 8 rows the copy has 1024 steps and drowns in their cost. From 128 rows on it runs at the speed of the memory,
+# In blocks of 8 rows the copy has 1024 steps and drowns in their cost. From 64 rows on it runs at the speed of the memory,
 # and larger blocks gain it nothing. A product goes on gaining: the larger its blocks, the less often `x` and `w` are fetched,
 # until VMEM is full.
 #
@@ -894,9 +910,10 @@ for rows in (8, 32, 128, 512, 1024, 2048):
 viz.vmem_table(copy_by(2048), tall)
 
 # %% [markdown]
-# Half the rows, in both blocks; or half the columns; or one buffer for each block in place of two. The last is written
-# `pipeline_mode=pl.Buffered(1)`, and its price is that no block can arrive while another is worked on. And there is a third
-# way, which leaves the blocks as they are: the chip has 128 MiB of VMEM, and a kernel gets 16 unless it asks for more.
+# Smaller blocks, half the rows or half the columns of both; or one buffer for each block in place of two. The second way is
+# written `pipeline_mode=pl.Buffered(1)`, and its price is that no block can arrive while another is worked on. And there is a
+# third way, which leaves the 32 MiB as they are and raises the limit: the chip has 128 MiB of VMEM, and a kernel gets 16
+# unless it asks for more.
 
 # %%
 for name, call in (
@@ -910,10 +927,10 @@ for name, call in (
 # %% [markdown]
 # ## A part of a block
 #
-# (No exercise needs this section or the next. Both can wait for another day.)
+# (No exercise needs this section.)
 #
-# Inside the block you may read and write any part, if the compiler knows where it begins. Some parts are dearer than others:
-# here is the length of the program, in bundles (instruction words), for 32 rows and 256 lanes at four places.
+# Inside the block you may read and write any part, if the compiler knows enough about where it begins. Some parts are dearer
+# than others: here is the length of the program, in bundles (instruction words), for 32 rows and 256 lanes at four places.
 
 
 # %%
@@ -946,43 +963,48 @@ for dtype in (jnp.float32, jnp.bfloat16):
 
 # %% [markdown]
 # And where the beginning is a number that is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that
-# begins at such a number.
+# begins at such a number. Here it is `8 * i` or `32 * i`, then a bare `i`. Which does the compiler take, for which dtype?
 
 
 # %%
-def read_at_run_time(start, rows):
+def read_at_run_time(stride, rows, dtype=jnp.float32):
     def kernel(x_ref, o_ref):
-        o_ref[...] = x_ref[pl.ds(start(pl.program_id(0)), rows), :]
+        o_ref[...] = x_ref[pl.ds(stride * pl.program_id(0), rows), :]
 
     call = pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((4 * rows, 512), jnp.float32),
+        out_shape=jax.ShapeDtypeStruct((4 * rows, 512), dtype),
         grid=(4,),
-        in_specs=[pl.BlockSpec((64, 512), lambda i: (0, 0))],
+        in_specs=[pl.BlockSpec((128, 512), lambda i: (0, 0))],
         out_specs=pl.BlockSpec((rows, 512), lambda i: (i, 0)),
     )
-    return compiler.compile_tpu(
-        call, jax.ShapeDtypeStruct((64, 512), jnp.float32), simulate=False
-    )
+    x = jax.ShapeDtypeStruct((128, 512), dtype)
+    return compiler.compile_tpu(call, x, simulate=False)
 
 
-print("8 rows from 8 * i:", "compiles" if read_at_run_time(lambda i: 8 * i, 8).ok else "no")
-print("8 rows from i:")
-print(read_at_run_time(lambda i: i, 8).error)
+for dtype, rows in ((jnp.float32, 8), (jnp.bfloat16, 16), (jnp.int8, 32)):
+    for stride in (8, 32):
+        answer = "compiles" if read_at_run_time(stride, rows, dtype).ok else "refused"
+        print(f"{jnp.dtype(dtype).name:9} {rows:2} rows from {stride:2} * i: {answer}")
+print("float32, 8 rows from i:")
+print(read_at_run_time(1, 8).error)
 
 # %% [markdown]
-# A start that is a multiple of (8, 128) is always taken. One that is written in the program may be anything: the compiler
-# shifts rows and lanes, and you pay in bundles. One that is known only when the kernel runs must be a multiple of 8 (rows) or
-# of 128 (lanes), and the compiler must be able to prove it: of `8 * i` it can. (An older page of JAX's documentation says
-# that 32-bit slices are free of restrictions; the slice just refused is one of float32.)
+# A start that is written in the program may be anything: the compiler shifts rows and lanes, and you pay in bundles, unless
+# it is a multiple of 8 rows (for int8 of 32) and of 128 lanes. One that is known only when the kernel runs *must* be such a
+# multiple, and the compiler must be able to prove it: of `8 * i` it can. (*Writing TPU kernels with Pallas*, the page of
+# JAX's again, sees no restriction for 32-bit numbers, still in its version of August 2026; the slice just refused is one of
+# float32.)
 #
 # ## A published guide, read closely
+#
+# (No exercise needs this section.)
 #
 # A published guide cuts `C = A @ B` like this: a strip of 128 rows of `A` and a strip of 128 columns of `B`, each over the
 # whole depth, make one block of 128 x 128 of `C`. It adds that the blocks are spread over the matrix units, in parallel,
 # by themselves. (The Keras guide *Define a Custom TPU/GPU Kernel*; its matrices are 8192 by 8192.) You can check all of it,
-# with matrices of 1024 by 1024 first. How often is each strip fetched? And if the blocks ran in parallel, what would twice
-# the rows do to the time?
+# with matrices of 1024 by 1024 first. How often is each strip fetched? And with twice the rows there are twice the steps:
+# what becomes of the time, and of the length of the program?
 
 
 # %%
@@ -1002,20 +1024,26 @@ def guide(a, b):
 
 square = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
 ledger(guide, square, square)
+print(" rows  steps  us predicted  us for the bytes alone  bundles of program")
 for rows in (256, 512, 1024, 2048):
     a = jax.ShapeDtypeStruct((rows, 1024), jnp.float32)
     report = compiler.compile_tpu(guide, a, square)
     steps = (rows // 128) * (1024 // 128)
-    print(f"{rows:5} rows: {steps:4} steps, {report.seconds * 1e6:4.0f} us predicted")
+    bytes_alone = report.hbm_bytes / chips.chip("v5e").hbm_bandwidth
+    print(
+        f"{rows:5} {steps:6} {report.seconds * 1e6:13.0f} {bytes_alone * 1e6:23.0f}",
+        f"{report.bundles:19}",
+    )
 wide = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
 print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
 
 # %% [markdown]
 # Each strip of `A` comes once and stays while `j` runs. Each strip of `B` comes once for every strip of `A`: eight times
-# here, 64 times at the guide's size. Twice the steps take twice the time, for they run **one after another**; it is inside
-# one step that the matrix units share the work. (The times are predicted, but the order is not: what the compiler makes for
-# a core is one program with a loop over the steps.) And at 8192 in float32 the strips alone are the 16 MiB: two buffers for
-# each of two strips of 4 MiB.
+# here, 64 times at the guide's size. And do the blocks run in parallel? The time does not tell: twice the rows are twice the
+# bytes too, and of the 58 us predicted for 1024 rows the bytes alone take 51. The program tells. The compiler makes one for a
+# core, with a loop over the steps, so that it is no longer for 128 steps than for 16: they run **one after another**, as the
+# counter has shown. It is inside one step that the matrix units share the work. And at 8192 in float32 the strips alone are
+# the 16 MiB: two buffers for each of two strips of 4 MiB.
 #
 # ## Five questions
 #
@@ -1025,9 +1053,9 @@ print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
 # (2, 5) begin?</summary>
 # At block (5, 2): row 80, column 512.</details>
 #
-# <details><summary>2. Grid (8, 5, 3); the index map of <code>w</code> is <code>lambda i, j, k: (0, j)</code>. How often is a block
-# of <code>w</code> copied?</summary>
-# 8 x 5 = 40 times: all axes from the first one to the last that the map uses. The 3 steps of k come free.</details>
+# <details><summary>2. Grid (8, 5, 3); the index map of <code>w</code> is <code>lambda i, j, k: (0, j)</code>. How many copies
+# of blocks of <code>w</code> are made in all?</summary>
+# 8 x 5 = 40: all axes from the first one to the last that the map uses. The 3 steps of k come free.</details>
 #
 # <details><summary>3. Which of these are legal for a float32 array of (6, 300): (6, 128), (3, 128), (8, 300), (6, 100)?</summary>
 # (6, 128): all rows, and a multiple of 128. (8, 300): a multiple of 8, and all columns. Not the 3 and not the 100.</details>

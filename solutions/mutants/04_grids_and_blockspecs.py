@@ -169,7 +169,7 @@ def block_of_step(i, j, k):
     return (i, j)
 
 
-# %% answer="04.7" name="as it was" judge="simulator" says="left VMEM after step .0, 0.*came back to it at step .1, 0.*(?s:.)*put it last"
+# %% answer="04.7" name="as it was" judge="simulator" says="left VMEM after step .0, 0.*came back to it at step .1, 0.*(?s:.)*put axis 0 last"
 def fold(x):
     return fold_broken(x)
 
@@ -178,36 +178,44 @@ def fold(x):
 def fold(x):
     return pl.pallas_call(
         fold_broken_kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
-        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
-        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
+        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
     )(x)
 
 
-# %% answer="04.7" name="never sets it to zero" judge="numbers" says="At step .0, 0. o_ref is read before anything has been written"
+# %% answer="04.7" name="turns the grid, not the letters" judge="numbers" says="At step .0, 2. the index map of x_ref asks for block .0, 2.; the array has 4 x 2 blocks"
 def fold(x):
     def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
+        in_specs=[pl.BlockSpec((8, 128), lambda k, j: (k, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda k, j: (0, j)),
+    )(x)
+
+
+# %% answer="04.7" name="types the lesson's fold over" judge="numbers" says="The output has shape .32, 128.; it should be .8, 256."
+def fold(x):
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
         o_ref[...] += x_ref[...]
 
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
-        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
-        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
-    )(x)
-
-
-# %% answer="04.7" name="keeps the last block only" judge="numbers" says="only what step .0, 3. computes is left"
-def fold(x):
-    def kernel(x_ref, o_ref):
-        o_ref[...] = x_ref[...]
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
+        grid=(x.shape[0] // 8, pl.cdiv(x.shape[1], 128)),
         in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
         out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
     )(x)
@@ -226,25 +234,25 @@ def fold(x):
 
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
-        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
-        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
+        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
     )(x)
 
 
-# %% answer="04.7" name="takes all columns at once" judge="exercise" says="blocks of x_ref are .8, 512.; asked for are those of fold_broken"
+# %% answer="04.7" name="takes all rows at once" judge="exercise" says="blocks of x_ref are .32, 128.; asked for are those of fold_broken"
 def fold(x):
     def kernel(x_ref, o_ref):
-        o_ref[...] = sum(x_ref[:, k : k + 128] for k in range(0, x_ref.shape[1], 128))
+        o_ref[...] = sum(x_ref[k : k + 8] for k in range(0, x_ref.shape[0], 8))
 
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(pl.cdiv(x.shape[0], 8),),
-        in_specs=[pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))],
-        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(pl.cdiv(x.shape[1], 128),),
+        in_specs=[pl.BlockSpec((x.shape[0], 128), lambda j: (0, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda j: (0, j)),
     )(x)
 
 
@@ -326,7 +334,7 @@ why = "To be right, and to be fast."
 
 
 # %% answer="04.10" name="does not judge itself" judge="exercise" says="A good answer mentions"
-why = """To be right: all steps that write one output block must be consecutive, so the reduction
+why = """To be right: all steps that visit one output block must be consecutive, so the reduction
 goes last. To be fast: a block whose index stays the same is not copied again."""
 
 

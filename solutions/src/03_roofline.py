@@ -186,7 +186,7 @@ checks.check("03.6", gathers)
 # %% [markdown]
 # ## 03.7 Find the lie
 #
-# *Difficulty 3 of 5. 22 minutes, 5 lines. Fast track.*
+# *Difficulty 3 of 5. 21 minutes, 5 lines. Fast track.*
 #
 # Five claims about a v5e, all of them from public pages, in our words. For each say whether it `"stands"` or `"falls"`, and
 # give the number that decides, to 1 %. At least one stands. (Everybody slips; that is why the number has to be worked
@@ -266,7 +266,7 @@ checks.check("03.7", verdicts)
 # %% [markdown]
 # ## 03.8 Predict, then look
 #
-# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+# *Difficulty 3 of 5. 12 minutes, 3 lines.*
 #
 # Three times on a v5e, bfloat16, that the lesson has not shown. Predict each with nothing but the peak, the bandwidth, and 0.33
 # us a grid step: the triangle to within a tenth, the other two to within a quarter. (The clock of the first two was on the

@@ -4,7 +4,7 @@
 # Four times a grid, its maps or its blocks to choose, one prediction in three parts, two repairs, one kernel to write, one
 # line to find, one thing to explain. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page.
 #
-# Come here from lesson 4 (`notebooks/04_grids_and_blockspecs.ipynb`). About 70 minutes. Short of time? Do 04.1, 04.5 and
+# Come here from lesson 4 (`notebooks/04_grids_and_blockspecs.ipynb`). About 75 minutes. Short of time? Do 04.1, 04.5 and
 # 04.8.
 
 # %%
@@ -134,7 +134,7 @@ checks.check("04.3", legal_blocks)
 # %% [markdown]
 # ## 04.4 Predict: three orders, three numbers
 #
-# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+# *Difficulty 3 of 5. 15 minutes, 3 lines.*
 #
 # Three matrices `x[b]` are multiplied by one `w`; inputs are bfloat16, the output is float32. The blocks are the same in
 # every order. How much moves between HBM and VMEM, both ways together, with the grid axes in the orders `"bij"`, `"jbi"` and
@@ -184,7 +184,7 @@ checks.check("04.4", moved)
 # %% [markdown]
 # ## 04.5 Reorder: a quarter of the traffic
 #
-# *Difficulty 2 of 5. 8 minutes, 2 lines. Fast track.*
+# *Difficulty 1 of 5. 4 minutes, 2 lines. Fast track.*
 #
 # `strips`, in the second cell, is the product of `x` and `w`: a step takes 8 whole rows of `x` and 128 whole columns of `w`,
 # and makes a block of (8, 128). There are `down` blocks of `x` and `across` blocks of `w`. With the line in the comment it
@@ -231,13 +231,13 @@ checks.check("04.5", order)
 # checks.hint("04.5")
 
 # %% [markdown]
-# ## 04.6 Repair: an index map from a public puzzle collection
+# ## 04.6 Repair: an index map from a collection of puzzles
 #
 # *Difficulty 1 of 5. 4 minutes, 1 line.*
 #
-# A collection of Pallas puzzles doubles a box of numbers in blocks and writes the index map like this:
-# `lambda i, j, k: (8 * i, 8 * j, 8 * k)`. Here it is, with a box in blocks of (2, 8, 128). Write the map that it should have
-# been.
+# The collection [Pallas Puzzles 2025](https://github.com/p-nordmann/pallas-puzzles-2025) explains grids with an array of
+# (64, 128, 256) in blocks of (8, 8, 8), and with the index map `lambda i, j, k: (8 * i, 8 * j, 8 * k)`. Here is that map in a
+# kernel that doubles a box of numbers, in blocks of (2, 8, 128), which a TPU takes. Write the map that it should have been.
 
 
 # %% given="04.6-broken"
@@ -278,11 +278,12 @@ checks.check("04.6", block_of_step)
 # %% [markdown]
 # ## 04.7 Repair: a sum that is gone when you come back
 #
-# *Difficulty 3 of 5. 10 minutes, 14 lines.*
+# *Difficulty 3 of 5. 12 minutes, 14 lines.*
 #
-# `fold_broken` adds the (8, 128) blocks of each row of blocks. With `interpret=True` its numbers are right. On a chip they
-# are not: the grid leaves each output block and comes back. Write `fold`, kernel and call, so that it computes the same with
-# the same blocks. The number of rows need not be a multiple of 8.
+# `fold` in the lesson added the blocks of each row of blocks. `fold_broken` adds the (8, 128) blocks of each *column* of
+# blocks. With `interpret=True` its numbers are right. On a chip they are not: the grid leaves each output block and comes
+# back. Write `fold`, kernel and call, so that it computes the same with the same blocks. The number of columns need not be a
+# multiple of 128; that of the rows is one of 8.
 
 
 # %% given="04.7-broken"
@@ -297,19 +298,19 @@ def fold_broken_kernel(x_ref, o_ref):
 def fold_broken(x):
     return pl.pallas_call(
         fold_broken_kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(x.shape[1] // 128, pl.cdiv(x.shape[0], 8)),
-        in_specs=[pl.BlockSpec((8, 128), lambda k, i: (i, k))],
-        out_specs=pl.BlockSpec((8, 128), lambda k, i: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(x.shape[0] // 8, pl.cdiv(x.shape[1], 128)),
+        in_specs=[pl.BlockSpec((8, 128), lambda k, j: (k, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda k, j: (0, j)),
     )(x)
 
 
-viz.grid_player(fold_broken, jnp.zeros((16, 512)))
+viz.grid_player(fold_broken, jnp.zeros((32, 256)))
 
 
 # %% answer="04.7"
 def fold(x):
-    """x[M, 128 K] -> [M, 128]: the sum of the K blocks of each row of blocks."""
+    """x[8 K, N] -> [8, N]: the sum of the K blocks of each column of blocks."""
     ### BEGIN SOLUTION
 
     def kernel(x_ref, o_ref):
@@ -321,10 +322,10 @@ def fold(x):
 
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(pl.cdiv(x.shape[0], 8), x.shape[1] // 128),
-        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
-        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
+        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
     )(x)
     ### END SOLUTION
 
@@ -383,7 +384,7 @@ checks.check("04.8", row_sums)
 # %% [markdown]
 # ## 04.9 Find the line
 #
-# *Difficulty 2 of 5. 4 minutes, 1 line.*
+# *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
 # `row_max(x)` should return the largest number of each row. Somebody tried it with 16 rows and was content. With 20 rows it
 # is wrong. One line is to blame: which?
@@ -410,13 +411,13 @@ checks.check("04.9", line)
 # *No points. 5 minutes, two or three sentences.*
 #
 # The order of a grid's axes is chosen for two reasons. Which are they, which of them is about being right and which about
-# being fast, and which rule of the chip is behind each? Then judge your own: below your text add the line
-# `checks.assess("04.10", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
+# being fast, and which rule of the chip is behind each? Write, and run both cells: the check shows ours. Then judge yours:
+# below your text add the line `checks.assess("04.10", "yes")`, or `"partly"`, or `"no"`, and run both cells again.
 
 # %% answer="04.10"
 why = None
 ### BEGIN SOLUTION
-why = """To be right: all steps that write one output block must be consecutive, since a block
+why = """To be right: all steps that visit one output block must be consecutive, since a block
 that is left goes back to HBM and is not fetched again; so the reduction goes last. To be
 fast: a block whose index stays the same is not copied again; so the axes that the most
 expensive operand does not use go last, as far as the first rule allows."""

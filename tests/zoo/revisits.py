@@ -95,7 +95,7 @@ BUGS = (
         reference=in_threes,
         args=(counted(16, 384),),
         caught_by="simulator",
-        says=r"(?s)lock \(0, 0\) of o_ref left VMEM.*step \(1, 0\).*axis 0.*reduction axis: put it last",
+        says=r"(?s)lock \(0, 0\) of o_ref left VMEM.*step \(1, 0\).*axis 0.*put axis 0 last",
     ),
     Bug(
         name="comes back and writes the same",

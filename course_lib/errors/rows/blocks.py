@@ -71,7 +71,8 @@ ROWS = (
         "element-mix",
         r"All block dimensions must be Elements or none of them can be Elements",
         "One axis of a block is pl.Element, and another is not.",
-        "write pl.Element(size) on every axis of that block, and count elements in all of its index map.",
+        "write pl.Element(size) on every axis of that block that the kernel sees (None may stay), and count elements "
+        "in all of its index map.",
         "04",
     ),
     Row(
