@@ -1,12 +1,14 @@
 """Three roofs: points lie where their numbers say, and predicted and measured look different."""
 
+import dataclasses
+import itertools
 import math
 
 import pytest
 from viz_samples import HOSTILE, SVG, overflowing, parsed, words
 
 from course_lib import chips, roofline
-from course_lib.viz import axes, draw, roofs
+from course_lib.viz import axes, draw, names, roofs
 
 CHIP = roofs.Roofs(chip="v5e", flop_rate=200e12, bandwidth=800e9)
 
@@ -61,6 +63,25 @@ def test_the_third_roof_is_the_cost_of_the_steps():
     )
     assert "grid steps" not in " ".join(words(roofs.svg([matmul()], CHIP)))
     assert "grid steps" not in roofs.sentence([matmul(overhead_s=1e-6)], CHIP), "a roof far above binds nothing"
+
+
+@pytest.mark.parametrize("flops", [60e9, 1e12, 20e12], ids=["left", "middle", "right"])
+def test_the_third_roof_and_its_words_are_in_nobodys_way(flops):
+    """A kernel stands a little below the roof that its steps make, and was measured there."""
+    slow = [
+        matmul(flops=flops, seconds=flops / 12e12, overhead_s=flops / 13e12),
+        matmul(flops=flops, seconds=flops / 12e12),
+    ]
+    svg = roofs.svg([slow[0], dataclasses.replace(slow[1], name="published", measured_by="a book")], CHIP)
+    said = {
+        node.text: names.at(float(node.get("x")), float(node.get("y")), node.get("text-anchor", "start"), node.text).box
+        for node in parsed(svg).iter(f"{SVG}text")
+        if node.text in ("matmul", "published", "grid steps of matmul: 13 TFLOP/s")
+    }
+    plot = roofs._axes(slow, CHIP)
+    line = names.Box(axes.LEFT, plot.top(13e12) - 1, axes.RIGHT, plot.top(13e12) + 1)
+    assert len(said) == 3
+    assert not any(one.meets(other) for one, other in itertools.combinations([line, *said.values()], 2))
 
 
 def test_int8_is_not_called_impossible():

@@ -68,21 +68,32 @@ def placed(
     """A place for the name of each mark: inside ``field`` and, if it can be, off the bent ``line``, the marks, what is
     ``written`` already, and the other names.
     """
-    taken = [*written] + [Box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks]
-    on_line = [Box(x - 2, y - 2, x + 2, y + 2) for x, y in _dots(line)]
+    taken = [*written] + [around(*mark) for mark in marks]
     found = []
     for (x, y), name in zip(marks, names, strict=True):
-        tried = [_at(x + right, y + down, anchor, name) for right, down, anchor in _PLACES]
-        best = min(tried, key=lambda place: _cost(place.box, field, taken, on_line))
+        tried = [at(x + right, y + down, anchor, name) for right, down, anchor in _PLACES]
+        best = freest(tried, field, taken, line)
         taken.append(best.box)
         found.append(best)
     return found
 
 
-def _at(x: float, y: float, anchor: str, name: str) -> Name:
-    width = draw.width_of(name, _SIZE)
+def freest(tried: Sequence[Name], field: Box, taken: Sequence[Box], line: Sequence[tuple[float, float]] = ()) -> Name:
+    """The first of the places ``tried`` that has the least in its way."""
+    on_line = [Box(x - 2, y - 2, x + 2, y + 2) for x, y in _dots(line)]
+    return min(tried, key=lambda place: _cost(place.box, field, taken, on_line))
+
+
+def at(x: float, y: float, anchor: str, name: str, *, bold: bool = False) -> Name:
+    """A name at a place."""
+    width = draw.width_of(name, _SIZE, bold)
     left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
     return Name(x, y, anchor, Box(left, y - 11, left + width, y + 3))
+
+
+def around(x: float, y: float, half: float = _MARK) -> Box:
+    """The room of a mark; ``half`` its width, in pixels."""
+    return Box(x - half, y - half, x + half, y + half)
 
 
 def _cost(box: Box, field: Box, taken: Sequence[Box], on_line: Sequence[Box]) -> float:

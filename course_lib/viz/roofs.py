@@ -11,6 +11,7 @@ from course_lib.viz.picture import Picture
 
 _NARROWER = 2.0  # the MXU multiplies int8 twice as fast as bf16
 _IMPOSSIBLE = 1.005  # times what the chip can do
+_FIELD = names.Box(axes.LEFT, 0, axes.RIGHT, axes.BOTTOM)  # in which words may stand
 _FAR = 25  # pixels below its mark at which a name gets a line to it
 _NAMED = 8  # with more points than this, published ones show their names in a tooltip only
 _ABSENT = "No kernel to place: a point needs FLOPs, HBM bytes and a time."
@@ -115,7 +116,10 @@ def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
     at = _axes(points, roofs)
     body = axes.grid(at, "FLOPs/byte", units.flop_rate)
     body += (
-        _roof_lines(at, roofs) + _third_roof(at, points) + _slope_words(at, points, roofs) + _marks(at, points, roofs)
+        _roof_lines(at, roofs)
+        + _third_roof(at, points, roofs)
+        + _slope_words(at, points, roofs)
+        + _marks(at, points, roofs)
     )
     field = draw.Panel(draw.moved(draw.Panel(body, 0), 0, 10), axes.BOTTOM + 56)
     return draw.stacked([head, field, _key(points), draw.paragraph(sentence(points, roofs), fill=draw.MUTED)])
@@ -210,14 +214,29 @@ def _has_third_roof(at: axes.Axes, points: Sequence[Point]) -> bool:
     return bool(points) and 10.0 ** at.y[0] <= points[0].step_rate <= 10.0 ** at.y[1]
 
 
-def _third_roof(at: axes.Axes, points: Sequence[Point]) -> str:
+def _third_roof(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
     """For the first kernel: the rate it could not pass if its grid steps cost nothing but their overhead."""
     if not _has_third_roof(at, points):
         return ""
-    whose = f"grid steps of {points[0].name}" if len(points) > 1 else "grid steps"
-    y, words = at.top(points[0].step_rate), f"{whose}: {units.flop_rate(points[0].step_rate)}"
+    y, (words, place) = at.top(points[0].step_rate), _third_words(at, points, roofs)
     line = draw.line(axes.LEFT, y, axes.RIGHT, y, draw.RED, width=1.5, dash="8 4")
-    return line + draw.label(axes.LEFT + 6, y - 6, words, axes.WIDTH, bold=True, halo=True)
+    return line + draw.label(place.x, place.y, words, axes.WIDTH, bold=True, anchor=place.anchor, halo=True)
+
+
+def _third_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> tuple[str, names.Name]:
+    """What is written on the third roof, and where: at that end of it where the least is in the way."""
+    whose = f"grid steps of {points[0].name}" if len(points) > 1 else "grid steps"
+    words, y = f"{whose}: {units.flop_rate(points[0].step_rate)}", at.top(points[0].step_rate)
+    ends = [(axes.LEFT + 6, "start"), (axes.RIGHT, "end")]
+    tried = [names.at(x, y + down, anchor, words, bold=True) for down in (-6, 16) for x, anchor in ends]
+    taken = [_mxu_box(at, roofs)] + [names.around(at.left(p.intensity), at.top(p.flop_rate), 12) for p in points]
+    return words, names.freest(tried, _FIELD, taken, _bent_line(at, roofs))
+
+
+def _mxu_box(at: axes.Axes, roofs: Roofs) -> names.Box:
+    """The room of the words on the compute roof."""
+    top = at.top(roofs.flop_rate)
+    return names.Box(axes.RIGHT - draw.width_of(_mxu(roofs), 12, True), top - 20, axes.RIGHT, top)
 
 
 def _marks(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
@@ -225,10 +244,11 @@ def _marks(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
     shapes = "".join(_mark(_kind(n, p), *places[n], _figures(p)) for n, p in enumerate(points))
     shown = [n for n, p in enumerate(points) if len(points) <= _NAMED or not p.measured_by]
     said = [draw.shortened(points[n].name, axes.WIDTH / 2) for n in shown]
-    field = names.Box(axes.LEFT, 0, axes.RIGHT, axes.BOTTOM)
-    top, words = at.top(roofs.flop_rate), draw.width_of(_mxu(roofs), 12, True)
-    roof = names.Box(axes.RIGHT - words, top - 20, axes.RIGHT, top)
-    written = names.placed([places[n] for n in shown], said, field, _bent_line(at, roofs), [roof])
+    taken = [_mxu_box(at, roofs)]
+    if _has_third_roof(at, points):
+        third, (_, words) = at.top(points[0].step_rate), _third_words(at, points, roofs)
+        taken += [names.Box(axes.LEFT, third - 2, axes.RIGHT, third + 2), words.box]
+    written = names.placed([places[n] for n in shown], said, _FIELD, _bent_line(at, roofs), taken)
     labels = (
         _leader(places[n], place) + draw.label(place.x, place.y, words, axes.WIDTH, anchor=place.anchor, halo=True)
         for n, words, place in zip(shown, said, written, strict=True)

@@ -582,10 +582,10 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
     )
 
 # %% [markdown]
-# Blocks of 128 are stuck at 6 % of the peak, at any size of matrix. For the large ones this roof is far above the others. Under
-# all three roofs, filled points are predictions and hollow diamonds were measured. The percentages are shares of the roof right
-# above a point, which on the slope is not the peak. (The VPU's additions are counted too, so the intensities are half a percent
-# above those of the cells.)
+# Blocks of 128 are stuck at 6 % of the peak, at any size of matrix. For the large ones this roof is far above the others. Here
+# are the products of 8192 under all three: filled points are predictions, hollow diamonds were measured. A percentage is a
+# share of the roof right above a point, which on the slope is not the peak. (The VPU's additions are counted too, so the
+# intensities are half a percent above those of the cells.)
 
 
 # %%
@@ -602,8 +602,8 @@ def point(name, fn, n, seconds):
 
 roofs.picture(
     {
-        "8192, blocks of 128": roofline.predict(in_small_blocks, x, y),
-        "8192, large blocks": roofline.predict(in_large_blocks, x, y),
+        "blocks of 128": roofline.predict(in_small_blocks, x, y),
+        "large blocks": roofline.predict(in_large_blocks, x, y),
     },
     measured=[
         point("small, published", in_small_blocks, 8192, PUBLISHED_SMALL[8192]),
