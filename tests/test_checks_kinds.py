@@ -388,13 +388,7 @@ def test_an_explanation_passes_by_the_learners_own_judgment_only(capsys):
     checks.assess("01.9", " Yes")
     capsys.readouterr()
     assert checks.check("01.9", WORDS).passed
-    assert capsys.readouterr().out.startswith("01.9 passed: by your own judgment.\nOurs: Each judge looks at")
-
-
-def test_our_answer_is_seen_by_who_assesses_before_the_first_check():
-    checks.assess("01.9", "yes")
-    said = checks.check("01.9", WORDS)
-    assert said.passed and "A good answer mentions:" in said.message
+    assert capsys.readouterr().out == "01.9 passed: by your own judgment.\n"
 
 
 def test_an_assessment_alone_is_no_answer():

@@ -31,10 +31,7 @@ class Explain:
 
 
 def verdict(task: Exercise, answer: object) -> Verdict:
-    """Passed once enough words are there and the learner has called them right, with ``checks.assess``.
-
-    Whoever has written enough words sees our answer, whatever they say of theirs.
-    """
+    """Passed once enough words are there and the learner has called them right, with ``checks.assess``."""
     asked: Explain = task.asks
     if is_empty(answer):
         return not_attempted(task.id, f'write {task.defines} = """two or three sentences of yours"""')
@@ -50,9 +47,9 @@ def verdict(task: Exercise, answer: object) -> Verdict:
             "two or three whole sentences, as if to a friend who knows NumPy.",
         )
     assessed = record.entry(task.id).assessed
+    if assessed == "yes":
+        return passed(task.id, "by your own judgment.")
     ours = "\n".join([f"Ours: {asked.model}", "A good answer mentions:", *(f"  - {point}" for point in asked.look_for)])
-    if assessed == "yes":  # who has said so before the first check has not seen it yet
-        return passed(task.id, "by your own judgment.", message=ours)
     if assessed:
         headline, next = f'you said "{assessed}".', "add what yours lacks, and assess it again."
     else:
