@@ -209,9 +209,9 @@ ADD = with_kernel(right_kernel)
     "id, answer, what, next",
     [
         ("01.1", right_kernel, "right_kernel is a kernel: it takes refs (x_ref", 'checks.check("01.1", add_vectors)'),
-        ("01.1", np.ones(8), "What you handed to check is an array", "hand over add_vectors itself"),
+        ("01.1", np.ones(8), "What you handed to check is an array", "add_vectors is a function that you define"),
         ("01.1", "add_vectors", "is text: 'add_vectors'", "without quotes"),
-        ("01.2", 7, "is the number 7, and no function", "hand over add_any itself"),
+        ("01.2", 7, "is the number 7, and no function", "add_any is a function that you define"),
         ("01.2", by_keyword, "by_keyword takes x, y by keyword only", "take the * out"),
     ],
 )

@@ -68,6 +68,8 @@ def test_read(text, value, measures):
         ("", "cannot be read", "write digits"),
         ("1,5 GB/s", "cannot be read", "commas stand only between thousands"),
         ("12,34 B", "cannot be read", "commas"),
+        ("0,982 ms", "a nought and a comma", "the decimal point is a point"),
+        ("-0,125 ms", "a nought and a comma", "commas stand only between thousands"),
         ("2**10 bytes", "is a calculation, not a number", "work it out first"),
         ("3 x 10^6 B", "is a calculation", "Powers of ten are written 3e6"),
         ("3 * 4096 * 4 bytes", "is a calculation", "work it out first"),

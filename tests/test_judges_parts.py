@@ -338,3 +338,51 @@ def test_a_verdict_prints_its_map():
     said = judges.numbers_judge(fn, doubled, X)
     assert said.passed is False and said.blocks.of_kernel
     assert str(said).splitlines()[-4:] == ["  .", "  .", "  ?", "  ?"]
+
+
+def placed(index_map, grid=(2, 3)):
+    """x[16, 384] in blocks of (8, 128); ``index_map`` is the output's."""
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    block = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 384), jnp.float32),
+        grid=grid,
+        in_specs=[block],
+        out_specs=pl.BlockSpec((8, 128), index_map),
+    )
+
+
+def test_a_map_that_leaves_out_a_grid_axis_is_asked_about_it():
+    x = jnp.arange(16 * 384.0).reshape(16, 384)
+    left_out = judges.numbers_judge(placed(lambda i, j: (i, 0)), jnp.copy, x)
+    assert "= 3 steps. Axis 1 of the grid has so many, and the index map of o_ref makes nothing of it" in left_out.next
+    assert left_out.next.endswith("Should number 1 of what it returns follow it? Or is the grid too short?")
+    short = judges.numbers_judge(placed(lambda i, j: (i, j), grid=(2, 2)), jnp.copy, x)
+    assert short.next.endswith("= 3 steps. Is the grid too short?")
+
+
+@pytest.mark.parametrize("axis, says", [(0, "there it should keep what it holds"), (1, "look at the condition")])
+def test_a_sum_that_is_set_again_is_told_from_a_condition_on_the_wrong_axis(axis, says):
+    """The condition on axis 1 asks for the sum of the other axis: it is the condition then that is wrong."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(1 - axis) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        if axis == 0:
+            o_ref[...] = x_ref[...]
+
+    fold = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 128), jnp.float32),
+        grid=(2, 3),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
+    )
+    said = judges.numbers_judge(fold, lambda x: x.reshape(16, 3, 128).sum(1), jnp.ones((16, 384)))
+    assert says in said.next.lower()

@@ -114,12 +114,33 @@ def test_each_known_slip_of_a_part_gets_its_own_sentence(asked):
         ("line", "1.07 ms", "64 Mi is 64 times 1,048,576"),
         ("line", "746 us", "Two slips: "),
         ("small", "8 us", "That is the ring of sixteen"),
+        ("small", "3.07 us", "You added the bytes"),
         ("ring", "720 us", "Close, and a little too large"),
     ],
 )
 def test_slips_with_an_all_gather(name, answer, says):
     task = types.SimpleNamespace(id="03.6", asks=lesson_03.NETWORK[name], defines="part")
     assert says in predict.verdict(task, answer).message
+
+
+@pytest.mark.parametrize(
+    "claim, answer, says",
+    [
+        ("C", ("falls", "491 TFLOP/s"), "C: it is not 491 TFLOP/s"),
+        ("B", ("stands", "5567 us"), "That is what is said to be saved"),
+        ("E", ("falls", "4 MiB"), "That is one row of blocks"),
+    ],
+)
+def test_where_number_and_verdict_are_wrong_the_number_comes_first(claim, answer, says):
+    assert says in str(several.verdict(TASKS["03.7"], {claim: answer}))
+
+
+def test_an_example_is_one_that_the_answer_gets_wrong():
+    """Without a mask the first case is right."""
+    said = compute.verdict(
+        TASKS["03.5"], lambda t, k, heads, kv, causal: (4 * t * t * k * heads, 4 * t * k * (heads + kv))
+    )
+    assert "attention_cost(2048, 128, 8, 8, True) should give 8,589,934,592 FLOPs" in said.next
 
 
 def test_blocks_for_some_sizes_only_are_refused():

@@ -100,7 +100,7 @@ if healthy; then
     : >"$log"
 else
     python=$(tools/find_python.sh) || exit 1
-    say "Making $venv with $("$python" -V): 1 to 3 minutes, about 2 GB, nothing outside this folder."
+    say "Making $venv with $("$python" -V): 1 to 3 minutes, about 2 GB, all of it in this folder."
     mkdir -p "$venv" 2>/dev/null || fail "Cannot make the folder $venv in $here: no right to, or the disk is full."
     find "$venv/" -mindepth 1 -delete 2>/dev/null || fail "Cannot clear $venv: make clean, or remove it by hand."
     free=$(df -Pk "$venv" 2>/dev/null | awk 'END { print $4 }')

@@ -168,6 +168,11 @@ def parse(answer: object, wanted: Unit | None = None) -> Quantity:
             f'write digits, then the unit: "{example(wanted) if wanted else "3 MiB"}". The decimal point is a point, '
             "powers of ten are written 3e-6, and commas stand only between thousands.",
         )
+    if re.match(r"[+-]?0+,", match[1]):
+        raise NotAQuantity(
+            f"{answer!r:.60} begins with a nought and a comma.",
+            "the decimal point is a point: commas stand only between thousands.",
+        )
     number = float(re.sub("[,_]", "", match[1]))
     if math.isinf(number):
         raise NotAQuantity(f"{answer!r:.60} is larger than any number here can be.", "look at the power of ten.")

@@ -69,9 +69,9 @@ def not_attempted(id: str, what_to_write: str) -> Verdict:
     return Verdict(id=id, outcome=NOT_ATTEMPTED, next=f'{what_to_write}; checks.hint("{id}") helps.')
 
 
-def not_yet(id: str, headline: str, message: str, next: str) -> Verdict:
+def not_yet(id: str, headline: str, message: str, next: str, **more) -> Verdict:
     """An answer that the exercise itself refuses."""
-    return Verdict(id=id, outcome=NOT_YET, judge=EXERCISE, headline=headline, message=message, next=next)
+    return Verdict(id=id, outcome=NOT_YET, judge=EXERCISE, headline=headline, message=message, next=next, **more)
 
 
 def passed(id: str, headline: str, **more) -> Verdict:

@@ -128,7 +128,7 @@ def _collects(call: grid.Pipeline, output: grid.Operand) -> bool:
 def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
     """Which axes of the grid to put last. A kernel without a reduction may come back to a block, too."""
     axes = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1]
-    moving = [axis for axis in axes if _depends_on(call, output, axis)]
+    moving = [axis for axis in axes if depends_on(call, output, axis)]
     still = [str(axis) for axis in axes if axis not in moving and axis < max(moving)]
     if not still:
         last = ", so the reduction axis goes last." if _collects(call, output) else "."
@@ -140,7 +140,8 @@ def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
     )
 
 
-def _depends_on(call: grid.Call, operand: grid.Operand, axis: int) -> bool:
+def depends_on(call: grid.Pipeline, operand: grid.Operand, axis: int) -> bool:
+    """Whether a step along an axis of the grid ever changes the block."""
     table = operand.indices.reshape(*call.grid, -1)
     return bool((np.diff(table, axis=axis) != 0).any())
 

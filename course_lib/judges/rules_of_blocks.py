@@ -43,12 +43,27 @@ def unvisited(found: Finding) -> Complaint | None:
             keeps = call.steps == 1 and any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs)
             return Complaint(
                 "",
-                f"axis {axis} of {output.name} has {length} elements, in blocks of {block}: that makes "
-                f"pl.cdiv({length}, {block}) = {-(-length // block)} steps. Is the grid too short?"
+                _too_few_blocks(call, output, axis)
                 if not keeps
                 else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
             )
     return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
+
+
+def _too_few_blocks(call: grid.Pipeline, output: grid.Operand, axis: int) -> str:
+    """What to ask of a map that does not reach the last blocks along an axis of the output."""
+    blocks = -(-output.shape[axis] // output.block_shape[axis])
+    makes = (
+        f"axis {axis} of {output.name} has {output.shape[axis]} elements, in blocks of {output.block_shape[axis]}: "
+        f"that makes pl.cdiv({output.shape[axis]}, {output.block_shape[axis]}) = {blocks} steps."
+    )
+    still = [n for n, steps in enumerate(call.grid) if steps == blocks and not order.depends_on(call, output, n)]
+    if not still:
+        return f"{makes} Is the grid too short?"
+    return (
+        f"{makes} Axis {still[0]} of the grid has so many, and the index map of {output.name} makes nothing of it. "
+        f"Should number {axis} of what it returns follow it? Or is the grid too short?"
+    )
 
 
 def in_a_pipeline(found: Finding) -> Complaint | None:

@@ -1,6 +1,9 @@
 """Rules about memory: what is read before it is written, left over, written too early, or never."""
 
+import collections
 import re
+
+import numpy as np
 
 from course_lib import grid
 from course_lib.judges import copies, memory, order
@@ -135,6 +138,12 @@ def nothing_carried(found: Finding) -> Complaint | None:
         return None
     first, last = (call.step(int(found.steps[n])) for n in (0, -1))
     what = f"Every step sets everything anew, so only what step {last} computes is left."
+    if ref := _set_again(call, found.steps):
+        return Complaint(
+            what,
+            f"{ref} is set at step {first} under a condition, as it may be; and then it is set again at every step. "
+            "There it should keep what it holds: += adds to it, jnp.maximum keeps the larger.",
+        )
     if any(eqn.primitive.name == "cond" for eqn in grid.equations(call.kernel)):
         return Complaint(
             what,
@@ -145,6 +154,15 @@ def nothing_carried(found: Finding) -> Complaint | None:
         what,
         "carry what they find, a sum or the best so far: set it at the first of these steps only, under pl.when.",
     )
+
+
+def _set_again(call: grid.Call, steps: np.ndarray) -> str:
+    """A ref that is written at the first of these steps alone, and once more at all of them; "" if there is none."""
+    these, when = set(steps.tolist()), collections.defaultdict(list)
+    for use in grid.uses(call) or ():
+        if use.kind == "write":
+            when[use.ref].append(these & set(use.steps.tolist()))
+    return next((ref for ref, at in when.items() if {min(these)} in at and these in at), "")
 
 
 def left_over(found: Finding) -> Complaint | None:

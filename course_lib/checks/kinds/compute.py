@@ -64,7 +64,8 @@ def verdict(task: Exercise, answer: object) -> Verdict:
             task.id,
             "it is no function.",
             f"What you handed to check is {described(answer)}.",
-            f'hand over the function, without brackets: checks.check("{task.id}", {task.defines}).',
+            f"{task.defines} is a function that you define, with def {task.defines}(...): as the cell had it. Hand it "
+            f'over without brackets: checks.check("{task.id}", {task.defines}).',
         )
     returned = []
     for case in asked.cases:
@@ -92,7 +93,11 @@ def _complaint(task: Exercise, result: Result, values: list[float]) -> tuple[str
         return None
     for wrong, sentence in result.near:
         if _follows(values, wrong, asked.cases, result.tolerance):
-            case = asked.cases[0]
+            case = next(
+                case
+                for case, value in zip(asked.cases, values, strict=True)
+                if not _close(value, result.formula(*case), result.tolerance)
+            )
             return sentence, f"mend that; {_call(task, case)} should give {_shown(result.formula(*case), result)}."
     for other in asked.results:
         if other is not result and _follows(values, other.formula, asked.cases, other.tolerance):

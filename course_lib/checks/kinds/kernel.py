@@ -39,7 +39,7 @@ def verdict(task: Exercise, defined: object) -> Verdict:
                 return _refused(task, fn, said, case, cases, report)
             heard.append(said)
     if complaint := _further_demand(task, defined):
-        return not_yet(task.id, _ASKS_FOR_MORE, *complaint)
+        return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
     return passed(task.id, _agreement(heard), report=report)
 
 
@@ -73,7 +73,8 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
         kind = "an array" if hasattr(defined, "shape") else described(defined)
         return (
             f"What you handed to check is {kind}{'' if isinstance(defined, str) else ', and no function'}.",
-            f'hand over {name} itself, without quotes or brackets: checks.check("{task.id}", {name}).',
+            f"{name} is a function that you define, with def, as the cell had it. Hand it over without quotes or "
+            f'brackets: checks.check("{task.id}", {name}).',
         )
     if not inspect.isfunction(defined):
         return None

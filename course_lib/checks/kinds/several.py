@@ -63,7 +63,9 @@ def verdict(task: Exercise, answer: object) -> Verdict:
 
 
 def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
-    """The verdict on one part: the first that is not passed of its questions; None if nothing is answered yet."""
+    """The verdict on one part; None if nothing is answered yet. Where several of its questions are not passed, a number
+    comes first: what it says decides the rest.
+    """
     asked = task.asks.parts[name]
     if not isinstance(asked, tuple):
         return None if is_empty(answer) else _one(task, name, asked, answer)
@@ -77,7 +79,8 @@ def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
             f"write {len(asked)} answers between round brackets, with a comma between them.",
         )
     said = [_one(task, name, *both) for both in zip(asked, answer, strict=True)]
-    return next((one for one in said if not one.passed), said[-1])
+    wrong = [(isinstance(question, Choose), one) for question, one in zip(asked, said, strict=True) if not one.passed]
+    return min(wrong, key=lambda pair: pair[0])[1] if wrong else said[-1]
 
 
 def _one(task: Exercise, name: str, asked: Predict | Choose, answer: object) -> Verdict:

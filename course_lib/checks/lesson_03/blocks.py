@@ -36,8 +36,8 @@ def _three_sizes(blocks: object, sizes: tuple[int, int, int]) -> None:
     good = isinstance(blocks, tuple | list) and len(blocks) == 3 and all(type(b) is int and b > 0 for b in blocks)
     if not good:
         raise Unfit(
-            f"{call} returned {blocks!r:.60}; asked for are three whole numbers: bm, bk and bn.",
-            "write return bm, bk, bn.",
+            f"{call} returned {blocks!r:.60}; asked for are three whole numbers above 0: bm, bk and bn.",
+            "return all three, with commas between them: return 128, 128, 128 works, and is slow.",
         )
     for name, axis, block, size in zip(("bm", "bk", "bn"), "mkn", blocks, sizes, strict=True):
         if size % block:

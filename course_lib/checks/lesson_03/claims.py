@@ -138,6 +138,7 @@ LIES = {
                 256: "That is what it would be if each of the 8 steps along k wrote its block. Does the index change?",
                 512: "That is what it would be if each of the 8 steps along k read and wrote its block.",
                 64: "Is anything read for the result, or is the result in float32?",
+                4: "That is one row of blocks. How many rows of blocks has the result?",
                 0.5: "That is one block. How many blocks has the result, and how often is each written?",
             },
             why="each of 64 blocks once.",

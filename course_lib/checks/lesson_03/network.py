@@ -68,6 +68,7 @@ NETWORK = {
             4: "Count the hops, not the chips. How many are there from one end of the line to the other?",
             2: "That is right for a chip in the middle. How far is it from one end of the line to the other?",
             8: "That is the ring of sixteen. Here are four chips in a line.",
+            3.068: "You added the bytes. They and the hops run side by side: the lesson takes the larger of the two.",
             1: "That is one hop. A chip passes on to its neighbour what it got from the other one.",
             0.0683: _BYTES_ALONE,
             0.091: _BYTES_ALONE,
