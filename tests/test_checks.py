@@ -384,6 +384,13 @@ def test_a_compiler_that_refuses_leaves_its_report(capsys):
     assert checks.report("01.4").ok is False
 
 
+@needs_libtpu
+def test_what_is_asked_beside_the_judges_leaves_the_report_too():
+    said = checks.check("03.9", lambda m, k, n: (128, 128, 128) if m == 8192 else (m, k, n))
+    assert said.headline == "the judges agree, but the exercise asks for more."
+    assert checks.report("03.9").ok
+
+
 def test_who_sees_which_case(monkeypatch):
     """All of them the numbers, each shape and dtype once simulator, compiler and budget, the first the races."""
     seen = {}

@@ -73,7 +73,9 @@ def test_the_minutes_of_the_headings_are_those_of_the_labels():
 
 def test_what_may_be_left_out_are_sections():
     head = " ".join(LESSON.split("about 60 minutes")[0].replace("\n#", "").split())
-    for title in re.findall('"([^"]+)"', head):
+    titles = re.findall('"([^"]+)"', head)
+    assert len(titles) == 3
+    for title in titles:
         assert re.search(rf"^# ## {title}(:|$)", LESSON, re.MULTILINE)
 
 

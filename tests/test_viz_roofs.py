@@ -54,7 +54,7 @@ def test_predicted_is_filled_and_measured_is_hollow():
 
 
 def test_the_third_roof_is_the_cost_of_the_steps():
-    slow = matmul(seconds=50e-3, overhead_s=40e-3)
+    slow = matmul(seconds=50e-3, steps_s=40e-3)
     assert "grid steps: 25 TFLOP/s" in words(roofs.svg([slow], CHIP))
     assert "grid steps of matmul: 25 TFLOP/s" in words(roofs.svg([slow, matmul(name="XLA")], CHIP)), "whose roof it is"
     assert roofs.sentence([slow], CHIP) == (
@@ -62,14 +62,14 @@ def test_the_third_roof_is_the_cost_of_the_steps():
         "25 TFLOP/s."
     )
     assert "grid steps" not in " ".join(words(roofs.svg([matmul()], CHIP)))
-    assert "grid steps" not in roofs.sentence([matmul(overhead_s=1e-6)], CHIP), "a roof far above binds nothing"
+    assert "grid steps" not in roofs.sentence([matmul(steps_s=1e-6)], CHIP), "a roof far above binds nothing"
 
 
 @pytest.mark.parametrize("flops", [60e9, 1e12, 20e12], ids=["left", "middle", "right"])
 def test_the_third_roof_and_its_words_are_in_nobodys_way(flops):
     """A kernel stands a little below the roof that its steps make, and was measured there."""
     slow = [
-        matmul(flops=flops, seconds=flops / 12e12, overhead_s=flops / 13e12),
+        matmul(flops=flops, seconds=flops / 12e12, steps_s=flops / 13e12),
         matmul(flops=flops, seconds=flops / 12e12),
     ]
     svg = roofs.svg([slow[0], dataclasses.replace(slow[1], name="published", measured_by="a book")], CHIP)
@@ -122,7 +122,7 @@ def test_a_point_without_a_place_is_refused(field, value):
 
 def test_far_points_and_hostile_names_stay_inside():
     points = [
-        matmul(name=HOSTILE + "long " * 40, overhead_s=1.0),
+        matmul(name=HOSTILE + "long " * 40, steps_s=1.0),
         matmul(name="tiny", flops=1, hbm_bytes=1e9),
         matmul(name="huge", flops=1e18, seconds=1e4, hbm_bytes=1),
         *(matmul(name=f"published {n}", measured_by=HOSTILE * 5, seconds=0.01 + n / 1e4) for n in range(12)),
@@ -141,7 +141,7 @@ def prediction(**changes) -> roofline.Prediction:
 def test_predictions_become_points():
     point = roofs.point("mine", prediction())
     assert (point.intensity, point.flop_rate) == (500, 1e14)
-    assert point.overhead_s == 330e-6, "what its steps cost makes the third roof"
+    assert point.steps_s == 330e-6, "what its steps cost makes the third roof"
     picture = roofs.picture({"mine": prediction(), "XLA": prediction(seconds=8e-3)}, [matmul(measured_by="a book")])
     assert [kind for kind, _ in marks(picture.svg)] == ["predicted first", "predicted", "measured"]
     assert "mine" in picture.text

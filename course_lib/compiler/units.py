@@ -81,14 +81,16 @@ def significant(value: float, digits: int) -> str:
 
 def amount(value: float, unit: str) -> str:
     """A count, in units of 1,000: "137.4 GFLOPs"."""
-    return _scaled(
-        value, [(prefix + unit, 1000**n) for n, prefix in enumerate(("", "k", "M", "G", "T", "P", "E"))], 4, 1000
-    )
+    return _in_thousands(value, unit, digits=4)
 
 
 def _rate(value: float, unit: str) -> str:
-    scales = [(prefix + unit, 1000**n) for n, prefix in enumerate(("", "k", "M", "G", "T", "P"))]
-    return _scaled(value, scales, digits=3, full=1000)
+    return _in_thousands(value, unit, digits=3)
+
+
+def _in_thousands(value: float, unit: str, digits: int) -> str:
+    scales = [(prefix + unit, 1000**n) for n, prefix in enumerate(("", "k", "M", "G", "T", "P", "E"))]
+    return _scaled(value, scales, digits=digits, full=1000)
 
 
 def _scaled(value: float, units: Sequence[tuple[str, float]], digits: int, full: int) -> str:

@@ -157,10 +157,10 @@ def nothing_carried(found: Finding) -> Complaint | None:
 
 
 def _set_again(call: grid.Call, steps: np.ndarray) -> str:
-    """A ref that is written at the first of these steps alone, and once more at all of them; "" if there is none."""
+    """A ref that is written whole at the first of these steps alone, and once more at all of them; "" if none is."""
     these, when = set(steps.tolist()), collections.defaultdict(list)
     for use in grid.uses(call) or ():
-        if use.kind == "write":
+        if use.kind == "write" and use.whole:
             when[use.ref].append(these & set(use.steps.tolist()))
     return next((ref for ref, at in when.items() if {min(these)} in at and these in at), "")
 

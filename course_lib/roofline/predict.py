@@ -53,12 +53,8 @@ class Prediction:
 
     @property
     def bound(self) -> str:
-        """Which roof binds: "compute", "memory" or "overhead". Copies run beside the arithmetic and the cost of a step,
-        which add up.
-        """
-        if self.memory_s > self.compute_s + self.steps_s:
-            return "memory"
-        return "compute" if self.compute_s >= self.steps_s else "overhead"
+        """Which roof binds: "compute", "memory" or "overhead"."""
+        return binding(self.compute_s, self.memory_s, self.steps_s)
 
     @property
     def wall_s(self) -> float:
@@ -118,6 +114,16 @@ def time_of(load: Load, fitted: Fitted) -> Prediction:
         steps=load.steps,
         doubt=load.doubt,
     )
+
+
+def binding(compute_s: float, memory_s: float, steps_s: float) -> str:
+    """The roof that decides: "compute", "memory", or "overhead", the cost of the grid steps.
+
+    Copies run beside the arithmetic and the cost of a step, which add up.
+    """
+    if memory_s > compute_s + steps_s:
+        return "memory"
+    return "compute" if compute_s >= steps_s else "overhead"
 
 
 def _rest(seconds: float, roof: float) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import anywidget
 import traitlets
 
-from course_lib import chips
+from course_lib import chips, roofline
 from course_lib.compiler import units
 from course_lib.viz import blocked_product, draw, roofs
 from course_lib.viz.blocked_product import ITEMSIZE, RESULT, Predicted, Product
@@ -101,7 +101,7 @@ def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -
         flops=found.flops,
         hbm_bytes=found.hbm_bytes,
         seconds=found.seconds,
-        overhead_s=found.steps_s,
+        steps_s=found.steps_s,
     )
     kind = "int8" if product.dtype == "int8" and chip["int8"] else "bf16"
     over = roofs.Roofs(
@@ -147,10 +147,9 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
 
 
 def binds(found: Predicted) -> str:
-    """The roof that decides. Copies run beside the arithmetic and the cost of a step, which add up."""
-    if found.memory_s > found.compute_s + found.steps_s:
-        return "HBM"
-    return "MXU" if found.compute_s >= found.steps_s else "grid steps"
+    """The roof that decides, as the plot calls it. roof_model.js says the same."""
+    roof = roofline.binding(found.compute_s, found.memory_s, found.steps_s)
+    return {"memory": "HBM", "compute": "MXU", "overhead": "grid steps"}[roof]
 
 
 def hints(p: Product, chip: dict) -> list[str]:

@@ -26,7 +26,7 @@ class Point:
     hbm_bytes: float
     seconds: float
     measured_by: str = ""  # who measured it; "" if it is predicted
-    overhead_s: float = 0  # what the kernel's grid steps cost in all, whatever they compute: makes its third roof
+    steps_s: float = 0  # what the kernel's grid steps cost in all, whatever they compute: makes its third roof
 
     def __post_init__(self):
         for field in ("flops", "hbm_bytes", "seconds"):
@@ -47,7 +47,7 @@ class Point:
     @property
     def step_rate(self) -> float:
         """FLOP/s that the cost of its grid steps allows: the third roof."""
-        return self.flops / self.overhead_s if self.overhead_s else math.inf
+        return self.flops / self.steps_s if self.steps_s else math.inf
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ def point(name: str, prediction: roofline.Prediction) -> Point:
         flops=prediction.flops,
         hbm_bytes=prediction.hbm_bytes,
         seconds=prediction.seconds,
-        overhead_s=prediction.steps_s,
+        steps_s=prediction.steps_s,
     )
 
 

@@ -79,8 +79,9 @@ def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
             f"write {len(asked)} answers between round brackets, with a comma between them.",
         )
     said = [_one(task, name, *both) for both in zip(asked, answer, strict=True)]
-    wrong = [(isinstance(question, Choose), one) for question, one in zip(asked, said, strict=True) if not one.passed]
-    return min(wrong, key=lambda pair: pair[0])[1] if wrong else said[-1]
+    wrong = [(question, one) for question, one in zip(asked, said, strict=True) if not one.passed]
+    numbers = [one for question, one in wrong if isinstance(question, Predict)]
+    return next(iter(numbers + [one for _, one in wrong]), said[-1])
 
 
 def _one(task: Exercise, name: str, asked: Predict | Choose, answer: object) -> Verdict:
