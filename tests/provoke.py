@@ -122,7 +122,7 @@ def assert_explained(failure, provoke, says):
     assert explanation is not None, "nothing failed"
     assert explanation.name == failure.split(",")[0], str(explanation)
     assert says in explanation.what, explanation.what
-    assert explanation.cure or explanation.name == "unreadable", "no cure"  # whose own words say what to do
+    assert explanation.next or explanation.name == "unreadable", "no cure"  # whose own words say what to do
     assert "?" not in str(explanation), "a group of the pattern found nothing"
 
 

@@ -16,7 +16,7 @@ from course_lib import checks, chips, compiler, judges
 from course_lib.checks import checking, help, machine, record
 from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.kinds import JUDGED, kernel
-from course_lib.checks.verdict import SCREEN, Verdict, on_a_screen
+from course_lib.checks.result import SCREEN, Result, on_a_screen
 from course_lib.compiler import progress
 
 
@@ -102,7 +102,7 @@ def test_a_lesson_is_named_where_the_table_of_errors_knows_one():
 
 
 def test_a_verdict_fits_a_screen_and_loses_no_advice():
-    long = Verdict(
+    long = Result(
         id="01.1", outcome="not yet", headline="why.", message="word " * 900, next="do this.", hint="(hint 1 of 3)"
     )
     lines = on_a_screen(long, picture="map").splitlines()
@@ -289,8 +289,8 @@ def test_ctrl_c_goes_through():
 
 
 def test_an_empty_advice_leaves_no_gap():
-    assert Verdict(id="01.1", outcome="not yet", hint="(hint 1 of 3)").last == "Next: take a hint. (hint 1 of 3)"
-    assert Verdict(id="01.1", outcome="not yet", next="do this.").last == "Next: do this."
+    assert Result(id="01.1", outcome="not yet", hint="(hint 1 of 3)").last == "Next: take a hint. (hint 1 of 3)"
+    assert Result(id="01.1", outcome="not yet", next="do this.").last == "Next: do this."
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_who_sees_which_case(monkeypatch):
     task = dataclasses.replace(
         exercise("01.1"), inputs=("x: T[N]", "y: T[N]"), dtypes=("f32", "bf16"), budget=budget, chips=("v5e", "v6e")
     )
-    said = kernel.verdict(task, with_kernel(right_kernel))
+    said = kernel.result(task, with_kernel(right_kernel))
     assert said.headline == "numbers, simulator, races, compiler, budget and device agree."
     of_each = ["float32(4096,)", "float32(1000,)", "float32(8,)", "bfloat16(1000,)"]
     shapes = {name: [shape for shape, _ in calls] for name, calls in seen.items()}
@@ -426,8 +426,8 @@ def test_a_budget_is_a_judge():
         return with_kernel(right_kernel)(with_kernel(right_kernel)(x, jnp.zeros_like(x)), y)
 
     task = dataclasses.replace(exercise("01.1"), budget=judges.Budget(hbm_bytes=lambda x, y: 3 * x.nbytes))
-    assert kernel.verdict(task, with_kernel(right_kernel)).passed
-    said = kernel.verdict(task, twice)
+    assert kernel.result(task, with_kernel(right_kernel)).passed
+    said = kernel.result(task, twice)
     assert str(said).startswith("01.1 not yet: the budget judge refused it.") and "the budget is 48 KiB" in said.message
 
 

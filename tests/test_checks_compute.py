@@ -8,19 +8,19 @@ import pytest
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds import compute, several
 from course_lib.checks.kinds.choose import Choose
-from course_lib.checks.kinds.compute import Compute, Result
+from course_lib.checks.kinds.compute import Compute, Formula
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
 COMMON = {"id": "99.1", "title": "t", "hints": ("one", "two", "three"), "points": 1}
-AREA = Result(
+AREA = Formula(
     name="the area",
     unit="",
     formula=lambda a, b: a * b,
     proof=lambda a, b: sum(a for _ in range(b)),
     near=((lambda a, b: a + b, "That is half of the way round."), (lambda a, b: a * a, "That is a square.")),
 )
-LENGTH = Result(name="the length of the fence", unit="", formula=lambda a, b: 2 * (a + b), proof=lambda a, b: a + b)
+LENGTH = Formula(name="the length of the fence", unit="", formula=lambda a, b: 2 * (a + b), proof=lambda a, b: a + b)
 CASES = ((2, 3), (1, 1), (7, 5))
 EIGHT = Predict(
     value=8, unit="bytes", near={4: "That is one of them."}, why="two numbers of four.", proof=lambda: 2 * 4
@@ -45,11 +45,11 @@ def right(a, b):
 
 
 def of_a_function(answer, *results):
-    return compute.verdict(computing(*results), answer)
+    return compute.result(computing(*results), answer)
 
 
 def of_answers(answers):
-    return several.verdict(asking(), answers)
+    return several.result(asking(), answers)
 
 
 def empty(a, b):
@@ -120,7 +120,7 @@ def test_a_forgotten_return_is_said():
 
 
 def test_tolerance_is_that_of_the_result():
-    rough = Result(name="pi", unit="", formula=lambda a, b: 3.14159 * a, proof=lambda a, b: 0, tolerance=0.01)
+    rough = Formula(name="pi", unit="", formula=lambda a, b: 3.14159 * a, proof=lambda a, b: 0, tolerance=0.01)
     assert of_a_function(lambda a, b: 22 / 7 * a, rough).passed
     assert not of_a_function(lambda a, b: 3.2 * a, rough).passed
 
@@ -139,7 +139,7 @@ def test_bad_declarations_of_a_function_are_refused(fields, says):
 
 
 def test_a_slip_that_is_none_is_refused():
-    slip = Result(name="x", unit="", formula=lambda a: a, proof=lambda a: a, near=((lambda a: a, "no"),))
+    slip = Formula(name="x", unit="", formula=lambda a: a, proof=lambda a: a, near=((lambda a: a, "no"),))
     with pytest.raises(ValueError, match="for a formula that is right"):
         Compute(results=(slip,), cases=((1,), (2,), (3,)), why="so.")
 

@@ -9,7 +9,7 @@ from conftest import needs_libtpu
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise, exercises, lessons
-from course_lib.checks.kinds import ASKS, VERDICTS, find
+from course_lib.checks.kinds import ASKS, RESULTS, find
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.explain import Explain
 
@@ -102,14 +102,14 @@ def test_a_field_nobody_knows_is_refused():
 
 
 def test_every_kind_has_its_judge():
-    assert set(ASKS) < set(VERDICTS) and set(VERDICTS) == {
+    assert set(ASKS) < set(RESULTS) and set(RESULTS) == {
         *("write", "configure", "repair"),
         *("predict", "choose", "find", "explain", "compute", "several"),
     }
 
 
 def test_lessons_1_and_3_have_every_kind():
-    assert {task.kind for task in exercises().values() if task.id.startswith(("01.", "03."))} == set(VERDICTS)
+    assert {task.kind for task in exercises().values() if task.id.startswith(("01.", "03."))} == set(RESULTS)
 
 
 @pytest.mark.parametrize("number, title", lessons().items())
@@ -134,7 +134,7 @@ def test_the_examples_of_the_guide_are_sound():
         if "Exercise" in names:
             names["Exercise"] = lambda **declared: made.append(Exercise(**declared))
         exec(text, names)
-    assert {task.kind for task in made} == set(VERDICTS) - {"repair"}
+    assert {task.kind for task in made} == set(RESULTS) - {"repair"}
     for task in made:
         if hasattr(task.asks, "proof"):
             assert task.asks.proof() == (task.asks.right if task.kind == "choose" else task.asks.value)

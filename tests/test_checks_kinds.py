@@ -12,7 +12,7 @@ from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.explain import Explain
 from course_lib.checks.kinds.find import Find
 from course_lib.checks.kinds.predict import Predict
-from course_lib.checks.verdict import SCREEN, on_a_screen
+from course_lib.checks.result import SCREEN, on_a_screen
 
 HINTS = ("one", "two", "three")
 
@@ -33,7 +33,7 @@ def predicting(**fields):
 
 
 def said_of(task, answer):
-    return predict.verdict(task, answer)
+    return predict.result(task, answer)
 
 
 # predict
@@ -301,7 +301,7 @@ def test_what_is_no_line(answer, says):
 def test_a_blank_line_is_called_blank(task):
     for number, line in enumerate(task.listing.splitlines(), 1):
         if not line.strip():
-            said = find.verdict(task, number)
+            said = find.result(task, number)
             assert said.headline == f"line {number} is blank." and "It does what it should" not in str(said)
 
 
@@ -309,7 +309,7 @@ def test_a_blank_line_is_called_blank(task):
 def test_wrong_lines_get_sentences_and_none_names_the_right_one(task):
     lines = task.listing.splitlines()
     for number in range(1, len(lines) + 1):
-        said = find.verdict(task, number)
+        said = find.result(task, number)
         assert said.passed == (number == task.asks.line)
         assert said.passed or f"ine {task.asks.line}:" not in str(said)
         if number in task.asks.near:
@@ -344,7 +344,7 @@ def test_two_lines_with_one_text_must_be_told_apart_by_number():
         **{"id": "99.1", "title": "t", "kind": "find", "defines": "line", "hints": HINTS, "points": 1},
         **{"listing": "x = 1\nx = 1\n", "asks": asks, "cases": list, "reference": print},
     )
-    said = find.verdict(task, "x = 1")
+    said = find.result(task, "x = 1")
     assert "Lines 1, 2 read 'x = 1'." in said.message and "the one you mean" in said.next
 
 

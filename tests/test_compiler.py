@@ -20,7 +20,7 @@ from jax.experimental.pallas import tpu as pltpu
 from sample_kernels import VECTOR, add, array, endless, matmul
 
 from course_lib import chips, compiler
-from course_lib.compiler import service
+from course_lib.compiler.child import service
 
 pytestmark = needs_libtpu
 
@@ -192,7 +192,7 @@ def test_cycles_are_those_of_jax_own_compile_path():
             jax.jit(add).trace(x, x).lower(lowering_platforms=("tpu",)).compile()
         print(sum(dump.read(folder).cycles.values()))
     """
-    code = "from course_lib.compiler.service import _environment as environment\n" + textwrap.dedent(code)
+    code = "from course_lib.compiler.child.service import _environment as environment\n" + textwrap.dedent(code)
     here = pathlib.Path(__file__).parent
     env = os.environ | {"PYTHONPATH": f"{here.parent}{os.pathsep}{here}"}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)

@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 from test_cost_against_compiler import KERNELS, A, add_kernel, blockwise, copied
 
 from course_lib import compiler, cost, grid
-from course_lib.compiler import divisions
+from course_lib.compiler.simulating import divisions
 
 
 def add_with(index_map):

@@ -2,7 +2,9 @@
 
 import pytest
 
-from course_lib.compiler import bundles, critical_path, dump, hlo, vmem
+from course_lib.compiler.dumps import allocations as vmem
+from course_lib.compiler.dumps import bundles, critical_path, hlo
+from course_lib.compiler.dumps import folder as dump
 
 HEADERS = {
     "0.0.48 and 0.0.50": "MXU, XLU, VALU, VPOP, EUP, VLOAD, VLOAD:FILL, VSTORE, VSTORE:SPILL, SALU",

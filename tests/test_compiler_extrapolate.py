@@ -11,7 +11,9 @@ from jax.experimental import pallas as pl
 from sample_kernels import array, by_rows, matmul, pipelined_matmul, softmax
 
 from course_lib import chips, compiler, grid
-from course_lib.compiler import columns, estimate, extrapolate, progress, rewrite, run, shorten
+from course_lib.compiler import progress
+from course_lib.compiler.simulating import columns, estimate, extrapolate, rewrite, shorten
+from course_lib.compiler.simulating import simulate as run
 from course_lib.cost.flops import kernel_flops
 
 V5E = chips.chip("v5e")

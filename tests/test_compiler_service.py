@@ -16,7 +16,7 @@ from conftest import needs_libtpu
 from sample_kernels import VECTOR, add, array, by_rows, endless, gathered, matmul, pipelined_matmul, softmax
 
 from course_lib import compiler
-from course_lib.compiler import service
+from course_lib.compiler.child import service
 
 pytestmark = needs_libtpu
 HANG_LIMIT_S = 6
@@ -107,7 +107,7 @@ INTERRUPTED = """
 import sys, threading, time
 from sample_kernels import *
 from course_lib import compiler
-from course_lib.compiler import service
+from course_lib.compiler.child import service
 service.warm_up(); service.warm_up(simulate=False)
 print(*(w.process.pid for w in service._workers.values()), flush=True)
 try:

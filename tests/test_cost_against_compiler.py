@@ -13,7 +13,7 @@ from test_grid import X, Y, matmul
 from test_grid_body import WB, XB, small_pipeline
 
 from course_lib import compiler, cost, grid
-from course_lib.compiler import service
+from course_lib.compiler.child import service
 
 _COPY = re.compile(r"= dma\.(hbm_to_vmem|vmem_to_hbm) .*?/\*size_in_granules=\*/(\d+)")
 _GRANULE = 32  # bytes

@@ -157,4 +157,4 @@ def test_failure_is_explained(failure):
     ],
 )
 def test_the_cure_is_for_whoever_was_called(failure, cure):
-    assert cure in FAILURES[failure][0]().cure
+    assert cure in FAILURES[failure][0]().next

@@ -121,5 +121,5 @@ def test_a_cure_compiles(cure):
 
 
 def test_the_cure_fits_the_buffer():
-    assert "BlockSpec" in FAILURES["vmem-buffer"][0]().cure
-    assert "BlockSpec" not in FAILURES["vmem-buffer, scratch"][0]().cure
+    assert "BlockSpec" in FAILURES["vmem-buffer"][0]().next
+    assert "BlockSpec" not in FAILURES["vmem-buffer, scratch"][0]().next

@@ -54,9 +54,9 @@ def test_failure_is_explained(failure):
 
 
 def test_cures_name_what_there_is():
-    assert FAILURES["keyword"][0]().cure == "write out_type=."
-    assert FAILURES["misspelt"][0]().cure == "write pl.BlockSpec."
-    assert FAILURES["undefined"][0]().cure == "write x_ref, if that is what you mean."
+    assert FAILURES["keyword"][0]().next == "write out_type=."
+    assert FAILURES["misspelt"][0]().next == "write pl.BlockSpec."
+    assert FAILURES["undefined"][0]().next == "write x_ref, if that is what you mean."
 
 
 def test_new_names_exist():

@@ -10,12 +10,12 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from course_lib.grading import folder, summary, verdict, weights
+from course_lib.grading import folder, rows, summary, weights
 from course_lib.grading.class_page import class_page
 from course_lib.grading.feedback import feedback
 from course_lib.grading.grade import Grade
 from course_lib.grading.report import as_json, as_junit, table, write
-from course_lib.grading.verdict import Row, clean
+from course_lib.grading.rows import Row, clean
 
 IDS = ["01.1", "01.2", "01.10"]
 HOSTILE = [
@@ -139,12 +139,12 @@ def test_a_page_says_all_of_it():
 
 
 def parsed(said):
-    found = verdict.parse(said)
+    found = rows.parse(said)
     return {name: found[name] for name in ("message", "verdict", "next")}
 
 
 def test_parse_a_refusal():
-    said = verdict.parse(
+    said = rows.parse(
         "07.2 not yet: the simulator refused it.\nOutput block (1, 0) is NaN. At step (1, 0, 0) your\n"
         "kernel added.\nNext: set it to zero."
     )
@@ -165,7 +165,7 @@ def test_parse_a_refusal():
     ],
 )
 def test_who_refused(judge, headline):
-    assert verdict.parse(f"01.6 not yet: {headline}\nBecause.")["judge"] == judge
+    assert rows.parse(f"01.6 not yet: {headline}\nBecause.")["judge"] == judge
 
 
 # Weights

@@ -9,10 +9,11 @@ import types
 
 import pytest
 
-from course_lib.checks import lesson_03, quantity, unfit
+from course_lib.checks import quantity, unfit
 from course_lib.checks.exercise import exercises
 from course_lib.checks.kinds import compute, predict, several
-from course_lib.checks.lesson_03 import blocks
+from course_lib.lessons import lesson_03
+from course_lib.lessons.lesson_03 import blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LESSON = (ROOT / "notebooks/src/03_roofline.py").read_text()
@@ -103,7 +104,7 @@ def test_no_diagnosis_gives_the_number_away(asked):
 def test_each_known_slip_of_a_part_gets_its_own_sentence(asked):
     task = types.SimpleNamespace(id="03.0", asks=asked, defines="part")
     for value, sentence in asked.near.items():
-        said = predict.verdict(task, quantity.shown(value, asked.unit))
+        said = predict.result(task, quantity.shown(value, asked.unit))
         assert said.outcome == "not yet" and said.message == sentence
 
 
@@ -122,7 +123,7 @@ def test_each_known_slip_of_a_part_gets_its_own_sentence(asked):
 )
 def test_slips_with_an_all_gather(name, answer, says):
     task = types.SimpleNamespace(id="03.6", asks=lesson_03.NETWORK[name], defines="part")
-    assert says in predict.verdict(task, answer).message
+    assert says in predict.result(task, answer).message
 
 
 @pytest.mark.parametrize(
@@ -134,12 +135,12 @@ def test_slips_with_an_all_gather(name, answer, says):
     ],
 )
 def test_where_number_and_verdict_are_wrong_the_number_comes_first(claim, answer, says):
-    assert says in str(several.verdict(TASKS["03.7"], {claim: answer}))
+    assert says in str(several.result(TASKS["03.7"], {claim: answer}))
 
 
 def test_an_example_is_one_that_the_answer_gets_wrong():
     """Without a mask the first case is right."""
-    said = compute.verdict(
+    said = compute.result(
         TASKS["03.5"], lambda t, k, heads, kv, causal: (4 * t * t * k * heads, 4 * t * k * (heads + kv))
     )
     assert "attention_cost(2048, 128, 8, 8, True) should give 8,589,934,592 FLOPs" in said.next
@@ -159,7 +160,7 @@ def test_blocks_that_are_too_small_for_a_large_product_are_refused(sizes, times)
 @pytest.mark.parametrize("answer", ["33.5 MB", "33,554,432 B", "32 MiB"])
 def test_the_bytes_of_claim_e_may_be_rounded(answer):
     asked = lesson_03.LIES["E"][1]
-    assert predict.verdict(types.SimpleNamespace(id="03.7", asks=asked, defines="part"), answer).passed
+    assert predict.result(types.SimpleNamespace(id="03.7", asks=asked, defines="part"), answer).passed
 
 
 @pytest.mark.parametrize(
@@ -185,5 +186,5 @@ def test_each_known_slip_gets_its_own_sentence(id):
                 values[place] = wrong(*case)
                 return tuple(values)
 
-            said = compute.verdict(task, answer)
+            said = compute.result(task, answer)
             assert said.outcome == "not yet" and sentence in said.message, (result.name, sentence, str(said))

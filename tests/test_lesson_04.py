@@ -11,9 +11,9 @@ from conftest import needs_libtpu
 from test_mutants import code_cells
 
 from course_lib import compiler, grid
-from course_lib.checks import lesson_04
 from course_lib.checks.exercise import exercise
 from course_lib.checks.unfit import Unfit, described
+from course_lib.lessons import lesson_04
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LESSON = "04_grids_and_blockspecs.py"

@@ -8,38 +8,38 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from viz_samples import HOSTILE, overflowing
 
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.viz import Picture, axes, draw, names, terminal
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (units.size(0), "0 bytes"),
-        (units.size(1), "1 byte"),
-        (units.size(1023), "1023 bytes"),
-        (units.size(1536), "1.5 KiB"),
-        (units.size(4_550_656), "4.34 MiB"),
-        (units.size((1 << 20) - 1), "1 MiB"),
-        (units.size(16 << 20), "16 MiB"),
-        (units.size(None), "not known"),
-        (units.duration(15.6e-6), "15.6 us"),
-        (units.duration(999.6e-6), "1 ms"),
-        (units.duration(0.5e-9), "0.5 ns"),
-        (units.duration(12), "12 s"),
-        (units.flop_rate(197e12), "197 TFLOP/s"),
-        (units.byte_rate(819e9), "819 GB/s"),
-        (units.byte_rate(None), "not known"),
-        (units.intensity(240.5), "240 FLOPs/byte"),
-        (units.percent(0), "0 %"),
-        (units.percent(0.001), "<1 %"),
-        (units.percent(0.567), "57 %"),
-        (units.count(2340), "2,340"),
-        (units.counted(0, "spill"), "no spills"),
-        (units.counted(1, "spill"), "1 spill"),
-        (units.counted(1234, "spill"), "1,234 spills"),
-        (units.significant(0.00123, 2), "0.0012"),
-        (units.significant(123456, 2), "123,456"),
+        (text.size(0), "0 bytes"),
+        (text.size(1), "1 byte"),
+        (text.size(1023), "1023 bytes"),
+        (text.size(1536), "1.5 KiB"),
+        (text.size(4_550_656), "4.34 MiB"),
+        (text.size((1 << 20) - 1), "1 MiB"),
+        (text.size(16 << 20), "16 MiB"),
+        (text.size(None), "not known"),
+        (text.duration(15.6e-6), "15.6 us"),
+        (text.duration(999.6e-6), "1 ms"),
+        (text.duration(0.5e-9), "0.5 ns"),
+        (text.duration(12), "12 s"),
+        (text.flop_rate(197e12), "197 TFLOP/s"),
+        (text.byte_rate(819e9), "819 GB/s"),
+        (text.byte_rate(None), "not known"),
+        (text.intensity(240.5), "240 FLOPs/byte"),
+        (text.percent(0), "0 %"),
+        (text.percent(0.001), "<1 %"),
+        (text.percent(0.567), "57 %"),
+        (text.count(2340), "2,340"),
+        (text.counted(0, "spill"), "no spills"),
+        (text.counted(1, "spill"), "1 spill"),
+        (text.counted(1234, "spill"), "1,234 spills"),
+        (text.significant(0.00123, 2), "0.0012"),
+        (text.significant(123456, 2), "123,456"),
     ],
 )
 def test_figures_have_exact_units(words, says):
@@ -61,7 +61,7 @@ def test_figures_have_exact_units(words, says):
     ],
 )
 def test_two_figures_are_compared_in_words(value, other, says):
-    assert units.compared(value, other) == says
+    assert text.compared(value, other) == says
 
 
 def test_hostile_text_is_safe_in_xml():
@@ -122,7 +122,7 @@ def test_a_bar_of_characters_keeps_its_width(share):
 
 
 def test_a_table_has_straight_columns_and_fits():
-    lines = terminal.table([["a", "1", "x" * 200], ["long", "23", "y"]], {1})
+    lines = text.table([["a", "1", "x" * 200], ["long", "23", "y"]], {1})
     assert lines[1] == "long  23  y" and lines[0].startswith("a      1  xx")
     assert len(lines[0]) == 94 and lines[0].endswith("…")
 

@@ -7,10 +7,10 @@ import pytest
 import viz_samples
 from viz_samples import HOSTILE, boxes, overflowing, parsed, words
 
-from course_lib import cost, grid
+from course_lib import cost, grid, text
 from course_lib.compiler.report import Allocation, Bundle, Op
 from course_lib.cost.vmem import Buffer
-from course_lib.viz import core_units, draw, listing, ops, slots, terminal, time_split, vmem
+from course_lib.viz import core_units, draw, listing, ops, slots, time_split, vmem
 
 MIB = 1 << 20
 
@@ -34,7 +34,7 @@ def test_slots_are_bars_of_their_share():
 
 
 def test_spills_are_no_unit_and_strangers_come_last():
-    text = slots.text({"NEW": 0.4, "VPU": 0.1, "load": 0.2, "fill": 0.1, "spill": 0.1, "scalar": 0.3})
+    text = slots.as_text({"NEW": 0.4, "VPU": 0.1, "load": 0.2, "fill": 0.1, "spill": 0.1, "scalar": 0.3})
     assert [line.split()[0] for line in text.splitlines()[1:]] == ["VPU", "load", "scalar", "NEW"]
 
 
@@ -56,7 +56,7 @@ def test_the_time_bar_is_full_and_in_proportion():
     assert {"60 %, 600 cycles", "30 %, 300 cycles", "10 %, 100 cycles"} <= set(words(svg))
     assert time_split.sentence(split) == "60 % of the critical path waits for copies between HBM and VMEM."
     assert time_split.share_of_copies(split) == 0.6
-    assert "MXU" not in time_split.text(split), "nothing waited for the MXU"
+    assert "MXU" not in time_split.as_text(split), "nothing waited for the MXU"
 
 
 def test_work_and_the_two_kinds_of_waiting_differ_without_colour():
@@ -153,14 +153,14 @@ def test_ops_show_their_share_of_the_time():
     )
     shown = words(draw.card(ops.panel(rows), "ops", "ops"))
     assert {"75 %", "25 %", "300 cycles", "2 MiB", "HBM not counted", "reduce (fusion)"} <= set(shown)
-    assert "75 %" in ops.text(rows) and longest(ops.text(rows)) <= 94
+    assert "75 %" in ops.as_text(rows) and longest(ops.as_text(rows)) <= 94
 
 
 def test_many_ops_are_cut_to_the_largest():
     rows = [Op(name=f"op{n}", kind="fusion", cycles=n) for n in range(30)]
     shown = words(draw.card(ops.panel(rows), "ops", "ops"))
     assert "op29 (fusion)" in shown and "op1 (fusion)" not in shown
-    assert "18 smaller ones not shown." in shown and "18 smaller ones not shown." in ops.text(rows)
+    assert "18 smaller ones not shown." in shown and "18 smaller ones not shown." in ops.as_text(rows)
 
 
 # Listing
@@ -215,7 +215,7 @@ def test_the_listing_is_well_formed_html_and_small():
     assert details.tag == "details" and "400 bundles in 2 programs" in details.find("summary").text
     assert details.find(".//span[@title]") is not None, "what is cut is in a tooltip"
     assert "<script" not in html
-    assert longest(listing.text(program)) <= 94
+    assert longest(listing.as_text(program)) <= 94
 
 
 # All of them
@@ -226,7 +226,7 @@ EMPTY = {"slots": (slots, {}), "time": (time_split, {}), "vmem": (vmem, ()), "li
 @pytest.mark.parametrize("name", EMPTY)
 def test_nothing_gives_a_sentence(name):
     module, nothing = EMPTY[name]
-    said = module.text(nothing)
+    said = module.as_text(nothing)
     assert len(said.split()) > 4 and "None" not in said
     if module is listing:
         assert ElementTree.fromstring(module.html(nothing)).text == said
@@ -248,7 +248,7 @@ FULL = {
 def test_hostile_and_long_names_stay_inside(name):
     picture = FULL[name]()
     assert overflowing(picture.svg) == []
-    assert longest(picture.text) <= terminal.COLUMNS
+    assert longest(picture.text) <= text.COLUMNS
     assert "<script" not in picture.svg + picture._repr_mimebundle_()["text/html"]
     ElementTree.fromstring(picture._repr_mimebundle_()["text/html"])
 
@@ -257,4 +257,4 @@ def test_ops_with_hostile_names_stay_inside():
     rows = [Op(name=HOSTILE_NAME, kind=HOSTILE, cycles=10**12, hbm_bytes=10**14, seconds=1.0)] * 2
     svg = draw.card(ops.panel(rows), "ops", "ops")
     assert overflowing(svg) == [] and parsed(svg) is not None
-    assert longest(ops.text(rows)) <= 94
+    assert longest(ops.as_text(rows)) <= 94

@@ -14,7 +14,7 @@ from viz_samples import EXTRAPOLATION, HOSTILE, add, bare, boxes, matmul, overfl
 
 from course_lib import chips, compiler
 from course_lib.compiler.report import Op
-from course_lib.viz import comparison, diff, draw, report, verdict
+from course_lib.viz import comparison, diff, draw, report, report_words
 
 ALL = {
     "matmul": matmul(),
@@ -34,7 +34,7 @@ ALL = {
         slots={HOSTILE: 0.5},
         time_split={HOSTILE: 5},
     ),
-    "hostile refusal": refused(error=dataclasses.replace(refused().error, what=HOSTILE * 20, cure=HOSTILE)),
+    "hostile refusal": refused(error=dataclasses.replace(refused().error, what=HOSTILE * 20, next=HOSTILE)),
 }
 
 
@@ -69,24 +69,24 @@ def test_the_bound_turns_where_the_two_times_meet():
     cycles = 150_000
     equal = cycles / chip.clock_hz * chip.hbm_bandwidth
     for share, bound in ((0.5, "cycles"), (0.9, "cycles"), (1, "both"), (1.1, "hbm"), (2, "hbm")):
-        assert verdict.bound(bare(cycles=cycles, hbm_bytes=round(share * equal))) == bound
-    assert verdict.bound(bare(cycles=cycles)) is None and verdict.bound(bare(hbm_bytes=1)) is None
-    assert verdict.bound(bare(chip="v6e", cycles=1, hbm_bytes=1)) is None, "a clock nobody knows"
+        assert report_words.bound(bare(cycles=cycles, hbm_bytes=round(share * equal))) == bound
+    assert report_words.bound(bare(cycles=cycles)) is None and report_words.bound(bare(hbm_bytes=1)) is None
+    assert report_words.bound(bare(chip="v6e", cycles=1, hbm_bytes=1)) is None, "a clock nobody knows"
 
 
 def test_of_several_ops_what_binds_for_most_of_the_time_counts():
     by_hbm = Op(name="a", kind="fusion", cycles=1_500, hbm_bytes=8_200_000, seconds=10e-6)
     by_core = Op(name="b", kind="fusion", cycles=9_000, hbm_bytes=0, seconds=6e-6)
     both = bare(cycles=105_000, hbm_bytes=41_000_000, ops=(by_hbm, by_core))
-    assert verdict.bound(both) == "hbm", (
+    assert report_words.bound(both) == "hbm", (
         "its bytes take 50 us, its cycles 70, but most time goes into the op that copies"
     )
-    assert verdict.bound(dataclasses.replace(both, ops=(by_core,))) == "cycles"
+    assert report_words.bound(dataclasses.replace(both, ops=(by_core,))) == "cycles"
 
 
 def test_two_cores_of_a_megacore_have_two_shares_of_bandwidth():
     chip = chips.chip("v5p")
-    assert verdict.hbm_seconds("v5p", 10**9) == pytest.approx(1e9 / (chip.hbm_bandwidth * chip.cores))
+    assert report_words.hbm_seconds("v5p", 10**9) == pytest.approx(1e9 / (chip.hbm_bandwidth * chip.cores))
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_an_extrapolated_figure_says_so_everywhere():
     assert "predicted 1,222,118 cycles (extrapolated)" in report.sentence(long)
     assert says in report.html(long)
     assert says in " ".join(words(report.svg(long)))
-    assert says in " ".join(report.text(long).split())
-    assert "extrapolated" not in report.html(matmul()) + report.text(matmul())
-    assert "extrapolated" in comparison.text({"long": long})
+    assert says in " ".join(report.as_text(long).split())
+    assert "extrapolated" not in report.html(matmul()) + report.as_text(matmul())
+    assert "extrapolated" in comparison.as_text({"long": long})
 
 
 # The card
@@ -172,8 +172,8 @@ def test_a_refusal_with_its_vmem_shows_the_stack():
 
 def test_one_op_has_no_table_and_two_have():
     two = matmul(ops=matmul().ops + (Op(name="copy", kind="copy", cycles=1, hbm_bytes=1, seconds=1e-9),))
-    assert "2 kernels and fusions" in words(report.svg(two)) and "2 kernels and fusions" in report.text(two)
-    assert "kernels and fusions" not in report.text(matmul())
+    assert "2 kernels and fusions" in words(report.svg(two)) and "2 kernels and fusions" in report.as_text(two)
+    assert "kernels and fusions" not in report.as_text(matmul())
 
 
 def test_a_report_shows_its_card_in_a_notebook():
@@ -194,7 +194,7 @@ def test_a_diff_says_how_many_times():
     assert rows["MXU slots"].shown == ("73 %", "73 %") and "XLU slots" not in rows, "neither uses it"
     mine, xla = boxes(svg, draw.BLUE)[1:], boxes(svg, draw.ORANGE)[1:]  # the first of each is the key
     assert mine[0][2] / xla[0][2] == pytest.approx(15.9 / 30.21, abs=0.01)
-    assert overflowing(svg) == [] and longest(diff.text(pair)) <= 94
+    assert overflowing(svg) == [] and longest(diff.as_text(pair)) <= 94
 
 
 def test_a_diff_with_a_refusal_or_without_times_says_so():

@@ -99,7 +99,7 @@ def test_below_the_ridge_the_hbm_roof_counts():
 
 
 def test_the_text_has_a_row_for_each_point():
-    text = roofs.text([matmul(), matmul(name="published", measured_by="a very long source " * 9)], CHIP)
+    text = roofs.as_text([matmul(), matmul(name="published", measured_by="a very long source " * 9)], CHIP)
     assert max(map(len, text.splitlines())) <= 94
     lines = text.splitlines()
     assert lines[0] == "v5e: MXU, bf16: 200 TFLOP/s; HBM: 800 GB/s; they meet at 250 FLOPs/byte."
@@ -110,7 +110,7 @@ def test_the_text_has_a_row_for_each_point():
 
 def test_no_points_give_the_roofs_and_a_sentence():
     assert "No kernel to place" in " ".join(words(roofs.svg([], CHIP)))
-    assert "No kernel to place" in roofs.text([], CHIP)
+    assert "No kernel to place" in roofs.as_text([], CHIP)
 
 
 @pytest.mark.parametrize("field", ["flops", "hbm_bytes", "seconds"])

@@ -82,7 +82,7 @@ def bare(**changes) -> Report:
 
 
 def refused(**changes) -> Report:
-    error = errors.Explanation(name="vmem", what="The kernel needs 18 MiB.", cure="make the blocks smaller.")
+    error = errors.Explanation(name="vmem", what="The kernel needs 18 MiB.", next="make the blocks smaller.")
     return Report(**dict(name="too_big", chip="v5e", ok=False, error=error, versions=VERSIONS) | changes)
 
 

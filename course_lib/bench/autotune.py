@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from course_lib import chips, compiler, grid
+from course_lib import chips, compiler, grid, text
 from course_lib.bench import cache
-from course_lib.compiler import progress, units
+from course_lib.compiler import progress
 
 _HEAD = ("blocks", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
 _WIDTH = 94  # JupyterLab breaks longer lines
@@ -74,12 +74,12 @@ class Tuned:
             return label(candidate.blocks), candidate.why
         return (
             label(candidate.blocks),
-            units.duration(candidate.seconds),
+            text.duration(candidate.seconds),
             f"{self.ratio(candidate):.2f}",
-            units.count(candidate.cycles),
-            units.size(candidate.hbm_bytes),
-            units.size(candidate.vmem_bytes),
-            units.count(candidate.spills),
+            text.count(candidate.cycles),
+            text.size(candidate.hbm_bytes),
+            text.size(candidate.vmem_bytes),
+            text.count(candidate.spills),
         )
 
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
+from course_lib import text
 from course_lib.bench.possible import Bound
-from course_lib.compiler import units
-from course_lib.errors import folded
+from course_lib.text import folded
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,9 +39,9 @@ class Measured:
         return (high - low) / self.seconds
 
     def __str__(self) -> str:
-        low, high = map(units.duration, self.quartiles)
+        low, high = map(text.duration, self.quartiles)
         lines = [
-            f"{self.name} on {self.device}: {units.duration(self.seconds)} measured, the median of {len(self.times)} "
+            f"{self.name} on {self.device}: {text.duration(self.seconds)} measured, the median of {len(self.times)} "
             f"rounds; half of them lie between {low} and {high}.",
             f"Clock: {self.how}. Arguments in {self.copies} copies, in turn. {self.versions}.",
             self._possible(),
@@ -53,4 +53,4 @@ class Measured:
     def _possible(self) -> str:
         if self.bound is None:
             return f"The peaks of {self.device} are not known here, so it cannot be said whether this time is possible."
-        return f"{self.bound}: this reaches {units.percent(self.bound.seconds / self.seconds)} of that."
+        return f"{self.bound}: this reaches {text.percent(self.bound.seconds / self.seconds)} of that."

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import jax.extend.core
 import numpy as np
 
-from course_lib import chips, cost, grid
-from course_lib.compiler import units
+from course_lib import chips, cost, grid, text
 
 _ROUNDED = 0.02  # the registry's peaks are rounded: 820 GB/s for a v5e, where others print 819
 _READS_A_PART = {"slice", "dynamic_slice", "gather", "ragged_dot", "ragged_dot_general", "while", "cond"}
@@ -46,7 +45,7 @@ class Bound:
 
     def __str__(self) -> str:
         what = f"{self.flops / 1e9:,.1f} GFLOPs of products" if self.by == "compute" else f"{self.hbm_bytes:,} bytes"
-        return f"{what} take a {self.chip} at least {units.duration(self.seconds)}"
+        return f"{what} take a {self.chip} at least {text.duration(self.seconds)}"
 
 
 def bound(fn: Callable, *args, chip: str = "v5e") -> Bound:
@@ -73,7 +72,7 @@ def refuse_the_impossible(name: str, seconds: float, least: Bound | None) -> Non
         raise Impossible(f"{name}: the clock says {seconds:.3g} s, which is no duration. Time more rounds.")
     if least is not None and seconds < (1 - _ROUNDED) * least.seconds:
         raise Impossible(
-            f"{name}: {units.duration(seconds)} is {units.significant(least.seconds / seconds, 3)} times faster than "
+            f"{name}: {text.duration(seconds)} is {text.significant(least.seconds / seconds, 3)} times faster than "
             f"the chip can be: {least}. Was its result waited for? Did the compiler drop work whose result nobody uses?"
         )
 

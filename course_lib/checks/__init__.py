@@ -5,11 +5,11 @@ from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
 from course_lib.checks.panel import progress
 from course_lib.checks.record import rehearsal
-from course_lib.checks.verdict import NotPassed, Verdict
+from course_lib.checks.result import NotPassed, Result
 
 __all__ = [
     "NotPassed",
-    "Verdict",
+    "Result",
     "assess",
     "check",
     "doctor",

@@ -1,18 +1,16 @@
 """Check an answer to an exercise, and say one thing that helps."""
 
 import dataclasses
-import os
 
-from course_lib import compiler, errors
+from course_lib import compiler, environment, text
 from course_lib.checks import record
 from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.help import next_hint
-from course_lib.checks.kinds import ASKS, VERDICTS
+from course_lib.checks.kinds import ASKS, RESULTS
 from course_lib.checks.kinds.explain import ASSESSMENTS
-from course_lib.checks.verdict import NOT_ATTEMPTED, NOT_YET, NotPassed, Verdict, not_yet, on_a_screen
-from course_lib.compiler import progress
+from course_lib.checks.result import NOT_ATTEMPTED, NOT_YET, NotPassed, Result, not_yet, on_a_screen
 
-_last: dict[str, Verdict] = {}  # of this process, for report()
+_last: dict[str, Result] = {}  # of this process, for report()
 _LEAVES = (
     "it leaves Python.",
     "Your answer raises SystemExit, as sys.exit() and exit() do. That would end this notebook's kernel.",
@@ -20,7 +18,7 @@ _LEAVES = (
 )
 
 
-def check(id: str, answer: object = None) -> Verdict:
+def check(id: str, answer: object = None) -> Result:
     """Judge the learner's answer to exercise ``id``, print the verdict and return it.
 
     ``answer`` is what the exercise asks for: a function, a class, a number with its unit, a choice, some sentences.
@@ -29,14 +27,16 @@ def check(id: str, answer: object = None) -> Verdict:
     """
     task = exercise(id)
     try:
-        verdict = VERDICTS[task.kind](task, answer)
+        verdict = RESULTS[task.kind](task, answer)
     except SystemExit:  # it would end the learner's kernel, or a grader; Ctrl-C goes through
         verdict = not_yet(id, *_LEAVES)
     if verdict.outcome == NOT_YET:
         verdict = dataclasses.replace(verdict, hint=next_hint(id))
     _last[id] = verdict
     record.attempted(id, verdict.outcome)
-    if (_graded() and not verdict.passed) or (verdict.outcome == NOT_YET and progress.under_nbval()):
+    if (environment.under_a_grader() and not verdict.passed) or (
+        verdict.outcome == NOT_YET and environment.under_nbval()
+    ):
         raise NotPassed(_with_map(verdict))
     _show(verdict)
     return verdict
@@ -54,7 +54,7 @@ def assess(id: str, answer: str) -> None:
     word = answer.strip().lower() if isinstance(answer, str) else answer
     if word not in ASSESSMENTS:
         said = f'{id}: you say {answer!r:.60}, which is none of the three: say "yes", "partly" or "no".'
-        print(errors.folded(f"{said} Nothing is noted."))
+        print(text.folded(f"{said} Nothing is noted."))
         return
     record.assessed(id, word)
     print(f'{id}: you say "{word}". Its check takes it from here.')
@@ -73,29 +73,24 @@ def report(id: str) -> compiler.Report | None:
         why = "The compiler is not on this machine; checks.doctor() says why."
     else:
         why = f"Your last answer did not get as far as the compiler: {last.headline}"
-    print(errors.folded(f"{id}: no report. {why}"))
+    print(text.folded(f"{id}: no report. {why}"))
     return None
 
 
-def _graded() -> bool:
-    """A grader runs the cell: ours, or nbgrader, for which a cell without an exception is worth full marks."""
-    return "COURSE_GRADING" in os.environ or "NBGRADER_EXECUTION" in os.environ
-
-
-def _with_map(verdict: Verdict) -> str:
+def _with_map(verdict: Result) -> str:
     """The verdict with the map of the output's blocks, for whoever reads it later and sees no picture."""
     if verdict.blocks is None:
         return str(verdict)
     return str(dataclasses.replace(verdict, message=f"{verdict.message}\n{verdict.blocks}"))
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: Result) -> None:
     """Print it; with the picture of the blocks, where there is one: drawn in a notebook, of characters elsewhere."""
-    if verdict.blocks is None or not progress.in_a_notebook():
+    if verdict.blocks is None or not environment.in_a_notebook():
         print(on_a_screen(verdict, "" if verdict.blocks is None else str(verdict.blocks)))
         return
     print(on_a_screen(verdict))
-    if not _graded() and not progress.under_nbval():
+    if not environment.under_a_grader() and not environment.under_nbval():
         from IPython.display import display
 
         display(verdict.blocks)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from course_lib import judges
 from course_lib.checks import inputs
-from course_lib.checks.kinds import ASKS, JUDGED, VERDICTS, find
+from course_lib.checks.kinds import ASKS, JUDGED, RESULTS, find
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -24,8 +24,8 @@ def problem(task: Exercise) -> str:
 def _common(task: Exercise) -> str:
     if not re.fullmatch(r"\d\d\.[1-9]\d*", task.id):
         return 'id is a lesson of two digits, a dot and a number, as in "07.2".'
-    if task.kind not in VERDICTS:
-        return f"kind is {task.kind!r}; it may be {', '.join(VERDICTS)}."
+    if task.kind not in RESULTS:
+        return f"kind is {task.kind!r}; it may be {', '.join(RESULTS)}."
     if not task.title or not task.defines.isidentifier():
         return f"title {task.title!r} and defines {task.defines!r} are a heading and a Python name."
     for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes"):

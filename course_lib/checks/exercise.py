@@ -1,12 +1,11 @@
-"""What an exercise demands, as data. The declarations are in ``lesson_NN.py``, one file a lesson."""
+"""What an exercise demands, as data. The declarations are in ``lessons``, a folder for each lesson."""
 
 import dataclasses
 import functools
 import importlib
-import pkgutil
 from collections.abc import Callable
 
-import course_lib.checks
+from course_lib import errors
 from course_lib.checks import declaration, inputs
 from course_lib.judges import JUDGES, Budget
 
@@ -23,7 +22,7 @@ class Exercise:
 
     id: str  # "LL.N"
     title: str
-    kind: str  # a key of kinds.VERDICTS: "write", "predict", "compute" ...
+    kind: str  # a key of kinds.RESULTS: "write", "predict", "compute" ...
     defines: str  # the name the learner's cell defines
     hints: tuple[str, ...]
     points: int
@@ -85,5 +84,4 @@ def lessons() -> dict[str, str]:
 
 @functools.cache
 def _lessons() -> dict:
-    names = sorted(m.name for m in pkgutil.iter_modules(course_lib.checks.__path__) if m.name.startswith("lesson_"))
-    return {n.removeprefix("lesson_"): importlib.import_module(f"course_lib.checks.{n}") for n in names}
+    return {number: importlib.import_module(f"course_lib.lessons.lesson_{number}") for number in errors.WRITTEN}

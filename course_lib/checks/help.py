@@ -3,7 +3,7 @@
 import importlib.resources
 import json
 
-from course_lib import errors
+from course_lib import text
 from course_lib.checks import record
 from course_lib.checks.exercise import exercise, exercises
 
@@ -13,7 +13,7 @@ def hint(id: str) -> None:
     hints = exercise(id).hints
     number = min(record.entry(id).hints + 1, len(hints))
     record.hinted(id, number)
-    print(errors.folded(f"{id}, hint {number} of {len(hints)}: {hints[number - 1]}"))
+    print(text.folded(f"{id}, hint {number} of {len(hints)}: {hints[number - 1]}"))
 
 
 def next_hint(id: str) -> str:

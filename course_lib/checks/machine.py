@@ -3,13 +3,12 @@
 import importlib.metadata
 import os
 import platform
-import sys
 
 import jax
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import chips, compat, compiler
-from course_lib.compiler import service
+from course_lib import chips, compat, compiler, environment
+from course_lib.compiler.child import service
 
 SUPPORTED_JAX = ((0, 11, 2), (0, 13))
 
@@ -23,7 +22,7 @@ def start() -> None:
     os.environ.setdefault("KERAS_BACKEND", "jax")
     if problem := jax_problem():
         raise SystemExit(problem)
-    where = "in Colab" if in_colab() else "on this machine"
+    where = "in Colab" if environment.on_colab() else "on this machine"
     if chips.on_a_tpu():
         device = f"on {jax.devices()[0].device_kind}; kernels run on the chip"
     else:
@@ -37,7 +36,7 @@ def start() -> None:
 
 def doctor() -> None:
     """Print where we are, the versions, and each judge with what it needs."""
-    print("Where      " + ("Colab" if in_colab() else f"{platform.system()} {platform.machine()}"))
+    print("Where      " + ("Colab" if environment.on_colab() else f"{platform.system()} {platform.machine()}"))
     print(f"Device     {_device()}")
     print(f"Python     {platform.python_version()}")
     for name in ("jax", "jaxlib", "libtpu", "keras", "jupyterlab"):
@@ -76,10 +75,6 @@ def jax_problem() -> str | None:
         f"this is {jax.__version__}. In Colab: Runtime, Restart session, and run the first cell again. Elsewhere: "
         "make setup."
     )
-
-
-def in_colab() -> bool:
-    return "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in os.environ
 
 
 def _all_work() -> bool:

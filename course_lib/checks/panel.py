@@ -5,7 +5,7 @@ import dataclasses
 from course_lib.checks import record
 from course_lib.checks.exercise import Exercise, exercises, lessons
 from course_lib.checks.record import Entry
-from course_lib.checks.verdict import PASSED
+from course_lib.checks.result import PASSED
 
 _BAR, _COLUMNS = 20, 94  # characters
 

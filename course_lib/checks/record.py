@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from course_lib.checks.verdict import NOT_ATTEMPTED, NOT_YET, PASSED
+from course_lib.checks.result import NOT_ATTEMPTED, NOT_YET, PASSED
 
 FILE = "course_progress.json"
 FORMAT = 1

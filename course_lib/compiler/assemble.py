@@ -3,9 +3,11 @@
 import dataclasses
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import bundles, hlo, naming, ops, simulation
+from course_lib.compiler import ops
+from course_lib.compiler.dumps import bundles, hlo, naming
 from course_lib.compiler.report import Allocation, Report
-from course_lib.compiler.simulation import Simulation
+from course_lib.compiler.simulating import simulation
+from course_lib.compiler.simulating.simulation import Simulation
 
 
 def report(

@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from course_lib import errors
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu
 
@@ -48,7 +47,7 @@ class Comparison:
         ]
         chips = sorted({report.chip for report in self.reports.values()})
         head = f"Predicted for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
-        return "\n".join([errors.folded(head), *table, *(errors.folded(text) for text in self._remarks())])
+        return "\n".join([text.folded(head), *table, *(text.folded(text) for text in self._remarks())])
 
     __repr__ = __str__
 
@@ -64,11 +63,11 @@ class Comparison:
             return (name, "not compiled", *[""] * (len(_HEAD) - 2))
         return (
             name,
-            "not known" if report.seconds is None else units.duration(report.seconds),
+            "not known" if report.seconds is None else text.duration(report.seconds),
             "" if ratio is None else f"{ratio:.2f}",
             _count(report.cycles),
-            "" if report.hbm_bytes is None else units.size(report.hbm_bytes),
-            "" if report.vmem_bytes is None else units.size(report.vmem_bytes),
+            "" if report.hbm_bytes is None else text.size(report.hbm_bytes),
+            "" if report.vmem_bytes is None else text.size(report.vmem_bytes),
             _count(report.spills),
         )
 
@@ -76,7 +75,7 @@ class Comparison:
         remarks = []
         for name, report in self.reports.items():
             if not report.ok:
-                remarks.append(f"{name}: {report.error.what}\nNext: {report.error.advice}")
+                remarks.append(f"{name}: {report.error.what}\nNext: {report.error.next}")
             if report.extrapolation is not None:
                 line = report.extrapolation
                 remarks.append(f"{name}: cycles of {line.steps:,} steps, from {line.small[0]:,} and {line.large[0]:,}.")

@@ -1,8 +1,9 @@
 """Join what the compiler says about each op: XLA's list of them, simulated cycles, and the bytes they move."""
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import estimate, hlo
+from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Op
+from course_lib.compiler.simulating import estimate
 
 
 def rows(module: hlo.Module, cycles: dict[str, int], walk: grid.Walk | None, chip: chips.Chip) -> tuple[Op, ...]:

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from course_lib import environment
+
 AFTER_S = 2.0
 _EVERY_S = 1.0
 _showing = threading.Lock()
@@ -46,23 +48,11 @@ def shown(what: str) -> Iterator[Callable[[str], None]]:
 
 def _writer() -> Callable[[str], None] | None:
     """A function that shows one line in the place of the one before; None where nobody watches."""
-    if os.environ.get("COURSE_PROGRESS") == "0" or under_nbval():
+    if os.environ.get("COURSE_PROGRESS") == "0" or environment.under_nbval():
         return None
-    if in_a_notebook():
+    if environment.in_a_notebook():
         return _notebook_line()
     return _terminal_line if sys.stderr.isatty() else None
-
-
-def under_nbval() -> bool:
-    """In a notebook kernel that pytest has started: it compares outputs, and a progress line would be one."""
-    return "PYTEST_CURRENT_TEST" in os.environ and "ipykernel_launcher" in sys.argv[0]
-
-
-def in_a_notebook() -> bool:
-    """Whether a notebook's kernel runs this, so that pictures can be shown."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and hasattr(shell, "kernel")
 
 
 def _notebook_line() -> Callable[[str], None]:

@@ -4,8 +4,7 @@ import collections
 import dataclasses
 import textwrap
 
-from course_lib import chips, errors
-from course_lib.compiler import units
+from course_lib import chips, errors, text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +106,7 @@ class Report:
         if not self.ok:
             return f"{self.name} for {self.chip}: {self.refusal}.\n{self.error}{_wanted(self)}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
-        lines += [_row(label, text) for label, text in _rows(self) if text]
+        lines += [_row(label, words) for label, words in _rows(self) if words]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -119,9 +118,9 @@ class Report:
         return pictures.html(self)
 
 
-def _row(label: str, text: str) -> str:
+def _row(label: str, words: str) -> str:
     """One line, or several under one another, of at most 94 characters: JupyterLab would break longer ones."""
-    return textwrap.fill(text, 94, initial_indent=f"  {label:<11} ", subsequent_indent=" " * 14)
+    return textwrap.fill(words, text.COLUMNS, initial_indent=f"  {label:<11} ", subsequent_indent=" " * 14)
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -141,10 +140,10 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 def _predicted(report: Report) -> str:
     if report.cycles is None:
         return ""
-    text = f"{report.cycles:,} cycles"
+    words = f"{report.cycles:,} cycles"
     if report.seconds is None:
-        return text
-    return f"{text}, {units.duration(report.seconds)}{_bound(report)}"
+        return words
+    return f"{words}, {text.duration(report.seconds)}{_bound(report)}"
 
 
 def _bound(report: Report) -> str:
@@ -175,13 +174,13 @@ def _shares(split: dict[str, int]) -> str:
 def _vmem(report: Report) -> str:
     if report.vmem_bytes is None:
         return ""
-    limit = f" (a kernel may use {units.size(report.vmem_limit)})" if report.vmem_limit else ""
+    limit = f" (a kernel may use {text.size(report.vmem_limit)})" if report.vmem_limit else ""
     by_op = collections.defaultdict(collections.Counter)
     for piece in report.vmem:
         by_op[piece.op][piece.purpose] += piece.bytes
     purposes = max(by_op.values(), key=lambda op: op.total(), default={})  # ops run one after another
-    parts = ", ".join(f"{purpose} {units.size(n)}" for purpose, n in purposes.items()) if len(purposes) > 1 else ""
-    return f"{units.size(report.vmem_bytes)}{limit}" + (f": {parts}" if parts else "")
+    parts = ", ".join(f"{purpose} {text.size(n)}" for purpose, n in purposes.items()) if len(purposes) > 1 else ""
+    return f"{text.size(report.vmem_bytes)}{limit}" + (f": {parts}" if parts else "")
 
 
 def _wanted(report: Report) -> str:
@@ -189,16 +188,16 @@ def _wanted(report: Report) -> str:
     if not report.vmem:
         return ""
     rows = [
-        f"  {piece.name:<12} {units.size(piece.bytes):>10}  {piece.purpose}"
+        f"  {piece.name:<12} {text.size(piece.bytes):>10}  {piece.purpose}"
         + (f", {piece.buffers} buffers" if piece.buffers > 1 else "")
         for piece in report.vmem
     ]
-    head = f"It needs {units.size(report.vmem_bytes)} of VMEM, and may use {units.size(report.vmem_limit)}:"
+    head = f"It needs {text.size(report.vmem_bytes)} of VMEM, and may use {text.size(report.vmem_limit)}:"
     return "\n".join(["", head, *rows])
 
 
 def _program(report: Report) -> str:
     if not report.bundles:
         return ""
-    code = f", {units.size(report.code_bytes)} of code" if report.code_bytes else ""
+    code = f", {text.size(report.code_bytes)} of code" if report.code_bytes else ""
     return f"{report.bundles:,} bundles, {report.spills:,} spills, {report.fills:,} fills{code}"

@@ -8,8 +8,11 @@ from collections.abc import Callable
 import jax
 
 from course_lib import chips, errors, grid
-from course_lib.compiler import assemble, progress, rewrite, run, service
+from course_lib.compiler import assemble, progress
+from course_lib.compiler.child import service
 from course_lib.compiler.report import Report
+from course_lib.compiler.simulating import rewrite
+from course_lib.compiler.simulating import simulate as run
 
 
 class Unavailable(RuntimeError):

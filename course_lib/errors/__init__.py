@@ -5,7 +5,7 @@ failure that is not in the table keeps its own words: the last line that says so
 """
 
 from course_lib.errors.explain import explain
-from course_lib.errors.explanation import WRITTEN, Explanation, folded
+from course_lib.errors.explanation import WRITTEN, Explanation
 from course_lib.errors.raw import raw_text
 
-__all__ = ["WRITTEN", "Explanation", "explain", "folded", "raw_text"]
+__all__ = ["WRITTEN", "Explanation", "explain", "raw_text"]

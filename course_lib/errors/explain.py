@@ -4,7 +4,7 @@ import re
 import textwrap
 import traceback
 
-from course_lib.errors.explanation import Explanation
+from course_lib.errors.explanation import WRITTEN, Explanation
 from course_lib.errors.raw import raw_text, tidy
 from course_lib.errors.row import Row
 from course_lib.errors.rows import ROWS
@@ -15,9 +15,14 @@ def explain(error: BaseException | str) -> Explanation:
     text = tidy(error if isinstance(error, str) else raw_text(error))
     for row in ROWS:
         if (found := _fields(row, text)) is not None:
-            what, cure = row.what.format(**found), row.cure.format(**found)
-            return Explanation(name=row.name, what=what, cure=cure, lesson=row.lesson)
-    return Explanation(name="", what=_last_words(text), cure="" if isinstance(error, str) else _line(error))
+            what, next = row.what.format(**found), row.next.format(**found)
+            return Explanation(name=row.name, what=what, next=next + _taught(row.lesson), lesson=row.lesson)
+    return Explanation(name="", what=_last_words(text), next="" if isinstance(error, str) else _line(error))
+
+
+def _taught(lesson: str) -> str:
+    """Where to read on, if that lesson is written."""
+    return f" (lesson {lesson})" if lesson in WRITTEN else ""
 
 
 def _line(error: BaseException) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 class Row:
     """A failure that is known: how to recognise it, and what to say.
 
-    ``what`` and ``cure`` are formatted with the named groups of the pattern, with {where} (the operation and the line
+    ``what`` and ``next`` are formatted with the named groups of the pattern, with {where} (the operation and the line
     of the kernel, if the compiler names them), and with what ``more`` makes of the groups.
     """
 
     name: str
     pattern: str  # a regular expression, searched in the raw text; a dot matches the end of a line too
     what: str
-    cure: str
+    next: str
     lesson: str = ""
     more: Callable[..., dict[str, str] | None] | None = None  # groups -> further fields; None: the row does not fit

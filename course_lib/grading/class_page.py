@@ -5,7 +5,7 @@ import urllib.parse
 from course_lib.grading import summary
 from course_lib.grading.grade import Grade, percentage
 from course_lib.grading.page import SIGNS, page, table, text
-from course_lib.grading.verdict import OUTCOMES
+from course_lib.grading.rows import OUTCOMES
 
 
 def class_page(grades: list[Grade]) -> str:

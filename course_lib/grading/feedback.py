@@ -4,7 +4,7 @@ from collections import Counter
 
 from course_lib.grading.grade import Grade, versions
 from course_lib.grading.page import outcome, page, style_of, table, text
-from course_lib.grading.verdict import OUTCOMES, Row
+from course_lib.grading.rows import OUTCOMES, Row
 
 
 def feedback(grade: Grade) -> str:

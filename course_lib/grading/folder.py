@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from course_lib.grading.verdict import clean
+from course_lib.grading.rows import clean
 
 SUMMARY = "summary"  # the name of the class's own reports, which no notebook's may have
 

@@ -10,8 +10,8 @@ import time
 import course_lib
 from course_lib.grading import submission
 from course_lib.grading.graft import CourseNotebook, course_notebook, graft
+from course_lib.grading.rows import PASSED, Row, clean, rows
 from course_lib.grading.run import Ran, run
-from course_lib.grading.verdict import PASSED, Row, clean, rows
 
 _LOST = {
     "time": "it ran for more than {seconds:g} s and was stopped.",

@@ -2,7 +2,7 @@
 
 import html
 
-from course_lib.grading.verdict import ERROR, NOT_ATTEMPTED, NOT_YET, PASSED, clean
+from course_lib.grading.rows import ERROR, NOT_ATTEMPTED, NOT_YET, PASSED, clean
 
 # No script, no form, no picture from elsewhere: even if a text should slip through as markup.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 
 from course_lib.grading.feedback import feedback
 from course_lib.grading.grade import Grade, versions
-from course_lib.grading.verdict import ERROR, PASSED
+from course_lib.grading.rows import ERROR, PASSED
 
 FORMAT = 2  # of the JSON; docs/grading.md describes it
 

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 
 from course_lib.grading.grade import Grade, percentage
-from course_lib.grading.verdict import NOT_YET, OUTCOMES, Row
+from course_lib.grading.rows import NOT_YET, OUTCOMES, Row
 
 _REFUSED = re.compile(r"^the \w+(?: judge)? (?:refused|could not run) it\. ")
 

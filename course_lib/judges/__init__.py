@@ -14,10 +14,10 @@ Beside them: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the
 Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict.
 """
 
-from course_lib.judges.blocks import BlockMap
+from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge
 from course_lib.judges.device import device_judge
-from course_lib.judges.sit import JUDGES, compiler_judge, judge, numbers_judge, races_judge, simulator_judge
+from course_lib.judges.four import JUDGES, compiler_judge, judge, numbers_judge, races_judge, simulator_judge
 from course_lib.judges.tolerance import Expected, close, expected, right
 from course_lib.judges.verdict import Verdict
 

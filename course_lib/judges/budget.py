@@ -4,8 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from course_lib import compiler, cost, errors, grid
-from course_lib.compiler import units
+from course_lib import compiler, cost, errors, grid, text
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 from course_lib.judges.walked import arrays
 
@@ -74,8 +73,8 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
     what = (
-        f"It moves {units.size(total)} between HBM and VMEM; the budget is {units.size(limit)}. "
-        f"{worst.name} is {does} {worst.copies:,} times: {units.size(worst.bytes)}{again}."
+        f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}. "
+        f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}."
     )
     return Complaint(
         what,
@@ -88,7 +87,7 @@ def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:
     if limit is None or cost.vmem_bytes(walk) <= limit:
         return None
     return Complaint(
-        f"It needs {units.size(cost.vmem_bytes(walk))} of VMEM; the budget is {units.size(limit)}.\n" + table(walk),
+        f"It needs {text.size(cost.vmem_bytes(walk))} of VMEM; the budget is {text.size(limit)}.\n" + table(walk),
         "make the largest buffer smaller: blocks that are pipelined count twice.",
     )
 
@@ -97,7 +96,7 @@ def table(walk: grid.Walk) -> str:
     """The VMEM of the function's kernels, a line for each buffer, the largest first."""
     buffers = sorted(cost.vmem(walk), key=lambda b: -b.bytes)[:8]
     name, shape = max(len(b.name) for b in buffers), max(len(_type(b)) for b in buffers)
-    lines = [f"  {b.name:<{name}}  {_type(b):<{shape}}  x {b.buffers}  {units.size(b.bytes):>10}" for b in buffers]
+    lines = [f"  {b.name:<{name}}  {_type(b):<{shape}}  x {b.buffers}  {text.size(b.bytes):>10}" for b in buffers]
     return "\n".join(lines)
 
 

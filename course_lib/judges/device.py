@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from course_lib import chips, errors, grid
-from course_lib.judges.compare import difference
+from course_lib.judges.difference import difference
 from course_lib.judges.tolerance import expected
 from course_lib.judges.verdict import Verdict, complained, refused
 from course_lib.judges.walked import returned, walked

@@ -1,4 +1,4 @@
-"""One output whose numbers are wrong, with all that the rules of ``advice`` want to know about it."""
+"""One output whose numbers are wrong, with all that the ``rules`` want to know about it."""
 
 import dataclasses
 import functools
@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges.needs import steps_of
 from course_lib.judges.order import pipelines
+from course_lib.judges.poisoning import steps_of
 from course_lib.judges.tolerance import Expected
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges import memory, needs, order
+from course_lib.judges import memory, order, poisoning
 from course_lib.judges.finding import Finding
 from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
@@ -79,7 +79,7 @@ def index_map(found: Finding) -> Complaint | None:
     if len(found.walk.calls) > 1:  # what the kernel takes is then not what the reference takes
         return None
     try:
-        return needs.wrong_block(call, output, found.first, found.reference, found.args, found.number)
+        return poisoning.wrong_block(call, output, found.first, found.reference, found.args, found.number)
     except Exception:  # a reference that cannot be traced, in NumPy say: then nobody knows what depends on what
         return None
 

@@ -3,8 +3,8 @@
 import dataclasses
 from typing import NamedTuple
 
-from course_lib import compiler, errors
-from course_lib.judges.blocks import BlockMap
+from course_lib import compiler, errors, text
+from course_lib.judges.block_map import BlockMap
 
 
 class Complaint(NamedTuple):
@@ -29,14 +29,14 @@ class Verdict:
 
     def __str__(self) -> str:
         said = {True: "passed", False: "refused", None: "skipped"}[self.passed]
-        text = f"{self.judge}: {said}" + (f". {self.message}" if self.message else "")
-        text = errors.folded(text + (f"\nNext: {self.next}" if self.next else ""))
-        return f"{text}\n{self.blocks}" if self.blocks else text
+        words = f"{self.judge}: {said}" + (f". {self.message}" if self.message else "")
+        words = text.folded(words + (f"\nNext: {self.next}" if self.next else ""))
+        return f"{words}\n{self.blocks}" if self.blocks else words
 
 
 def refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Verdict:
     """The refusal of something that failed with an error."""
-    return Verdict(judge=judge, passed=False, message=explanation.what, next=explanation.advice, ran=ran)
+    return Verdict(judge=judge, passed=False, message=explanation.what, next=explanation.next, ran=ran)
 
 
 def complained(judge: str, complaint: Complaint, report: compiler.Report | None = None) -> Verdict:

@@ -16,12 +16,11 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import chips, cost, grid
-from course_lib.compiler import units
-from course_lib.errors import folded
+from course_lib import chips, cost, grid, text
 from course_lib.roofline import xla
 from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
 from course_lib.roofline.load import Kernel, Load, of_walk
+from course_lib.text import folded
 
 _UNTRIED = (
     "Most of this is no matrix product. No published timing of such work was at hand: how far off the prediction is, "
@@ -63,10 +62,10 @@ class Prediction:
 
     def __str__(self) -> str:
         lines = [
-            f"{units.duration(self.seconds)} predicted on a {self.chip}, bound by {self.bound}.",
-            f"compute {units.duration(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
-            f"memory {units.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
-            f"overhead {units.duration(self.overhead_s)} ({self.steps:,} grid steps).",
+            f"{text.duration(self.seconds)} predicted on a {self.chip}, bound by {self.bound}.",
+            f"compute {text.duration(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
+            f"memory {text.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
+            f"overhead {text.duration(self.overhead_s)} ({self.steps:,} grid steps).",
             _ROOFS[self.bound],
             _trust(self.chip) if self.products else _UNTRIED,
         ]
@@ -94,7 +93,7 @@ def _too_large(walk: grid.Walk, chip: str) -> str:
     needs, has = cost.vmem_bytes(walk), chips.chip(chip).vmem_bytes
     if needs <= has:
         return ""
-    return f"a kernel needs {units.size(needs)} of VMEM and a {chip} has {units.size(has)}, so it cannot run"
+    return f"a kernel needs {text.size(needs)} of VMEM and a {chip} has {text.size(has)}, so it cannot run"
 
 
 def time_of(load: Load, fitted: Fitted) -> Prediction:

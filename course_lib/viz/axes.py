@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.viz import draw
 
 LEFT, RIGHT, BOTTOM = 92, draw.INNER - 20, 300  # edges of the field, in pixels; its top is 0
@@ -41,7 +41,7 @@ def grid(axes: Axes, x_name: str, y_words: Callable[[float], str]) -> str:
     for power, numbered in _powers(axes.x):
         x = axes.left(10.0**power)
         parts.append(draw.line(x, 0, x, BOTTOM, draw.TRACK))
-        words = units.significant(10.0**power, 1) if numbered else ""
+        words = text.significant(10.0**power, 1) if numbered else ""
         parts.append(draw.label(x, BOTTOM + 18, words, 90, fill=draw.MUTED, anchor="middle") if words else "")
     for power, numbered in _powers(axes.y):
         y = axes.top(10.0**power)

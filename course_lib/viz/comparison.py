@@ -1,9 +1,9 @@
 """Several reports of the same work, one row each: predicted time, and what it is made of."""
 
-from course_lib import errors
-from course_lib.compiler import Comparison, units
+from course_lib import text
+from course_lib.compiler import Comparison
 from course_lib.compiler.report import Report
-from course_lib.viz import draw, terminal, verdict
+from course_lib.viz import draw, report_words, terminal
 from course_lib.viz.picture import Picture
 
 _ROW, _NAME, _BAR = 46, 130, 420
@@ -12,7 +12,7 @@ _EMPTY = "No reports to compare."
 
 def picture(reports: dict[str, Report]) -> Picture:
     """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(reports), text=text(reports))
+    return Picture(svg=svg(reports), text=as_text(reports))
 
 
 def svg(reports: dict[str, Report]) -> str:
@@ -27,15 +27,15 @@ def panel(reports: dict[str, Report]) -> draw.Panel:
     return draw.stacked([head, *rows], 6)
 
 
-def text(reports: dict[str, Report]) -> str:
+def as_text(reports: dict[str, Report]) -> str:
     """The rows in block characters."""
     lines, both = [sentence(reports)], Comparison(reports=reports)
     for name, report in reports.items():
         share = _share(both, name)
         bar = terminal.bar(share, 40) if share else " " * 40
-        lines.append(f"  {terminal.cut(name, 24):<24} {bar} {_value(both, name)}")
+        lines.append(f"  {text.cut(name, 24):<24} {bar} {_value(both, name)}")
         lines.append(f"      {_facts(report)}")
-    return "\n".join(errors.folded(line) if "█" not in line else line for line in lines)
+    return "\n".join(text.folded(line) if "█" not in line else line for line in lines)
 
 
 def sentence(reports: dict[str, Report]) -> str:
@@ -56,7 +56,7 @@ def sentence(reports: dict[str, Report]) -> str:
 
 
 def _behind(both: Comparison, name: str) -> str:
-    words = units.compared(both.cost(name), both.cost(both.fastest), "longer", "shorter")
+    words = text.compared(both.cost(name), both.cost(both.fastest), "longer", "shorter")
     return f"{name} takes as long" if words == "the same" else f"{name} takes {words}"
 
 
@@ -71,19 +71,21 @@ def _value(both: Comparison, name: str) -> str:
     cost = both.cost(name)
     if cost is None:
         return "no time" if both.reports[name].ok else "not compiled"
-    return units.duration(cost) if both.in_seconds else units.counted(cost, "cycle")
+    return text.duration(cost) if both.in_seconds else text.counted(cost, "cycle")
 
 
 def _facts(report: Report) -> str:
     """The rest of a row: what binds, and the figures behind it."""
     if not report.ok:
         return report.error.what if report.error else "no reason given"
-    binding = {"hbm": "HBM bound", "cycles": "cycle bound", "both": "HBM and cycle bound"}.get(verdict.bound(report))
-    cycles = None if report.cycles is None else units.counted(report.cycles, "cycle")
+    binding = {"hbm": "HBM bound", "cycles": "cycle bound", "both": "HBM and cycle bound"}.get(
+        report_words.bound(report)
+    )
+    cycles = None if report.cycles is None else text.counted(report.cycles, "cycle")
     extrapolated = "extrapolated" if report.extrapolation else None
-    hbm = None if report.hbm_bytes is None else f"HBM {units.size(report.hbm_bytes)}"
-    vmem = None if report.vmem_bytes is None else f"VMEM {units.size(report.vmem_bytes)}"
-    spills = None if report.spills is None else units.counted(report.spills, "spill")
+    hbm = None if report.hbm_bytes is None else f"HBM {text.size(report.hbm_bytes)}"
+    vmem = None if report.vmem_bytes is None else f"VMEM {text.size(report.vmem_bytes)}"
+    spills = None if report.spills is None else text.counted(report.spills, "spill")
     return ", ".join(part for part in (binding, cycles, extrapolated, hbm, vmem, spills) if part)
 
 

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from course_lib import errors
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.compiler.report import Report
 from course_lib.viz import core_units, draw, terminal
 from course_lib.viz.picture import Picture
@@ -26,7 +25,7 @@ class Measure(NamedTuple):
 
 def picture(reports: dict[str, Report]) -> Picture:
     """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(reports), text=text(reports))
+    return Picture(svg=svg(reports), text=as_text(reports))
 
 
 def svg(reports: dict[str, Report]) -> str:
@@ -42,16 +41,16 @@ def panel(reports: dict[str, Report]) -> draw.Panel:
     return draw.stacked([*head, *rows], 4)
 
 
-def text(reports: dict[str, Report]) -> str:
+def as_text(reports: dict[str, Report]) -> str:
     """The bars in block characters."""
-    first, second = (terminal.cut(name, 16) for name in _two(reports))
+    first, second = (text.cut(name, 16) for name in _two(reports))
     rows = []
     for measure in measures(reports):
         most = max(measure.first or 0, measure.second or 0)
         for n, (name, value) in enumerate(((first, measure.first), (second, measure.second))):
             bar = terminal.bar(value / most, 20) if value and most else " " * 20
             rows.append([measure.name if n == 0 else "", name, bar, measure.shown[n], measure.words if n == 0 else ""])
-    return "\n".join([errors.folded(sentence(reports)), *(f"  {line}" for line in terminal.table(rows, {3}, 92))])
+    return "\n".join([text.folded(sentence(reports)), *(f"  {line}" for line in text.table(rows, {3}, 92))])
 
 
 def sentence(reports: dict[str, Report]) -> str:
@@ -61,9 +60,9 @@ def sentence(reports: dict[str, Report]) -> str:
     if refused:
         return f"{' and '.join(refused)} did not compile, so there is no time to compare."
     a, b = reports[first], reports[second]
-    for x, y, show in ((a.seconds, b.seconds, units.duration), (a.cycles, b.cycles, _cycles)):
+    for x, y, show in ((a.seconds, b.seconds, text.duration), (a.cycles, b.cycles, _cycles)):
         if x is not None and y is not None:
-            ratio = units.compared(x, y, more="slower", less="faster")
+            ratio = text.compared(x, y, more="slower", less="faster")
             how = "as fast as" if ratio == "the same" else f"{ratio} than"
             return f"{first} is predicted to be {how} {second}: {show(x)} against {show(y)}."
     return f"There is no predicted time of both {first} and {second}."
@@ -74,18 +73,18 @@ def measures(reports: dict[str, Report]) -> list[Measure]:
     first, second = _two(reports)
     a, b = reports[first], reports[second]
     rows = [
-        _measure("time", a.seconds, b.seconds, units.duration, "longer", "shorter"),
-        _measure("cycles", a.cycles, b.cycles, units.count),
-        _measure("HBM bytes", a.hbm_bytes, b.hbm_bytes, units.size),
-        _measure("VMEM", a.vmem_bytes, b.vmem_bytes, units.size, less="less"),
-        _measure("bundles", a.bundles, b.bundles, units.count),
-        _measure("spills", a.spills, b.spills, units.count),
+        _measure("time", a.seconds, b.seconds, text.duration, "longer", "shorter"),
+        _measure("cycles", a.cycles, b.cycles, text.count),
+        _measure("HBM bytes", a.hbm_bytes, b.hbm_bytes, text.size),
+        _measure("VMEM", a.vmem_bytes, b.vmem_bytes, text.size, less="less"),
+        _measure("bundles", a.bundles, b.bundles, text.count),
+        _measure("spills", a.spills, b.spills, text.count),
         *(
             _measure(
                 f"{unit} slots",
                 a.slots.get(unit),
                 b.slots.get(unit),
-                units.percent,
+                text.percent,
                 "fuller",
                 "emptier",
             )
@@ -105,11 +104,11 @@ def _two(reports: dict[str, Report]) -> list[str]:
 
 
 def _cycles(n: int) -> str:
-    return f"{units.count(n)} cycles"
+    return f"{text.count(n)} cycles"
 
 
 def _measure(name, first, second, show, more="more", less="fewer") -> Measure:
-    return Measure(name, first, second, (show(first), show(second)), units.compared(first, second, more, less))
+    return Measure(name, first, second, (show(first), show(second)), text.compared(first, second, more, less))
 
 
 def _row(measure: Measure) -> draw.Panel:

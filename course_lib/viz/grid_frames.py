@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from course_lib import cost, grid
-from course_lib.compiler import units
+from course_lib import cost, grid, text
 
 MOST_STEPS = 1_000_000  # of all kernels together; more would make the notebook that holds a player heavy
 MOST_WINDOWS = 100_000  # copies made by hand whose place in the array is drawn
@@ -193,7 +192,7 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
             size = int(np.prod(scratch.shape, dtype=np.int64)) * scratch.dtype.itemsize
             yield (
                 f"Also in {scratch.memory_space.upper()}: {scratch.name}, {scratch.dtype}{list(scratch.shape)}, "
-                f"{units.size(size)} of scratch that is kept from step to step."
+                f"{text.size(size)} of scratch that is kept from step to step."
             )
     if call.times is None:
         yield "How often the function runs this kernel depends on data; what is counted here is one run."

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.viz import draw, grid_step
 from course_lib.viz.grid_still_plane import AGAIN, COMPLETE, FILL, LOST, NOW, PARTLY, SEEN, plane
 
@@ -27,7 +27,7 @@ def still(kernel: dict, step: int) -> str:
     operands = kernel["operands"]
     rows = [operands[n : n + _MOST] for n in range(0, len(operands), _MOST)]
     states = set()
-    panels = [draw.heading(kernel["title"], f"grid {tuple(kernel['grid'])}, {units.counted(kernel['steps'], 'step')}")]
+    panels = [draw.heading(kernel["title"], f"grid {tuple(kernel['grid'])}, {text.counted(kernel['steps'], 'step')}")]
     panels += [_row(kernel, row, step, states) for row in rows]
     panels += [_legend(states)]
     panels += [draw.paragraph(sentence, size=13, bold=True, fill=draw.RED) for sentence in said]

@@ -4,9 +4,9 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.compiler.report import Bundle
-from course_lib.viz import core_units, draw, terminal
+from course_lib.viz import core_units, draw
 
 ROWS = 60  # of all programs together
 _ENDS = 6  # rows kept at either end of an innermost loop
@@ -34,21 +34,21 @@ def html(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
     )
 
 
-def text(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
+def as_text(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
     """The listing in lines of at most 94 characters."""
     if not bundles:
         return _ABSENT
     names = columns(bundles)
     body = [line if isinstance(line, str) else row(line, names) for line in abridged(bundles, rows)]
     lines = [sentence(bundles), header(names), *body]
-    return "\n".join(terminal.cut(line) for line in lines)
+    return "\n".join(text.cut(line) for line in lines)
 
 
 def sentence(bundles: Sequence[Bundle]) -> str:
     """How long the program is, and how to read its rows."""
     programs = len({bundle.op for bundle in bundles})
     parts = f" in {programs} programs" if programs > 1 else ""
-    return f"The program: {units.counted(len(bundles), 'bundle')}{parts}. A row is what all units do in one cycle."
+    return f"The program: {text.counted(len(bundles), 'bundle')}{parts}. A row is what all units do in one cycle."
 
 
 def columns(bundles: Sequence[Bundle]) -> list[str]:
@@ -75,7 +75,7 @@ def shortened(instructions: Sequence[str], room: int) -> str:
     plain = (re.sub(r"/\*.*?\*/|\[resolvable:[^\]]*\]", "", text, flags=re.DOTALL) for text in instructions)
     plain = (re.sub(r"%[a-z]+\d+_([a-z]+\d+)", r"\1", text) for text in plain)  # %v4204_v49 is register v49
     plain = (" ".join(re.sub(r"^\s*%\d+ = ", "", text).split()) for text in plain)
-    return terminal.cut("; ".join(text for text in plain if text), room)
+    return text.cut("; ".join(text for text in plain if text), room)
 
 
 def abridged(bundles: Sequence[Bundle], rows: int = ROWS) -> Iterator[Line]:
@@ -84,14 +84,14 @@ def abridged(bundles: Sequence[Bundle], rows: int = ROWS) -> Iterator[Line]:
     each = max(3 * _ENDS, rows // len(programs))
     for program in programs:
         if len(programs) > 1:
-            yield f"{program[0].op}: {units.counted(len(program), 'bundle')}"
+            yield f"{program[0].op}: {text.counted(len(program), 'bundle')}"
         kept = _kept(program, each)
         for there, group in itertools.groupby(range(len(program)), key=kept.__contains__):
             group = list(group)
             if there:
                 yield from (program[n] for n in group)
             else:
-                yield f"    ... {units.counted(len(group), 'bundle')} left out ..."
+                yield f"    ... {text.counted(len(group), 'bundle')} left out ..."
 
 
 def innermost_loop(program: Sequence[Bundle]) -> range:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.compiler.report import Op
 from course_lib.viz import draw, terminal
 
@@ -19,15 +19,15 @@ def panel(ops: Sequence[Op]) -> draw.Panel:
     return draw.stacked([draw.heading(f"{len(ops)} kernels and fusions", note), *rows, *tail])
 
 
-def text(ops: Sequence[Op]) -> str:
+def as_text(ops: Sequence[Op]) -> str:
     """The same in lines."""
     shown, total = _shown(ops), sum(map(_weight, ops))
     rows = []
     for op in shown:
         share = _weight(op) / total if total else 0
-        name = terminal.cut(_name(op), 34)
-        rows.append([name, terminal.bar(share, 12), units.percent(share), *_figures(op)])
-    lines = [f"{len(ops)} kernels and fusions", *(f"  {row}" for row in terminal.table(rows, {2, 3, 4}, 92))]
+        name = text.cut(_name(op), 34)
+        rows.append([name, terminal.bar(share, 12), text.percent(share), *_figures(op)])
+    lines = [f"{len(ops)} kernels and fusions", *(f"  {row}" for row in text.table(rows, {2, 3, 4}, 92))]
     return "\n".join(lines + ([f"  {_left_out(ops, shown)}"] if _left_out(ops, shown) else []))
 
 
@@ -51,13 +51,13 @@ def _shown(ops: Sequence[Op]) -> list[Op]:
 
 def _left_out(ops: Sequence[Op], shown: Sequence[Op]) -> str:
     rest = len(ops) - len(shown)
-    return f"{units.counted(rest, 'smaller one')} not shown." if rest else ""
+    return f"{text.counted(rest, 'smaller one')} not shown." if rest else ""
 
 
 def _figures(op: Op) -> list[str]:
     return [
-        "no cycles" if op.cycles is None else f"{units.count(op.cycles)} cycles",
-        "HBM not counted" if op.hbm_bytes is None else units.size(op.hbm_bytes),
+        "no cycles" if op.cycles is None else f"{text.count(op.cycles)} cycles",
+        "HBM not counted" if op.hbm_bytes is None else text.size(op.hbm_bytes),
     ]
 
 
@@ -68,7 +68,7 @@ def _row(op: Op, share: float) -> draw.Panel:
         draw.label(0, 14, _name(op), _NAME - 10)
         + draw.box(_NAME, 3, _BAR, 13, draw.TRACK)
         + bar
-        + draw.label(_NAME + _BAR + 46, 14, units.percent(share) if share else "", 44, bold=True, anchor="end")
+        + draw.label(_NAME + _BAR + 46, 14, text.percent(share) if share else "", 44, bold=True, anchor="end")
         + draw.label(_NAME + _BAR + 186, 14, cycles, 136, anchor="end")
         + draw.label(draw.INNER, 14, hbm, 150, fill=draw.MUTED, anchor="end"),
         _ROW,

@@ -4,10 +4,9 @@ A notebook shows ``html``; the picture in it is ``svg`` without its words, held 
 and style sheets do not survive in a notebook that is not trusted yet.
 """
 
-from course_lib import errors
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.compiler.report import Report
-from course_lib.viz import comparison, draw, listing, ops, slots, time_split, verdict, vmem
+from course_lib.viz import comparison, draw, listing, ops, report_words, slots, time_split, vmem
 from course_lib.viz.picture import Picture
 
 _CARD = (
@@ -18,12 +17,12 @@ _CARD = (
 
 def picture(report: Report) -> Picture:
     """The card in all its forms: HTML, SVG and text."""
-    return Picture(svg=svg(report), text=text(report), html=html(report))
+    return Picture(svg=svg(report), text=as_text(report), html=html(report))
 
 
 def sentence(report: Report) -> str:
     """The verdict in one sentence."""
-    return verdict.sentence(report)
+    return report_words.sentence(report)
 
 
 def svg(report: Report) -> str:
@@ -56,15 +55,15 @@ def html(report: Report) -> str:
     return f'<div style="{_CARD}">{"".join(parts)}</div>'
 
 
-def text(report: Report) -> str:
+def as_text(report: Report) -> str:
     """The card for a terminal, in lines of at most 94 characters."""
-    parts = [errors.folded("\n".join([f"{report.name} for {report.chip}", *_said(report)]))]
-    parts += [time_split.text(report.time_split)] if report.time_split else []
-    parts += [slots.text(report.slots)] if report.slots else []
-    parts += [vmem.text(report.vmem, report.vmem_limit)] if report.vmem else []
-    parts += [ops.text(report.ops)] if len(report.ops) > 1 else []
+    parts = [text.folded("\n".join([f"{report.name} for {report.chip}", *_said(report)]))]
+    parts += [time_split.as_text(report.time_split)] if report.time_split else []
+    parts += [slots.as_text(report.slots)] if report.slots else []
+    parts += [vmem.as_text(report.vmem, report.vmem_limit)] if report.vmem else []
+    parts += [ops.as_text(report.ops)] if len(report.ops) > 1 else []
     small = "\n".join(remark for remark in (*_remarks(report), _versions(report)) if remark)
-    return "\n\n".join(part for part in (*parts, errors.folded(small)) if part)
+    return "\n\n".join(part for part in (*parts, text.folded(small)) if part)
 
 
 def comparison_html(reports: dict[str, Report]) -> str:
@@ -74,13 +73,13 @@ def comparison_html(reports: dict[str, Report]) -> str:
         for name, report in reports.items()
     )
     drawn = draw.sheet(comparison.panel(reports), "Kernels compared", comparison.sentence(reports))
-    still = draw.image(drawn, comparison.text(reports))
+    still = draw.image(drawn, comparison.as_text(reports))
     return f'<div style="{_CARD}">{still}<div style="margin-top: 8px; font-size: 13px">{cards}</div></div>'
 
 
 def _said(report: Report) -> list[str]:
     """The verdict in parts: what is said loud, and the explanation of a refusal."""
-    return [sentence(report)] if report.ok else verdict.refusal_parts(report)
+    return [sentence(report)] if report.ok else report_words.refusal_parts(report)
 
 
 def _panels(report: Report) -> list[draw.Panel]:
@@ -93,15 +92,15 @@ def _panels(report: Report) -> list[draw.Panel]:
 
 
 def _remarks(report: Report) -> list[str]:
-    remarks = [verdict.extrapolated(report), *(f"Note: {note}" for note in report.notes)]
+    remarks = [report_words.extrapolated(report), *(f"Note: {note}" for note in report.notes)]
     return [remark for remark in remarks if remark]
 
 
 def _versions(report: Report) -> str:
     """What the figures depend on."""
-    program = [] if report.bundles is None else [units.counted(report.bundles, "bundle")]
-    program += [] if report.code_bytes is None else [f"{units.size(report.code_bytes)} of code"]
-    program += [] if report.hbm_bytes is None else [f"{units.size(report.hbm_bytes)} moved to and from HBM"]
+    program = [] if report.bundles is None else [text.counted(report.bundles, "bundle")]
+    program += [] if report.code_bytes is None else [f"{text.size(report.code_bytes)} of code"]
+    program += [] if report.hbm_bytes is None else [f"{text.size(report.hbm_bytes)} moved to and from HBM"]
     return "; ".join(program + [report.versions] * bool(report.versions))
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import anywidget
 import traitlets
 
-from course_lib import chips, roofline
-from course_lib.compiler import units
+from course_lib import chips, roofline, text
 from course_lib.viz import blocked_product, draw, roofs
 from course_lib.viz.blocked_product import ITEMSIZE, RESULT, Predicted, Product
 
@@ -89,7 +88,7 @@ class RoofPlot(anywidget.AnyWidget):
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         points = [roofs.Point(**point) for point in self.published] if self.chip == self.published_on else []
         data["image/svg+xml"] = still(self.product, self.chips[self.chip], points)
-        data["text/plain"] = text(self.product, self.chips[self.chip])
+        data["text/plain"] = as_text(self.product, self.chips[self.chip])
         return data, metadata
 
 
@@ -111,10 +110,10 @@ def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -
     figures = "; ".join(f"{name}: {value}" for name, value in readout(product, chip))
     words = [draw.paragraph(line, size=13) for line in (f"{shape(product)}. {figures}.", *hints(product, chip))]
     panel = draw.stacked([roofs.panel(points, over), *words], gap=6)
-    return draw.card(panel, f"Roofs of a {chip['name']}", text(product, chip))
+    return draw.card(panel, f"Roofs of a {chip['name']}", as_text(product, chip))
 
 
-def text(product: Product, chip: dict) -> str:
+def as_text(product: Product, chip: dict) -> str:
     """The readout as lines."""
     lines = [f"{shape(product)} on a {chip['name']}", *(f"  {name}: {value}" for name, value in readout(product, chip))]
     return "\n".join([*lines, *hints(product, chip)])
@@ -129,21 +128,21 @@ def shape(p: Product) -> str:
 def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
     """What the model says of a product: (name, value with its unit). roof_plot.js writes the same words."""
     found = blocked_product.predicted(p, chip)
-    steps = "none counted" if p.blocks is None else f"{found.steps:,} × {units.duration(chip['step_s'])}"
+    steps = "none counted" if p.blocks is None else f"{found.steps:,} × {text.duration(chip['step_s'])}"
     share = found.flops / found.seconds / blocked_product.peak(p, chip)
     rows = [
-        ("FLOPs", units.amount(found.flops, "FLOPs")),
-        ("HBM traffic", units.amount(found.hbm_bytes, "B")),
-        ("intensity", units.intensity(found.flops / found.hbm_bytes)),
-        ("MXU roof", units.duration(found.compute_s)),
-        ("HBM roof", units.duration(found.memory_s)),
-        ("grid steps", f"{steps} = {units.duration(found.steps_s)}" if found.steps else steps),
-        *([("MXU + grid steps", units.duration(found.compute_s + found.steps_s))] if found.steps else []),
+        ("FLOPs", text.amount(found.flops, "FLOPs")),
+        ("HBM traffic", text.amount(found.hbm_bytes, "B")),
+        ("intensity", text.intensity(found.flops / found.hbm_bytes)),
+        ("MXU roof", text.duration(found.compute_s)),
+        ("HBM roof", text.duration(found.memory_s)),
+        ("grid steps", f"{steps} = {text.duration(found.steps_s)}" if found.steps else steps),
+        *([("MXU + grid steps", text.duration(found.compute_s + found.steps_s))] if found.steps else []),
         ("binds", binds(found)),
-        ("predicted time", units.duration(found.seconds)),
-        ("share of the peak", units.percent(share)),
+        ("predicted time", text.duration(found.seconds)),
+        ("share of the peak", text.percent(share)),
     ]
-    return [*rows, ("VMEM needed", units.size(found.vmem_bytes))] if found.steps else rows
+    return [*rows, ("VMEM needed", text.size(found.vmem_bytes))] if found.steps else rows
 
 
 def binds(found: Predicted) -> str:
@@ -169,31 +168,31 @@ def hints(p: Product, chip: dict) -> list[str]:
         bm, _, bn = p.blocks
         said.append(
             f"However large the product, bm = {bm} and bn = {bn} give at most "
-            f"{units.intensity(2 / (size / bm + size / bn))}; copies keep up with the MXU from "
-            f"{units.significant(peak / (chip['bandwidth'] * chip['hbm']), 3)} on."
+            f"{text.intensity(2 / (size / bm + size / bn))}; copies keep up with the MXU from "
+            f"{text.significant(peak / (chip['bandwidth'] * chip['hbm']), 3)} on."
         )
     one_by_one = found.compute_s + found.steps_s
     if one_by_one > _MORE * max(found.compute_s, found.memory_s, found.steps_s):
         said.append(
-            f"A step computes after it has started its copies: {units.duration(found.compute_s)} + "
-            f"{units.duration(found.steps_s)} = {units.duration(one_by_one)}, more than any one roof."
+            f"A step computes after it has started its copies: {text.duration(found.compute_s)} + "
+            f"{text.duration(found.steps_s)} = {text.duration(one_by_one)}, more than any one roof."
         )
     said += _warnings(p, chip, found)
     return [*said, _constants(p, chip)]
 
 
 def _warnings(p: Product, chip: dict, found: Predicted) -> list[str]:
-    name, needs, said = chip["name"], units.size(found.vmem_bytes), []
+    name, needs, said = chip["name"], text.size(found.vmem_bytes), []
     if found.vmem_bytes > chip["vmem"]:
-        said.append(f"Cannot run: the blocks need {needs} of VMEM, and a {name} has {units.size(chip['vmem'])}.")
+        said.append(f"Cannot run: the blocks need {needs} of VMEM, and a {name} has {text.size(chip['vmem'])}.")
     elif found.vmem_bytes > chip["scoped"]:
         said.append(
-            f"The blocks need {needs} of VMEM: above {units.size(chip['scoped'])} the compiler of a {name} refuses "
+            f"The blocks need {needs} of VMEM: above {text.size(chip['scoped'])} the compiler of a {name} refuses "
             "a kernel that does not ask for more (vmem_limit_bytes)."
         )
     padding = 1 - found.flops / (found.compute_s * blocked_product.peak(p, chip))
     if padding > 0.01:
-        said.append(f"{units.percent(padding)} of the MXU's work is padding: blocks that the sizes do not fill.")
+        said.append(f"{text.percent(padding)} of the MXU's work is padding: blocks that the sizes do not fill.")
     if p.dtype == "int8":
         said.append(f"The result of int8 is {RESULT['int8']}.")
         if not chip["int8"]:
@@ -206,7 +205,7 @@ def _warnings(p: Product, chip: dict, found: Predicted) -> list[str]:
 def _constants(p: Product, chip: dict) -> str:
     if p.blocks is None:
         return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet."
-    each = f"{units.duration(chip['step_s'])} a grid step, copies at {units.percent(chip['hbm'])} of the data sheet"
+    each = f"{text.duration(chip['step_s'])} a grid step, copies at {text.percent(chip['hbm'])} of the data sheet"
     if chip["hbm"] > 1:
         each += ", for one core draws more than its own half of the chip's HBM"
     if chip["fitted"] == chip["name"]:

@@ -4,8 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from course_lib import chips, errors, roofline
-from course_lib.compiler import units
+from course_lib import chips, roofline, text
 from course_lib.viz import axes, draw, names, terminal
 from course_lib.viz.picture import Picture
 
@@ -102,7 +101,7 @@ def picture(predictions: Mapping[str, roofline.Prediction], measured: Sequence[P
         raise ValueError(f"predictions are for {', '.join(chip_names) or 'no chip'}; the roofs are those of one chip.")
     points = [*(point(name, prediction) for name, prediction in predictions.items()), *measured]
     roofs = of_chip(chip_names[0])
-    return Picture(svg=svg(points, roofs), text=text(points, roofs))
+    return Picture(svg=svg(points, roofs), text=as_text(points, roofs))
 
 
 def svg(points: Sequence[Point], roofs: Roofs) -> str:
@@ -114,7 +113,7 @@ def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
     """The plot with heading and key, to be part of a larger picture."""
     head = draw.heading(f"Three roofs of {roofs.chip}", "FLOP/s against FLOPs for each byte moved to or from HBM")
     at = _axes(points, roofs)
-    body = axes.grid(at, "FLOPs/byte", units.flop_rate)
+    body = axes.grid(at, "FLOPs/byte", text.flop_rate)
     body += (
         _roof_lines(at, roofs)
         + _third_roof(at, points, roofs)
@@ -125,27 +124,27 @@ def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
     return draw.stacked([head, field, _key(points), draw.paragraph(sentence(points, roofs), fill=draw.MUTED)])
 
 
-def text(points: Sequence[Point], roofs: Roofs) -> str:
+def as_text(points: Sequence[Point], roofs: Roofs) -> str:
     """The points as a table, with the share of the lower of the two outer roofs that each reaches."""
     lines = [
-        f"{roofs.chip}: {_mxu(roofs)}; HBM: {units.byte_rate(roofs.bandwidth)}; they meet at "
-        f"{units.intensity(roofs.ridge)}.",
-        *(f"  {row}" for row in terminal.table([_text_row(p, roofs) for p in points], {1, 2, 4}, 92)),
+        f"{roofs.chip}: {_mxu(roofs)}; HBM: {text.byte_rate(roofs.bandwidth)}; they meet at "
+        f"{text.intensity(roofs.ridge)}.",
+        *(f"  {row}" for row in text.table([_text_row(p, roofs) for p in points], {1, 2, 4}, 92)),
         *(f"  {p.name}: measured by {p.measured_by}" for p in points if p.measured_by),
         sentence(points, roofs),
     ]
-    return errors.folded("\n".join(lines))
+    return text.folded("\n".join(lines))
 
 
 def _mxu(roofs: Roofs) -> str:
-    return f"MXU, {roofs.dtype}: {units.flop_rate(roofs.flop_rate)}"
+    return f"MXU, {roofs.dtype}: {text.flop_rate(roofs.flop_rate)}"
 
 
 def _text_row(p: Point, roofs: Roofs) -> list[str]:
     share = p.flop_rate / roofs.at(p.intensity)
     kind = "measured" if p.measured_by else "predicted"
-    name, rate = terminal.cut(p.name, 22), units.flop_rate(p.flop_rate)
-    return [name, units.intensity(p.intensity), rate, terminal.bar(share, 16), units.percent(share), kind]
+    name, rate = text.cut(p.name, 22), text.flop_rate(p.flop_rate)
+    return [name, text.intensity(p.intensity), rate, terminal.bar(share, 16), text.percent(share), kind]
 
 
 def sentence(points: Sequence[Point], roofs: Roofs) -> str:
@@ -153,16 +152,16 @@ def sentence(points: Sequence[Point], roofs: Roofs) -> str:
     if not points:
         return _ABSENT
     first = points[0]
-    share = units.percent(first.flop_rate / roofs.at(first.intensity))
+    share = text.percent(first.flop_rate / roofs.at(first.intensity))
     roof = "compute roof" if first.intensity >= roofs.ridge else "HBM roof"
     said = f"measured by {first.measured_by}" if first.measured_by else "predicted"
-    words = f"{first.name} ({said}) reaches {units.flop_rate(first.flop_rate)}, {share} of the {roof} above it."
+    words = f"{first.name} ({said}) reaches {text.flop_rate(first.flop_rate)}, {share} of the {roof} above it."
     if first.flop_rate > _IMPOSSIBLE * roofs.at(first.intensity):
         if first.intensity >= roofs.ridge and first.flop_rate < _NARROWER * roofs.flop_rate:
             return f"{words} The roof drawn is that of {roofs.dtype} operands; int8's can be twice as high."
         return f"{words} That is more than the chip can do: its FLOPs, bytes or seconds are wrong."
     if first.step_rate < roofs.at(first.intensity):
-        words += f" Its grid steps alone hold it below {units.flop_rate(first.step_rate)}."
+        words += f" Its grid steps alone hold it below {text.flop_rate(first.step_rate)}."
     return words
 
 
@@ -178,7 +177,7 @@ def _axes(points: Sequence[Point], roofs: Roofs) -> axes.Axes:
 def _roof_lines(at: axes.Axes, roofs: Roofs) -> str:
     """The HBM slope up to the ridge, and the compute roof beyond it."""
     (x0, y0), (x1, y1), (x2, _) = _bent_line(at, roofs)
-    ridge = f"ridge {units.intensity(roofs.ridge)}"
+    ridge = f"ridge {text.intensity(roofs.ridge)}"
     return (
         f'<path d="M{draw.number(x0)} {draw.number(y0)}L{draw.number(x1)} {draw.number(y1)}H{draw.number(x2)}" '
         f'stroke="{draw.INK}" stroke-width="2" fill="none"/>'
@@ -195,7 +194,7 @@ def _slope_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
     share = max((0.42, 0.66, 0.22), key=lambda share: min(abs(y0 + (y1 - y0) * share - third), 50))
     x, y = x0 + (x1 - x0) * share, y0 + (y1 - y0) * share
     slope = math.degrees(math.atan2(y1 - y0, x1 - x0))
-    words = draw.label(0, -7, f"HBM {units.byte_rate(roofs.bandwidth)}", 180, bold=True, anchor="middle", halo=True)
+    words = draw.label(0, -7, f"HBM {text.byte_rate(roofs.bandwidth)}", 180, bold=True, anchor="middle", halo=True)
     return f'<g transform="translate({draw.number(x)} {draw.number(y)}) rotate({draw.number(slope)})">{words}</g>'
 
 
@@ -226,7 +225,7 @@ def _third_roof(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
 def _third_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> tuple[str, names.Name]:
     """What is written on the third roof, and where: at that end of it where the least is in the way."""
     whose = f"grid steps of {points[0].name}" if len(points) > 1 else "grid steps"
-    words, y = f"{whose}: {units.flop_rate(points[0].step_rate)}", at.top(points[0].step_rate)
+    words, y = f"{whose}: {text.flop_rate(points[0].step_rate)}", at.top(points[0].step_rate)
     ends = [(axes.LEFT + 6, "start"), (axes.RIGHT, "end")]
     tried = [names.at(x, y + down, anchor, words, bold=True) for down in (-6, 16) for x, anchor in ends]
     taken = [_mxu_box(at, roofs)] + [names.around(at.left(p.intensity), at.top(p.flop_rate), 12) for p in points]
@@ -282,7 +281,7 @@ def _mark(kind: str, x: float, y: float, title: str = "") -> str:
 
 def _figures(p: Point) -> str:
     said = f"measured by {p.measured_by}" if p.measured_by else "predicted"
-    rates = f"{units.intensity(p.intensity)}, {units.flop_rate(p.flop_rate)}, {units.duration(p.seconds)}"
+    rates = f"{text.intensity(p.intensity)}, {text.flop_rate(p.flop_rate)}, {text.duration(p.seconds)}"
     return f"{p.name}, {said}: {rates}"
 
 

@@ -1,7 +1,6 @@
 """How full the instruction slots are: one bar for each unit of the core."""
 
-from course_lib import errors
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.viz import core_units, draw, terminal
 from course_lib.viz.picture import Picture
 
@@ -12,7 +11,7 @@ _MEANING = "share of the slots its bundles offer, each bundle counted once"
 
 def picture(slots: dict[str, float]) -> Picture:
     """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(slots), text=text(slots))
+    return Picture(svg=svg(slots), text=as_text(slots))
 
 
 def svg(slots: dict[str, float]) -> str:
@@ -28,23 +27,23 @@ def panel(slots: dict[str, float]) -> draw.Panel:
     return draw.stacked([draw.heading("Instruction slots filled", _MEANING), *rows])
 
 
-def text(slots: dict[str, float]) -> str:
+def as_text(slots: dict[str, float]) -> str:
     """The bars in block characters."""
     if not slots:
         return _ABSENT
     rows = [
-        [name, terminal.bar(slots[name]), units.percent(slots[name]), core_units.DOES.get(name, "")]
+        [name, terminal.bar(slots[name]), text.percent(slots[name]), core_units.DOES.get(name, "")]
         for name in core_units.in_order(slots)
     ]
-    head = errors.folded(f"Instruction slots filled ({_MEANING})")
-    return "\n".join([head, *(f"  {line}" for line in terminal.table(rows, right={2}, room=92))])
+    head = text.folded(f"Instruction slots filled ({_MEANING})")
+    return "\n".join([head, *(f"  {line}" for line in text.table(rows, right={2}, room=92))])
 
 
 def sentence(slots: dict[str, float]) -> str:
     """The bars in words."""
     if not slots:
         return _ABSENT
-    parts = ", ".join(f"{name} {units.percent(slots[name])}" for name in core_units.in_order(slots))
+    parts = ", ".join(f"{name} {text.percent(slots[name])}" for name in core_units.in_order(slots))
     return f"Slots filled: {parts}."
 
 
@@ -54,8 +53,8 @@ def _row(name: str, share: float) -> draw.Panel:
     return draw.Panel(
         draw.label(0, middle, name, _NAME - 8)
         + draw.box(_NAME, 3, _BAR, 14, draw.TRACK, radius=2)
-        + (draw.box(_NAME, 3, max(filled, 1), 14, draw.BLUE, title=f"{name} {units.percent(share)}") if share else "")
-        + draw.label(_NAME + _BAR + 48, middle, units.percent(share), 44, anchor="end", bold=True)
+        + (draw.box(_NAME, 3, max(filled, 1), 14, draw.BLUE, title=f"{name} {text.percent(share)}") if share else "")
+        + draw.label(_NAME + _BAR + 48, middle, text.percent(share), 44, anchor="end", bold=True)
         + draw.label(_NAME + _BAR + 64, middle, does, draw.INNER - _NAME - _BAR - 64, fill=draw.MUTED),
         _ROW,
     )

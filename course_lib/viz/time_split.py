@@ -1,7 +1,6 @@
 """Where the time goes: the simulator's critical path, as one bar of work and waiting."""
 
-from course_lib import errors
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.viz import draw, terminal
 from course_lib.viz.picture import Picture
 
@@ -33,7 +32,7 @@ _HEIGHT, _ROW, _COLUMNS = 26, 20, 2
 
 def picture(split: dict[str, int]) -> Picture:
     """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(split), text=text(split))
+    return Picture(svg=svg(split), text=as_text(split))
 
 
 def svg(split: dict[str, int]) -> str:
@@ -50,17 +49,17 @@ def panel(split: dict[str, int]) -> draw.Panel:
     return draw.stacked([head, draw.Panel(_bar(shown), _HEIGHT + 8), draw.Panel(*_legend(shown))])
 
 
-def text(split: dict[str, int]) -> str:
+def as_text(split: dict[str, int]) -> str:
     """The bar as one line for each part, in block characters."""
     shown = _largest_first(split)
     if not shown:
         return _ABSENT
     total = sum(shown.values())
     rows = [
-        [_words(name), terminal.bar(n / total), units.percent(n / total), f"{units.count(n)} cycles"]
+        [_words(name), terminal.bar(n / total), text.percent(n / total), f"{text.count(n)} cycles"]
         for name, n in shown.items()
     ]
-    return "\n".join([errors.folded(sentence(split)), *(f"  {line}" for line in terminal.table(rows, {2, 3}, 92))])
+    return "\n".join([text.folded(sentence(split)), *(f"  {line}" for line in text.table(rows, {2, 3}, 92))])
 
 
 def sentence(split: dict[str, int]) -> str:
@@ -69,7 +68,7 @@ def sentence(split: dict[str, int]) -> str:
     if not shown:
         return _ABSENT
     name, cycles = next(iter(shown.items()))
-    return f"{units.percent(cycles / sum(shown.values()))} of the critical path {_ending(name)}."
+    return f"{text.percent(cycles / sum(shown.values()))} of the critical path {_ending(name)}."
 
 
 def share_of_copies(split: dict[str, int]) -> float:
@@ -95,8 +94,8 @@ def _bar(shown: dict[str, int]) -> str:
     parts = []
     places = draw.columns(draw.INNER, list(shown.values()))
     for (name, cycles), (left, width) in zip(shown.items(), places, strict=True):
-        share = units.percent(cycles / sum(shown.values()))
-        parts.append(_piece(name, left, 0, width, _HEIGHT, f"{_words(name)}: {share}, {units.count(cycles)} cycles"))
+        share = text.percent(cycles / sum(shown.values()))
+        parts.append(_piece(name, left, 0, width, _HEIGHT, f"{_words(name)}: {share}, {text.count(cycles)} cycles"))
         if width > draw.width_of(share, 12, True) + 14:
             parts.append(_plate(left + width / 2, share))
     return "".join(parts)
@@ -122,7 +121,7 @@ def _legend(shown: dict[str, int]) -> tuple[str, float]:
     parts = []
     for n, (name, cycles) in enumerate(shown.items()):
         left, top = (n % _COLUMNS) * room, (n // _COLUMNS) * _ROW
-        figure = f"{units.percent(cycles / total)}, {units.count(cycles)} cycles"
+        figure = f"{text.percent(cycles / total)}, {text.count(cycles)} cycles"
         parts.append(
             draw.moved(draw.Panel(_piece(name, 0, 0, 12, 12), 12), left, top + 2)
             + draw.label(left + 20, top + 12, _words(name), 150)

@@ -4,8 +4,7 @@ import collections
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from course_lib import errors
-from course_lib.compiler import units
+from course_lib import text
 from course_lib.viz import draw, terminal
 from course_lib.viz.picture import Picture
 
@@ -61,7 +60,7 @@ def _op(row) -> str:
 
 def picture(rows: Sequence, limit: int | None = None) -> Picture:
     """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(rows, limit), text=text(rows, limit))
+    return Picture(svg=svg(rows, limit), text=as_text(rows, limit))
 
 
 def svg(rows: Sequence, limit: int | None = None) -> str:
@@ -95,17 +94,17 @@ def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
     return draw.stacked([draw.heading("VMEM", _use(rows, limit)), drawn])
 
 
-def text(rows: Sequence, limit: int | None = None) -> str:
+def as_text(rows: Sequence, limit: int | None = None) -> str:
     """The stack as lines, in block characters, top first."""
     shown = _few(pieces(rows))
     if not shown:
         return _ABSENT
     most = max(sum(piece.bytes for piece in shown), limit or 0)
     lines = [
-        [terminal.bar(piece.bytes / most), units.size(piece.bytes), piece.name or piece.purpose, _explained(piece)]
+        [terminal.bar(piece.bytes / most), text.size(piece.bytes), piece.name or piece.purpose, _explained(piece)]
         for piece in reversed(shown)
     ]
-    return "\n".join([errors.folded(sentence(rows, limit)), *(f"  {line}" for line in terminal.table(lines, {1}, 92))])
+    return "\n".join([text.folded(sentence(rows, limit)), *(f"  {line}" for line in text.table(lines, {1}, 92))])
 
 
 def sentence(rows: Sequence, limit: int | None = None) -> str:
@@ -118,10 +117,10 @@ def _use(rows: Sequence, limit: int | None) -> str:
     several = len({_op(row) for row in rows}) > 1
     whose = f" by {fullest(rows)}, which needs most" if several else ""
     if limit is None:
-        return f"{units.size(total)} used{whose}; the limit is not known."
+        return f"{text.size(total)} used{whose}; the limit is not known."
     if total > limit:
-        return f"{units.size(total)} needed{whose}, {units.size(total - limit)} over the limit of {units.size(limit)}."
-    return f"{units.size(total)} of {units.size(limit)} used{whose}, {units.size(limit - total)} free."
+        return f"{text.size(total)} needed{whose}, {text.size(total - limit)} over the limit of {text.size(limit)}."
+    return f"{text.size(total)} of {text.size(limit)} used{whose}, {text.size(limit - total)} free."
 
 
 def _few(shown: list[Piece]) -> list[Piece]:
@@ -137,7 +136,7 @@ def _few(shown: list[Piece]) -> list[Piece]:
 def _explained(piece: Piece) -> str:
     words = piece.purpose if piece.name else ""
     if piece.buffers > 1:
-        each = f"{piece.buffers} buffers of {units.size(piece.bytes / piece.buffers)}"
+        each = f"{piece.buffers} buffers of {text.size(piece.bytes / piece.buffers)}"
         return f"{words}, {each}" if words else each
     return words
 
@@ -168,7 +167,7 @@ def _limit_line(total: int, limit: int | None, most: int, width: float) -> str:
     over = _SCALE - _SCALE * total / most
     return (
         draw.line(_LEFT - 8, y, _LEFT + width + 8, y, draw.RED, width=2, dash="6 3")
-        + draw.label(_LEFT - 14, y + 4, units.size(limit), _LEFT - 16, bold=True, anchor="end")
+        + draw.label(_LEFT - 14, y + 4, text.size(limit), _LEFT - 16, bold=True, anchor="end")
         + draw.label(_LEFT - 14, y + 18, "limit", _LEFT - 16, fill=draw.MUTED, anchor="end")
         + (draw.box(_LEFT - 7, over, 5, y - over, draw.RED, title="over the limit") if over < y else "")
     )
@@ -180,7 +179,7 @@ def _tower_piece(piece: Piece, left: float, top: float, tall: float) -> str:
     width, each, parts = _RIGHT - left, tall / piece.buffers, []
     for n in range(piece.buffers):
         y = top + n * each
-        title = f"{piece.name or piece.purpose}: {units.size(piece.bytes / piece.buffers)}"
+        title = f"{piece.name or piece.purpose}: {text.size(piece.bytes / piece.buffers)}"
         title += f" (buffer {n + 1} of {piece.buffers})" if piece.buffers > 1 else ""
         parts.append(draw.box(left, y, width, each, fill, title=title, opacity=1 if n == 0 else 0.65))
         if lean and each >= 4:
@@ -201,7 +200,7 @@ def _legend(shown: list[Piece], middles: list[float]) -> str:
         )
         name = piece.name or piece.purpose
         parts.append(draw.label(left, y + 4, name, 116, bold=True))
-        parts.append(draw.label(left + 186, y + 4, units.size(piece.bytes), 72, anchor="end"))
+        parts.append(draw.label(left + 186, y + 4, text.size(piece.bytes), 72, anchor="end"))
         parts.append(draw.label(left + 198, y + 4, _explained(piece), draw.INNER - left - 198, fill=draw.MUTED))
     return "".join(parts)
 

@@ -9,8 +9,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from course_lib import chips, cost, grid
-from course_lib.compiler import units
+from course_lib import chips, cost, grid, text
 from course_lib.viz import draw, vmem
 
 _HERE = pathlib.Path(__file__).parent
@@ -84,7 +83,7 @@ class VmemTable(anywidget.AnyWidget):
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         data["image/svg+xml"] = still(self)
-        data["text/plain"] = text(self)
+        data["text/plain"] = as_text(self)
         return data, metadata
 
 
@@ -95,7 +94,7 @@ def still(table: VmemTable) -> str:
     return draw.card(panel, f"VMEM of {table.data['kernel']}", verdict(table.rows, table.data))
 
 
-def text(table: VmemTable) -> str:
+def as_text(table: VmemTable) -> str:
     """The table as lines."""
     return "\n".join([f"VMEM of {table.data['kernel']} on a {table.data['chip']}", *_lines(table), *_judged(table)])
 
@@ -104,7 +103,7 @@ def _lines(table: VmemTable) -> list[str]:
     shown = zip(table.data["rows"], table.rows, table.shapes, strict=True)
     return [
         f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes {_by(cost.padded_shape(shape))}, "
-        f"{units.counted(row.buffers, 'buffer')}: {units.size(row.bytes)}"
+        f"{text.counted(row.buffers, 'buffer')}: {text.size(row.bytes)}"
         for given, row, shape in shown
     ]
 
@@ -118,14 +117,14 @@ def verdict(rows: Sequence[Row], data: dict) -> str:
     total, limit, physical = sum(row.bytes for row in rows), data["limit"], data["physical"]
     if total <= limit:
         return (
-            f"Fits: {units.size(total)} of {units.size(limit)} used, {units.size(limit - total)} free. The compiler "
+            f"Fits: {text.size(total)} of {text.size(limit)} used, {text.size(limit - total)} free. The compiler "
             "takes more for itself: spilled registers, temporaries."
         )
-    words = f"{units.size(total - limit)} too much: {units.size(total)} needed, and the kernel may use "
-    words += f"{units.size(limit)}. The compiler would refuse."
+    words = f"{text.size(total - limit)} too much: {text.size(total)} needed, and the kernel may use "
+    words += f"{text.size(limit)}. The compiler would refuse."
     if total > physical:
-        return f"{words} No vmem_limit_bytes helps: a {data['chip']} has {units.size(physical)}."
-    return f"{words} A {data['chip']} has {units.size(physical)}: smaller blocks help, or vmem_limit_bytes."
+        return f"{words} No vmem_limit_bytes helps: a {data['chip']} has {text.size(physical)}."
+    return f"{words} A {data['chip']} has {text.size(physical)}: smaller blocks help, or vmem_limit_bytes."
 
 
 def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:

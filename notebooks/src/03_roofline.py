@@ -510,7 +510,7 @@ a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
 try:
     print(bench.measure(jnp.dot, a, a))
 except bench.NoAccelerator as error:
-    print(errors.folded(str(error)))
+    print(text.folded(str(error)))
 
 # %% [markdown]
 # ## The third roof
@@ -746,7 +746,7 @@ print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
 try:
     bench.possible.refuse_the_impossible("the fast kernel", 2.240e-3, least)
 except bench.Impossible as error:
-    print(errors.folded(str(error)))
+    print(text.folded(str(error)))
 
 # %% [markdown]
 # Whoever holds a clock should hold a roofline beside it. A time that is too good is not good news: the result was not

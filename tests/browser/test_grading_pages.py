@@ -6,7 +6,7 @@ from chromium import open_browser, screenshot
 from course_lib.grading.class_page import class_page
 from course_lib.grading.feedback import feedback
 from course_lib.grading.grade import Grade
-from course_lib.grading.verdict import Row
+from course_lib.grading.rows import Row
 
 HARM = "document.title = 'harmed'"
 HOSTILE = f'<script>{HARM}</script></pre></td><img src=x onerror="{HARM}"><svg onload="{HARM}"> ]]> \u202egnp.exe'

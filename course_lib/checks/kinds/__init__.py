@@ -1,4 +1,4 @@
-"""The kinds of exercises. Each kind's module turns an exercise and an answer into a Verdict."""
+"""The kinds of exercises. Each kind's module turns an exercise and an answer into a Result."""
 
 from course_lib.checks.kinds import choose, compute, explain, find, kernel, predict, several
 
@@ -12,11 +12,11 @@ ASKS = {
     "compute": compute.Compute,
     "several": several.Several,
 }
-VERDICTS = dict.fromkeys(JUDGED, kernel.verdict) | {
-    "predict": predict.verdict,
-    "choose": choose.verdict,
-    "find": find.verdict,
-    "explain": explain.verdict,
-    "compute": compute.verdict,
-    "several": several.verdict,
+RESULTS = dict.fromkeys(JUDGED, kernel.result) | {
+    "predict": predict.result,
+    "choose": choose.result,
+    "find": find.result,
+    "explain": explain.result,
+    "compute": compute.result,
+    "several": several.result,
 }

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -40,7 +40,7 @@ class Choose:
             )
 
 
-def verdict(task: Exercise, answer: object) -> Verdict:
+def result(task: Exercise, answer: object) -> Result:
     """Passed if ``answer`` is the right option; upper and lower case and spaces around it do not matter."""
     asked: Choose = task.asks
     options = _listed(asked.options)

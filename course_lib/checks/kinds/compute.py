@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from course_lib.checks import quantity
+from course_lib.checks.result import Result, does_nothing, is_empty, not_attempted, not_yet, passed
 from course_lib.checks.unfit import described
-from course_lib.checks.verdict import Verdict, does_nothing, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -19,7 +19,7 @@ _MIN_CASES = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Result:
+class Formula:
     """One number that the function returns: ``formula(*case)`` in ``unit``, right within ``tolerance`` (relative).
 
     ``near`` pairs formulas that people write by mistake with a sentence for each. ``proof(*case)`` finds the number in
@@ -38,13 +38,13 @@ class Result:
 class Compute:
     """The function takes each of ``cases`` and returns ``results``: one number, or a tuple of as many as there are."""
 
-    results: tuple[Result, ...]
+    results: tuple[Formula, ...]
     cases: tuple[tuple, ...]  # arguments, three or more sets; the first is the one that messages show
     why: str  # one short sentence, said once it is right
 
     def __post_init__(self) -> None:
         if not isinstance(self.results, tuple) or not self.results:
-            raise ValueError(f"results is {self.results!r:.60}; it is a tuple of Result, one or more.")
+            raise ValueError(f"results is {self.results!r:.60}; it is a tuple of Formula, one or more.")
         if len(self.cases) < _MIN_CASES:
             raise ValueError(f"cases has {len(self.cases)} sets of arguments; {_MIN_CASES} or more are asked.")
         for result in self.results:
@@ -54,7 +54,7 @@ class Compute:
                     raise ValueError(f"near of {result.name} has {sentence!r:.60} for a formula that is right.")
 
 
-def verdict(task: Exercise, answer: object) -> Verdict:
+def result(task: Exercise, answer: object) -> Result:
     """Passed if the function returns the right numbers for every case."""
     asked: Compute = task.asks
     if is_empty(answer) or does_nothing(answer):
@@ -86,7 +86,7 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     return passed(task.id, asked.why)
 
 
-def _complaint(task: Exercise, result: Result, values: list[float]) -> tuple[str, str] | None:
+def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[str, str] | None:
     """(what is wrong with the values of one result, what to try); None if nothing is."""
     asked: Compute = task.asks
     if _follows(values, result.formula, asked.cases, result.tolerance):
@@ -105,7 +105,7 @@ def _complaint(task: Exercise, result: Result, values: list[float]) -> tuple[str
     return _first_wrong(task, result, values), "take this case by hand, on paper, and compare line by line."
 
 
-def _first_wrong(task: Exercise, result: Result, values: list[float]) -> str:
+def _first_wrong(task: Exercise, result: Formula, values: list[float]) -> str:
     """The first case that is wrong, and whether all are off by one factor."""
     rights = [result.formula(*case) for case in task.asks.cases]
     at = next(i for i, (v, r) in enumerate(zip(values, rights, strict=True)) if not _close(v, r, result.tolerance))
@@ -155,7 +155,7 @@ def _listed(value: object) -> object:
     return value.tolist() if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist") else value
 
 
-def _shown(value: float, result: Result) -> str:
+def _shown(value: float, result: Formula) -> str:
     """A number with its unit, and where it has none with the name of what it is."""
     return quantity.shown(value, result.unit) if result.unit else f"{quantity.shown(value, '')} for {result.name}"
 

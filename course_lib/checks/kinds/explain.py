@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from course_lib.checks import record
-from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -30,7 +30,7 @@ class Explain:
             raise ValueError(f"look_for is {self.look_for!r}; it should be a tuple of what a good answer mentions.")
 
 
-def verdict(task: Exercise, answer: object) -> Verdict:
+def result(task: Exercise, answer: object) -> Result:
     """Passed once enough words are there and the learner has called them right, with ``checks.assess``."""
     asked: Explain = task.asks
     if is_empty(answer):

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -48,7 +48,7 @@ def mended(asked: Find, listing: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def verdict(task: Exercise, answer: object) -> Verdict:
+def result(task: Exercise, answer: object) -> Result:
     """Passed if ``answer`` is the wrong line: its number, or its text as it is or should be, however it is spaced."""
     asked: Find = task.asks
     if is_empty(answer):

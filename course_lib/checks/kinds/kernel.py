@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from course_lib import chips, errors, grid, judges, roofline
+from course_lib import chips, errors, grid, judges, roofline, text
+from course_lib.checks.result import NOT_YET, Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
-from course_lib.checks.verdict import NOT_YET, Verdict, does_nothing, not_attempted, not_yet, passed
-from course_lib.compiler import progress, units
+from course_lib.compiler import progress
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -20,7 +20,7 @@ _ASKS_FOR_MORE = "the judges agree, but the exercise asks for more."
 _NOT_BUILT = "it could not be built."
 
 
-def verdict(task: Exercise, defined: object) -> Verdict:
+def result(task: Exercise, defined: object) -> Result:
     """What the judges say of the learner's answer, and then what the exercise demands beside them."""
     if not _attempted(task, defined):
         return not_attempted(task.id, f"write {task.defines}")
@@ -136,11 +136,11 @@ def _touches(call: grid.Call) -> float:
     return float("inf") if uses is None else sum(len(use.steps) for use in uses)
 
 
-def _refused(task: Exercise, fn: Callable, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Verdict:
+def _refused(task: Exercise, fn: Callable, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Result:
     message = f"{said.message}{_price_of_steps(task, fn, case)}" if said.judge == "budget" else said.message
     name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
     several = len({_shapes(other) for other in cases}) > 1
-    return Verdict(
+    return Result(
         id=task.id,
         outcome=NOT_YET,
         judge=said.judge,
@@ -159,7 +159,7 @@ def _price_of_steps(task: Exercise, fn: Callable, case: tuple) -> str:
     steps, fitted = sum(call.steps for call in grid.walk(fn, *case).calls), roofline.FITTED.get(task.chips[0])
     if fitted is None or not steps:
         return ""
-    each, whole = units.duration(fitted.step_s), units.duration(steps * fitted.step_s)
+    each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)
     return f" Grid steps: {steps:,}, which cost about {each} each beside their arithmetic, {whole} in all."
 
 
@@ -178,7 +178,7 @@ def _explained(error: Exception) -> tuple[str, str]:
     if isinstance(error, Unfit):
         return str(error), error.next
     explanation = errors.explain(error)
-    return explanation.what, explanation.advice
+    return explanation.what, explanation.next
 
 
 def _shapes(case: tuple) -> str:

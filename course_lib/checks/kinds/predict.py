@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.checks import quantity
 from course_lib.checks.quantity import Quantity
-from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
+from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -45,7 +45,7 @@ class Predict:
             raise ValueError(f"near has a sentence for {close[0]}, which is right within the tolerance.")
 
 
-def verdict(task: Exercise, answer: object) -> Verdict:
+def result(task: Exercise, answer: object) -> Result:
     """Passed if ``answer`` is the declared quantity, in any unit of its kind."""
     asked: Predict = task.asks
     wanted = quantity.unit(asked.unit)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from course_lib.checks.kinds import choose, predict
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, passed
 from course_lib.checks.unfit import described
-from course_lib.checks.verdict import Verdict, is_empty, not_attempted, not_yet, passed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
-_VERDICTS = {Predict: predict.verdict, Choose: choose.verdict}
+_RESULTS = {Predict: predict.result, Choose: choose.result}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Several:
         if len(self.parts) < 2:
             raise ValueError(f"parts has {len(self.parts)}; one question alone is a Predict or a Choose.")
         for name, asked in self.parts.items():
-            if not questions(asked) or not all(type(one) in _VERDICTS for one in questions(asked)):
+            if not questions(asked) or not all(type(one) in _RESULTS for one in questions(asked)):
                 raise ValueError(f"part {name!r} is {asked!r:.60}; it is a Predict, a Choose, or a tuple of these.")
 
 
@@ -38,7 +38,7 @@ def questions(asked: object) -> tuple:
     return asked if isinstance(asked, tuple) else (asked,)
 
 
-def verdict(task: Exercise, answer: object) -> Verdict:
+def result(task: Exercise, answer: object) -> Result:
     """Passed if every part is right. Of the wrong ones, the first is spoken of."""
     asked: Several = task.asks
     if is_empty(answer):
@@ -62,7 +62,7 @@ def verdict(task: Exercise, answer: object) -> Verdict:
     return not_yet(task.id, f"{len(right)} of {len(said)} are right.", f"Still open: {still}.", "answer the rest.")
 
 
-def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
+def _part(task: Exercise, name: str, answer: object) -> Result | None:
     """The verdict on one part; None if nothing is answered yet. Where several of its questions are not passed, a number
     comes first: what it says decides the rest.
     """
@@ -84,11 +84,11 @@ def _part(task: Exercise, name: str, answer: object) -> Verdict | None:
     return next(iter(numbers + [one for _, one in wrong]), said[-1])
 
 
-def _one(task: Exercise, name: str, asked: Predict | Choose, answer: object) -> Verdict:
+def _one(task: Exercise, name: str, asked: Predict | Choose, answer: object) -> Result:
     if is_empty(answer):
         return not_yet(task.id, "half of it is still open.", "", f"answer both halves of {name}.")
     part = types.SimpleNamespace(id=task.id, asks=asked, defines=f"{task.defines}[{name!r}]")
-    return _VERDICTS[type(asked)](part, answer)
+    return _RESULTS[type(asked)](part, answer)
 
 
 def _wanted(task: Exercise) -> str:

@@ -12,39 +12,39 @@ def _arguments_and_gradients(got: str, want: str) -> dict[str, str]:
 def _too_many(who: str, takes: str, given: str) -> dict[str, str]:
     """How many arguments there are, and whose they may be."""
     if who.endswith(".__init__"):
-        cure = "look at the parameters of __init__: there is one for each argument, after self."
+        next = "look at the parameters of __init__: there is one for each argument, after self."
     elif "." in who:
-        cure = "count the parameters of the method: it gets self as well, before all else."
+        next = "count the parameters of the method: it gets self as well, before all else."
     elif "kernel" in who:
-        cure = f"give {who} one parameter for each input, output and scratch buffer, in this order."
+        next = f"give {who} one parameter for each input, output and scratch buffer, in this order."
     else:
-        cure = (
+        next = (
             "count them: a kernel gets one ref for each input, output and scratch buffer; an index map one number for "
             "each grid axis, then the prefetched refs; the body of a fori_loop the count and what is carried."
         )
-    return {"given": f"{given} argument{'' if given == '1' else 's'}", "cure": cure}
+    return {"given": f"{given} argument{'' if given == '1' else 's'}", "next": next}
 
 
 def _too_few(who: str, names: str, **_) -> dict[str, str]:
     """Who should hand over what is missing."""
     first = names.partition(" ")[0].strip("',")
     if who == "pallas_call":
-        cure = "write pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype)), and call that with x."
+        next = "write pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype)), and call that with x."
     elif who.endswith(".__init__"):
-        cure = f"give {first} a default in __init__, {first}=..., or hand it over where the object is made."
+        next = f"give {first} a default in __init__, {first}=..., or hand it over where the object is made."
     elif "." in who:
-        cure = "count the parameters of the method: who calls it hands over all but self."
+        next = "count the parameters of the method: who calls it hands over all but self."
     elif "kernel" in who or "_ref'" in names:
-        cure = (
+        next = (
             f"write no brackets after {who}: pl.pallas_call({who}, ...) calls it by itself, with one ref for each "
             "input, output and scratch buffer, in this order. Count those."
         )
     else:
-        cure = (
+        next = (
             "count them: a kernel gets one ref for each input, output and scratch buffer; an index map one number for "
             "each grid axis."
         )
-    return {"cure": cure}
+    return {"next": next}
 
 
 ROWS = (
@@ -93,7 +93,7 @@ ROWS = (
         "too-many-arguments",
         r"TypeError: (?P<who>[^\n]*?)\(\) takes (?P<takes>\d+) positional arguments? but (?P<given>\d+) w\w+ given",
         "{who} was given {given} and takes {takes}.",
-        "{cure}",
+        "{next}",
         "04",
         _too_many,
     ),
@@ -101,7 +101,7 @@ ROWS = (
         "too-few-arguments",
         r"TypeError: (?P<who>[^\n]*?)\(\) missing (?P<n>\d+) required positional arguments?: (?P<names>[^\n]*)",
         "{who} wants more arguments than it was given: {names}.",
-        "{cure}",
+        "{next}",
         "01",
         _too_few,
     ),

@@ -69,8 +69,8 @@ def _nearest_keyword(who: str, name: str) -> dict[str, str]:
 def _suggestion(near: str, **_) -> dict[str, str]:
     """What to do about a name nobody has defined; Python itself may know one that is spelt like it."""
     if near != "?":
-        return {"cure": f"write {near}, if that is what you mean."}
-    return {"cure": "look at its spelling; else run the cell that defines it, or import it."}
+        return {"next": f"write {near}, if that is what you mean."}
+    return {"next": "look at its spelling; else run the cell that defines it, or import it."}
 
 
 ROWS = (
@@ -78,7 +78,7 @@ ROWS = (
         "undefined",
         r"NameError: name '(?P<name>\w+)' is not defined(?:\. Did you mean: '(?P<near>\w+)'\?)?",
         "The name {name} is not defined.",
-        "{cure}",
+        "{next}",
         "",
         _suggestion,
     ),

@@ -4,7 +4,7 @@ import dataclasses
 import dis
 import inspect
 
-from course_lib import compiler, errors
+from course_lib import compiler, text
 
 NOT_ATTEMPTED, NOT_YET, PASSED = "not attempted", "not yet", "passed"
 EXERCISE = "exercise"  # who refuses what no judge looks at
@@ -13,7 +13,7 @@ SCREEN = 24  # lines; a verdict that is longer loses the middle of its message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Result:
     """The outcome of a check: "not attempted", "not yet" or "passed", and the sentences that go with it."""
 
     id: str
@@ -64,30 +64,30 @@ def does_nothing(defined: object) -> bool:
     return all(i.opname in ("LOAD_CONST", "RETURN_CONST", "RETURN_VALUE") and i.argval is None for i in body)
 
 
-def not_attempted(id: str, what_to_write: str) -> Verdict:
+def not_attempted(id: str, what_to_write: str) -> Result:
     """Nobody has begun."""
-    return Verdict(id=id, outcome=NOT_ATTEMPTED, next=f'{what_to_write}; checks.hint("{id}") helps.')
+    return Result(id=id, outcome=NOT_ATTEMPTED, next=f'{what_to_write}; checks.hint("{id}") helps.')
 
 
-def not_yet(id: str, headline: str, message: str, next: str, **more) -> Verdict:
+def not_yet(id: str, headline: str, message: str, next: str, **more) -> Result:
     """An answer that the exercise itself refuses."""
-    return Verdict(id=id, outcome=NOT_YET, judge=EXERCISE, headline=headline, message=message, next=next, **more)
+    return Result(id=id, outcome=NOT_YET, judge=EXERCISE, headline=headline, message=message, next=next, **more)
 
 
-def passed(id: str, headline: str, **more) -> Verdict:
+def passed(id: str, headline: str, **more) -> Result:
     """A pass is one line, the same wherever it is printed: graders and nbval look for it."""
-    return Verdict(id=id, outcome=PASSED, headline=headline, **more)
+    return Result(id=id, outcome=PASSED, headline=headline, **more)
 
 
-def on_a_screen(verdict: Verdict, picture: str = "") -> str:
+def on_a_screen(verdict: Result, picture: str = "") -> str:
     """The verdict in at most 24 lines of 94 columns: where it is longer the message is cut, never what to do next.
 
     ``picture`` stands at the end if there is room for all of it.
     """
     whole_hint = dataclasses.replace(verdict, hint=verdict.hint.replace(" ", _UNBROKEN)).last
     head = dataclasses.replace(verdict, message="", next="", hint="")
-    first, last = (errors.folded(t).replace(_UNBROKEN, " ").splitlines() for t in (str(head), whole_hint))
-    body, room = errors.folded(verdict.message).splitlines(), SCREEN - len(first) - len(last)
+    first, last = (text.folded(t).replace(_UNBROKEN, " ").splitlines() for t in (str(head), whole_hint))
+    body, room = text.folded(verdict.message).splitlines(), SCREEN - len(first) - len(last)
     if len(body) > room:
         body = [*body[: room - 1], "..."]
     lines = [*first, *body, *last]

@@ -5,8 +5,11 @@ import dataclasses
 from collections.abc import Callable
 
 from course_lib import chips, grid
-from course_lib.compiler import columns, divisions, dump, extrapolate, hlo, service, simulation
-from course_lib.compiler.simulation import Simulation
+from course_lib.compiler.child import service
+from course_lib.compiler.dumps import folder as dump
+from course_lib.compiler.dumps import hlo
+from course_lib.compiler.simulating import columns, divisions, extrapolate, simulation
+from course_lib.compiler.simulating.simulation import Simulation
 
 MAX_BUNDLES = 1_500_000  # what is longer takes minutes and many GiB: it is simulated where the caller allows for that
 _SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, where this was written

@@ -4,12 +4,12 @@ from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.explain import Explain
 from course_lib.checks.kinds.several import Several
-from course_lib.checks.lesson_03 import blocks
-from course_lib.checks.lesson_03.claims import LIES
-from course_lib.checks.lesson_03.costs import ATTENTION_COST, MATMUL_COST
-from course_lib.checks.lesson_03.guesses import GUESSES
-from course_lib.checks.lesson_03.network import NETWORK
-from course_lib.checks.lesson_03.times import BATCH, CROSSOVER, LEAST
+from course_lib.lessons.lesson_03 import blocks
+from course_lib.lessons.lesson_03.claims import LIES
+from course_lib.lessons.lesson_03.costs import ATTENTION_COST, MATMUL_COST
+from course_lib.lessons.lesson_03.guesses import GUESSES
+from course_lib.lessons.lesson_03.network import NETWORK
+from course_lib.lessons.lesson_03.times import BATCH, CROSSOVER, LEAST
 
 TITLE = "The roofline"
 

@@ -1,8 +1,8 @@
 """Exercises 03.2 and 03.5: FLOPs, bytes and intensity of a product and of attention."""
 
 from course_lib import cost
-from course_lib.checks.kinds.compute import Compute, Result
-from course_lib.checks.lesson_03.product import array, one_block
+from course_lib.checks.kinds.compute import Compute, Formula
+from course_lib.lessons.lesson_03.product import array, one_block
 
 
 def _attended(t: int, causal: bool) -> float:
@@ -18,7 +18,7 @@ def _attention_bytes(t: int, width: int, heads: int, kv_heads: int, causal: bool
 
 MATMUL_COST = Compute(
     results=(
-        Result(
+        Formula(
             name="the FLOPs",
             unit="FLOPs",
             formula=lambda m, k, n, itemsize: 2 * m * k * n,
@@ -47,7 +47,7 @@ MATMUL_COST = Compute(
                 ),
             ),
         ),
-        Result(
+        Formula(
             name="the bytes",
             unit="bytes",
             formula=lambda m, k, n, itemsize: (m * k + k * n + m * n) * itemsize,
@@ -83,7 +83,7 @@ MATMUL_COST = Compute(
                 ),
             ),
         ),
-        Result(
+        Formula(
             name="the intensity",
             unit="FLOP/B",
             formula=lambda m, k, n, itemsize: 2 * m * k * n / ((m * k + k * n + m * n) * itemsize),
@@ -117,7 +117,7 @@ MATMUL_COST = Compute(
 
 ATTENTION_COST = Compute(
     results=(
-        Result(
+        Formula(
             name="the FLOPs",
             unit="FLOPs",
             tolerance=0.01,
@@ -172,7 +172,7 @@ ATTENTION_COST = Compute(
                 ),
             ),
         ),
-        Result(
+        Formula(
             name="the bytes",
             unit="bytes",
             formula=lambda t, width, heads, kv_heads, causal: 2 * t * width * (2 * heads + 2 * kv_heads),

@@ -3,7 +3,7 @@
 import dataclasses
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import rewrite
+from course_lib.compiler.simulating import rewrite
 
 # Elements per cycle that plain kernels reach; the VPU and the EUP could do four and two times that.
 _VECTOR, _TRANSCENDENTAL = 1024, 512

@@ -10,7 +10,7 @@ import math
 import jax
 
 from course_lib import grid
-from course_lib.compiler import hlo
+from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Extrapolation
 
 SMALL, LARGE = 4, 6  # steps along the columns; a product of two or three steps is often cut differently

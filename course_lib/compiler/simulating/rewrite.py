@@ -6,7 +6,7 @@ import jax.extend.core
 from jax._src.frozen_dict import FrozenDict
 
 from course_lib import grid
-from course_lib.compiler import hlo
+from course_lib.compiler.dumps import hlo
 
 
 def equations(jaxpr, change: Callable):

@@ -1,7 +1,8 @@
-"""Numbers as a reader sees them: exact units, and few enough digits that every machine prints the same."""
+"""Numbers and lines as a reader sees them: exact units, as few digits as every machine agrees on, 94 columns."""
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Container, Sequence
 
 NOT_KNOWN = "not known"
 
@@ -98,3 +99,31 @@ def _scaled(value: float, units: Sequence[tuple[str, float]], digits: int, full:
     texts = [(significant(value / scale, digits), unit) for unit, scale in units]
     text, unit = next((t for t in texts if float(t[0].replace(",", "")) < full), texts[-1])
     return f"{text} {unit}"
+
+
+COLUMNS = 94  # JupyterLab breaks longer lines in mid-word
+
+
+def folded(text: str) -> str:
+    """``text`` in lines of at most ``COLUMNS`` characters, each broken line indented as it began."""
+    return "\n".join(textwrap.fill(line, COLUMNS, subsequent_indent=_indent(line)) for line in text.splitlines())
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def table(rows: Sequence[Sequence[str]], right: Container[int] = (), room: int = COLUMNS) -> list[str]:
+    """Rows of cells as lines with straight columns; columns in ``right`` are flush right; no line exceeds ``room``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, range(len(row)), strict=True)
+        line = "  ".join(cell.rjust(w) if n in right else cell.ljust(w) for cell, w, n in cells)
+        lines.append(cut(line.rstrip(), room))
+    return lines
+
+
+def cut(line: str, room: int = COLUMNS) -> str:
+    """``line``, or as much of it as fits and an ellipsis."""
+    return line if len(line) <= room else line[: room - 1] + "…"

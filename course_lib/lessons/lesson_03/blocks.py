@@ -4,11 +4,10 @@ import functools
 
 import jax.numpy as jnp
 
-from course_lib import chips, cost, grid, roofline
+from course_lib import chips, cost, grid, roofline, text
 from course_lib.checks.inputs import arguments
-from course_lib.checks.lesson_03.product import MI, in_blocks, square
 from course_lib.checks.unfit import Unfit
-from course_lib.compiler import units
+from course_lib.lessons.lesson_03.product import MI, in_blocks, square
 
 PRODUCTS = ({"M": 512, "K": 1024, "N": 512}, {"M": 256, "K": 512, "N": 1024})
 LARGE = (8192, 8192, 8192)  # m, k, n
@@ -61,9 +60,9 @@ def serve_a_large_product(choose_blocks):
     predicted = roofline.predict(product, *of)
     if predicted.seconds > MOST_TIMES * predicted.compute_s:
         return (
-            f"{returned}: by the model that takes {units.duration(predicted.seconds)}, "
+            f"{returned}: by the model that takes {text.duration(predicted.seconds)}, "
             f"{predicted.seconds / predicted.compute_s:.1f} times the arithmetic. Its {predicted.steps:,} grid steps "
-            f"cost {units.duration(predicted.steps_s)}, its copies {units.duration(predicted.memory_s)}.",
+            f"cost {text.duration(predicted.steps_s)}, its copies {text.duration(predicted.memory_s)}.",
             "larger blocks mean fewer steps and fewer bytes.",
         )
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import jax.extend.core
 
 from course_lib import chips, grid
-from course_lib.compiler import rewrite
+from course_lib.compiler.simulating import rewrite
 
 MAX_PERIOD = 60_000  # bundles: inner axes are kept whole up to here
 _SHORTEST_LOOP = 8

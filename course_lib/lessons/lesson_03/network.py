@@ -1,7 +1,7 @@
 """Exercise 03.6, three all-gathers."""
 
 from course_lib.checks.kinds.predict import Predict
-from course_lib.checks.lesson_03.product import MI, MI_IS_NOT_M
+from course_lib.lessons.lesson_03.product import MI, MI_IS_NOT_M
 
 LINK = 45e9  # bytes/s that one ICI link of a v5e carries each way: the scaling book, chapter "How to Think About TPUs"
 HOP_S = 1e-6  # what a hop costs whatever it carries: the same book, chapter "Sharded Matrices"

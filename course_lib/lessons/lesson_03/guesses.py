@@ -4,7 +4,7 @@ import jax.numpy as jnp
 
 from course_lib import chips, roofline
 from course_lib.checks.kinds.predict import Predict
-from course_lib.checks.lesson_03.product import array, square
+from course_lib.lessons.lesson_03.product import array, square
 
 
 def _triangle_seconds() -> float:

@@ -3,8 +3,10 @@
 import collections
 import dataclasses
 
-from course_lib.compiler import dump, extrapolate, hlo
+from course_lib.compiler.dumps import folder as dump
+from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Extrapolation
+from course_lib.compiler.simulating import extrapolate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

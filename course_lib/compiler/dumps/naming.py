@@ -7,7 +7,7 @@ import collections
 import dataclasses
 
 from course_lib import cost, grid
-from course_lib.compiler import hlo
+from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Allocation
 
 

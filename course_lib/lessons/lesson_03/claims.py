@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from course_lib import chips, cost, grid, roofline
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.predict import Predict
-from course_lib.checks.lesson_03.product import MI, in_blocks, square
+from course_lib.lessons.lesson_03.product import MI, in_blocks, square
 
 STANDS, FALLS = "stands", "falls"
 _DECIDES = "let the number that goes with it decide: what would it have to be for the claim to hold?"

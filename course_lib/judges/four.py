@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from course_lib import compat, compiler, cost, errors, grid
 from course_lib.judges import budget, code, copies, garbage, memory, order, watchdog
-from course_lib.judges.compare import difference, other_structure
-from course_lib.judges.run import run
+from course_lib.judges.difference import difference, other_structure
+from course_lib.judges.interpreted import run
 from course_lib.judges.tolerance import expected
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 from course_lib.judges.walked import arrays, returned, walked

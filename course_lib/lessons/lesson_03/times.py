@@ -7,7 +7,7 @@ from jax.experimental import pallas as pl
 
 from course_lib import chips, cost, grid
 from course_lib.checks.kinds.predict import Predict
-from course_lib.checks.lesson_03.product import MI, MI_IS_NOT_M, array
+from course_lib.lessons.lesson_03.product import MI, MI_IS_NOT_M, array
 
 
 def _add_microseconds() -> float:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib import grid
-from course_lib.compiler import rewrite
+from course_lib.compiler.simulating import rewrite
 from course_lib.grid import scalars
 from course_lib.grid.body import index_values
 

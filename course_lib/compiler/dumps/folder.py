@@ -4,7 +4,8 @@ import dataclasses
 import pathlib
 import re
 
-from course_lib.compiler import bundles, critical_path, vmem
+from course_lib.compiler.dumps import allocations as vmem
+from course_lib.compiler.dumps import bundles, critical_path
 from course_lib.compiler.report import Allocation
 
 # Ask libtpu for these passes only: 14 files instead of about 300 for each compile.

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges import advice
-from course_lib.judges.blocks import block_map
+from course_lib.judges import rules
+from course_lib.judges.block_map import block_map
 from course_lib.judges.finding import Finding, show
 from course_lib.judges.tolerance import Expected, right
 from course_lib.judges.verdict import Complaint
@@ -57,7 +57,7 @@ def _exchanged(got: list[np.ndarray], want: list[Expected]) -> Complaint | None:
 
 
 def _complaint(found: Finding) -> Complaint:
-    because = advice.because(found)
+    because = rules.because(found)
     where = " ".join(part for part in (_block(found), _value(found), because.what, _how_many(found)) if part)
     block = found.laid_out_by[1].block_shape if found.laid_out_by else None
     return Complaint(where, because.next, block_map(found.name, found.wrong, found.unwritten, block))

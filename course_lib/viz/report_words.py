@@ -1,7 +1,6 @@
 """A Report in one sentence: does it compile, how long will it take, what binds it, does it spill."""
 
-from course_lib import chips
-from course_lib.compiler import units
+from course_lib import chips, text
 from course_lib.compiler.report import Report
 from course_lib.viz import time_split
 
@@ -28,7 +27,7 @@ def refusal_parts(report: Report) -> list[str]:
         said = f"For {report.chip}: {report.refusal}."
     if report.error is None:
         return [said, "It gave no reason."]
-    return [said, report.error.what, *([f"Next: {report.error.advice}"] if report.error.cure else [])]
+    return [said, report.error.what, *([f"Next: {report.error.next}"] if report.error.next else [])]
 
 
 def bound(report: Report) -> str | None:
@@ -68,9 +67,9 @@ def extrapolated(report: Report) -> str:
     if line is None:
         return ""
     return (
-        f"Cycles are extrapolated: {units.count(line.small[0])} and {units.count(line.large[0])} of "
-        f"{units.count(line.steps)} grid steps were simulated, and each further step counts "
-        f"{units.significant(line.cycles_per_step, 4)} cycles."
+        f"Cycles are extrapolated: {text.count(line.small[0])} and {text.count(line.large[0])} of "
+        f"{text.count(line.steps)} grid steps were simulated, and each further step counts "
+        f"{text.significant(line.cycles_per_step, 4)} cycles."
     )
 
 
@@ -78,9 +77,9 @@ def _predicted(report: Report) -> str:
     if report.cycles is None:
         return "no cycles were predicted"
     how = " (extrapolated)" if report.extrapolation else ""
-    cycles = f"predicted {units.counted(report.cycles, 'cycle')}{how}"
+    cycles = f"predicted {text.counted(report.cycles, 'cycle')}{how}"
     if report.seconds is not None:
-        return f"{cycles}, {units.duration(report.seconds)}"
+        return f"{cycles}, {text.duration(report.seconds)}"
     return f"{cycles}; no time, as the clock of {report.chip} is not known"
 
 
@@ -93,7 +92,7 @@ def _bound_words(report: Report) -> str:
     if binding == "both":
         return "bound by HBM traffic and by the core alike"
     copies = time_split.share_of_copies(report.time_split)
-    waiting = f", {units.percent(copies)} of them waiting for copies" if copies >= 0.3 else ""
+    waiting = f", {text.percent(copies)} of them waiting for copies" if copies >= 0.3 else ""
     if binding == "cycles":
         return f"bound by the core's cycles{waiting}"
     return "HBM traffic was not counted" if report.hbm_bytes is None else ""
@@ -102,5 +101,5 @@ def _bound_words(report: Report) -> str:
 def _spills(report: Report) -> str:
     if report.spills is None:
         return ""
-    fills = f", {units.counted(report.fills, 'fill')}" if report.spills and report.fills else ""
-    return units.counted(report.spills, "spill") + fills
+    fills = f", {text.counted(report.fills, 'fill')}" if report.spills and report.fills else ""
+    return text.counted(report.spills, "spill") + fills

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from course_lib.compiler import loops
+from course_lib.compiler.simulating import loops
 
 KERNEL = "kernel"  # a Pallas kernel; other ops keep XLA's word
 TAG = "course_call"  # metadata of a Pallas kernel: which call of the traced function it is

@@ -10,8 +10,8 @@ import dataclasses
 import math
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import estimate, rewrite, shorten
 from course_lib.compiler.report import Extrapolation
+from course_lib.compiler.simulating import estimate, rewrite, shorten
 
 WHOLE_BUNDLES = 80_000  # a program that issues about so many is simulated whole
 _FIRST, _FURTHER = 10_000, 20_000  # bundles of the smaller run, and how many more the larger one issues

@@ -1,0 +1,1 @@
+"""The child process in which libtpu lives, and what is asked of it."""
