@@ -60,7 +60,9 @@ def _by_hand(call: grid.Call) -> list[Traffic]:
         return []
     followed, moved = grid.follow(call), {}
     if followed.hidden_copies:
-        raise grid.UnreadableCall(f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.")
+        raise grid.UnreadableCall(
+            f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.", reason=grid.Reason.ARRAY_VALUES
+        )
     for copy in followed.copies:
         ends = [(copy.source, "in")] * (copy.source_space == "hbm") + [(copy.target, "out")] * (
             copy.target_space == "hbm"

@@ -8,7 +8,7 @@ import jax.extend.core
 import numpy as np
 from jax._src.state import indexing
 
-from course_lib.grid.call import UnreadableCall
+from course_lib.grid.call import Reason, UnreadableCall
 from course_lib.grid.followed import Copy, Followed, Loop, Use, Wait
 from course_lib.grid.plan import Step, plan
 from course_lib.grid.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
@@ -59,7 +59,8 @@ class Follower:
             if self.evaluations > MAX_EVALUATIONS:
                 raise UnreadableCall(
                     f"following this kernel takes more than {MAX_EVALUATIONS:,} evaluations. Try it with a smaller "
-                    "array or larger blocks."
+                    "array or larger blocks.",
+                    reason=Reason.LONG_BODY,
                 )
             values = [constant if variable is None else env[variable] for variable, constant in step.atoms]
             outputs = step.scalar(values) if step.scalar else self._step(step, values, active, times)
@@ -293,7 +294,9 @@ class Follower:
 
     def _noted(self, use: Use) -> None:
         if len(self.uses) >= MAX_USES:
-            raise UnreadableCall(f"the kernel touches memory in more than {MAX_USES:,} places.")
+            raise UnreadableCall(
+                f"the kernel touches memory in more than {MAX_USES:,} places.", reason=Reason.LONG_BODY
+            )
         self.uses.append(use)
 
     def _undecided(self, eqn, jaxprs, what: str) -> None:

@@ -11,7 +11,7 @@ from jax._src.state.discharge import discharge_state
 from jax.experimental import pallas as pl
 
 from course_lib.grid.body import index_values
-from course_lib.grid.call import Call, Operand, Scratch, UnreadableCall, Walk
+from course_lib.grid.call import Call, Operand, Reason, Scratch, UnreadableCall, Walk
 from course_lib.grid.refs import space_of
 from course_lib.grid.scalars import known
 from course_lib.grid.trace import (
@@ -52,7 +52,8 @@ def _given(number: int, value) -> Callable:
         if value is None or isinstance(value, jax.ShapeDtypeStruct):
             raise UnreadableCall(
                 f"its index maps read scalars (scalar prefetch) that come from argument {number}, of which only "
-                "the shape is known. Pass the array itself."
+                "the shape is known. Pass the array itself.",
+                reason=Reason.UNKNOWN_SCALARS,
             )
         return value
 
@@ -60,7 +61,10 @@ def _given(number: int, value) -> Callable:
 
 
 def _inside_a_loop():
-    raise UnreadableCall("its index maps read scalars (scalar prefetch) that a loop around the kernel computes.")
+    raise UnreadableCall(
+        "its index maps read scalars (scalar prefetch) that a loop around the kernel computes.",
+        reason=Reason.UNKNOWN_SCALARS,
+    )
 
 
 def _calls(jaxpr, consts: list, inputs: list, times: int | None) -> Iterator[Call]:
@@ -103,7 +107,10 @@ def _output(eqn, values: list, number: int) -> Callable:
         if eqn.primitive.name in KERNELS or any(
             e.primitive.name in KERNELS for inner in sub_jaxprs(eqn) for e in equations(inner)
         ):
-            raise UnreadableCall("its index maps read scalars (scalar prefetch) that another kernel computes.")
+            raise UnreadableCall(
+                "its index maps read scalars (scalar prefetch) that another kernel computes.",
+                reason=Reason.UNKNOWN_SCALARS,
+            )
         outputs = eqn.primitive.bind(*[v() for v in values], **eqn.primitive.get_bind_params(eqn.params))
         return outputs[number] if eqn.primitive.multiple_results else outputs
 
@@ -119,15 +126,17 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
         sizes = iter([int(v()) for v in values[:dynamic]])
         scalars = tuple(np.asarray(v()) for v in values[dynamic : dynamic + prefetched])
     except UnreadableCall as error:
-        raise UnreadableCall(f"{_name(kernel)} cannot be read: {error}") from None
+        raise UnreadableCall(f"{_name(kernel)} cannot be read: {error}", reason=error.reason) from None
     grid = tuple(n if isinstance(n, int) else next(sizes) for n in mapping.grid)
     if any(n < 0 for n in grid):
         raise UnreadableCall(
-            f"{_name(kernel)} cannot be read: its grid is {grid}, and a size is negative. Each is a number of steps."
+            f"{_name(kernel)} cannot be read: its grid is {grid}, and a size is negative. Each is a number of steps.",
+            reason=Reason.NEGATIVE_GRID,
         )
     if math.prod(grid) > MOST_STEPS:
         raise UnreadableCall(
-            f"{_name(kernel)} cannot be read: its grid {grid} has {math.prod(grid):,} steps, too many to list."
+            f"{_name(kernel)} cannot be read: its grid {grid} has {math.prod(grid):,} steps, too many to list.",
+            reason=Reason.LONG_GRID,
         )
     operands = [_prefetch(name, array, grid) for name, array in zip(names, scalars, strict=False)]
     aliases = _aliases(eqn, names, prefetched + inputs)

@@ -133,7 +133,9 @@ def _by_hand(call: grid.Call, followed: grid.Followed) -> tuple[np.ndarray, np.n
     evenly over as many steps as the kernel starts copies.
     """
     if followed.hidden_copies:
-        raise grid.UnreadableCall(f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.")
+        raise grid.UnreadableCall(
+            f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.", reason=grid.Reason.ARRAY_VALUES
+        )
     into = sum(len(c.steps) * c.bytes for c in followed.copies if c.source_space == "hbm")
     out = sum(len(c.steps) * c.bytes for c in followed.copies if c.target_space == "hbm")
     reads, writes, alone = _automatic(call)
