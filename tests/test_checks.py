@@ -12,12 +12,11 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 
-from course_lib import checks, chips, compiler, judges
+from course_lib import checks, chips, compiler, environment, judges
 from course_lib.checks import checking, help, machine, record
 from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.kinds import JUDGED, kernel
 from course_lib.checks.result import SCREEN, Result, on_a_screen
-from course_lib.compiler import progress
 
 
 def with_kernel(kernel):
@@ -115,7 +114,7 @@ def test_a_verdict_fits_a_screen_and_loses_no_advice():
 
 def test_a_notebook_draws_the_blocks(monkeypatch, capsys):
     drawn = []
-    monkeypatch.setattr(progress, "in_a_notebook", lambda: True)
+    monkeypatch.setattr(environment, "in_a_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", drawn.append)
     said = checks.check("01.1", with_kernel(first_half_kernel))
     assert drawn == [said.blocks] and str(said.blocks) not in capsys.readouterr().out
