@@ -23,7 +23,11 @@ def test_part_of(nodeid, part):
 
 
 def test_set_up_counts_as_time_and_not_as_a_test():
-    reports = [report("tests/test_a.py::t", 2, "setup"), report("tests/test_a.py::t", 3), report("tests/test_b.py::t", 9)]
+    reports = [
+        report("tests/test_a.py::t", 2, "setup"),
+        report("tests/test_a.py::t", 3),
+        report("tests/test_b.py::t", 9),
+    ]
     assert seconds.by_part(reports) == [("b", 9, 1), ("a", 5, 1)]
 
 
