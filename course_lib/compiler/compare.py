@@ -47,7 +47,7 @@ class Comparison:
         ]
         chips = sorted({report.chip for report in self.reports.values()})
         head = f"Predicted for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
-        return "\n".join([text.folded(head), *table, *(text.folded(text) for text in self._remarks())])
+        return "\n".join([text.folded(head), *table, *map(text.folded, self._remarks())])
 
     __repr__ = __str__
 
