@@ -1,6 +1,8 @@
 """What every test shares: the CPU, and a machine that keeps none of our processes."""
 
 import os
+import shutil
+import tempfile
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["KERAS_BACKEND"] = "jax"
@@ -12,6 +14,24 @@ import pytest
 import seconds
 
 from course_lib import compiler
+
+
+def pytest_configure(config):
+    """The compiler's answers are kept for this session alone, in one folder for all its workers and their children."""
+    if not hasattr(config, "workerinput") and "COURSE_CACHE" not in os.environ:
+        os.environ["COURSE_CACHE"] = config.course_cache = tempfile.mkdtemp(prefix="course-tests-cache-")
+
+
+def pytest_unconfigure(config):
+    if folder := getattr(config, "course_cache", None):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch):
+    """The compiler's child itself answers: for tests of the child, and of its limits."""
+    monkeypatch.setenv("COURSE_CACHE", "0")
+
 
 needs_libtpu = pytest.mark.skipif(compiler.libtpu_version() is None, reason=compiler.tpu.missing_libtpu())
 

@@ -26,7 +26,7 @@ pytestmark = needs_libtpu
 
 
 @pytest.fixture
-def worker():
+def worker(nothing_kept):
     """The warm worker with the simulator, started."""
     service.warm_up()
     return service._worker(True, service.MEMORY_BYTES)
@@ -184,7 +184,7 @@ def test_cycles_are_those_of_jax_own_compile_path():
         from jax.sharding import SingleDeviceSharding
         from sample_kernels import add, VECTOR
         from course_lib import chips
-        from course_lib.compiler import dump
+        from course_lib.compiler.dumps import folder as dump
         topology = topologies.get_topology_desc(
             platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=[1, 1, 1], num_slices=1)
         x = jax.ShapeDtypeStruct(VECTOR.shape, VECTOR.dtype, sharding=SingleDeviceSharding(topology.devices[0]))
@@ -256,7 +256,7 @@ def test_unknown_chip():
         compiler.compile_tpu(add, VECTOR, VECTOR, chip="v9")
 
 
-def test_a_crash_is_a_verdict_and_the_next_compile_works():
+def test_a_crash_is_a_verdict_and_the_next_compile_works(nothing_kept):
     report = compiler.compile_tpu(add, VECTOR, VECTOR, memory_bytes=64 << 20)
     assert not report.ok and report.error.name == "crash"
     assert compiler.compile_tpu(add, VECTOR, VECTOR).ok
@@ -270,13 +270,13 @@ def test_a_killed_worker_is_replaced(worker):
     assert worker.process.pid != before
 
 
-def test_time_limit_then_no_cycles_but_an_answer():
+def test_time_limit_then_no_cycles_but_an_answer(nothing_kept):
     report = compiler.compile_tpu(endless, array((8, 128)), time_limit_s=6)
     assert report.ok and report.cycles is None
     assert "no cycles: with the simulator on, the compiler" in report.notes[0]
 
 
-def test_several_callers_at_once():
+def test_several_callers_at_once(nothing_kept):
     alone = compiler.compile_tpu(add, VECTOR, VECTOR).cycles
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(lambda _: compiler.compile_tpu(add, VECTOR, VECTOR), range(8)))
@@ -285,7 +285,7 @@ def test_several_callers_at_once():
 
 def test_no_orphan_is_left_when_the_parent_is_killed():
     code = (
-        "import time; from course_lib.compiler import service; service.warm_up();"
+        "import time; from course_lib.compiler.child import service; service.warm_up();"
         "print(service._worker(True, service.MEMORY_BYTES).process.pid, flush=True); time.sleep(60)"
     )
     env = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parent.parent)}

@@ -166,7 +166,7 @@ def test_a_kernel_that_needs_too_much_vmem_is_told_what_takes_it():
 
 
 @needs_libtpu
-def test_how_a_function_failed_is_said():
+def test_how_a_function_failed_is_said(nothing_kept):
     def broken(x):
         return undefined_name(x)  # noqa: F821
 

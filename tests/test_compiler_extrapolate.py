@@ -117,7 +117,7 @@ def test_what_is_too_long_is_not_simulated_and_that_is_said(monkeypatch):
 
 
 @needs_libtpu
-def test_what_is_too_long_is_simulated_for_a_caller_who_allows_for_it(monkeypatch):
+def test_what_is_too_long_is_simulated_for_a_caller_who_allows_for_it(monkeypatch, nothing_kept):
     monkeypatch.setattr(run, "MAX_BUNDLES", 100_000)
     report = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=200, memory_bytes=4 << 30)
     assert report.cycles

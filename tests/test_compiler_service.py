@@ -18,7 +18,7 @@ from sample_kernels import VECTOR, add, array, by_rows, endless, gathered, matmu
 from course_lib import compiler
 from course_lib.compiler.child import service
 
-pytestmark = needs_libtpu
+pytestmark = [needs_libtpu, pytest.mark.usefixtures("nothing_kept")]
 HANG_LIMIT_S = 6
 
 

@@ -81,7 +81,7 @@ KERNELS = {
 
 @needs_libtpu
 @pytest.mark.parametrize("name", KERNELS)
-def test_traffic_is_what_the_compiled_program_copies(name):
+def test_traffic_is_what_the_compiled_program_copies(name, nothing_kept):
     fn, *args = KERNELS[name]
     rows = cost.traffic(grid.walk(fn, *args))
     ours = {

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from course_lib.checks.exercise import exercises
-from course_lib.grading import graft, submission
+from course_lib.grading import graft, run, submission
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EMPTY = ROOT / "exercises/01_hello_kernel.ipynb"
@@ -525,3 +525,14 @@ def test_what_is_graded_is_what_is_declared():
 
 def marked(cell):
     return "nbgrader" in cell["metadata"]
+
+
+def test_an_answer_is_not_graded_by_what_the_compiler_is_said_to_have_said(tmp_path, monkeypatch):
+    """A learner's own code could have written the files in which answers of the compiler are kept."""
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
+    says = "from course_lib import environment\n\nprint('kept in', environment.cache_folder())"
+    cell = {"cell_type": "code", "id": "one", "source": says, "metadata": {}, "outputs": [], "execution_count": None}
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"nbformat": 4, "nbformat_minor": 5, "metadata": kernel, "cells": [cell]}
+    ran = run.run(notebook, cell_timeout=30, time_limit=60)
+    assert ran.cells["one"]["ok"] and ran.cells["one"]["printed"].strip() == "kept in None", ran

@@ -4,9 +4,8 @@ The key is the program itself, as it is handed to the compiler, with its chip, t
 part of this library that turns the compiler's words into figures. So a kernel that has changed, or anything that it
 calls, has another key; a kernel that has only moved to another line or another file keeps its own.
 
-The file is ``course_lib/autotune.json`` in the user's folder for caches (XDG_CACHE_HOME, else ~/.cache). COURSE_CACHE
-names another folder; COURSE_CACHE=0 keeps nothing in a file. Under pytest and under a grader only COURSE_CACHE does.
-A file that cannot be read or written is no error: the search takes longer.
+The file is ``autotune.json`` in ``environment.cache_folder()``. A file that cannot be read or written is no error: the
+search takes longer.
 """
 
 import functools
@@ -19,15 +18,13 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from jax._src.config import traceback_in_locations_limit
 
 import course_lib
-from course_lib import chips, grid
+from course_lib import chips, environment, grid
 from course_lib.compiler import tpu
 
 FORMAT = 1
 _MOST = 5_000  # entries: 1 MB. The oldest go first.
-_SOMEBODY_ELSE = ("COURSE_GRADING", "NBGRADER_EXECUTION", "PYTEST_CURRENT_TEST")
 
 _memory: dict[str, dict] = {}
 
@@ -36,8 +33,7 @@ def key(fn: Callable, *args, chip: str) -> str | None:
     """What names the program ``jit(fn)(*args)`` for ``chip``: 64 hexadecimal digits; None where it does not trace."""
     try:
         traced = grid.trace(fn, *args, chip=chip)
-        with traceback_in_locations_limit(0):  # the same program in another file or line is the same program
-            program = tpu.lower(traced, *args, chip=chips.chip(chip))
+        program = tpu.lower(traced, *args, chip=chips.chip(chip))
     except Exception:  # whatever it is, the compiler will be asked, and explain it
         return None
     digest = hashlib.sha256(program)
@@ -67,16 +63,8 @@ def put(key: str | None, value: dict) -> None:
 
 def path() -> pathlib.Path | None:
     """The file; None where nothing is kept in one."""
-    named = os.environ.get("COURSE_CACHE")
-    if named == "0" or (not named and any(name in os.environ for name in _SOMEBODY_ELSE)):
-        return None
-    if named:
-        return pathlib.Path(named).expanduser() / "autotune.json"
-    try:
-        home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", ""))
-        return (home if home.is_absolute() else pathlib.Path.home() / ".cache") / "course_lib" / "autotune.json"
-    except RuntimeError:  # a user without a home
-        return None
+    folder = environment.cache_folder()
+    return None if folder is None else folder / "autotune.json"
 
 
 def _read() -> dict[str, dict]:

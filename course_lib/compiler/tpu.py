@@ -1,11 +1,13 @@
 """Compile a function for a TPU that is not there, with the real compiler, and report what it says."""
 
+import contextlib
 import functools
 import importlib.metadata
 import io
 from collections.abc import Callable
 
 import jax
+from jax._src.config import traceback_in_locations_limit
 
 from course_lib import chips, errors, grid
 from course_lib.compiler import assemble, progress
@@ -13,6 +15,8 @@ from course_lib.compiler.child import service
 from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import rewrite
 from course_lib.compiler.simulating import simulate as run
+
+_FRAMES = 10  # JAX's own limit
 
 
 class Unavailable(RuntimeError):
@@ -45,14 +49,16 @@ def compile_tpu(
     try:
         jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip))
         stage = "compile"
-        module = lower(jaxpr, *args, chip=target)
+        module = _lowered(jaxpr, args, target)
     except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
         return refused(error=errors.explain(error), stage=stage)
     if libtpu_version() is None:
         raise Unavailable(missing_libtpu())
 
-    def lowered(traced, of: tuple | None) -> bytes:
-        return module if traced is jaxpr else lower(traced, *(args if of is None else of), chip=target)
+    def lowered(traced, of: tuple | None, frames: int = 0) -> bytes:
+        if traced is jaxpr and not frames:
+            return module
+        return lower(traced, *(args if of is None else of), chip=target, frames=frames)
 
     walk, doubts = _walk(jaxpr, args)
     limits = run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
@@ -73,13 +79,24 @@ def compile_tpu(
     return assemble.report(walk, answer, simulated, target, jaxpr=jaxpr, notes=(*doubts, *notes), **facts)
 
 
-def lower(jaxpr, *args, chip: chips.Chip) -> bytes:
-    """MLIR bytecode of a traced function, lowered for ``chip``. Needs no libtpu. Raises what Pallas raises."""
-    with chip.target():
+def lower(jaxpr, *args, chip: chips.Chip, frames: int = 0) -> bytes:
+    """MLIR bytecode of a traced function, lowered for ``chip``. Needs no libtpu. Raises what Pallas raises.
+
+    ``frames``: how many places in the source, innermost first, stand with each operation, for complaints to quote.
+    Without them the same program is the same bytes, wherever it was written and whichever process lowers it.
+    """
+    with chip.target(), traceback_in_locations_limit(frames):
         lowered = jax.jit(functools.partial(grid.run, jaxpr, False)).trace(*args).lower(lowering_platforms=("tpu",))
     buffer = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
     return buffer.getvalue()
+
+
+def _lowered(jaxpr, args: tuple, chip: chips.Chip) -> bytes:
+    """The bytecode, without places. What cannot be lowered is lowered once more with them, for its complaint."""
+    with contextlib.suppress(Exception):
+        return lower(jaxpr, *args, chip=chip)
+    return lower(jaxpr, *args, chip=chip, frames=_FRAMES)
 
 
 def libtpu_version() -> str | None:

@@ -97,6 +97,7 @@ def _environment(folder: pathlib.Path) -> dict[str, str]:
     return kept | {
         "COURSE_GRADING": "1",
         "COURSE_PROGRESS": "0",
+        "COURSE_CACHE": "0",  # an answer of the compiler's may have been written by whoever is graded
         "COURSE_GRADING_FOLDER": str(folder),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": str(CLONE),

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 
+from course_lib.compiler.child import cache
 from course_lib.compiler.dumps import folder as dump
 
 MEMORY_BYTES = 2 << 30
@@ -140,15 +141,31 @@ def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:
     }
 
 
+def _settings(simulate: bool) -> str:
+    """All that libtpu reads in the child's environment, but for the name of the folder that it writes to."""
+    read = os.environ | _environment(pathlib.Path("dump"), simulate)
+    return json.dumps({name: read[name] for name in sorted(read) if name.startswith(("XLA_", "TPU_", "LIBTPU_"))})
+
+
 _workers: dict[tuple[bool, int], Worker] = {}
 _lock = threading.Lock()  # of the dictionary; each worker has one of its own
 
 
 def compile_module(topology: str, module: bytes, *, simulate: bool, time_limit_s: float, memory_bytes: int) -> dict:
-    """Compile MLIR bytecode for a one-chip topology in the warm child. Raises WorkerDied.
+    """Compile MLIR bytecode for a one-chip topology in the warm child, unless its answer is known. Raises WorkerDied.
 
     Callers in several threads take turns; several processes have a child each.
     """
+    key = cache.key(module, topology=topology, settings=_settings(simulate), memory_bytes=memory_bytes)
+    if (known := cache.get(key)) is not None:
+        return known
+    answer = _asked(topology, module, simulate, time_limit_s, memory_bytes)
+    if answer["ok"] or answer["stage"] == "compile":  # not that libtpu does not start: it may, the next time
+        cache.put(key, answer)
+    return answer
+
+
+def _asked(topology: str, module: bytes, simulate: bool, time_limit_s: float, memory_bytes: int) -> dict:
     worker = _worker(simulate, memory_bytes)
     with worker.lock:
         try:

@@ -15,6 +15,7 @@ MAX_BUNDLES = 1_500_000  # what is longer takes minutes and many GiB: it is simu
 _SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, where this was written
 WORTH_NARROWING = 400_000  # below, three compiles of XLA's take longer than simulating the whole
 _CRASHED = "the simulator crashed, after it had written the cycles of every op."
+_A_PLACE = "loc("  # where the compiler's complaint says which operation it is about
 _NOTHING = Simulation(cycles={}, time_split={})
 
 
@@ -77,11 +78,19 @@ def _doubtful(why: str) -> tuple[str, ...]:
 
 
 def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
-    """A function that puts a traced function before the compiler, with or without its simulator."""
+    """A function that puts a traced function before the compiler, with or without its simulator.
+
+    The compiler sees no files and lines, so that its answer is that of the same program anywhere else; where it refuses
+    one and names the operation, it is asked once more with the innermost of them.
+    """
 
     def ask(jaxpr, args: tuple | None = None, *, simulate: bool, bundles: int = 0) -> dict:
         allowed = limits.of(bundles if simulate else 0)
-        return service.compile_module(chip.topology, lower(jaxpr, args), simulate=simulate, **allowed)
+        answer = service.compile_module(chip.topology, lower(jaxpr, args), simulate=simulate, **allowed)
+        if answer["ok"] or _A_PLACE not in answer["error"]:
+            return answer
+        module = lower(jaxpr, args, frames=1)
+        return service.compile_module(chip.topology, module, simulate=simulate, **allowed)
 
     return ask
 
