@@ -80,7 +80,7 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     what = f"{at} is read before anything has been written to it; `+=` reads too."
     if read.written_at is not None and read.written_at > read.step:
         what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
-    output = next((o for o in call.outputs if o.name == read.ref), None)
+    output = {o.name: o for o in call.outputs}.get(read.ref)
     if output is not None and output.aliases:
         next = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
     elif call.steps == 1 or (output is not None and output.changes.all()):
