@@ -3,7 +3,7 @@
 import dataclasses
 
 from course_lib.checks import record
-from course_lib.checks.exercise import Exercise, exercises, lessons
+from course_lib.checks.exercise import Exercise, lessons
 from course_lib.checks.record import Entry
 from course_lib.checks.result import PASSED
 
@@ -11,7 +11,7 @@ _BAR, _COLUMNS = 20, 94  # characters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lesson:
+class LessonProgress:
     """A lesson's exercises, each with what is known of it."""
 
     number: str
@@ -40,7 +40,7 @@ class Lesson:
 class Panel:
     """The progress over the course. ``print`` gives the text, a notebook cell shows the table."""
 
-    lessons: tuple[Lesson, ...]
+    lessons: tuple[LessonProgress, ...]
     kept: str  # one line about where it is kept; "" where nothing is
 
     @property
@@ -63,11 +63,14 @@ class Panel:
 def progress() -> Panel:
     """Your progress over the course."""
     known = record.entries()
-    rows = [(task, known.get(task.id, Entry())) for task in exercises().values()]
     return Panel(
         lessons=tuple(
-            Lesson(number=number, title=title, rows=tuple(r for r in rows if r[0].id.startswith(number + ".")))
-            for number, title in lessons().items()
+            LessonProgress(
+                number=lesson.number,
+                title=lesson.title,
+                rows=tuple((task, known.get(task.id, Entry())) for task in lesson.exercises),
+            )
+            for lesson in lessons()
         ),
         kept=_where_kept(),
     )

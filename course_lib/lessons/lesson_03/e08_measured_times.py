@@ -1,9 +1,11 @@
-"""Exercise 03.8, Predict, then look: three times that others measured."""
+"""Three times that others measured, to predict."""
 
 import jax.numpy as jnp
 
 from course_lib import chips, roofline
+from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_03.product import array, square
 
 
@@ -64,3 +66,17 @@ GUESSES = {
         ),
     ),
 }
+
+EXERCISE = Exercise(
+    id="03.8",
+    title="Predict, then look",
+    kind="several",
+    defines="guesses",
+    asks=Several(parts=GUESSES, why="all three as near as asked to what was measured."),
+    hints=(
+        "Work out arithmetic plus steps, and bytes. They run side by side: the larger of the two is your guess.",
+        "16384: 2 * 16384**3 FLOPs. triangle: half of them, and 32 * 32 * 16 steps of 0.33 us, which add up.",
+        "decode: 8 * 4096 * 4096 weights of two bytes have to come from HBM, for next to no arithmetic.",
+    ),
+    points=2,
+)

@@ -1,6 +1,8 @@
-"""Exercise 03.6, three all-gathers."""
+"""How long three all-gathers take."""
 
+from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_03.product import MI, MI_IS_NOT_M
 
 LINK = 45e9  # bytes/s that one ICI link of a v5e carries each way: the scaling book, chapter "How to Think About TPUs"
@@ -78,3 +80,17 @@ NETWORK = {
         proof=lambda: _all_gather(4096, 4, links=1),
     ),
 }
+
+EXERCISE = Exercise(
+    id="03.6",
+    title="Predict: three all-gathers",
+    kind="several",
+    defines="gathers",
+    asks=Several(parts=NETWORK, why="links that receive, shards that are missing, hops that cost."),
+    hints=(
+        "For each case: how many shards does the worst-placed chip lack, and by how many links do they come?",
+        "A ring has two links into each chip, the end of a line has one. 16 and 4 shards of the same 64 MiB.",
+        "small: a shard goes from one end of the line to the other; each hop takes 1 us, whatever it carries.",
+    ),
+    points=2,
+)

@@ -1,10 +1,11 @@
-"""Exercise 03.9, Repair: a product in blocks that are too small."""
+"""A product in blocks that are too small, to repair."""
 
 import functools
 
 import jax.numpy as jnp
 
-from course_lib import chips, cost, grid, roofline, text
+from course_lib import chips, cost, grid, judges, roofline, text
+from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_03.product import MI, in_blocks, square
@@ -68,10 +69,29 @@ def serve_a_large_product(choose_blocks):
     return None
 
 
-def products() -> list[tuple]:
+def _products() -> list[tuple]:
     """Sizes that blocks of 128 and more divide: overhanging blocks are the subject of lesson 8."""
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), PRODUCTS)
 
 
-def reference(x, y):
+def _reference(x, y):
     return jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype)
+
+
+EXERCISE = Exercise(
+    id="03.9",
+    title="Repair: right, and far from its roof",
+    kind="repair",
+    defines="choose_blocks",
+    cases=_products,
+    reference=_reference,
+    build=with_blocks,
+    also=(serve_a_large_product,),
+    budget=judges.Budget(times_reference=MOST_TIMES),
+    hints=(
+        "Which roof is it under? Count the grid steps, and multiply by 0.33 us.",
+        "Larger blocks mean fewer steps and fewer bytes. Blocks are held twice, and a kernel may use 16 MiB.",
+        "min(512, m), min(1024, k), min(512, n) is one good answer.",
+    ),
+    points=2,
+)

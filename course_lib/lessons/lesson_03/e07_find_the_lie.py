@@ -1,12 +1,14 @@
-"""Exercise 03.7, Find the lie: five claims about products, and the number that decides each."""
+"""Five claims about products, and the number that decides each."""
 
 import functools
 
 import jax.numpy as jnp
 
 from course_lib import chips, cost, grid, roofline
+from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_03.product import MI, in_blocks, square
 
 STANDS, FALLS = "stands", "falls"
@@ -146,3 +148,17 @@ LIES = {
         ),
     ),
 }
+
+EXERCISE = Exercise(
+    id="03.7",
+    title="Find the lie",
+    kind="several",
+    defines="verdicts",
+    asks=Several(parts=LIES, why="four claims fall to one number each, and one stands."),
+    hints=(
+        "Each claim breaks a roof, a list of copies, or nothing. Work out the number first and judge then.",
+        "A: N / 6. B: bytes over bandwidth. C: 2 * 8192**3 FLOPs over the time. D: chips.chip.",
+        "E: cost.traffic(grid.walk(...)) of a product in blocks with k last; or think which index the output has.",
+    ),
+    points=3,
+)
