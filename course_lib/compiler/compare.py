@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from course_lib import text
+from course_lib import text, vocabulary
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu
 
@@ -38,16 +38,11 @@ class Comparison:
 
     def __str__(self) -> str:
         rows = [_HEAD, *(self._row(name) for name in self.reports)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-        table = [
-            "  ".join(
-                cell.ljust(w) if n == 0 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        table = text.table(rows, right=range(1, len(_HEAD)))
         chips = sorted({report.chip for report in self.reports.values()})
-        head = f"Predicted for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
-        return "\n".join([text.folded(head), *table, *(text.folded(text) for text in self._remarks())])
+        whose = vocabulary.COMPILER.capitalize()
+        head = f"{whose} for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
+        return "\n".join([text.folded(head), *table, *(text.folded(remark) for remark in self._remarks())])
 
     __repr__ = __str__
 

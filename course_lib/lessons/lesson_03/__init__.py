@@ -49,7 +49,7 @@ EXERCISES = (
         hints=(
             "Write down FLOPs and bytes as in the lesson. Only the bytes are different.",
             "x and y have 2 bytes a number, the result has 4: 8 N^2 bytes in all.",
-            "2 N^3 / (8 N^2) = N / 4. Set that equal to roofline.ridge_point('v6e').",
+            "2 N^3 / (8 N^2) = N / 4. Set that equal to roofline.ridge_point(chip='v6e').",
         ),
         points=1,
     ),
@@ -62,7 +62,7 @@ EXERCISES = (
         hints=(
             "Of the three arrays one is far larger than the others. How many bytes is that one?",
             "2 B D F FLOPs, and D F bytes: the activations hardly count.",
-            "2 B = roofline.ridge_point('v5e'), the one for bfloat16.",
+            "2 B = roofline.ridge_point(chip='v5e'), the one for bfloat16.",
         ),
         points=1,
     ),
