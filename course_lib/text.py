@@ -122,7 +122,9 @@ def table(
     A row may have fewer cells than others: its last one has the rest of the line to itself. A last cell that is too
     long is folded under itself. Where there is too little room, the cells of column ``gives_way`` are cut.
     """
-    columns = max(map(len, rows), default=0)
+    if not rows:
+        return []
+    columns = max(map(len, rows))
     straight = [[row[n] for row in rows if n < len(row) - (len(row) < columns)] for n in range(columns)]
     widths = [max(map(len, column), default=0) for column in straight]
     if gives_way is not None:

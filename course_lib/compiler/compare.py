@@ -70,7 +70,8 @@ class Comparison:
         remarks = []
         for name, report in self.reports.items():
             if not report.ok:
-                remarks.append(f"{name}: {report.error.what}\nNext: {report.error.next}")
+                why = report.error
+                remarks.append(f"{name}: {why.what}\nNext: {why.next}" if why else f"{name}: {report.refusal}.")
             if report.extrapolation is not None:
                 line = report.extrapolation
                 remarks.append(f"{name}: cycles of {line.steps:,} steps, from {line.small[0]:,} and {line.large[0]:,}.")

@@ -124,7 +124,7 @@ class Report:
 
     def __str__(self) -> str:
         if not self.ok:
-            return f"{self.name} for {self.chip}: {self.refusal}.\n{self.error}{_wanted(self)}"
+            return f"{self.name} for {self.chip}: {self.refusal}.\n{self.error or 'It gave no reason.'}{_wanted(self)}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
         lines += text.table([row for row in _rows(self) if row[1]], indent="  ")
         return "\n".join(lines)

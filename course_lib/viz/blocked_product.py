@@ -102,6 +102,7 @@ def predicted(product: Product, *, chip: str) -> roofline.Prediction:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def vmem_bytes(product: Product) -> int:
     """VMEM that the kernel needs; 0 for the ideal."""
     return cost.vmem_bytes(grid.walk(blocked(product), *product.args)) if product.blocks else 0
