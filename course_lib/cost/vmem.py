@@ -81,12 +81,12 @@ def legal_sizes(
     return sorted(n for n in sizes | {length} if not even or length % n == 0)
 
 
-def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.float32) -> bool:
+def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.float32, chip: str = "v5e") -> bool:
     """Whether the TPU takes a block of ``size`` along an axis of ``length``; it may be larger than the axis.
 
     The rule and the other arguments are those of ``legal_sizes``.
     """
-    return size == length or size in legal_sizes(size + 1, axis=axis, rank=rank, dtype=dtype, even=False)
+    return size == length or size in legal_sizes(size + 1, axis=axis, rank=rank, dtype=dtype, even=False, chip=chip)
 
 
 def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int) -> int | None:

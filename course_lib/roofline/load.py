@@ -62,10 +62,10 @@ def load(fn: Callable, *args, chip: str = "v5e") -> Load:
 
     Raises ValueError for an unknown chip, grid.UnreadableCall where a kernel's copies depend on array values.
     """
-    return of_walk(grid.walk(fn, *args, chip=chip), chip)
+    return of_walk(grid.walk(fn, *args, chip=chip), chip=chip)
 
 
-def of_walk(walk: grid.Walk, chip: str = "v5e") -> Load:
+def of_walk(walk: grid.Walk, *, chip: str = "v5e") -> Load:
     """The load of a function that is walked already."""
     made_of = chips.chip(chip)
     return Load(

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib import text
-from course_lib.viz import draw, terminal
-from course_lib.viz.picture import Picture
+from course_lib.viz import draw
 
 _ABSENT = "What lies in VMEM is not known: the compiler gave no list of its allocations."
 
@@ -58,18 +57,8 @@ def _op(row) -> str:
     return getattr(row, "op", "") or getattr(row, "call", "")
 
 
-def picture(rows: Sequence, limit: int | None = None) -> Picture:
-    """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(rows, limit), text=as_text(rows, limit))
-
-
-def svg(rows: Sequence, limit: int | None = None) -> str:
-    """The stack as SVG. ``rows``: see ``pieces``; ``limit``: bytes a kernel may use, None where it is not known."""
-    return draw.card(panel(rows, limit), "VMEM stack", sentence(rows, limit))
-
-
 def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
-    """The stack with heading and sentence, to be part of a larger picture.
+    """The stack with heading and sentence. ``rows``: see ``pieces``; ``limit``: bytes a kernel may use, if it is known.
 
     A stack that fills little of its limit is drawn twice: thin and true, and enlarged beside it.
     """
@@ -92,19 +81,6 @@ def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
     height = max(_SCALE, _ROW * len(shown)) + 16
     drawn = draw.Panel(draw.moved(draw.Panel(body, height), 0, 8), height)
     return draw.stacked([draw.heading("VMEM", _use(rows, limit)), drawn])
-
-
-def as_text(rows: Sequence, limit: int | None = None) -> str:
-    """The stack as lines, in block characters, top first."""
-    shown = _few(pieces(rows))
-    if not shown:
-        return _ABSENT
-    most = max(sum(piece.bytes for piece in shown), limit or 0)
-    lines = [
-        [terminal.bar(piece.bytes / most), text.size(piece.bytes), piece.name or piece.purpose, _explained(piece)]
-        for piece in reversed(shown)
-    ]
-    return "\n".join([text.folded(sentence(rows, limit)), *(f"  {line}" for line in text.table(lines, {1}, 92))])
 
 
 def sentence(rows: Sequence, limit: int | None = None) -> str:

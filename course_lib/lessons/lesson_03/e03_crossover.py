@@ -36,7 +36,7 @@ EXERCISE = Exercise(
     hints=(
         "Write down FLOPs and bytes as in the lesson. Only the bytes are different.",
         "x and y have 2 bytes a number, the result has 4: 8 N^2 bytes in all.",
-        "2 N^3 / (8 N^2) = N / 4. Set that equal to roofline.ridge_point('v6e').",
+        "2 N^3 / (8 N^2) = N / 4. Set that equal to roofline.ridge_point(chip='v6e').",
     ),
     points=1,
 )

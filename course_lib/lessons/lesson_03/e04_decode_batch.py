@@ -36,7 +36,7 @@ EXERCISE = Exercise(
     hints=(
         "Of the three arrays one is far larger than the others. How many bytes is that one?",
         "2 B D F FLOPs, and D F bytes: the activations hardly count.",
-        "2 B = roofline.ridge_point('v5e'), the one for bfloat16.",
+        "2 B = roofline.ridge_point(chip='v5e'), the one for bfloat16.",
     ),
     points=1,
 )

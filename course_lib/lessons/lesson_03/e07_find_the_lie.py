@@ -48,7 +48,7 @@ LIES = {
             FALLS,
             "Memory-bound is what lies left of the ridge point. On which side of it is this product?",
             "far to the right of the ridge point.",
-            lambda: STANDS if 8192 / 6 < roofline.ridge_point("v5e", "float32") else FALLS,
+            lambda: STANDS if 8192 / 6 < roofline.ridge_point(chip="v5e", dtype="float32") else FALLS,
         ),
         Predict(
             value=1365.3,
@@ -122,7 +122,7 @@ LIES = {
                 480: "That is the ridge point of products in int8, which run at twice the rate.",
             },
             why="197 TFLOP/s over 820 GB/s.",
-            proof=lambda: roofline.ridge_point("v5e"),
+            proof=lambda: roofline.ridge_point(chip="v5e"),
         ),
     ),
     "E": (

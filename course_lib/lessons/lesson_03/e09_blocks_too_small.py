@@ -4,7 +4,7 @@ import functools
 
 import jax.numpy as jnp
 
-from course_lib import chips, cost, grid, judges, roofline, text
+from course_lib import chips, cost, grid, judges, roofline, text, vocabulary
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit
@@ -61,7 +61,7 @@ def serve_a_large_product(choose_blocks):
     predicted = roofline.predict(product, *of)
     if predicted.seconds > MOST_TIMES * predicted.compute_s:
         return (
-            f"{returned}: by the model that takes {text.duration(predicted.seconds)}, "
+            f"{returned}: that takes {text.duration(predicted.seconds)}, {vocabulary.MODEL}, "
             f"{predicted.seconds / predicted.compute_s:.1f} times the arithmetic. Its {predicted.steps:,} grid steps "
             f"cost {text.duration(predicted.steps_s)}, its copies {text.duration(predicted.memory_s)}.",
             "larger blocks mean fewer steps and fewer bytes.",
