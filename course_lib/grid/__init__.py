@@ -11,20 +11,11 @@ differs from the step before; an output block is written back when the next step
 from course_lib.grid.body import copies_by_hand, follow, scoped, uses
 from course_lib.grid.call import Call, Operand, Pipeline, Reason, Scratch, UnreadableCall, Walk
 from course_lib.grid.followed import Copy, Followed, Use
+from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
 from course_lib.grid.refs import space_of
-from course_lib.grid.trace import (
-    KERNELS,
-    equations,
-    inner_jaxpr,
-    pallas_calls,
-    run,
-    scan_parts,
-    sub_jaxprs,
-    trace,
-    trace_with_result,
-)
+from course_lib.grid.trace import run, trace, trace_with_result
 
 __all__ = [
     "KERNELS",
@@ -41,15 +32,12 @@ __all__ = [
     "copies_by_hand",
     "equations",
     "follow",
-    "inner_jaxpr",
     "pallas_calls",
     "pipelines",
     "read",
     "run",
-    "scan_parts",
     "scoped",
     "space_of",
-    "sub_jaxprs",
     "trace",
     "trace_with_result",
     "uses",

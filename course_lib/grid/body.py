@@ -12,8 +12,8 @@ import numpy as np
 from course_lib.grid.call import Call, Scratch, UnreadableCall
 from course_lib.grid.followed import Followed, Use
 from course_lib.grid.follower import Follower
+from course_lib.grid.jaxprs import equations
 from course_lib.grid.refs import Ref, scoped_names, space_of
-from course_lib.grid.trace import equations
 
 
 @functools.lru_cache(maxsize=64)
@@ -45,7 +45,7 @@ def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
     refs = [Ref("scalars", "smem", v.aval) for v in jaxpr.invars[len(coordinates) :]]
     for ref, array in zip(refs, scalars, strict=True):
         ref.give(array)
-    return Follower(grid=(), coordinates=()).jaxpr(jaxpr, (), [*coordinates, *refs], np.True_, 1)
+    return Follower(grid=(), coordinates=()).jaxpr(jaxpr, [*coordinates, *refs], np.True_, 1)
 
 
 def _follower_of_all_steps(call: Call, uses: list | None = None) -> Follower:
@@ -55,7 +55,7 @@ def _follower_of_all_steps(call: Call, uses: list | None = None) -> Follower:
     coordinates = np.unravel_index(np.arange(call.steps), call.grid)
     follower = Follower(grid=call.grid, coordinates=tuple(np.asarray(c, np.int32) for c in coordinates))
     follower.uses, follower.names = uses, _names(call)
-    follower.jaxpr(call.kernel, (), _refs(call), np.ones(call.steps, bool), 1)
+    follower.jaxpr(call.kernel, _refs(call), np.ones(call.steps, bool), 1)
     return follower
 
 
@@ -65,7 +65,7 @@ def _follower_in_order(call: Call, uses: list | None = None) -> Follower:
     follower.uses, follower.names = uses, _names(call)
     for step in range(call.steps):
         follower.coordinates, follower.first = call.step(step), step
-        follower.jaxpr(call.kernel, (), refs, np.True_, 1)
+        follower.jaxpr(call.kernel, refs, np.True_, 1)
     return follower
 
 
