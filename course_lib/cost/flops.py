@@ -67,7 +67,7 @@ def flops(walk: grid.Walk) -> Work:
 @functools.lru_cache(maxsize=64)
 def kernel_flops(call: grid.Call) -> Work:
     """The operations of one kernel over all grid steps, times how often the function runs it."""
-    followed = grid.follow(call)
+    followed = grid.body(call)
     work = sum((_of(eqn) * times for eqn, times in followed.runs), Work(doubt=followed.doubt))
     if call.times is None:
         return work + Work(doubt=f"how often {call.name} runs depends on data: counted once")

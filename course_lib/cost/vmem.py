@@ -118,12 +118,12 @@ def _buffers(call: grid.Call) -> list[Buffer]:
         for s in call.scratch
         if s.memory_space == "vmem"
     ]
-    return rows + [_scoped(call, s) for s in grid.scoped(call) if s.memory_space == "vmem"]
+    return rows + [_scoped(call, s) for s in grid.scoped_scratch(call) if s.memory_space == "vmem"]
 
 
 def _scoped(call: grid.Call, scratch: grid.Scratch) -> Buffer:
     """What the body allocates. A buffer that is copied into or out of, piece by piece, goes by what it holds."""
-    for copy in grid.follow(call).copies if grid.copies_by_hand(call) else ():
+    for copy in grid.body(call).copies if grid.has_copies_by_hand(call) else ():
         held = {copy.target: (copy.source, "input window"), copy.source: (copy.target, "output window")}.get(
             scratch.name
         )

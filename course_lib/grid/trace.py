@@ -9,8 +9,8 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.interpreters import partial_eval
 
 from course_lib import chips, compat
-from course_lib.grid.call import UnreadableCall
 from course_lib.grid.jaxprs import KERNELS, called, equations, holds_a_kernel, is_variable, run_anew
+from course_lib.grid.unreadable import UnreadableCall
 
 compat.trace_kernels_anew()
 

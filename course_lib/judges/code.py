@@ -150,7 +150,7 @@ def _used(jaxpr) -> set[int]:
 def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         try:
-            written = grid.follow(call).written
+            written = grid.body(call).written
         except grid.UnreadableCall:  # it is too long to follow
             continue
         changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)

@@ -15,8 +15,8 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.compiler.simulating import rewrite
-from course_lib.grid import scalars
-from course_lib.grid.body import index_values
+from course_lib.grid.following import scalars
+from course_lib.grid.following.follow import index_values
 from course_lib.grid.jaxprs import called, inside, is_variable, map_inside
 
 LARGEST = 8192  # a dividend up to here is divided exactly
@@ -134,7 +134,7 @@ def _call(name: str, divisor: int, dtype):
 def _same(jaxpr, written, args: tuple) -> bool:
     """Whether both visit the same blocks and do the same, over the whole grid; no, where that cannot be followed."""
     try:
-        return _compared(*(grid.read(one, None, args).calls for one in (jaxpr, written)))
+        return _compared(*(grid.walk_traced(one, args).calls for one in (jaxpr, written)))
     except grid.UnreadableCall:
         return False
 
@@ -149,6 +149,6 @@ def _compared(before: tuple, after: tuple) -> bool:
 
 def _deeds(call: grid.Call) -> list:
     """How often each operation runs, in order, and the copies made by hand."""
-    followed = grid.follow(call)
+    followed = grid.body(call)
     runs = [(eqn.primitive.name, times) for eqn, times in followed.runs if eqn.primitive.name not in ("jit", "pjit")]
     return [runs, [(c.source, c.target, c.shape, c.steps.tolist()) for c in followed.copies]]

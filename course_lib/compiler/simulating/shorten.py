@@ -81,7 +81,7 @@ def _loop_cuts(call: grid.Call) -> Iterator[Cut]:
 def _periods(call: grid.Call, length: int) -> Iterator[int]:
     """Numbers of turns after which a loop repeats itself, the largest first: those of a pipeline's inner axes."""
     try:
-        (pipeline,) = grid.pipelines(call)
+        (pipeline,) = grid.inner_pipelines(call)
     except (grid.UnreadableCall, ValueError):
         pipeline = None
     if pipeline is not None and math.prod(pipeline.grid) == length:

@@ -10,12 +10,13 @@ import numpy as np
 from jax._src.state.discharge import discharge_state
 from jax.experimental import pallas as pl
 
-from course_lib.grid.body import index_values
-from course_lib.grid.call import Call, Operand, Reason, Scratch, UnreadableCall, Walk
+from course_lib.grid.call import Call, Operand, Scratch, Walk
+from course_lib.grid.following.follow import index_values
+from course_lib.grid.following.refs import space_of
+from course_lib.grid.following.scalars import known
 from course_lib.grid.jaxprs import KERNELS, called, holds_a_kernel, inside, is_variable, scan_parts
-from course_lib.grid.refs import space_of
-from course_lib.grid.scalars import known
 from course_lib.grid.trace import meanings_of_axes, trace_with_result
+from course_lib.grid.unreadable import Reason, UnreadableCall
 
 MOST_STEPS = 20_000_000  # the list of a grid's steps takes some gigabytes beyond that
 
@@ -27,10 +28,11 @@ def walk(fn: Callable, *args, chip: str = "v5e") -> Walk:
     read (scalar prefetch) must be arrays, or be computed from arrays.
     Raises UnreadableCall where a grid cannot be read, and whatever ``fn`` raises while it is traced.
     """
-    return read(*trace_with_result(fn, *args, chip=chip), args)
+    jaxpr, result = trace_with_result(fn, *args, chip=chip)
+    return walk_traced(jaxpr, args, result)
 
 
-def read(jaxpr: jax.extend.core.ClosedJaxpr, result: object = None, args: tuple = ()) -> Walk:
+def walk_traced(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple = (), result: object = None) -> Walk:
     """The walk of a function that is traced already. Raises UnreadableCall."""
     given = [_given(n, a) for n, a in enumerate(jax.tree.leaves(args))]
     given += [_given(n, None) for n in range(len(given), len(jaxpr.invars))]

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 from jax._src.state import indexing
 
-from course_lib.grid.call import Reason, UnreadableCall
-from course_lib.grid.followed import Copy, Followed, Loop, Use, Wait
+from course_lib.grid.body import Body, Copy, Loop, Use, Wait
+from course_lib.grid.following.prepared import Prepared, prepared
+from course_lib.grid.following.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
+from course_lib.grid.following.scalars import UNKNOWN, known, plain
 from course_lib.grid.jaxprs import equations, is_variable, scan_parts, while_parts
-from course_lib.grid.plan import Step, plan
-from course_lib.grid.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
-from course_lib.grid.scalars import UNKNOWN, known, plain
+from course_lib.grid.unreadable import Reason, UnreadableCall
 
 MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
 MAX_USES = 100_000
@@ -22,7 +22,14 @@ MAX_TURNS = 5000  # of a loop that is followed turn by turn only to see what it 
 class Follower:
     """The state of following: counts, copies, and the memory of scalars."""
 
-    def __init__(self, grid: tuple, coordinates: tuple, ordered: bool = False):
+    def __init__(
+        self,
+        grid: tuple,
+        coordinates: tuple,
+        names: frozenset[str] = frozenset(),
+        in_detail: bool = False,
+        ordered: bool = False,
+    ):
         self.grid, self.coordinates, self.ordered = grid, coordinates, ordered
         self.first = 0  # the grid step that the first entry of ``coordinates`` belongs to
         self.counts: dict[int, list] = {}
@@ -34,12 +41,12 @@ class Follower:
         self.doubt = self.hidden_copies = ""
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
-        self.uses: list[Use] | None = None  # a list, where somebody wants to know
+        self.uses: list[Use] | None = [] if in_detail else None
         self.unsure = 0  # how many conditions are open that cannot be decided
-        self.names: frozenset[str] = frozenset()  # of the kernel's own refs
+        self.names = names  # of the kernel's own refs
 
-    def result(self) -> Followed:
-        return Followed(
+    def result(self) -> Body:
+        return Body(
             runs=tuple((eqn, times) for eqn, times in self.counts.values()),
             copies=tuple(self.copies),
             waits=tuple(self.waits),
@@ -54,7 +61,7 @@ class Follower:
         consts = jaxpr.consts if consts is None else consts
         env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
-        for step in plan(jaxpr):
+        for step in prepared(jaxpr):
             self.evaluations += 1
             if self.evaluations > MAX_EVALUATIONS:
                 raise UnreadableCall(
@@ -67,7 +74,7 @@ class Follower:
             env.update(zip(step.eqn.outvars, outputs, strict=True))
         return [env[v] if is_variable(v) else plain(v.val) for v in jaxpr.outvars]
 
-    def _step(self, step: Step, inputs: list, active, times: int) -> list:
+    def _step(self, step: Prepared, inputs: list, active, times: int) -> list:
         if step.name == "program_id":
             return [self.coordinates[step.eqn.params["axis"]]]
         if step.name == "num_programs":
