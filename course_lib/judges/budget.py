@@ -100,7 +100,7 @@ def table(walk: grid.Walk) -> str:
     return "\n".join(lines)
 
 
-def _type(buffer: cost.Buffer) -> str:
+def _type(buffer: cost.Allocation) -> str:
     return f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]"
 
 

@@ -8,7 +8,7 @@ import dataclasses
 
 from course_lib import cost, grid
 from course_lib.compiler.dumps import hlo
-from course_lib.compiler.report import Allocation
+from course_lib.cost import Allocation
 from course_lib.grid.jaxprs import inside
 
 
@@ -54,7 +54,7 @@ def _named(pieces: list[Allocation], call: grid.Call, jaxpr) -> list[Allocation]
     ]
 
 
-def _of_buffer(piece: Allocation, buffer: cost.Buffer | None, call: grid.Call) -> Allocation:
+def _of_buffer(piece: Allocation, buffer: Allocation | None, call: grid.Call) -> Allocation:
     """A scratch piece as what it is: the buffers of a pipeline in the kernel's body are its windows."""
     if buffer is None:
         return piece
@@ -63,7 +63,7 @@ def _of_buffer(piece: Allocation, buffer: cost.Buffer | None, call: grid.Call) -
     return dataclasses.replace(piece, name=buffer.name, buffers=buffer.buffers, purpose=purpose)
 
 
-def _is_window(buffer: cost.Buffer, call: grid.Call) -> bool:
+def _is_window(buffer: Allocation, call: grid.Call) -> bool:
     return any(o.name == buffer.name and o.memory_space == "vmem" for o in call.operands)
 
 
