@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import cost, grid
-from course_lib.grid import follower
+from course_lib.grid.following import follower
 
 X = jnp.zeros((32, 128))
 SCALARS = jnp.zeros(4, jnp.int32)
@@ -86,9 +86,9 @@ def test_why_a_body_cannot_be_followed(monkeypatch):
         cost.traffic(walk)
     assert raised.value.reason is grid.Reason.ARRAY_VALUES
     with pytest.raises(grid.UnreadableCall) as raised:
-        grid.pipelines(walk.calls[0])
+        grid.inner_pipelines(walk.calls[0])
     assert raised.value.reason is grid.Reason.ARRAY_VALUES
     monkeypatch.setattr(follower, "MAX_EVALUATIONS", 1)
     with pytest.raises(grid.UnreadableCall) as raised:
-        grid.follow(grid.walk(copied, X).calls[0])
+        grid.body(grid.walk(copied, X).calls[0])
     assert raised.value.reason is grid.Reason.LONG_BODY

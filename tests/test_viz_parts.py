@@ -8,8 +8,8 @@ import viz_samples
 from viz_samples import HOSTILE, boxes, overflowing, parsed, words
 
 from course_lib import cost, grid
-from course_lib.compiler.report import Allocation, Bundle, Op
-from course_lib.cost.vmem import Buffer
+from course_lib.compiler.report import Bundle, Op
+from course_lib.cost import Allocation
 from course_lib.viz import core_units, draw, listing, ops, slots, time_split, vmem
 
 MIB = 1 << 20
@@ -130,7 +130,7 @@ def test_the_rows_of_cost_vmem_can_be_drawn():
     from viz_samples import X, copy
 
     rows = cost.vmem(grid.walk(copy, X))
-    assert all(isinstance(row, Buffer) for row in rows)
+    assert all(isinstance(row, Allocation) for row in rows)
     assert [(p.name, p.purpose, p.buffers) for p in vmem.pieces(rows)] == [
         ("x_ref", "input window", 2),
         ("o_ref", "output window", 2),

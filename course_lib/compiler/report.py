@@ -3,18 +3,7 @@
 import collections
 import dataclasses
 
-from course_lib import chips, errors, text, vocabulary
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Allocation:
-    """One piece of VMEM that the compiler set aside."""
-
-    op: str  # the kernel or fusion it belongs to
-    bytes: int
-    purpose: str  # "input window", "output window", "scratch", "spill slots", "other"
-    name: str = ""  # the ref it holds, where the compiler says so
-    buffers: int = 1  # 2: double buffered, so that one is filled while the other is read
+from course_lib import chips, cost, errors, text, vocabulary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +65,7 @@ class Report:
     flops: int | None = None
     vmem_bytes: int | None = None  # allocated by the compiler
     vmem_limit: int | None = None
-    vmem: tuple[Allocation, ...] = ()
+    vmem: tuple[cost.Allocation, ...] = ()
     bundles: int | None = None  # VLIW instruction words in the program
     slots: dict[str, float] = dataclasses.field(default_factory=dict)  # unit -> share of its slots filled, 0 to 1
     spills: int | None = None  # stores of vector registers to VMEM for want of registers

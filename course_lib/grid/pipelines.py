@@ -10,14 +10,15 @@ import math
 
 import numpy as np
 
-from course_lib.grid.body import follow
-from course_lib.grid.call import Call, Operand, Pipeline, Reason, UnreadableCall
-from course_lib.grid.followed import Copy, Loop
+from course_lib.grid.body import Copy, Loop
+from course_lib.grid.call import Call, Operand, Pipeline
+from course_lib.grid.following.follow import body
+from course_lib.grid.unreadable import Reason, UnreadableCall
 
 
-def pipelines(call: Call) -> list[Pipeline]:
+def inner_pipelines(call: Call) -> list[Pipeline]:
     """The pipelines inside a kernel, in the order in which they run. Raises UnreadableCall where one can't be read."""
-    followed = follow(call)
+    followed = body(call)
     if followed.hidden_copies:
         raise UnreadableCall(
             f"the pipeline inside {call.name} cannot be read: {followed.hidden_copies}.", reason=Reason.ARRAY_VALUES
@@ -32,7 +33,7 @@ def pipelines(call: Call) -> list[Pipeline]:
 
 
 def _pipeline(call: Call, number: int, loop: Loop) -> Pipeline:
-    followed = follow(call)
+    followed = body(call)
     buffers = {copy.buffer for copy in followed.copies if copy.turn and copy.turn[0] == number}
     copies, waits = collections.defaultdict(list), collections.defaultdict(list)
     for copy in followed.copies:

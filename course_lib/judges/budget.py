@@ -99,7 +99,7 @@ def table(walk: grid.Walk) -> str:
     return "\n".join(text.table(rows, right={3}, indent="  "))
 
 
-def _type(buffer: cost.Buffer) -> str:
+def _type(buffer: cost.Allocation) -> str:
     return f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]"
 
 

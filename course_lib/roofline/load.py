@@ -76,8 +76,8 @@ def of_walk(walk: grid.Walk, *, chip: str = "v5e") -> Load:
 
 
 def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
-    followed = grid.follow(call)
-    reads, writes, alone = _automatic(call) if not grid.copies_by_hand(call) else _by_hand(call, followed)
+    followed = grid.body(call)
+    reads, writes, alone = _automatic(call) if not grid.has_copies_by_hand(call) else _by_hand(call, followed)
     runs = [(times, mxu_seconds(eqn, chip)) for eqn, times in followed.runs if eqn.primitive.name in PRODUCTS]
     doubt = followed.doubt
     if call.times is None:
@@ -126,7 +126,7 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
     return reads, writes, alone
 
 
-def _by_hand(call: grid.Call, followed: grid.Followed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same for a kernel that copies by itself: the steps of its emit_pipelines, where it has them.
 
     Copies outside a pipeline are taken to wait for nothing and to hide nothing; without a pipeline they are spread
@@ -154,6 +154,6 @@ def _by_hand(call: grid.Call, followed: grid.Followed) -> tuple[np.ndarray, np.n
 
 def _pipelines(call: grid.Call) -> list[grid.Pipeline]:
     try:
-        return grid.pipelines(call)
+        return grid.inner_pipelines(call)
     except grid.UnreadableCall:
         return []

@@ -36,10 +36,10 @@ class Piece(NamedTuple):
 def pieces(rows: Sequence) -> list[Piece]:
     """What lies in VMEM together, from a Report's ``vmem`` or the rows of ``cost.vmem``.
 
-    A row has ``name``, ``bytes``, ``buffers``, ``op`` or ``call``, and ``purpose``. Ops run one after another: of
+    A row has ``name``, ``bytes``, ``buffers``, ``op`` and ``purpose``. Ops run one after another: of
     several, the one that needs most is shown.
     """
-    together = [row for row in rows if _op(row) == fullest(rows)]
+    together = [row for row in rows if row.op == fullest(rows)]
     found = [Piece(row.name, row.bytes, row.purpose, row.buffers) for row in together if row.bytes]
     order = list(_LOOKS)  # inputs lie at the bottom
     return sorted(found, key=lambda piece: order.index(piece.purpose) if piece.purpose in order else len(order))
@@ -49,12 +49,8 @@ def fullest(rows: Sequence) -> str:
     """The op that needs most VMEM; "" where rows name none."""
     needs = collections.Counter()
     for row in rows:
-        needs[_op(row)] += row.bytes
+        needs[row.op] += row.bytes
     return max(needs, key=needs.get, default="")
-
-
-def _op(row) -> str:
-    return getattr(row, "op", "") or getattr(row, "call", "")
 
 
 def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
@@ -90,7 +86,7 @@ def sentence(rows: Sequence, limit: int | None = None) -> str:
 
 def _use(rows: Sequence, limit: int | None) -> str:
     total = sum(piece.bytes for piece in pieces(rows))
-    several = len({_op(row) for row in rows}) > 1
+    several = len({row.op for row in rows}) > 1
     whose = f" by {fullest(rows)}, which needs most" if several else ""
     if limit is None:
         return f"{text.size(total)} used{whose}; the limit is not known."

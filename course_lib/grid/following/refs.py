@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 from jax._src.state import indexing
 
-from course_lib.grid.scalars import UNKNOWN, known
+from course_lib.grid.following.scalars import UNKNOWN, known
 
 _numbers = itertools.count()
 

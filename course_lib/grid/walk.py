@@ -10,19 +10,13 @@ import numpy as np
 from jax._src.state.discharge import discharge_state
 from jax.experimental import pallas as pl
 
-from course_lib.grid.body import index_values
-from course_lib.grid.call import Call, Operand, Reason, Scratch, UnreadableCall, Walk
-from course_lib.grid.refs import space_of
-from course_lib.grid.scalars import known
-from course_lib.grid.trace import (
-    KERNELS,
-    equations,
-    inner_jaxpr,
-    meanings_of_axes,
-    scan_parts,
-    sub_jaxprs,
-    trace_with_result,
-)
+from course_lib.grid.call import Call, Operand, Scratch, Walk
+from course_lib.grid.following.follow import index_values
+from course_lib.grid.following.refs import space_of
+from course_lib.grid.following.scalars import known
+from course_lib.grid.jaxprs import KERNELS, called, holds_a_kernel, inside, is_variable, scan_parts
+from course_lib.grid.trace import meanings_of_axes, trace_with_result
+from course_lib.grid.unreadable import Reason, UnreadableCall
 
 MOST_STEPS = 20_000_000  # the list of a grid's steps takes some gigabytes beyond that
 
@@ -34,15 +28,15 @@ def walk(fn: Callable, *args, chip: str = "v5e") -> Walk:
     read (scalar prefetch) must be arrays, or be computed from arrays.
     Raises UnreadableCall where a grid cannot be read, and whatever ``fn`` raises while it is traced.
     """
-    return read(*trace_with_result(fn, *args, chip=chip), args)
+    jaxpr, result = trace_with_result(fn, *args, chip=chip)
+    return walk_traced(jaxpr, args, result)
 
 
-def read(jaxpr: jax.extend.core.ClosedJaxpr, result: object = None, args: tuple = ()) -> Walk:
+def walk_traced(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple = (), result: object = None) -> Walk:
     """The walk of a function that is traced already. Raises UnreadableCall."""
     given = [_given(n, a) for n, a in enumerate(jax.tree.leaves(args))]
-    given += [_given(n, None) for n in range(len(given), len(jaxpr.jaxpr.invars))]
-    calls = _calls(jaxpr.jaxpr, [lambda c=c: c for c in jaxpr.consts], given, 1)
-    return Walk(calls=tuple(calls), jaxpr=jaxpr, result=result)
+    given += [_given(n, None) for n in range(len(given), len(jaxpr.invars))]
+    return Walk(calls=tuple(_calls(jaxpr, given, 1)), jaxpr=jaxpr, result=result)
 
 
 def _given(number: int, value) -> Callable:
@@ -67,11 +61,12 @@ def _inside_a_loop():
     )
 
 
-def _calls(jaxpr, consts: list, inputs: list, times: int | None) -> Iterator[Call]:
+def _calls(jaxpr, inputs: list, times: int | None) -> Iterator[Call]:
     """The kernel calls of a jaxpr. Values are functions that compute them when asked: almost none is."""
+    consts = [lambda c=c: c for c in jaxpr.consts]
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
     for eqn in jaxpr.eqns:
-        values = [(lambda v=v: v.val) if isinstance(v, jax.extend.core.Literal) else env[v] for v in eqn.invars]
+        values = [env[v] if is_variable(v) else (lambda v=v: v.val) for v in eqn.invars]
         yield from _calls_in(eqn, values, times)
         env.update({variable: _output(eqn, values, n) for n, variable in enumerate(eqn.outvars)})
 
@@ -82,20 +77,18 @@ def _calls_in(eqn, values: list, times: int | None) -> Iterator[Call]:
         yield _pallas_call(eqn, values, times)
     elif name == "mpmd_map":
         yield _kernel_call(eqn, times)
-    elif not any(e.primitive.name in KERNELS for inner in sub_jaxprs(eqn) for e in equations(inner)):
+    elif not holds_a_kernel(eqn):
         return
     elif name == "scan":
-        inner, (consts, *_) = params["jaxpr"], scan_parts(eqn, values)
+        consts, *_ = scan_parts(eqn, values)
         unknown = [_inside_a_loop] * (len(values) - len(consts))
         often = None if times is None else times * params["length"]
-        yield from _calls(inner.jaxpr, [lambda c=c: c for c in inner.consts], [*consts, *unknown], often)
+        yield from _calls(params["jaxpr"], [*consts, *unknown], often)
     elif name in ("while", "cond"):
-        for inner in sub_jaxprs(eqn):
-            unknown = [_inside_a_loop] * len(inner.constvars), [_inside_a_loop] * len(inner.invars)
-            yield from _calls(inner, *unknown, None)
-    elif (inner := inner_jaxpr(eqn)) is not None:
-        consts = [lambda c=c: c for c in getattr(inner, "consts", ())]
-        yield from _calls(getattr(inner, "jaxpr", inner), consts, values, times)
+        for inner in inside(eqn):
+            yield from _calls(inner, [_inside_a_loop] * len(inner.invars), None)
+    elif (inner := called(eqn)) is not None:
+        yield from _calls(inner, values, times)
     else:
         raise UnreadableCall(f"a kernel inside `{name}` cannot be read: call it directly.")
 
@@ -104,9 +97,7 @@ def _output(eqn, values: list, number: int) -> Callable:
     """A function that computes one output of an equation, from inputs that it asks for in turn."""
 
     def compute():
-        if eqn.primitive.name in KERNELS or any(
-            e.primitive.name in KERNELS for inner in sub_jaxprs(eqn) for e in equations(inner)
-        ):
+        if eqn.primitive.name in KERNELS or holds_a_kernel(eqn):
             raise UnreadableCall(
                 "its index maps read scalars (scalar prefetch) that another kernel computes.",
                 reason=Reason.UNKNOWN_SCALARS,
@@ -254,7 +245,7 @@ def _buffers(block, steps: int) -> int:
         return block.pipeline_mode.buffer_count
     if steps == 1:
         return 1
-    still = all(isinstance(v, jax.extend.core.Literal) and v.val == 0 for v in block.index_map_jaxpr.outvars)
+    still = all(not is_variable(v) and v.val == 0 for v in block.index_map_jaxpr.outvars)
     return 1 if still and tuple(map(_size_of, block.block_shape)) == tuple(block.array_aval.shape) else 2
 
 
@@ -290,9 +281,6 @@ def _indices(index_map, grid: tuple[int, ...], rank: int, scalars: tuple) -> np.
 def _with_jax(index_map, coordinates: list, scalars: tuple) -> list[np.ndarray]:
     """The same for an index map that does more than arithmetic on scalars."""
     pure = discharge_state(index_map, strip_memory_space=True)
-    closed = pure if hasattr(pure, "consts") else jax.extend.core.ClosedJaxpr(pure, ())
-    many = jax.vmap(
-        jax.core.jaxpr_as_fun(closed), in_axes=[0] * len(coordinates) + [None] * len(scalars), axis_size=None
-    )
+    many = jax.vmap(jax.core.jaxpr_as_fun(pure), in_axes=[0] * len(coordinates) + [None] * len(scalars), axis_size=None)
     outputs = jax.jit(many)(*map(jnp.asarray, coordinates), *map(jnp.asarray, scalars))
     return [np.asarray(o) for o in outputs[: len(index_map.outvars)]]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import jax.extend.core
 
-from course_lib.grid import scalars
-from course_lib.grid.trace import inner_jaxpr
+from course_lib.grid.following import scalars
+from course_lib.grid.jaxprs import called, is_variable
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """One equation. Exactly one of ``scalar`` and ``inner`` may be set."""
+class Prepared:
+    """One equation. At most one of ``scalar`` and ``inner`` is set."""
 
     eqn: jax.extend.core.JaxprEqn
     name: str  # of the primitive
@@ -23,32 +23,28 @@ class Step:
 
 
 @functools.lru_cache(maxsize=1024)
-def plan(jaxpr) -> tuple[Step, ...]:
-    """The steps of ``jaxpr`` in order, without scalar operations that nothing uses and branches that do nothing."""
-    live, steps = {v for v in jaxpr.outvars if _is_variable(v)}, []
+def prepared(jaxpr) -> tuple[Prepared, ...]:
+    """The equations of ``jaxpr`` in order, without scalar operations that nothing uses and branches that do nothing."""
+    live, steps = {v for v in jaxpr.outvars if is_variable(v)}, []
     for eqn in reversed(jaxpr.eqns):
         step = _step(eqn)
         if (step.scalar or _does_nothing(eqn)) and not live & set(eqn.outvars):
             continue
-        live |= {v for v in eqn.invars if _is_variable(v)}
+        live |= {v for v in eqn.invars if is_variable(v)}
         steps.append(step)
     return tuple(reversed(steps))
 
 
-def _step(eqn) -> Step:
-    return Step(
+def _step(eqn) -> Prepared:
+    return Prepared(
         eqn=eqn,
         name=eqn.primitive.name,
-        atoms=tuple((v, None) if _is_variable(v) else (None, scalars.plain(v.val)) for v in eqn.invars),
+        atoms=tuple((v, None) if is_variable(v) else (None, scalars.plain(v.val)) for v in eqn.invars),
         scalar=scalars.operation(eqn),
-        inner=inner_jaxpr(eqn),
+        inner=called(eqn),
         on_arrays=any(getattr(v.aval, "shape", ()) for v in (*eqn.invars, *eqn.outvars)),
     )
 
 
 def _does_nothing(eqn) -> bool:
-    return eqn.primitive.name == "cond" and not any(branch.jaxpr.eqns for branch in eqn.params["branches"])
-
-
-def _is_variable(atom) -> bool:
-    return not isinstance(atom, jax.extend.core.Literal)
+    return eqn.primitive.name == "cond" and not any(branch.eqns for branch in eqn.params["branches"])

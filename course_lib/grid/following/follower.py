@@ -4,16 +4,15 @@ import functools
 import math
 
 import jax
-import jax.extend.core
 import numpy as np
 from jax._src.state import indexing
 
-from course_lib.grid.call import Reason, UnreadableCall
-from course_lib.grid.followed import Copy, Followed, Loop, Use, Wait
-from course_lib.grid.plan import Step, plan
-from course_lib.grid.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
-from course_lib.grid.scalars import UNKNOWN, known, plain
-from course_lib.grid.trace import equations, scan_parts, split
+from course_lib.grid.body import Body, Copy, Loop, Use, Wait
+from course_lib.grid.following.prepared import Prepared, prepared
+from course_lib.grid.following.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
+from course_lib.grid.following.scalars import UNKNOWN, known, plain
+from course_lib.grid.jaxprs import equations, is_variable, scan_parts, while_parts
+from course_lib.grid.unreadable import Reason, UnreadableCall
 
 MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
 MAX_USES = 100_000
@@ -23,7 +22,14 @@ MAX_TURNS = 5000  # of a loop that is followed turn by turn only to see what it 
 class Follower:
     """The state of following: counts, copies, and the memory of scalars."""
 
-    def __init__(self, grid: tuple, coordinates: tuple, ordered: bool = False):
+    def __init__(
+        self,
+        grid: tuple,
+        coordinates: tuple,
+        names: frozenset[str] = frozenset(),
+        in_detail: bool = False,
+        ordered: bool = False,
+    ):
         self.grid, self.coordinates, self.ordered = grid, coordinates, ordered
         self.first = 0  # the grid step that the first entry of ``coordinates`` belongs to
         self.counts: dict[int, list] = {}
@@ -35,12 +41,12 @@ class Follower:
         self.doubt = self.hidden_copies = ""
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
-        self.uses: list[Use] | None = None  # a list, where somebody wants to know
+        self.uses: list[Use] | None = [] if in_detail else None
         self.unsure = 0  # how many conditions are open that cannot be decided
-        self.names: frozenset[str] = frozenset()  # of the kernel's own refs
+        self.names = names  # of the kernel's own refs
 
-    def result(self) -> Followed:
-        return Followed(
+    def result(self) -> Body:
+        return Body(
             runs=tuple((eqn, times) for eqn, times in self.counts.values()),
             copies=tuple(self.copies),
             waits=tuple(self.waits),
@@ -50,11 +56,12 @@ class Follower:
             hidden_copies=self.hidden_copies,
         )
 
-    def jaxpr(self, jaxpr, consts, inputs, active: np.ndarray, times: int) -> list:
+    def jaxpr(self, jaxpr, inputs, active: np.ndarray, times: int, consts: list | None = None) -> list:
         """Follow a jaxpr for the steps in ``active`` (bool[S]), each ``times`` times; its outputs."""
+        consts = jaxpr.consts if consts is None else consts
         env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
-        for step in plan(jaxpr):
+        for step in prepared(jaxpr):
             self.evaluations += 1
             if self.evaluations > MAX_EVALUATIONS:
                 raise UnreadableCall(
@@ -65,17 +72,17 @@ class Follower:
             values = [constant if variable is None else env[variable] for variable, constant in step.atoms]
             outputs = step.scalar(values) if step.scalar else self._step(step, values, active, times)
             env.update(zip(step.eqn.outvars, outputs, strict=True))
-        return [plain(v.val) if isinstance(v, jax.extend.core.Literal) else env[v] for v in jaxpr.outvars]
+        return [env[v] if is_variable(v) else plain(v.val) for v in jaxpr.outvars]
 
-    def _step(self, step: Step, inputs: list, active, times: int) -> list:
+    def _step(self, step: Prepared, inputs: list, active, times: int) -> list:
         if step.name == "program_id":
             return [self.coordinates[step.eqn.params["axis"]]]
         if step.name == "num_programs":
             return [self.grid[step.eqn.params["axis"]]]
         if handler := _HANDLERS.get(step.name):
             return handler(self, step.eqn, inputs, active, times)
-        if inner := step.inner:
-            return self.jaxpr(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs, active, times)
+        if step.inner:
+            return self.jaxpr(step.inner, inputs, active, times)
         if step.on_arrays:
             self._count(step.eqn, active, times)
         return [UNKNOWN] * len(step.eqn.outvars)
@@ -91,18 +98,18 @@ class Follower:
             self._undecided(eqn, branches, "a condition")
             self.unsure += 1
             for branch in branches:
-                self.jaxpr(branch.jaxpr, branch.consts, rest, active, times)
+                self.jaxpr(branch, rest, active, times)
             self.unsure -= 1
             return [UNKNOWN] * len(eqn.outvars)
         if isinstance(index, int):  # the same at all steps
             branch = branches[min(max(index, 0), len(branches) - 1)]
-            return self.jaxpr(branch.jaxpr, branch.consts, rest, active, times)
+            return self.jaxpr(branch, rest, active, times)
         index = np.clip(index.astype(np.int64), 0, len(branches) - 1)
         merged = None
         for number in np.unique(index[active]).tolist():
             branch = branches[number]
             here = active & (index == number)
-            outputs = self.jaxpr(branch.jaxpr, branch.consts, rest, here, times)
+            outputs = self.jaxpr(branch, rest, here, times)
             merged = (
                 outputs
                 if merged is None
@@ -112,16 +119,16 @@ class Follower:
 
     def _while(self, eqn, inputs: list, active, times: int) -> list:
         condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-        of_cond, of_body, carry = split(inputs, eqn.params["cond_nconsts"], eqn.params["body_nconsts"])
+        of_cond, of_body, carry = while_parts(eqn, inputs)
         outer, counters, number = self.turn, [], len(self.loops)
         self.loops.append(Loop(turns=0, counters=_table([])))
         while True:
             self.turn = number, len(counters)
-            (going,) = self.jaxpr(condition.jaxpr, condition.consts, [*of_cond, *carry], active, 0)
+            (going,) = self.jaxpr(condition, [*of_cond, *carry], active, 0)
             if not known(going):
                 self._undecided(eqn, (body,), "the end of a loop")
                 self.unsure += 1
-                self.jaxpr(body.jaxpr, body.consts, [*of_body, *map(_unknown, carry)], active, times)
+                self.jaxpr(body, [*of_body, *map(_unknown, carry)], active, times)
                 self.unsure -= 1
                 self.turn = outer
                 return list(map(_unknown, carry))
@@ -129,8 +136,8 @@ class Follower:
             if not active.any():
                 self.turn, self.loops[number] = outer, Loop(turns=len(counters), counters=_table(counters))
                 return carry
-            counters.append(_counters(carry, body.jaxpr.invars[len(of_body) :]))
-            after = self.jaxpr(body.jaxpr, body.consts, [*of_body, *carry], active, times)
+            counters.append(_counters(carry, body.invars[len(of_body) :]))
+            after = self.jaxpr(body, [*of_body, *carry], active, times)
             carry = [_where(active, new, old) for new, old in zip(after, carry, strict=True)]
 
     def _scan(self, eqn, inputs: list, active, times: int) -> list:
@@ -139,16 +146,16 @@ class Follower:
         xs = [UNKNOWN] * len(xs)
         ys = [UNKNOWN] * (len(eqn.outvars) - len(carry))
         in_detail = self.uses is not None and length <= MAX_TURNS
-        if not in_detail and not _decides(body.jaxpr):  # all turns do the same: follow one, count it ``length`` times
-            after = self.jaxpr(body.jaxpr, body.consts, [*consts, *map(_unknown, carry), *xs], active, times * length)
+        if not in_detail and not _decides(body):  # all turns do the same: follow one, count it ``length`` times
+            after = self.jaxpr(body, [*consts, *map(_unknown, carry), *xs], active, times * length)
             return [*after[: len(carry)], *ys]
         outer, counters, number = self.turn, [], len(self.loops)
         self.loops.append(Loop(turns=0, counters=_table([])))
-        variables = body.jaxpr.invars[len(consts) : len(consts) + len(carry)]
+        variables = body.invars[len(consts) : len(consts) + len(carry)]
         for n in range(length):
             self.turn = number, n
             counters.append(_counters(carry, variables))
-            carry = self.jaxpr(body.jaxpr, body.consts, [*consts, *carry, *xs], active, times)[: len(carry)]
+            carry = self.jaxpr(body, [*consts, *carry, *xs], active, times)[: len(carry)]
         self.turn, self.loops[number] = outer, Loop(turns=length, counters=_table(counters))
         return [*carry, *ys]
 
@@ -156,7 +163,7 @@ class Follower:
         jaxpr = eqn.params["jaxpr"]
         names = scoped_names(jaxpr, self.names)
         refs = [Ref(name, space_of(v.aval), v.aval) for name, v in zip(names, jaxpr.invars, strict=True)]
-        return self.jaxpr(jaxpr, inputs, refs, active, times)
+        return self.jaxpr(jaxpr, refs, active, times, consts=inputs)
 
     def _get(self, eqn, inputs: list, active, times: int) -> list:
         self._touched("read", eqn, inputs[0], inputs[1:], active)
@@ -302,7 +309,7 @@ class Follower:
     def _undecided(self, eqn, jaxprs, what: str) -> None:
         """A decision depends on what is not known here."""
         self.doubt = f"{what} depends on an array's values: counted as if it always ran"
-        if any(e.primitive.name == "dma_start" for j in jaxprs for e in equations(j.jaxpr)):
+        if any(e.primitive.name == "dma_start" for j in jaxprs for e in equations(j)):
             self.hidden_copies = f"{what} that guards a copy depends on an array's values"
 
 
