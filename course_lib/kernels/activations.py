@@ -47,6 +47,26 @@ _TAIL = (
 )
 
 
+def relu_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``relu`` must compute."""
+    return jax.nn.relu(x)
+
+
+def gelu_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``gelu`` must compute: in f32, rounded once."""
+    return jax.nn.gelu(x.astype(jnp.float32), approximate=False).astype(x.dtype)
+
+
+def gelu_tanh_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``gelu_tanh`` must compute: in f32, rounded once."""
+    return jax.nn.gelu(x.astype(jnp.float32), approximate=True).astype(x.dtype)
+
+
+def silu_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``silu`` must compute: in f32, rounded once."""
+    return jax.nn.silu(x.astype(jnp.float32)).astype(x.dtype)
+
+
 class Activation(NamedTuple):
     """A function of a block and its derivative, both elementwise and in f32."""
 
@@ -170,6 +190,11 @@ def gelu_tanh(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Flo
 def silu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Array, "*shape"]:
     """``x * sigmoid(x)``; as ``relu``."""
     return _activation("silu", x, blocks)
+
+
+def blocks_for(x: Float[Array, "*shape"]) -> Blocks:
+    """The blocks that every activation chooses for x; right for every chip."""
+    return elementwise.blocks_of(x.shape, x.dtype.itemsize)
 
 
 def _activation(name, x, blocks):
