@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import elementwise
 from course_lib.kernels.elementwise import Blocks
 
@@ -192,7 +192,7 @@ def silu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Ar
     return _activation("silu", x, blocks)
 
 
-def blocks_for(x: Float[Array, "*shape"]) -> Blocks:
+def blocks_for(x: Float[Described, "*shape"]) -> Blocks:
     """The blocks that every activation chooses for x; right for every chip."""
     return elementwise.blocks_of(x.shape, x.dtype.itemsize)
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Num, Ref
+from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, platforms
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 
@@ -109,12 +109,12 @@ def cast(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike, *, blocks: Blocks
     return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks)
 
 
-def blocks_for(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Blocks:
+def blocks_for(x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
     """The blocks that ``add``, ``subtract`` and ``multiply`` choose for these arguments; right for every chip."""
     return blocks_of(x.shape, x.dtype.itemsize)
 
 
-def cast_blocks_for(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike) -> Blocks:
+def cast_blocks_for(x: Num[Described, "*shape"], dtype: jax.typing.DTypeLike) -> Blocks:
     """The blocks that ``cast`` chooses; right for every chip."""
     return blocks_of(x.shape, max(x.dtype.itemsize, jnp.dtype(dtype).itemsize))
 

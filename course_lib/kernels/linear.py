@@ -22,7 +22,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
@@ -115,9 +115,9 @@ def linear(
 
 
 def blocks_for(
-    x: Float[Array, "*batch K"],
-    w: Float[Array, "K N"],
-    b: Float[Array, " N"] | None = None,
+    x: Float[Described, "*batch K"],
+    w: Float[Described, "K N"],
+    b: Float[Described, " N"] | None = None,
     *,
     activation: str | None = None,
     residuals: Residuals = "save",
@@ -176,7 +176,7 @@ def _backward(activation, residuals, precision, blocks, saved, g):
 _linear.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _problem(x: Array, w: Array, precision: lax.Precision | None, save: bool) -> Problem:
+def _problem(x: Described, w: Described, precision: lax.Precision | None, save: bool) -> Problem:
     return Problem(m=x.shape[0], k=x.shape[1], n=w.shape[1], dtype=x.dtype, passes=passes(precision), outputs=1 + save)
 
 

@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Int8, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
 from course_lib.kernels import activations, matmul, matmul_blocks
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
@@ -100,10 +100,10 @@ def linear_int8(
 
 
 def blocks_for(
-    x: Float[Array, "*batch K"],
-    q: Int8[Array, "K N"],
-    scale: Float32[Array, " N"],
-    b: Float[Array, " N"] | None = None,
+    x: Float[Described, "*batch K"],
+    q: Int8[Described, "K N"],
+    scale: Float32[Described, " N"],
+    b: Float[Described, " N"] | None = None,
     *,
     activation: str | None = None,
     precision: lax.PrecisionLike = "highest",
@@ -113,7 +113,7 @@ def blocks_for(
     return matmul.blocks_of(matmul_blocks.fastest(_problem(rows, q, precision_of(x.dtype, precision))))
 
 
-def _problem(x: Array, q: Array, level: lax.Precision | None) -> Problem:
+def _problem(x: Described, q: Described, level: lax.Precision | None) -> Problem:
     """As if the weight were as wide as x, which a block of it is while it is multiplied."""
     return Problem(m=x.shape[0], k=x.shape[1], n=q.shape[1], dtype=x.dtype, passes=passes(level))
 

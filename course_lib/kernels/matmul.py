@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
+from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels
 from course_lib.kernels.platforms import by_platform
 from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
@@ -122,13 +122,15 @@ def matmul_transposed_reference(
     return reference(x.T if transpose_x else x, y.T if transpose_y else y)
 
 
-def blocks_for(x: Array, y: Array, *, precision: lax.PrecisionLike = "highest", **transposed: bool) -> Blocks:
+def blocks_for(x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool) -> Blocks:
     """The blocks that are chosen for these arguments, and for the chip traced for (a v5e where it is none)."""
     problem = matmul_blocks.problem("blocks_for", x, y, precision_of(x.dtype, precision), **transposed)
     return blocks_of(matmul_blocks.fastest(problem))
 
 
-def candidates(x: Array, y: Array, *, precision: lax.PrecisionLike = "highest", **transposed: bool) -> list[Blocks]:
+def candidates(
+    x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool
+) -> list[Blocks]:
     """All the blocks worth a trial for these arguments: ``bench.autotune`` searches them by the compiler's cycles."""
     problem = matmul_blocks.problem("candidates", x, y, precision_of(x.dtype, precision), **transposed)
     return [blocks_of(sizes) for sizes in matmul_blocks.candidates(problem)]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array
+from course_lib.arrays import Described
 from course_lib.kernels import platforms
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.legal import LANES
@@ -43,8 +43,8 @@ class Problem:
 
 def problem(
     op: str,
-    x: Array,
-    y: Array,
+    x: Described,
+    y: Described,
     precision: lax.Precision | None = None,
     *,
     transpose_x: bool = False,

@@ -19,7 +19,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import matmul, matmul_blocks
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
 from course_lib.kernels.matmul_blocks import Problem
@@ -49,12 +49,14 @@ def matmul_pipelined(
     return _pipelined(x, y, level, matmul_blocks.chosen(blocks, problem))
 
 
-def blocks_for(x: Float[Array, "M K"], y: Float[Array, "K N"], *, precision: lax.PrecisionLike = "highest") -> Blocks:
+def blocks_for(
+    x: Float[Described, "M K"], y: Float[Described, "K N"], *, precision: lax.PrecisionLike = "highest"
+) -> Blocks:
     """The blocks that ``matmul_pipelined`` chooses: the fastest that divide the arrays, where there are any."""
     return _fastest(_problem("blocks_for", x, y, precision_of(x.dtype, precision)))
 
 
-def _problem(op: str, x: Array, y: Array, level: lax.Precision | None) -> Problem:
+def _problem(op: str, x: Described, y: Described, level: lax.Precision | None) -> Problem:
     problem = matmul_blocks.problem(op, x, y, level)
     if x.dtype == jnp.int8:
         raise ValueError(f"{op}: x and y are int8; they may be float32 or bfloat16. Try matmul.matmul.")

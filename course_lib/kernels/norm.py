@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Float, Ref
+from course_lib.arrays import Array, Described, Float, Ref
 from course_lib.kernels import legal, norm_backward, platforms, row_blocks
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 
@@ -152,7 +152,7 @@ def rms_norm_residual(
     return _rms_norm_residual(x, residual, weight, float(eps), blocks)
 
 
-def blocks_for(x: Float[Array, "*shape N"], *others, **named) -> Blocks:
+def blocks_for(x: Float[Described, "*shape N"], *others, **named) -> Blocks:
     """The blocks that ``rms_norm`` and ``layer_norm`` choose, on the chip traced for; only x matters.
 
     Raises ValueError, naming the longest row that fits, where 8 rows are too many for VMEM.
@@ -160,12 +160,12 @@ def blocks_for(x: Float[Array, "*shape N"], *others, **named) -> Blocks:
     return _blocks_for(x, operands=2)
 
 
-def rms_norm_residual_blocks_for(x: Float[Array, "*shape N"], *others, **named) -> Blocks:
+def rms_norm_residual_blocks_for(x: Float[Described, "*shape N"], *others, **named) -> Blocks:
     """The blocks that ``rms_norm_residual`` chooses: as ``blocks_for``, with twice as many arrays to hold."""
     return _blocks_for(x, operands=4)
 
 
-def _blocks_for(x: Array, operands: int) -> Blocks:
+def _blocks_for(x: Described, operands: int) -> Blocks:
     return Blocks(bm=row_blocks.rows_for(x, operands, _TEMPORARIES))
 
 

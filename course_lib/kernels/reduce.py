@@ -20,7 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
+from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, platforms
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
@@ -166,7 +166,7 @@ def max_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks
     return _reduce(x, _MAX, axis, blocks)
 
 
-def blocks_for(x: Num[Array, "*shape"], axis: int | None = None) -> Blocks:
+def blocks_for(x: Num[Described, "*shape"], axis: int | None = None) -> Blocks:
     """The blocks that ``sum_over`` and ``max_over`` choose, for the first of two passes; right for every chip."""
     bm, bn = sizes_for(math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize)
     return Blocks(bm=bm, bn=bn)
@@ -244,7 +244,8 @@ def _plan(shape: tuple[int, int], axis: int, blocks: Blocks) -> _Plan:
 
 
 def _vmem_bytes(plan: _Plan, itemsize: int) -> int:
-    held = whole(plan.block[0], 8) * plan.block[1] + 8 * whole(plan.result[1], 128)
+    rows = whole(plan.block[0], 8) if plan.block[0] > 1 else 1  # a single row is not padded
+    held = rows * plan.block[1] + 8 * whole(plan.result[1], 128)
     return 2 * itemsize * held + 4 * whole(plan.partial[0], 8) * plan.partial[1]
 
 

@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Float
+from course_lib.arrays import Array, Described, Float
 from course_lib.kernels import platforms
 from course_lib.kernels.legal import LANES, SUBLANES
 
 _FEWEST = 32  # rows of a block, where there are as many: with fewer, each step is mostly the start of its copies
 
 
-def rows_for(x: Array, operands: int, temporaries: int, block: int = 2 << 20) -> int:
+def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int:
     """Rows in a block of about ``block`` bytes in f32, for a kernel with so many operands like x, arrays of any rank.
 
     Raises ValueError where 8 rows do not fit in VMEM.
@@ -50,7 +50,7 @@ def _usable() -> int:
     return platforms.vmem_bytes() * 7 // 8
 
 
-def needed(bm: int, bn: int, x: Array, operands: int, temporaries: int) -> int:
+def needed(bm: int, bn: int, x: Described, operands: int, temporaries: int) -> int:
     """Bytes of VMEM that blocks of bm rows and bn columns take, of so many arrays like x."""
     rows = pl.cdiv(math.prod(x.shape[:-1]), SUBLANES) * SUBLANES
     return min(bm, rows) * per_row(min(bn, x.shape[-1]), x.dtype.itemsize, operands, temporaries)

@@ -15,7 +15,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
+from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import elementwise, platforms
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.elementwise import Blocks
@@ -74,7 +74,7 @@ def scale_add(
     return _scale_add(jnp.asarray(a, wide), x, y, blocks)
 
 
-def blocks_for(a: Num[Array, ""] | float, x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Blocks:
+def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
     """The blocks that ``scale_add`` chooses for these arguments; right for every chip."""
     return elementwise.blocks_of(x.shape, x.dtype.itemsize)
 

@@ -24,7 +24,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
+from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, platforms
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
 from course_lib.kernels.compiler_params import check_fits, compiler_params
@@ -148,7 +148,7 @@ def cumsum(
     return _cumsum(x, checked_axis("cumsum", x, axis, everything=False), reverse, blocks)
 
 
-def blocks_for(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False) -> Blocks:
+def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = False) -> Blocks:
     """The blocks that ``cumsum`` chooses for these arguments; right for every chip."""
     # Along columns blocks are tall: pieces beside each other wait, each for the carry of the one before.
     wide = 2048 if x.ndim == 2 and axis % x.ndim == 0 else 512

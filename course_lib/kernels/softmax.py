@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import legal, platforms, row_blocks, softmax_backward
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 
@@ -86,12 +86,12 @@ def softmax(x: Float[Array, "*shape N"], *, blocks: Blocks | None = None) -> Flo
     return _softmax(x, blocks)
 
 
-def blocks_for(x: Float[Array, "*shape N"]) -> Blocks:
+def blocks_for(x: Float[Described, "*shape N"]) -> Blocks:
     """The blocks that ``softmax`` chooses, on the chip traced for: whole rows wherever 8 of them fit."""
     return _blocks_for(x, operands=2)
 
 
-def _blocks_for(x: Array, operands: int) -> Blocks:
+def _blocks_for(x: Described, operands: int) -> Blocks:
     if x.shape[-1] > row_blocks.longest_row(x.dtype.itemsize, operands, _TEMPORARIES):
         return Blocks(bm=16, bn=16384)
     return Blocks(bm=row_blocks.rows_for(x, operands, _TEMPORARIES))
