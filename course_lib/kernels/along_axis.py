@@ -1,45 +1,25 @@
-"""Blocks for kernels that go along an axis, block by block (`reduce`, `scan`), and what they accept."""
-
-import dataclasses
+"""What kernels that go along an axis block by block (`reduce`, `scan`) share: sizes of blocks, dtype of sums, axes."""
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array
+from course_lib.kernels.legal import LANES
 
 _WIDEST = 16_384  # columns are taken 128 at a time, and the code for each piece is written out
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Blocks:
-    """Block sizes: rows and columns. They never change the result (but for the order of a sum), only the speed.
-
-    Legal: multiples of 128, both, since rows become columns on the way. A block may be larger than the array.
-    """
-
-    bm: int = 128
-    bn: int = 2048
-
-    def __post_init__(self):
-        if self.bm < 128 or self.bm % 128 or self.bn < 128 or self.bn % 128:
-            near = (max(128, round(b / 128) * 128) for b in (self.bm, self.bn))
-            raise ValueError(
-                f"Blocks(bm={self.bm}, bn={self.bn}) is not legal: both must be multiples of 128. "
-                "Nearest legal: bm={}, bn={}.".format(*near)
-            )
-
-
-def blocks_for(rows: int, columns: int, itemsize: int, *, wide: int = 2048, widest: int = _WIDEST) -> Blocks:
-    """Blocks of about 1 MiB for an array (rows, columns), smaller where it is small; right for every chip.
+def sizes_for(rows: int, columns: int, itemsize: int, *, wide: int = 2048, widest: int = _WIDEST) -> tuple[int, int]:
+    """bm and bn of blocks of about 1 MiB for an array (rows, columns), less where it is small; right for every chip.
 
     A block has ``wide`` columns, and where rows are few up to ``widest``: for kernels that cut it to the array's rows.
     All that lies in VMEM takes 8 MiB at most, and every TPU lets a kernel have 16.
     """
     elements = min(2**20 // itemsize, max(2**17, rows * columns // 4))
-    long = elements // whole(min(rows, 128), 8) // 128 * 128 if rows > 1 else wide
-    bn = min(max(wide, min(widest, long)), whole(columns, 128))
-    bm = min(whole(rows, 128), max(128, elements // bn // 128 * 128))
-    return Blocks(bm=bm, bn=bn)
+    long = elements // whole(min(rows, LANES), 8) // LANES * LANES if rows > 1 else wide
+    bn = min(max(wide, min(widest, long)), whole(columns, LANES))
+    bm = min(whole(rows, LANES), max(LANES, elements // bn // LANES * LANES))
+    return bm, bn
 
 
 def whole(size: int, tile: int) -> int:

@@ -1,4 +1,4 @@
-"""What blocks need of the chip's VMEM: refused where it is too much, asked for where it is more than usual."""
+"""What a kernel asks the compiler for: VMEM for its blocks, refused where the chip has less; the order of grid axes."""
 
 from jax.experimental.pallas import tpu as pltpu
 
