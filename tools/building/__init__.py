@@ -1,8 +1,10 @@
 """How the files that `make build` writes are made: one module for each kind."""
 
 import pathlib
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # this clone's course_lib, wherever another is installed
 
 
 class BuildError(Exception):

@@ -5,7 +5,6 @@ Made in a process of its own (python -m building.picture), for it runs the kerne
 
 import contextlib
 import io
-import os
 import re
 import subprocess
 import sys
@@ -22,11 +21,10 @@ _MONOSPACE = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 def learner() -> str:
     """The picture as SVG. Raises BuildError."""
-    paths = os.pathsep.join((str(ROOT), str(ROOT / "tools")))
     made = subprocess.run(
         [sys.executable, "-m", "building.picture"],
-        cwd=ROOT,
-        env=environment() | {"PYTHONPATH": paths},
+        cwd=ROOT / "tools",
+        env=environment(),
         capture_output=True,
         text=True,
     )

@@ -42,7 +42,8 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
             name = hashlib.sha1(f"{number}:{cell.source}".encode()).hexdigest()[:8]
             _expand_exercise(cell)
             name = cell.metadata.get("nbgrader", {}).get("grade_id", name)
-            cell.source = cell.source.replace(LESSONS, table(ROOT / "notebooks", but=source.name))
+            if LESSONS in cell.source:
+                cell.source = cell.source.replace(LESSONS, table(ROOT / "notebooks", but=source.name))
         if name in seen:
             raise BuildError(f"{relative(source)}: two cells are called {name}.")
         seen.add(name)

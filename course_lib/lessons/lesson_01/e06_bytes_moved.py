@@ -35,6 +35,7 @@ EXERCISE = Exercise(
         },
         why="two vectors in and one out, 4096 numbers each, 4 bytes a number.",
         proof=_bytes_moved,
+        stands_above="the lesson printed it for the same sum: here it is counted by hand.",
     ),
     hints=(
         "The kernel runs once. What has to be in VMEM before it, and what has to be in HBM after it?",

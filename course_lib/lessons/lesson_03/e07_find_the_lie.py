@@ -63,6 +63,7 @@ LIES = {
             },
             why="2 N^3 FLOPs over 12 N^2 bytes.",
             proof=lambda: 2 * 8192**3 / (3 * 8192**2 * 4),
+            stands_above="a bfloat16 product of half the size happens to have the same intensity.",
         ),
     ),
     "B": (
@@ -123,6 +124,7 @@ LIES = {
             },
             why="197 TFLOP/s over 820 GB/s.",
             proof=lambda: roofline.ridge_point(chip="v5e"),
+            stands_above="it is the lesson's ridge point, and the claim contradicts the lesson.",
         ),
     ),
     "E": (
