@@ -184,7 +184,7 @@ def test_cycles_are_those_of_jax_own_compile_path():
         from jax.sharding import SingleDeviceSharding
         from sample_kernels import add, VECTOR
         from course_lib import chips
-        from course_lib.compiler import dump
+        from course_lib.compiler.dumps import dump
         topology = topologies.get_topology_desc(
             platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=[1, 1, 1], num_slices=1)
         x = jax.ShapeDtypeStruct(VECTOR.shape, VECTOR.dtype, sharding=SingleDeviceSharding(topology.devices[0]))
@@ -285,7 +285,7 @@ def test_several_callers_at_once():
 
 def test_no_orphan_is_left_when_the_parent_is_killed():
     code = (
-        "import time; from course_lib.compiler import service; service.warm_up();"
+        "import time; from course_lib.compiler.child import service; service.warm_up();"
         "print(service._worker(True, service.MEMORY_BYTES).process.pid, flush=True); time.sleep(60)"
     )
     env = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parent.parent)}

@@ -39,7 +39,7 @@ def test_spills_are_no_unit_and_strangers_come_last():
 
 
 def test_every_unit_of_the_compiler_is_known():
-    from course_lib.compiler import bundles
+    from course_lib.compiler.dumps import bundles
 
     assert set(bundles._UNITS.values()) == {*core_units.DOES, *core_units.SPILLS}
 
@@ -66,7 +66,7 @@ def test_work_and_the_two_kinds_of_waiting_differ_without_colour():
 
 
 def test_every_wait_of_the_compiler_has_words():
-    from course_lib.compiler import critical_path
+    from course_lib.compiler.dumps import critical_path
 
     ours = {name for _, name in critical_path._WAITS} | {critical_path.ISSUE, "scalar"}
     assert ours == set(time_split._MEANINGS)

@@ -42,7 +42,7 @@ def main() -> None:
 def timed(fn: Callable, args: list, simulate: bool):
     """Seconds of the first compile by new children, the median of the next, and the last Report."""
     from course_lib import compiler
-    from course_lib.compiler import service
+    from course_lib.compiler.child import service
 
     service.stop_all()
     seconds = []

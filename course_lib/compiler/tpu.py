@@ -11,8 +11,7 @@ from course_lib import chips, errors, grid
 from course_lib.compiler import assemble, progress
 from course_lib.compiler.child import service
 from course_lib.compiler.report import Report
-from course_lib.compiler.simulating import rewrite
-from course_lib.compiler.simulating import simulate as run
+from course_lib.compiler.simulating import answers, rewrite
 
 
 class Unavailable(RuntimeError):
@@ -55,14 +54,14 @@ def compile_tpu(
         return module if traced is jaxpr else lower(traced, *(args if of is None else of), chip=target)
 
     walk, doubts = _walk(jaxpr, args)
-    limits = run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
-    ask = run.asking(target, lowered, limits)
+    limits = answers.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
+    ask = answers.asking(target, lowered, limits)
     try:
         with progress.shown(f"compiling {facts['name']} for {chip}") as say:
             if simulate:
-                answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, limits, say)
+                answer, simulated, notes = answers.simulated(ask, jaxpr, args, walk, target, limits, say)
             else:
-                answer, simulated, notes = run.compile_only(ask, jaxpr)
+                answer, simulated, notes = answers.compile_only(ask, jaxpr)
     except service.WorkerDied as error:
         wanted = assemble.vmem_wanted(walk, jaxpr, target)
         return refused(error=errors.explain(error), stage="no answer", **wanted)
