@@ -184,7 +184,7 @@ def test_cycles_are_those_of_jax_own_compile_path():
         from jax.sharding import SingleDeviceSharding
         from sample_kernels import add, VECTOR
         from course_lib import chips
-        from course_lib.compiler.dumps import folder as dump
+        from course_lib.compiler.dumps import dump
         topology = topologies.get_topology_desc(
             platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=[1, 1, 1], num_slices=1)
         x = jax.ShapeDtypeStruct(VECTOR.shape, VECTOR.dtype, sharding=SingleDeviceSharding(topology.devices[0]))

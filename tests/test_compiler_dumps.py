@@ -2,9 +2,8 @@
 
 import pytest
 
-from course_lib.compiler.dumps import allocations as vmem
-from course_lib.compiler.dumps import bundles, critical_path, hlo
-from course_lib.compiler.dumps import folder as dump
+from course_lib.compiler.dumps import bundles, critical_path, dump, hlo
+from course_lib.compiler.dumps.allocations import allocations
 
 HEADERS = {
     "0.0.48 and 0.0.50": "MXU, XLU, VALU, VPOP, EUP, VLOAD, VLOAD:FILL, VSTORE, VSTORE:SPILL, SALU",
@@ -100,7 +99,7 @@ VMEM = """<script>const DATA ={"hlo_breakdowns": {
 
 
 def test_vmem_pieces_have_a_purpose():
-    found = vmem.allocations(VMEM)
+    found = allocations(VMEM)
     assert [(p.purpose, p.bytes, p.buffers, p.name) for p in found] == [
         ("input window", 8192, 2, "input 1"),
         ("scratch", 4096, 1, ""),
@@ -174,7 +173,7 @@ def test_a_loop_without_a_known_end_has_no_number_of_trips():
 def test_unknown_text_gives_no_answer_instead_of_a_crash(text):
     assert bundles.slot_table(text) == ({}, [])
     assert bundles.listing("op", text) == []
-    assert vmem.allocations(text) == []
+    assert allocations(text) == []
     assert critical_path.time_split(text.splitlines()) == {}
     assert hlo.read(text) == hlo.Module()
 

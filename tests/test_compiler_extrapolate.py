@@ -12,8 +12,7 @@ from sample_kernels import array, by_rows, matmul, pipelined_matmul, softmax
 
 from course_lib import chips, compiler, grid
 from course_lib.compiler import progress
-from course_lib.compiler.simulating import columns, estimate, extrapolate, rewrite, shorten
-from course_lib.compiler.simulating import simulate as run
+from course_lib.compiler.simulating import answers, columns, estimate, extrapolate, rewrite, shorten
 from course_lib.cost.flops import kernel_flops
 
 V5E = chips.chip("v5e")
@@ -109,7 +108,7 @@ def test_uneven_steps_are_not_extrapolated():
 
 @needs_libtpu
 def test_what_is_too_long_is_not_simulated_and_that_is_said(monkeypatch):
-    monkeypatch.setattr(run, "MAX_BUNDLES", 100_000)
+    monkeypatch.setattr(answers, "MAX_BUNDLES", 100_000)
     report = compiler.compile_tpu(causal, array((64 * 256, 128)))
     assert report.ok and report.cycles is None and report.bundles
     (note,) = [note for note in report.notes if note.startswith("no cycles:")]
@@ -118,7 +117,7 @@ def test_what_is_too_long_is_not_simulated_and_that_is_said(monkeypatch):
 
 @needs_libtpu
 def test_what_is_too_long_is_simulated_for_a_caller_who_allows_for_it(monkeypatch, nothing_kept):
-    monkeypatch.setattr(run, "MAX_BUNDLES", 100_000)
+    monkeypatch.setattr(answers, "MAX_BUNDLES", 100_000)
     report = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=200, memory_bytes=4 << 30)
     assert report.cycles
     short = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=1, memory_bytes=4 << 30)
@@ -179,7 +178,7 @@ def test_xla_product_from_a_few_columns(monkeypatch):
     args = bf16(2048, 2048), bf16(2048, 2048)
     whole = compiler.compile_tpu(jnp.dot, *args)
     assert whole.extrapolation is None
-    monkeypatch.setattr(run, "WORTH_NARROWING", 50_000)
+    monkeypatch.setattr(answers, "WORTH_NARROWING", 50_000)
     report = compiler.compile_tpu(jnp.dot, *args)
     assert report.cycles == pytest.approx(whole.cycles, rel=0.01) and report.extrapolation is not None
     assert any("columns of argument 1" in note for note in report.notes)

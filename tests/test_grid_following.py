@@ -153,6 +153,47 @@ def test_too_long_to_follow_is_said(monkeypatch):
         grid.body(grid.walk(in_hbm(kernel), X).calls[0])
 
 
+def test_that_a_body_is_too_long_is_found_out_once(monkeypatch):
+    monkeypatch.setattr(follower, "MAX_EVALUATIONS", 1)
+    call = grid.walk(lambda x: pl.pallas_call(double_rows, out_shape=x)(x), X).calls[0]
+    for ask in (grid.body, grid.memory_uses):
+        with pytest.raises(grid.UnreadableCall) as first:
+            ask(call)
+        with pytest.raises(grid.UnreadableCall) as second:
+            ask(call)
+        assert first.value is second.value and first.value.reason is grid.Reason.LONG_BODY
+
+
+def test_uses_of_memory_beyond_a_limit_are_not_listed(monkeypatch):
+    monkeypatch.setattr(follower, "MAX_USES", 3)
+    call = grid.walk(lambda x: pl.pallas_call(double_rows, out_shape=x)(x), X).calls[0]
+    with pytest.raises(grid.UnreadableCall, match="touches memory in more than 3 places") as raised:
+        grid.memory_uses(call)
+    assert raised.value.reason is grid.Reason.LONG_BODY
+    assert {eqn.primitive.name: times for eqn, times in grid.body(call).runs}["mul"] == 4, "what it runs is known"
+
+
+def double_rows(x_ref, o_ref):
+    def row(n, carry):
+        o_ref[pl.ds(n, 1), :] = x_ref[pl.ds(n, 1), :] * 2
+        return carry
+
+    jax.lax.fori_loop(0, 4, row, 0)
+
+
+def test_uses_in_a_loop_share_their_steps():
+    """A thousand turns at ten thousand steps would fill a machine's memory otherwise."""
+    spec = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    many = jax.ShapeDtypeStruct((8 * 100, 128), jnp.float32)
+    call = pl.pallas_call(double_rows, out_shape=many, grid=(100,), in_specs=[spec], out_specs=spec)
+    uses = grid.memory_uses(grid.walk(call, many).calls[0])
+    assert [(use.kind, use.part[0].tolist()) for use in uses] == [
+        (kind, [n, 1]) for n in range(4) for kind in ("read", "write")
+    ]
+    assert all(use.steps is uses[0].steps for use in uses) and uses[0].steps.tolist() == list(range(100))
+    assert all(use.part.shape == (100, 2) and use.part.base.nbytes == 16 for use in uses)
+
+
 small_pipeline = functools.partial(pipelined_matmul, block=128)
 XB = jax.ShapeDtypeStruct((256, 384), jnp.bfloat16)
 WB = jax.ShapeDtypeStruct((384, 512), jnp.bfloat16)

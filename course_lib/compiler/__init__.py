@@ -1,4 +1,9 @@
-"""The real TPU compiler, with no TPU: ``compile_tpu(f, x, y)`` says yes or no, how long, and how much VMEM."""
+"""The real TPU compiler, with no TPU: ``compile_tpu(f, x, y)`` says yes or no, how long, and how much VMEM.
+
+A compile goes through three parts. ``simulating`` chooses what is put before the compiler and its simulator, which
+may be a smaller function than the one that was asked about. ``child`` is the process they run in. ``dumps`` reads the
+files they leave. From what these say ``assemble`` makes the Report, with the learner's own names.
+"""
 
 from course_lib.compiler.compare import Comparison, compare
 from course_lib.compiler.report import Bundle, Extrapolation, Op, Report

@@ -3,8 +3,8 @@
 import dataclasses
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import ops
-from course_lib.compiler.dumps import bundles, hlo, naming
+from course_lib.compiler import naming, ops
+from course_lib.compiler.dumps import bundles, hlo
 from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import simulation
 from course_lib.compiler.simulating.simulation import Simulation

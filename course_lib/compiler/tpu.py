@@ -13,8 +13,7 @@ from course_lib import chips, errors, grid
 from course_lib.compiler import assemble, progress
 from course_lib.compiler.child import service
 from course_lib.compiler.report import Report
-from course_lib.compiler.simulating import rewrite
-from course_lib.compiler.simulating import simulate as run
+from course_lib.compiler.simulating import answers, rewrite
 
 _FRAMES = 10  # JAX's own limit
 
@@ -61,14 +60,14 @@ def compile_tpu(
         return lower(traced, *(args if of is None else of), chip=target, frames=frames)
 
     walk, doubts = _walk(jaxpr, args)
-    limits = run.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
-    ask = run.asking(target, lowered, limits)
+    limits = answers.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)
+    ask = answers.asking(target, lowered, limits)
     try:
         with progress.shown(f"compiling {facts['name']} for {chip}") as say:
             if simulate:
-                answer, simulated, notes = run.simulated(ask, jaxpr, args, walk, target, limits, say)
+                answer, simulated, notes = answers.simulated(ask, jaxpr, args, walk, target, limits, say)
             else:
-                answer, simulated, notes = run.compile_only(ask, jaxpr)
+                answer, simulated, notes = answers.compile_only(ask, jaxpr)
     except service.WorkerDied as error:
         wanted = assemble.vmem_wanted(walk, jaxpr, target)
         return refused(error=errors.explain(error), stage="no answer", **wanted)

@@ -14,7 +14,7 @@ import threading
 import time
 
 from course_lib.compiler.child import cache
-from course_lib.compiler.dumps import folder as dump
+from course_lib.compiler.dumps import dump
 
 MEMORY_BYTES = 2 << 30
 TIME_LIMIT_S = 20.0

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from course_lib.compiler.simulating import loops
+from course_lib.compiler.dumps import trip_counts
 
 KERNEL = "kernel"  # a Pallas kernel; other ops keep XLA's word
 TAG = "course_call"  # metadata of a Pallas kernel: which call of the traced function it is
@@ -128,7 +128,7 @@ def _times(i: _Instruction, times: int | None, computations: dict, name: str) ->
     """How often what ``i`` enters runs, if ``i`` itself runs ``times`` times."""
     if i.opcode == "call" or times is None:
         return times
-    trips = loops.trips(i, computations, name) if i.opcode == "while" else None
+    trips = trip_counts.trips(i, computations, name) if i.opcode == "while" else None
     return None if trips is None else times * trips
 
 

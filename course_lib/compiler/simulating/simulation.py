@@ -3,8 +3,7 @@
 import collections
 import dataclasses
 
-from course_lib.compiler.dumps import folder as dump
-from course_lib.compiler.dumps import hlo
+from course_lib.compiler.dumps import dump, hlo
 from course_lib.compiler.report import Extrapolation
 from course_lib.compiler.simulating import extrapolate
 

@@ -44,6 +44,7 @@ class Follower:
         self.uses: list[Use] | None = [] if in_detail else None
         self.unsure = 0  # how many conditions are open that cannot be decided
         self.names = names  # of the kernel's own refs
+        self._known_steps: tuple = (None, -1, None, None)
 
     def result(self) -> Body:
         return Body(
@@ -259,13 +260,13 @@ class Follower:
             return
         transforms = jax.tree.unflatten(eqn.params["tree"], leaves) if leaves is not None else None
         part = window_of(ref, transforms) if transforms is not None else None
-        steps = np.flatnonzero(active)
+        entries, steps = self._steps(active)
         use = Use(
             kind=kind,
             ref=ref.name,
             number=ref.number,
-            steps=steps + self.first,
-            part=first_axis(part, np.shape(active), steps),
+            steps=steps,
+            part=first_axis(part, np.shape(active), entries),
             length=(*ref.aval.shape, 1)[0],
             whole=part is not None and part.sizes == tuple(ref.aval.shape),
             sure=not self.unsure,
@@ -276,20 +277,20 @@ class Follower:
         """Note the start of a copy or the wait for one. What it copies may be unknown: then the parts are None."""
         if self.uses is None or not np.any(active):
             return
-        shape, steps = np.shape(active), np.flatnonzero(active)
+        shape, (entries, steps) = np.shape(active), self._steps(active)
         known_all = None not in (source, target, semaphore)
-        index = starts(semaphore, shape, steps) if known_all else None
+        index = starts(semaphore, shape, entries) if known_all else None
         use = Use(
             kind=kind,
             ref=target.ref.name if target else "",
             number=target.ref.number if target else -1,
-            steps=steps + self.first,
-            part=first_axis(target, shape, steps),
+            steps=steps,
+            part=first_axis(target, shape, entries),
             length=(*target.ref.aval.shape, 1)[0] if target else 1,
             whole=target is not None and target.sizes == tuple(target.ref.aval.shape),
             source=source.ref.name if source else "",
             source_number=source.ref.number if source else -1,
-            source_part=first_axis(source, shape, steps),
+            source_part=first_axis(source, shape, entries),
             source_length=(*source.ref.aval.shape, 1)[0] if source else 1,
             semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
             semaphore_name=semaphore.ref.name if semaphore else "",
@@ -298,6 +299,13 @@ class Follower:
             sure=not self.unsure,
         )
         self._noted(use)
+
+    def _steps(self, active) -> tuple[np.ndarray, np.ndarray]:
+        """Where ``active`` is True, and which grid steps those are. All uses under one condition share these arrays."""
+        if self._known_steps[0] is not active or self._known_steps[1] != self.first:
+            entries = np.flatnonzero(active)
+            self._known_steps = active, self.first, entries, entries + self.first
+        return self._known_steps[2:]
 
     def _noted(self, use: Use) -> None:
         if len(self.uses) >= MAX_USES:

@@ -70,8 +70,11 @@ def first_axis(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -
     """int64[len(steps), 2]: where a part starts along the first axis, and its length there; None if not known."""
     if part is None or (part.starts and not known(part.starts[0])):
         return None
-    start = np.broadcast_to(part.starts[0], shape).reshape(-1)[steps] if part.starts else np.zeros(len(steps), np.int64)
-    return np.stack([start, np.full(len(steps), part.sizes[0] if part.sizes else 1)], axis=1)
+    start, size = (part.starts[0], part.sizes[0]) if part.starts else (0, 1)
+    if np.ndim(start) == 0:  # the same at all steps: one row, seen many times
+        return np.broadcast_to(np.array([start, size], np.int64), (len(steps), 2))
+    start = np.broadcast_to(start, shape).reshape(-1)[steps]
+    return np.stack([start, np.full(len(steps), size)], axis=1)
 
 
 def element(array: np.ndarray, index: tuple):

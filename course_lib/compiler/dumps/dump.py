@@ -4,8 +4,8 @@ import dataclasses
 import pathlib
 import re
 
-from course_lib.compiler.dumps import allocations as vmem
 from course_lib.compiler.dumps import bundles, critical_path
+from course_lib.compiler.dumps.allocations import allocations
 from course_lib.cost import Allocation
 
 # Ask libtpu for these passes only: 14 files instead of about 300 for each compile.
@@ -38,7 +38,7 @@ def read(folder: pathlib.Path) -> Dump:
                 split[file.name.removesuffix(_PATH)] = critical_path.time_split(lines)
         elif match := _FILE.match(file.name):
             texts.setdefault(match[1], {})[match[2]] = _text(file)
-    pieces = [piece for found in texts.values() for piece in vmem.allocations(found.get("vmem_report", ""))]
+    pieces = [piece for found in texts.values() for piece in allocations(found.get("vmem_report", ""))]
     return Dump(cycles=cycles, alike=alike, programs=_programs(texts), time_split=split, vmem=tuple(pieces))
 
 

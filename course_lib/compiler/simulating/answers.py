@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from course_lib import chips, grid
 from course_lib.compiler.child import service
-from course_lib.compiler.dumps import folder as dump
-from course_lib.compiler.dumps import hlo
+from course_lib.compiler.dumps import dump, hlo
 from course_lib.compiler.simulating import columns, divisions, extrapolate, simulation
 from course_lib.compiler.simulating.simulation import Simulation
 
