@@ -240,9 +240,3 @@ def test_large_add_is_bound_by_hbm(shape):
 def test_bad_input_gets_one_clear_error(x, y, says):
     with pytest.raises(ValueError, match=says):
         elementwise.add(x, y)
-
-
-@pytest.mark.parametrize("bm, bn", [(7, 128), (8, 100), (0, 128), (8, 0)])
-def test_illegal_blocks_name_the_nearest_legal(bm, bn):
-    with pytest.raises(ValueError, match="Nearest legal: bm=8, bn=128"):
-        elementwise.Blocks(bm=bm, bn=bn)

@@ -222,11 +222,6 @@ def test_bad_input_gets_one_clear_error(change, says):
     assert says in str(error.value)
 
 
-def test_illegal_blocks_name_the_nearest_legal():
-    with pytest.raises(ValueError, match="Nearest legal: bm=128, bk=512, bn=256"):
-        Blocks(bm=100, bk=500, bn=300)
-
-
 def test_blocks_that_no_vmem_holds_are_refused_with_the_sizes():
     x = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
     with pytest.raises(ValueError, match=r"needs 1280.0 MiB of VMEM, and the chip has 128.0 MiB. Try smaller ones"):

@@ -127,12 +127,6 @@ def test_gradients_and_vmap_compile_for_a_v5e():
         assert report.ok, report.error
 
 
-@pytest.mark.parametrize("bm, bn", [(8, 128), (128, 100), (0, 0)])
-def test_illegal_blocks_name_the_nearest_legal(bm, bn):
-    with pytest.raises(ValueError, match="a multiple, bm of 128, bn of 128. Nearest legal: bm=128, bn=128"):
-        Blocks(bm=bm, bn=bn)
-
-
 @pytest.mark.parametrize(
     "x, axis, says",
     [

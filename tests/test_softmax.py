@@ -157,12 +157,6 @@ def test_bad_input_gets_one_clear_error(x, says):
         softmax.softmax(x)
 
 
-@pytest.mark.parametrize("given", [dict(bm=7), dict(bm=0), dict(bm=8, bn=100), dict(bm=8, bn=0)], ids=str)
-def test_illegal_blocks_name_the_nearest_legal(given):
-    with pytest.raises(ValueError, match="Nearest legal: bm=8" + (", bn=128" if "bn" in given else "")):
-        softmax.Blocks(**given)
-
-
 def test_blocks_that_do_not_fit_say_so():
     x = jnp.zeros((1024, 20_000))
     with pytest.raises(ValueError, match=r"Blocks\(bm=1024, bn=None\) needs .* the chip has 128"):

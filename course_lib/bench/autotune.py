@@ -64,7 +64,7 @@ class Tuned:
         table = [_HEAD, *(self._row(candidate) for candidate in self.candidates)]
         widths = [max(len(row[n]) for row in table if len(row) == len(_HEAD)) for n in range(len(_HEAD))]
         widths[0] = max(len(row[0]) for row in table)
-        head = f"{self.op}: predicted for {self.chip} ({self.versions}), fastest first:"
+        head = f"{self.op}: predicted (compiler) for {self.chip} ({self.versions}), fastest first:"
         return "\n".join([*textwrap.wrap(head, _WIDTH), *(_line(row, widths) for row in table)])
 
     __repr__ = __str__
