@@ -2,6 +2,9 @@
 
 import importlib
 import inspect
+import pathlib
+import subprocess
+import sys
 
 import jax.numpy as jnp
 import pytest
@@ -139,3 +142,11 @@ def test_rows_of_one_byte_come_in_32s():
         elementwise.cast(x, jnp.int8, blocks=small)
     assert elementwise.cast(x[:8], jnp.int8, blocks=small).shape == (8, 300)
     assert not cost.is_legal_size(8, 96, axis=0, rank=2, dtype=jnp.int8)
+
+
+def test_annotations_hold_while_kernels_are_traced():
+    """The shapes and dtypes written beside arguments and refs, checked by beartype in a process of its own."""
+    script = pathlib.Path(__file__).parent / "annotated_kernels.py"
+    out = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, out.stderr[-2000:]
+    assert out.stdout == "TypeCheckError\n" * 3, "the annotations were not checked at all"
