@@ -22,8 +22,8 @@ def add(x, y, block=1024):
 
 
 def matmul(x, y, blocks=(512, 512, 512), vmem_limit_bytes=None, semantics=None):
-    """A tiled product with an f32 accumulator."""
-    bm, bn, bk = blocks
+    """A tiled product with an f32 accumulator; ``blocks`` are (bm, bk, bn)."""
+    bm, bk, bn = blocks
     grid = (x.shape[0] // bm, y.shape[1] // bn, x.shape[1] // bk)
 
     def kernel(x_ref, y_ref, o_ref, acc_ref):

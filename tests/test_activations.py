@@ -1,15 +1,13 @@
 """The activations: against float64 over their whole range, by all four judges as kernels, and their gradients."""
 
 import math
-import subprocess
-import sys
-import textwrap
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import needs_libtpu
+from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
 from course_lib.kernels import activations, elementwise
@@ -36,12 +34,12 @@ def accept(fn, reference, *args):
     assert all(v.passed is not False for v in verdicts), str(verdicts[-1])
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", daily("relu", "gelu", of=REFERENCES))
 def test_by_four_judges(name):
     accept(getattr(activations, name), REFERENCES[name], some((33, 300)))
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", daily("gelu", "silu", of=REFERENCES))
 def test_gradient_by_four_judges(name):
     """The gradient of gelu is written out: in JAX 0.12 that of erfc holds operations whose rounding is not known."""
 
@@ -128,7 +126,7 @@ def test_blocks_may_be_given():
 
 
 @needs_libtpu
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", daily("gelu", of=REFERENCES))
 def test_large_arrays_are_bound_by_hbm(name):
     """Predicted, in f32: the cycles hide behind the traffic, which is as the docstring says."""
     x = jax.ShapeDtypeStruct((8192, 2048), jnp.float32)
@@ -144,24 +142,3 @@ def test_compiles_for_other_chips():
     x = jax.ShapeDtypeStruct((4000, 3000), jnp.bfloat16)
     report = compiler.compile_tpu(pulled_back(activations.gelu), x, x, chip="v5p")
     assert report.ok, report.error
-
-
-def test_annotations_hold_while_kernels_are_traced():
-    code = """
-        from jaxtyping import install_import_hook
-        with install_import_hook("course_lib.kernels", "beartype.beartype"):
-            from course_lib.kernels import activations
-        import jax, jax.numpy as jnp
-        from course_lib import grid
-        for name in ("relu", "gelu", "gelu_tanh", "silu"):
-            fn = getattr(activations, name)
-            for x in (jnp.zeros((7, 13)), jnp.zeros(30, jnp.bfloat16), jnp.zeros(())):
-                assert len(grid.walk(jax.value_and_grad(lambda x: fn(x).sum().astype(jnp.float32)), x).calls) == 2
-        try:
-            activations.apply("relu", jnp.zeros(3, jnp.bfloat16))
-        except Exception as error:
-            print(type(error).__name__)
-    """
-    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
-    assert out.returncode == 0, out.stderr[-2000:]
-    assert out.stdout == "TypeCheckError\n", "the annotations were not checked at all"

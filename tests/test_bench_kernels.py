@@ -111,7 +111,7 @@ def test_blocks_are_searched_for_what_does_not_choose_them():
     choices = ((128, 128, 128), (256, 256, 256))
     row = dataclasses.replace(row, choices={PALLAS_OPS: choices})
     figure = bench_kernels.figure(row, PALLAS_OPS)
-    assert figure.note == "with the best of 2 choices of blocks: (256, 256, 256)"
+    assert figure.note == "with the best of 2 choices of (bm, bk, bn): (256, 256, 256)"
     assert figure.predicted > 0
     row = dataclasses.replace(row, choices={PALLAS_OPS: ((512, 512, 512),)})
     assert "never written" in bench_kernels.figure(row, PALLAS_OPS).why
@@ -119,7 +119,9 @@ def test_blocks_are_searched_for_what_does_not_choose_them():
 
 @needs_libtpu
 def test_a_kernel_that_is_refused_is_a_reason():
-    figure = bench_kernels.figure(small(**{OURS: lambda x, y: tiled(x, y, (256, 100, 256)), XLA: jnp.matmul}), OURS)
+    figure = bench_kernels.figure(
+        small(**{OURS: lambda x, y: tiled(x, y, blocks=(256, 256, 100)), XLA: jnp.matmul}), OURS
+    )
     assert figure.predicted is None
     assert "100" in figure.why
 

@@ -219,8 +219,8 @@ MXU_FLOPS_PER_CYCLE = {"v5e": 131_072, "v5p": 131_072, "v6e": 524_288, "tpu7x": 
 @pytest.mark.parametrize("chip", MXU_FLOPS_PER_CYCLE)
 def test_the_simulator_multiplies_as_fast_as_we_say(chip):
     """Of a product with large blocks, each further step of k takes little more than its multiplications."""
-    m, n, k = 512, 1024, 1024
-    tile = functools.partial(matmul, blocks=(m, n, k), vmem_limit_bytes=48 << 20)
+    m, k, n = 512, 1024, 1024
+    tile = functools.partial(matmul, blocks=(m, k, n), vmem_limit_bytes=48 << 20)
 
     def cycles(steps):
         args = array((m, steps * k), jnp.bfloat16), array((steps * k, n), jnp.bfloat16)

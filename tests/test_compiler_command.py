@@ -51,7 +51,7 @@ def refused(*arguments, capsys) -> str:
 def test_compare_puts_reports_side_by_side():
     square = array((512, 512), jnp.bfloat16)
     both = compiler.compare(
-        {"mine": matmul, "XLA": jnp.dot, "wrong": lambda x, y: matmul(x, y, (7, 7, 7))}, square, square
+        {"mine": matmul, "XLA": jnp.dot, "wrong": lambda x, y: matmul(x, y, blocks=(7, 7, 7))}, square, square
     )
     assert list(both.reports) == ["mine", "XLA", "wrong"]
     assert both.ratio(both.fastest) == 1
@@ -158,7 +158,7 @@ def test_types(text, shape, dtype):
 @needs_libtpu
 def test_a_kernel_that_needs_too_much_vmem_is_told_what_takes_it():
     big = array((2048, 2048))
-    report = compiler.compile_tpu(lambda x, y: matmul(x, y, (1024, 1024, 1024)), big, big)
+    report = compiler.compile_tpu(lambda x, y: matmul(x, y, blocks=(1024, 1024, 1024)), big, big)
     assert not report.ok and report.vmem_bytes > report.vmem_limit == 16 << 20
     assert sum(piece.bytes for piece in report.vmem) == report.vmem_bytes
     assert {piece.name for piece in report.vmem} >= {"x_ref", "o_ref"}

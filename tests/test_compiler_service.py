@@ -34,7 +34,7 @@ TEN = [
     (functools.partial(matmul, blocks=(256, 256, 256)), SQUARE),
     (functools.partial(by_rows, softmax, rows=64), [array((512, 512))]),
     (gathered, [array((4096, 256)), array((512,), jnp.int32)]),
-    (functools.partial(matmul, blocks=(256, 512, 128)), SQUARE),
+    (functools.partial(matmul, blocks=(256, 128, 512)), SQUARE),
     (functools.partial(pipelined_matmul, block=128), SQUARE),
     (endless, [array((8, 128))]),
     (functools.partial(by_rows, jnp.tanh, rows=8), [array((256, 1024))]),

@@ -1,15 +1,12 @@
 """The elementwise kernels: every shape and dtype, by all four judges; their gradients; their complaints."""
 
-import subprocess
-import sys
-import textwrap
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import needs_libtpu
 from jax.test_util import check_grads
+from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
 from course_lib.kernels import elementwise, scale_add
@@ -30,8 +27,15 @@ def accept(fn, reference, *args):
 
 @pytest.mark.parametrize(
     "shape, dtype",
-    [(shape, jnp.float32) for shape in SHAPES]
-    + [(shape, dtype) for shape in [(), (1000,), (33, 1300)] for dtype in (jnp.int32, jnp.bfloat16)],
+    daily(
+        ((), "float32"),
+        ((300_001,), "float32"),
+        ((1000,), "bfloat16"),
+        ((33, 1300), "int32"),
+        ((2, 1, 3, 40), "float32"),
+        of=[(shape, "float32") for shape in SHAPES]
+        + [(shape, dtype) for shape in [(), (1000,), (33, 1300)] for dtype in ("int32", "bfloat16")],
+    ),
     ids=str,
 )
 def test_add_by_four_judges(shape, dtype):
@@ -70,7 +74,9 @@ CASTS = [
 ]
 
 
-@pytest.mark.parametrize("was, becomes", CASTS)
+@pytest.mark.parametrize(
+    "was, becomes", daily(("float32", "bfloat16"), ("float32", "int8"), ("int8", "bfloat16"), of=CASTS)
+)
 def test_casts_by_four_judges(was, becomes):
     (x, _) = pair((33, 300), was)
     accept(lambda x: elementwise.cast(x, becomes), lambda x: x.astype(becomes), x)
@@ -175,32 +181,6 @@ def test_gradient_compiles_for_a_v5e_as_a_kernel():
     assert len(grid.walk(gradient, x, x).calls) >= 2
 
 
-def test_annotations_hold_while_kernels_are_traced():
-    """The shapes and dtypes written beside arguments and refs, checked by beartype in a process of its own."""
-    code = """
-        from jaxtyping import install_import_hook
-        with install_import_hook("course_lib.kernels", "beartype.beartype"):
-            from course_lib.kernels import elementwise, scale_add
-        import jax, jax.numpy as jnp
-        from course_lib import grid
-        for shape in ((), (8,), (7, 13), (3, 5, 700)):
-            for dtype in (jnp.float32, jnp.bfloat16, jnp.int32):
-                x = jnp.zeros(shape, dtype)
-                assert grid.walk(elementwise.add, x, x).calls
-                assert grid.walk(lambda x: elementwise.cast(x, jnp.int8), x).calls
-                if dtype != jnp.int32:
-                    loss = lambda a: scale_add.scale_add(a, x, x).sum().astype(jnp.float32)
-                    assert len(grid.walk(jax.value_and_grad(loss), 2.0).calls) == 2
-        try:
-            elementwise.add(jnp.zeros(3), "no array")
-        except Exception as error:
-            print(type(error).__name__)
-    """
-    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
-    assert out.returncode == 0, out.stderr[-2000:]
-    assert out.stdout == "TypeCheckError\n", "the annotations were not checked at all"
-
-
 def test_empty_arrays():
     assert elementwise.add(jnp.zeros((0, 4)), jnp.zeros((0, 4))).shape == (0, 4)
 
@@ -240,9 +220,3 @@ def test_large_add_is_bound_by_hbm(shape):
 def test_bad_input_gets_one_clear_error(x, y, says):
     with pytest.raises(ValueError, match=says):
         elementwise.add(x, y)
-
-
-@pytest.mark.parametrize("bm, bn", [(7, 128), (8, 100), (0, 128), (8, 0)])
-def test_illegal_blocks_name_the_nearest_legal(bm, bn):
-    with pytest.raises(ValueError, match="Nearest legal: bm=8, bn=128"):
-        elementwise.Blocks(bm=bm, bn=bn)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from conftest import needs_libtpu
 from jax.test_util import check_grads
+from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
 from course_lib.kernels import scan
@@ -26,8 +27,13 @@ def accept(fn, reference, *args):
 
 @pytest.mark.parametrize(
     "axis, reverse, dtype",
-    [(*way, jnp.float32) for way in WAYS]
-    + [(0, False, jnp.bfloat16), (-1, True, jnp.bfloat16), (0, True, jnp.int32), (-1, False, jnp.int32)],
+    daily(
+        (0, False, "bfloat16"),
+        (0, True, "float32"),
+        (-1, False, "int32"),
+        (-1, True, "float32"),
+        of=[(*way, dtype) for way in WAYS for dtype in ("float32", "bfloat16", "int32")],
+    ),
 )
 def test_over_several_ragged_blocks_by_four_judges(axis, reverse, dtype):
     accept(
@@ -82,7 +88,7 @@ def test_nothing():
 
 
 @needs_libtpu
-@pytest.mark.parametrize("axis, reverse", WAYS)
+@pytest.mark.parametrize("axis, reverse", daily((0, False), (-1, True), of=WAYS))
 def test_large_arrays_are_bound_by_hbm(axis, reverse):
     """Predicted, in f32: within 2 % of the time that reading and writing takes. Everything is moved once."""
     x = jax.ShapeDtypeStruct((8192, 2048), jnp.float32)

@@ -5,7 +5,7 @@
     python tools/bench_kernels.py matmul     only rows whose name or shape contains "matmul"
     python tools/bench_kernels.py --long     and simulate XLA's largest product whole: ten minutes, 16 GiB of memory
 
-Predicted: the compiler's cycles over the clock, or the HBM bytes over the bandwidth where that takes longer. Every
+Predicted (compiler): its cycles over the clock, or the HBM bytes over the bandwidth where that takes longer. Every
 ratio is of two figures from one run. An implementation that is not installed, that does not compile or that the
 simulator gives no cycles for has a number in its place, and the reason under the table.
 """
@@ -135,7 +135,7 @@ def with_best_blocks(fn: Callable, row, name: str) -> tuple[Callable, Figure]:
         tuned = bench.autotune(fn, *row.args, candidates=row.choices[name], chip=CHIP)
     except ValueError as error:
         return fn, Figure(why=str(error))
-    note = f"with the best of {len(tuned.candidates)} choices of blocks: {tuned.best}"
+    note = f"with the best of {len(tuned.candidates)} choices of (bm, bk, bn): {tuned.best}"
     return functools.partial(fn, blocks=tuned.best), Figure(note=note)
 
 
@@ -181,7 +181,7 @@ def page(lines: list[Line], date: datetime.date) -> str:
     parts = [
         "# Kernels beside XLA",
         f"Written by `make bench ARGS=--write` on {date.isoformat()}, with {versions()}.",
-        "## Predicted",
+        "## Predicted (compiler)",
         PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
         table(HEAD, [cells(line, notes) for line in lines]),
         *guide_part(lines, notes),
@@ -235,7 +235,7 @@ def guide_part(lines: list[Line], notes: list[str]) -> list[str]:
     return [
         "## The kernel of a public guide, beside ours",
         GUIDE,
-        table(("", "predicted", "HBM", "/ ours"), rows),
+        table(("", "predicted (compiler)", "HBM", "/ ours"), rows),
     ]
 
 

@@ -33,7 +33,7 @@ Residuals = Literal["save", "recompute"]
 
 
 def reference(
-    x: Float[Array, "*batch K"], w: Float[Array, "K N"], b: Float[Array, " N"], activation: str | None = None
+    x: Float[Array, "*batch K"], w: Float[Array, "K N"], b: Float[Array, " N"], *, activation: str | None = None
 ) -> Float[Array, "*batch N"]:
     """What ``linear`` must compute: product, bias and activation in f32, rounded once."""
     z = jnp.dot(x, w, precision="highest", preferred_element_type=jnp.float32) + b.astype(jnp.float32)

@@ -40,6 +40,7 @@ def reference(
     q: Int8[Array, "K N"],
     scale: Float32[Array, " N"],
     b: Float[Array, " N"],
+    *,
     activation: str | None = None,
 ) -> Float[Array, "M N"]:
     """What ``linear_int8`` must compute: product, scale, bias and activation in f32, rounded once."""

@@ -1,7 +1,7 @@
 """A dump as plain data that JSON can hold, and back again, equal to what it was."""
 
 from course_lib.compiler.dumps import bundles
-from course_lib.compiler.dumps.folder import Dump
+from course_lib.compiler.dumps.dump import Dump
 from course_lib.compiler.report import Bundle
 from course_lib.cost import Allocation
 

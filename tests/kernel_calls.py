@@ -1,0 +1,16 @@
+"""Every op of every family, and its arguments: in Python, of a matrix X, a weight W and a bias B, all f32."""
+
+CALLS = {
+    "activations": {"relu": "X", "gelu": "X", "gelu_tanh": "X", "silu": "X"},
+    "elementwise": {"add": "X, X", "subtract": "X, X", "multiply": "X, X", "cast": "X, jnp.bfloat16"},
+    "linear": {"linear": "X, W, B, activation='gelu'"},
+    "linear_int8": {"linear_int8": "X, *quantize(W), B, activation='silu'"},
+    "matmul": {"matmul": "X, W", "matmul_transposed": "X, W.T, transpose_y=True"},
+    "matmul_one_block": {"matmul_one_block": "X, W"},
+    "matmul_pipeline": {"matmul_pipelined": "X, W"},
+    "norm": {"rms_norm": "X, X[0]", "layer_norm": "X, X[0], X[1]", "rms_norm_residual": "X, 2 * X, X[0]"},
+    "reduce": {"sum_over": "X, 0", "max_over": "X"},
+    "scale_add": {"scale_add": "jnp.float32(2), X, X"},
+    "scan": {"cumsum": "X"},
+    "softmax": {"softmax": "X"},
+}
