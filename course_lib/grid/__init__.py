@@ -9,7 +9,7 @@ differs from the step before; an output block is written back when the next step
 """
 
 from course_lib.grid.body import copies_by_hand, follow, scoped, uses
-from course_lib.grid.call import Call, ImpossibleGrid, Operand, Pipeline, Scratch, UnreadableCall, Walk
+from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCall, Walk
 from course_lib.grid.followed import Copy, Followed, Use
 from course_lib.grid.pipelines import pipelines
 from course_lib.grid.read import read, walk
@@ -31,7 +31,6 @@ __all__ = [
     "Call",
     "Copy",
     "Followed",
-    "ImpossibleGrid",
     "Operand",
     "Pipeline",
     "Scratch",

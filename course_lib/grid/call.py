@@ -13,10 +13,6 @@ class UnreadableCall(ValueError):
     """The function holds a kernel whose grid or copies cannot be read. The message says why; nothing is guessed."""
 
 
-class ImpossibleGrid(UnreadableCall):
-    """A grid that nobody could run: it has a negative size, or more steps than can be listed."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Operand:
     """One input or output of a kernel, over the whole grid of S steps."""

@@ -11,7 +11,7 @@ from jax._src.state.discharge import discharge_state
 from jax.experimental import pallas as pl
 
 from course_lib.grid.body import index_values
-from course_lib.grid.call import Call, ImpossibleGrid, Operand, Scratch, UnreadableCall, Walk
+from course_lib.grid.call import Call, Operand, Scratch, UnreadableCall, Walk
 from course_lib.grid.refs import space_of
 from course_lib.grid.scalars import known
 from course_lib.grid.trace import (
@@ -122,11 +122,11 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
         raise UnreadableCall(f"{_name(kernel)} cannot be read: {error}") from None
     grid = tuple(n if isinstance(n, int) else next(sizes) for n in mapping.grid)
     if any(n < 0 for n in grid):
-        raise ImpossibleGrid(
+        raise UnreadableCall(
             f"{_name(kernel)} cannot be read: its grid is {grid}, and a size is negative. Each is a number of steps."
         )
     if math.prod(grid) > MOST_STEPS:
-        raise ImpossibleGrid(
+        raise UnreadableCall(
             f"{_name(kernel)} cannot be read: its grid {grid} has {math.prod(grid):,} steps, too many to list."
         )
     operands = [_prefetch(name, array, grid) for name, array in zip(names, scalars, strict=False)]

@@ -5,7 +5,7 @@ from course_lib.errors.row import Row
 ROWS = (
     Row(
         "unreadable",
-        r"(?:UnreadableCall|ImpossibleGrid): (?P<words>.*)",
+        r"UnreadableCall: (?P<words>.*)",
         "{words}",
         "",  # grid.UnreadableCall says itself what to do
     ),
