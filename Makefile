@@ -1,6 +1,6 @@
 # The two commands that matter: `make lab` and `make test`. Everything is installed into .venv, nothing elsewhere.
 JAX ?=
-PYTEST_ARGS ?= -n auto --dist loadfile
+PYTEST_ARGS ?= -n auto --dist worksteal
 
 VENV := .venv$(if $(JAX),-jax$(subst .,,$(JAX)))
 PY := $(VENV)/bin/python
@@ -10,7 +10,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup lab test check build grade bench bench-judges bench-model zoo colab clean
+.PHONY: help setup lab test test-all check build grade bench bench-judges bench-model zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -24,7 +24,11 @@ lab: setup  ## open JupyterLab at lesson 00 (PORT=8899, BROWSER=none: print the 
 test:  ## run all tests (JAX=0.12: the second lane, PYTEST_ARGS=…: pytest's options)
 	@$(SETUP) dev $(LANE)
 	@tools/system_packages.sh $(VENV)
-	@$(PY) -m pytest $(PYTEST_ARGS)
+	@$(PY) -m pytest -m "$(TESTS)" $(PYTEST_ARGS)
+test: TESTS = not sweep
+
+test-all:  ## the wide sweeps too, which the public workflow runs every night
+	@$(MAKE) --no-print-directory test TESTS=
 
 check:  ## style, and that the layers import one way
 	@$(SETUP) dev $(LANE)

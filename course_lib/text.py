@@ -102,6 +102,7 @@ def _scaled(value: float, units: Sequence[tuple[str, float]], digits: int, full:
 
 
 COLUMNS = 94  # JupyterLab breaks longer lines in mid-word
+_LEAST = 20  # columns that folded words get, however long what stands before them
 
 
 def folded(text: str) -> str:
@@ -113,14 +114,35 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def table(rows: Sequence[Sequence[str]], right: Container[int] = (), room: int = COLUMNS) -> list[str]:
-    """Rows of cells as lines with straight columns; columns in ``right`` are flush right; no line exceeds ``room``."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def table(
+    rows: Sequence[Sequence[str]], right: Container[int] = (), indent: str = "", gives_way: int | None = None
+) -> list[str]:
+    """Rows of cells as lines with straight columns, at most ``COLUMNS`` long; columns in ``right`` are flush right.
+
+    A row may have fewer cells than others: its last one has the rest of the line to itself. A last cell that is too
+    long is folded under itself. Where there is too little room, the cells of column ``gives_way`` are cut.
+    """
+    if not rows:
+        return []
+    columns = max(map(len, rows))
+    straight = [[row[n] for row in rows if n < len(row) - (len(row) < columns)] for n in range(columns)]
+    widths = [max(map(len, column), default=0) for column in straight]
+    if gives_way is not None:
+        over = len(indent) + sum(widths) + 2 * (columns - 1) - COLUMNS
+        widths[gives_way] -= max(0, min(over, widths[gives_way] - 1))
     lines = []
     for row in rows:
-        cells = zip(row, widths, range(len(row)), strict=True)
-        line = "  ".join(cell.rjust(w) if n in right else cell.ljust(w) for cell, w, n in cells)
-        lines.append(cut(line.rstrip(), room))
+        *before, last = (cut(cell, widths[n]) if n == gives_way else cell for n, cell in enumerate(row))
+        head = indent + "".join(
+            f"{cell.rjust(width) if n in right else cell.ljust(width)}  "
+            for n, (cell, width) in enumerate(zip(before, widths, strict=False))
+        )
+        if len(row) == columns and columns - 1 in right:
+            lines.append(f"{head}{last.rjust(widths[-1])}".rstrip())
+            continue
+        room = max(COLUMNS, len(head) + _LEAST)
+        folds = textwrap.wrap(last, room, initial_indent=head, subsequent_indent=" " * len(head))
+        lines += [line.rstrip() for line in folds or [head]]
     return lines
 
 

@@ -83,7 +83,7 @@ def test_a_family_op_fastest_first_with_the_compilers_own_figures():
     assert (slow.vmem_bytes, slow.spills) == (report.vmem_bytes, report.spills)
     assert tuned.ratio(slow) == slow.seconds / tuned.seconds > 2
     text = str(tuned).splitlines()
-    assert text[0].startswith("add: predicted for v5e (jax ")
+    assert text[0].startswith("add: predicted (compiler) for v5e (jax ")
     assert [line.split("  ")[0] for line in text[2:]] == ["bm=128 bn=512", "bm=8 bn=128"]
     assert f"{tuned.ratio(slow):.2f}" in text[3]
 

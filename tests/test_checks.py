@@ -12,12 +12,11 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 
-from course_lib import checks, chips, compiler, judges
-from course_lib.checks import checking, help, machine, record
-from course_lib.checks.exercise import exercise, exercises
+from course_lib import checks, chips, compiler, environment, errors, judges
+from course_lib.checks import checking, machine, record
+from course_lib.checks.exercise import exercise, lesson
 from course_lib.checks.kinds import JUDGED, kernel
 from course_lib.checks.result import SCREEN, Result, on_a_screen
-from course_lib.compiler import progress
 from course_lib.judges import budget, device
 
 
@@ -116,7 +115,7 @@ def test_a_verdict_fits_a_screen_and_loses_no_advice():
 
 def test_a_notebook_draws_the_blocks(monkeypatch, capsys):
     drawn = []
-    monkeypatch.setattr(progress, "in_a_notebook", lambda: True)
+    monkeypatch.setattr(environment, "in_a_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", drawn.append)
     said = checks.check("01.1", with_kernel(first_half_kernel))
     assert drawn == [said.blocks] and str(said.blocks) not in capsys.readouterr().out
@@ -303,9 +302,18 @@ def test_answers_that_break_are_verdicts_not_tracebacks(id, defined, capsys):
     assert said.message and "Traceback" not in capsys.readouterr().out
 
 
-def test_an_unknown_exercise_names_those_there_are():
-    with pytest.raises(ValueError, match=r"There is no exercise '1.1'. There are: 01.1, 01.2"):
-        checks.check("1.1", None)
+@pytest.mark.parametrize("id, says", [("1.1", "Lesson 1 has 01.1, 01.2"), ("01.99", "Lesson 1 has 01.1, 01.2")])
+def test_an_unknown_exercise_names_those_of_its_lesson(id, says):
+    with pytest.raises(ValueError, match=f"There is no exercise '{id}'. {says}") as refused:
+        checks.check(id, None)
+    assert all(task.id in str(refused.value) for task in lesson("01").exercises)
+    assert str(refused.value).count(".") == 3 + len(lesson("01").exercises), "no other lesson's"
+
+
+@pytest.mark.parametrize("id", ["99.1", "", "add_vectors", "course_lib.checks"])
+def test_an_unknown_lesson_names_the_lessons_there_are(id):
+    with pytest.raises(ValueError, match=f"The lessons with exercises are {', '.join(errors.WRITTEN)}.$"):
+        checks.check(id, None)
 
 
 @pytest.mark.parametrize("id", [1.1, ADD, jnp.ones(3), None])
@@ -431,11 +439,6 @@ def test_a_budget_is_a_judge():
     assert kernel.result(task, with_kernel(right_kernel)).passed
     said = kernel.result(task, twice)
     assert str(said).startswith("01.1 not yet: the budget judge refused it.") and "the budget is 48 KiB" in said.message
-
-
-@pytest.mark.parametrize("task", exercises().values(), ids=lambda t: t.id)
-def test_every_exercise_has_what_it_needs(task):
-    assert help.solutions()[task.id]
     if task.kind in JUDGED:
         first, again = jax.tree.leaves(task.arguments()), jax.tree.leaves(task.arguments())
         assert first and all((a == b).all() for a, b in zip(first, again, strict=True)), "the same at every call"

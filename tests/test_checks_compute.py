@@ -1,6 +1,7 @@
 """The kinds compute (a function of plain numbers) and several (a dict of small questions)."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +17,11 @@ COMMON = {"id": "99.1", "title": "t", "hints": ("one", "two", "three"), "points"
 AREA = Formula(
     name="the area",
     unit="",
-    formula=lambda a, b: a * b,
+    formula="a * b",
     proof=lambda a, b: sum(a for _ in range(b)),
-    near=((lambda a, b: a + b, "That is half of the way round."), (lambda a, b: a * a, "That is a square.")),
+    near={"a + b": "That is half of the way round.", "a * a": "That is a square."},
 )
-LENGTH = Formula(name="the length of the fence", unit="", formula=lambda a, b: 2 * (a + b), proof=lambda a, b: a + b)
+LENGTH = Formula(name="the length of the fence", unit="", formula="2 * (a + b)", proof=lambda a, b: a + b)
 CASES = ((2, 3), (1, 1), (7, 5))
 EIGHT = Predict(
     value=8, unit="bytes", near={4: "That is one of them."}, why="two numbers of four.", proof=lambda: 2 * 4
@@ -30,8 +31,8 @@ FALLS = Choose(
 )
 
 
-def computing(*results, **fields):
-    asks = Compute(results=results or (AREA, LENGTH), cases=fields.pop("cases", CASES), why="a rectangle.")
+def computing(*results):
+    asks = Compute(takes=("a", "b"), results=results or (AREA, LENGTH), cases=CASES, why="a rectangle.")
     return Exercise(**COMMON, kind="compute", defines="measure", asks=asks)
 
 
@@ -120,7 +121,7 @@ def test_a_forgotten_return_is_said():
 
 
 def test_tolerance_is_that_of_the_result():
-    rough = Formula(name="pi", unit="", formula=lambda a, b: 3.14159 * a, proof=lambda a, b: 0, tolerance=0.01)
+    rough = Formula(name="pi", unit="", formula="3.14159 * a", proof=lambda a, b: 0, tolerance=0.01)
     assert of_a_function(lambda a, b: 22 / 7 * a, rough).passed
     assert not of_a_function(lambda a, b: 3.2 * a, rough).passed
 
@@ -131,17 +132,25 @@ def test_tolerance_is_that_of_the_result():
         ({"cases": CASES[:2]}, "cases has 2 sets of arguments; 3 or more"),
         ({"results": ()}, "results is"),
         ({"results": [AREA]}, "results is"),
+        ({"takes": ("a",)}, r"the case \(2, 3\) has 2 arguments; takes names 1"),
+        (
+            {"takes": ("a", "c")},
+            "'a [*] b' cannot be worked out: name 'b' is not defined. It may use a, c, ceil",
+        ),
+        ({"results": (replace(AREA, near={"a +": "no"}),)}, "the formula 'a [+]' cannot be worked out: invalid syntax"),
+        ({"results": (replace(AREA, near={"a / (b - b)": "no"}),)}, "cannot be worked out: .*by zero"),
+        ({"results": (replace(AREA, near={"open('x')": "no"}),)}, "cannot be worked out: name 'open' is not defined"),
     ],
 )
 def test_bad_declarations_of_a_function_are_refused(fields, says):
     with pytest.raises(ValueError, match=says):
-        Compute(**{"results": (AREA,), "cases": CASES, "why": "so."} | fields)
+        Compute(**{"takes": ("a", "b"), "results": (AREA,), "cases": CASES, "why": "so."} | fields)
 
 
 def test_a_slip_that_is_none_is_refused():
-    slip = Formula(name="x", unit="", formula=lambda a: a, proof=lambda a: a, near=((lambda a: a, "no"),))
+    slip = Formula(name="x", unit="", formula="a", proof=lambda a: a, near={"2 * a / 2": "no"})
     with pytest.raises(ValueError, match="for a formula that is right"):
-        Compute(results=(slip,), cases=((1,), (2,), (3,)), why="so.")
+        Compute(takes=("a",), results=(slip,), cases=((1,), (2,), (3,)), why="so.")
 
 
 @pytest.mark.parametrize("answers", [None, {}, {"A": None, "B": (None, None)}, {"B": None}])

@@ -2,13 +2,15 @@
 
 import pathlib
 import re
+import sys
 from dataclasses import fields
 
 import pytest
 from conftest import needs_libtpu
 
-from course_lib import judges
-from course_lib.checks.exercise import Exercise, exercises, lessons
+from course_lib import lessons
+from course_lib.checks import exercise
+from course_lib.checks.exercise import Exercise, exercises
 from course_lib.checks.kinds import ASKS, RESULTS, find
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.explain import Explain
@@ -108,22 +110,54 @@ def test_every_kind_has_its_judge():
     }
 
 
-def test_lessons_1_and_3_have_every_kind():
-    assert {task.kind for task in exercises().values() if task.id.startswith(("01.", "03."))} == set(RESULTS)
+def test_every_kind_is_used():
+    assert {task.kind for task in exercises().values()} == set(RESULTS)
 
 
-@pytest.mark.parametrize("number, title", lessons().items())
-def test_titles_are_those_of_the_notebooks(number, title):
-    (source,) = ROOT.glob(f"notebooks/src/{number}_*.py")
-    assert f"# # Lesson {int(number)}: {title}\n" in source.read_text()
-    (source,) = ROOT.glob(f"solutions/src/{number}_*.py")
-    headings = re.findall(r"^# ## (\d\d\.\d+) (.+)$", source.read_text(), re.M)
-    assert headings == [(task.id, task.title) for task in exercises().values() if task.id.startswith(number)]
+@pytest.fixture
+def lesson_98(tmp_path, monkeypatch):
+    """A folder that the course finds as lesson 98."""
+    monkeypatch.setattr(lessons, "__path__", [*lessons.__path__, str(tmp_path)])
+    folder = tmp_path / "lesson_98"
+    folder.mkdir()
+    (folder / "__init__.py").write_text('TITLE = "Choosing"\n')
+    yield folder
+    for name in [name for name in sys.modules if name.startswith("course_lib.lessons.lesson_98")]:
+        del sys.modules[name]
+    exercise.lesson.cache_clear()
 
 
-@pytest.mark.parametrize("task", exercises().values(), ids=lambda task: task.id)
-def test_judged_exercises_ask_all_four_judges(task):
-    assert task.kind in ASKS or task.judges == tuple(judges.JUDGES), "leave one out only for a reason, and say it here"
+CHOICES = """
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.choose import Choose
+
+EXERCISE = Exercise(
+    id="{id}", title="t", kind="choose", defines="f", hints=("one", "two", "three"), points=1,
+    asks=Choose(options=("a", "b"), right="a", wrong={{"b": "no."}}, why="so.", proof=lambda: "a"),
+)
+"""
+
+
+def test_a_lesson_is_what_lies_in_its_folder(lesson_98):
+    for number in (2, 10, 1):
+        (lesson_98 / f"e{number:02}_choice.py").write_text(CHOICES.format(id=f"98.{number}"))
+    (lesson_98 / "shared.py").write_text("1 / 0\n")
+    found = exercise.lesson("98")
+    assert (found.title, [task.id for task in found.exercises]) == ("Choosing", ["98.1", "98.2", "98.10"])
+
+
+@pytest.mark.parametrize("text", [CHOICES.format(id="98.2"), "EXERCISE = 7\n", ""])
+def test_a_file_with_another_exercise_is_refused(lesson_98, text):
+    (lesson_98 / "e01_choice.py").write_text(text)
+    with pytest.raises(ValueError, match=r"e01_choice.py: EXERCISE is .*; by the file's name it is 98.1"):
+        exercise.lesson("98")
+
+
+def test_two_files_for_one_exercise_are_refused(lesson_98):
+    for name in ("e01_choice.py", "e01_again.py"):
+        (lesson_98 / name).write_text(CHOICES.format(id="98.1"))
+    with pytest.raises(ValueError, match="lesson_98 has two files for 98.1; one of them is e01_"):
+        exercise.lesson("98")
 
 
 @needs_libtpu

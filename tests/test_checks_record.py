@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from course_lib import checks
-from course_lib.checks import checking, panel, record
+from course_lib.checks import checking, record
 from course_lib.checks.exercise import exercises
 from course_lib.checks.record import Entry
 
@@ -264,7 +264,7 @@ def test_the_panel_of_a_learner(file):
 
 def test_the_panel_is_no_wider_than_a_notebook(file):
     worst = Entry(outcome="passed", passed_on=TODAY, attempts=1234, hints=3)
-    record._write({task: worst for task in panel.exercises()})
+    record._write({task: worst for task in exercises()})
     lines = str(checks.progress()).splitlines()
     assert max(map(len, lines)) <= 94
     starts = {line.index("passed 2") for line in lines if line.startswith("  01.")}

@@ -61,7 +61,7 @@ def test_compare_puts_reports_side_by_side():
     text = str(both)
     rows = {line.split()[0]: line for line in text.splitlines()[2:5]}
     assert f"{both.reports['mine'].cycles:,}" in rows["mine"] and "1.00" in rows[both.fastest]
-    assert "not compiled" in rows["wrong"] and "predicted" in text.lower()
+    assert "not compiled" in rows["wrong"] and text.startswith("Predicted (compiler) for v5e")
     assert max(map(len, text.splitlines())) <= 94
     assert repr(both) == text and all(name in both._repr_html_() for name in both.reports)
 
@@ -82,12 +82,13 @@ def test_compare_counts_cycles_where_no_clock_is_known():
 def test_reports_show_themselves():
     report = compiler.compile_tpu(add, VECTOR, VECTOR)
     text = str(report)
-    for words in ("predicted", "time goes", "HBM", "VMEM", "input window", "slots", "spills", "of code"):
+    for words in ("predicted (compiler)", "time goes", "HBM", "VMEM", "input window", "slots", "spills", "of code"):
         assert words in text
     assert max(map(len, text.splitlines())) <= 94
     assert repr(report) == text and "<img" in report._repr_html_()
-    bound = dataclasses.replace(report, seconds=1.0)
-    assert "that is the HBM traffic at full speed" in str(bound)
+    assert f"bound by {'the core' if report.bound == 'core' else report.bound}" in text
+    bound = dataclasses.replace(report, hbm_bytes=10**9)
+    assert bound.bound == "HBM" and "bound by HBM (its traffic at full speed)" in str(bound)
 
 
 @needs_libtpu

@@ -34,7 +34,7 @@ def test_the_simulator_makes_every_copy_once_divisions_are_written_otherwise(nam
     jaxpr = grid.trace(fn, A, A)
     written, why = divisions.worked_out(jaxpr, (A, A))
     assert (written is not jaxpr, why) == (True, "")
-    moved = {row.name: row.bytes for row in cost.traffic(grid.read(jaxpr))}
+    moved = {row.name: row.bytes for row in cost.traffic(grid.walk_traced(jaxpr))}
     assert copied(lambda *args: grid.run(written, False, *args), A, A) == {
         "hbm_to_vmem": moved["x_ref"] + moved["y_ref"],
         "vmem_to_hbm": moved["o_ref"],

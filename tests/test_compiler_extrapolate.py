@@ -102,7 +102,7 @@ def test_the_two_cores_of_a_v5p_share_a_parallel_axis():
 
 def test_uneven_steps_are_not_extrapolated():
     jaxpr = rewrite.numbered(grid.trace(causal, array((64 * 256, 128))))
-    walk = grid.read(jaxpr)
+    walk = grid.walk_traced(jaxpr)
     plan = extrapolate.plan(jaxpr, (), walk, V5E)
     assert not plan.calls and "the operations it does differ between the steps of kernel" in plan.why
 
@@ -131,7 +131,7 @@ def test_loops_around_kernels_are_simulated_once():
             return jax.lax.scan(lambda carry, _: (carry @ x, None), x, None, length=length)[0]
 
         jaxpr = grid.trace(steps, bf16(1024, 1024))
-        return estimate.other_bundles(grid.read(jaxpr), V5E)
+        return estimate.other_bundles(grid.walk_traced(jaxpr), V5E)
 
     assert loop(1000) == loop(1) == pytest.approx(2 * 1024**3 / 131072, rel=0.01)
 
@@ -156,15 +156,15 @@ def test_a_shorter_grid_does_the_work_of_its_steps():
     """The first and last step of k zero the accumulator and write the result, in the smaller grid as in the whole."""
     args = bf16(512, 65536), bf16(65536, 512)
     jaxpr = grid.trace(functools.partial(matmul, blocks=(256, 256, 256)), *args)
-    (call,) = grid.read(jaxpr).calls
+    (call,) = grid.walk_traced(jaxpr).calls
     cut = shorten.Cut(axis=2, period=1, units=4 * 256, longest=255)
     small = rewrite.kernels(jaxpr, lambda _, eqn: shorten.shortened(eqn, cut, 5))
-    (less,) = grid.read(small).calls
+    (less,) = grid.walk_traced(small).calls
     assert call.grid == (2, 2, 256) and less.grid == (1, 1, 5)
     one = 2 * 256**3
     assert kernel_flops(less).mxu == 5 * one
     # An add for each step, and one conversion of the result; a result not written would leave it out.
-    written = [eqn for eqn, times in grid.follow(less).runs if eqn.primitive.name == "swap"]
+    written = [eqn for eqn, times in grid.body(less).runs if eqn.primitive.name == "swap"]
     assert len(written) == 3, "zero, accumulate, finish"
 
 

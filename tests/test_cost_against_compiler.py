@@ -10,7 +10,7 @@ from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from test_grid import X, Y, matmul
-from test_grid_body import WB, XB, small_pipeline
+from test_grid_following import WB, XB, small_pipeline
 
 from course_lib import compiler, cost, grid
 from course_lib.compiler.child import service

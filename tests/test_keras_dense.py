@@ -212,7 +212,7 @@ def test_training_goes_on_after_loading(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
-OURS = {"residuals": "recompute", "precision": "default", "blocks": linear.Blocks(bm=128, bn=256, bk=128)}
+OURS = {"residuals": "recompute", "precision": "default", "blocks": linear.Blocks(bm=128, bk=128, bn=256)}
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", None], ids=str)
@@ -314,7 +314,7 @@ def test_residuals_blocks_and_precision_reach_the_kernel():
         return grid.walk(gradient(**ours), w, x).calls[0].outputs
 
     assert len(first_outputs()) == 2 and len(first_outputs(residuals="recompute")) == 1  # z is saved, or is not
-    assert first_outputs(blocks=linear.Blocks(bm=128, bn=256, bk=128))[0].block_shape == (128, 256)
+    assert first_outputs(blocks=linear.Blocks(bm=128, bk=128, bn=256))[0].block_shape == (128, 256)
     traced = [str(grid.trace(gradient(precision=level), w, x, chip="v5e")) for level in ("highest", "default")]
     assert ["HIGHEST" in text for text in traced] == [True, False]
 

@@ -8,6 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 ORDER = [
     "text",
+    "vocabulary",
     "environment",
     "arrays",
     "compat",
@@ -23,10 +24,10 @@ ORDER = [
     "lessons",
     "grading",
 ]
-FREE = {"text", "environment", "arrays", "compat", "errors"}  # these form one layer, the bottom
+FREE = {"text", "vocabulary", "environment", "arrays", "compat", "errors"}  # these form one layer, the bottom
 SIDE = {
     "kernels": {"arrays", "compat"},
-    "viz": {"text", "environment", "errors", "chips", "grid", "cost", "compiler", "roofline"},
+    "viz": {"text", "vocabulary", "environment", "errors", "chips", "grid", "cost", "compiler", "roofline"},
     "frameworks": {"kernels"},
 }
 SHOWS_ITSELF = {  # as a picture, in a notebook

@@ -14,12 +14,11 @@ from jax.test_util import check_grads
 
 from course_lib import compiler, cost, grid, judges
 from course_lib.kernels import linear_backward
-from course_lib.kernels.linear import linear, reference
+from course_lib.kernels.linear import Blocks, linear, reference
 from course_lib.kernels.linear_int8 import linear_int8, quantize
 from course_lib.kernels.linear_int8 import reference as reference_int8
-from course_lib.kernels.matmul_blocks import Blocks
 
-SMALL = Blocks(bm=128, bn=128, bk=128)
+SMALL = Blocks(bm=128, bk=128, bn=128)
 ACTIVATIONS = [None, "relu", "gelu", "gelu_tanh", "silu"]
 DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
@@ -77,7 +76,7 @@ def test_gradients_by_four_judges(activation, residuals):
 def test_gradients_by_four_judges_where_rows_are_cut_and_ragged(monkeypatch):
     """Small sides make every axis ragged, and both kernels walk several blocks along each."""
     monkeypatch.setattr(linear_backward, "_SIDES", (128,))
-    monkeypatch.setattr(linear_backward.matmul_blocks, "blocks_for", lambda problem: SMALL)
+    monkeypatch.setattr(linear_backward.matmul_blocks, "chosen", lambda blocks, problem: (128, 128, 128))
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
     approved(gradients(layer), gradients(want), *arrays(200, 140, 150))
 
@@ -225,7 +224,7 @@ def test_annotations_hold_while_kernels_are_traced():
             from course_lib.kernels import linear, linear_int8
         import functools, jax, jax.numpy as jnp
         from course_lib import grid
-        for blocks in (None, linear.Blocks(bm=128, bn=128, bk=128)):
+        for blocks in (None, linear.Blocks(bm=128, bk=128, bn=128)):
             for dtype in (jnp.float32, jnp.bfloat16):
                 x, w, b, g = (jnp.zeros(s, dtype) for s in ((130, 300), (300, 200), (200,), (130, 200)))
                 layer = functools.partial(linear.linear, activation="gelu", blocks=blocks)

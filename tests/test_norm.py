@@ -234,7 +234,8 @@ def test_bad_input_gets_one_clear_error(fn, says):
 
 def test_blocks_are_chosen_for_the_chip():
     with chips.chip("v5e").target():
-        assert norm.blocks_for((8192, 2048), F32) == norm.Blocks(bm=256)
-        assert norm.blocks_for((50, 100_000), F32) == norm.Blocks(bm=8)
+        assert norm.blocks_for(*structs("rms_norm", (8192, 2048), F32)) == norm.Blocks(bm=256)
+        assert norm.blocks_for(*structs("layer_norm", (50, 100_000), F32), eps=EPS) == norm.Blocks(bm=8)
     with chips.chip("v4").target():
-        assert norm.blocks_for((8192, 2048), F32, operands=4) == norm.Blocks(bm=176)
+        args = structs("rms_norm_residual", (8192, 2048), F32)
+        assert norm.rms_norm_residual_blocks_for(*args) == norm.Blocks(bm=176)

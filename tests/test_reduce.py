@@ -16,7 +16,7 @@ from course_lib.kernels import reduce
 from course_lib.kernels.reduce import Blocks
 
 SMALL = Blocks(bm=128, bn=128)
-OPS = {"sum": (reduce.sum_over, reduce.reference), "max": (reduce.max_over, reduce.reference_max)}
+OPS = {"sum": (reduce.sum_over, reduce.sum_over_reference), "max": (reduce.max_over, reduce.max_over_reference)}
 
 
 def some(shape, dtype=jnp.float32):
@@ -52,7 +52,7 @@ def test_ragged_blocks_by_four_judges(op, axis, dtype):
     ids=str,
 )
 def test_blocks_chosen_by_four_judges(shape, axis):
-    accept(lambda x: reduce.sum_over(x, axis), lambda x: reduce.reference(x, axis), some(shape))
+    accept(lambda x: reduce.sum_over(x, axis), lambda x: reduce.sum_over_reference(x, axis), some(shape))
 
 
 def test_a_long_vector_in_several_blocks():
@@ -129,7 +129,7 @@ def test_gradients_and_vmap_compile_for_a_v5e():
 
 @pytest.mark.parametrize("bm, bn", [(8, 128), (128, 100), (0, 0)])
 def test_illegal_blocks_name_the_nearest_legal(bm, bn):
-    with pytest.raises(ValueError, match="both must be multiples of 128. Nearest legal: bm=128, bn=128"):
+    with pytest.raises(ValueError, match="a multiple, bm of 128, bn of 128. Nearest legal: bm=128, bn=128"):
         Blocks(bm=bm, bn=bn)
 
 

@@ -15,7 +15,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import chips, grid, roofline
 from course_lib.roofline import xla
 from course_lib.viz import blocked_product
-from course_lib.viz.roof_plot import binds
+from course_lib.viz.roof_plot import readout
 
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -88,23 +88,23 @@ def test_the_first_copy_and_the_last_write_are_not_hidden():
 def test_small_blocks_of_a_matmul_are_bound_by_the_steps():
     fn, args = matmul(4096, 4096, 4096, 128, 128, 128)
     predicted = roofline.predict(fn, *args)
-    assert predicted.bound == "overhead"
+    assert predicted.bound == "grid steps"
     assert predicted.steps == 32**3
     assert predicted.seconds > 32**3 * V5E.step_s > 10 * predicted.compute_s
     assert predicted.seconds == pytest.approx(max(predicted.compute_s, predicted.memory_s) + predicted.overhead_s)
 
 
-def test_an_addition_is_bound_by_memory():
+def test_an_addition_is_bound_by_hbm():
     fn, args = add(65536, 1024)
     predicted = roofline.predict(fn, *args)
     moved = 3 * 65536 * 1024 * 2
-    assert predicted.bound == "memory"
+    assert predicted.bound == "HBM"
     assert predicted.hbm_bytes == moved
     assert moved / BANDWIDTH <= predicted.seconds < 1.05 * moved / BANDWIDTH
     assert predicted.flops == 65536 * 1024
 
 
-@pytest.mark.parametrize("block, bound", [(128, "overhead"), (256, "overhead"), (512, "compute")])
+@pytest.mark.parametrize("block, bound", [(128, "grid steps"), (256, "grid steps"), (512, "compute")])
 def test_what_binds_is_what_the_plot_says(block, bound):
     """At 256 the copies of all steps take longer than their arithmetic, but not longer than arithmetic and steps."""
     fn, args = matmul(8192, 8192, 8192, block, block, block)
@@ -112,8 +112,7 @@ def test_what_binds_is_what_the_plot_says(block, bound):
     assert predicted.bound == bound
     assert predicted.steps_s == predicted.steps * V5E.step_s
     product = blocked_product.Product(m=8192, k=8192, n=8192, blocks=(block,) * 3, dtype="bfloat16")
-    shown = binds(blocked_product.predicted(product, blocked_product.rates("v5e")))
-    assert shown == {"overhead": "grid steps", "compute": "MXU"}[bound]
+    assert dict(readout(product, blocked_product.rates(chip="v5e")))["binds"] == bound
 
 
 @pytest.mark.parametrize("block", [8, 64, 512])
@@ -297,10 +296,10 @@ def test_what_is_only_a_lower_bound_says_so(fn, word):
 
 def test_ridge_points():
     assert roofline.ridge_point() == pytest.approx(197e12 / 820e9)
-    assert roofline.ridge_point("v5e", jnp.int8) == pytest.approx(2 * roofline.ridge_point("v5e"))
-    assert roofline.ridge_point("v6e") > roofline.ridge_point("v5e")
+    assert roofline.ridge_point(dtype=jnp.int8) == pytest.approx(2 * roofline.ridge_point())
+    assert roofline.ridge_point(chip="v6e") > roofline.ridge_point(chip="v5e")
     with pytest.raises(ValueError, match="dtype='int8' has no MXU rate on v4. Choose one of: bfloat16, float32."):
-        roofline.ridge_point("v4", "int8")
+        roofline.ridge_point(chip="v4", dtype="int8")
     with pytest.raises(ValueError, match="dtype='float64'"):
         roofline.ridge_point(dtype="float64")
 
@@ -326,9 +325,9 @@ def test_a_prediction_prints_what_binds_and_how_far_to_trust_it():
     fn, args = matmul(4096, 4096, 4096, 128, 128, 128)
     predicted = roofline.predict(fn, *args)
     text = str(predicted)
-    assert text.startswith("11.5 ms predicted on a v5e, bound by overhead.")
+    assert text.startswith("11.5 ms on a v5e, predicted (model), bound by grid steps.")
     unfolded = " ".join(text.split())
-    assert "32,768 grid steps" in unfolded and "Fewer, larger blocks" in unfolded
+    assert "grid steps 10.8 ms (32,768)" in unfolded and "Fewer, larger blocks" in unfolded
     assert f"On {roofline.HELD_OUT['v5e'][0]} published timings" in text
     assert max(map(len, text.splitlines())) <= 94
     assert predicted.wall_s == predicted.seconds + roofline.DISPATCH_S
@@ -353,7 +352,7 @@ def test_what_nobody_timed_is_not_trusted():
 def test_nothing_left_over_is_nothing():
     x = jax.ShapeDtypeStruct((2048, 2048), jnp.float32)
     predicted = roofline.predict(jax.vmap(lambda row: jax.nn.softmax(row)), x)
-    assert predicted.overhead_s == 0.0 and "overhead 0 ns" in str(predicted)
+    assert predicted.overhead_s == 0.0 and "HBM: 0 ns." in str(predicted)
     assert repr(predicted) == str(predicted)
 
 

@@ -15,7 +15,7 @@ from jax.experimental.pallas import tpu as pltpu
 from player_samples import SAMPLES, by_hand, copied, in_order, square
 from sample_kernels import TENSOR_CORE, array
 from test_grid import matmul
-from test_grid_body import WB, XB, small_pipeline
+from test_grid_following import WB, XB, small_pipeline
 
 from course_lib import cost, grid, viz
 from course_lib.viz import grid_step

@@ -9,7 +9,7 @@ import pytest
 from viz_samples import HOSTILE, overflowing
 
 from course_lib import text
-from course_lib.viz import Picture, axes, draw, names, terminal
+from course_lib.viz import Picture, axes, draw, names
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,26 @@ def test_a_picture_has_three_forms_that_agree():
     assert not overflowing(svg)
 
 
-@pytest.mark.parametrize("share", [-1, 0, 1e-9, 0.1, 0.5, 1, 7])
-def test_a_bar_of_characters_keeps_its_width(share):
-    bar = terminal.bar(share, 20)
-    assert len(bar) == 20
-    assert (bar == "·" * 20) == (share <= 0)
-    assert bar.count("█") == min(20, max(0, math.floor(20 * share)))
+def test_a_table_has_straight_columns_and_folds_its_last_cell():
+    lines = text.table([["a", "1", "word " * 30], ["long", "23", "y"]], right={1})
+    assert lines[0].startswith("a      1  word") and lines[1].startswith("          word") and lines[2] == "long  23  y"
+    assert max(map(len, lines)) <= text.COLUMNS
 
 
-def test_a_table_has_straight_columns_and_fits():
-    lines = text.table([["a", "1", "x" * 200], ["long", "23", "y"]], {1})
-    assert lines[1] == "long  23  y" and lines[0].startswith("a      1  xx")
-    assert len(lines[0]) == 94 and lines[0].endswith("…")
+def test_a_row_that_ends_early_has_the_rest_of_its_line():
+    lines = text.table([["", "time", "spills"], ["mine", "1 us", "0"], ["other", "why not " * 20]], right={1, 2})
+    assert lines[:2] == ["       time  spills", "mine   1 us       0"]
+    assert lines[2].startswith("other  why not why not") and lines[3].startswith("       why not")
+    assert max(map(len, lines)) <= text.COLUMNS
+
+
+def test_one_column_of_a_table_gives_way():
+    lines = text.table([["1", "long " * 40, "12"], ["2", "short", "3"]], right={2}, indent="  ", gives_way=1)
+    assert [len(line) for line in lines] == [94, 94] and "…" in lines[0] and lines[1].endswith("   3")
+    assert text.table([["1", "short", "3"]], gives_way=1) == ["1  short  3"]
+    assert text.table([]) == text.table([], gives_way=0) == []
+    beyond = text.table([["x" * 200, "a word and another"]])
+    assert "".join(beyond).endswith("a word and another"), "what stands before leaves no room, and nothing is lost"
 
 
 def test_names_avoid_each_other_the_line_and_the_edge():

@@ -25,10 +25,10 @@ def marks(svg: str) -> list[tuple[str, str]]:
 
 def test_the_chips_roofs_are_the_registrys():
     chip = chips.chip("v5e")
-    assert roofs.of_chip("v5e") == roofs.Roofs(chip="v5e", flop_rate=chip.bf16_flops, bandwidth=chip.hbm_bandwidth)
+    assert roofs.of_chip(chip="v5e") == roofs.Roofs(chip="v5e", flop_rate=chip.bf16_flops, bandwidth=chip.hbm_bandwidth)
     assert CHIP.ridge == 250
     assert (CHIP.at(25), CHIP.at(250), CHIP.at(2500)) == (20e12, 200e12, 200e12)
-    assert roofs.of_chip("v5e").ridge == pytest.approx(roofline.ridge_point("v5e"))
+    assert roofs.of_chip(chip="v5e").ridge == pytest.approx(roofline.ridge_point(chip="v5e"))
 
 
 def test_marks_lie_where_their_numbers_say():
@@ -50,7 +50,7 @@ def test_predicted_is_filled_and_measured_is_hollow():
     filled = [node.get("fill") for node in parsed(svg).iter() if "predicted" in (node.get("class") or "")]
     assert set(hollow) == {"none"} and "none" not in filled
     assert "published, measured by the book, 2024: 500 FLOPs/byte, 100 TFLOP/s, 10 ms" in dict(marks(svg)).values()
-    assert {"matmul, predicted", "others, predicted", "measured by the book, 2024"} <= set(words(svg))
+    assert {"matmul, predicted (model)", "others, predicted (model)", "measured by the book, 2024"} <= set(words(svg))
 
 
 def test_the_third_roof_is_the_cost_of_the_steps():
@@ -58,8 +58,8 @@ def test_the_third_roof_is_the_cost_of_the_steps():
     assert "grid steps: 25 TFLOP/s" in words(roofs.svg([slow], CHIP))
     assert "grid steps of matmul: 25 TFLOP/s" in words(roofs.svg([slow, matmul(name="XLA")], CHIP)), "whose roof it is"
     assert roofs.sentence([slow], CHIP) == (
-        "matmul (predicted) reaches 20 TFLOP/s, 10 % of the compute roof above it. Its grid steps alone hold it below "
-        "25 TFLOP/s."
+        "matmul, predicted (model), reaches 20 TFLOP/s, 10 % of the compute roof above it. "
+        "Its grid steps alone hold it below 25 TFLOP/s."
     )
     assert "grid steps" not in " ".join(words(roofs.svg([matmul()], CHIP)))
     assert "grid steps" not in roofs.sentence([matmul(steps_s=1e-6)], CHIP), "a roof far above binds nothing"
@@ -102,8 +102,8 @@ def test_the_text_has_a_row_for_each_point():
     text = roofs.as_text([matmul(), matmul(name="published", measured_by="a very long source " * 9)], CHIP)
     assert max(map(len, text.splitlines())) <= 94
     lines = text.splitlines()
-    assert lines[0] == "v5e: MXU, bf16: 200 TFLOP/s; HBM: 800 GB/s; they meet at 250 FLOPs/byte."
-    assert lines[1].split()[0] == "matmul" and lines[1].endswith("50 %  predicted")
+    assert lines[0] == "v5e: compute (MXU, bf16): 200 TFLOP/s; HBM: 800 GB/s; they meet at 250 FLOPs/byte."
+    assert lines[1].split()[0] == "matmul" and lines[1].endswith("50 %  predicted (model)")
     assert lines[2].split()[0] == "published" and lines[2].endswith("50 %  measured")
     assert "published: measured by a very long source" in text
 
@@ -142,7 +142,7 @@ def test_predictions_become_points():
     point = roofs.point("mine", prediction())
     assert (point.intensity, point.flop_rate) == (500, 1e14)
     assert point.steps_s == 330e-6, "what its steps cost makes the third roof"
-    picture = roofs.picture({"mine": prediction(), "XLA": prediction(seconds=8e-3)}, [matmul(measured_by="a book")])
+    picture = roofs.three_roofs({"mine": prediction(), "XLA": prediction(seconds=8e-3)}, [matmul(measured_by="a book")])
     assert [kind for kind, _ in marks(picture.svg)] == ["predicted first", "predicted", "measured"]
     assert "mine" in picture.text
 
@@ -151,6 +151,8 @@ def test_predictions_that_have_no_place_are_refused():
     with pytest.raises(ValueError, match="mine cannot be placed under the roofs: its prediction has no flops"):
         roofs.point("mine", prediction(flops=0))
     with pytest.raises(ValueError, match="predictions are for v4, v5e"):
-        roofs.picture({"a": prediction(), "b": prediction(chip="v4")})
+        roofs.three_roofs({"a": prediction(), "b": prediction(chip="v4")})
     with pytest.raises(ValueError, match="predictions are for no chip"):
-        roofs.picture({})
+        roofs.three_roofs({})
+    with pytest.raises(ValueError, match="matmul among measured= lacks measured_by="):
+        roofs.three_roofs({"a": prediction()}, measured=[matmul()])

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from course_lib import errors
-from course_lib.compiler.report import Allocation, Bundle, Extrapolation, Op, Report
+from course_lib.compiler.report import Bundle, Extrapolation, Op, Report
+from course_lib.cost import Allocation
 from course_lib.viz import draw
 
 HOSTILE = "<script>alert('&\"')</script>\x00\ud800"

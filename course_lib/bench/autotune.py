@@ -4,18 +4,16 @@ import collections
 import dataclasses
 import functools
 import inspect
-import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from course_lib import chips, compiler, grid, text
+from course_lib import chips, compiler, grid, text, vocabulary
 from course_lib.bench import cache
 from course_lib.compiler import progress
 
 _HEAD = ("blocks", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
-_WIDTH = 94  # JupyterLab breaks longer lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,11 +59,9 @@ class Tuned:
         return None if candidate.cycles is None else candidate.cost[0] / self.candidates[0].cost[0]
 
     def __str__(self) -> str:
-        table = [_HEAD, *(self._row(candidate) for candidate in self.candidates)]
-        widths = [max(len(row[n]) for row in table if len(row) == len(_HEAD)) for n in range(len(_HEAD))]
-        widths[0] = max(len(row[0]) for row in table)
-        head = f"{self.op}: predicted for {self.chip} ({self.versions}), fastest first:"
-        return "\n".join([*textwrap.wrap(head, _WIDTH), *(_line(row, widths) for row in table)])
+        table = text.table([_HEAD, *map(self._row, self.candidates)], right=range(1, len(_HEAD)))
+        head = f"{self.op}: {vocabulary.COMPILER} for {self.chip} ({self.versions}), fastest first:"
+        return "\n".join([text.folded(head), *table])
 
     __repr__ = __str__
 
@@ -173,15 +169,6 @@ def _why(report: compiler.Report) -> str:
     if not report.ok:
         return report.error.what
     return "it compiles; " + ("; ".join(report.notes) or "no cycles: the simulator gave none")
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    """A line of the table; a reason fills the place of the figures, folded."""
-    first = row[0].ljust(widths[0])
-    if len(row) == len(_HEAD):
-        return "  ".join([first, *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-    indent = " " * (widths[0] + 2)
-    return textwrap.fill(row[1], max(_WIDTH, len(indent) + 40), initial_indent=first + "  ", subsequent_indent=indent)
 
 
 def _distinct(candidates: Iterable) -> list:

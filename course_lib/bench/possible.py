@@ -14,7 +14,7 @@ from collections.abc import Callable
 import jax.extend.core
 import numpy as np
 
-from course_lib import chips, cost, grid, text
+from course_lib import chips, cost, grid, text, vocabulary
 
 _ROUNDED = 0.02  # the registry's peaks are rounded: 820 GB/s for a v5e, where others print 819
 _READS_A_PART = {"slice", "dynamic_slice", "gather", "ragged_dot", "ragged_dot_general", "while", "cond"}
@@ -40,11 +40,12 @@ class Bound:
 
     @property
     def by(self) -> str:
-        """Which of the two it is: "compute" or "HBM"."""
-        return "compute" if self.compute_s >= self.memory_s else "HBM"
+        """Which of the two it is: "compute", "HBM", or "both" (``course_lib.vocabulary``)."""
+        return vocabulary.bound_of_roofs(self.compute_s, self.memory_s)
 
     def __str__(self) -> str:
-        what = f"{self.flops / 1e9:,.1f} GFLOPs of products" if self.by == "compute" else f"{self.hbm_bytes:,} bytes"
+        longer = self.compute_s >= self.memory_s
+        what = f"{self.flops / 1e9:,.1f} GFLOPs of products" if longer else f"{self.hbm_bytes:,} bytes"
         return f"{what} take a {self.chip} at least {text.duration(self.seconds)}"
 
 
@@ -105,10 +106,6 @@ def _kernels_read_all(walk: grid.Walk) -> bool:
         for operand in call.operands
         if operand.role == "input"
     )
-
-
-def _whole(operand: grid.Operand) -> int:
-    return math.prod(operand.shape) * operand.dtype.itemsize
 
 
 def _size(v) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from course_lib import judges
+from course_lib import judges, text
 from course_lib.checks import inputs
 from course_lib.checks.kinds import ASKS, JUDGED, RESULTS, find
 
@@ -94,8 +94,8 @@ def _asked(task: Exercise) -> str:
     if not isinstance(task.asks, ASKS[task.kind]):
         return f"asks is {type(task.asks).__name__}; for the kind {task.kind} it is a {ASKS[task.kind].__name__}."
     why = getattr(task.asks, "why", "")
-    if len(f"{task.id} passed: {why}") > 94 or "\n" in why:
-        return f"why is {len(why)} characters long: what a pass prints is one line of 94 columns."
+    if len(f"{task.id} passed: {why}") > text.COLUMNS or "\n" in why:
+        return f"why is {len(why)} characters long: what a pass prints is one line of {text.COLUMNS} columns."
     if task.kind != "find":
         return ""
     return find.problem(task.asks, task.listing) or _runnable(task)

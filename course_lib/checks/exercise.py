@@ -1,8 +1,9 @@
-"""What an exercise demands, as data. The declarations are in ``lessons``, a folder for each lesson."""
+"""What an exercise demands, as data. The declarations are in ``lessons``: a folder for each lesson, a file for each."""
 
 import dataclasses
 import functools
 import importlib
+import pathlib
 from collections.abc import Callable
 
 from course_lib import errors
@@ -54,34 +55,56 @@ class Exercise:
         return inputs.arguments(self.inputs, self.sizes, self.dtypes, self.within)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """A lesson that has exercises; ``title`` is that of its notebook."""
+
+    number: str  # "03"
+    title: str
+    exercises: tuple[Exercise, ...]
+
+
 def exercise(id: str) -> Exercise:
-    """The exercise called ``id``. Raises ValueError, with the ids there are."""
-    known = exercises()
+    """The exercise called ``id``. Raises ValueError, with the ids of its lesson, or the lessons there are."""
     if not isinstance(id, str):
+        first = next(iter(exercises()))
         raise ValueError(
-            f'The first argument is the number of an exercise, as text: check("{next(iter(known))}", ...). It was '
-            f"{id!r:.60}."
+            f'The first argument is the number of an exercise, as text: check("{first}", ...). It was {id!r:.60}.'
         )
+    number = id.partition(".")[0].strip().zfill(2)
+    if number not in errors.WRITTEN:
+        there = ", ".join(errors.WRITTEN)
+        raise ValueError(f"There is no exercise {id!r:.60}. The lessons with exercises are {there}.")
+    known = {task.id: task for task in lesson(number).exercises}
     if id not in known:
-        raise ValueError(
-            f'There is no exercise {id!r}. There are: {", ".join(known)}. Try check("{next(iter(known))}", ...).'
-        )
+        raise ValueError(f"There is no exercise {id!r:.60}. Lesson {int(number)} has {', '.join(known)}.")
     return known[id]
 
 
-@functools.cache
 def exercises() -> dict[str, Exercise]:
     """Every exercise of the course by id, in order."""
-    found = [e for lesson in _lessons().values() for e in lesson.EXERCISES]
-    assert len({e.id for e in found}) == len(found), "two exercises have one id"
-    return {e.id: e for e in found}
+    return {task.id: task for lesson in lessons() for task in lesson.exercises}
 
 
-def lessons() -> dict[str, str]:
-    """The lessons that have exercises: number -> title, in order."""
-    return {number: lesson.TITLE for number, lesson in _lessons().items()}
+def lessons() -> tuple[Lesson, ...]:
+    """The lessons that have exercises, in order."""
+    return tuple(map(lesson, errors.WRITTEN))
 
 
 @functools.cache
-def _lessons() -> dict:
-    return {number: importlib.import_module(f"course_lib.lessons.lesson_{number}") for number in errors.WRITTEN}
+def lesson(number: str) -> Lesson:
+    """The lesson called ``number``, from its folder: ``TITLE``, and ``EXERCISE`` of each file e01_*.py, e02_*.py, ...
+
+    Raises ValueError for a file whose exercise has another number, or none.
+    """
+    package = importlib.import_module(f"course_lib.lessons.lesson_{number}")
+    found: dict[int, Exercise] = {}
+    for file in pathlib.Path(package.__file__).parent.glob("e[0-9][0-9]_*.py"):
+        task = getattr(importlib.import_module(f"{package.__name__}.{file.stem}"), "EXERCISE", None)
+        place = int(file.stem[1:3])
+        if not isinstance(task, Exercise) or task.id != f"{number}.{place}":
+            raise ValueError(f"{file.name}: EXERCISE is {task!r:.40}; by the file's name it is {number}.{place}.")
+        if place in found:
+            raise ValueError(f"lesson_{number} has two files for {task.id}; one of them is {file.name}.")
+        found[place] = task
+    return Lesson(number=number, title=package.TITLE, exercises=tuple(found[place] for place in sorted(found)))

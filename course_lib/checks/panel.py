@@ -2,16 +2,17 @@
 
 import dataclasses
 
+from course_lib import text
 from course_lib.checks import record
-from course_lib.checks.exercise import Exercise, exercises, lessons
+from course_lib.checks.exercise import Exercise, lessons
 from course_lib.checks.record import Entry
 from course_lib.checks.result import PASSED
 
-_BAR, _COLUMNS = 20, 94  # characters
+_BAR = 20  # characters
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lesson:
+class LessonProgress:
     """A lesson's exercises, each with what is known of it."""
 
     number: str
@@ -40,7 +41,7 @@ class Lesson:
 class Panel:
     """The progress over the course. ``print`` gives the text, a notebook cell shows the table."""
 
-    lessons: tuple[Lesson, ...]
+    lessons: tuple[LessonProgress, ...]
     kept: str  # one line about where it is kept; "" where nothing is
 
     @property
@@ -63,11 +64,14 @@ class Panel:
 def progress() -> Panel:
     """Your progress over the course."""
     known = record.entries()
-    rows = [(task, known.get(task.id, Entry())) for task in exercises().values()]
     return Panel(
         lessons=tuple(
-            Lesson(number=number, title=title, rows=tuple(r for r in rows if r[0].id.startswith(number + ".")))
-            for number, title in lessons().items()
+            LessonProgress(
+                number=lesson.number,
+                title=lesson.title,
+                rows=tuple((task, known.get(task.id, Entry())) for task in lesson.exercises),
+            )
+            for lesson in lessons()
         ),
         kept=_where_kept(),
     )
@@ -87,19 +91,8 @@ def _as_text(panel: Panel) -> str:
         filled = round(_BAR * lesson.points / lesson.max_points)
         bar = "█" * filled + "·" * (_BAR - filled)
         lines += ["", f"{lesson.number}  {lesson.title:<34.34}  {bar}  {lesson.points} of {lesson.max_points} points"]
-        lines += _aligned([cells for cells, _ in lesson.table])
+        lines += text.table([cells for cells, _ in lesson.table], indent="  ", gives_way=1)  # the title
     return "\n".join([*lines, "", panel.kept]).rstrip()
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Lines of at most 94 columns; the title gives way where there is too little room."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    widths[1] = min(widths[1], _COLUMNS - 2 * len(widths) - sum(widths) + widths[1])
-    lines = []
-    for row in rows:
-        cells = [c if len(c) <= w else c[: w - 1] + "…" for c, w in zip(row, widths, strict=True)]
-        lines.append("  " + "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip())
-    return lines
 
 
 def _cells(task: Exercise, entry: Entry) -> list[str]:

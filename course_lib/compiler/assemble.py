@@ -5,7 +5,7 @@ import dataclasses
 from course_lib import chips, cost, grid
 from course_lib.compiler import ops
 from course_lib.compiler.dumps import bundles, hlo, naming
-from course_lib.compiler.report import Allocation, Report
+from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import simulation
 from course_lib.compiler.simulating.simulation import Simulation
 
@@ -42,11 +42,7 @@ def report(
 
 def vmem_wanted(walk: grid.Walk | None, jaxpr, chip: chips.Chip) -> dict:
     """What a kernel that did not compile would need in VMEM, by our own count, where that is more than it may use."""
-    limit, rows = _vmem_limit(jaxpr, chip), cost.vmem(walk) if walk is not None else []
-    pieces = tuple(
-        Allocation(op=row.call, bytes=row.bytes, purpose=row.purpose, name=row.name, buffers=row.buffers)
-        for row in rows
-    )
+    limit, pieces = _vmem_limit(jaxpr, chip), tuple(cost.vmem(walk)) if walk is not None else ()
     wanted = _largest(pieces)
     if wanted is None or wanted <= limit:
         return {}
@@ -110,7 +106,7 @@ def _program(by_op: dict[str, bundles.Program], names: dict[str, str]) -> dict:
     }
 
 
-def _largest(vmem: tuple[Allocation, ...]) -> int | None:
+def _largest(vmem: tuple[cost.Allocation, ...]) -> int | None:
     """VMEM of the op that needs most: ops run one after another."""
     sizes: dict[str, int] = {}
     for piece in vmem:

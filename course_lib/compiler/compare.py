@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
-from course_lib import text
+from course_lib import text, vocabulary
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu
 
@@ -38,15 +38,10 @@ class Comparison:
 
     def __str__(self) -> str:
         rows = [_HEAD, *(self._row(name) for name in self.reports)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-        table = [
-            "  ".join(
-                cell.ljust(w) if n == 0 else cell.rjust(w) for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        table = text.table(rows, right=range(1, len(_HEAD)))
         chips = sorted({report.chip for report in self.reports.values()})
-        head = f"Predicted for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
+        whose = vocabulary.COMPILER.capitalize()
+        head = f"{whose} for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
         return "\n".join([text.folded(head), *table, *map(text.folded, self._remarks())])
 
     __repr__ = __str__
@@ -75,7 +70,8 @@ class Comparison:
         remarks = []
         for name, report in self.reports.items():
             if not report.ok:
-                remarks.append(f"{name}: {report.error.what}\nNext: {report.error.next}")
+                why = report.error
+                remarks.append(f"{name}: {why.what}\nNext: {why.next}" if why else f"{name}: {report.refusal}.")
             if report.extrapolation is not None:
                 line = report.extrapolation
                 remarks.append(f"{name}: cycles of {line.steps:,} steps, from {line.small[0]:,} and {line.large[0]:,}.")

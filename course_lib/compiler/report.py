@@ -2,20 +2,8 @@
 
 import collections
 import dataclasses
-import textwrap
 
-from course_lib import chips, errors, text
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Allocation:
-    """One piece of VMEM that the compiler set aside."""
-
-    op: str  # the kernel or fusion it belongs to
-    bytes: int
-    purpose: str  # "input window", "output window", "scratch", "spill slots", "other"
-    name: str = ""  # the ref it holds, where the compiler says so
-    buffers: int = 1  # 2: double buffered, so that one is filled while the other is read
+from course_lib import chips, cost, errors, text, vocabulary
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +65,7 @@ class Report:
     flops: int | None = None
     vmem_bytes: int | None = None  # allocated by the compiler
     vmem_limit: int | None = None
-    vmem: tuple[Allocation, ...] = ()
+    vmem: tuple[cost.Allocation, ...] = ()
     bundles: int | None = None  # VLIW instruction words in the program
     slots: dict[str, float] = dataclasses.field(default_factory=dict)  # unit -> share of its slots filled, 0 to 1
     spills: int | None = None  # stores of vector registers to VMEM for want of registers
@@ -91,10 +79,31 @@ class Report:
     versions: str = ""
 
     @property
-    def bound_by_hbm(self) -> bool:
-        """Whether the predicted time is that of the HBM traffic at full speed, not of the cycles."""
-        clock = chips.chip(self.chip).clock_hz
-        return None not in (self.seconds, self.cycles, clock) and self.seconds > 1.01 * self.cycles / clock
+    def core_seconds(self) -> float | None:
+        """What the core needs for its cycles; None where these or the chip's clock are not known."""
+        return _core_seconds(self.cycles, chips.chip(self.chip))
+
+    @property
+    def hbm_seconds(self) -> float | None:
+        """What the HBM traffic takes at full speed; None where it was not counted."""
+        return None if self.hbm_bytes is None else _hbm_seconds(self.hbm_bytes, chips.chip(self.chip))
+
+    @property
+    def bound(self) -> str | None:
+        """What sets the predicted time: "core", "HBM", "both" (``course_lib.vocabulary``); None where it is not known.
+
+        A program takes the longer of its cycles and its HBM traffic at full speed. Of several ops, one after another,
+        each does so for itself: what binds them for most of the time counts.
+        """
+        if self.core_seconds is None or self.hbm_seconds is None:
+            return None
+        bound, chip = vocabulary.bound_of_program(self.core_seconds, self.hbm_seconds), chips.chip(self.chip)
+        timed = [op for op in self.ops if op.seconds is not None]
+        by_hbm = sum(
+            op.seconds for op in timed if _hbm_seconds(op.hbm_bytes or 0, chip) > (_core_seconds(op.cycles, chip) or 0)
+        )
+        mostly_hbm = by_hbm > sum(op.seconds for op in timed) / 2
+        return vocabulary.HBM if bound == vocabulary.CORE and mostly_hbm else bound
 
     @property
     def refusal(self) -> str:
@@ -104,9 +113,9 @@ class Report:
 
     def __str__(self) -> str:
         if not self.ok:
-            return f"{self.name} for {self.chip}: {self.refusal}.\n{self.error}{_wanted(self)}"
+            return f"{self.name} for {self.chip}: {self.refusal}.\n{self.error or 'It gave no reason.'}{_wanted(self)}"
         lines = [f"{self.name} for {self.chip}: compiles ({self.versions})."]
-        lines += [_row(label, words) for label, words in _rows(self) if words]
+        lines += text.table([row for row in _rows(self) if row[1]], indent="  ")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -118,15 +127,18 @@ class Report:
         return pictures.html(self)
 
 
-def _row(label: str, words: str) -> str:
-    """One line, or several under one another, of at most 94 characters: JupyterLab would break longer ones."""
-    return textwrap.fill(words, text.COLUMNS, initial_indent=f"  {label:<11} ", subsequent_indent=" " * 14)
+def _core_seconds(cycles: int | None, chip: chips.Chip) -> float | None:
+    return cycles / chip.clock_hz if cycles is not None and chip.clock_hz else None
+
+
+def _hbm_seconds(hbm_bytes: int, chip: chips.Chip) -> float:
+    return hbm_bytes / chip.program_bandwidth
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
     """(label, text) of each line of the terminal's view; an empty text is left out."""
     return [
-        ("predicted", _predicted(report)),
+        (vocabulary.COMPILER, _predicted(report)),
         ("", _simulated(report.extrapolation)),
         ("time goes", _shares(report.time_split)),
         ("HBM", "" if report.hbm_bytes is None else f"{report.hbm_bytes:,} bytes moved"),
@@ -147,12 +159,11 @@ def _predicted(report: Report) -> str:
 
 
 def _bound(report: Report) -> str:
-    """A remark where the time is not that of the cycles."""
-    if not report.bound_by_hbm:
-        return ""
-    if sum(op.cycles is not None for op in report.ops) > 1:
-        return " (where HBM traffic at full speed takes longer than an op's cycles, that counts)"
-    return " (that is the HBM traffic at full speed)"
+    """What binds, and a remark where the time is not that of the cycles."""
+    bound = f", {vocabulary.bound_by(report.bound)}" if report.bound else ""
+    if sum(op.seconds is not None for op in report.ops) > 1:
+        return f"{bound} (where HBM traffic at full speed takes longer than an op's cycles, that counts)"
+    return bound + (" (its traffic at full speed)" if report.bound == vocabulary.HBM else "")
 
 
 def _simulated(line: Extrapolation | None) -> str:
@@ -188,12 +199,15 @@ def _wanted(report: Report) -> str:
     if not report.vmem:
         return ""
     rows = [
-        f"  {piece.name:<12} {text.size(piece.bytes):>10}  {piece.purpose}"
-        + (f", {piece.buffers} buffers" if piece.buffers > 1 else "")
+        (
+            piece.name,
+            text.size(piece.bytes),
+            piece.purpose + (f", {piece.buffers} buffers" if piece.buffers > 1 else ""),
+        )
         for piece in report.vmem
     ]
     head = f"It needs {text.size(report.vmem_bytes)} of VMEM, and may use {text.size(report.vmem_limit)}:"
-    return "\n".join(["", head, *rows])
+    return "\n".join(["", head, *text.table(rows, right={1}, indent="  ")])
 
 
 def _program(report: Report) -> str:

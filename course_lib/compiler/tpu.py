@@ -128,7 +128,7 @@ def _name(fn: Callable) -> str:
 def _walk(jaxpr, args: tuple) -> tuple[grid.Walk | None, tuple[str, ...]]:
     """The walk over the function's grids, and a note where they cannot be read."""
     try:
-        walk = grid.read(jaxpr, None, args)
+        walk = grid.walk_traced(jaxpr, args)
     except grid.UnreadableCall as error:
         return None, (f"HBM bytes not counted: {error}",)
     if len(walk.calls) != sum(1 for _ in grid.pallas_calls(jaxpr)):  # ours are numbered in that order

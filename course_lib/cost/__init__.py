@@ -3,7 +3,7 @@
 from course_lib.cost.flops import Work, flops, kernel_flops
 from course_lib.cost.traffic import Traffic, hbm_bytes, traffic
 from course_lib.cost.vmem import (
-    Buffer,
+    Allocation,
     is_legal_size,
     largest_block,
     legal_sizes,
@@ -14,7 +14,7 @@ from course_lib.cost.vmem import (
 )
 
 __all__ = [
-    "Buffer",
+    "Allocation",
     "Traffic",
     "Work",
     "flops",

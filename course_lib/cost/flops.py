@@ -6,10 +6,9 @@ A multiply and an add count as two FLOPs. Moving, padding and converting numbers
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
 
 from course_lib import grid
-from course_lib.grid import inner_jaxpr
+from course_lib.grid import jaxprs
 
 _ARITHMETIC = {
     "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "square", "integer_pow", "clamp",
@@ -62,13 +61,13 @@ def flops(walk: grid.Walk) -> Work:
 
     Inside a kernel a branch counts at the steps that take it. Raises grid.UnreadableCall.
     """
-    return sum((kernel_flops(call) for call in walk.calls), _around(walk.jaxpr.jaxpr))
+    return sum((kernel_flops(call) for call in walk.calls), _around(walk.jaxpr))
 
 
 @functools.lru_cache(maxsize=64)
 def kernel_flops(call: grid.Call) -> Work:
     """The operations of one kernel over all grid steps, times how often the function runs it."""
-    followed = grid.follow(call)
+    followed = grid.body(call)
     work = sum((_of(eqn) * times for eqn, times in followed.runs), Work(doubt=followed.doubt))
     if call.times is None:
         return work + Work(doubt=f"how often {call.name} runs depends on data: counted once")
@@ -81,7 +80,7 @@ def _around(jaxpr) -> Work:
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in grid.KERNELS:
             continue
-        inner = [_around(j) for j in _entered(eqn)]
+        inner = [_around(jaxpr) for jaxpr in _entered(eqn)]
         if not inner:
             work += _of(eqn)
         elif eqn.primitive.name == "scan":
@@ -93,17 +92,12 @@ def _around(jaxpr) -> Work:
     return work
 
 
-def _entered(eqn) -> Iterator:
+def _entered(eqn) -> list:
     """The jaxprs of an equation whose work is done: a custom derivative's forward side, and not its backward rule."""
-    name = eqn.primitive.name
-    if name in _REDUCTIONS or name in ("scatter", "scatter-add", "sort"):
-        return
-    if name == "while":
-        yield eqn.params["body_jaxpr"].jaxpr
-    elif name in ("cond", "scan"):
-        yield from grid.sub_jaxprs(eqn)
-    elif (inner := inner_jaxpr(eqn)) is not None:
-        yield getattr(inner, "jaxpr", inner)
+    if eqn.primitive.name in (*_REDUCTIONS, "scatter", "scatter-add", "sort"):
+        return []
+    inner = jaxprs.called(eqn)
+    return jaxprs.bodies(eqn) or ([inner] if inner is not None else [])
 
 
 def _of(eqn) -> Work:

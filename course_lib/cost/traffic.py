@@ -29,14 +29,16 @@ def traffic(walk: grid.Walk) -> list[Traffic]:
     return [row for call in walk.calls for row in _automatic(call) + _by_hand(call)]
 
 
-def hbm_bytes(walk: grid.Walk) -> int | None:
-    """Bytes moved into and out of HBM by all kernels of the function; None if that depends on an array's values."""
-    if any(call.times is None for call in walk.calls):
-        return None
-    try:
-        return sum(row.bytes for row in traffic(walk))
-    except grid.UnreadableCall:
-        return None
+def hbm_bytes(walk: grid.Walk) -> int:
+    """Bytes moved into and out of HBM by all kernels of the function.
+
+    Raises grid.UnreadableCall where that depends on an array's values: the copies of a kernel, or how often it runs.
+    """
+    if (call := next((call for call in walk.calls if call.times is None), None)) is not None:
+        raise grid.UnreadableCall(
+            f"how often {call.name} runs depends on data: its bytes cannot be counted.", reason=grid.Reason.ARRAY_VALUES
+        )
+    return sum(row.bytes for row in traffic(walk))
 
 
 def _automatic(call: grid.Call) -> list[Traffic]:
@@ -56,11 +58,13 @@ def _automatic(call: grid.Call) -> list[Traffic]:
 
 
 def _by_hand(call: grid.Call) -> list[Traffic]:
-    if not grid.copies_by_hand(call):
+    if not grid.has_copies_by_hand(call):
         return []
-    followed, moved = grid.follow(call), {}
+    followed, moved = grid.body(call), {}
     if followed.hidden_copies:
-        raise grid.UnreadableCall(f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.")
+        raise grid.UnreadableCall(
+            f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.", reason=grid.Reason.ARRAY_VALUES
+        )
     for copy in followed.copies:
         ends = [(copy.source, "in")] * (copy.source_space == "hbm") + [(copy.target, "out")] * (
             copy.target_space == "hbm"

@@ -14,27 +14,27 @@ from course_lib import chips, grid
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Buffer:
-    """VMEM of one operand or scratch ref: ``bytes`` in all, for ``buffers`` copies of ``shape``."""
+class Allocation:
+    """One piece of VMEM, counted here or listed by the compiler: ``bytes`` in all, for its ``buffers`` together."""
 
-    call: str
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    buffers: int
+    op: str  # the kernel it belongs to; in the compiler's list perhaps a fusion
     bytes: int
-    why: str
-    purpose: str  # "input window", "output window" or "scratch", as in the compiler's own table
+    purpose: str  # "input window", "output window" or "scratch"; the compiler also has "spill slots" and "other"
+    name: str = ""  # the ref it holds; "" where the compiler does not say
+    buffers: int = 1  # 2: double buffered, so that one is filled while the other is read
+    shape: tuple[int, ...] | None = None  # of one buffer; shape, dtype and why are known of what is counted here
+    dtype: np.dtype | None = None
+    why: str = ""  # there are so many buffers
 
 
-def vmem(walk: grid.Walk) -> list[Buffer]:
+def vmem(walk: grid.Walk) -> list[Allocation]:
     """One row per ref that lives in VMEM, in the order the kernels take them, then what their bodies allocate."""
-    return [buffer for call in walk.calls for buffer in _buffers(call)]
+    return [piece for call in walk.calls for piece in _pieces(call)]
 
 
 def vmem_bytes(walk: grid.Walk) -> int:
     """VMEM of the kernel that needs most; kernels run one after another and share it."""
-    return max((sum(b.bytes for b in _buffers(call)) for call in walk.calls), default=0)
+    return max((sum(b.bytes for b in _pieces(call)) for call in walk.calls), default=0)
 
 
 def padded_shape(shape: Sequence[int]) -> tuple[int, ...]:
@@ -81,12 +81,12 @@ def legal_sizes(
     return sorted(n for n in sizes | {length} if not even or length % n == 0)
 
 
-def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.float32) -> bool:
+def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.float32, chip: str = "v5e") -> bool:
     """Whether the TPU takes a block of ``size`` along an axis of ``length``; it may be larger than the axis.
 
     The rule and the other arguments are those of ``legal_sizes``.
     """
-    return size == length or size in legal_sizes(size + 1, axis=axis, rank=rank, dtype=dtype, even=False)
+    return size == length or size in legal_sizes(size + 1, axis=axis, rank=rank, dtype=dtype, even=False, chip=chip)
 
 
 def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int) -> int | None:
@@ -107,31 +107,31 @@ def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int)
     return sizes[fits] if fits >= 0 else None
 
 
-def _buffers(call: grid.Call) -> list[Buffer]:
+def _pieces(call: grid.Call) -> list[Allocation]:
     rows = [
-        _buffer(call, o.name, o.block_shape, o.dtype, buffers=o.buffers, why=_why(o), purpose=f"{o.role} window")
+        _piece(call, o.name, o.block_shape, o.dtype, buffers=o.buffers, why=_why(o), purpose=f"{o.role} window")
         for o in call.operands
         if o.memory_space == "vmem"
     ]
     rows += [
-        _buffer(call, s.name, s.shape, s.dtype, why="scratch: kept from one grid step to the next")
+        _piece(call, s.name, s.shape, s.dtype, why="scratch: kept from one grid step to the next")
         for s in call.scratch
         if s.memory_space == "vmem"
     ]
-    return rows + [_scoped(call, s) for s in grid.scoped(call) if s.memory_space == "vmem"]
+    return rows + [_scoped(call, s) for s in grid.scoped_scratch(call) if s.memory_space == "vmem"]
 
 
-def _scoped(call: grid.Call, scratch: grid.Scratch) -> Buffer:
+def _scoped(call: grid.Call, scratch: grid.Scratch) -> Allocation:
     """What the body allocates. A buffer that is copied into or out of, piece by piece, goes by what it holds."""
-    for copy in grid.follow(call).copies if grid.copies_by_hand(call) else ():
+    for copy in grid.body(call).copies if grid.has_copies_by_hand(call) else ():
         held = {copy.target: (copy.source, "input window"), copy.source: (copy.target, "output window")}.get(
             scratch.name
         )
         if held is not None and scratch.shape[1:] == copy.shape:
             (name, purpose), buffers = held, scratch.shape[0]
             why = f"{buffers} buffers of the pipeline in the kernel's body"
-            return _buffer(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, purpose=purpose)
-    return _buffer(call, scratch.name, scratch.shape, scratch.dtype, why="allocated by the kernel's body")
+            return _piece(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, purpose=purpose)
+    return _piece(call, scratch.name, scratch.shape, scratch.dtype, why="allocated by the kernel's body")
 
 
 def _why(operand: grid.Operand) -> str:
@@ -145,12 +145,12 @@ def _why(operand: grid.Operand) -> str:
     return "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
 
 
-def _buffer(
+def _piece(
     call: grid.Call, name: str, shape: tuple[int, ...], dtype, *, why: str, buffers: int = 1, purpose: str = "scratch"
-) -> Buffer:
+) -> Allocation:
     size = padded_bytes(shape, dtype) * buffers
-    return Buffer(
-        call=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why, purpose=purpose
+    return Allocation(
+        op=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why, purpose=purpose
     )
 
 

@@ -6,7 +6,8 @@ import pathlib
 from course_lib import text
 
 _LESSONS = pathlib.Path(__file__).parents[1] / "lessons"
-WRITTEN = tuple(sorted(folder.name.removeprefix("lesson_") for folder in _LESSONS.glob("lesson_*")))  # one can turn to
+# The lessons that one can turn to: "01", ... (A folder without __init__.py is what Python left of one that is gone.)
+WRITTEN = tuple(sorted(file.parent.name.removeprefix("lesson_") for file in _LESSONS.glob("lesson_*/__init__.py")))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,56 +1,47 @@
 """Read the kernels out of a traced function and list what every grid step touches.
 
 ``walk(f, x, y).calls[0]`` has the grid and, for each operand, the block index at every step, which steps copy
-a block from HBM to VMEM, and which write one back. ``follow`` goes through the kernel's body: how often each
-operation runs, and what the kernel copies by hand. Traffic, pictures and verdicts are views of these lists.
+a block from HBM to VMEM, and which write one back. ``body(call)`` is what the kernel's body does: how often each
+operation runs, and what it copies by hand; ``memory_uses(call)`` where it touches memory, one by one. Traffic,
+pictures and verdicts are views of these lists.
 
 The TPU visits the grid one step after another, the last axis fastest. A block is copied in only when its index
 differs from the step before; an output block is written back when the next step's index differs.
 """
 
-from course_lib.grid.body import copies_by_hand, follow, scoped, uses
-from course_lib.grid.call import Call, Operand, Pipeline, Scratch, UnreadableCall, Walk
-from course_lib.grid.followed import Copy, Followed, Use
-from course_lib.grid.pipelines import pipelines
-from course_lib.grid.read import read, walk
-from course_lib.grid.refs import space_of
-from course_lib.grid.trace import (
-    KERNELS,
-    equations,
-    inner_jaxpr,
-    pallas_calls,
-    run,
-    scan_parts,
-    sub_jaxprs,
-    trace,
-    trace_with_result,
-)
+from course_lib.grid.body import Body, Copy, Use
+from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
+from course_lib.grid.following.follow import body, has_copies_by_hand, memory_uses, scoped_scratch
+from course_lib.grid.following.refs import space_of
+from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
+from course_lib.grid.pipelines import inner_pipelines
+from course_lib.grid.trace import run, trace, trace_with_result
+from course_lib.grid.unreadable import Reason, UnreadableCall
+from course_lib.grid.walk import walk, walk_traced
 
 __all__ = [
     "KERNELS",
+    "Body",
     "Call",
     "Copy",
-    "Followed",
     "Operand",
     "Pipeline",
+    "Reason",
     "Scratch",
     "UnreadableCall",
     "Use",
     "Walk",
-    "copies_by_hand",
+    "body",
     "equations",
-    "follow",
-    "inner_jaxpr",
+    "has_copies_by_hand",
+    "inner_pipelines",
+    "memory_uses",
     "pallas_calls",
-    "pipelines",
-    "read",
     "run",
-    "scan_parts",
-    "scoped",
+    "scoped_scratch",
     "space_of",
-    "sub_jaxprs",
     "trace",
     "trace_with_result",
-    "uses",
     "walk",
+    "walk_traced",
 ]

@@ -1,97 +1,80 @@
-"""Follow a kernel's scalars through its grid: which branches it takes, how often it loops, what it copies by hand.
+"""What a kernel's body does, as plain data: the operations it runs, its copies, waits and loops, its uses of memory."""
 
-The scalar core of a TPU decides where copies go and what runs; it works with grid indices, loop counters and
-prefetched integers, and all of those are known here. So the body is evaluated for them, at all grid steps at
-once, and array values are left open. Where a decision depends on an array's values, that is said, never guessed.
-"""
+import dataclasses
 
-import functools
-
+import jax.extend.core
 import numpy as np
 
-from course_lib.grid.call import Call, Scratch, UnreadableCall
-from course_lib.grid.followed import Followed, Use
-from course_lib.grid.follower import Follower
-from course_lib.grid.refs import Ref, scoped_names, space_of
-from course_lib.grid.trace import equations
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Copy:
+    """One place in the order of things where a kernel starts a copy by hand, at one or many grid steps."""
+
+    source: str  # the name of a ref
+    target: str
+    source_space: str  # "hbm", "vmem", "smem"
+    target_space: str
+    dtype: np.dtype
+    shape: tuple[int, ...]  # of the part that is copied, one entry per axis of the ref on the HBM side
+    starts: np.ndarray | None  # int64[n, rank]: its first element on the HBM side; None: an array's values decide
+    steps: np.ndarray  # int64[n]: the grid steps that start it
+    remote: bool = False  # it goes to another chip
+    buffer: int = 0  # a number for the ref on the VMEM side
+    room: int = 0  # elements of that ref: it may hold several blocks, one in each slot
+    turn: tuple[int, int] | None = None  # the loop it is started in (an index of Body.loops), and the turn of it
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one such copy."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
-@functools.lru_cache(maxsize=64)
-def follow(call: Call) -> Followed:
-    """Follow one kernel over its grid, all steps at once; one by one where a step leaves scalars for the next.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Wait:
+    """One place where a kernel waits for a copy into or out of a buffer."""
 
-    Raises UnreadableCall if that would take more than three million evaluations.
-    """
-    follower = _follower_of_all_steps(call)
-    if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
-        follower = _follower_in_order(call)
-    return follower.result()
+    buffer: int
+    turn: tuple[int, int] | None
 
 
-@functools.lru_cache(maxsize=64)
-def uses(call: Call) -> tuple[Use, ...] | None:
-    """Where a kernel touches memory, in the order of its program; None if that cannot be told, or is too much."""
-    try:
-        follower = _follower_of_all_steps(call, uses=[])
-        if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
-            follower = _follower_in_order(call, uses=[])
-    except UnreadableCall:
-        return None
-    return tuple(follower.uses)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Loop:
+    """A loop that was followed turn by turn. ``counters``: int64[turns, n], its last n 32-bit integers, if known."""
+
+    turns: int
+    counters: np.ndarray
 
 
-def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
-    """The outputs of an index map at the steps whose grid coordinates are given; UNKNOWN where it does more."""
-    refs = [Ref("scalars", "smem", v.aval) for v in jaxpr.invars[len(coordinates) :]]
-    for ref, array in zip(refs, scalars, strict=True):
-        ref.give(array)
-    return Follower(grid=(), coordinates=()).jaxpr(jaxpr, (), [*coordinates, *refs], np.True_, 1)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Use:
+    """One place in the order of things where a kernel touches memory, at one or many grid steps."""
+
+    kind: str  # "read", "write", "start" a copy, "wait" for one
+    ref: str  # the name of the ref; of a copy, of its target
+    number: int  # of that ref, which no other ref has
+    steps: np.ndarray  # int64[n]: the grid steps at which this happens
+    part: np.ndarray | None = None  # int64[n, 2]: start and length along the first axis; None: not known
+    length: int = 1  # of the ref's first axis
+    whole: bool = False  # all of the ref
+    sure: bool = True  # False: under a condition that an array's values decide
+    source: str = ""  # of a copy
+    source_number: int = -1
+    source_part: np.ndarray | None = None  # as ``part``, of a copy's source
+    source_length: int = 1
+    semaphore: np.ndarray | None = None  # int64[n, k]: the semaphore's number, and its index if it is one of an array
+    semaphore_name: str = ""
+    bytes: int = 0  # of a copy
+    remote: bool = False  # the copy goes to another chip
 
 
-def _follower_of_all_steps(call: Call, uses: list | None = None) -> Follower:
-    """One that has followed all steps at once."""
-    if call.steps == 1:
-        return _follower_in_order(call, uses)
-    coordinates = np.unravel_index(np.arange(call.steps), call.grid)
-    follower = Follower(grid=call.grid, coordinates=tuple(np.asarray(c, np.int32) for c in coordinates))
-    follower.uses, follower.names = uses, _names(call)
-    follower.jaxpr(call.kernel, (), _refs(call), np.ones(call.steps, bool), 1)
-    return follower
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Body:
+    """What a kernel's body does over its whole grid."""
 
-
-def _follower_in_order(call: Call, uses: list | None = None) -> Follower:
-    """One that has gone step after step, with the scalars that one leaves in SMEM for the next."""
-    follower, refs = Follower(grid=call.grid, coordinates=(), ordered=True), _refs(call)
-    follower.uses, follower.names = uses, _names(call)
-    for step in range(call.steps):
-        follower.coordinates, follower.first = call.step(step), step
-        follower.jaxpr(call.kernel, (), refs, np.True_, 1)
-    return follower
-
-
-def _refs(call: Call) -> list:
-    names = [(o.name, o.memory_space) for o in call.operands] + [(s.name, s.memory_space) for s in call.scratch]
-    refs = [Ref(name, space, v.aval) for (name, space), v in zip(names, call.kernel.invars, strict=True)]
-    for ref, array in zip(refs, call.scalars, strict=False):
-        ref.give(array)
-    return refs
-
-
-def scoped(call: Call) -> tuple[Scratch, ...]:
-    """The refs that a kernel's body allocates for itself (pl.run_scoped, pl.kernel's scratch, emit_pipeline)."""
-    return tuple(
-        Scratch(name=name, memory_space=space_of(v.aval), shape=tuple(v.aval.shape), dtype=v.aval.dtype)
-        for eqn in equations(call.kernel)
-        if eqn.primitive.name == "run_scoped"
-        for name, v in zip(scoped_names(eqn.params["jaxpr"], _names(call)), eqn.params["jaxpr"].invars, strict=True)
-    )
-
-
-def _names(call: Call) -> frozenset[str]:
-    return frozenset(ref.name for ref in (*call.operands, *call.scratch))
-
-
-@functools.lru_cache(maxsize=256)
-def copies_by_hand(call: Call) -> bool:
-    """Whether the kernel starts copies itself, besides those that its BlockSpecs ask for."""
-    return any(eqn.primitive.name == "dma_start" for eqn in equations(call.kernel))
+    runs: tuple[tuple[jax.extend.core.JaxprEqn, int], ...]  # operations on arrays, and how often each runs
+    copies: tuple[Copy, ...]  # in the order of the program
+    waits: tuple[Wait, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    written: frozenset[str] = frozenset()  # the names of the refs it stores to or copies into
+    doubt: str = ""  # why ``runs`` is an upper bound, if it is one
+    hidden_copies: str = ""  # why ``copies`` is not all, if so

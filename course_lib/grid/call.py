@@ -9,10 +9,6 @@ import numpy as np
 from jax.experimental import pallas as pl
 
 
-class UnreadableCall(ValueError):
-    """The function holds a kernel whose grid or copies cannot be read. The message says why; nothing is guessed."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Operand:
     """One input or output of a kernel, over the whole grid of S steps."""

@@ -10,16 +10,19 @@ import math
 
 import numpy as np
 
-from course_lib.grid.body import follow
-from course_lib.grid.call import Call, Operand, Pipeline, UnreadableCall
-from course_lib.grid.followed import Copy, Loop
+from course_lib.grid.body import Copy, Loop
+from course_lib.grid.call import Call, Operand, Pipeline
+from course_lib.grid.following.follow import body
+from course_lib.grid.unreadable import Reason, UnreadableCall
 
 
-def pipelines(call: Call) -> list[Pipeline]:
+def inner_pipelines(call: Call) -> list[Pipeline]:
     """The pipelines inside a kernel, in the order in which they run. Raises UnreadableCall where one can't be read."""
-    followed = follow(call)
+    followed = body(call)
     if followed.hidden_copies:
-        raise UnreadableCall(f"the pipeline inside {call.name} cannot be read: {followed.hidden_copies}.")
+        raise UnreadableCall(
+            f"the pipeline inside {call.name} cannot be read: {followed.hidden_copies}.", reason=Reason.ARRAY_VALUES
+        )
     if call.steps > 1 and any(copy.turn for copy in followed.copies):
         raise UnreadableCall(f"{call.name} runs a pipeline at each step of a grid, which cannot be read.")
     return [
@@ -30,7 +33,7 @@ def pipelines(call: Call) -> list[Pipeline]:
 
 
 def _pipeline(call: Call, number: int, loop: Loop) -> Pipeline:
-    followed = follow(call)
+    followed = body(call)
     buffers = {copy.buffer for copy in followed.copies if copy.turn and copy.turn[0] == number}
     copies, waits = collections.defaultdict(list), collections.defaultdict(list)
     for copy in followed.copies:
@@ -80,7 +83,9 @@ def _operand(call: Call, copies: list[Copy], repeats: list[int], role: str) -> O
     whole = next(o for o in call.operands if o.name == name)
     block = tuple(max(copy.shape[axis] for copy in copies) for axis in range(len(whole.shape)))
     if any(copy.starts is None for copy in copies):
-        raise UnreadableCall(f"which block of {name} {call.name} copies depends on an array's values.")
+        raise UnreadableCall(
+            f"which block of {name} {call.name} copies depends on an array's values.", reason=Reason.ARRAY_VALUES
+        )
     starts = np.repeat(np.concatenate([copy.starts for copy in copies]), repeats, axis=0)
     element = tuple(bool((starts[:, axis] % size).any()) for axis, size in enumerate(block))
     scale = np.array([1 if e else size for e, size in zip(element, block, strict=True)], np.int64)

@@ -1,7 +1,7 @@
-"""Trace a function for a TPU that is not there, find the kernels in it, and run it again in another mode."""
+"""Trace a function for a TPU that is not there, and run it again with its kernels in another mode."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import jax
 import jax.extend.core
@@ -9,11 +9,11 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.interpreters import partial_eval
 
 from course_lib import chips, compat
-from course_lib.grid.call import UnreadableCall
+from course_lib.grid.jaxprs import KERNELS, called, equations, holds_a_kernel, is_variable, run_anew
+from course_lib.grid.unreadable import UnreadableCall
 
 compat.trace_kernels_anew()
 
-KERNELS = ("pallas_call", "mpmd_map")  # what pl.pallas_call and pl.kernel are called in a jaxpr
 _CALLS = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
 }  # fmt: skip
@@ -29,7 +29,7 @@ def trace_with_result(fn: Callable, *args, chip: str) -> tuple[jax.extend.core.C
     # A fresh function object: JAX must not reuse a trace that was made for a simulator.
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
         jaxpr, result = jax.make_jaxpr(lambda *a: fn(*a), return_shape=True)(*args)
-        if any(eqn.primitive.name == "platform_index" for eqn in equations(jaxpr.jaxpr)):
+        if any(eqn.primitive.name == "platform_index" for eqn in equations(jaxpr)):
             jaxpr = jax.make_jaxpr(lambda *a: run(jaxpr, False, *a))(*args)  # keeps the TPU's side only
         return _without_dead_code(jaxpr), result
 
@@ -46,27 +46,26 @@ def run(jaxpr: jax.extend.core.ClosedJaxpr, interpret, *args) -> list:
     ``interpret``: False lowers for the chip, True is the plain interpreter, InterpretParams the TPU simulator. A
     kernel call remembers the mode it was made in, so the mode is put into the jaxpr and not only around it.
     """
-    return _run(jaxpr.jaxpr, jaxpr.consts, interpret, *jax.tree.leaves(args))
+    return _run(jaxpr, interpret, *jax.tree.leaves(args))
 
 
-def _run(jaxpr, consts, interpret, *args) -> list:
-    values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
+def _run(jaxpr, interpret, *args) -> list:
+    values = dict(zip(jaxpr.constvars, jaxpr.consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
-        inputs = [v.val if isinstance(v, jax.extend.core.Literal) else values[v] for v in eqn.invars]
+        inputs = [values[v] if is_variable(v) else v.val for v in eqn.invars]
         if eqn.primitive.name in KERNELS:
             outputs = eqn.primitive.bind(*inputs, **_in_mode(eqn.params, interpret))
         elif eqn.primitive.name == "platform_index":  # lax.platform_dependent: take what it does on a TPU
             outputs = next(n for n, p in enumerate(eqn.params["platforms"]) if p is None or "tpu" in p)
         elif eqn.primitive.name == "cond" and isinstance(inputs[0], int):
-            branch = eqn.params["branches"][inputs[0]]
-            outputs = _run(branch.jaxpr, branch.consts, interpret, *inputs[1:])
-        elif _holds_a_kernel(eqn):
+            outputs = _run(eqn.params["branches"][inputs[0]], interpret, *inputs[1:])
+        elif holds_a_kernel(eqn, ("platform_index",)):  # or a choice by platform, which may lead to one
             outputs = _run_inside(eqn, interpret, inputs)
         else:
             outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
         outputs = outputs if eqn.primitive.multiple_results else [outputs]
         values |= dict(zip(eqn.outvars, outputs, strict=True))
-    return [v.val if isinstance(v, jax.extend.core.Literal) else values[v] for v in jaxpr.outvars]
+    return [values[v] if is_variable(v) else v.val for v in jaxpr.outvars]
 
 
 def _in_mode(params: dict, interpret) -> dict:
@@ -105,74 +104,7 @@ def _run_inside(eqn, interpret, inputs: list) -> list:
     """Run an equation that wraps a kernel: calls are simply entered, loops and conditions are built anew."""
     name, params = eqn.primitive.name, eqn.params
     if name in _CALLS or (name == "shard_map" and params["mesh"].size == 1):  # on one device it is a call
-        inner = inner_jaxpr(eqn)
-        return _run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), interpret, *inputs)
-
-    def call(closed, *args) -> list:
-        return _run(closed.jaxpr, closed.consts, interpret, *args)
-
-    if name == "scan":
-        consts, carry, xs = scan_parts(eqn, inputs)
-
-        def body(carry, xs):
-            out = call(params["jaxpr"], *consts, *carry, *xs)
-            return out[: len(carry)], out[len(carry) :]
-
-        carry, ys = jax.lax.scan(body, carry, xs, length=params["length"], reverse=params["reverse"])
-        return [*carry, *ys]
-    if name == "while":
-        of_cond, of_body, carry = split(inputs, params["cond_nconsts"], params["body_nconsts"])
-        return jax.lax.while_loop(
-            lambda c: call(params["cond_jaxpr"], *of_cond, *c)[0],
-            lambda c: call(params["body_jaxpr"], *of_body, *c),
-            carry,
-        )
-    if name == "cond":
-        branches = [lambda *a, b=branch: call(b, *a) for branch in params["branches"]]
-        return jax.lax.switch(inputs[0], branches, *inputs[1:])
+        return _run(called(eqn), interpret, *inputs)
+    if name in ("scan", "while", "cond"):
+        return run_anew(eqn, inputs, lambda jaxpr, values: _run(jaxpr, interpret, *values))
     raise UnreadableCall(f"a kernel inside `{name}` cannot be judged yet: call it directly.")
-
-
-def split(values: list, first: int, second: int) -> tuple[list, list, list]:
-    """The first ``first`` values, the ``second`` after them, and the rest."""
-    return values[:first], values[first : first + second], values[first + second :]
-
-
-def scan_parts(eqn, values: list) -> tuple[list, list, list]:
-    """A scan's inputs: the constants, what it carries from turn to turn, what it takes a slice of at each turn."""
-    consts, carry, _ = (len(list(part.vals)) for part in eqn.params["ft_in"].unpack())
-    return split(values, consts, carry)
-
-
-def inner_jaxpr(eqn):
-    """The jaxpr that a call-like equation (jit, custom_vjp ...) enters, or None."""
-    return next((eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params), None)
-
-
-def equations(jaxpr) -> Iterator:
-    """Every equation of a jaxpr, those inside jit, loops and conditions too; not those inside a kernel."""
-    for eqn in jaxpr.eqns:
-        yield eqn
-        if eqn.primitive.name not in KERNELS:
-            for inner in sub_jaxprs(eqn):
-                yield from equations(inner)
-
-
-def pallas_calls(jaxpr) -> Iterator:
-    """The kernel calls of a jaxpr, inside jit, custom_vjp, scan and the like too."""
-    return (eqn for eqn in equations(jaxpr) if eqn.primitive.name in KERNELS)
-
-
-def sub_jaxprs(eqn) -> Iterator:
-    """The jaxprs an equation carries in its parameters (jit, cond, scan, custom_vjp ...)."""
-    for value in eqn.params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            inner = getattr(item, "jaxpr", item)
-            if hasattr(inner, "eqns"):
-                yield inner
-
-
-def _holds_a_kernel(eqn) -> bool:
-    """Whether an equation must be entered: it wraps a kernel, or a choice by platform that may lead to one."""
-    inside = (e.primitive.name for inner in sub_jaxprs(eqn) for e in equations(inner))
-    return any(name in (*KERNELS, "platform_index") for name in inside)

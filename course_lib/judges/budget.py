@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from course_lib import compiler, cost, errors, grid, text
+from course_lib import compiler, cost, errors, grid, text, vocabulary
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 
@@ -100,12 +100,11 @@ def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:
 def table(walk: grid.Walk) -> str:
     """The VMEM of the function's kernels, a line for each buffer, the largest first."""
     buffers = sorted(cost.vmem(walk), key=lambda b: -b.bytes)[:8]
-    name, shape = max(len(b.name) for b in buffers), max(len(_type(b)) for b in buffers)
-    lines = [f"  {b.name:<{name}}  {_type(b):<{shape}}  x {b.buffers}  {text.size(b.bytes):>10}" for b in buffers]
-    return "\n".join(lines)
+    rows = [(b.name, _type(b), f"x {b.buffers}", text.size(b.bytes)) for b in buffers]
+    return "\n".join(text.table(rows, right={3}, indent="  "))
 
 
-def _type(buffer: cost.Buffer) -> str:
+def _type(buffer: cost.Allocation) -> str:
     return f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]"
 
 
@@ -119,8 +118,8 @@ def _time(report: compiler.Report, other: compiler.Report | None, times: float |
         return None
     waits = max(report.time_split, key=report.time_split.get) if report.time_split else ""
     return Complaint(
-        f"It is predicted to take {mine / its:.3g} times as long as the reference, which XLA compiles; the budget is "
-        f"{times:g} times." + (f" Most of its cycles go to: {waits}." if waits else ""),
+        f"{vocabulary.COMPILER.capitalize()}: it takes {mine / its:.3g} times as long as the reference, which XLA "
+        f"compiles; the budget is {times:g} times." + (f" Most of its cycles go to: {waits}." if waits else ""),
         "count its grid steps and its bytes; the compiler's report shows where its cycles go.",
     )
 

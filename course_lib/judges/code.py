@@ -1,8 +1,7 @@
 """What can be said about a kernel from its code, before it runs."""
 
-import jax.extend.core
-
 from course_lib import grid
+from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
 
 # A longer grid would keep the simulators busy for minutes.
@@ -48,23 +47,22 @@ def _arithmetic_outside(jaxpr) -> set[str]:
 
 def _arithmetic(jaxpr, wanted: list[bool], in_loop: bool = False) -> tuple[set[str], list[bool]]:
     """(the operations that the wanted outputs are computed with, which inputs they take as values)."""
-    found, values = set(), {v for v, want in zip(jaxpr.outvars, wanted, strict=True) if want and _is_variable(v)}
+    found, values = set(), {v for v, want in zip(jaxpr.outvars, wanted, strict=True) if want and jaxprs.is_variable(v)}
     for eqn in reversed(jaxpr.eqns):
         name, wants = eqn.primitive.name, [v in values for v in eqn.outvars]
         if not any(wants):
             continue
         takes = [n not in _places(eqn) for n in range(len(eqn.invars))]
         if name not in grid.KERNELS:
-            inner = None if name == "scan" else grid.inner_jaxpr(eqn)  # what a turn leaves, the next may take
-            others = [] if inner is not None else list(grid.sub_jaxprs(eqn))
+            inner = None if name == "scan" else jaxprs.called(eqn)  # what a turn leaves, the next may take
             if inner is not None:
-                inside, takes = _arithmetic(getattr(inner, "jaxpr", inner), wants, in_loop)
+                inside, takes = _arithmetic(inner, wants, in_loop)
                 found |= inside
-            elif others:
+            elif others := jaxprs.inside(eqn):
                 found |= set().union(*(_arithmetic(o, [True] * len(o.outvars), in_loop=True)[0] for o in others))
             elif name not in _MOVES_DATA and not (in_loop and _counts(eqn)):
                 found.add(name)
-        values |= {v for v, take in zip(eqn.invars, takes, strict=True) if take and _is_variable(v)}
+        values |= {v for v, take in zip(eqn.invars, takes, strict=True) if take and jaxprs.is_variable(v)}
     return found, [v in values for v in jaxpr.invars]
 
 
@@ -86,10 +84,6 @@ def _places(eqn) -> range | list[int]:
         steers = [grid.space_of(v.aval) == "smem" and v.aval.dtype.kind in "iu" for v in refs]
         return [first + n for n, steer in enumerate(steers) if steer]
     return range(0)
-
-
-def _is_variable(atom) -> bool:
-    return not isinstance(atom, jax.extend.core.Literal)
 
 
 def bad_grid(walk: grid.Walk) -> Complaint | None:
@@ -149,14 +143,14 @@ def _used(jaxpr) -> set[int]:
     for eqn in jaxpr.eqns:
         found |= set(map(id, eqn.invars))
         if eqn.primitive.name not in grid.KERNELS:
-            found |= set().union(*map(_used, grid.sub_jaxprs(eqn)))
+            found |= set().union(*map(_used, jaxprs.inside(eqn)))
     return found
 
 
 def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
     for call in walk.calls:
         try:
-            written = grid.follow(call).written
+            written = grid.body(call).written
         except grid.UnreadableCall:  # it is too long to follow
             continue
         changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)

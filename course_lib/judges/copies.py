@@ -6,6 +6,7 @@ A wait that nothing answers would hang the chip, and the simulator with it; so i
 import dataclasses
 
 from course_lib import grid
+from course_lib.judges import memory
 from course_lib.judges.verdict import Complaint
 
 
@@ -41,7 +42,7 @@ def early_use(walk: grid.Walk) -> Complaint | None:
 def unordered(walk: grid.Walk) -> Complaint | None:
     """What a race is where no axis is shared by two cores: one with a copy."""
     shared = any("parallel" in str(meaning) for call in walk.calls for meaning in call.semantics)
-    if shared or not any(map(grid.copies_by_hand, walk.calls)):
+    if shared or not any(map(grid.has_copies_by_hand, walk.calls)):
         return None
     return Complaint(
         "A copy and the kernel, or two copies, touch the same memory with nothing to order them.",
@@ -50,7 +51,7 @@ def unordered(walk: grid.Walk) -> Complaint | None:
 
 
 def _readable(call: grid.Call) -> bool:
-    if not grid.copies_by_hand(call) or (uses := grid.uses(call)) is None or grid.follow(call).hidden_copies:
+    if not grid.has_copies_by_hand(call) or (uses := memory.known_uses(call)) is None or grid.body(call).hidden_copies:
         return False
     copies = [use for use in uses if use.kind in ("start", "wait")]
     return bool(copies) and all(use.semaphore is not None and use.sure and not use.remote for use in copies)
@@ -90,7 +91,7 @@ def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
     """(step, use, entry) in the order of time."""
     found = [
         (step, place, entry, use)
-        for place, use in enumerate(grid.uses(call))
+        for place, use in enumerate(memory.known_uses(call))
         for entry, step in enumerate(use.steps.tolist())
     ]
     return [(step, use, entry) for step, _, entry, use in sorted(found, key=lambda f: f[:3])]

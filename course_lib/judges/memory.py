@@ -28,6 +28,14 @@ class _Use(NamedTuple):
     whole: bool
 
 
+def known_uses(call: grid.Call) -> tuple[grid.Use, ...] | None:
+    """Where a kernel touches memory; None where that cannot be told, or is too much."""
+    try:
+        return grid.memory_uses(call)
+    except grid.UnreadableCall:
+        return None
+
+
 def unwritten_read(call: grid.Call) -> Read | None:
     """The first read of an output or a scratch ref that nothing has written before; None if there is none.
 
@@ -101,14 +109,14 @@ def _new_outputs(call: grid.Call) -> np.ndarray:
 def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:
     """(whether one of ``steps`` may write to the ref called ``name``, whether it writes all of it for sure)."""
     at = set(steps.tolist())
-    found = [use for use in grid.uses(call) or () if use.ref == name and use.kind in ("write", "start")]
+    found = [use for use in known_uses(call) or () if use.ref == name and use.kind in ("write", "start")]
     here = [use for use in found if at & set(use.steps.tolist())]
     return bool(here), any(use.whole and use.sure for use in here)
 
 
 def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...]) -> tuple[int, int] | None:
     """(start, end) of the first rows of a block that no step reads, or writes; None if there are none, or who knows."""
-    touches = [use for use in grid.uses(call) or () if use.ref == operand.name and use.kind in kinds]
+    touches = [use for use in known_uses(call) or () if use.ref == operand.name and use.kind in kinds]
     if not touches or any(use.part is None for use in touches):
         return None
     seen = np.zeros(touches[0].length, bool)
@@ -126,7 +134,7 @@ def outside(
     call: grid.Call, kinds: tuple[str, ...] = ("read", "write")
 ) -> tuple[str, int, tuple[int, int], int] | None:
     """(ref, step, (start, end), length) of the first use of rows that a ref does not have; None if there is none."""
-    for use in grid.uses(call) or ():
+    for use in known_uses(call) or ():
         if use.kind not in kinds or use.part is None:
             continue
         ends = use.part.sum(axis=1)
@@ -139,7 +147,7 @@ def outside(
 def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
     """{number: (name, bool[S]: it is new memory at this step)} of the refs that a kernel must write first."""
     operands, found = {operand.name: operand for operand in call.operands}, {}
-    for use in grid.uses(call) or ():
+    for use in known_uses(call) or ():
         operand = operands.get(use.ref)
         if operand is None:
             found[use.number] = use.ref, np.arange(call.steps) == 0
@@ -151,7 +159,7 @@ def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
 def _in_order(call: grid.Call, number: int) -> list[_Use]:
     """The uses of one ref in the order of time. A copy counts as a write of its target, and a read of its source."""
     found = []
-    for place, use in enumerate(grid.uses(call) or ()):
+    for place, use in enumerate(known_uses(call) or ()):
         if use.number == number and use.kind in ("read", "write", "start"):
             kind, part = "read" if use.kind == "read" else "write", use.part
         elif use.source_number == number and use.kind == "start":

@@ -25,7 +25,7 @@ def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
     found = []
     for call in walk.calls:
         with contextlib.suppress(grid.UnreadableCall):
-            found += grid.pipelines(call) if grid.copies_by_hand(call) else []
+            found += grid.inner_pipelines(call) if grid.has_copies_by_hand(call) else []
     return found
 
 
@@ -121,7 +121,7 @@ def _parallel_axes(walk: grid.Walk) -> list[tuple[grid.Call, int]]:
 
 def _collects(call: grid.Pipeline, output: grid.Operand) -> bool:
     """Whether the kernel reads what it has written to ``output``: it adds up there, or something of the kind."""
-    uses = grid.uses(call) if isinstance(call, grid.Call) else ()
+    uses = memory.known_uses(call) if isinstance(call, grid.Call) else ()
     return any(use.kind == "read" and use.ref == output.name for use in uses or ())
 
 

@@ -86,7 +86,10 @@ def wrapped(found: Finding) -> Complaint | None:
 def _kept_narrow(found: Finding) -> str:
     """The name of a scratch ref in bfloat16; "" if there is none."""
     names = (
-        s.name for call in found.walk.calls for s in (*call.scratch, *grid.scoped(call)) if s.dtype == jnp.bfloat16
+        s.name
+        for call in found.walk.calls
+        for s in (*call.scratch, *grid.scoped_scratch(call))
+        if s.dtype == jnp.bfloat16
     )
     return next(names, "")
 

@@ -13,7 +13,7 @@ import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.grid import inner_jaxpr, scan_parts
+from course_lib.grid import jaxprs
 from course_lib.judges.rounding_rules import bounds_of, doubtful, is_float
 
 
@@ -32,27 +32,16 @@ def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
     while len(_compiled) > 64:
         del _compiled[next(iter(_compiled))]
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
-        outputs = run([np.asarray(c) for c in _constants(jaxpr)], leaves)
+        outputs = run([np.asarray(c) for c in jaxprs.constants(jaxpr)], leaves)
     return [np.asarray(v) for v, _ in outputs], [b if b is None else np.asarray(b) for _, b in outputs]
 
 
 _compiled: dict[tuple[str, bool], Callable] = {}
 
 
-def _constants(closed) -> list:
-    """The constants of a jaxpr, and of all inside it, in order."""
-    inside = [value for eqn in closed.jaxpr.eqns for value in jax.tree.leaves(eqn.params, is_leaf=_is_closed)]
-    return [*closed.consts, *(c for inner in inside if _is_closed(inner) for c in _constants(inner))]
-
-
-def _is_closed(value) -> bool:
-    return isinstance(value, jax.extend.core.ClosedJaxpr)
-
-
 def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:
-    values = {id(c): _exactly(value) for c, value in zip(_constants(jaxpr), constants, strict=True)}
-    setting = _Setting(one_pass, values)
-    return _closed(jaxpr, [_exactly(x) for x in leaves], setting)
+    values = {id(c): _exactly(value) for c, value in zip(jaxprs.constants(jaxpr), constants, strict=True)}
+    return _jaxpr(jaxpr, [_exactly(x) for x in leaves], _Setting(one_pass, values))
 
 
 def _exactly(x) -> tuple:
@@ -67,14 +56,13 @@ def _exactly(x) -> tuple:
     return x, jnp.zeros_like(x)
 
 
-def _jaxpr(jaxpr, consts: list, inputs: list, setting: _Setting) -> list[tuple]:
-    """(value, bound) of each output; those of constants and inputs are given."""
+def _jaxpr(jaxpr, inputs: list, setting: _Setting) -> list[tuple]:
+    """(value, bound) of each output; those of the inputs are given."""
+    consts = [setting.constants[id(c)] for c in jaxpr.consts]
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
     def read(atom) -> tuple:
-        return (
-            _exactly(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, jax.extend.core.Literal) else env[atom]
-        )
+        return env[atom] if jaxprs.is_variable(atom) else _exactly(np.asarray(atom.val, atom.aval.dtype))
 
     for eqn in jaxpr.eqns:
         outputs = _equation(eqn, [read(v) for v in eqn.invars], setting)
@@ -84,12 +72,12 @@ def _jaxpr(jaxpr, consts: list, inputs: list, setting: _Setting) -> list[tuple]:
 
 def _equation(eqn, inputs: list, setting: _Setting) -> list[tuple]:
     name = eqn.primitive.name
-    if name in _LOOPS:
-        return _LOOPS[name](eqn, inputs, setting)
-    if (inner := inner_jaxpr(eqn)) is not None:
-        if meant := _BY_BITS.get(getattr(inner, "jaxpr", inner).debug_info.func_name):
+    if name in ("scan", "while", "cond"):
+        return jaxprs.run_anew(eqn, inputs, lambda jaxpr, values: _jaxpr(jaxpr, values, setting), lambda pair: pair[0])
+    if (inner := jaxprs.called(eqn)) is not None:
+        if meant := _BY_BITS.get(inner.debug_info.func_name):
             inner = jax.make_jaxpr(meant)(*(value for value, _ in inputs))
-        return _closed(inner, inputs, setting) if _is_closed(inner) else _jaxpr(inner, [], inputs, setting)
+        return _jaxpr(inner, inputs, setting)
     values = [value for value, _ in inputs]
     bind = _adding(eqn.params) if name == "scatter-add" else _binding(eqn)
     outputs = bind(*values)
@@ -125,38 +113,3 @@ def _in_float64(params: dict) -> dict:
             return value
 
     return {key: widened(v) if isinstance(v, (np.dtype, type)) else v for key, v in params.items()}
-
-
-def _scan(eqn, inputs: list, setting: _Setting) -> list[tuple]:
-    body, params = eqn.params["jaxpr"], eqn.params
-    consts, carry, xs = scan_parts(eqn, inputs)
-
-    def turn(carry, x):
-        outputs = _closed(body, [*consts, *carry, *x], setting)
-        return outputs[: len(carry)], outputs[len(carry) :]
-
-    carry, ys = jax.lax.scan(turn, list(carry), list(xs), length=params["length"], reverse=params["reverse"])
-    return [*carry, *ys]
-
-
-def _while(eqn, inputs: list, setting: _Setting) -> list[tuple]:
-    condition, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-    first, second = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
-    of_cond, of_body, carry = inputs[:first], inputs[first : first + second], inputs[first + second :]
-    return jax.lax.while_loop(
-        lambda c: _closed(condition, [*of_cond, *c], setting)[0][0],
-        lambda c: _closed(body, [*of_body, *c], setting),
-        list(carry),
-    )
-
-
-def _cond(eqn, inputs: list, setting: _Setting) -> list[tuple]:
-    branches = [lambda *a, b=b: _closed(b, list(a), setting) for b in eqn.params["branches"]]
-    return jax.lax.switch(inputs[0][0], branches, *inputs[1:])
-
-
-def _closed(closed, inputs: list, setting: _Setting) -> list[tuple]:
-    return _jaxpr(closed.jaxpr, [setting.constants[id(c)] for c in closed.consts], inputs, setting)
-
-
-_LOOPS = {"scan": _scan, "while": _while, "cond": _cond}

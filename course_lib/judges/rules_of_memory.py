@@ -82,16 +82,16 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
         what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
     output = next((o for o in call.outputs if o.name == read.ref), None)
     if output is not None and output.aliases:
-        next = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
+        todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
     elif call.steps == 1 or (output is not None and output.changes.all()):
-        next = f"write {read.ref} with =, not with +=."
+        todo = f"write {read.ref} with =, not with +=."
     elif output is not None:
-        next = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
+        todo = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
     else:
-        next = (
+        todo = (
             f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
         )
-    return Complaint(what, next)
+    return Complaint(what, todo)
 
 
 def left_unwritten(found: Finding) -> Complaint | None:
@@ -99,7 +99,7 @@ def left_unwritten(found: Finding) -> Complaint | None:
     if found.made_by is None or not len(found.steps):
         return None
     call, output = found.made_by
-    if memory.writes(call, output.name, found.steps)[0] or grid.uses(call) is None:
+    if memory.writes(call, output.name, found.steps)[0] or memory.known_uses(call) is None:
         return None
     return Complaint(
         f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
@@ -115,7 +115,7 @@ def written_too_early(found: Finding) -> Complaint | None:
     at = set(found.steps.tolist())
     last = {
         use.ref: max(s for s in use.steps.tolist() if s in at)
-        for use in grid.uses(call) or ()
+        for use in memory.known_uses(call) or ()
         if use.kind == "write" and at & set(use.steps.tolist())
     }
     changes = {scratch.name: last[scratch.name] for scratch in call.scratch if scratch.name in last}
@@ -134,7 +134,7 @@ def nothing_carried(found: Finding) -> Complaint | None:
     if found.made_by is None or len(found.steps) < 2:
         return None
     call, output = found.made_by
-    if grid.uses(call) is None or memory.carries(call, found.steps) or grid.copies_by_hand(call):
+    if memory.known_uses(call) is None or memory.carries(call, found.steps) or grid.has_copies_by_hand(call):
         return None
     first, last = (call.step(int(found.steps[n])) for n in (0, -1))
     what = f"Every step sets everything anew, so only what step {last} computes is left."
@@ -159,7 +159,7 @@ def nothing_carried(found: Finding) -> Complaint | None:
 def _set_again(call: grid.Call, steps: np.ndarray) -> str:
     """A ref that is written whole at the first of these steps alone, and once more at all of them; "" if none is."""
     these, when = set(steps.tolist()), collections.defaultdict(list)
-    for use in grid.uses(call) or ():
+    for use in memory.known_uses(call) or ():
         if use.kind == "write" and use.whole:
             when[use.ref].append(these & set(use.steps.tolist()))
     return next((ref for ref, at in when.items() if {min(these)} in at and these in at), "")

@@ -43,20 +43,20 @@ class Trial:
     @functools.cached_property
     def whole_walk(self) -> grid.Walk:
         """The walk over the function's kernels. Raises grid.UnreadableCall, and what tracing raises."""
-        return grid.read(self.traced.jaxpr, self.traced.result, self.args)
+        return grid.walk_traced(self.traced.jaxpr, self.traced.result, self.args)
 
     @functools.cached_property
     def walk(self) -> grid.Walk:
         """The same; with no calls in it where a grid depends on what only a run can tell.
 
         A kernel can be run and compared all the same: only the sentences about its blocks are lost.
-        Raises grid.ImpossibleGrid for a grid that nobody can run, and what tracing raises.
+        Raises grid.UnreadableCall for a grid that nobody can run, and what tracing raises.
         """
         try:
             return self.whole_walk
-        except grid.ImpossibleGrid:
-            raise
-        except grid.UnreadableCall:
+        except grid.UnreadableCall as error:
+            if error.reason in (grid.Reason.NEGATIVE_GRID, grid.Reason.LONG_GRID):
+                raise
             return grid.Walk(calls=(), jaxpr=self.traced.jaxpr, result=self.traced.result)
 
     @functools.cached_property

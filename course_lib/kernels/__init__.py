@@ -1,1 +1,1 @@
-"""Kernels, one file per family. Each file stands alone: paste it into an empty notebook and it works."""
+"""Kernels, one file per family. ``python -m course_lib.kernels matmul`` prints one with all of ours that it needs."""

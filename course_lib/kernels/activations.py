@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import elementwise
 from course_lib.kernels.elementwise import Blocks
 
@@ -45,6 +45,26 @@ _TAIL = (
     -0.15615893540590578,
     0.03542385930982293,
 )
+
+
+def relu_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``relu`` must compute."""
+    return jax.nn.relu(x)
+
+
+def gelu_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``gelu`` must compute: in f32, rounded once."""
+    return jax.nn.gelu(x.astype(jnp.float32), approximate=False).astype(x.dtype)
+
+
+def gelu_tanh_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``gelu_tanh`` must compute: in f32, rounded once."""
+    return jax.nn.gelu(x.astype(jnp.float32), approximate=True).astype(x.dtype)
+
+
+def silu_reference(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """What ``silu`` must compute: in f32, rounded once."""
+    return jax.nn.silu(x.astype(jnp.float32)).astype(x.dtype)
 
 
 class Activation(NamedTuple):
@@ -170,6 +190,11 @@ def gelu_tanh(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Flo
 def silu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Array, "*shape"]:
     """``x * sigmoid(x)``; as ``relu``."""
     return _activation("silu", x, blocks)
+
+
+def blocks_for(x: Float[Described, "*shape"]) -> Blocks:
+    """The blocks that every activation chooses for x; right for every chip."""
+    return elementwise.blocks_of(x.shape, x.dtype.itemsize)
 
 
 def _activation(name, x, blocks):

@@ -19,62 +19,59 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import platforms, vmem
+from course_lib.arrays import Array, Described, Num, Ref
+from course_lib.kernels import legal, platforms
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 
 
-def reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
+def add_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
     """What ``add`` must compute."""
     return x + y
+
+
+def subtract_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
+    """What ``subtract`` must compute."""
+    return x - y
+
+
+def multiply_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
+    """What ``multiply`` must compute."""
+    return x * y
+
+
+def cast_reference(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike) -> Num[Array, "*shape"]:
+    """What ``cast`` must compute."""
+    return x.astype(dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
     """Block sizes: rows, and elements of the last axis. They never change the result, only the speed.
 
-    Legal: bm a multiple of 8 (16 for two-byte types fills whole registers), bn a multiple of 128. A block is cut
-    down to an array that is smaller. 256 x 1024 in f32 takes 6 MiB of VMEM for three operands.
+    Legal: bm a multiple of 8 (16 for two-byte types fills whole registers; 32 where one type is int8), bn a multiple
+    of 128. A block is cut down to an array that is smaller. 256 x 1024 in f32 takes 6 MiB of VMEM for three operands.
     """
 
     bm: int = 256
     bn: int = 1024
 
     def __post_init__(self):
-        if self.bm < 8 or self.bm % 8 or self.bn < 128 or self.bn % 128:
-            raise ValueError(
-                f"Blocks(bm={self.bm}, bn={self.bn}) is not legal: bm must be a multiple of 8, bn a multiple of 128. "
-                f"Nearest legal: bm={max(8, round(self.bm / 8) * 8)}, bn={max(128, round(self.bn / 128) * 128)}."
-            )
+        legal.check(self, bm=legal.SUBLANES, bn=legal.LANES)
 
 
-def blocks_for(shape: tuple[int, ...], itemsize: int) -> Blocks:
-    """Blocks for operands of ``shape`` whose widest has ``itemsize`` bytes an element; right for every chip.
-
-    A block has about 1 MiB, so that five operands fit into the 16 MiB that a kernel has on every TPU; less where the
-    array is small, for the first copy in and the last one out have no work to hide behind. Predicted for ``add`` of
-    f32 (8192, 2048) on a v5e: 118k cycles with 256 rows, 236k with 32 and 680k with 8, where HBM needs 369k.
-    """
-    rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
-    elements = min(2**20 // itemsize, max(2**19 // itemsize, math.prod(shape) // 4))
-    rows, columns = (-(-n // tile) * tile for n, tile in ((rows, 8), (columns, 128)))
-    bn = min(columns, max(2048, elements // rows // 128 * 128))
-    bm = min(rows, max(32, elements // bn // 32 * 32))  # whole registers, also of one-byte types
-    return Blocks(bm=bm, bn=bn)
-
-
-def _add_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[Ref, "..."]) -> None:
+def _add_kernel(x_ref: Num[Ref, "*block"], y_ref: Num[Ref, "*block"], o_ref: Num[Ref, "*block"]) -> None:
     o_ref[...] = x_ref[...] + y_ref[...]
 
 
-def _subtract_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[Ref, "..."]) -> None:
+def _subtract_kernel(x_ref: Num[Ref, "*block"], y_ref: Num[Ref, "*block"], o_ref: Num[Ref, "*block"]) -> None:
     o_ref[...] = x_ref[...] - y_ref[...]
 
 
-def _multiply_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[Ref, "..."]) -> None:
+def _multiply_kernel(x_ref: Num[Ref, "*block"], y_ref: Num[Ref, "*block"], o_ref: Num[Ref, "*block"]) -> None:
     o_ref[...] = x_ref[...] * y_ref[...]
 
 
-def _cast_kernel(x_ref: Num[Ref, "..."], o_ref: Num[Ref, "..."]) -> None:
+def _cast_kernel(x_ref: Num[Ref, "*block"], o_ref: Num[Ref, "*block"]) -> None:
     o_ref[...] = x_ref[...].astype(o_ref.dtype)
 
 
@@ -110,6 +107,31 @@ def cast(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike, *, blocks: Blocks
         if name not in _CASTABLE:
             raise ValueError(f"cast: {role} {name}; it may be float32, bfloat16, int32 or int8. Try x.astype(...).")
     return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks)
+
+
+def blocks_for(x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
+    """The blocks that ``add``, ``subtract`` and ``multiply`` choose for these arguments; right for every chip."""
+    return blocks_of(x.shape, x.dtype.itemsize)
+
+
+def cast_blocks_for(x: Num[Described, "*shape"], dtype: jax.typing.DTypeLike) -> Blocks:
+    """The blocks that ``cast`` chooses; right for every chip."""
+    return blocks_of(x.shape, max(x.dtype.itemsize, jnp.dtype(dtype).itemsize))
+
+
+def blocks_of(shape: tuple[int, ...], itemsize: int) -> Blocks:
+    """Blocks for operands of ``shape`` whose widest has ``itemsize`` bytes an element.
+
+    A block has about 1 MiB, so that five operands fit into the 16 MiB that a kernel has on every TPU; less where the
+    array is small, for the first copy in and the last one out have no work to hide behind. Predicted for ``add`` of
+    f32 (8192, 2048) on a v5e: 118k cycles with 256 rows, 236k with 32 and 680k with 8, where HBM needs 369k.
+    """
+    rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
+    elements = min(2**20 // itemsize, max(2**19 // itemsize, math.prod(shape) // 4))
+    rows, columns = (-(-n // tile) * tile for n, tile in ((rows, legal.SUBLANES), (columns, legal.LANES)))
+    bn = min(columns, max(2048, elements // rows // 128 * 128))
+    bm = min(rows, max(32, elements // bn // 32 * 32))  # whole registers, also of one-byte types
+    return Blocks(bm=bm, bn=bn)
 
 
 _CASTABLE = (jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.int32), jnp.dtype(jnp.int8))
@@ -166,10 +188,14 @@ def by_blocks(kernel: Callable, plain: Callable, *operands: Array, dtype=None, b
     if not x.size:
         return plain(*operands)
     out = jax.ShapeDtypeStruct(x.shape, dtype or x.dtype)
-    sizes = [v.dtype.itemsize for v in (*operands, out)]
-    blocks = blocks or blocks_for(x.shape, max(sizes))
-    layout = seen_as(x.shape, min(sizes), blocks)
-    vmem.check_fits(blocks, vmem_bytes(layout[1], sizes))
+    dtypes = [v.dtype for v in (*operands, out)]
+    sizes = [dtype.itemsize for dtype in dtypes]
+    blocks = blocks or blocks_of(x.shape, max(sizes))
+    layout = flat, block = seen_as(x.shape, min(sizes), blocks)
+    if block[0] < flat[0] and len(flat) == 2:  # not the whole axis: of one-byte numbers it must be a multiple of 32
+        narrowest = min(dtypes, key=lambda dtype: dtype.itemsize)
+        legal.check(blocks, narrowest, bm=legal.step(-2, 2, narrowest), bn=legal.LANES)
+    check_fits(blocks, vmem_bytes(block, sizes))
     return platforms.by_platform(*operands, tpu=functools.partial(_on_tpu, kernel, out, layout), default=plain)
 
 
@@ -179,7 +205,8 @@ def seen_as(shape: tuple[int, ...], itemsize: int, blocks: Blocks) -> tuple[tupl
         flat = math.prod(shape[:-1]), (shape[-1] if shape else 1)
         return flat, (min(flat[0], blocks.bm), min(flat[1], blocks.bn))
     length = blocks.bm * blocks.bn
-    block = shape[0] if shape[0] <= length else max(1024, length // 1024 * 1024)
+    chunk = legal.step(0, 1)
+    block = shape[0] if shape[0] <= length else max(chunk, length // chunk * chunk)
     # A vector of four-byte numbers lies in memory as a row of a matrix does, and so jax.vmap may put more rows beside
     # it. With narrower numbers that view would cost a copy: they stay vectors, and cannot be mapped on a TPU.
     return ((1, shape[0]), (1, block)) if itemsize == 4 else (shape, (block,))
@@ -200,5 +227,5 @@ def _on_tpu(kernel: Callable, out: jax.ShapeDtypeStruct, layout: tuple, *operand
         grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
         in_specs=[spec] * len(operands),
         out_specs=spec,
-        compiler_params=vmem.compiler_params(needed, *["parallel"] * len(flat)),
+        compiler_params=compiler_params(needed, *["parallel"] * len(flat)),
     )(*(v.reshape(flat) for v in operands)).reshape(out.shape)

@@ -22,9 +22,10 @@ from jax.custom_derivatives import SymbolicZero
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import activations, linear_backward, matmul_blocks
-from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.arrays import Array, Described, Float, Float32, Ref
+from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks
+from course_lib.kernels.matmul import Blocks
+from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.platforms import by_platform
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
 
@@ -39,27 +40,18 @@ def reference(
     return activations.apply(activation, z).astype(x.dtype)
 
 
-def _whole_k_kernel(
-    x_ref: Float[Ref, "bm K"],
-    w_ref: Float[Ref, "K bn"],
-    b_ref: Float[Ref, "1 bn"],
-    *out_refs: Float[Ref, "bm bn"],  # y; and z, where it is saved
-    activation: str,
-    precision,
-) -> None:
-    _finish(dot(x_ref[...], w_ref[...], precision=precision), b_ref, out_refs, activation)
-
-
 def _kernel(
-    x_ref: Float[Ref, "bm bk"],
-    w_ref: Float[Ref, "bk bn"],
-    b_ref: Float[Ref, "1 bn"],
-    *refs: Float[Ref, "bm bn"],  # y; z, where it is saved; and the sum, in scratch
+    x_ref: Float[Ref, "bm bk"],  # block (i, k)
+    w_ref: Float[Ref, "bk bn"],  # block (k, j)
+    b_ref: Float[Ref, "1 bn"],  # block (0, j)
+    y_ref: Float[Ref, "bm bn"],  # block (i, j): stays put while k runs
+    z_ref: Float[Ref, "bm bn"] | None,  # the same, where z is saved
+    acc_ref: Float32[Ref, "bm bn"],  # scratch: the product so far
+    *,
+    size: int,  # of the reduction, which the last bk may reach past
     activation: str,
-    precision,
-    size: int,
+    precision: lax.Precision | None,
 ) -> None:
-    *out_refs, acc_ref = refs
     k, bk = pl.program_id(2), x_ref.shape[1]
 
     @pl.when(k == 0)
@@ -73,13 +65,27 @@ def _kernel(
 
     @pl.when(k == pl.num_programs(2) - 1)
     def _store():
-        _finish(acc_ref[...], b_ref, out_refs, activation)
+        _finish(acc_ref[...], b_ref, y_ref, z_ref, activation)
 
 
-def _finish(product: Float32[Array, "bm bn"], b_ref, out_refs, activation: str) -> None:
+def _whole_k_kernel(
+    x_ref: Float[Ref, "bm K"],
+    w_ref: Float[Ref, "K bn"],
+    b_ref: Float[Ref, "1 bn"],
+    y_ref: Float[Ref, "bm bn"],
+    z_ref: Float[Ref, "bm bn"] | None,
+    *,
+    activation: str,
+    precision: lax.Precision | None,
+) -> None:
+    _finish(dot(x_ref[...], w_ref[...], precision=precision), b_ref, y_ref, z_ref, activation)
+
+
+def _finish(product: Float32[Array, "bm bn"], b_ref, y_ref, z_ref, activation: str) -> None:
     z = product + b_ref[...].astype(jnp.float32)
-    for o_ref, value in zip(out_refs, (activations.apply(activation, z), z), strict=False):
-        o_ref[...] = value.astype(o_ref.dtype)
+    y_ref[...] = activations.apply(activation, z).astype(y_ref.dtype)
+    if z_ref is not None:
+        z_ref[...] = z.astype(z_ref.dtype)
 
 
 def linear(
@@ -106,6 +112,23 @@ def linear(
     precision = precision_of(x.dtype, precision)
     y = _linear(rows, w, b, activation or "none", residuals, precision, blocks)
     return y.reshape(*x.shape[:-1], w.shape[1])
+
+
+def blocks_for(
+    x: Float[Described, "*batch K"],
+    w: Float[Described, "K N"],
+    b: Float[Described, " N"] | None = None,
+    *,
+    activation: str | None = None,
+    residuals: Residuals = "save",
+    precision: lax.PrecisionLike = "highest",
+) -> Blocks:
+    """The blocks that ``linear`` chooses for these arguments, on the chip traced for (a v5e where it is none).
+
+    Where z is saved, for a gradient, others may be chosen: there is one block more to write.
+    """
+    rows = jax.ShapeDtypeStruct((math.prod(x.shape[:-1]), x.shape[-1]), x.dtype)
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(rows, w, precision_of(x.dtype, precision), save=False)))
 
 
 def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
@@ -136,9 +159,8 @@ def _forward(x, w, b, activation, residuals, precision, blocks):
     without_dx = None if x.perturbed else ()
     x, w, b = x.value, w.value, b.value
     save = residuals == "save" and activation not in ("none", "relu")
-    y, *z = _forward_pass(x, w, b, activation, precision, blocks, save=save)
-    kept = {"relu": y, "none": None}.get(activation, z[0] if save else None)
-    return y, (x, w, b, kept, without_dx)
+    y, z = _forward_pass(x, w, b, activation, precision, blocks, save=save)
+    return y, (x, w, b, y if activation == "relu" else z, without_dx)
 
 
 def _backward(activation, residuals, precision, blocks, saved, g):
@@ -146,7 +168,7 @@ def _backward(activation, residuals, precision, blocks, saved, g):
     if isinstance(g, SymbolicZero):
         return None, None, None
     if z is None and activation != "none":
-        (z,) = _forward_pass(x, w, b, "none", precision, blocks, save=False)
+        z, _ = _forward_pass(x, w, b, "none", precision, blocks, save=False)
     dx, dw, db = linear_backward.gradients(x, w, z, g, activation, precision, want_dx=without_dx is None)
     return dx, dw, db.astype(b.dtype)
 
@@ -154,44 +176,56 @@ def _backward(activation, residuals, precision, blocks, saved, g):
 _linear.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _forward_pass(x, w, b, activation, precision, blocks, save: bool) -> tuple[Array, ...]:
-    """(y,), or (y, z)."""
+def _problem(x: Described, w: Described, precision: lax.Precision | None, save: bool) -> Problem:
+    return Problem(m=x.shape[0], k=x.shape[1], n=w.shape[1], dtype=x.dtype, passes=passes(precision), outputs=1 + save)
+
+
+def _forward_pass(x, w, b, activation, precision, blocks, save: bool) -> tuple[Array, Array | None]:
+    """y and z; None for z where it is not to be saved."""
 
     def plain(x, w, b):
         z = dot(x, w, precision=precision) + b.astype(jnp.float32)
-        return tuple(value.astype(x.dtype) for value in (activations.apply(activation, z), z)[: 1 + save])
+        return activations.apply(activation, z).astype(x.dtype), z.astype(x.dtype) if save else None
 
     if 0 in (*x.shape, *w.shape):
         return plain(x, w, b)
-    (m, k), n = x.shape, w.shape[1]
-    problem = Problem(m=m, n=n, k=k, dtype=x.dtype, passes=passes(precision), outputs=1 + save)
-    on_tpu = functools.partial(_on_tpu, activation, precision, matmul_blocks.chosen(blocks, problem), problem)
+    sizes = matmul_blocks.chosen(blocks, _problem(x, w, precision, save))
+    on_tpu = functools.partial(_on_tpu, activation=activation, precision=precision, sizes=sizes, save=save)
     return by_platform(x, w, b, tpu=on_tpu, default=plain)
 
 
-def _on_tpu(activation, precision, blocks: Blocks, problem: Problem, x: Array, w: Array, b: Array) -> tuple[Array, ...]:
-    m, n, k = problem.m, problem.n, problem.k
-    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
-    how = {"activation": activation, "precision": precision}
+def _on_tpu(
+    x: Array,
+    w: Array,
+    b: Array,
+    *,
+    activation: str,
+    precision: lax.Precision | None,
+    sizes: tuple[int, int, int],
+    save: bool,
+) -> tuple[Array, Array | None]:
+    problem = _problem(x, w, precision, save)
+    m, k, n = problem.m, problem.k, problem.n
+    bm, bk, bn = sizes
     if bk == k:
-        kernel, scratch = functools.partial(_whole_k_kernel, **how), []
+        kernel, scratch = _whole_k_kernel, []
     else:
-        kernel, scratch = functools.partial(_kernel, size=k, **how), [pltpu.VMEM((bm, bn), jnp.float32)]
-    spec = pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
+        kernel, scratch = functools.partial(_kernel, size=k), [pltpu.VMEM((bm, bn), jnp.float32)]
+    result, block = jax.ShapeDtypeStruct((m, n), x.dtype), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
     return pl.pallas_call(
-        kernel,
-        out_shape=(jax.ShapeDtypeStruct((m, n), x.dtype),) * problem.outputs,
+        functools.partial(kernel, activation=activation, precision=precision),
+        out_shape=(result, result if save else None),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[
             pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
             pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
             pl.BlockSpec((1, bn), lambda i, j, k: (0, j)),
         ],
-        out_specs=(spec,) * problem.outputs,
+        out_specs=(block, block if save else None),
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"),
-            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem),
         ),
         name="linear",
     )(x, w, b.reshape(1, n))

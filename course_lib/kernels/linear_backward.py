@@ -22,7 +22,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import activations, matmul, matmul_blocks, platforms
-from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, zero_beyond
 
 _SIDES = (512, 256, 128)  # of a block of rows, and of a block of columns of dx
@@ -54,7 +54,7 @@ def gradients(
         else:
             dz = activations.pull_back(activation, g, *z) if z else g
             level = lax.Precision.HIGHEST if precision is None else precision
-            dx = matmul.matmul(dz, w, transpose_y=True, precision=level) if want_dx else None
+            dx = matmul.matmul_transposed(dz, w, transpose_y=True, precision=level) if want_dx else None
         dw, db = _dw(precision, x, dz)
         return dx, dw, db
 
@@ -187,9 +187,8 @@ def _whole_dw_kernel(
 def _dw(precision, x: Array, dz: Array) -> tuple[Array, Array]:
     """dw and db: the reduction is over the rows, and j runs slowest, so that each block of db is summed in one go."""
     (size, m), n = x.shape, dz.shape[1]
-    problem = Problem(m=m, n=n, k=size, dtype=x.dtype, passes=passes(precision))
-    blocks: Blocks = matmul_blocks.blocks_for(problem)
-    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, size)
+    problem = Problem(m=m, k=size, n=n, dtype=x.dtype, passes=passes(precision))
+    sizes = bm, bk, bn = matmul_blocks.chosen(None, problem)
     if bk == size:
         kernel, scratch = functools.partial(_whole_dw_kernel, precision=precision), []
     else:
@@ -205,7 +204,7 @@ def _dw(precision, x: Array, dz: Array) -> tuple[Array, Array]:
         compiler_params=pltpu.CompilerParams(
             # i is not parallel: only its first turn sums the block of db, for all the others.
             dimension_semantics=("parallel", "arbitrary", "arbitrary"),
-            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem),
         ),
         name="linear_dw",
     )(x, dz)

@@ -17,10 +17,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Int8, Ref
-from course_lib.kernels import activations, matmul_blocks
-from course_lib.kernels.matmul import matmul
-from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
+from course_lib.kernels import activations, matmul, matmul_blocks
+from course_lib.kernels.matmul import Blocks
+from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.platforms import by_platform
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
 
@@ -94,8 +94,28 @@ def linear_int8(
     _check(x, q, scale, b)
     activations.named(activation)
     rows, level = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), precision_of(x.dtype, precision)
-    y = _linear(rows, q, scale, b, activation or "none", level, blocks)
+    sizes = matmul_blocks.chosen(blocks, _problem(rows, q, level))
+    y = _linear(rows, q, scale, b, activation or "none", level, sizes)
     return y.reshape(*x.shape[:-1], q.shape[1])
+
+
+def blocks_for(
+    x: Float[Described, "*batch K"],
+    q: Int8[Described, "K N"],
+    scale: Float32[Described, " N"],
+    b: Float[Described, " N"] | None = None,
+    *,
+    activation: str | None = None,
+    precision: lax.PrecisionLike = "highest",
+) -> Blocks:
+    """The blocks that ``linear_int8`` chooses for these arguments, on the chip traced for (a v5e where it is none)."""
+    rows = jax.ShapeDtypeStruct((math.prod(x.shape[:-1]), x.shape[-1]), x.dtype)
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(rows, q, precision_of(x.dtype, precision))))
+
+
+def _problem(x: Described, q: Described, level: lax.Precision | None) -> Problem:
+    """As if the weight were as wide as x, which a block of it is while it is multiplied."""
+    return Problem(m=x.shape[0], k=x.shape[1], n=q.shape[1], dtype=x.dtype, passes=passes(level))
 
 
 def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
@@ -117,36 +137,35 @@ def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
-def _linear(x, q, scale, b, activation, precision, blocks):
+def _linear(x, q, scale, b, activation, precision, sizes):
     def plain(x, q, scale, b):
         z = dot(x, q.astype(x.dtype), precision=precision) * scale + b.astype(jnp.float32)
         return activations.apply(activation, z).astype(x.dtype)
 
     if 0 in (*x.shape, *q.shape):
         return plain(x, q, scale, b)
-    (m, k), n = x.shape, q.shape[1]
-    problem = Problem(m=m, n=n, k=k, dtype=x.dtype, passes=passes(precision))
-    on_tpu = functools.partial(_on_tpu, activation, precision, matmul_blocks.chosen(blocks, problem), problem)
+    on_tpu = functools.partial(_on_tpu, activation, precision, sizes)
     return by_platform(x, q, scale, b, tpu=on_tpu, default=plain)
 
 
-def _backward(activation, precision, blocks, saved, g):
+def _backward(activation, precision, _, saved, g):
     """By products of the library, with the weight made wide in HBM: who trains weights keeps them wide anyway."""
     x, q, scale, b = saved
     level = lax.Precision.HIGHEST if precision is None else precision
-    product = matmul(x, q.astype(x.dtype), precision=level).astype(jnp.float32)
+    product = matmul.matmul(x, q.astype(x.dtype), precision=level).astype(jnp.float32)
     z = product * scale + b.astype(jnp.float32)
     dz = g.astype(jnp.float32) * activations.slope(activation, z)
-    dx = matmul((dz * scale).astype(x.dtype), q.astype(x.dtype), transpose_y=True, precision=level)
+    dx = matmul.matmul_transposed((dz * scale).astype(x.dtype), q.astype(x.dtype), transpose_y=True, precision=level)
     return dx, None, jnp.sum(dz * product, axis=0), jnp.sum(dz, axis=0).astype(b.dtype)
 
 
 _linear.defvjp(lambda x, q, scale, b, *static: (_linear(x, q, scale, b, *static), (x, q, scale, b)), _backward)
 
 
-def _on_tpu(activation, precision, blocks: Blocks, problem: Problem, x, q, scale, b) -> Array:
-    m, n, k = problem.m, problem.n, problem.k
-    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
+def _on_tpu(activation, precision, sizes: tuple[int, int, int], x: Array, q: Array, scale: Array, b: Array) -> Array:
+    problem = _problem(x, q, precision)
+    m, k, n = problem.m, problem.k, problem.n
+    bm, bk, bn = sizes
     column = pl.BlockSpec((1, bn), lambda i, j, k: (0, j))
     return pl.pallas_call(
         functools.partial(_kernel, activation=activation, precision=precision, size=k),
@@ -162,7 +181,7 @@ def _on_tpu(activation, precision, blocks: Blocks, problem: Problem, x, q, scale
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"),
-            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem),
         ),
         name="linear_int8",
     )(x, q, scale.reshape(1, n), b.reshape(1, n))

@@ -5,11 +5,10 @@ Cost   FLOPs 2*M*N*K;  HBM bytes, where K is one block, (M*K + K*N*ceil(M/bm) + 
        block, and so is K)
 VMEM   2 * (bm*bk + bk*bn + bm*bn) * itemsize: each block held twice; and 4*bm*bn for the sum where K is several blocks
 
-The grid is (i, j, k), k innermost. With all of K in one block a step is a product and nothing else, so the compiler
-weaves the loads, the products and the stores of the whole step into one another. With K in several blocks the sum is
-kept in f32 (int32 for int8) from step to step, and rounded to the dtype of the output once, at the last.
+The grid is (i, j, k), k innermost: the sum of a block of o is kept in f32 from step to step (in int32 for int8).
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -18,11 +17,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import matmul_blocks
-from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.arrays import Array, Described, Num, Ref
+from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels
 from course_lib.kernels.platforms import by_platform
-from course_lib.kernels.products import dot, passes, precision_of, sum_dtype, zero_beyond
+from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
 
 
 def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
@@ -30,111 +28,118 @@ def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
     return jnp.dot(x, y, precision="highest", preferred_element_type=sum_dtype(x.dtype)).astype(out_dtype(x))
 
 
-def _whole_k_kernel(x_ref: Num[Ref, "..."], y_ref: Num[Ref, "..."], o_ref: Num[Ref, "bm bn"], *, how) -> None:
-    o_ref[...] = dot(x_ref[...], y_ref[...], **how).astype(o_ref.dtype)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Block sizes: bm rows, bk of the reduction, bn columns, multiples of 128. They change the speed, not the result.
+
+    A block is cut down to an array that is smaller, so a bk as large as K means: all of it in one step.
+    """
+
+    bm: int = 512
+    bk: int = 1024
+    bn: int = 512
+
+    def __post_init__(self):
+        legal.check(self, bm=legal.LANES, bk=legal.LANES, bn=legal.LANES)
 
 
 def _kernel(
-    x_ref: Num[Ref, "..."],  # block (i, k); (k, i) of an x that is stored transposed
-    y_ref: Num[Ref, "..."],  # block (k, j); (j, k) of a y that is stored transposed
+    x_ref: Num[Ref, "bm bk"],  # block (i, k)
+    y_ref: Num[Ref, "bk bn"],  # block (k, j)
     o_ref: Num[Ref, "bm bn"],  # block (i, j): stays put while k runs
     acc_ref: Num[Ref, "bm bn"],  # scratch: survives from one grid step to the next
     *,
-    size: int,
-    bk: int,
-    how: dict,
+    size: int,  # of the reduction, which the last bk may reach past
+    precision: lax.Precision | None,
 ) -> None:
-    k = pl.program_id(2)
+    k, bk = pl.program_id(2), x_ref.shape[1]
 
     @pl.when(k == 0)
     def _zero():
         acc_ref[...] = jnp.zeros_like(acc_ref)
 
     x, y = x_ref[...], y_ref[...]
-    if size % bk:  # the last blocks reach past the end of the reduction
-        x = zero_beyond(x, 0 if how["transpose_x"] else 1, size - k * bk)
-        y = zero_beyond(y, 1 if how["transpose_y"] else 0, size - k * bk)
-    acc_ref[...] += dot(x, y, **how)
+    if size % bk:
+        x, y = zero_beyond(x, 1, size - k * bk), zero_beyond(y, 0, size - k * bk)
+    acc_ref[...] += dot(x, y, precision=precision)
 
     @pl.when(k == pl.num_programs(2) - 1)
     def _store():
-        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)  # rounded once, at the last
 
 
-def blocks_for(
-    x: Array,
-    y: Array,
-    *,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    precision: lax.PrecisionLike = "highest",
-) -> Blocks:
-    """The blocks ``matmul`` chooses for these arguments, and for the chip it is traced for (a v5e where it is none)."""
-    level = precision_of(x.dtype, precision)
-    return matmul_blocks.blocks_for(problem("matmul", x, y, transpose_x, transpose_y, level))
-
-
-def candidates(
-    x: Array,
-    y: Array,
-    *,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    precision: lax.PrecisionLike = "highest",
-) -> list[Blocks]:
-    """All the blocks worth a trial for these arguments: ``bench.autotune`` searches them by the compiler's cycles."""
-    level = precision_of(x.dtype, precision)
-    return matmul_blocks.candidates(problem("matmul", x, y, transpose_x, transpose_y, level))
+# With all of K in one block a step is a product and nothing else, and the compiler weaves the loads, the products and
+# the stores of the whole step into one another.
+def _whole_k_kernel(
+    x_ref: Num[Ref, "bm K"], y_ref: Num[Ref, "K bn"], o_ref: Num[Ref, "bm bn"], *, precision: lax.Precision | None
+) -> None:
+    o_ref[...] = dot(x_ref[...], y_ref[...], precision=precision).astype(o_ref.dtype)
 
 
 def matmul(
-    x: Num[Array, "..."],
-    y: Num[Array, "..."],
+    x: Num[Array, "M K"],
+    y: Num[Array, "K N"],
+    *,
+    precision: lax.PrecisionLike = "highest",
+    blocks: Blocks | None = None,
+) -> Num[Array, "M N"]:
+    """``x @ y`` for x of shape (M, K) and y of shape (K, N), both f32 or both bf16, or both int8 (the result: int32).
+
+    ``precision`` is for f32 on a TPU: the MXU multiplies bf16 numbers, so "highest" takes six passes and is as good as
+    f32, "default" takes one and keeps about three decimal digits. ``blocks`` None: chosen by ``blocks_for``.
+    Differentiable for floats. Runs the kernel on a TPU and plain JAX elsewhere.
+    Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
+    """
+    level = precision_of(x.dtype, precision)
+    sizes = matmul_blocks.chosen(blocks, matmul_blocks.problem("matmul", x, y, level))
+    return _matmul(x, y, False, False, level, sizes)
+
+
+def matmul_transposed(
+    x: Num[Array, "_M _K"],
+    y: Num[Array, "_K _N"],
     *,
     transpose_x: bool = False,
     transpose_y: bool = False,
     precision: lax.PrecisionLike = "highest",
     blocks: Blocks | None = None,
 ) -> Num[Array, "M N"]:
-    """``x @ y`` for x of shape (M, K) and y of shape (K, N), both f32 or both bf16, or both int8 (the result: int32).
+    """``matmul`` of operands stored transposed, and differentiable likewise.
 
     With ``transpose_x`` x has shape (K, M) and ``x.T @ y`` is computed, with ``transpose_y`` y has (N, K) and
     ``x @ y.T``; the blocks are turned on the way to the MXU, no transposed copy is made in HBM.
-    ``precision`` is for f32 on a TPU: the MXU multiplies bf16 numbers, so "highest" takes six passes and is as good as
-    f32, "default" takes one and keeps about three decimal digits. ``blocks`` None: chosen by ``blocks_for``.
-    Differentiable for floats, in both modes of transposition. Runs the kernel on a TPU and plain JAX elsewhere.
-    Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
-    how = {"transpose_x": transpose_x, "transpose_y": transpose_y, "precision": precision_of(x.dtype, precision)}
-    sizes = problem("matmul", x, y, **how)
-    return _matmul(x, y, tuple(how.items()), matmul_blocks.chosen(blocks, sizes))
+    level = precision_of(x.dtype, precision)
+    turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
+    problem = matmul_blocks.problem("matmul_transposed", x, y, level, **turned)
+    return _matmul(x, y, transpose_x, transpose_y, level, matmul_blocks.chosen(blocks, problem))
 
 
-def problem(
-    op: str,
-    x: Array,
-    y: Array,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    precision: lax.Precision | None = None,
-) -> Problem:
-    """The sizes of a product. Raises ValueError, in the name of ``op``, where shapes or dtypes do not fit."""
-    for name, array in (("x", x), ("y", y)):
-        if array.ndim != 2:
-            raise ValueError(f"{op}: {name} has shape {array.shape}; it must have two axes. Try jax.vmap for more.")
-    m, k = x.shape[::-1] if transpose_x else x.shape
-    k_of_y, n = y.shape[::-1] if transpose_y else y.shape
-    if k != k_of_y:
-        raise ValueError(
-            f"{op}: the reduction is {k} long in x, shape {x.shape}{', transposed' * transpose_x}, and {k_of_y} "
-            f"in y, shape {y.shape}{', transposed' * transpose_y}; they must be equal. "
-            "Is one of them stored the other way round? Then try transpose_x=True or transpose_y=True."
-        )
-    if x.dtype != y.dtype or x.dtype not in (jnp.float32, jnp.bfloat16, jnp.int8):
-        raise ValueError(
-            f"{op}: x is {x.dtype} and y {y.dtype}; both must be float32, both bfloat16 or both int8. Try y.astype."
-        )
-    return Problem(m=m, n=n, k=k, dtype=jnp.dtype(x.dtype), passes=passes(precision))
+def matmul_transposed_reference(
+    x: Num[Array, "_M _K"], y: Num[Array, "_K _N"], *, transpose_x: bool = False, transpose_y: bool = False
+) -> Num[Array, "M N"]:
+    """What ``matmul_transposed`` must compute."""
+    return reference(x.T if transpose_x else x, y.T if transpose_y else y)
+
+
+def blocks_for(x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool) -> Blocks:
+    """The blocks that are chosen for these arguments, and for the chip traced for (a v5e where it is none)."""
+    problem = matmul_blocks.problem("blocks_for", x, y, precision_of(x.dtype, precision), **transposed)
+    return blocks_of(matmul_blocks.fastest(problem))
+
+
+def candidates(
+    x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool
+) -> list[Blocks]:
+    """All the blocks worth a trial for these arguments: ``bench.autotune`` searches them by the compiler's cycles."""
+    problem = matmul_blocks.problem("candidates", x, y, precision_of(x.dtype, precision), **transposed)
+    return [blocks_of(sizes) for sizes in matmul_blocks.candidates(problem)]
+
+
+def blocks_of(sizes: tuple[int, int, int]) -> Blocks:
+    """``Blocks`` of (bm, bk, bn)."""
+    bm, bk, bn = sizes
+    return Blocks(bm=bm, bk=bk, bn=bn)
 
 
 def out_dtype(x: Array) -> jnp.dtype:
@@ -142,42 +147,67 @@ def out_dtype(x: Array) -> jnp.dtype:
     return jnp.dtype(jnp.int32 if x.dtype == jnp.int8 else x.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _matmul(x, y, how, blocks):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
+def _matmul(x, y, transpose_x, transpose_y, precision, sizes):
     def plain(x, y):
-        return dot(x, y, **dict(how)).astype(out_dtype(x))
+        product = dot(x, y, transpose_x=transpose_x, transpose_y=transpose_y, precision=precision)
+        return product.astype(out_dtype(x))
 
     if 0 in x.shape or 0 in y.shape:
         return plain(x, y)
-    return by_platform(x, y, tpu=functools.partial(_on_tpu, dict(how), blocks), default=plain)
+    on_tpu = functools.partial(
+        _on_tpu, transpose_x=transpose_x, transpose_y=transpose_y, precision=precision, sizes=sizes
+    )
+    return by_platform(x, y, tpu=on_tpu, default=plain)
 
 
-def _backward(how, blocks, saved, g):
+def _forward(x, y, *static):
+    return _matmul(x, y, *static), (x, y)
+
+
+def _backward(transpose_x, transpose_y, precision, _, saved, g):
     """dx = g @ y.T and dy = x.T @ g; their transposes where x or y is stored transposed. Blocks are chosen anew."""
     x, y = saved
-    of_x, of_y, level = dict(how).values()
-    product = functools.partial(matmul, precision=lax.Precision.HIGHEST if level is None else level)
-    dx = product(y, g, transpose_x=of_y, transpose_y=True) if of_x else product(g, y, transpose_y=not of_y)
-    dy = product(g, x, transpose_x=True, transpose_y=of_x) if of_y else product(x, g, transpose_x=not of_x)
+
+    def product(a, b, turn_a, turn_b):
+        level = lax.Precision.HIGHEST if precision is None else precision
+        return matmul_transposed(a, b, transpose_x=turn_a, transpose_y=turn_b, precision=level)
+
+    dx = product(y, g, transpose_y, True) if transpose_x else product(g, y, False, not transpose_y)
+    dy = product(g, x, True, transpose_x) if transpose_y else product(x, g, not transpose_x, False)
     return dx, dy
 
 
-_matmul.defvjp(lambda x, y, how, blocks: (_matmul(x, y, how, blocks), (x, y)), _backward)
+_matmul.defvjp(_forward, _backward)
 
 
-def _on_tpu(how: dict, blocks: Blocks, x: Array, y: Array) -> Array:
-    sizes = problem("matmul", x, y, **how)
-    m, n, k = sizes.m, sizes.n, sizes.k
-    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
-    x_spec, y_spec = pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
-    if how["transpose_x"]:
+def _on_tpu(
+    x: Array,
+    y: Array,
+    *,
+    transpose_x: bool,
+    transpose_y: bool,
+    precision: lax.Precision | None,
+    sizes: tuple[int, int, int],
+) -> Array:
+    turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
+    problem = matmul_blocks.problem("matmul", x, y, precision, **turned)
+    m, k, n = problem.m, problem.k, problem.n
+    bm, bk, bn = sizes
+    kernel, whole_k_kernel = _kernel, _whole_k_kernel
+    x_spec = pl.BlockSpec((bm, bk), lambda i, j, k: (i, k))
+    y_spec = pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
+    if transpose_x:
         x_spec = pl.BlockSpec((bk, bm), lambda i, j, k: (k, i))
-    if how["transpose_y"]:
+    if transpose_y:
         y_spec = pl.BlockSpec((bn, bk), lambda i, j, k: (j, k))
+    if transpose_x or transpose_y:
+        kernel = functools.partial(matmul_transposed_kernels.kernel, **turned)
+        whole_k_kernel = functools.partial(matmul_transposed_kernels.whole_k_kernel, **turned)
     if bk == k:
-        kernel, scratch = functools.partial(_whole_k_kernel, how=how), []
+        kernel, scratch = functools.partial(whole_k_kernel, precision=precision), []
     else:
-        kernel = functools.partial(_kernel, size=k, bk=bk, how=how)
+        kernel = functools.partial(kernel, size=k, precision=precision)
         scratch = [pltpu.VMEM((bm, bn), sum_dtype(x.dtype))]
     return pl.pallas_call(
         kernel,
@@ -188,7 +218,7 @@ def _on_tpu(how: dict, blocks: Blocks, x: Array, y: Array) -> Array:
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"),
-            vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, sizes),
+            vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem),
         ),
         name="matmul",
     )(x, y)

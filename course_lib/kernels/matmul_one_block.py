@@ -4,7 +4,7 @@ Cost   FLOPs 2*M*N*K;  HBM bytes (M*K + K*N + M*N) * itemsize: the least there i
 VMEM   (M*K + K*N + M*N) * itemsize: each array once, for nothing is fetched ahead
 
 Nothing overlaps: the MXU waits until all of x and y has arrived, and the result leaves when all of it is there. And
-there is an end to what fits. ``matmul`` has a cure for both.
+there is an end to what fits. ``matmul`` has the better of both.
 """
 
 import functools
@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import matmul
+from course_lib.kernels import matmul, matmul_blocks
 from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_one_block must compute
 from course_lib.kernels.platforms import by_platform, vmem_bytes
 from course_lib.kernels.products import dot, precision_of
@@ -32,8 +32,8 @@ def matmul_one_block(
 
     Raises ValueError where shapes or dtypes do not fit, or the arrays do not fit into VMEM.
     """
-    problem = matmul.problem("matmul_one_block", x, y)
-    m, n, k = problem.m, problem.n, problem.k
+    problem = matmul_blocks.problem("matmul_one_block", x, y)
+    m, k, n = problem.m, problem.k, problem.n
     needs = (m * k + k * n) * problem.dtype.itemsize + m * n * problem.out_itemsize
     if needs > vmem_bytes():
         raise ValueError(

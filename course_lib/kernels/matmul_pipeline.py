@@ -11,7 +11,6 @@ Blocks must divide the arrays here. A chip takes others too, but their last copi
 no simulator has: nobody could judge them without a chip.
 """
 
-import dataclasses
 import functools
 
 import jax
@@ -20,12 +19,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Ref
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import matmul, matmul_blocks
-from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_pipelined must compute
-from course_lib.kernels.matmul_blocks import Blocks, Problem
+from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
+from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.platforms import by_platform
-from course_lib.kernels.products import dot, passes, precision_of
+from course_lib.kernels.products import dot, precision_of
 
 
 def matmul_pipelined(
@@ -40,47 +39,65 @@ def matmul_pipelined(
     Raises ValueError where shapes or dtypes do not fit, or a block does not divide its axis.
     """
     level = precision_of(x.dtype, precision)
-    problem = matmul.problem("matmul_pipelined", x, y, precision=level)
-    if x.dtype == jnp.int8:
-        raise ValueError("matmul_pipelined: x and y are int8; they may be float32 or bfloat16. Try matmul.matmul.")
-    if blocks is None:
-        fitting = [b for b in matmul_blocks.candidates(problem) if _divides(b, problem)]
-        blocks = matmul_blocks.fastest(fitting, problem) if fitting else matmul_blocks.blocks_for(problem)
-    if not _divides(matmul_blocks.chosen(blocks, problem), problem):
+    problem = _problem("matmul_pipelined", x, y, level)
+    blocks = blocks or _fastest(problem)
+    if not _divides((blocks.bm, blocks.bk, blocks.bn), problem):
         raise ValueError(
-            f"matmul_pipelined: {blocks} does not divide (M, N, K) = {(problem.m, problem.n, problem.k)}. Take blocks "
+            f"matmul_pipelined: {blocks} does not divide (M, K, N) = {(problem.m, problem.k, problem.n)}. Take blocks "
             "that do, or as long as the axis; or matmul.matmul, which takes any shape."
         )
-    return _pipelined(x, y, level, blocks)
+    return _pipelined(x, y, level, matmul_blocks.chosen(blocks, problem))
 
 
-def _divides(blocks: Blocks, problem: Problem) -> bool:
-    sizes = {"bm": problem.m, "bn": problem.n, "bk": problem.k}
-    return all(block >= sizes[name] or sizes[name] % block == 0 for name, block in dataclasses.asdict(blocks).items())
+def blocks_for(
+    x: Float[Described, "M K"], y: Float[Described, "K N"], *, precision: lax.PrecisionLike = "highest"
+) -> Blocks:
+    """The blocks that ``matmul_pipelined`` chooses: the fastest that divide the arrays, where there are any."""
+    return _fastest(_problem("blocks_for", x, y, precision_of(x.dtype, precision)))
+
+
+def _problem(op: str, x: Described, y: Described, level: lax.Precision | None) -> Problem:
+    problem = matmul_blocks.problem(op, x, y, level)
+    if x.dtype == jnp.int8:
+        raise ValueError(f"{op}: x and y are int8; they may be float32 or bfloat16. Try matmul.matmul.")
+    return problem
+
+
+def _fastest(problem: Problem) -> Blocks:
+    dividing = [sizes for sizes in matmul_blocks.candidates(problem) if _divides(sizes, problem)]
+    return matmul.blocks_of(matmul_blocks.fastest(problem, dividing))
+
+
+def _divides(sizes: tuple[int, int, int], problem: Problem) -> bool:
+    lengths = problem.m, problem.k, problem.n
+    return all(size >= length or length % size == 0 for size, length in zip(sizes, lengths, strict=True))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _pipelined(x, y, precision, blocks):
+def _pipelined(x, y, precision, sizes):
     def plain(x, y):
         return dot(x, y, precision=precision).astype(x.dtype)
 
     if 0 in x.shape or 0 in y.shape:
         return plain(x, y)
-    return by_platform(x, y, tpu=functools.partial(_on_tpu, precision, blocks), default=plain)
+    return by_platform(x, y, tpu=functools.partial(_on_tpu, precision, sizes), default=plain)
 
 
-def _backward(precision, blocks, saved, g):
+def _backward(precision, _, saved, g):
     x, y = saved
-    product = functools.partial(matmul.matmul, precision=lax.Precision.HIGHEST if precision is None else precision)
+    product = functools.partial(
+        matmul.matmul_transposed, precision=lax.Precision.HIGHEST if precision is None else precision
+    )
     return product(g, y, transpose_y=True), product(x, g, transpose_x=True)
 
 
-_pipelined.defvjp(lambda x, y, precision, blocks: (_pipelined(x, y, precision, blocks), (x, y)), _backward)
+_pipelined.defvjp(lambda x, y, *static: (_pipelined(x, y, *static), (x, y)), _backward)
 
 
-def _on_tpu(precision, blocks: Blocks, x: Array, y: Array) -> Array:
-    (m, k), n = x.shape, y.shape[1]
-    bm, bn, bk = min(blocks.bm, m), min(blocks.bn, n), min(blocks.bk, k)
+def _on_tpu(precision, sizes: tuple[int, int, int], x: Array, y: Array) -> Array:
+    problem = matmul_blocks.problem("matmul_pipelined", x, y, precision)
+    m, k, n = problem.m, problem.k, problem.n
+    bm, bk, bn = sizes
     grid = (pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk))
 
     def kernel(
@@ -104,12 +121,11 @@ def _on_tpu(precision, blocks: Blocks, x: Array, y: Array) -> Array:
             out_specs=[pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))],
         )(x_hbm, y_hbm, o_hbm)
 
-    problem = Problem(m=m, n=n, k=k, dtype=x.dtype, passes=passes(precision))
     return pl.kernel(
         kernel,
         out_type=jax.ShapeDtypeStruct((m, n), x.dtype),
         mesh=pltpu.TensorCoreMesh(axis_name="core", num_cores=1),
         scratch_types=[pltpu.VMEM((bm, bn), jnp.float32)],
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=matmul_blocks.vmem_limit(blocks, problem)),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem)),
         name="matmul_pipelined",
     )(x, y)

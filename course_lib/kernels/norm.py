@@ -12,6 +12,7 @@ An array of any rank is seen as (M, N), N its last axis, and cut into blocks of 
 whatever x is. The gradients are kernels too: ``norm_backward``.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -21,12 +22,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Float, Ref
-from course_lib.kernels import norm_backward, platforms, row_blocks, vmem
-from course_lib.kernels.row_blocks import Blocks
+from course_lib.arrays import Array, Described, Float, Ref
+from course_lib.kernels import legal, norm_backward, platforms, row_blocks
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 
 
-def rms_norm_reference(x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float) -> Float[Array, "*shape N"]:
+def rms_norm_reference(
+    x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float = 1e-6
+) -> Float[Array, "*shape N"]:
     """What ``rms_norm`` must compute: in f32, rounded once to the dtype of x."""
     wide = x.astype(jnp.float32)
     rstd = lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
@@ -34,7 +37,7 @@ def rms_norm_reference(x: Float[Array, "*shape N"], weight: Float[Array, " N"], 
 
 
 def layer_norm_reference(
-    x: Float[Array, "*shape N"], weight: Float[Array, " N"], bias: Float[Array, " N"], eps: float
+    x: Float[Array, "*shape N"], weight: Float[Array, " N"], bias: Float[Array, " N"], eps: float = 1e-6
 ) -> Float[Array, "*shape N"]:
     """What ``layer_norm`` must compute: in f32, rounded once to the dtype of x."""
     wide = x.astype(jnp.float32)
@@ -44,23 +47,21 @@ def layer_norm_reference(
 
 
 def rms_norm_residual_reference(
-    x: Float[Array, "*shape N"], residual: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float
+    x: Float[Array, "*shape N"], residual: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float = 1e-6
 ) -> tuple[Float[Array, "*shape N"], Float[Array, "*shape N"]]:
     """What ``rms_norm_residual`` must compute."""
     s = x + residual
     return rms_norm_reference(s, weight, eps), s
 
 
-def blocks_for(shape: tuple[int, ...], dtype, operands: int = 2) -> Blocks:
-    """Blocks for a kernel with so many operands of this shape and dtype, on the chip traced for.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Rows of a block, a multiple of 8; rows stay whole. They never change the result, only the speed."""
 
-    Operands are 2 for the norms, 4 with a residual. Raises ValueError, naming the longest row that fits, where 8 rows
-    are too many for VMEM.
-    """
-    return row_blocks.blocks_for(shape, dtype, operands, _TEMPORARIES)
+    bm: int
 
-
-_TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
+    def __post_init__(self):
+        legal.check(self, bm=legal.SUBLANES)
 
 
 def _rms_norm_kernel(
@@ -106,7 +107,7 @@ def rms_norm(
     """RMSNorm over the last axis (Zhang and Sennrich 2019) of an f32 or bf16 array, differentiable.
 
     The result has the dtype of x, whatever that of ``weight``. Runs the kernel on a TPU and plain JAX elsewhere.
-    ``blocks`` None: ``blocks_for(x.shape, x.dtype)``, and for the gradient what fits there.
+    ``blocks`` None: those of ``blocks_for``, and for the gradient what fits there.
     Raises ValueError for other dtypes, a weight of another length, and rows or blocks that do not fit in VMEM.
     """
     row_blocks.check_rows("rms_norm", x)
@@ -149,6 +150,26 @@ def rms_norm_residual(
             f"{residual.shape}; they must be equal. Try residual.astype(x.dtype)."
         )
     return _rms_norm_residual(x, residual, weight, float(eps), blocks)
+
+
+def blocks_for(x: Float[Described, "*shape N"], *others, **named) -> Blocks:
+    """The blocks that ``rms_norm`` and ``layer_norm`` choose, on the chip traced for; only x matters.
+
+    Raises ValueError, naming the longest row that fits, where 8 rows are too many for VMEM.
+    """
+    return _blocks_for(x, operands=2)
+
+
+def rms_norm_residual_blocks_for(x: Float[Described, "*shape N"], *others, **named) -> Blocks:
+    """The blocks that ``rms_norm_residual`` chooses: as ``blocks_for``, with twice as many arrays to hold."""
+    return _blocks_for(x, operands=4)
+
+
+def _blocks_for(x: Described, operands: int) -> Blocks:
+    return Blocks(bm=row_blocks.rows_for(x, operands, _TEMPORARIES))
+
+
+_TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
 def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
@@ -231,8 +252,9 @@ def _call(kernel: Callable, plain: Callable, eps: float, blocks: Blocks | None, 
     if not x.size:
         return plain(*arrays, *vectors)
     operands = 2 * len(arrays)
-    blocks = blocks or blocks_for(x.shape, x.dtype, operands)
-    needed = row_blocks.needed(blocks, x, operands, _TEMPORARIES)
+    blocks = blocks or _blocks_for(x, operands)
+    needed = row_blocks.needed(blocks.bm, x.shape[-1], x, operands, _TEMPORARIES)
+    check_fits(blocks, needed)
     on_tpu = functools.partial(_on_tpu, functools.partial(kernel, eps=eps), blocks.bm, needed, len(arrays))
     return platforms.by_platform(*arrays, *vectors, tpu=on_tpu, default=plain)
 
@@ -250,7 +272,7 @@ def _on_tpu(kernel: Callable, bm: int, needed: int, count: int, *operands: Array
         grid=(pl.cdiv(flat[0], bm),),
         in_specs=[rows] * count + [vector] * (len(operands) - count),
         out_specs=[rows] * count,
-        compiler_params=vmem.compiler_params(needed, "parallel"),
+        compiler_params=compiler_params(needed, "parallel"),
     )(*(operand.reshape(-1, columns) for operand in operands))
     outs = tuple(out.reshape(x.shape) for out in outs)
     return outs if count > 1 else outs[0]

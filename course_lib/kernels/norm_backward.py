@@ -25,7 +25,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import platforms, row_blocks, vmem
+from course_lib.kernels import platforms, row_blocks
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 
 _TEMPORARIES = 3  # f32 values of a block's size that live while it is computed
 _BLOCK = 1 << 20  # bytes of a block in f32: half of what the forward kernels take, or the compiler takes long
@@ -136,23 +137,24 @@ def call(
     dtypes: tuple,
     *,
     eps: float,
-    blocks: row_blocks.Blocks | None = None,
+    blocks=None,
     cores: int | None = None,
 ) -> tuple[Array, ...]:
     """One of the kernels above on a TPU, ``plain(*arrays, weight)`` elsewhere.
 
     ``arrays`` are x (or s) and the gradients of the results, of one shape and dtype. Returned are the gradient of x,
-    and sums over rows of the ``dtypes``. ``blocks``: as in ``norm``;
-    ``cores`` share the work; None is chosen for the chip.
+    and sums over rows of the ``dtypes``. ``blocks`` are ``norm.Blocks``, ``cores`` share the work; None: chosen for the
+    chip.
     Raises ValueError where the blocks do not fit in VMEM.
     """
     if not arrays[0].size:
         return plain(*arrays, weight)
     x, operands = arrays[0], len(arrays) + 1
-    blocks = blocks or row_blocks.blocks_for(x.shape, x.dtype, operands, _TEMPORARIES, _BLOCK)
-    needed = row_blocks.needed(blocks, x, operands, _TEMPORARIES)
+    bm = blocks.bm if blocks else row_blocks.rows_for(x, operands, _TEMPORARIES, _BLOCK)
+    needed = row_blocks.needed(bm, x.shape[-1], x, operands, _TEMPORARIES)
+    check_fits(blocks, needed)
     kernel = functools.partial(kernel, eps=eps)
-    on_tpu = functools.partial(_on_tpu, kernel, blocks.bm, cores or _cores(), needed, dtypes)
+    on_tpu = functools.partial(_on_tpu, kernel, bm, cores or _cores(), needed, dtypes)
     return platforms.by_platform(*arrays, weight, tpu=on_tpu, default=plain)
 
 
@@ -170,7 +172,7 @@ def _on_tpu(kernel: Callable, bm: int, cores: int, needed: int, dtypes: tuple, *
         grid=(cores, steps),
         in_specs=[block] * arrays + [pl.BlockSpec((1, columns), lambda core, i: (0, 0))],
         out_specs=[block] + [total] * len(dtypes),
-        compiler_params=vmem.compiler_params(needed, "parallel", "arbitrary"),
+        compiler_params=compiler_params(needed, "parallel", "arbitrary"),
     )(*(operand.reshape(-1, columns) for operand in operands))
     sums = (total.reshape(columns) if cores == 1 else jnp.sum(total, axis=(0, 1)) for total in totals)
     return dx.reshape(x.shape), *(total.astype(dtype) for total, dtype in zip(sums, dtypes, strict=True))

@@ -33,8 +33,8 @@ def passes(precision: lax.Precision | None) -> int:
 
 
 def dot(
-    x: Num[Array, "..."],
-    y: Num[Array, "..."],
+    x: Num[Array, "_m _k"],  # (k, m) with transpose_x
+    y: Num[Array, "_k _n"],  # (n, k) with transpose_y
     *,
     transpose_x: bool = False,
     transpose_y: bool = False,
@@ -45,7 +45,7 @@ def dot(
     return lax.dot_general(x, y, (axes, ((), ())), precision=precision, preferred_element_type=sum_dtype(x.dtype))
 
 
-def zero_beyond(block: Num[Array, "..."], axis: int, left: Array | int) -> Num[Array, "..."]:
+def zero_beyond(block: Num[Array, "rows columns"], axis: int, left: Array | int) -> Num[Array, "rows columns"]:
     """``block`` with zeros from index ``left`` of an axis on: there it reaches past the array, and holds garbage.
 
     In a sum both factors need it, for zero times NaN is NaN.

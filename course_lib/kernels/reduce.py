@@ -5,11 +5,10 @@ Cost   FLOPs M * N;  HBM bytes M * N * itemsize + size of the result * itemsize:
 VMEM   2 * bm * bn * itemsize, and in f32 8 * bn over rows, 128 * bm over columns, 1024 for a vector
 
 A block is reduced to what fits registers without mixing lanes or sublanes: over rows to (8, bn), over columns to
-(bm, 128). These partial results wait in VMEM for the next block; the last step alone pays for the mixing. The (bm, 128)
-are turned on their side first, so that a row of results is written, not a column, which would fill one lane in 128.
-A vector is one long row, and seen as rows of 128 inside the kernel.
+(bm, 128). These partial results wait in VMEM for the next block; the last step alone pays for the mixing.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -21,54 +20,67 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import platforms, vmem
-from course_lib.kernels.reduce_blocks import Blocks, accumulator, blocks_for, checked_axis, whole
+from course_lib.arrays import Array, Described, Num, Ref
+from course_lib.kernels import legal, platforms
+from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 
 
-def reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
+def sum_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
     """What ``sum_over`` must compute: floats in f32, rounded once."""
     return jnp.sum(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
 
 
-def reference_max(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
+def max_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
     """What ``max_over`` must compute."""
     return jnp.max(x, axis)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Block sizes: rows and columns, multiples of 128, both: rows become columns on the way.
+
+    They never change the result (but for the order of a sum), only the speed. A block may be larger than the array.
+    """
+
+    bm: int = 128
+    bn: int = 2048
+
+    def __post_init__(self):
+        legal.check(self, bm=legal.LANES, bn=legal.LANES)
+
+
 class _Reduction(NamedTuple):
     along: Callable  # of one array, along an axis
-    both: Callable  # of two arrays
+    both: Callable  # of two arrays, element by element
     start: Callable  # what changes nothing, for a dtype
-    plain: Callable
-
-
-_REDUCTIONS = {
-    "sum": _Reduction(jnp.sum, jnp.add, lambda dtype: 0, jnp.sum),
-    "max": _Reduction(jnp.max, jnp.maximum, lambda dtype: _least(dtype), jnp.max),
-}
 
 
 def _least(dtype):
     return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min
 
 
+_SUM = _Reduction(along=jnp.sum, both=jnp.add, start=lambda dtype: 0)
+_MAX = _Reduction(along=jnp.max, both=jnp.maximum, start=_least)
+
+
 def _rows_kernel(
-    x_ref: Num[Ref, "bm bn"],
-    o_ref: Num[Ref, "1 bn"],
-    acc_ref: Num[Ref, "8 bn"],  # scratch: stays while i runs
+    x_ref: Num[Ref, "bm bn"],  # block (i, j)
+    o_ref: Num[Ref, "1 bn"],  # block (0, j): stays put while i runs
+    acc_ref: Num[Ref, "8 bn"],  # scratch: partial results, in f32 or int32
     *,
-    name: str,
-    shape: tuple[int, int],
+    reduction: _Reduction,
+    size: int,  # of the axis, which the last block may reach past
 ) -> None:
-    reduction, (bm, bn) = _REDUCTIONS[name], x_ref.shape
-    i = pl.program_id(1)
+    i, (bm, bn) = pl.program_id(1), x_ref.shape
 
     @pl.when(i == 0)
     def _start():
         acc_ref[...] = jnp.full_like(acc_ref, reduction.start(acc_ref.dtype))
 
-    x = _inside(x_ref[...].astype(acc_ref.dtype), i * bm, shape[0], 0, reduction)
+    x = x_ref[...].astype(acc_ref.dtype)
+    if size % bm:
+        x = _inside(x, 0, i * bm, size, reduction)
     acc_ref[...] = reduction.both(acc_ref[...], reduction.along(x.reshape(bm // 8, 8, bn), axis=0))
 
     @pl.when(i == pl.num_programs(1) - 1)
@@ -77,48 +89,48 @@ def _rows_kernel(
 
 
 def _columns_kernel(
-    x_ref: Num[Ref, "bm bn"],
-    o_ref: Num[Ref, "1 bm"],
-    acc_ref: Num[Ref, "bm 128"],  # scratch: stays while j runs
+    x_ref: Num[Ref, "bm bn"],  # block (i, j)
+    o_ref: Num[Ref, "1 bm"],  # block (0, i): stays put while j runs
+    acc_ref: Num[Ref, "bm 128"],  # scratch: partial results
     *,
-    name: str,
-    shape: tuple[int, int],
+    reduction: _Reduction,
+    size: int,
 ) -> None:
-    reduction, bn = _REDUCTIONS[name], x_ref.shape[1]
-    j = pl.program_id(1)
+    j, bn = pl.program_id(1), x_ref.shape[1]
 
     @pl.when(j == 0)
     def _start():
         acc_ref[...] = jnp.full_like(acc_ref, reduction.start(acc_ref.dtype))
 
-    for k in range(0, bn, 128):
-        x = x_ref[:, k : k + 128].astype(acc_ref.dtype)
-        acc_ref[...] = reduction.both(acc_ref[...], _inside(x, j * bn + k, shape[1], 1, reduction, step=bn))
+    for piece in range(0, bn, 128):
+        x = x_ref[:, piece : piece + 128].astype(acc_ref.dtype)
+        if size % bn:
+            x = _inside(x, 1, j * bn + piece, size, reduction)
+        acc_ref[...] = reduction.both(acc_ref[...], x)
 
     @pl.when(j == pl.num_programs(1) - 1)
-    def _finish():
+    def _finish():  # turned on its side: a column of results would fill one lane in 128
         o_ref[...] = reduction.along(acc_ref[...].T, axis=0, keepdims=True).astype(o_ref.dtype)
 
 
 def _vector_kernel(
-    x_ref: Num[Ref, "1 bn"],
+    x_ref: Num[Ref, "1 bn"],  # one long row, seen as rows of 128
     o_ref: Num[Ref, "1 1"],
-    acc_ref: Num[Ref, "8 128"],  # scratch: stays while j runs
+    acc_ref: Num[Ref, "8 128"],  # scratch: partial results
     *,
-    name: str,
-    shape: tuple[int, int],
+    reduction: _Reduction,
+    size: int,
 ) -> None:
-    reduction, bn = _REDUCTIONS[name], x_ref.shape[1]
-    j = pl.program_id(1)
+    j, bn = pl.program_id(1), x_ref.shape[1]
 
     @pl.when(j == 0)
     def _start():
         acc_ref[...] = jnp.full_like(acc_ref, reduction.start(acc_ref.dtype))
 
     x = x_ref[...].astype(acc_ref.dtype).reshape(bn // 1024, 8, 128)
-    if shape[1] % bn:
+    if size % bn:
         n, row, lane = (lax.broadcasted_iota(jnp.int32, x.shape, axis) for axis in range(3))
-        x = jnp.where(j * bn + n * 1024 + row * 128 + lane < shape[1], x, reduction.start(x.dtype))
+        x = jnp.where(j * bn + n * 1024 + row * 128 + lane < size, x, reduction.start(x.dtype))
     acc_ref[...] = reduction.both(acc_ref[...], reduction.along(x, axis=0))
 
     @pl.when(j == pl.num_programs(1) - 1)
@@ -126,10 +138,8 @@ def _vector_kernel(
         o_ref[...] = reduction.along(acc_ref[...], keepdims=True).astype(o_ref.dtype)
 
 
-def _inside(x, first, size, axis, reduction, step=None):
-    """``x``, whose first index along ``axis`` is ``first``, with nothing in it from past ``size``."""
-    if size % (step or x.shape[axis]) == 0:
-        return x
+def _inside(x, axis: int, first, size: int, reduction: _Reduction):
+    """``x``, whose first index along ``axis`` is ``first``, with nothing in it from past ``size``: that is garbage."""
     at = first + lax.broadcasted_iota(jnp.int32, x.shape, axis)
     return jnp.where(at < size, x, reduction.start(x.dtype))
 
@@ -141,7 +151,7 @@ def sum_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks
     for it. Runs on a TPU as a kernel and as plain JAX elsewhere. Raises ValueError for another axis or dtype, or where
     the blocks need more VMEM than there is.
     """
-    return _reduce(x, "sum", checked_axis("sum_over", x, axis), blocks)
+    return _reduce(x, _SUM, checked_axis("sum_over", x, axis), blocks)
 
 
 def max_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None) -> Num[Array, "*rest"]:
@@ -153,45 +163,59 @@ def max_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks
     axis = checked_axis("max_over", x, axis)
     if not (x.size if axis is None else x.shape[axis]):
         raise ValueError(f"max_over: x has shape {x.shape}, and nothing has no maximum. Try a longer axis than {axis}.")
-    return _reduce(x, "max", axis, blocks)
+    return _reduce(x, _MAX, axis, blocks)
+
+
+def blocks_for(x: Num[Described, "*shape"], axis: int | None = None) -> Blocks:
+    """The blocks that ``sum_over`` and ``max_over`` choose, for the first of two passes; right for every chip."""
+    bm, bn = sizes_for(math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize)
+    return Blocks(bm=bm, bn=bn)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
-def _reduce(x, name, axis, blocks):
+def _reduce(x, reduction, axis, blocks):
     def plain(x):
-        return _REDUCTIONS[name].plain(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+        return reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+
+    def on_tpu(x):
+        out = x
+        for n, (shape, along) in enumerate(passes, 1):
+            dtype = x.dtype if n == len(passes) else accumulator(x.dtype)
+            out = _along(out.reshape(shape), reduction, along, blocks, dtype)
+        return out.reshape(() if axis is None else x.shape[:axis] + x.shape[axis + 1 :])
 
     if not x.size or not x.ndim:
         return plain(x)
-    flat = math.prod(x.shape[:-1]), x.shape[-1]
-    steps = [0 if x.ndim == 2 and axis == 0 else 1]
-    if axis is None and flat[0] > 1:
-        steps = [0 if flat[0] >= flat[1] else 1, 1]  # the longer side first, so that less lies between
-    for shape, step in zip((flat, (1, min(flat))), steps, strict=False):
-        chosen = blocks or blocks_for(*shape, x.dtype.itemsize)
-        vmem.check_fits(chosen, _vmem_bytes(_plan(shape, step, chosen), x.dtype.itemsize))
-
-    def on_tpu(x):
-        dtype, x = x.dtype, x.reshape(flat)
-        for step in steps[:-1]:
-            x = _along(x, name, step, blocks, accumulator(dtype))
-        return _along(x, name, steps[-1], blocks, dtype).reshape(rest)
-
-    rest = () if axis is None else x.shape[:axis] + x.shape[axis + 1 :]
+    passes = _passes(x.shape, axis)
+    for shape, along in passes:
+        view = jax.ShapeDtypeStruct(shape, x.dtype)
+        chosen = blocks or blocks_for(view)
+        check_fits(chosen, _vmem_bytes(_plan(shape, along, chosen), x.dtype.itemsize))
     return platforms.by_platform(x, tpu=on_tpu, default=plain)
 
 
-def _forward(x, name, axis, blocks):
-    out = _reduce(x, name, axis, blocks)
-    return out, (x, out) if name == "max" else x
+def _passes(shape: tuple[int, ...], axis: int | None) -> list[tuple[tuple[int, int], int]]:
+    """The matrices that are reduced one after the other, each by its shape, and the axis along which.
+
+    Everything takes two passes, the longer side first, so that less lies between them.
+    """
+    flat = rows, columns = math.prod(shape[:-1]), shape[-1]
+    if axis is not None or rows == 1:
+        return [(flat, 0 if axis == 0 and len(shape) == 2 else 1)]
+    return [(flat, 0 if rows >= columns else 1), ((1, min(flat)), 1)]
 
 
-def _backward(name, axis, blocks, saved, g):
-    x, out = saved if name == "max" else (saved, None)
-    if name == "sum":
-        return (jnp.broadcast_to(_with_axis(g, axis), x.shape),)
+def _forward(x, reduction, axis, blocks):
+    out = _reduce(x, reduction, axis, blocks)
+    return out, (x, out) if reduction is _MAX else x
+
+
+def _backward(reduction, axis, blocks, saved, g):
+    if reduction is _SUM:
+        return (jnp.broadcast_to(_with_axis(g, axis), saved.shape),)
+    x, out = saved
     chosen = (x == _with_axis(out, axis)).astype(g.dtype)
-    return (chosen * _with_axis(g / _reduce(chosen, "sum", axis, blocks), axis),)
+    return (chosen * _with_axis(g / _reduce(chosen, _SUM, axis, blocks), axis),)
 
 
 def _with_axis(reduced, axis):
@@ -220,20 +244,21 @@ def _plan(shape: tuple[int, int], axis: int, blocks: Blocks) -> _Plan:
 
 
 def _vmem_bytes(plan: _Plan, itemsize: int) -> int:
-    held = whole(plan.block[0], 8) * plan.block[1] + 8 * whole(plan.result[1], 128)
+    rows = whole(plan.block[0], 8) if plan.block[0] > 1 else 1  # a single row is not padded
+    held = rows * plan.block[1] + 8 * whole(plan.result[1], 128)
     return 2 * itemsize * held + 4 * whole(plan.partial[0], 8) * plan.partial[1]
 
 
-def _along(x, name, axis, blocks, dtype):
+def _along(x, reduction, axis, blocks, dtype):
     """x of shape (M, N) reduced to (1, N) over its rows, or to (1, M) over its columns, as ``dtype``."""
-    plan = _plan(x.shape, axis, blocks or blocks_for(*x.shape, x.dtype.itemsize))
+    plan = _plan(x.shape, axis, blocks or blocks_for(x))
     rows, columns = (pl.cdiv(size, block) for size, block in zip(x.shape, plan.block, strict=True))
     return pl.pallas_call(
-        functools.partial(plan.kernel, name=name, shape=x.shape),
+        functools.partial(plan.kernel, reduction=reduction, size=x.shape[axis]),
         out_shape=jax.ShapeDtypeStruct((1, x.shape[1 - axis]), dtype),
         grid=(columns, rows) if axis == 0 else (rows, columns),  # what is summed over runs last
         in_specs=[pl.BlockSpec(plan.block, lambda a, b: (b, a) if axis == 0 else (a, b))],
         out_specs=pl.BlockSpec(plan.result, lambda a, b: (0, a)),
         scratch_shapes=[pltpu.VMEM(plan.partial, accumulator(x.dtype))],
-        compiler_params=vmem.compiler_params(_vmem_bytes(plan, x.dtype.itemsize), "parallel", "arbitrary"),
+        compiler_params=compiler_params(_vmem_bytes(plan, x.dtype.itemsize), "parallel", "arbitrary"),
     )(x)

@@ -3,38 +3,25 @@
 A kernel that needs a row in one piece (softmax, the norms) has one choice only, the number of rows ``bm`` in a block.
 """
 
-import dataclasses
 import math
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Float
-from course_lib.kernels import platforms, vmem
-
-LANES = 128  # VMEM holds rows in pieces of 128 lanes ...
-SUBLANES = 8  # ... and registers are 8 rows high
+from course_lib.arrays import Array, Described, Float
+from course_lib.kernels import platforms
+from course_lib.kernels.legal import LANES, SUBLANES
 
 _FEWEST = 32  # rows of a block, where there are as many: with fewer, each step is mostly the start of its copies
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Blocks:
-    """Rows of a block, a multiple of 8. They never change the result, only the speed."""
-
-    bm: int
-
-    def __post_init__(self):
-        check_legal(self)
-
-
-def blocks_for(shape: tuple[int, ...], dtype, operands: int, temporaries: int, block: int = 2 << 20) -> Blocks:
-    """Blocks of about ``block`` bytes in f32, for a kernel with so many operands of this shape and dtype.
+def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int:
+    """Rows in a block of about ``block`` bytes in f32, for a kernel with so many operands like x, arrays of any rank.
 
     Raises ValueError where 8 rows do not fit in VMEM.
     """
-    rows, columns, itemsize = math.prod(shape[:-1]), shape[-1], jnp.dtype(dtype).itemsize
+    rows, columns, itemsize = math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize
     row = per_row(columns, itemsize, operands, temporaries)
     fits = _usable() // row // SUBLANES * SUBLANES
     if not fits:
@@ -45,7 +32,7 @@ def blocks_for(shape: tuple[int, ...], dtype, operands: int, temporaries: int, b
         )
     whole = 32 // itemsize  # rows of whole registers: 8 of f32, 16 of bf16
     wanted = min(block // per_row(columns, 4, 0, 1), max(_FEWEST, pl.cdiv(rows, 2)))  # two steps: copies overlap work
-    return Blocks(bm=min(fits, max(1, pl.cdiv(wanted, whole)) * whole))
+    return min(fits, max(1, pl.cdiv(wanted, whole)) * whole)
 
 
 def per_row(columns: int, itemsize: int, operands: int, temporaries: int) -> int:
@@ -63,25 +50,10 @@ def _usable() -> int:
     return platforms.vmem_bytes() * 7 // 8
 
 
-def needed(blocks, x: Array, operands: int, temporaries: int) -> int:
-    """Bytes of VMEM that ``blocks`` (rows bm, columns bn where it has any) of so many arrays like x take.
-
-    Raises ValueError where the chip has fewer.
-    """
-    bm = min(blocks.bm, pl.cdiv(math.prod(x.shape[:-1]), SUBLANES) * SUBLANES)
-    bn = min(getattr(blocks, "bn", None) or x.shape[-1], x.shape[-1])
-    found = bm * per_row(bn, x.dtype.itemsize, operands, temporaries)
-    vmem.check_fits(blocks, found)
-    return found
-
-
-def check_legal(blocks) -> None:
-    """Raises ValueError for a bm that is no multiple of 8, or a bn that is none of 128."""
-    sizes = {"bm": SUBLANES, "bn": LANES}
-    given = {name: size for name, size in vars(blocks).items() if size is not None}
-    if any(size < sizes[name] or size % sizes[name] for name, size in given.items()):
-        nearest = ", ".join(f"{n}={max(sizes[n], round(s / sizes[n]) * sizes[n])}" for n, s in given.items())
-        raise ValueError(f"{blocks} is not legal: bm must be a multiple of 8, bn one of 128. Nearest legal: {nearest}.")
+def needed(bm: int, bn: int, x: Described, operands: int, temporaries: int) -> int:
+    """Bytes of VMEM that blocks of bm rows and bn columns take, of so many arrays like x."""
+    rows = pl.cdiv(math.prod(x.shape[:-1]), SUBLANES) * SUBLANES
+    return min(bm, rows) * per_row(min(bn, x.shape[-1]), x.dtype.itemsize, operands, temporaries)
 
 
 def check_rows(op: str, x) -> None:

@@ -15,8 +15,9 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import elementwise, platforms, vmem
+from course_lib.arrays import Array, Described, Num, Ref
+from course_lib.kernels import elementwise, platforms
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.elementwise import Blocks
 
 
@@ -73,6 +74,11 @@ def scale_add(
     return _scale_add(jnp.asarray(a, wide), x, y, blocks)
 
 
+def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
+    """The blocks that ``scale_add`` chooses for these arguments; right for every chip."""
+    return elementwise.blocks_of(x.shape, x.dtype.itemsize)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _scale_add(a, x, y, blocks):
     return _dispatch(_kernel, reference, a, x, y, blocks, sums=False)
@@ -95,10 +101,10 @@ def _dispatch(kernel, plain, a, x, y, blocks, sums):
     if not x.size:
         return plain(a, x, y)
     itemsize = x.dtype.itemsize
-    blocks = blocks or elementwise.blocks_for(x.shape, itemsize)
+    blocks = blocks or elementwise.blocks_of(x.shape, itemsize)
     flat, block = elementwise.seen_as(x.shape, itemsize, blocks)
     needed = elementwise.vmem_bytes(block, [itemsize] * 3)
-    vmem.check_fits(blocks, needed)
+    check_fits(blocks, needed)
 
     def on_tpu(a, x, y):
         spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
@@ -110,7 +116,7 @@ def _dispatch(kernel, plain, a, x, y, blocks, sums):
             grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
             in_specs=[scalar, spec, spec],
             out_specs=[spec, scalar] if sums else spec,
-            compiler_params=vmem.compiler_params(needed, *[order] * len(flat)),
+            compiler_params=compiler_params(needed, *[order] * len(flat)),
         )(a.reshape(1, 1), x.reshape(flat), y.reshape(flat))
         return (out[0].reshape(x.shape), out[1].reshape(())) if sums else out.reshape(x.shape)
 

@@ -14,6 +14,7 @@ a triangle of ones on the MXU takes 216k at HIGHEST precision, and 174k as three
 exact; but one infinity would make a whole row NaN there, and integers would need another way.
 """
 
+import dataclasses
 import functools
 import math
 
@@ -23,14 +24,29 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import platforms, vmem
-from course_lib.kernels.reduce_blocks import Blocks, accumulator, blocks_for, checked_axis
+from course_lib.arrays import Array, Described, Num, Ref
+from course_lib.kernels import legal, platforms
+from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 
 
 def reference(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False) -> Num[Array, "*shape"]:
     """What ``cumsum`` must compute: floats in f32, rounded once."""
     return lax.cumsum(x.astype(accumulator(x.dtype)), axis % x.ndim, reverse).astype(x.dtype)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Block sizes: rows and columns, multiples of 128, both: rows become columns on the way.
+
+    They never change the result (but for the order of a sum), only the speed. A block may be larger than the array.
+    """
+
+    bm: int = 128
+    bn: int = 2048
+
+    def __post_init__(self):
+        legal.check(self, bm=legal.LANES, bn=legal.LANES)
 
 
 def _rows_kernel(
@@ -132,6 +148,14 @@ def cumsum(
     return _cumsum(x, checked_axis("cumsum", x, axis, everything=False), reverse, blocks)
 
 
+def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = False) -> Blocks:
+    """The blocks that ``cumsum`` chooses for these arguments; right for every chip."""
+    # Along columns blocks are tall: pieces beside each other wait, each for the carry of the one before.
+    wide = 2048 if x.ndim == 2 and axis % x.ndim == 0 else 512
+    bm, bn = sizes_for(math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize, wide=wide, widest=wide)
+    return Blocks(bm=bm, bn=bn)
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
 def _cumsum(x, axis, reverse, blocks):
     plain = functools.partial(reference, axis=axis, reverse=reverse)
@@ -139,10 +163,8 @@ def _cumsum(x, axis, reverse, blocks):
         return plain(x)
     flat = math.prod(x.shape[:-1]), x.shape[-1]
     down = x.ndim == 2 and axis == 0
-    # Along columns blocks are tall: pieces beside each other wait, each for the carry of the one before.
-    wide = 2048 if down else 512
-    blocks = blocks or blocks_for(*flat, x.dtype.itemsize, wide=wide, widest=wide)
-    vmem.check_fits(blocks, vmem_bytes(blocks, x.dtype.itemsize))
+    blocks = blocks or blocks_for(x, axis, reverse=reverse)
+    check_fits(blocks, vmem_bytes(blocks, x.dtype.itemsize))
     on_tpu = functools.partial(_on_tpu, flat=flat, down=down, reverse=reverse, blocks=blocks)
     return platforms.by_platform(x, tpu=on_tpu, default=plain)
 
@@ -181,5 +203,5 @@ def _on_tpu(x, *, flat, down, reverse, blocks):
         in_specs=[spec],
         out_specs=spec,
         scratch_shapes=[pltpu.VMEM((8, bn if down else bm), accumulator(x.dtype))],
-        compiler_params=vmem.compiler_params(vmem_bytes(blocks, x.dtype.itemsize), "parallel", "arbitrary"),
+        compiler_params=compiler_params(vmem_bytes(blocks, x.dtype.itemsize), "parallel", "arbitrary"),
     )(x.reshape(flat)).reshape(x.shape)

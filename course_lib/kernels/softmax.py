@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import platforms, row_blocks, softmax_backward, vmem
+from course_lib.arrays import Array, Described, Float, Float32, Ref
+from course_lib.kernels import legal, platforms, row_blocks, softmax_backward
+from course_lib.kernels.compiler_params import check_fits, compiler_params
 
 
 def reference(x: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
@@ -38,21 +39,7 @@ class Blocks:
     bn: int | None = None
 
     def __post_init__(self):
-        row_blocks.check_legal(self)
-
-
-def blocks_for(shape: tuple[int, ...], dtype) -> Blocks:
-    """Blocks for an array of this shape and dtype, on the chip traced for: whole rows wherever 8 of them fit."""
-    return _blocks_for(shape, dtype, operands=2)
-
-
-def _blocks_for(shape: tuple[int, ...], dtype, operands: int) -> Blocks:
-    if shape[-1] > row_blocks.longest_row(jnp.dtype(dtype).itemsize, operands, _TEMPORARIES):
-        return Blocks(bm=16, bn=16384)
-    return Blocks(bm=row_blocks.blocks_for(shape, dtype, operands, _TEMPORARIES).bm)
-
-
-_TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
+        legal.check(self, bm=legal.SUBLANES, bn=legal.LANES)
 
 
 def _rows_kernel(x_ref: Float[Ref, "bm N"], o_ref: Float[Ref, "bm N"]) -> None:
@@ -92,11 +79,25 @@ def _columns_kernel(
 def softmax(x: Float[Array, "*shape N"], *, blocks: Blocks | None = None) -> Float[Array, "*shape N"]:
     """Softmax over the last axis of an f32 or bf16 array, differentiable; as ``jax.nn.softmax``, infinities too.
 
-    Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: ``blocks_for(x.shape, x.dtype)``.
+    Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: chosen by ``blocks_for``.
     Raises ValueError for another dtype, for an x without axes, and for blocks that need more VMEM than there is.
     """
     row_blocks.check_rows("softmax", x)
     return _softmax(x, blocks)
+
+
+def blocks_for(x: Float[Described, "*shape N"]) -> Blocks:
+    """The blocks that ``softmax`` chooses, on the chip traced for: whole rows wherever 8 of them fit."""
+    return _blocks_for(x, operands=2)
+
+
+def _blocks_for(x: Described, operands: int) -> Blocks:
+    if x.shape[-1] > row_blocks.longest_row(x.dtype.itemsize, operands, _TEMPORARIES):
+        return Blocks(bm=16, bn=16384)
+    return Blocks(bm=row_blocks.rows_for(x, operands, _TEMPORARIES))
+
+
+_TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -112,7 +113,7 @@ def _forward(x, blocks):
 
 def _backward(blocks, y, g):
     kernels = _Kernels(rows=softmax_backward.rows_kernel, columns=softmax_backward.columns_kernel, statistics=1)
-    return (_call(kernels, softmax_backward.reference, blocks, y, g),)
+    return (_call(kernels, softmax_backward.plain, blocks, y, g),)
 
 
 _softmax.defvjp(_forward, _backward)
@@ -131,8 +132,9 @@ def _call(kernels: _Kernels, plain: Callable, blocks: Blocks | None, *operands: 
     x = operands[0]
     if not x.size:
         return x
-    blocks = blocks or _blocks_for(x.shape, x.dtype, len(operands) + 1)
-    needed = row_blocks.needed(blocks, x, len(operands) + 1, _TEMPORARIES)
+    blocks = blocks or _blocks_for(x, len(operands) + 1)
+    needed = row_blocks.needed(blocks.bm, blocks.bn or x.shape[-1], x, len(operands) + 1, _TEMPORARIES)
+    check_fits(blocks, needed)
     return platforms.by_platform(*operands, tpu=functools.partial(_on_tpu, kernels, blocks, needed), default=plain)
 
 
@@ -155,6 +157,6 @@ def _on_tpu(kernels: _Kernels, blocks: Blocks, needed: int, *operands: Array) ->
         in_specs=[read] * len(operands),
         out_specs=written,
         scratch_shapes=[pltpu.VMEM((bm, 1), jnp.float32)] * statistics,
-        compiler_params=vmem.compiler_params(needed, *semantics),
+        compiler_params=compiler_params(needed, *semantics),
     )(*(operand.reshape(flat) for operand in operands))
     return out.reshape(x.shape)

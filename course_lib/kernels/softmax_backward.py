@@ -14,8 +14,8 @@ from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import row_blocks
 
 
-def reference(y: Float[Array, "*shape N"], g: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
-    """What the kernels must compute, from the softmax y and the gradient g of its result."""
+def plain(y: Float[Array, "*shape N"], g: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
+    """The same in plain JAX, which the kernels must compute: from the softmax y and the gradient g of its result."""
     dtype, y, g = y.dtype, y.astype(jnp.float32), g.astype(jnp.float32)
     return (y * (g - jnp.sum(g * y, axis=-1, keepdims=True))).astype(dtype)
 

@@ -62,10 +62,10 @@ def load(fn: Callable, *args, chip: str = "v5e") -> Load:
 
     Raises ValueError for an unknown chip, grid.UnreadableCall where a kernel's copies depend on array values.
     """
-    return of_walk(grid.walk(fn, *args, chip=chip), chip)
+    return of_walk(grid.walk(fn, *args, chip=chip), chip=chip)
 
 
-def of_walk(walk: grid.Walk, chip: str = "v5e") -> Load:
+def of_walk(walk: grid.Walk, *, chip: str = "v5e") -> Load:
     """The load of a function that is walked already."""
     made_of = chips.chip(chip)
     return Load(
@@ -76,8 +76,8 @@ def of_walk(walk: grid.Walk, chip: str = "v5e") -> Load:
 
 
 def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
-    followed = grid.follow(call)
-    reads, writes, alone = _automatic(call) if not grid.copies_by_hand(call) else _by_hand(call, followed)
+    followed = grid.body(call)
+    reads, writes, alone = _automatic(call) if not grid.has_copies_by_hand(call) else _by_hand(call, followed)
     runs = [(times, mxu_seconds(eqn, chip)) for eqn, times in followed.runs if eqn.primitive.name in PRODUCTS]
     doubt = followed.doubt
     if call.times is None:
@@ -126,14 +126,16 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
     return reads, writes, alone
 
 
-def _by_hand(call: grid.Call, followed: grid.Followed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same for a kernel that copies by itself: the steps of its emit_pipelines, where it has them.
 
     Copies outside a pipeline are taken to wait for nothing and to hide nothing; without a pipeline they are spread
     evenly over as many steps as the kernel starts copies.
     """
     if followed.hidden_copies:
-        raise grid.UnreadableCall(f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.")
+        raise grid.UnreadableCall(
+            f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.", reason=grid.Reason.ARRAY_VALUES
+        )
     into = sum(len(c.steps) * c.bytes for c in followed.copies if c.source_space == "hbm")
     out = sum(len(c.steps) * c.bytes for c in followed.copies if c.target_space == "hbm")
     reads, writes, alone = _automatic(call)
@@ -152,6 +154,6 @@ def _by_hand(call: grid.Call, followed: grid.Followed) -> tuple[np.ndarray, np.n
 
 def _pipelines(call: grid.Call) -> list[grid.Pipeline]:
     try:
-        return grid.pipelines(call)
+        return grid.inner_pipelines(call)
     except grid.UnreadableCall:
         return []

@@ -16,21 +16,22 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import chips, cost, grid, text
+from course_lib import chips, cost, grid, text, vocabulary
 from course_lib.roofline import xla
 from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
 from course_lib.roofline.load import Kernel, Load, of_walk
-from course_lib.text import folded
 
 _UNTRIED = (
     "Most of this is no matrix product. No published timing of such work was at hand: how far off the prediction is, "
     "nobody has checked."
 )
 _ROOFS = {
-    "compute": "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
-    "memory": "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
-    "overhead": "Neither arithmetic nor bandwidth: starting and ending grid steps takes longest. Fewer, larger blocks "
-    "would help.",
+    vocabulary.COMPUTE: "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
+    vocabulary.HBM: "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
+    vocabulary.STEPS: "Neither arithmetic nor bandwidth: starting and ending grid steps takes longest. Fewer, larger "
+    "blocks would help.",
+    vocabulary.BOTH: "The copies take as long as the arithmetic and the grid steps together: less of one alone would "
+    "not help.",
 }
 
 
@@ -52,8 +53,8 @@ class Prediction:
 
     @property
     def bound(self) -> str:
-        """Which roof binds: "compute", "memory" or "overhead"."""
-        return binding(self.compute_s, self.memory_s, self.steps_s)
+        """Which roof binds: "compute", "HBM", "grid steps", or "both" (``course_lib.vocabulary``)."""
+        return vocabulary.bound_of_roofs(self.compute_s, self.memory_s, self.steps_s)
 
     @property
     def wall_s(self) -> float:
@@ -62,14 +63,15 @@ class Prediction:
 
     def __str__(self) -> str:
         lines = [
-            f"{text.duration(self.seconds)} predicted on a {self.chip}, bound by {self.bound}.",
+            f"{text.duration(self.seconds)} on a {self.chip}, {vocabulary.MODEL}, {vocabulary.bound_by(self.bound)}.",
             f"compute {text.duration(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
-            f"memory {text.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
-            f"overhead {text.duration(self.overhead_s)} ({self.steps:,} grid steps).",
+            f"HBM {text.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
+            f"grid steps {text.duration(self.steps_s)} ({self.steps:,}).",
+            f"overhead, all that is beyond the longer of compute and HBM: {text.duration(self.overhead_s)}.",
             _ROOFS[self.bound],
             _trust(self.chip) if self.products else _UNTRIED,
         ]
-        return folded("\n".join(lines + [f"Not sure: {self.doubt}."] * bool(self.doubt)))
+        return text.folded("\n".join(lines + [f"Not sure: {self.doubt}."] * bool(self.doubt)))
 
     __repr__ = __str__
 
@@ -82,7 +84,7 @@ def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
     """
     chips.chip(chip)
     walk = grid.walk(fn, *args, chip=chip)
-    predicted = time_of(of_walk(walk, chip), FITTED.get(chip, FITTED["v5e"]))
+    predicted = time_of(of_walk(walk, chip=chip), FITTED.get(chip, FITTED["v5e"]))
     work = cost.flops(walk)
     doubt = predicted.doubt or work.doubt or _too_large(walk, chip)
     return dataclasses.replace(predicted, flops=work.total, doubt=doubt, products=2 * work.mxu > work.total)
@@ -115,23 +117,13 @@ def time_of(load: Load, fitted: Fitted) -> Prediction:
     )
 
 
-def binding(compute_s: float, memory_s: float, steps_s: float) -> str:
-    """The roof that decides: "compute", "memory", or "overhead", the cost of the grid steps.
-
-    Copies run beside the arithmetic and the cost of a step, which add up.
-    """
-    if memory_s > compute_s + steps_s:
-        return "memory"
-    return "compute" if compute_s >= steps_s else "overhead"
-
-
 def _rest(seconds: float, roof: float) -> float:
     """What the larger roof leaves unexplained; what rounding leaves of nothing is nothing."""
     rest = seconds - roof
     return rest if rest > 1e-9 * seconds else 0.0
 
 
-def ridge_point(chip: str = "v5e", dtype="bfloat16") -> float:
+def ridge_point(*, chip: str = "v5e", dtype="bfloat16") -> float:
     """FLOPs per byte of HBM traffic above which a chip's peak, and not its bandwidth, is the roof.
 
     From the data sheet: peak over bandwidth. Raises ValueError for an unknown chip, and for a dtype whose products

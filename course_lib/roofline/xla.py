@@ -6,7 +6,7 @@ import jax
 import jax.extend.core
 
 from course_lib import chips, grid
-from course_lib.grid import inner_jaxpr
+from course_lib.grid import jaxprs
 from course_lib.roofline import mxu
 
 _LOOPS = {"scan": "", "while": "the length of a loop depends on data: counted once", "cond": ""}
@@ -50,8 +50,7 @@ class _Value:
 def fusions(jaxpr: jax.extend.core.ClosedJaxpr, chip: chips.Chip) -> tuple[Fusion, ...]:
     """The fusions around the kernels of a traced function, in order."""
     reader = _Reader(chip)
-    inputs = [_Value(_bytes(v)) for v in jaxpr.jaxpr.invars]
-    reader.results(reader.jaxpr(jaxpr.jaxpr, inputs))
+    reader.results(reader.jaxpr(jaxpr, [_Value(_bytes(v)) for v in jaxpr.invars]))
     return tuple(f for f in reader.found if f.bytes or f.mxu_s)
 
 
@@ -65,7 +64,7 @@ class _Reader:
         env = dict(zip(jaxpr.invars, inputs, strict=True)) | {v: _Value(_bytes(v)) for v in jaxpr.constvars}
 
         def read(v):
-            return _Value(0) if isinstance(v, jax.extend.core.Literal) else env[v]
+            return env[v] if jaxprs.is_variable(v) else _Value(0)
 
         for eqn in jaxpr.eqns:
             env.update(zip(eqn.outvars, self._equation(eqn, [read(v) for v in eqn.invars]), strict=True))
@@ -147,11 +146,12 @@ class _Reader:
         """A loop's body reads and writes HBM at every turn; of a condition's branches the last is taken."""
         for value in inputs:
             self._store(value)
-        body, inner, times = _body(eqn, inputs)
+        body = jaxprs.bodies(eqn)[-1]
+        inner = inputs[1:] if eqn.primitive.name == "cond" else [_Value(_bytes(v)) for v in body.invars]
         first = len(self.found)
         self.results(self.jaxpr(body, inner))
         for fusion in self.found[first:]:
-            fusion.times *= times
+            fusion.times *= eqn.params.get("length", 1)
             fusion.doubt = fusion.doubt or _LOOPS[eqn.primitive.name]
         return [_Value(_bytes(v)) for v in eqn.outvars]
 
@@ -162,22 +162,10 @@ class _Reader:
 
 def _entered(eqn):
     """The jaxpr of a call (jit, custom_vjp ...), or None; a reduction carries one too, but of scalars."""
-    inner = inner_jaxpr(eqn)
-    inner = getattr(inner, "jaxpr", inner)
+    inner = jaxprs.called(eqn)
     if inner is None or [v.aval.shape for v in inner.invars] != [v.aval.shape for v in eqn.invars]:
         return None
     return inner
-
-
-def _body(eqn, inputs: list[_Value]) -> tuple:
-    """The jaxpr of a loop's body or of a condition's last branch, its inputs, and how often it runs."""
-    if eqn.primitive.name == "scan":
-        body = eqn.params["jaxpr"].jaxpr
-        return body, [_Value(_bytes(v)) for v in body.invars], eqn.params["length"]
-    if eqn.primitive.name == "while":
-        body = eqn.params["body_jaxpr"].jaxpr
-        return body, [_Value(_bytes(v)) for v in body.invars], 1
-    return eqn.params["branches"][-1].jaxpr, inputs[1:], 1
 
 
 def _bytes(variable) -> int:

@@ -3,6 +3,17 @@
 from course_lib.viz.grid_player import GridPlayer, grid_player
 from course_lib.viz.picture import Picture
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
+from course_lib.viz.roofs import Point, three_roofs
 from course_lib.viz.vmem_table import VmemTable, vmem_table
 
-__all__ = ["GridPlayer", "Picture", "RoofPlot", "VmemTable", "grid_player", "roof_plot", "vmem_table"]
+__all__ = [
+    "GridPlayer",
+    "Picture",
+    "Point",
+    "RoofPlot",
+    "VmemTable",
+    "grid_player",
+    "roof_plot",
+    "three_roofs",
+    "vmem_table",
+]

@@ -1,11 +1,11 @@
 """The output of a kernel as a map of its blocks: right, partly wrong, wrong, NaN or never written."""
 
+from course_lib import text
 from course_lib.viz import draw
 from course_lib.viz.picture import Picture
 
 _MARKS = {"right": ".", "partly wrong": "/", "wrong": "#", "NaN or never written": "?"}
 _COLOURS = {"right": "#d9f0e6", "partly wrong": draw.ORANGE, "wrong": draw.RED, "NaN or never written": draw.PAPER}
-_WIDTH = 94  # characters of a line
 _SIDE, _GAP = 20, 3  # of a square, in pixels
 
 
@@ -28,7 +28,8 @@ def _text(map) -> str:
     legend = "   ".join(f"{_MARKS[state]} {state}" for state in _occurring(map))
     rows = ["  " + " ".join(_MARKS[state] for state in row) for row in map.cells]
     head = f"{_title(map)}:   {legend}"
-    return "\n".join([head] if len(head) <= _WIDTH else [f"{_title(map)}:", f"  {legend}"]) + "\n" + "\n".join(rows)
+    lines = [head] if len(head) <= text.COLUMNS else [f"{_title(map)}:", f"  {legend}"]
+    return "\n".join([*lines, *rows])
 
 
 def _svg(map) -> str:

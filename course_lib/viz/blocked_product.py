@@ -1,17 +1,24 @@
-"""A blocked product x[m, k] @ y[k, n] as ``roofline`` counts it, in closed form: small enough for a browser to repeat.
+"""A blocked product x[m, k] @ y[k, n]: what ``roofline`` says of its kernel, and what is ideal.
 
-The kernel: grid (i, j, k) with k innermost, blocks (bm, bk), (bk, bn) and (bm, bn), a sum kept in scratch. The tests
-compare it with ``roofline.predict`` and ``cost`` on such a kernel, and roof_plot.js with this file.
+The kernel has the grid (i, j, k) with k innermost, blocks (bm, bk), (bk, bn) and (bm, bn), and a sum kept in scratch.
+It is here to be read and never run. roof_model.js has the same in closed form, so that a browser need not ask; the
+tests compare the two.
 """
 
 import dataclasses
-import itertools
-import math
+import functools
+from collections.abc import Callable
 
-from course_lib import chips, cost, roofline
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, cost, grid, roofline
 
 ITEMSIZE = {"bfloat16": 2, "float32": 4, "int8": 1}  # bytes of one number of x or y
 RESULT = {"bfloat16": "bfloat16", "float32": "float32", "int8": "int32"}
+MOST_STEPS = 1 << 19  # of a grid that is read here: it takes a second
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,35 +39,36 @@ class Product:
         bm, bk, bn = self.blocks
         return min(bm, self.m), min(bk, self.k), min(bn, self.n)
 
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Blocks along m, n and k."""
+        bm, bk, bn = self.cut
+        return -(-self.m // bm), -(-self.n // bn), -(-self.k // bk)
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Predicted:
-    """What the model makes of a product: times in seconds, predicted; bytes moved between HBM and VMEM."""
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.k * self.n
 
-    flops: int
-    hbm_bytes: int
-    steps: int
-    vmem_bytes: int
-    compute_s: float
-    memory_s: float
-    steps_s: float
-    seconds: float
+    @property
+    def args(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+        """x and y."""
+        return jax.ShapeDtypeStruct((self.m, self.k), self.dtype), jax.ShapeDtypeStruct((self.k, self.n), self.dtype)
 
 
-def rates(name: str) -> dict:
+def rates(*, chip: str) -> dict:
     """What a browser needs of a chip: data sheet and fitted constants; ``fitted`` is the chip they were fitted on."""
-    chip = chips.chip(name)
-    fitted = name if name in roofline.FITTED else "v5e"
+    made_of = chips.chip(chip)
+    fitted = chip if chip in roofline.FITTED else "v5e"
     constants = roofline.FITTED[fitted]
     return {
-        "name": name,
-        "bf16": chip.bf16_flops,
-        "int8": chip.int8_ops,
-        "bandwidth": chip.hbm_bandwidth,
-        "mxu": chip.mxu_size,
-        "sublanes": chip.sublanes,
-        "scoped": chip.scoped_vmem_bytes,
-        "vmem": chip.vmem_bytes,
+        "name": chip,
+        "bf16": made_of.bf16_flops,
+        "int8": made_of.int8_ops,
+        "bandwidth": made_of.hbm_bandwidth,
+        "mxu": made_of.mxu_size,
+        "sublanes": made_of.sublanes,
+        "scoped": made_of.scoped_vmem_bytes,
+        "vmem": made_of.vmem_bytes,
         "step_s": constants.step_s,
         "hbm": constants.hbm,
         "fitted": fitted,
@@ -72,87 +80,55 @@ def peak(product: Product, chip: dict) -> float:
     return (product.dtype == "int8" and chip["int8"]) or chip["bf16"]
 
 
-def predicted(product: Product, chip: dict) -> Predicted:
-    """The three roofs and the time of a product; ``chip`` is from ``rates``."""
-    return _blocked(product, chip) if product.blocks else _ideal(product, chip)
-
-
-def _ideal(p: Product, chip: dict) -> Predicted:
-    size, flops = ITEMSIZE[p.dtype], 2 * p.m * p.k * p.n
-    moved = (p.m * p.k + p.k * p.n) * size + p.m * p.n * ITEMSIZE.get(RESULT[p.dtype], 4)
-    compute, memory = flops / peak(p, chip), moved / chip["bandwidth"]
-    return Predicted(
-        flops=flops,
-        hbm_bytes=moved,
-        steps=0,
-        vmem_bytes=0,
+@functools.lru_cache(maxsize=64)  # a picture asks several times
+def predicted(product: Product, *, chip: str) -> roofline.Prediction:
+    """The three roofs and the time of a product of at most MOST_STEPS steps; the ideal at the data sheet's rates."""
+    if product.blocks:
+        found = roofline.predict(blocked(product), *product.args, chip=chip)
+        return dataclasses.replace(found, flops=product.flops)  # and not the additions to the sum in scratch
+    given, (x, y) = rates(chip=chip), product.args
+    moved = (x.size + y.size) * x.dtype.itemsize + product.m * product.n * jnp.dtype(RESULT[product.dtype]).itemsize
+    compute, memory = product.flops / peak(product, given), moved / given["bandwidth"]
+    return roofline.Prediction(
+        chip=chip,
+        seconds=max(compute, memory),
         compute_s=compute,
         memory_s=memory,
         steps_s=0.0,
-        seconds=max(compute, memory),
-    )
-
-
-def _blocked(p: Product, chip: dict) -> Predicted:
-    bm, bk, bn = p.cut
-    rows, depth, columns = -(-p.m // bm), -(-p.k // bk), -(-p.n // bn)
-    size, size_out = ITEMSIZE[p.dtype], ITEMSIZE.get(RESULT[p.dtype], 4)
-    bandwidth, steps = chip["bandwidth"] * chip["hbm"], rows * columns * depth
-    padded = 2 * _up(bm, chip["sublanes"]) * _up(bk, chip["mxu"]) * _up(bn, chip["mxu"])
-    compute = padded / peak(p, chip)
-
-    def reads(i: int, j: int, k: int) -> int:
-        """Bytes that step (i, j, k) needs and the step before did not have."""
-        first = i == j == k == 0
-        height, length, width = min(bm, p.m - i * bm), min(bk, p.k - k * bk), min(bn, p.n - j * bn)
-        x = height * length * size if first or depth > 1 or j == 0 else 0
-        y = length * width * size if first or depth > 1 or columns > 1 else 0
-        return x + y
-
-    def writes(i: int, j: int) -> int:
-        return min(bm, p.m - i * bm) * min(bn, p.n - j * bn) * size_out
-
-    def copies(i: int, j: int, k: int) -> int:
-        """Bytes copied while step (i, j, k) computes: in for the step after it, out from the one before."""
-        after = (i, j, k + 1) if k + 1 < depth else (i, j + 1, 0) if j + 1 < columns else (i + 1, 0, 0)
-        moved = reads(*after) if after[0] < rows else 0
-        if k == 0 and (i or j):
-            moved += writes(i, j - 1) if j else writes(i - 1, columns - 1)
-        return moved
-
-    seconds = (reads(0, 0, 0) + writes(rows - 1, columns - 1)) / bandwidth
-    for (i, ni), (j, nj), (k, nk) in itertools.product(*map(_alike, (rows, columns, depth))):
-        seconds += ni * nj * nk * max(compute + chip["step_s"], copies(i, j, k) / bandwidth)
-    x_reads = p.m * p.k * (columns if depth > 1 else 1)
-    y_reads = p.k * p.n * (rows if depth > 1 or columns > 1 else 1)
-    moved = (x_reads + y_reads) * size + p.m * p.n * size_out
-    buffers = 2 if steps > 1 else 1
-    windows = buffers * ((_tiles(bm, bk) + _tiles(bk, bn)) * size + _tiles(bm, bn) * size_out)
-    return Predicted(
-        flops=2 * p.m * p.k * p.n,
+        overhead_s=0.0,
+        flops=product.flops,
         hbm_bytes=moved,
-        steps=steps,
-        vmem_bytes=windows + 4 * _tiles(bm, bn),  # and the accumulator
-        compute_s=steps * compute,
-        memory_s=moved / bandwidth,
-        steps_s=steps * chip["step_s"],
-        seconds=seconds,
+        steps=0,
     )
 
 
-def _alike(count: int) -> list[tuple[int, int]]:
-    """(index, how many) along a grid axis: what a step copies depends on no more than whether it or one beside it is
-    the first or the last, so those in the middle are alike.
-    """
-    if count <= 4:
-        return [(index, 1) for index in range(count)]
-    return [(0, 1), (1, count - 3), (count - 2, 1), (count - 1, 1)]
+@functools.lru_cache(maxsize=64)
+def vmem_bytes(product: Product) -> int:
+    """VMEM that the kernel needs; 0 for the ideal."""
+    return cost.vmem_bytes(grid.walk(blocked(product), *product.args)) if product.blocks else 0
 
 
-def _tiles(rows: int, lanes: int) -> int:
-    """Elements of VMEM that a block takes."""
-    return math.prod(cost.padded_shape((rows, lanes)))
+def blocked(product: Product) -> Callable:
+    """The kernel, as a function of x and y."""
+    (bm, bk, bn), steps = product.cut, product.grid
+    total = jnp.int32 if product.dtype == "int8" else jnp.float32
 
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
 
-def _up(size: int, unit: int) -> int:
-    return -(-size // unit) * unit
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=total)
+
+        @pl.when(pl.program_id(2) == steps[2] - 1)
+        def _store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((product.m, product.n), RESULT[product.dtype]),
+        grid=steps,
+        in_specs=[pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)), pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), total)],
+    )

@@ -1,41 +1,19 @@
 """Several reports of the same work, one row each: predicted time, and what it is made of."""
 
-from course_lib import text
+from course_lib import text, vocabulary
 from course_lib.compiler import Comparison
 from course_lib.compiler.report import Report
-from course_lib.viz import draw, report_words, terminal
-from course_lib.viz.picture import Picture
+from course_lib.viz import draw
 
 _ROW, _NAME, _BAR = 46, 130, 420
 _EMPTY = "No reports to compare."
 
 
-def picture(reports: dict[str, Report]) -> Picture:
-    """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(reports), text=as_text(reports))
-
-
-def svg(reports: dict[str, Report]) -> str:
-    """The rows as SVG, in the order given."""
-    return draw.card(panel(reports), "Kernels compared", sentence(reports))
-
-
 def panel(reports: dict[str, Report]) -> draw.Panel:
-    """The rows with their sentence, to be part of a larger picture."""
+    """The rows with their sentence, in the order given; part of a larger picture."""
     head, both = draw.paragraph(sentence(reports), size=13, bold=True), Comparison(reports=reports)
     rows = [_row(name, _share(both, name), _value(both, name), _facts(report)) for name, report in reports.items()]
     return draw.stacked([head, *rows], 6)
-
-
-def as_text(reports: dict[str, Report]) -> str:
-    """The rows in block characters."""
-    lines, both = [sentence(reports)], Comparison(reports=reports)
-    for name, report in reports.items():
-        share = _share(both, name)
-        bar = terminal.bar(share, 40) if share else " " * 40
-        lines.append(f"  {text.cut(name, 24):<24} {bar} {_value(both, name)}")
-        lines.append(f"      {_facts(report)}")
-    return "\n".join(text.folded(line) if "█" not in line else line for line in lines)
 
 
 def sentence(reports: dict[str, Report]) -> str:
@@ -50,9 +28,9 @@ def sentence(reports: dict[str, Report]) -> str:
     value = _value(both, both.fastest)
     others = [name for name in reports if name not in (both.fastest, *missing)]
     if not others:
-        return f"{both.fastest} is predicted to take {value}{tail}."
+        return f"{both.fastest} takes {value}, {vocabulary.COMPILER}{tail}."
     behind = ", ".join(_behind(both, name) for name in others)
-    return f"{both.fastest} is predicted to be the fastest, {value}: {behind}{tail}."
+    return f"{both.fastest} is the fastest, {value}, {vocabulary.COMPILER}: {behind}{tail}."
 
 
 def _behind(both: Comparison, name: str) -> str:
@@ -78,9 +56,7 @@ def _facts(report: Report) -> str:
     """The rest of a row: what binds, and the figures behind it."""
     if not report.ok:
         return report.error.what if report.error else "no reason given"
-    binding = {"hbm": "HBM bound", "cycles": "cycle bound", "both": "HBM and cycle bound"}.get(
-        report_words.bound(report)
-    )
+    binding = vocabulary.bound_by(report.bound) if report.bound else None
     cycles = None if report.cycles is None else text.counted(report.cycles, "cycle")
     extrapolated = "extrapolated" if report.extrapolation else None
     hbm = None if report.hbm_bytes is None else f"HBM {text.size(report.hbm_bytes)}"

@@ -137,10 +137,10 @@ def _lane(number: int, operand: grid.Operand) -> dict:
 
 def _by_hand(call: grid.Pipeline) -> tuple[list[dict], str]:
     """The copies that the kernel's body starts, one lane per operand and direction; and what cannot be told."""
-    if not isinstance(call, grid.Call) or not grid.copies_by_hand(call):
+    if not isinstance(call, grid.Call) or not grid.has_copies_by_hand(call):
         return [], ""
     try:
-        followed = grid.follow(call)
+        followed = grid.body(call)
     except grid.UnreadableCall as error:
         return [], f"The copies that {call.name} makes by hand are not counted: {error}"
     if followed.hidden_copies:
@@ -220,10 +220,10 @@ def grids(walk: grid.Walk) -> tuple[list[Shown], list[str]]:
 
 def _grids_of(call: grid.Call, walk: grid.Walk) -> list[Shown]:
     """The pipelines in a kernel's body, if it makes its own; the call's grid, if there is more to it than those."""
-    if call.steps != 1 or not grid.copies_by_hand(call):
+    if call.steps != 1 or not grid.has_copies_by_hand(call):
         return [Shown(call.name, call)]
     try:
-        inside = grid.pipelines(call)
+        inside = grid.inner_pipelines(call)
     except grid.UnreadableCall as error:
         return [Shown(call.name, call, (f"Its loop is shown as one step: {error}",))]
     if not inside:

@@ -65,8 +65,8 @@ function drawOperand(parent, kernel, operand, goTo) {
 function explain(operand, block, run) {
   const visits = visitsUpTo(operand, block, run);
   const verb = operand.role === "output" ? "visited" : "copied";
-  return `${named(operand, block)}, elements ${elementsOf(operand, block)}, ${size(operand.bytes[block])}; ` +
-    `${verb} ${counted(visits)} ${visits === 1 ? "time" : "times"} so far. Click: the next step that sees it.`;
+  return `${named(operand, block)}, elements ${elementsOf(operand, block)}, ${sizeOf(operand.bytes[block])}; ` +
+    `${verb} ${count(visits)} ${visits === 1 ? "time" : "times"} so far. Click: the next step that sees it.`;
 }
 
 function windowsAt(kernel, operand, plane, step) {
@@ -95,7 +95,7 @@ function showStatus(status, kernel, operand, step) {
     status.dataset.move = lane?.direction ?? "";
     return put(status, byHandInWords(kernel, operand, step));
   }
-  const bytes = size(operand.bytes[operand.visits[runAt(operand, step)]]);
+  const bytes = sizeOf(operand.bytes[operand.visits[runAt(operand, step)]]);
   if (move === "in") return put(status, `copied in, ${bytes}`);
   if (move === "out") return put(status, `written back, ${bytes}`);
   put(status, operand.role === "output" ? "stays: no copy" : "same block: no copy");

@@ -35,12 +35,12 @@ function drawLedger(parent, kernel) {
 
 function numbers(line, allCopies, allBytes) {
   const copies = make(line, "td", "course-copies");
-  make(line, "td", "course-of", counted(allCopies));
+  make(line, "td", "course-of", count(allCopies));
   const bytes = make(line, "td", "course-bytes");
-  make(line, "td", "course-of", counted(allBytes));
+  make(line, "td", "course-of", count(allBytes));
   return (n, size) => {
-    put(copies, counted(n));
-    put(bytes, counted(size));
+    put(copies, count(n));
+    put(bytes, count(size));
   };
 }
 
@@ -53,7 +53,7 @@ function drawControls(parent, kernel) {
   const copy = button(bar, "course-next-copy", "Next copy", "On to the next step that copies something");
   const label = make(bar, "label", "course-speed-label", "Speed ");
   const speed = make(label, "select", "course-speed");
-  for (const n of SPEEDS) make(speed, "option", "", `${counted(n)} ${n === 1 ? "step" : "steps"}/s`).value = n;
+  for (const n of SPEEDS) make(speed, "option", "", `${count(n)} ${n === 1 ? "step" : "steps"}/s`).value = n;
   // So that a grid is played in about a minute.
   speed.value = SPEEDS.find((n) => kernel.steps / n <= 64) ?? SPEEDS.at(-1);
   return { play, back, next, copy, speed };
@@ -84,7 +84,7 @@ function drawTimeline(parent, kernel, goTo, current) {
   };
   canvas.onpointermove = (event) => {
     const at = timeline.stepAt(event.offsetX);
-    canvas.title = `Step ${counted(at + 1)}, grid index ${tuple(coordinates(kernel, at))}`;
+    canvas.title = `Step ${count(at + 1)}, grid index ${tuple(coordinates(kernel, at))}`;
     if (event.buttons & 1) goTo(at);
   };
   return {
@@ -105,7 +105,7 @@ function drawTimeline(parent, kernel, goTo, current) {
 function drawKernel(root, kernel, unreadable, model, choose) {
   let step = 0, playing = 0, owed = 0, before = 0; // playing: steps per second
   let told = 0, teller = null, flights = [], shownWidth = 0;
-  const words = `grid ${tuple(kernel.grid)}, ${counted(kernel.steps)} ${kernel.steps === 1 ? "step" : "steps"}`;
+  const words = `grid ${tuple(kernel.grid)}, ${count(kernel.steps)} ${kernel.steps === 1 ? "step" : "steps"}`;
   const title = make(root, "div", "course-title");
   if (choose) title.append(choose);
   else make(title, "strong", "", kernel.title);
@@ -142,7 +142,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
     const here = problemsAt(kernel, step), all = kernel.problemSteps.length;
     problem.hidden = !all;
     problem.classList.toggle("here", here.length > 0);
-    const summary = `${counted(all)} ${all === 1 ? "step of this grid goes" : "steps of this grid go"} wrong, ` +
+    const summary = `${count(all)} ${all === 1 ? "step of this grid goes" : "steps of this grid go"} wrong, ` +
       `marked red in the timeline.`;
     put(problemWords, here.length ? `✗ ${here.join(" ")}` : summary);
   }
@@ -251,7 +251,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
       }
     }
     if (time.timeline.step < 2) {
-      said.push(`One column of the timeline stands for about ${counted(Math.round(1 / time.timeline.step))} steps; ` +
+      said.push(`One column of the timeline stands for about ${count(Math.round(1 / time.timeline.step))} steps; ` +
         "its height says how many of them copy.");
     }
     notes.replaceChildren();
@@ -296,7 +296,7 @@ function drawLegend(legend, kernel, views) {
     make(entry, "i", `course-key course-key-${name}`);
     entry.append(words);
   }
-  const outer = kernel.big > 1 ? `, ⇧← ⇧→ (${counted(kernel.big)} steps)` : "";
+  const outer = kernel.big > 1 ? `, ⇧← ⇧→ (${count(kernel.big)} steps)` : "";
   make(legend, "span", "course-keys", `Keys: ← →${outer}, Home, End, space`);
 }
 

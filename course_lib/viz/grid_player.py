@@ -11,22 +11,30 @@ from course_lib.viz import grid_frames, grid_step
 from course_lib.viz.grid_still import still
 
 _HERE = pathlib.Path(__file__).parent
-# One module for the browser: what a step is, the arrays drawn, the timeline, and the player that holds them.
-_SCRIPTS = ("grid_state.js", "dom.js", "grid_plane.js", "grid_operand.js", "grid_timeline.js", "grid_player.js")
+# One module for the browser: numbers in words, what a step is, the arrays drawn, the timeline, and the player itself.
+_SCRIPTS = (
+    "units.js",
+    "grid_state.js",
+    "dom.js",
+    "grid_plane.js",
+    "grid_operand.js",
+    "grid_timeline.js",
+    "grid_player.js",
+)
 
 
-def grid_player(fn: Callable, *args, call: int | str = 0) -> "GridPlayer":
+def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> "GridPlayer":
     """The grids of the kernels of ``fn(*args)``, to play step by step with mouse or keys. The kernel is not run.
 
     Shows per operand the array in HBM, the buffers in VMEM, what is copied between them at each step and what is not,
     and the bytes so far; what it counts is what ``cost.traffic`` counts. A grid is a pallas_call's, or that of the
     emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of several grids, ``call`` says
-    which is shown first: its number, or the name of its kernel.
+    which is shown first: its number, or the name of its kernel. The kernel is traced for ``chip``.
 
     Raises grid.UnreadableCall (a ValueError) where there is no kernel or none that can be read, where a grid has no
-    step, or more than 1,000,000; ValueError where ``call`` is none of the grids.
+    step, or more than 1,000,000; ValueError where ``call`` is none of the grids, and for an unknown chip.
     """
-    walk = grid.walk(fn, *args)
+    walk = grid.walk(fn, *args, chip=chip)
     if not walk.calls:
         raise grid.UnreadableCall(
             "grid_player: this function has no pallas_call to show. Pass one that calls a kernel."

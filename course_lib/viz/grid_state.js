@@ -1,4 +1,5 @@
 // What a step of a grid is: blocks, copies, bytes, problems. No drawing here. grid_step.py says the same in Python.
+// units.js stands before this file.
 
 const TYPES = {
   uint8: Uint8Array, uint32: Uint32Array, int32: Int32Array, float64: Float64Array,
@@ -7,13 +8,6 @@ const NEVER = 0, SEEN = 1, PARTLY = 2, COMPLETE = 3, AGAIN = 4, LOST = 5;
 const NONE = 0xffffffff; // no run
 
 const tuple = (numbers) => `(${Array.from(numbers).join(", ")}${numbers.length === 1 ? "," : ""})`;
-const counted = (n) => n.toLocaleString("en");
-
-function size(bytes) {
-  if (bytes < 1024) return bytes === 1 ? "1 byte" : `${bytes} bytes`;
-  const power = Math.min(4, Math.floor(Math.log2(bytes) / 10));
-  return `${Number((bytes / 1024 ** power).toPrecision(4))} ${["KiB", "MiB", "GiB", "TiB"][power - 1]}`;
-}
 
 // How many entries of a rising array are not above a value.
 function upTo(array, value) {
@@ -152,18 +146,18 @@ function byHandInWords(kernel, operand, step) {
   if (!operand.byHand) return "stays in HBM";
   const lanes = kernel.lanes.filter((lane) => lane.byHand && lane.name === operand.name);
   const copies = lanes.reduce((sum, lane) => sum + copiesAt(lane, step), 0);
-  return `${counted(copies)} ${copies === 1 ? "copy" : "copies"} by the kernel itself`;
+  return `${count(copies)} ${copies === 1 ? "copy" : "copies"} by the kernel itself`;
 }
 
 function captionOf(kernel, step) {
   const said = kernel.operands.map((operand) => ` ${movesInWords(kernel, operand, step)}.`).join("");
   const total = kernel.lanes.reduce((sum, lane) => sum + bytesUpTo(lane, step), 0);
-  return `Step ${counted(step + 1)} of ${counted(kernel.steps)}, grid index ${tuple(coordinates(kernel, step))}.` +
-    `${said} HBM traffic so far: ${counted(total)} bytes.`;
+  return `Step ${count(step + 1)} of ${count(kernel.steps)}, grid index ${tuple(coordinates(kernel, step))}.` +
+    `${said} HBM traffic so far: ${count(total)} bytes.`;
 }
 
 function problemsAt(kernel, step) {
-  const found = [], at = (s) => `${counted(s + 1)} ${tuple(coordinates(kernel, s))}`;
+  const found = [], at = (s) => `${count(s + 1)} ${tuple(coordinates(kernel, s))}`;
   for (const operand of kernel.operands) {
     if (operand.space === "hbm") continue;
     const run = runAt(operand, step), block = operand.visits[run], which = named(operand, block);

@@ -94,11 +94,11 @@ class Timeline {
   words() {
     const { kernel } = this;
     const lanes = kernel.lanes.map((lane) =>
-      `${lane.name}: ${counted(lane.when.length)} ${lane.direction === "in" ? "copies in" : "copies out"}`);
+      `${lane.name}: ${count(lane.when.length)} ${lane.direction === "in" ? "copies in" : "copies out"}`);
     const wrong = kernel.problemSteps.length;
-    const problems = wrong ? ` ${counted(wrong)} of the steps ${wrong === 1 ? "is" : "are"} marked as wrong.` : "";
+    const problems = wrong ? ` ${count(wrong)} of the steps ${wrong === 1 ? "is" : "are"} marked as wrong.` : "";
     const binned = this.step < 2
-      ? ` One column of pixels stands for about ${counted(Math.round(1 / this.step))} steps.` : "";
-    return `Timeline of ${counted(kernel.steps)} steps. ${lanes.join("; ")}.${problems}${binned}`;
+      ? ` One column of pixels stands for about ${count(Math.round(1 / this.step))} steps.` : "";
+    return `Timeline of ${count(kernel.steps)} steps. ${lanes.join("; ")}.${problems}${binned}`;
   }
 }

@@ -34,16 +34,6 @@ def html(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
     )
 
 
-def as_text(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
-    """The listing in lines of at most 94 characters."""
-    if not bundles:
-        return _ABSENT
-    names = columns(bundles)
-    body = [line if isinstance(line, str) else row(line, names) for line in abridged(bundles, rows)]
-    lines = [sentence(bundles), header(names), *body]
-    return "\n".join(text.cut(line) for line in lines)
-
-
 def sentence(bundles: Sequence[Bundle]) -> str:
     """How long the program is, and how to read its rows."""
     programs = len({bundle.op for bundle in bundles})

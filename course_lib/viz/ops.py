@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from course_lib import text
+from course_lib import text, vocabulary
 from course_lib.compiler.report import Op
-from course_lib.viz import draw, terminal
+from course_lib.viz import draw
 
 _ROW, _NAME, _BAR, _MOST = 20, 190, 150, 12
 
@@ -15,20 +15,8 @@ def panel(ops: Sequence[Op]) -> draw.Panel:
     rows = [_row(op, _weight(op) / total if total else 0) for op in shown]
     left_out = _left_out(ops, shown)
     tail = [draw.paragraph(left_out, fill=draw.MUTED)] if left_out else []
-    note = f"share of the predicted {_measure(ops)}" if total else ""
+    note = f"share of the {_measure(ops)}, {vocabulary.COMPILER}" if total else ""
     return draw.stacked([draw.heading(f"{len(ops)} kernels and fusions", note), *rows, *tail])
-
-
-def as_text(ops: Sequence[Op]) -> str:
-    """The same in lines."""
-    shown, total = _shown(ops), sum(map(_weight, ops))
-    rows = []
-    for op in shown:
-        share = _weight(op) / total if total else 0
-        name = text.cut(_name(op), 34)
-        rows.append([name, terminal.bar(share, 12), text.percent(share), *_figures(op)])
-    lines = [f"{len(ops)} kernels and fusions", *(f"  {row}" for row in text.table(rows, {2, 3, 4}, 92))]
-    return "\n".join(lines + ([f"  {_left_out(ops, shown)}"] if _left_out(ops, shown) else []))
 
 
 def _name(op: Op) -> str:

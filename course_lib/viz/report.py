@@ -1,13 +1,12 @@
 """The card that a Report shows: one sentence, then where the time goes, the slots, the VMEM, the program.
 
-A notebook shows ``html``; the picture in it is ``svg`` without its words, held in an <img>, because inline SVG
-and style sheets do not survive in a notebook that is not trusted yet.
+A notebook shows ``html``; the picture in it is SVG, held in an <img>, because inline SVG and style sheets do not
+survive in a notebook that is not trusted yet. In a terminal ``Report.__str__`` says the same in lines.
 """
 
 from course_lib import text
 from course_lib.compiler.report import Report
 from course_lib.viz import comparison, draw, listing, ops, report_words, slots, time_split, vmem
-from course_lib.viz.picture import Picture
 
 _CARD = (
     f"max-width: {draw.WIDTH}px; box-sizing: border-box; padding: 17px; border: 1px solid {draw.LINE}; "
@@ -15,25 +14,9 @@ _CARD = (
 )
 
 
-def picture(report: Report) -> Picture:
-    """The card in all its forms: HTML, SVG and text."""
-    return Picture(svg=svg(report), text=as_text(report), html=html(report))
-
-
 def sentence(report: Report) -> str:
     """The verdict in one sentence."""
     return report_words.sentence(report)
-
-
-def svg(report: Report) -> str:
-    """The whole card as one still picture, without the listing."""
-    first, *more = _said(report)
-    words = [draw.paragraph(first, size=14, bold=True), *(draw.paragraph(part, size=13) for part in more)]
-    head = draw.label(0, 12, f"{report.name} for {report.chip}", fill=draw.MUTED)
-    small = [draw.paragraph(text, fill=draw.MUTED) for text in (*_remarks(report), _versions(report)) if text]
-    panels = [draw.stacked([draw.Panel(head, 20), *words]), *_panels(report)]
-    panels += [draw.stacked(small, 3)] if small else []
-    return draw.card(draw.stacked(panels, 18), f"{report.name} for {report.chip}", sentence(report))
 
 
 def html(report: Report) -> str:
@@ -55,17 +38,6 @@ def html(report: Report) -> str:
     return f'<div style="{_CARD}">{"".join(parts)}</div>'
 
 
-def as_text(report: Report) -> str:
-    """The card for a terminal, in lines of at most 94 characters."""
-    parts = [text.folded("\n".join([f"{report.name} for {report.chip}", *_said(report)]))]
-    parts += [time_split.as_text(report.time_split)] if report.time_split else []
-    parts += [slots.as_text(report.slots)] if report.slots else []
-    parts += [vmem.as_text(report.vmem, report.vmem_limit)] if report.vmem else []
-    parts += [ops.as_text(report.ops)] if len(report.ops) > 1 else []
-    small = "\n".join(remark for remark in (*_remarks(report), _versions(report)) if remark)
-    return "\n\n".join(part for part in (*parts, text.folded(small)) if part)
-
-
 def comparison_html(reports: dict[str, Report]) -> str:
     """Several named Reports: one picture of all, and each one's card behind a <details>."""
     cards = "".join(
@@ -73,7 +45,7 @@ def comparison_html(reports: dict[str, Report]) -> str:
         for name, report in reports.items()
     )
     drawn = draw.sheet(comparison.panel(reports), "Kernels compared", comparison.sentence(reports))
-    still = draw.image(drawn, comparison.as_text(reports))
+    still = draw.image(drawn, comparison.sentence(reports))
     return f'<div style="{_CARD}">{still}<div style="margin-top: 8px; font-size: 13px">{cards}</div></div>'
 
 

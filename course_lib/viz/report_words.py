@@ -1,10 +1,8 @@
 """A Report in one sentence: does it compile, how long will it take, what binds it, does it spill."""
 
-from course_lib import chips, text
+from course_lib import text, vocabulary
 from course_lib.compiler.report import Report
 from course_lib.viz import time_split
-
-_NEAR = 0.05  # two bounds closer than this both bind
 
 
 def sentence(report: Report) -> str:
@@ -30,37 +28,6 @@ def refusal_parts(report: Report) -> list[str]:
     return [said, report.error.what, *([f"Next: {report.error.next}"] if report.error.next else [])]
 
 
-def bound(report: Report) -> str | None:
-    """What sets the predicted time: "hbm", "cycles", "both"; None where a figure for it is missing.
-
-    A program takes the longer of cycles / clock and HBM bytes / bandwidth. Of several ops, one after another, each
-    does so for itself: what binds them for most of the time counts.
-    """
-    core, hbm = core_seconds(report.chip, report.cycles), hbm_seconds(report.chip, report.hbm_bytes)
-    if core is None or hbm is None:
-        return None
-    if abs(core - hbm) <= _NEAR * max(core, hbm):
-        return "both"
-    timed = [op for op in report.ops if op.seconds is not None]
-    by_hbm = sum(
-        op.seconds
-        for op in timed
-        if hbm_seconds(report.chip, op.hbm_bytes or 0) > core_seconds(report.chip, op.cycles or 0)
-    )
-    return "hbm" if hbm > core or by_hbm > sum(op.seconds for op in timed) / 2 else "cycles"
-
-
-def core_seconds(chip: str, cycles: int | None) -> float | None:
-    """Seconds that the core needs for its cycles; None where these or the clock are not known."""
-    clock = chips.chip(chip).clock_hz
-    return cycles / clock if cycles is not None and clock else None
-
-
-def hbm_seconds(chip: str, hbm_bytes: int | None) -> float | None:
-    """Seconds that HBM needs to move those bytes at full speed; None where they were not counted."""
-    return hbm_bytes / chips.chip(chip).program_bandwidth if hbm_bytes is not None else None
-
-
 def extrapolated(report: Report) -> str:
     """How cycles were had without simulating the whole grid; "" where it was simulated."""
     line = report.extrapolation
@@ -76,26 +43,21 @@ def extrapolated(report: Report) -> str:
 def _predicted(report: Report) -> str:
     if report.cycles is None:
         return "no cycles were predicted"
-    how = " (extrapolated)" if report.extrapolation else ""
-    cycles = f"predicted {text.counted(report.cycles, 'cycle')}{how}"
+    how = ", extrapolated" if report.extrapolation else ""
+    cycles = text.counted(report.cycles, "cycle")
     if report.seconds is not None:
-        return f"{cycles}, {text.duration(report.seconds)}"
-    return f"{cycles}; no time, as the clock of {report.chip} is not known"
+        return f"{cycles}, {text.duration(report.seconds)}, {vocabulary.COMPILER}{how}"
+    return f"{cycles}, {vocabulary.COMPILER}{how}; no time, as the clock of {report.chip} is not known"
 
 
 def _bound_words(report: Report) -> str:
     if report.cycles is None:
         return ""
-    binding = bound(report)
-    if binding == "hbm":
-        return "bound by HBM traffic"
-    if binding == "both":
-        return "bound by HBM traffic and by the core alike"
+    if report.bound is None:
+        return "HBM traffic was not counted" if report.hbm_bytes is None else ""
     copies = time_split.share_of_copies(report.time_split)
-    waiting = f", {text.percent(copies)} of them waiting for copies" if copies >= 0.3 else ""
-    if binding == "cycles":
-        return f"bound by the core's cycles{waiting}"
-    return "HBM traffic was not counted" if report.hbm_bytes is None else ""
+    waiting = f", {text.percent(copies)} of its cycles waiting for copies" if copies >= 0.3 else ""
+    return vocabulary.bound_by(report.bound) + (waiting if report.bound == vocabulary.CORE else "")
 
 
 def _spills(report: Report) -> str:

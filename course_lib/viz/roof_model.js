@@ -1,12 +1,14 @@
-// The model of blocked_product.py and the words of roof_plot.py once more, so that nothing asks the kernel. The tests
-// compare both. units.js stands before this file, roof_plot.js behind it.
+// What roofline.predict says of a blocked product, in closed form, and the words of roof_plot.py once more, so that
+// nothing asks the kernel. The tests compare both. units.js stands before this file, roof_plot.js behind it.
 
 const ITEMSIZE = { bfloat16: 2, float32: 4, int8: 1 };
 const SIZE_OUT = { bfloat16: 2, float32: 4, int8: 4 };
 const ALIKE = 0.005; // two roofs this near are said to take equally long
-const MORE = 1.1; // times the lowest roof: then MXU and grid steps are said to add up
+const MORE = 1.1; // times the lowest roof: then compute and grid steps are said to add up
+const NEAR = 0.05; // core and HBM nearer than this, as shares of the longer, both bind: vocabulary.py
+const MODEL = "predicted (model)";
 
-// ---- the model: blocked_product.py
+// ---- the model: roofline and cost, of the kernel in blocked_product.py
 
 export const peak = (s, chip) => (s.dtype === "int8" && chip.int8) || chip.bf16;
 const cut = (s) => [Math.min(s.bm, s.m), Math.min(s.bk, s.k), Math.min(s.bn, s.n)];
@@ -64,27 +66,30 @@ export const predicted = (s, chip) => (s.ideal ? ideal(s, chip) : blocked(s, chi
 
 // ---- the words: roof_plot.py
 
-export function binds(found) {
-  if (found.memory_s > found.compute_s + found.steps_s) return "HBM";
-  return found.compute_s >= found.steps_s ? "MXU" : "grid steps";
+// The roofs that bind: one, or two that take equally long.
+export function bindingRoofs({ compute_s, memory_s, steps_s }) {
+  const core = compute_s + steps_s, part = compute_s >= steps_s ? "compute" : "grid steps";
+  if (Math.abs(core - memory_s) < NEAR * Math.max(core, memory_s)) return ["HBM", part];
+  return [memory_s > core ? "HBM" : part];
 }
+export const binds = (found) => (bindingRoofs(found).length > 1 ? "both" : bindingRoofs(found)[0]);
 
 export function readout(s, chip) {
   const found = predicted(s, chip);
-  const each = `${found.steps.toLocaleString("en-US")} × ${duration(chip.step_s)}`;
+  const each = `${count(found.steps)} × ${duration(chip.step_s)}`;
   const rows = [
-    ["FLOPs", counted(found.flops, "FLOPs")],
-    ["HBM traffic", counted(found.hbm_bytes, "B")],
+    ["FLOPs", amount(found.flops, "FLOPs")],
+    ["HBM traffic", amount(found.hbm_bytes, "B")],
     ["intensity", intensity(found.flops / found.hbm_bytes)],
-    ["MXU roof", duration(found.compute_s)],
+    ["compute roof", duration(found.compute_s)],
     ["HBM roof", duration(found.memory_s)],
     ["grid steps", s.ideal ? "none counted" : `${each} = ${duration(found.steps_s)}`],
-    ...(s.ideal ? [] : [["MXU + grid steps", duration(found.compute_s + found.steps_s)]]),
+    ...(s.ideal ? [] : [["compute + grid steps", duration(found.compute_s + found.steps_s)]]),
     ["binds", binds(found)],
-    ["predicted time", duration(found.seconds)],
+    [MODEL, duration(found.seconds)],
     ["share of the peak", percent(found.flops / found.seconds / peak(s, chip))],
   ];
-  return s.ideal ? rows : [...rows, ["VMEM needed", bytes(found.vmem_bytes)]];
+  return s.ideal ? rows : [...rows, ["VMEM needed", sizeOf(found.vmem_bytes)]];
 }
 
 export function hints(s, chip) {
@@ -97,8 +102,8 @@ export function hints(s, chip) {
   const [bm, bk, bn] = cut(s);
   if (s.ideal) {
     const each = Math.floor((2 * size + SIZE_OUT[s.dtype]) / 2);
-    const from = Math.ceil((most / chip.bandwidth) * each).toLocaleString("en-US");
-    const fromThere = atTheRidge ? `: from N = ${from} on, the MXU is the limit of a ${chip.name}` : "";
+    const from = count(Math.ceil((most / chip.bandwidth) * each));
+    const fromThere = atTheRidge ? `: from N = ${from} on, compute binds on a ${chip.name}` : "";
     said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte${fromThere}.`);
   } else if (bk < s.k && bm === s.bm && bn === s.bn) {
     said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
@@ -113,11 +118,11 @@ export function hints(s, chip) {
 }
 
 function warnings(s, chip, found) {
-  const { name } = chip, needs = bytes(found.vmem_bytes), said = [];
+  const { name } = chip, needs = sizeOf(found.vmem_bytes), said = [];
   if (found.vmem_bytes > chip.vmem) {
-    said.push(`Cannot run: the blocks need ${needs} of VMEM, and a ${name} has ${bytes(chip.vmem)}.`);
+    said.push(`Cannot run: the blocks need ${needs} of VMEM, and a ${name} has ${sizeOf(chip.vmem)}.`);
   } else if (found.vmem_bytes > chip.scoped) {
-    said.push(`The blocks need ${needs} of VMEM: above ${bytes(chip.scoped)} the compiler of a ${name} refuses a kernel `
+    said.push(`The blocks need ${needs} of VMEM: above ${sizeOf(chip.scoped)} the compiler of a ${name} refuses a kernel `
       + "that does not ask for more (vmem_limit_bytes).");
   }
   const padding = 1 - found.flops / (found.compute_s * peak(s, chip));

@@ -86,16 +86,16 @@ const halo = { stroke: PAPER, "stroke-width": 4, "stroke-linejoin": "round", "pa
 
 // Draws the roofs and their words; returns the boxes [left, top, right, bottom] and the points that others keep clear of.
 function drawRoofs(g, s, chip, scale, at, found, here) {
-  const most = peak(s, chip), ridge = most / chip.bandwidth, bound = binds(found), taken = [];
+  const most = peak(s, chip), ridge = most / chip.bandwidth, bound = bindingRoofs(found), taken = [];
   const start = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / chip.bandwidth);
   const [x0, y0] = [at.left(start), at.top(start * chip.bandwidth)], [x1, y1] = [at.left(ridge), at.top(most)];
   const third = found.steps ? at.top(found.flops / found.steps_s) : -1e6;
   const line = (xa, ya, xb, yb, stroke, width, dash) => draw(g, "line", { x1: xa, y1: ya, x2: xb, y2: yb, stroke,
     "stroke-width": width, "stroke-linecap": "round", ...(dash && { "stroke-dasharray": dash }) });
   const roof = (name, className, stroke, ...rest) => {
-    const drawn = line(...rest.slice(0, 4), stroke, name === bound ? 4 : 2, rest[4]);
+    const drawn = line(...rest.slice(0, 4), stroke, bound.includes(name) ? 4 : 2, rest[4]);
     drawn.classList.add("course-roof", className);
-    drawn.classList.toggle("course-binds", name === bound);
+    drawn.classList.toggle("course-binds", bound.includes(name));
     for (let n = 0; n <= 40; n++) {
       const [x, y] = [rest[0] + ((rest[2] - rest[0]) * n) / 40, rest[1] + ((rest[3] - rest[1]) * n) / 40];
       taken.push([x - 1, y - 1, x + 1, y + 1]);
@@ -106,20 +106,20 @@ function drawRoofs(g, s, chip, scale, at, found, here) {
     const left = anchor === "end" ? x - text.length * LETTER : x;
     taken.push([left, y - 13, left + text.length * LETTER, y + 4]);
   };
-  const mark = (name) => (name === bound ? ", binds" : "");
+  const mark = (name) => (bound.includes(name) ? ", binds" : "");
 
   line(x1, y1, x1, at.bottom, MUTED, 1, "2 4");
   draw(g, "text", { x: x1 + 6, y: at.bottom - 8, fill: MUTED, ...halo }, `ridge: ${significant(ridge, 3)}`);
   const reach = chip.bandwidth * chip.hbm, from = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / reach);
   if (!s.ideal) line(at.left(from), at.top(from * reach), at.left(most / reach), y1, MUTED, 1.5, "2 5");
   roof("HBM", "course-hbm-roof", INK, x0, y0, x1, y1);
-  roof("MXU", "course-mxu-roof", INK, x1, y1, at.right, y1);
+  roof("compute", "course-compute-roof", INK, x1, y1, at.right, y1);
 
-  const kind = s.dtype === "int8" && chip.int8 ? "int8" : "bf16", said = `MXU, ${kind}: ${flopRate(most)}${mark("MXU")}`;
+  const kind = s.dtype === "int8" && chip.int8 ? "int8" : "bf16", said = `compute (MXU, ${kind}): ${flopRate(most)}${mark("compute")}`;
   const near = Math.abs(at.top(here.rate) - y1) < 24 && at.left(here.intensity) > at.right - said.length * LETTER - 24;
   words(at.right, y1 - (near ? 24 : 9), said, "end");
 
-  wordsOnSlope(g, s, chip, taken, { x0, y0, x1, y1, third, binds: bound === "HBM" });
+  wordsOnSlope(g, s, chip, taken, { x0, y0, x1, y1, third, binds: bound.includes("HBM") });
 
   if (!found.steps) return taken;
   const rate = flopRate(found.flops / found.steps_s);
@@ -128,7 +128,7 @@ function drawRoofs(g, s, chip, scale, at, found, here) {
     return taken;
   }
   roof("grid steps", "course-third-roof", RED, FIELD.left, third, at.right, third, "9 6");
-  const crowded = third >= y1 && third - y1 < 26; // with the words on the MXU's roof
+  const crowded = third >= y1 && third - y1 < 26; // with the words on the compute roof
   words(FIELD.left + 6, third + (crowded ? 20 : -9), `grid steps: ${rate}${mark("grid steps")}`, "start", RED);
   return taken;
 }
@@ -269,11 +269,11 @@ function render({ model, el }) {
     drawPublished(front, published, at, taken);
     drawn = at;
 
-    head.textContent = `x[${s.m}, ${s.k}] @ y[${s.k}, ${s.n}], ${s.dtype}, predicted on a ${s.chip}`;
+    head.textContent = `x[${s.m}, ${s.k}] @ y[${s.k}, ${s.n}], ${s.dtype}, ${MODEL} on a ${s.chip}`;
     list.replaceChildren();
     for (const [name, value] of readout(s, chip)) {
       make(list, "dt", "", name);
-      make(list, "dd", ["binds", "predicted time"].includes(name) ? "course-bold" : "", value);
+      make(list, "dd", ["binds", MODEL].includes(name) ? "course-bold" : "", value);
     }
     said.replaceChildren();
     for (const line of hints(s, chip)) make(said, "p", "", line);
@@ -289,7 +289,7 @@ function render({ model, el }) {
   }
 
   function drawPoint(s, here, at, found, taken) {
-    const x = at.left(here.intensity), y = at.top(here.rate), text = `predicted: ${flopRate(here.rate)}`;
+    const x = at.left(here.intensity), y = at.top(here.rate), text = `${MODEL}: ${flopRate(here.rate)}`;
     const [left, top, anchor] = beside(x, y, text, taken, at);
     point.replaceChildren();
     draw(point, "circle", { cx: x, cy: y, r: 22, class: "course-touch" });
@@ -298,7 +298,7 @@ function render({ model, el }) {
     draw(point, "text", { x: left, y: top, "text-anchor": anchor, class: "course-bold", ...halo }, text);
     point.setAttribute("aria-valuenow", Math.max(s.m, s.k, s.n));
     point.setAttribute("aria-valuetext", `m ${s.m}, k ${s.k}, n ${s.n}, ${s.ideal ? "ideal" : `blocks ${s.bm}, ${s.bk}, ${s.bn}`}; `
-      + `${flopRate(here.rate)} predicted, ${binds(found)} binds`);
+      + `${flopRate(here.rate)}, ${MODEL}, bound by ${binds(found)}`);
   }
 
   point.onpointerdown = (event) => {

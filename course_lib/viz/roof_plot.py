@@ -8,15 +8,16 @@ from collections.abc import Sequence
 import anywidget
 import traitlets
 
-from course_lib import chips, roofline, text
+from course_lib import chips, text, vocabulary
+from course_lib.roofline import Prediction
 from course_lib.viz import blocked_product, draw, roofs
-from course_lib.viz.blocked_product import ITEMSIZE, RESULT, Predicted, Product
+from course_lib.viz.blocked_product import ITEMSIZE, MOST_STEPS, RESULT, Product
 
 _HERE = pathlib.Path(__file__).parent
 _SCRIPTS = ("dom.js", "units.js", "roof_model.js", "roof_plot.js")
 MOST = 65536  # along an axis, or a side of a block
 _ALIKE = 0.005  # two roofs this near are said to take equally long
-_MORE = 1.1  # times the lowest roof: then MXU and grid steps are said to add up
+_MORE = 1.1  # times the lowest roof: then compute and grid steps are said to add up
 _BLOCKS = (512, 1024, 1024)  # what the controls begin with where the ideal is shown first
 
 
@@ -53,7 +54,7 @@ def roof_plot(
         ideal=blocks is None,
         dtype=kind,
         chip=chips.chip(chip).name,
-        chips={name: blocked_product.rates(name) for name in chips.NAMES},
+        chips={name: blocked_product.rates(chip=name) for name in chips.NAMES},
         published=[_published(point) for point in published],
         published_on=chip,
     )
@@ -87,21 +88,16 @@ class RoofPlot(anywidget.AnyWidget):
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
         points = [roofs.Point(**point) for point in self.published] if self.chip == self.published_on else []
-        data["image/svg+xml"] = still(self.product, self.chips[self.chip], points)
-        data["text/plain"] = as_text(self.product, self.chips[self.chip])
+        product, chip = self.product, self.chips[self.chip]
+        too_many = product.blocks and math.prod(product.grid) > MOST_STEPS
+        data["image/svg+xml"] = _without_a_point(product) if too_many else still(product, chip, points)
+        data["text/plain"] = _too_many(product) if too_many else as_text(product, chip)
         return data, metadata
 
 
 def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -> str:
     """The plot as SVG, for pages where no kernel runs; ``chip`` is from ``blocked_product.rates``."""
-    found = blocked_product.predicted(product, chip)
-    first = roofs.Point(
-        name="this product",
-        flops=found.flops,
-        hbm_bytes=found.hbm_bytes,
-        seconds=found.seconds,
-        steps_s=found.steps_s,
-    )
+    first = roofs.point("this product", blocked_product.predicted(product, chip=chip["name"]))
     kind = "int8" if product.dtype == "int8" and chip["int8"] else "bf16"
     over = roofs.Roofs(
         chip=chip["name"], flop_rate=blocked_product.peak(product, chip), bandwidth=chip["bandwidth"], dtype=kind
@@ -111,6 +107,17 @@ def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -
     words = [draw.paragraph(line, size=13) for line in (f"{shape(product)}. {figures}.", *hints(product, chip))]
     panel = draw.stacked([roofs.panel(points, over), *words], gap=6)
     return draw.card(panel, f"Roofs of a {chip['name']}", as_text(product, chip))
+
+
+def _without_a_point(product: Product) -> str:
+    return draw.card(draw.paragraph(_too_many(product), size=13), "Three roofs", shape(product))
+
+
+def _too_many(product: Product) -> str:
+    return (
+        f"{shape(product)}: {math.prod(product.grid):,} grid steps. Of more than {MOST_STEPS:,} there is no still "
+        "picture; a notebook that runs has one to drag."
+    )
 
 
 def as_text(product: Product, chip: dict) -> str:
@@ -127,42 +134,35 @@ def shape(p: Product) -> str:
 
 def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
     """What the model says of a product: (name, value with its unit). roof_plot.js writes the same words."""
-    found = blocked_product.predicted(p, chip)
+    found = blocked_product.predicted(p, chip=chip["name"])
     steps = "none counted" if p.blocks is None else f"{found.steps:,} × {text.duration(chip['step_s'])}"
     share = found.flops / found.seconds / blocked_product.peak(p, chip)
     rows = [
         ("FLOPs", text.amount(found.flops, "FLOPs")),
         ("HBM traffic", text.amount(found.hbm_bytes, "B")),
         ("intensity", text.intensity(found.flops / found.hbm_bytes)),
-        ("MXU roof", text.duration(found.compute_s)),
+        ("compute roof", text.duration(found.compute_s)),
         ("HBM roof", text.duration(found.memory_s)),
         ("grid steps", f"{steps} = {text.duration(found.steps_s)}" if found.steps else steps),
-        *([("MXU + grid steps", text.duration(found.compute_s + found.steps_s))] if found.steps else []),
-        ("binds", binds(found)),
-        ("predicted time", text.duration(found.seconds)),
+        *([("compute + grid steps", text.duration(found.compute_s + found.steps_s))] if found.steps else []),
+        ("binds", found.bound),
+        (vocabulary.MODEL, text.duration(found.seconds)),
         ("share of the peak", text.percent(share)),
     ]
-    return [*rows, ("VMEM needed", text.size(found.vmem_bytes))] if found.steps else rows
-
-
-def binds(found: Predicted) -> str:
-    """The roof that decides, as the plot calls it. roof_model.js says the same."""
-    roof = roofline.binding(found.compute_s, found.memory_s, found.steps_s)
-    return {"memory": "HBM", "compute": "MXU", "overhead": "grid steps"}[roof]
+    return [*rows, ("VMEM needed", text.size(blocked_product.vmem_bytes(p)))] if found.steps else rows
 
 
 def hints(p: Product, chip: dict) -> list[str]:
     """What there is to see at this point, in sentences. roof_plot.js writes the same words."""
-    found, size, peak = blocked_product.predicted(p, chip), ITEMSIZE[p.dtype], blocked_product.peak(p, chip)
+    found, size = blocked_product.predicted(p, chip=chip["name"]), ITEMSIZE[p.dtype]
+    peak = blocked_product.peak(p, chip)
     said, at_the_ridge = [], abs(found.compute_s / found.memory_s - 1) < _ALIKE
     if at_the_ridge:
         sizes = f"N = {p.m}" if p.m == p.k == p.n else f"m = {p.m}, k = {p.k}, n = {p.n}"
         said.append(f"{sizes}: here compute and HBM take equally long.")
     if p.blocks is None:
         each = (2 * size + (2 if p.dtype == "bfloat16" else 4)) // 2  # bytes for each FLOP, times N
-        from_there = (
-            f": from N = {math.ceil(peak / chip['bandwidth'] * each):,} on, the MXU is the limit of a {chip['name']}"
-        )
+        from_there = f": from N = {math.ceil(peak / chip['bandwidth'] * each):,} on, compute binds on a {chip['name']}"
         said.append(f"Square products of {p.dtype} have N/{each} FLOPs/byte{from_there if at_the_ridge else ''}.")
     elif p.cut[1] < p.k and p.cut[::2] == p.blocks[::2]:
         bm, _, bn = p.blocks
@@ -181,11 +181,12 @@ def hints(p: Product, chip: dict) -> list[str]:
     return [*said, _constants(p, chip)]
 
 
-def _warnings(p: Product, chip: dict, found: Predicted) -> list[str]:
-    name, needs, said = chip["name"], text.size(found.vmem_bytes), []
-    if found.vmem_bytes > chip["vmem"]:
+def _warnings(p: Product, chip: dict, found: Prediction) -> list[str]:
+    name, vmem, said = chip["name"], blocked_product.vmem_bytes(p), []
+    needs = text.size(vmem)
+    if vmem > chip["vmem"]:
         said.append(f"Cannot run: the blocks need {needs} of VMEM, and a {name} has {text.size(chip['vmem'])}.")
-    elif found.vmem_bytes > chip["scoped"]:
+    elif vmem > chip["scoped"]:
         said.append(
             f"The blocks need {needs} of VMEM: above {text.size(chip['scoped'])} the compiler of a {name} refuses "
             "a kernel that does not ask for more (vmem_limit_bytes)."
@@ -240,7 +241,7 @@ def _whole(size: object) -> bool:
 def _published(point: object) -> dict:
     if not isinstance(point, roofs.Point) or not point.measured_by:
         raise ValueError(
-            f"roof_plot: {point!r} among published= is not a viz.roofs.Point with measured_by='who measured it'."
+            f"roof_plot: {point!r} among published= is not a viz.Point with measured_by='who measured it'."
         )
     fields = ("name", "flops", "hbm_bytes", "seconds", "measured_by")
     return json.loads(json.dumps({field: getattr(point, field) for field in fields}))

@@ -1,11 +1,11 @@
-"""Three roofs on log axes: the MXU, the HBM, and the fixed cost of a grid step; with kernels under them."""
+"""Three roofs on log axes: compute, HBM, and the fixed cost of a grid step; with kernels under them."""
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from course_lib import chips, roofline, text
-from course_lib.viz import axes, draw, names, terminal
+from course_lib import chips, roofline, text, vocabulary
+from course_lib.viz import axes, draw, names
 from course_lib.viz.picture import Picture
 
 _NARROWER = 2.0  # the MXU multiplies int8 twice as fast as bf16
@@ -24,7 +24,7 @@ class Point:
     flops: float
     hbm_bytes: float
     seconds: float
-    measured_by: str = ""  # who measured it; "" if it is predicted
+    measured_by: str = ""  # who measured it; "" if our model predicts it
     steps_s: float = 0  # what the kernel's grid steps cost in all, whatever they compute: makes its third roof
 
     def __post_init__(self):
@@ -60,18 +60,18 @@ class Roofs:
 
     @property
     def ridge(self) -> float:
-        """FLOPs/byte above which the MXU, not the HBM, is the limit."""
+        """FLOPs/byte above which compute binds, and not HBM."""
         return self.flop_rate / self.bandwidth
 
     def at(self, intensity: float) -> float:
-        """FLOP/s that MXU and HBM allow at an intensity."""
+        """FLOP/s that compute and HBM allow at an intensity."""
         return min(self.flop_rate, intensity * self.bandwidth)
 
 
-def of_chip(name: str) -> Roofs:
+def of_chip(*, chip: str = "v5e") -> Roofs:
     """The roofs of a chip for bf16 operands."""
-    chip = chips.chip(name)
-    return Roofs(chip=name, flop_rate=chip.bf16_flops, bandwidth=chip.hbm_bandwidth)
+    made_of = chips.chip(chip)
+    return Roofs(chip=chip, flop_rate=made_of.bf16_flops, bandwidth=made_of.hbm_bandwidth)
 
 
 def point(name: str, prediction: roofline.Prediction) -> Point:
@@ -91,16 +91,20 @@ def point(name: str, prediction: roofline.Prediction) -> Point:
     )
 
 
-def picture(predictions: Mapping[str, roofline.Prediction], measured: Sequence[Point] = ()) -> Picture:
+def three_roofs(predictions: Mapping[str, roofline.Prediction], measured: Sequence[Point] = ()) -> Picture:
     """Predictions by name, the learner's first, and measured points beside them, for a notebook or a terminal.
 
-    Raises ValueError where there is no prediction, or one for another chip than the first.
+    Raises ValueError where there is no prediction, or one for another chip than the first, or a point among
+    ``measured`` that does not say who measured it.
     """
     chip_names = sorted({prediction.chip for prediction in predictions.values()})
     if len(chip_names) != 1:
         raise ValueError(f"predictions are for {', '.join(chip_names) or 'no chip'}; the roofs are those of one chip.")
+    for each in measured:
+        if not each.measured_by:
+            raise ValueError(f"three_roofs: {each.name} among measured= lacks measured_by='who measured it'.")
     points = [*(point(name, prediction) for name, prediction in predictions.items()), *measured]
-    roofs = of_chip(chip_names[0])
+    roofs = of_chip(chip=chip_names[0])
     return Picture(svg=svg(points, roofs), text=as_text(points, roofs))
 
 
@@ -127,24 +131,29 @@ def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
 def as_text(points: Sequence[Point], roofs: Roofs) -> str:
     """The points as a table, with the share of the lower of the two outer roofs that each reaches."""
     lines = [
-        f"{roofs.chip}: {_mxu(roofs)}; HBM: {text.byte_rate(roofs.bandwidth)}; they meet at "
+        f"{roofs.chip}: {_flat(roofs)}; HBM: {text.byte_rate(roofs.bandwidth)}; they meet at "
         f"{text.intensity(roofs.ridge)}.",
-        *(f"  {row}" for row in text.table([_text_row(p, roofs) for p in points], {1, 2, 4}, 92)),
-        *(f"  {p.name}: measured by {p.measured_by}" for p in points if p.measured_by),
+        *text.table([_text_row(p, roofs) for p in points], right={1, 2, 3}, indent="  ", gives_way=0),
+        *(f"  {p.name}: {_source(p)}" for p in points if p.measured_by),
         sentence(points, roofs),
     ]
     return text.folded("\n".join(lines))
 
 
-def _mxu(roofs: Roofs) -> str:
-    return f"MXU, {roofs.dtype}: {text.flop_rate(roofs.flop_rate)}"
+def _flat(roofs: Roofs) -> str:
+    """The words on the compute roof."""
+    return f"{vocabulary.COMPUTE} (MXU, {roofs.dtype}): {text.flop_rate(roofs.flop_rate)}"
 
 
 def _text_row(p: Point, roofs: Roofs) -> list[str]:
-    share = p.flop_rate / roofs.at(p.intensity)
-    kind = "measured" if p.measured_by else "predicted"
-    name, rate = text.cut(p.name, 22), text.flop_rate(p.flop_rate)
-    return [name, text.intensity(p.intensity), rate, terminal.bar(share, 16), text.percent(share), kind]
+    share = text.percent(p.flop_rate / roofs.at(p.intensity))
+    kind = vocabulary.MEASURED if p.measured_by else vocabulary.MODEL
+    return [p.name, text.intensity(p.intensity), text.flop_rate(p.flop_rate), share, kind]
+
+
+def _source(p: Point) -> str:
+    """Whose figure it is."""
+    return f"{vocabulary.MEASURED} by {p.measured_by}" if p.measured_by else vocabulary.MODEL
 
 
 def sentence(points: Sequence[Point], roofs: Roofs) -> str:
@@ -153,9 +162,9 @@ def sentence(points: Sequence[Point], roofs: Roofs) -> str:
         return _ABSENT
     first = points[0]
     share = text.percent(first.flop_rate / roofs.at(first.intensity))
-    roof = "compute roof" if first.intensity >= roofs.ridge else "HBM roof"
-    said = f"measured by {first.measured_by}" if first.measured_by else "predicted"
-    words = f"{first.name} ({said}) reaches {text.flop_rate(first.flop_rate)}, {share} of the {roof} above it."
+    roof = f"{vocabulary.COMPUTE if first.intensity >= roofs.ridge else vocabulary.HBM} roof"
+    rate = text.flop_rate(first.flop_rate)
+    words = f"{first.name}, {_source(first)}, reaches {rate}, {share} of the {roof} above it."
     if first.flop_rate > _IMPOSSIBLE * roofs.at(first.intensity):
         if first.intensity >= roofs.ridge and first.flop_rate < _NARROWER * roofs.flop_rate:
             return f"{words} The roof drawn is that of {roofs.dtype} operands; int8's can be twice as high."
@@ -183,7 +192,7 @@ def _roof_lines(at: axes.Axes, roofs: Roofs) -> str:
         f'stroke="{draw.INK}" stroke-width="2" fill="none"/>'
         + draw.line(x1, y1, x1, axes.BOTTOM, draw.GREY, dash="2 4")
         + draw.label(x1 + 6, axes.BOTTOM - 8, ridge, x2 - x1, fill=draw.MUTED, halo=True)
-        + draw.label(x2, y1 - 7, _mxu(roofs), axes.WIDTH, bold=True, anchor="end")
+        + draw.label(x2, y1 - 7, _flat(roofs), axes.WIDTH, bold=True, anchor="end")
     )
 
 
@@ -194,7 +203,8 @@ def _slope_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
     share = max((0.42, 0.66, 0.22), key=lambda share: min(abs(y0 + (y1 - y0) * share - third), 50))
     x, y = x0 + (x1 - x0) * share, y0 + (y1 - y0) * share
     slope = math.degrees(math.atan2(y1 - y0, x1 - x0))
-    words = draw.label(0, -7, f"HBM {text.byte_rate(roofs.bandwidth)}", 180, bold=True, anchor="middle", halo=True)
+    said = f"{vocabulary.HBM} {text.byte_rate(roofs.bandwidth)}"
+    words = draw.label(0, -7, said, 180, bold=True, anchor="middle", halo=True)
     return f'<g transform="translate({draw.number(x)} {draw.number(y)}) rotate({draw.number(slope)})">{words}</g>'
 
 
@@ -224,18 +234,18 @@ def _third_roof(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
 
 def _third_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> tuple[str, names.Name]:
     """What is written on the third roof, and where: at that end of it where the least is in the way."""
-    whose = f"grid steps of {points[0].name}" if len(points) > 1 else "grid steps"
+    whose = f"{vocabulary.STEPS} of {points[0].name}" if len(points) > 1 else vocabulary.STEPS
     words, y = f"{whose}: {text.flop_rate(points[0].step_rate)}", at.top(points[0].step_rate)
     ends = [(axes.LEFT + 6, "start"), (axes.RIGHT, "end")]
     tried = [names.at(x, y + down, anchor, words, bold=True) for down in (-6, 16) for x, anchor in ends]
-    taken = [_mxu_box(at, roofs)] + [names.around(at.left(p.intensity), at.top(p.flop_rate), 12) for p in points]
+    taken = [_flat_box(at, roofs)] + [names.around(at.left(p.intensity), at.top(p.flop_rate), 12) for p in points]
     return words, names.freest(tried, _FIELD, taken, _bent_line(at, roofs))
 
 
-def _mxu_box(at: axes.Axes, roofs: Roofs) -> names.Box:
+def _flat_box(at: axes.Axes, roofs: Roofs) -> names.Box:
     """The room of the words on the compute roof."""
     top = at.top(roofs.flop_rate)
-    return names.Box(axes.RIGHT - draw.width_of(_mxu(roofs), 12, True), top - 20, axes.RIGHT, top)
+    return names.Box(axes.RIGHT - draw.width_of(_flat(roofs), 12, True), top - 20, axes.RIGHT, top)
 
 
 def _marks(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
@@ -243,7 +253,7 @@ def _marks(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
     shapes = "".join(_mark(_kind(n, p), *places[n], _figures(p)) for n, p in enumerate(points))
     shown = [n for n, p in enumerate(points) if len(points) <= _NAMED or not p.measured_by]
     said = [draw.shortened(points[n].name, axes.WIDTH / 2) for n in shown]
-    taken = [_mxu_box(at, roofs)]
+    taken = [_flat_box(at, roofs)]
     if _has_third_roof(at, points):
         third, (_, words) = at.top(points[0].step_rate), _third_words(at, points, roofs)
         taken += [names.Box(axes.LEFT, third - 2, axes.RIGHT, third + 2), words.box]
@@ -280,9 +290,8 @@ def _mark(kind: str, x: float, y: float, title: str = "") -> str:
 
 
 def _figures(p: Point) -> str:
-    said = f"measured by {p.measured_by}" if p.measured_by else "predicted"
     rates = f"{text.intensity(p.intensity)}, {text.flop_rate(p.flop_rate)}, {text.duration(p.seconds)}"
-    return f"{p.name}, {said}: {rates}"
+    return f"{p.name}, {_source(p)}: {rates}"
 
 
 def _key(points: Sequence[Point]) -> draw.Panel:
@@ -290,9 +299,9 @@ def _key(points: Sequence[Point]) -> draw.Panel:
     kinds = [_kind(n, p) for n, p in enumerate(points)]
     sources = "; ".join(dict.fromkeys(p.measured_by for p in points if p.measured_by))
     meanings = {
-        "predicted first": f"{draw.shortened(points[0].name, 200)}, predicted" if points else "",
-        "predicted": "others, predicted",
-        "measured": f"measured by {sources}",
+        "predicted first": f"{draw.shortened(points[0].name, 200)}, {vocabulary.MODEL}" if points else "",
+        "predicted": f"others, {vocabulary.MODEL}",
+        "measured": f"{vocabulary.MEASURED} by {sources}",
     }
     parts, left, top = [], float(axes.LEFT), 0
     for kind, words in meanings.items():

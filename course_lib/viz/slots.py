@@ -1,42 +1,19 @@
 """How full the instruction slots are: one bar for each unit of the core."""
 
 from course_lib import text
-from course_lib.viz import core_units, draw, terminal
-from course_lib.viz.picture import Picture
+from course_lib.viz import core_units, draw
 
 _ROW, _NAME, _BAR = 21, 110, 300
 _ABSENT = "No slot figures: the compiler's dump did not hold them."
 _MEANING = "share of the slots its bundles offer, each bundle counted once"
 
 
-def picture(slots: dict[str, float]) -> Picture:
-    """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(slots), text=as_text(slots))
-
-
-def svg(slots: dict[str, float]) -> str:
-    """The bars as SVG. ``slots``: unit -> share of its slots filled, 0 to 1, as in ``Report.slots``."""
-    return draw.card(panel(slots), "Instruction slots filled", sentence(slots))
-
-
 def panel(slots: dict[str, float]) -> draw.Panel:
-    """The bars with their heading, to be part of a larger picture."""
+    """The bars with their heading. ``slots``: unit -> share of its slots filled, 0 to 1, as in ``Report.slots``."""
     if not slots:
         return draw.stacked([draw.heading("Instruction slots"), draw.paragraph(_ABSENT, fill=draw.MUTED)])
     rows = [_row(name, slots[name]) for name in core_units.in_order(slots)]
     return draw.stacked([draw.heading("Instruction slots filled", _MEANING), *rows])
-
-
-def as_text(slots: dict[str, float]) -> str:
-    """The bars in block characters."""
-    if not slots:
-        return _ABSENT
-    rows = [
-        [name, terminal.bar(slots[name]), text.percent(slots[name]), core_units.DOES.get(name, "")]
-        for name in core_units.in_order(slots)
-    ]
-    head = text.folded(f"Instruction slots filled ({_MEANING})")
-    return "\n".join([head, *(f"  {line}" for line in text.table(rows, right={2}, room=92))])
 
 
 def sentence(slots: dict[str, float]) -> str:

@@ -1,8 +1,7 @@
 """Where the time goes: the simulator's critical path, as one bar of work and waiting."""
 
 from course_lib import text
-from course_lib.viz import draw, terminal
-from course_lib.viz.picture import Picture
+from course_lib.viz import draw
 
 _ABSENT = "Where the time goes is not known: the simulator gave no critical path."
 
@@ -30,36 +29,16 @@ _LOOKS = {
 _HEIGHT, _ROW, _COLUMNS = 26, 20, 2
 
 
-def picture(split: dict[str, int]) -> Picture:
-    """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(split), text=as_text(split))
-
-
-def svg(split: dict[str, int]) -> str:
-    """The bar as SVG. ``split``: what the critical path does or waits for -> cycles, as in ``Report.time_split``."""
-    return draw.card(panel(split), "Where the time goes", sentence(split))
-
-
 def panel(split: dict[str, int]) -> draw.Panel:
-    """The bar with heading, sentence and legend, to be part of a larger picture."""
+    """The bar with heading, sentence and legend.
+
+    ``split``: what the critical path does or waits for -> cycles, as in ``Report.time_split``.
+    """
     shown = _largest_first(split)
     if not shown:
         return draw.stacked([draw.heading("Where the time goes"), draw.paragraph(_ABSENT, fill=draw.MUTED)])
     head = draw.heading("Where the time goes", sentence(split))
     return draw.stacked([head, draw.Panel(_bar(shown), _HEIGHT + 8), draw.Panel(*_legend(shown))])
-
-
-def as_text(split: dict[str, int]) -> str:
-    """The bar as one line for each part, in block characters."""
-    shown = _largest_first(split)
-    if not shown:
-        return _ABSENT
-    total = sum(shown.values())
-    rows = [
-        [_words(name), terminal.bar(n / total), text.percent(n / total), f"{text.count(n)} cycles"]
-        for name, n in shown.items()
-    ]
-    return "\n".join([text.folded(sentence(split)), *(f"  {line}" for line in text.table(rows, {2, 3}, 92))])
 
 
 def sentence(split: dict[str, int]) -> str:

@@ -1,4 +1,5 @@
-// Numbers as a reader sees them, as course_lib/compiler/units.py writes them: the widgets put this file before their own.
+// Numbers as a reader sees them, as course_lib/text.py writes them; the tests compare. Every widget puts this file before
+// its own.
 
 const up = (size, unit) => Math.ceil(size / unit) * unit;
 
@@ -22,9 +23,10 @@ function scaled(value, units, digits, full) {
 const thousands = (unit, prefixes = ["", "k", "M", "G", "T", "P"]) => prefixes.map((p, n) => [p + unit, 1000 ** n]);
 const flopRate = (rate) => scaled(rate, thousands("FLOP/s"), 3, 1000);
 const byteRate = (rate) => scaled(rate, thousands("B/s"), 3, 1000);
-const counted = (value, unit) => scaled(value, thousands(unit, ["", "k", "M", "G", "T", "P", "E"]), 4, 1000);
+const count = (n) => n.toLocaleString("en-US");
+const amount = (value, unit) => scaled(value, thousands(unit, ["", "k", "M", "G", "T", "P", "E"]), 4, 1000);
 const duration = (s) => (Math.abs(s) < 1e-12 ? "0 ns" : scaled(s, [["ns", 1e-9], ["us", 1e-6], ["ms", 1e-3], ["s", 1]], 3, 1000));
-const bytes = (n) => (n < 1024 ? (n === 1 ? "1 byte" : `${fixed(n, 0)} bytes`)
+const sizeOf = (n) => (n < 1024 ? (n === 1 ? "1 byte" : `${fixed(n, 0)} bytes`)
   : scaled(n, [["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]], 4, 1024));
 const intensity = (value) => `${significant(value, 3)} FLOPs/byte`;
 const percent = (share) => (share > 0 && share < 0.005 ? "<1 %" : `${fixed(100 * share, 0)} %`);

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib import text
-from course_lib.viz import draw, terminal
-from course_lib.viz.picture import Picture
+from course_lib.viz import draw
 
 _ABSENT = "What lies in VMEM is not known: the compiler gave no list of its allocations."
 
@@ -37,10 +36,10 @@ class Piece(NamedTuple):
 def pieces(rows: Sequence) -> list[Piece]:
     """What lies in VMEM together, from a Report's ``vmem`` or the rows of ``cost.vmem``.
 
-    A row has ``name``, ``bytes``, ``buffers``, ``op`` or ``call``, and ``purpose``. Ops run one after another: of
+    A row has ``name``, ``bytes``, ``buffers``, ``op`` and ``purpose``. Ops run one after another: of
     several, the one that needs most is shown.
     """
-    together = [row for row in rows if _op(row) == fullest(rows)]
+    together = [row for row in rows if row.op == fullest(rows)]
     found = [Piece(row.name, row.bytes, row.purpose, row.buffers) for row in together if row.bytes]
     order = list(_LOOKS)  # inputs lie at the bottom
     return sorted(found, key=lambda piece: order.index(piece.purpose) if piece.purpose in order else len(order))
@@ -50,26 +49,12 @@ def fullest(rows: Sequence) -> str:
     """The op that needs most VMEM; "" where rows name none."""
     needs = collections.Counter()
     for row in rows:
-        needs[_op(row)] += row.bytes
+        needs[row.op] += row.bytes
     return max(needs, key=needs.get, default="")
 
 
-def _op(row) -> str:
-    return getattr(row, "op", "") or getattr(row, "call", "")
-
-
-def picture(rows: Sequence, limit: int | None = None) -> Picture:
-    """The picture in all its forms, for a notebook or a terminal."""
-    return Picture(svg=svg(rows, limit), text=as_text(rows, limit))
-
-
-def svg(rows: Sequence, limit: int | None = None) -> str:
-    """The stack as SVG. ``rows``: see ``pieces``; ``limit``: bytes a kernel may use, None where it is not known."""
-    return draw.card(panel(rows, limit), "VMEM stack", sentence(rows, limit))
-
-
 def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
-    """The stack with heading and sentence, to be part of a larger picture.
+    """The stack with heading and sentence. ``rows``: see ``pieces``; ``limit``: bytes a kernel may use, if it is known.
 
     A stack that fills little of its limit is drawn twice: thin and true, and enlarged beside it.
     """
@@ -94,19 +79,6 @@ def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
     return draw.stacked([draw.heading("VMEM", _use(rows, limit)), drawn])
 
 
-def as_text(rows: Sequence, limit: int | None = None) -> str:
-    """The stack as lines, in block characters, top first."""
-    shown = _few(pieces(rows))
-    if not shown:
-        return _ABSENT
-    most = max(sum(piece.bytes for piece in shown), limit or 0)
-    lines = [
-        [terminal.bar(piece.bytes / most), text.size(piece.bytes), piece.name or piece.purpose, _explained(piece)]
-        for piece in reversed(shown)
-    ]
-    return "\n".join([text.folded(sentence(rows, limit)), *(f"  {line}" for line in text.table(lines, {1}, 92))])
-
-
 def sentence(rows: Sequence, limit: int | None = None) -> str:
     """How much is used, and what is free or missing."""
     return f"VMEM: {_use(rows, limit)}" if pieces(rows) else _ABSENT
@@ -114,7 +86,7 @@ def sentence(rows: Sequence, limit: int | None = None) -> str:
 
 def _use(rows: Sequence, limit: int | None) -> str:
     total = sum(piece.bytes for piece in pieces(rows))
-    several = len({_op(row) for row in rows}) > 1
+    several = len({row.op for row in rows}) > 1
     whose = f" by {fullest(rows)}, which needs most" if several else ""
     if limit is None:
         return f"{text.size(total)} used{whose}; the limit is not known."

@@ -20,13 +20,13 @@ export const total = (data, shapes, buffers) => data.rows.reduce((sum, row, n) =
 export function verdict(data, shapes, buffers) {
   const all = total(data, shapes, buffers), { limit, physical, chip } = data;
   if (all <= limit) {
-    return `Fits: ${bytes(all)} of ${bytes(limit)} used, ${bytes(limit - all)} free. The compiler takes more for itself: `
+    return `Fits: ${sizeOf(all)} of ${sizeOf(limit)} used, ${sizeOf(limit - all)} free. The compiler takes more for itself: `
       + "spilled registers, temporaries.";
   }
-  const words = `${bytes(all - limit)} too much: ${bytes(all)} needed, and the kernel may use ${bytes(limit)}. The compiler `
+  const words = `${sizeOf(all - limit)} too much: ${sizeOf(all)} needed, and the kernel may use ${sizeOf(limit)}. The compiler `
     + "would refuse.";
-  if (all > physical) return `${words} No vmem_limit_bytes helps: a ${chip} has ${bytes(physical)}.`;
-  return `${words} A ${chip} has ${bytes(physical)}: smaller blocks help, or vmem_limit_bytes.`;
+  if (all > physical) return `${words} No vmem_limit_bytes helps: a ${chip} has ${sizeOf(physical)}.`;
+  return `${words} A ${chip} has ${sizeOf(physical)}: smaller blocks help, or vmem_limit_bytes.`;
 }
 
 // ---- the (8, 128) rule
@@ -118,9 +118,9 @@ function render({ model, el }) {
     return part;
   });
   const mark = make(bar, "div", "course-limit");
-  make(mark, "span", "", `limit ${bytes(data.limit)}`);
+  make(mark, "span", "", `limit ${sizeOf(data.limit)}`);
   const why = data.asked ? "asked for with vmem_limit_bytes" : "what a kernel gets that does not ask for more";
-  make(root, "p", "course-note", `Limit: ${bytes(data.limit)}, ${why}. The ${data.chip} has ${bytes(data.physical)} in all.`);
+  make(root, "p", "course-note", `Limit: ${sizeOf(data.limit)}, ${why}. The ${data.chip} has ${sizeOf(data.physical)} in all.`);
   make(root, "p", "course-note", "Change a block: type a size, or press the up and down keys for the next legal size that divides "
     + "the array. Sizes that belong together are not linked.");
 
@@ -205,18 +205,18 @@ function render({ model, el }) {
       cell.textContent = by(padded(shapes[n]));
       if (choice) choice.value = buffers[n];
       size.replaceChildren();
-      make(size, "span", "", bytes(need));
+      make(size, "span", "", sizeOf(need));
       const waste = 1 - product(shapes[n]) / product(padded(shapes[n]));
       if (waste > 0) make(size, "span", "course-waste", `${waste < 0.005 ? "<1" : fixed(100 * waste, 0)} % padding`);
       parts[n].style.width = `${(100 * need) / scale}%`;
       parts[n].classList.toggle("course-narrow", need / scale < 0.02 + 0.016 * row.name.length);
-      parts[n].title = `${row.name}: ${bytes(need)}`;
+      parts[n].title = `${row.name}: ${sizeOf(need)}`;
     });
     mark.classList.toggle("course-far-left", data.limit < 0.3 * scale); // its words go to the other side
     mark.style.left = `${(100 * data.limit) / scale}%`;
     bar.classList.toggle("course-over", all > data.limit);
     bar.setAttribute("role", "img");
-    bar.ariaLabel = `${bytes(all)} of ${bytes(data.limit)}`;
+    bar.ariaLabel = `${sizeOf(all)} of ${sizeOf(data.limit)}`;
     verdictLine.textContent = `${all > data.limit ? "✗" : wrong.length ? "! Not legal as it stands." : "✓"} ${verdict(data, shapes, buffers)}`;
     verdictLine.classList.toggle("course-refused", all > data.limit || wrong.length > 0);
     complaints.replaceChildren();

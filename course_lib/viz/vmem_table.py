@@ -20,7 +20,7 @@ class Row(NamedTuple):
     """A buffer as ``viz.vmem`` draws it; ``bytes`` counts all its ``buffers``."""
 
     name: str
-    call: str
+    op: str
     purpose: str
     buffers: int
     bytes: int
@@ -173,7 +173,7 @@ def _by(shape: Sequence[int]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def _rows(call: grid.Call, buffers: list[cost.Buffer]) -> list[dict]:
+def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
     """A row per buffer, the operands of the call first, as ``cost.vmem`` lists them."""
     windows = [operand for operand in call.operands if operand.memory_space == "vmem"]
     rows = []

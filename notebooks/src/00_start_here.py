@@ -91,12 +91,10 @@ with checks.rehearsal():
 # %% [markdown]
 # ## The lessons
 #
-# | | lesson | exercises | minutes |
-# |---|---|---|---|
-# | 1 | [Hello, kernel](01_hello_kernel.ipynb) | [exercises](../exercises/01_hello_kernel.ipynb) | 45 + 50 |
+# <!-- lessons -->
 #
-# Read a lesson, run its cells, then open its exercises. Seventeen more are being written; where a lesson says "lesson 5",
-# it may not be here yet.
+# Read a lesson, run its cells, then open its exercises. More are being written: where a lesson points to one that is not in
+# the table, it is not here yet.
 #
 # ## How far you are
 #

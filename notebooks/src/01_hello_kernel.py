@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 1: Hello, kernel
 #
-# *45 minutes, then 50 for the exercises. You need NumPy and a little JAX. A TPU adds one thing: your kernels run on it.*
+# *45 minutes, then 53 for the exercises. You need NumPy and a little JAX. A TPU adds one thing: your kernels run on it.*
 #
 # Below stands a kernel that adds two vectors. Every number it computes is right. A TPU refuses to run it.
 #

@@ -5,7 +5,7 @@
 # lines, a cell that checks them, and hints if you ask. Nothing here needs a TPU. A wrong answer gets a sentence, not a
 # red page; only what is no Python at all, a missing bracket say, is red.
 #
-# Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 50 minutes. Short of time? Do 01.1, 01.4 and 01.7.
+# Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 53 minutes. Short of time? Do 01.1, 01.4 and 01.7.
 #
 # What you have done is kept in `course_progress.json`, a small file that you may delete; `checks.progress()` shows it.
 

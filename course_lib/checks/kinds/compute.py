@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 _MIN_CASES = 3
+_FUNCTIONS = {"ceil": math.ceil, "max": max, "min": min}  # what an expression may call
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Formula:
-    """One number that the function returns: ``formula(*case)`` in ``unit``, right within ``tolerance`` (relative).
+    """One number that the function returns: ``formula`` in ``unit``, right within ``tolerance`` (relative).
 
-    ``near`` pairs formulas that people write by mistake with a sentence for each. ``proof(*case)`` finds the number in
-    another way.
+    ``formula`` is an expression of the names that the Compute ``takes``, "2*m*k*n". ``near`` has a sentence for each
+    expression that people write by mistake. ``proof(*case)`` finds the number in another way.
     """
 
     name: str  # what it is, as in "the FLOPs"
     unit: str
-    formula: Callable[..., float]
+    formula: str
     proof: Callable[..., float]
-    near: tuple[tuple[Callable[..., float], str], ...] = ()
+    near: dict[str, str] = dataclasses.field(default_factory=dict)
     tolerance: float = 1e-9
 
 
@@ -38,6 +39,7 @@ class Formula:
 class Compute:
     """The function takes each of ``cases`` and returns ``results``: one number, or a tuple of as many as there are."""
 
+    takes: tuple[str, ...]  # the names of its arguments
     results: tuple[Formula, ...]
     cases: tuple[tuple, ...]  # arguments, three or more sets; the first is the one that messages show
     why: str  # one short sentence, said once it is right
@@ -47,11 +49,27 @@ class Compute:
             raise ValueError(f"results is {self.results!r:.60}; it is a tuple of Formula, one or more.")
         if len(self.cases) < _MIN_CASES:
             raise ValueError(f"cases has {len(self.cases)} sets of arguments; {_MIN_CASES} or more are asked.")
+        for case in self.cases:
+            if len(case) != len(self.takes):
+                raise ValueError(f"the case {case!r:.60} has {len(case)} arguments; takes names {len(self.takes)}.")
         for result in self.results:
             quantity.unit(result.unit)  # raises for one that it does not know
-            for wrong, sentence in result.near:
-                if all(_close(wrong(*case), result.formula(*case), result.tolerance) for case in self.cases):
+            rights = self.values(result.formula)
+            for wrong, sentence in result.near.items():
+                if _agree(self.values(wrong), rights, result.tolerance):
                     raise ValueError(f"near of {result.name} has {sentence!r:.60} for a formula that is right.")
+
+    def values(self, expression: str) -> list[float]:
+        """What an expression gives for each case. Raises ValueError, with the expression, where it gives no number."""
+        try:
+            code = compile(expression, "<formula>", "eval")
+            names = {"__builtins__": {}} | _FUNCTIONS
+            return [eval(code, names | dict(zip(self.takes, case, strict=True))) for case in self.cases]
+        except Exception as error:
+            raise ValueError(
+                f"the formula {expression!r} cannot be worked out: {error}. It may use {', '.join(self.takes)}, "
+                f"{', '.join(_FUNCTIONS)}."
+            ) from None
 
 
 def result(task: Exercise, answer: object) -> Result:
@@ -89,26 +107,22 @@ def result(task: Exercise, answer: object) -> Result:
 def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[str, str] | None:
     """(what is wrong with the values of one result, what to try); None if nothing is."""
     asked: Compute = task.asks
-    if _follows(values, result.formula, asked.cases, result.tolerance):
+    rights = asked.values(result.formula)
+    if _agree(values, rights, result.tolerance):
         return None
-    for wrong, sentence in result.near:
-        if _follows(values, wrong, asked.cases, result.tolerance):
-            case = next(
-                case
-                for case, value in zip(asked.cases, values, strict=True)
-                if not _close(value, result.formula(*case), result.tolerance)
-            )
-            return sentence, f"mend that; {_call(task, case)} should give {_shown(result.formula(*case), result)}."
+    for wrong, sentence in result.near.items():
+        if _agree(values, asked.values(wrong), result.tolerance):
+            at = _first_wrong(values, rights, result.tolerance)
+            return sentence, f"mend that; {_call(task, asked.cases[at])} should give {_shown(rights[at], result)}."
     for other in asked.results:
-        if other is not result and _follows(values, other.formula, asked.cases, other.tolerance):
+        if other is not result and _agree(values, asked.values(other.formula), other.tolerance):
             return f"What you return for {result.name} is {other.name}.", _order(asked)
-    return _first_wrong(task, result, values), "take this case by hand, on paper, and compare line by line."
+    return _by_example(task, result, values, rights), "take this case by hand, on paper, and compare line by line."
 
 
-def _first_wrong(task: Exercise, result: Formula, values: list[float]) -> str:
+def _by_example(task: Exercise, result: Formula, values: list[float], rights: list[float]) -> str:
     """The first case that is wrong, and whether all are off by one factor."""
-    rights = [result.formula(*case) for case in task.asks.cases]
-    at = next(i for i, (v, r) in enumerate(zip(values, rights, strict=True)) if not _close(v, r, result.tolerance))
+    at = _first_wrong(values, rights, result.tolerance)
     got, right = _shown(values[at], result), quantity.shown(rights[at], result.unit)
     ratios = [v / r for v, r in zip(values, rights, strict=True) if r]
     said = f"{_call(task, task.asks.cases[at])} gives {got}; it should be {right}."
@@ -118,8 +132,13 @@ def _first_wrong(task: Exercise, result: Formula, values: list[float]) -> str:
     return f"{said} {right_ones} of {len(values)} cases are right."
 
 
-def _follows(values: list[float], formula: Callable[..., float], cases: tuple[tuple, ...], tolerance: float) -> bool:
-    return all(_close(value, formula(*case), tolerance) for value, case in zip(values, cases, strict=True))
+def _first_wrong(values: list[float], rights: list[float], tolerance: float) -> int:
+    pairs = enumerate(zip(values, rights, strict=True))
+    return next(at for at, (value, right) in pairs if not _close(value, right, tolerance))
+
+
+def _agree(values: list[float], others: list[float], tolerance: float) -> bool:
+    return all(_close(value, other, tolerance) for value, other in zip(values, others, strict=True))
 
 
 def _close(value: float, other: float, tolerance: float) -> bool:

@@ -152,8 +152,10 @@ def _is_long(trial: judges.Trial) -> bool:
 
 def _touches(call: grid.Call) -> float:
     """How often a kernel reads or writes a ref; infinite where that cannot be told."""
-    uses = grid.uses(call)
-    return float("inf") if uses is None else sum(len(use.steps) for use in uses)
+    try:
+        return sum(len(use.steps) for use in grid.memory_uses(call))
+    except grid.UnreadableCall:
+        return float("inf")
 
 
 def _refused(task: Exercise, said: judges.Verdict, trial: judges.Trial, trials: list[judges.Trial], report) -> Result:

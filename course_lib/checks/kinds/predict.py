@@ -34,6 +34,7 @@ class Predict:
     near: dict[float, str] = dataclasses.field(default_factory=dict)
     why: str  # one short sentence, said once it is right
     proof: Callable[[], float]
+    stands_above: str = ""  # why the number may be read in the lesson or above its question; "" where it must not
 
     def __post_init__(self) -> None:
         quantity.unit(self.unit)  # raises for one that it does not know

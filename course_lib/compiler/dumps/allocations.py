@@ -3,7 +3,7 @@
 import json
 import re
 
-from course_lib.compiler.report import Allocation
+from course_lib.cost import Allocation
 
 _PURPOSES = (
     ("input window", "input window"),

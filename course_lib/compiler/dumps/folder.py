@@ -6,7 +6,7 @@ import re
 
 from course_lib.compiler.dumps import allocations as vmem
 from course_lib.compiler.dumps import bundles, critical_path
-from course_lib.compiler.report import Allocation
+from course_lib.cost import Allocation
 
 # Ask libtpu for these passes only: 14 files instead of about 300 for each compile.
 PASSES = "final_bundles|final_hlo-static-per-bundle-utilization|vmem_report"

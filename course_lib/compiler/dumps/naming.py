@@ -8,12 +8,13 @@ import dataclasses
 
 from course_lib import cost, grid
 from course_lib.compiler.dumps import hlo
-from course_lib.compiler.report import Allocation
+from course_lib.cost import Allocation
+from course_lib.grid.jaxprs import inside
 
 
 def ops(module: hlo.Module, jaxpr) -> dict[str, str]:
     """XLA's name of each Pallas kernel -> the kernel function's; the second of one name gets a number."""
-    kernels = [_function(eqn) for eqn in grid.pallas_calls(jaxpr)]
+    kernels = [inside(eqn)[0].debug_info.func_name for eqn in grid.pallas_calls(jaxpr)]
     seen: collections.Counter[str] = collections.Counter()
     names = {}
     for op in module.ops:
@@ -22,12 +23,6 @@ def ops(module: hlo.Module, jaxpr) -> dict[str, str]:
             seen[name] += 1
             names[op.name] = name if seen[name] == 1 else f"{name} ({seen[name]})"
     return names
-
-
-def _function(eqn) -> str:
-    """The name of the function that a kernel call was made of."""
-    body = eqn.params["jaxprs"][0] if "jaxprs" in eqn.params else eqn.params["jaxpr"]
-    return body.debug_info.func_name
 
 
 def allocations(pieces: tuple[Allocation, ...], module: hlo.Module, walk: grid.Walk | None) -> tuple[Allocation, ...]:
@@ -59,7 +54,7 @@ def _named(pieces: list[Allocation], call: grid.Call, jaxpr) -> list[Allocation]
     ]
 
 
-def _of_buffer(piece: Allocation, buffer: cost.Buffer | None, call: grid.Call) -> Allocation:
+def _of_buffer(piece: Allocation, buffer: Allocation | None, call: grid.Call) -> Allocation:
     """A scratch piece as what it is: the buffers of a pipeline in the kernel's body are its windows."""
     if buffer is None:
         return piece
@@ -68,7 +63,7 @@ def _of_buffer(piece: Allocation, buffer: cost.Buffer | None, call: grid.Call) -
     return dataclasses.replace(piece, name=buffer.name, buffers=buffer.buffers, purpose=purpose)
 
 
-def _is_window(buffer: cost.Buffer, call: grid.Call) -> bool:
+def _is_window(buffer: Allocation, call: grid.Call) -> bool:
     return any(o.name == buffer.name and o.memory_space == "vmem" for o in call.operands)
 
 

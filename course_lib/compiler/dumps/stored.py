@@ -1,10 +1,9 @@
 """A dump as plain data that JSON can hold, and back again, equal to what it was."""
 
-import dataclasses
-
 from course_lib.compiler.dumps import bundles
 from course_lib.compiler.dumps.folder import Dump
-from course_lib.compiler.report import Allocation, Bundle
+from course_lib.compiler.report import Bundle
+from course_lib.cost import Allocation
 
 
 def plain(said: Dump) -> dict:
@@ -14,7 +13,7 @@ def plain(said: Dump) -> dict:
         "alike": said.alike,
         "programs": {op: _program(program) for op, program in said.programs.items()},
         "time_split": said.time_split,
-        "vmem": [dataclasses.asdict(piece) for piece in said.vmem],
+        "vmem": [[piece.op, piece.bytes, piece.purpose, piece.name, piece.buffers] for piece in said.vmem],
     }
 
 
@@ -25,7 +24,7 @@ def dump(plain: dict) -> Dump:
         alike=_numbers(plain["alike"]),
         programs={op: _program_of(program) for op, program in plain["programs"].items()},
         time_split={op: _numbers(split) for op, split in plain["time_split"].items()},
-        vmem=tuple(_allocation(**piece) for piece in plain["vmem"]),
+        vmem=tuple(_allocation(*piece) for piece in plain["vmem"]),
     )
 
 

@@ -12,6 +12,7 @@ import jax
 from course_lib import grid
 from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Extrapolation
+from course_lib.grid.jaxprs import inside
 
 SMALL, LARGE = 4, 6  # steps along the columns; a product of two or three steps is often cut differently
 _EPILOGUE = {
@@ -31,7 +32,7 @@ class Product:
 
 def product(jaxpr) -> Product | None:
     """The product that a traced function is; None if it is anything else."""
-    eqns = [eqn for eqn in grid.equations(jaxpr) if not any(True for _ in grid.sub_jaxprs(eqn))]
+    eqns = [eqn for eqn in grid.equations(jaxpr) if not inside(eqn)]
     dots = [eqn for eqn in eqns if eqn.primitive.name == "dot_general"]
     inputs = _where_it_is_done(jaxpr)
     if len(dots) != 1 or len(inputs) != 2 or not all(_harmless(eqn, inputs) for eqn in eqns if eqn is not dots[0]):

@@ -15,8 +15,9 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.compiler.simulating import rewrite
-from course_lib.grid import scalars
-from course_lib.grid.body import index_values
+from course_lib.grid.following import scalars
+from course_lib.grid.following.follow import index_values
+from course_lib.grid.jaxprs import called, inside, is_variable, map_inside
 
 LARGEST = 8192  # a dividend up to here is divided exactly
 _CALLS = ("jit", "pjit", "closed_call")
@@ -40,7 +41,8 @@ def worked_out(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple) -> tuple[jax.ext
 
 def _divides(eqn) -> bool:
     """Whether a kernel call has a division of scalars, in its index maps or its body."""
-    return any(_is_division(inner) for body in _bodies(eqn) for inner in grid.equations(body))
+    maps = (block.index_map_jaxpr for block in _blocks(eqn))
+    return any(_is_division(inner) for jaxpr in (*inside(eqn), *maps) for inner in grid.equations(jaxpr))
 
 
 def _is_division(eqn) -> bool:
@@ -50,27 +52,25 @@ def _is_division(eqn) -> bool:
     return aval.shape == () and np.issubdtype(aval.dtype, np.integer)
 
 
-def _bodies(eqn) -> list:
-    if "jaxprs" in eqn.params:
-        return list(eqn.params["jaxprs"])
-    return [eqn.params["jaxpr"], *(b.index_map_jaxpr for b in eqn.params["grid_mapping"].block_mappings)]
+def _blocks(eqn) -> tuple:
+    """The blocks of a pallas_call, whose index maps stand beside its body; a pl.kernel has none."""
+    return tuple(eqn.params["grid_mapping"].block_mappings) if "grid_mapping" in eqn.params else ()
 
 
 def _kernel(eqn, doubtful: list):
     """A kernel call with all its divisions by constants written otherwise."""
-    if "jaxprs" in eqn.params:
-        return eqn.replace(params=eqn.params | {"jaxprs": tuple(_body(b, {}, doubtful) for b in eqn.params["jaxprs"])})
-    mapping = eqn.params["grid_mapping"]
-    blocks = tuple(b.replace(index_map_jaxpr=_body(b.index_map_jaxpr, {}, doubtful)) for b in mapping.block_mappings)
-    params = {"jaxpr": _body(eqn.params["jaxpr"], {}, doubtful), "grid_mapping": mapping.replace(block_mappings=blocks)}
-    return eqn.replace(params=eqn.params | params)
+    blocks = tuple(b.replace(index_map_jaxpr=_body(b.index_map_jaxpr, {}, doubtful)) for b in _blocks(eqn))
+    eqn = map_inside(eqn, lambda body: _body(body, {}, doubtful))
+    if not blocks:
+        return eqn
+    return eqn.replace(params=eqn.params | {"grid_mapping": eqn.params["grid_mapping"].replace(block_mappings=blocks)})
 
 
 def _body(jaxpr, known: dict, doubtful: list):
     """A jaxpr whose inputs ``known`` are constants; constants are followed to find what is divided by."""
     known, eqns = dict(known), []
     for eqn in jaxpr.eqns:
-        inputs = [v.val if isinstance(v, jax.extend.core.Literal) else known.get(v) for v in eqn.invars]
+        inputs = [known.get(v) if is_variable(v) else v.val for v in eqn.invars]
         if _is_division(eqn) and inputs[1] is not None and inputs[1] > 0:
             eqns.append(_written(eqn, int(inputs[1])))
             if np.issubdtype(eqn.outvars[0].aval.dtype, np.signedinteger) or int(inputs[1]).bit_count() != 1:
@@ -87,27 +87,21 @@ def _values(eqn, inputs: list) -> list:
     if not inputs or any(getattr(v.aval, "shape", None) != () for v in eqn.outvars):
         return [scalars.UNKNOWN] * len(eqn.outvars)
     if eqn.primitive.name in _CALLS:
-        return index_values(grid.inner_jaxpr(eqn).jaxpr, inputs, ())
+        return index_values(called(eqn), inputs, ())
     return scalars.evaluate(eqn, inputs)
 
 
 def _inside(eqn, inputs: list, doubtful: list):
     """The equation with the jaxprs in it changed; those of a call know the constants it is called with."""
-    if not any(True for _ in grid.sub_jaxprs(eqn)) or eqn.primitive.name.startswith("reduce"):
+    if eqn.primitive.name.startswith("reduce"):
         return eqn
-    called = eqn.primitive.name in _CALLS
+    is_call = eqn.primitive.name in _CALLS
 
-    def changed(value):
-        if type(value) in (tuple, list):
-            return type(value)(map(changed, value))
-        if not hasattr(value, "eqns"):
-            return value
-        inner = getattr(value, "jaxpr", value)
-        known = {v: x for v, x in zip(inner.invars, inputs, strict=True) if x is not None} if called else {}
-        new = _body(inner, known, doubtful)
-        return value.replace(jaxpr=new) if inner is not value else new
+    def changed(jaxpr):
+        known = {v: x for v, x in zip(jaxpr.invars, inputs, strict=True) if x is not None} if is_call else {}
+        return _body(jaxpr, known, doubtful)
 
-    return eqn.replace(params={name: changed(value) for name, value in eqn.params.items()})
+    return map_inside(eqn, changed)
 
 
 def _written(eqn, divisor: int):
@@ -140,7 +134,7 @@ def _call(name: str, divisor: int, dtype):
 def _same(jaxpr, written, args: tuple) -> bool:
     """Whether both visit the same blocks and do the same, over the whole grid; no, where that cannot be followed."""
     try:
-        return _compared(*(grid.read(one, None, args).calls for one in (jaxpr, written)))
+        return _compared(*(grid.walk_traced(one, args).calls for one in (jaxpr, written)))
     except grid.UnreadableCall:
         return False
 
@@ -155,6 +149,6 @@ def _compared(before: tuple, after: tuple) -> bool:
 
 def _deeds(call: grid.Call) -> list:
     """How often each operation runs, in order, and the copies made by hand."""
-    followed = grid.follow(call)
+    followed = grid.body(call)
     runs = [(eqn.primitive.name, times) for eqn, times in followed.runs if eqn.primitive.name not in ("jit", "pjit")]
     return [runs, [(c.source, c.target, c.shape, c.steps.tolist()) for c in followed.copies]]

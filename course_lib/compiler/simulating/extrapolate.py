@@ -101,7 +101,7 @@ def _sized(cut: shorten.Cut, unit: float) -> Shortened | None:
 def _uneven(jaxpr, args: tuple, full: grid.Walk, number: int, made: Shortened) -> str:
     """Why a straight line would be wrong: the kernel does not do the same at all its steps. "" if it does."""
     alone = Plan(calls={number: made}, bundles=0)
-    small, large = (grid.read(smaller(jaxpr, alone, which), None, args) for which in ("small", "large"))
+    small, large = (grid.walk_traced(smaller(jaxpr, alone, which), args) for which in ("small", "large"))
     for what, count in (("bytes it moves", _moved), ("operations it does", _operations)):
         x, y, z = (count(walk.calls[number], jaxpr) for walk in (full, small, large))
         if abs(z + (z - y) / (made.large - made.small) * (made.cut.units - made.large) - x) > _TOLERANCE * x:
@@ -119,7 +119,11 @@ def _up(n: float, multiple: int) -> int:
 
 
 def _moved(call: grid.Call, jaxpr) -> int:
-    return cost.hbm_bytes(grid.Walk(calls=(estimate.once(call),), jaxpr=jaxpr)) or 0
+    """Bytes of one run; 0 where they depend on an array's values, and only the operations can be compared."""
+    try:
+        return cost.hbm_bytes(grid.Walk(calls=(estimate.once(call),), jaxpr=jaxpr))
+    except grid.UnreadableCall:
+        return 0
 
 
 def _operations(call: grid.Call, jaxpr) -> int:

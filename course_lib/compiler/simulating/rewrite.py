@@ -7,11 +7,16 @@ from jax._src.frozen_dict import FrozenDict
 
 from course_lib import grid
 from course_lib.compiler.dumps import hlo
+from course_lib.grid.jaxprs import map_inside
 
 
 def equations(jaxpr, change: Callable):
     """``jaxpr`` with every equation replaced by ``change(eqn)``; where that is None, the change is made inside it."""
-    return jaxpr.replace(eqns=[change(eqn) or _inside(eqn, change) for eqn in jaxpr.eqns])
+
+    def changed(eqn):
+        return change(eqn) or map_inside(eqn, lambda inner: equations(inner, change))
+
+    return jaxpr.replace(eqns=list(map(changed, jaxpr.eqns)))
 
 
 def kernels(jaxpr: jax.extend.core.ClosedJaxpr, change: Callable) -> jax.extend.core.ClosedJaxpr:
@@ -28,15 +33,3 @@ def numbered(jaxpr: jax.extend.core.ClosedJaxpr) -> jax.extend.core.ClosedJaxpr:
         return eqn.replace(params=eqn.params | {"metadata": metadata})
 
     return kernels(jaxpr, number)
-
-
-def _inside(eqn, change: Callable):
-    if not any(True for _ in grid.sub_jaxprs(eqn)):
-        return eqn
-    return eqn.replace(params={name: _value(value, change) for name, value in eqn.params.items()})
-
-
-def _value(value, change: Callable):
-    if type(value) in (tuple, list):
-        return type(value)(_value(item, change) for item in value)
-    return equations(value, change) if hasattr(value, "eqns") else value

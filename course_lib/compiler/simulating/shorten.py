@@ -12,6 +12,7 @@ import jax.extend.core
 
 from course_lib import chips, grid
 from course_lib.compiler.simulating import rewrite
+from course_lib.grid.jaxprs import is_variable, map_inside
 
 MAX_PERIOD = 60_000  # bundles: inner axes are kept whole up to here
 _SHORTEST_LOOP = 8
@@ -51,11 +52,11 @@ def cuts(call: grid.Call, bundles_per_step: float, chip: chips.Chip) -> list[Cut
 def shortened(eqn, cut: Cut, units: int):
     """The equation of a kernel call, made smaller: so many units of it are run."""
     if cut.axis is None:
-        return _map_body(eqn, lambda body: _with_loop(body, _loop(body), units * cut.period))
+        return map_inside(eqn, lambda body: _with_loop(body, _loop(body), units * cut.period))
     mapping = eqn.params["grid_mapping"]
     outer, inner = mapping.grid[: cut.axis], mapping.grid[cut.axis + 1 :]
     sizes = (*(1 for _ in outer), units, *inner)
-    eqn = _map_body(eqn, lambda body: _with_last_steps(body, mapping.grid, sizes))
+    eqn = map_inside(eqn, lambda body: _with_last_steps(body, mapping.grid, sizes))
     return eqn.replace(params=eqn.params | {"grid_mapping": mapping.replace(grid=sizes)})
 
 
@@ -80,7 +81,7 @@ def _loop_cuts(call: grid.Call) -> Iterator[Cut]:
 def _periods(call: grid.Call, length: int) -> Iterator[int]:
     """Numbers of turns after which a loop repeats itself, the largest first: those of a pipeline's inner axes."""
     try:
-        (pipeline,) = grid.pipelines(call)
+        (pipeline,) = grid.inner_pipelines(call)
     except (grid.UnreadableCall, ValueError):
         pipeline = None
     if pipeline is not None and math.prod(pipeline.grid) == length:
@@ -90,25 +91,10 @@ def _periods(call: grid.Call, length: int) -> Iterator[int]:
 
 def _loop(kernel):
     """The one long loop of a kernel's body, if it has just one."""
-    loops = [eqn for eqn in _straight_line(kernel) if eqn.primitive.name == "scan"]
+    straight_line = grid.equations(kernel, closed=("scan", "while", "cond"))
+    loops = [eqn for eqn in straight_line if eqn.primitive.name == "scan"]
     long = [eqn for eqn in loops if eqn.params["length"] >= _SHORTEST_LOOP]
     return long[0] if len(long) == 1 and not long[0].params["reverse"] else None
-
-
-def _straight_line(jaxpr) -> Iterator:
-    """The equations that a body runs once: not those inside its loops and branches."""
-    for eqn in jaxpr.eqns:
-        yield eqn
-        if eqn.primitive.name not in ("scan", "while", "cond"):
-            for inner in grid.sub_jaxprs(eqn):
-                yield from _straight_line(inner)
-
-
-def _map_body(eqn, change):
-    if "jaxprs" in eqn.params:  # pl.kernel
-        bodies = tuple(change(body) for body in eqn.params["jaxprs"])
-        return eqn.replace(params=eqn.params | {"jaxprs": bodies})
-    return eqn.replace(params=eqn.params | {"jaxpr": change(eqn.params["jaxpr"])})
 
 
 def _with_loop(body, loop, turns: int):
@@ -135,7 +121,7 @@ def _with_last_steps(body, sizes: tuple[int, ...], shorter: tuple[int, ...]):
     }
 
     def change(eqn):
-        asked = ids.get(eqn.invars[0]) if eqn.primitive.name in ("eq", "ne") and _is_variable(eqn.invars[0]) else None
+        asked = ids.get(eqn.invars[0]) if eqn.primitive.name in ("eq", "ne") and is_variable(eqn.invars[0]) else None
         return _asking(eqn, {eqn.invars[0]}, lambda n: _step_kept(n, *asked)) if asked else None
 
     return rewrite.equations(body, change)
@@ -149,13 +135,9 @@ def _step_kept(n: int, size: int, shorter: int) -> int:
 
 
 def _adds_one(eqn) -> bool:
-    if eqn.primitive.name != "add" or not _is_variable(eqn.invars[0]) or _is_variable(eqn.invars[1]):
+    if eqn.primitive.name != "add" or not is_variable(eqn.invars[0]) or is_variable(eqn.invars[1]):
         return False
     return eqn.invars[1].aval.shape == () and eqn.invars[1].val == 1
-
-
-def _is_variable(atom) -> bool:
-    return not isinstance(atom, jax.extend.core.Literal)
 
 
 def _asking(eqn, variables: set, new):
@@ -163,7 +145,7 @@ def _asking(eqn, variables: set, new):
     if eqn.primitive.name not in _COMPARISONS:
         return eqn
     left, right = eqn.invars
-    if not _is_variable(left) or left not in variables or _is_variable(right):
+    if not is_variable(left) or left not in variables or is_variable(right):
         return eqn
     value = right.aval.dtype.type(new(int(right.val)))
     return eqn.replace(invars=[left, jax.extend.core.Literal(value, right.aval)])

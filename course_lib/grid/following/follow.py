@@ -1,0 +1,104 @@
+"""What is asked of a kernel's body: what it does over its grid, where it touches memory, what it allocates."""
+
+import functools
+
+import numpy as np
+
+from course_lib.grid.body import Body, Use
+from course_lib.grid.call import Call, Scratch
+from course_lib.grid.following.follower import Follower
+from course_lib.grid.following.refs import Ref, scoped_names, space_of
+from course_lib.grid.jaxprs import equations
+from course_lib.grid.unreadable import UnreadableCall
+
+
+def body(call: Call) -> Body:
+    """What a kernel's body does over its grid: all steps at once; one by one where a step leaves scalars for the next.
+
+    Raises UnreadableCall if following it would take more than three million evaluations.
+    """
+    return _followed(call, in_detail=False)
+
+
+def memory_uses(call: Call) -> tuple[Use, ...]:
+    """Where a kernel touches memory, in the order of its program.
+
+    Loops are followed turn by turn for that, those too whose turns all do the same: it may take a thousand times as
+    long as ``body``. Raises UnreadableCall where it would take more than three million evaluations, or where there are
+    more than 100,000 uses.
+    """
+    return _followed(call, in_detail=True)
+
+
+def _followed(call: Call, in_detail: bool):
+    outcome = _outcome(call, in_detail)
+    if isinstance(outcome, UnreadableCall):
+        raise outcome.with_traceback(None)
+    return outcome
+
+
+@functools.lru_cache(maxsize=128)
+def _outcome(call: Call, in_detail: bool) -> Body | tuple[Use, ...] | UnreadableCall:
+    """The error too is kept: it may take seconds to find out that a body is too long to follow."""
+    try:
+        follower = _follower_of_all_steps(call, in_detail)
+        if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
+            follower = _follower_in_order(call, in_detail)
+    except UnreadableCall as error:
+        return error.with_traceback(None)
+    return tuple(follower.uses) if in_detail else follower.result()
+
+
+def _follower_of_all_steps(call: Call, in_detail: bool) -> Follower:
+    """One that has followed all steps at once."""
+    if call.steps == 1:
+        return _follower_in_order(call, in_detail)
+    coordinates = np.unravel_index(np.arange(call.steps), call.grid)
+    follower = Follower(call.grid, tuple(np.asarray(c, np.int32) for c in coordinates), _names(call), in_detail)
+    follower.jaxpr(call.kernel, _refs(call), np.ones(call.steps, bool), 1)
+    return follower
+
+
+def _follower_in_order(call: Call, in_detail: bool) -> Follower:
+    """One that has gone step after step, with the scalars that one leaves in SMEM for the next."""
+    follower, refs = Follower(call.grid, (), _names(call), in_detail, ordered=True), _refs(call)
+    for step in range(call.steps):
+        follower.coordinates, follower.first = call.step(step), step
+        follower.jaxpr(call.kernel, refs, np.True_, 1)
+    return follower
+
+
+def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
+    """The outputs of an index map at the steps whose grid coordinates are given; UNKNOWN where it does more."""
+    refs = [Ref("scalars", "smem", v.aval) for v in jaxpr.invars[len(coordinates) :]]
+    for ref, array in zip(refs, scalars, strict=True):
+        ref.give(array)
+    return Follower(grid=(), coordinates=()).jaxpr(jaxpr, [*coordinates, *refs], np.True_, 1)
+
+
+def _refs(call: Call) -> list:
+    names = [(o.name, o.memory_space) for o in call.operands] + [(s.name, s.memory_space) for s in call.scratch]
+    refs = [Ref(name, space, v.aval) for (name, space), v in zip(names, call.kernel.invars, strict=True)]
+    for ref, array in zip(refs, call.scalars, strict=False):
+        ref.give(array)
+    return refs
+
+
+def scoped_scratch(call: Call) -> tuple[Scratch, ...]:
+    """The refs that a kernel's body allocates for itself (pl.run_scoped, pl.kernel's scratch, emit_pipeline)."""
+    return tuple(
+        Scratch(name=name, memory_space=space_of(v.aval), shape=tuple(v.aval.shape), dtype=v.aval.dtype)
+        for eqn in equations(call.kernel)
+        if eqn.primitive.name == "run_scoped"
+        for name, v in zip(scoped_names(eqn.params["jaxpr"], _names(call)), eqn.params["jaxpr"].invars, strict=True)
+    )
+
+
+def _names(call: Call) -> frozenset[str]:
+    return frozenset(ref.name for ref in (*call.operands, *call.scratch))
+
+
+@functools.lru_cache(maxsize=256)
+def has_copies_by_hand(call: Call) -> bool:
+    """Whether the kernel starts copies itself, besides those that its BlockSpecs ask for."""
+    return any(eqn.primitive.name == "dma_start" for eqn in equations(call.kernel))

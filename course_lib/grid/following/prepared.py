@@ -1,0 +1,50 @@
+"""A jaxpr made ready to be followed many times: what kind each equation is, found out once; dead ones left out."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax.extend.core
+
+from course_lib.grid.following import scalars
+from course_lib.grid.jaxprs import called, is_variable
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """One equation. At most one of ``scalar`` and ``inner`` is set."""
+
+    eqn: jax.extend.core.JaxprEqn
+    name: str  # of the primitive
+    atoms: tuple  # per input (variable, None) or (None, constant)
+    scalar: Callable | None  # the operation, if it is one on scalars
+    inner: object | None  # the jaxpr it enters, if it is a call
+    on_arrays: bool  # whether it has an array among inputs and outputs
+
+
+@functools.lru_cache(maxsize=1024)
+def prepared(jaxpr) -> tuple[Prepared, ...]:
+    """The equations of ``jaxpr`` in order, without scalar operations that nothing uses and branches that do nothing."""
+    live, steps = {v for v in jaxpr.outvars if is_variable(v)}, []
+    for eqn in reversed(jaxpr.eqns):
+        step = _step(eqn)
+        if (step.scalar or _does_nothing(eqn)) and not live & set(eqn.outvars):
+            continue
+        live |= {v for v in eqn.invars if is_variable(v)}
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def _step(eqn) -> Prepared:
+    return Prepared(
+        eqn=eqn,
+        name=eqn.primitive.name,
+        atoms=tuple((v, None) if is_variable(v) else (None, scalars.plain(v.val)) for v in eqn.invars),
+        scalar=scalars.operation(eqn),
+        inner=called(eqn),
+        on_arrays=any(getattr(v.aval, "shape", ()) for v in (*eqn.invars, *eqn.outvars)),
+    )
+
+
+def _does_nothing(eqn) -> bool:
+    return eqn.primitive.name == "cond" and not any(branch.eqns for branch in eqn.params["branches"])

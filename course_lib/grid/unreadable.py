@@ -1,0 +1,26 @@
+"""What is raised where a kernel call cannot be read."""
+
+import enum
+
+
+class Reason(enum.Enum):
+    """Why a kernel call cannot be read."""
+
+    NEGATIVE_GRID = "a size of its grid is below 0"
+    LONG_GRID = "its grid has more steps than are listed"
+    UNKNOWN_SCALARS = "its grid or its index maps read scalars that only a run would give"
+    ARRAY_VALUES = "which copies it makes depends on the values in an array"
+    LONG_BODY = "its body does more than is followed"
+    NOT_SUPPORTED = "it is built in a way that this library does not read"
+
+
+class UnreadableCall(ValueError):
+    """The function holds a kernel whose grid or copies cannot be read. The message says why; nothing is guessed.
+
+    ``reason`` says the same in one of the words of ``Reason``, for whoever must tell them apart. Of ``NEGATIVE_GRID``
+    and ``LONG_GRID`` no judge can run the kernel either; of the others it can be run and compared.
+    """
+
+    def __init__(self, message: str, *, reason: Reason = Reason.NOT_SUPPORTED):
+        super().__init__(message)
+        self.reason = reason

@@ -1,0 +1,27 @@
+"""The kernel library on the command line.
+
+python -m course_lib.kernels            which families there are
+python -m course_lib.kernels matmul     one of them as a single file that needs nothing of ours
+"""
+
+import argparse
+import difflib
+
+from course_lib.kernels import one_file
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m course_lib.kernels", description=one_file.__doc__.splitlines()[0])
+    parser.add_argument("family", nargs="?", help="its name, such as matmul; left out: list them")
+    family, known = parser.parse_args(argv).family, one_file.families()
+    if family is None:
+        print("\n".join(f"{name:17} {line}" for name, line in known.items()))
+    elif family in known:
+        print(one_file.one_file(family), end="")
+    else:
+        nearest = difflib.get_close_matches(family, known, n=1, cutoff=0)
+        parser.error(f"{family!r} is no family; it may be {', '.join(known)}. Nearest: {nearest[0]}.")
+
+
+if __name__ == "__main__":
+    main()

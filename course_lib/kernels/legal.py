@@ -1,0 +1,35 @@
+"""Which sizes a block may have on a TPU: one rule, to which every family's ``Blocks`` are held.
+
+The last axis of a block is a multiple of 128, the one before of 8, or of 32 for numbers of one byte; axes further to
+the front are free. A block as long as its axis is always legal, and kernels cut their blocks down to the array.
+"""
+
+import jax.numpy as jnp
+
+LANES = 128  # elements in a row of a register
+SUBLANES = 8  # rows in a register
+
+
+def step(axis: int, rank: int, dtype=jnp.float32) -> int:
+    """What a size along ``axis`` of an array of ``rank`` axes must be a multiple of, where it is not the whole axis.
+
+    1024 for a vector, of which the TPU takes some powers of two below that as well; no kernel here has use for them.
+    """
+    if rank == 1:
+        return SUBLANES * LANES
+    rows = SUBLANES * (4 if jnp.dtype(dtype).itemsize == 1 else 1)
+    return {1: LANES, 2: rows}.get(rank - axis % rank, 1)
+
+
+def check(blocks, dtype=None, **steps: int) -> None:
+    """Raises ValueError where a size of ``blocks`` is no multiple of its step, and names the nearest that are.
+
+    A size that is None is left to the kernel. ``dtype`` is named where the steps are its own.
+    """
+    sizes = {name: size for name, size in vars(blocks).items() if size is not None}
+    if all(size >= steps[name] and size % steps[name] == 0 for name, size in sizes.items()):
+        return
+    rule = ", ".join(f"{name} of {steps[name]}" for name in sizes)
+    nearest = ", ".join(f"{n}={max(steps[n], round(size / steps[n]) * steps[n])}" for n, size in sizes.items())
+    of = "" if dtype is None else f" for {jnp.dtype(dtype)}"
+    raise ValueError(f"{blocks} is not legal{of}: each must be a multiple, {rule}. Nearest legal: {nearest}.")

@@ -1,0 +1,27 @@
+"""A sum of arrays of any dtype and any rank."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.lessons.lesson_01.vectors import VECTORS
+
+
+def _of_any_rank() -> list[tuple]:
+    """Two axes and one: typed inputs have one rank, so these are two lists."""
+    matrices = ("x: T[M,N]", "y: T[M,N]"), ({"M": 16, "N": 256}, {"M": 5, "N": 130}), ("f32", "int32", "bf16")
+    return arguments(*matrices) + arguments(VECTORS, ({"N": 1000},))
+
+
+EXERCISE = Exercise(
+    id="01.2",
+    title="Any dtype, any shape",
+    kind="write",
+    defines="add_any",
+    cases=_of_any_rank,
+    reference=lambda x, y: x + y,
+    hints=(
+        "pl.pallas_call(kernel, out_shape=...) returns a function; call that with x and y.",
+        "out_shape is a promise about the result: a shape and a dtype. Both are known from x.",
+        "jax.ShapeDtypeStruct(x.shape, x.dtype) is the promise.",
+    ),
+    points=1,
+)

@@ -1,0 +1,90 @@
+"""A grid, a block and an index map for 4096 elements."""
+
+import re
+
+import jax
+import numpy as np
+from jax.experimental import pallas as pl
+
+from course_lib import grid
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
+from course_lib.lessons.lesson_01.vectors import VECTORS
+
+WHOLE_BLOCKS = ({"N": 4096}, {"N": 8192}, {"N": 3072})
+
+
+def _whole_blocks() -> list[tuple]:
+    """Lengths that 1024 divides: what to do with a rest is the subject of another lesson."""
+    return arguments(VECTORS, WHOLE_BLOCKS)
+
+
+def _call_configured(configure):
+    """A plain add kernel with the learner's grid and blocks."""
+
+    def add_kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    for size in WHOLE_BLOCKS:
+        _grid_block_and_map(size["N"], configure(size["N"]))
+
+    def add(x, y):
+        settings = configure(x.size)
+        if settings is None:
+            return None
+        steps, block, index_map = settings
+        spec = pl.BlockSpec(block, index_map)
+        out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pl.pallas_call(add_kernel, out_shape=out, grid=steps, in_specs=[spec, spec], out_specs=spec)(x, y)
+
+    return add
+
+
+def _grid_block_and_map(n: int, settings: object) -> None:
+    """Refuse what cannot be a grid, a block and an index map. None is nothing yet, and others say so."""
+    three = isinstance(settings, tuple | list) and len(settings) == 3
+    if settings is not None and not (
+        three and callable(settings[2]) and not any(isinstance(s, str) or callable(s) for s in settings[:2])
+    ):
+        raise Unfit(
+            f"configure({n}) returned {_shown(settings)}; asked are three things, in this order: the grid "
+            "and the block, which are tuples of integers, and the index map, which is a function.",
+            "write return grid, block, index_map.",
+        )
+
+
+def _shown(value: object) -> str:
+    """The same at every run: without the addresses of functions."""
+    return f"{re.sub(r'<function [^ ]+ at 0x[0-9a-fA-F]+>', 'a function', repr(value)):.90}"
+
+
+def _covers_once(configure):
+    call = grid.walk(_call_configured(configure), *_whole_blocks()[0]).calls[0]
+    output = call.outputs[0]
+    if call.steps == 1:
+        return "The grid has one step: all of both vectors would be in VMEM at once.", "choose a smaller block."
+    if call.steps != len(np.unique(output.indices, axis=0)):
+        return (
+            f"The grid has {call.steps} steps, and the output has {output.blocks[0]} blocks: some block is written "
+            "more than once.",
+            "one step for each block: 4096 divided by the block size.",
+        )
+
+
+EXERCISE = Exercise(
+    id="01.4",
+    title="Configure only: a grid for 4096 elements",
+    kind="configure",
+    defines="configure",
+    cases=_whole_blocks,
+    reference=lambda x, y: x + y,
+    build=_call_configured,
+    also=(_covers_once,),
+    hints=(
+        "The grid is how many steps there are; the block is what one step sees; the index map says which block.",
+        "A legal one-dimensional block is a multiple of 1024, or a power of two from 128 up.",
+        "The index map returns a block number, not an element number: at step i it is block i.",
+    ),
+    points=1,
+)

@@ -1,0 +1,21 @@
+"""A kernel that writes to an input, to repair."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_01.vectors import LENGTHS, VECTORS
+
+EXERCISE = Exercise(
+    id="01.5",
+    title="Repair: a kernel that writes where it reads",
+    kind="repair",
+    defines="scaled_add_kernel",
+    judged="scaled_add",
+    inputs=VECTORS,
+    sizes=LENGTHS,
+    reference=lambda x, y: 2 * x + y,
+    hints=(
+        "Which refs may a kernel write to? Read the signature: inputs first, outputs last.",
+        "You need no room in memory for 2 * x: a value read from a ref is yours to compute with.",
+        "One line does it: o_ref[...] = 2 * x_ref[...] + y_ref[...]",
+    ),
+    points=1,
+)

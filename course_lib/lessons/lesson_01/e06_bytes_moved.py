@@ -1,0 +1,46 @@
+"""How many bytes move when two vectors are added."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import cost, grid
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+
+
+def _bytes_moved() -> int:
+    """What adding two float32 vectors of 4096 moves between HBM and VMEM, from the grid's list."""
+
+    def add_kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    vector = jax.ShapeDtypeStruct((4096,), jnp.float32)
+    return cost.hbm_bytes(grid.walk(pl.pallas_call(add_kernel, out_shape=vector), vector, vector))
+
+
+EXERCISE = Exercise(
+    id="01.6",
+    title="Predict: how many bytes move?",
+    kind="predict",
+    defines="moved",
+    asks=Predict(
+        value=49_152,
+        unit="bytes",
+        near={
+            32_768: "That is x and y, which go in. The sum has to come out as well.",
+            16_384: "That is one vector. Three of them move.",
+            12_288: "That is how many numbers move. How many bytes is one float32?",
+            24_576: "That would be right for numbers of two bytes, bfloat16 say. These are float32.",
+        },
+        why="two vectors in and one out, 4096 numbers each, 4 bytes a number.",
+        proof=_bytes_moved,
+        stands_above="the lesson printed it for the same sum: here it is counted by hand.",
+    ),
+    hints=(
+        "The kernel runs once. What has to be in VMEM before it, and what has to be in HBM after it?",
+        "Two vectors go in, one comes out. How many bytes is a vector of 4096 float32?",
+        "A float32 has 4 bytes: three times 4096 times 4.",
+    ),
+    points=1,
+)

@@ -1,0 +1,67 @@
+"""Which judge refuses a kernel that comes back to its output block."""
+
+import jax
+from jax.experimental import pallas as pl
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.kinds.choose import Choose
+
+TOTAL = """\
+def total_kernel(x_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def start():
+        o_ref[...] = x_ref[...]
+
+    @pl.when(pl.program_id(0) > 0)
+    def add():
+        o_ref[...] += x_ref[...]
+
+
+def total(x):
+    return pl.pallas_call(
+        total_kernel,
+        out_shape=jax.ShapeDtypeStruct((1024,), x.dtype),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((1024,), lambda i: (i,))],
+        out_specs=pl.BlockSpec((1024,), lambda i: (0,)),
+    )(x)
+"""
+
+
+def _who_refuses_total() -> str:
+    """The first judge that refuses TOTAL, or "none"."""
+    names = {"jax": jax, "pl": pl}
+    exec(TOTAL, names)
+    (x,) = arguments(("x: f32[N]",), ({"N": 4096},))[0]
+    verdicts = judges.judge(names["total"], lambda x: x.reshape(4, 1024).sum(axis=0), x)
+    return next((said.judge for said in verdicts if said.passed is False), "none")
+
+
+EXERCISE = Exercise(
+    id="01.8",
+    title="Choose: who refuses it?",
+    kind="choose",
+    defines="judge",
+    listing=TOTAL,
+    asks=Choose(
+        options=(*judges.JUDGES, "none"),
+        right="none",
+        wrong={
+            "numbers": "Step 0 writes x's first block, and each later step adds its own: the sum of four blocks.",
+            "simulator": "It refuses an output block that is left and visited again. Read the index map of the "
+            "output at steps 0, 1, 2 and 3: is the block ever left?",
+            "races": "It runs two cores on an axis that a kernel declares parallel. Does this one declare any?",
+            "compiler": "A block of 1024 is a multiple of 1024, and four such blocks are 16 KiB: legal, and small.",
+        },
+        why="the output's index never changes, so its block stays in VMEM.",
+        proof=_who_refuses_total,
+    ),
+    hints=(
+        "Compare with `fold` in the lesson. What differs is one index map.",
+        "Write down the output's block at steps 0, 1, 2 and 3. When does a block go back to HBM?",
+        "A block whose index stays the same stays in VMEM. Is there any step at which this one has left?",
+    ),
+    points=1,
+)

@@ -1,0 +1,42 @@
+"""How many users at once make decoding compute-bound."""
+
+from course_lib import chips
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+from course_lib.lessons.lesson_03.rising import root
+
+
+def _decode_batch(d: float = 1e9, f: float = 1e9) -> float:
+    """The batch at which 2*B*D*F FLOPs take as long as D*F weights of one byte, for a very large D and F."""
+    of = chips.chip("v5e")
+    return root(lambda b: 2 * b * d * f / of.bf16_flops - (2 * b * d + d * f + 2 * b * f) / of.hbm_bandwidth)
+
+
+EXERCISE = Exercise(
+    id="03.4",
+    title="Predict: how many users make the MXU busy?",
+    kind="predict",
+    defines="batch",
+    asks=Predict(
+        value=120.1,
+        unit="",
+        tolerance=0.01,
+        near={
+            240.2: "That is right for weights of two bytes; or for products in int8, at twice the rate. Here the "
+            "weights have one byte, and the products are bfloat16.",
+            480.5: "The products are bfloat16. Is the int8 peak theirs?",
+            60.06: "Count again what one weight takes: one byte, and two operations for each row.",
+            720.7: "That is the crossover of square products. Here two sides are large and B is small.",
+            600.6: "That comes from a square product. Here D and F are large, and B is small beside them.",
+            360.4: "That comes from a square product. Here D and F are large, and B is small beside them.",
+        },
+        why="2 FLOPs for each weight and row: 2 B FLOPs per byte.",
+        proof=_decode_batch,
+    ),
+    hints=(
+        "Of the three arrays one is far larger than the others. How many bytes is that one?",
+        "2 B D F FLOPs, and D F bytes: the activations hardly count.",
+        "2 B = roofline.ridge_point(chip='v5e'), the one for bfloat16.",
+    ),
+    points=1,
+)

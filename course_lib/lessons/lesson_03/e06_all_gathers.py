@@ -1,0 +1,96 @@
+"""How long three all-gathers take."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
+from course_lib.lessons.lesson_03.product import MI, MI_IS_NOT_M
+
+LINK = 45e9  # bytes/s that one ICI link of a v5e carries each way: the scaling book, chapter "How to Think About TPUs"
+HOP_S = 1e-6  # what a hop costs whatever it carries: the same book, chapter "Sharded Matrices"
+_FOUR_LINKS = "A chip has four links; an axis of the torus, a ring, has two of them."
+_ONE_SHARD = "That is the time of one shard. How many does a chip receive?"
+_BYTES_ALONE = "So long would the bytes take. But each hop costs its time, however little it carries."
+
+
+def _all_gather(size: float, chips_in_ring: int, links: int) -> float:
+    """Microseconds, hop by hop: in each a chip receives one shard on each of its links, while any is missing."""
+    shard, missing, seconds = size / chips_in_ring, chips_in_ring - 1, 0.0
+    while missing > 0:
+        received = min(missing, links)
+        seconds += max(HOP_S, shard / LINK * received / links)
+        missing -= received
+    return seconds * 1e6
+
+
+NETWORK = {
+    "ring": Predict(
+        value=699.1,
+        unit="us",
+        tolerance=0.01,
+        near={
+            745.7: "A chip holds its own shard already: it has to receive the other fifteen.",
+            1398.1: "In a ring the shards come from both neighbours at once: two links receive.",
+            1491.3: "Two slips: in a ring the shards come from both sides at once, and a chip holds its own already.",
+            314.6: _FOUR_LINKS,
+            335.5: _FOUR_LINKS,
+            349.5: _FOUR_LINKS,
+            372.8: _FOUR_LINKS,
+            707.1: "You added the hops. They and the bytes run side by side: the lesson takes the larger of the two.",
+            666.7: MI_IS_NOT_M,
+            76.7: "That is the bandwidth of the HBM. Between chips the bytes take the network.",
+            43.7: "That is the lesson's array of 4 MiB. Here it has 64.",
+            46.6: _ONE_SHARD,
+            93.2: _ONE_SHARD,
+        },
+        why="15 shards of 4 MiB by two links.",
+        proof=lambda: _all_gather(64 * MI, 16, links=2),
+    ),
+    "line": Predict(
+        value=1118.5,
+        unit="us",
+        tolerance=0.01,
+        near={
+            559.2: "That is right for a chip in the middle. The one at the end of the line has one neighbour.",
+            745.7: "Two slips: the chip at the end has one neighbour, and it holds its own shard already.",
+            699.1: "That is the ring of sixteen. Here are four chips, and nobody closes the ring.",
+            1491.3: "A chip holds its own shard already: it has to receive the other three.",
+            372.8: "That is one shard, or all by four links. The chip at the end lacks three, and uses one link.",
+            279.6: "A chip has four links; the one at the end of a line uses one of them.",
+            251.7: "A chip has four links; the one at the end of a line uses one of them.",
+            1066.7: MI_IS_NOT_M,
+        },
+        why="three shards of 16 MiB by one link.",
+        proof=lambda: _all_gather(64 * MI, 4, links=1),
+    ),
+    "small": Predict(
+        value=3,
+        unit="us",
+        tolerance=0.01,
+        near={
+            4: "Count the hops, not the chips. How many are there from one end of the line to the other?",
+            2: "That is right for a chip in the middle. How far is it from one end of the line to the other?",
+            8: "That is the ring of sixteen. Here are four chips in a line.",
+            3.068: "You added the bytes. They and the hops run side by side: the lesson takes the larger of the two.",
+            1: "That is one hop. A chip passes on to its neighbour what it got from the other one.",
+            0.0683: _BYTES_ALONE,
+            0.091: _BYTES_ALONE,
+            0.0455: _BYTES_ALONE,
+        },
+        why="3 hops of 1 us.",
+        proof=lambda: _all_gather(4096, 4, links=1),
+    ),
+}
+
+EXERCISE = Exercise(
+    id="03.6",
+    title="Predict: three all-gathers",
+    kind="several",
+    defines="gathers",
+    asks=Several(parts=NETWORK, why="links that receive, shards that are missing, hops that cost."),
+    hints=(
+        "For each case: how many shards does the worst-placed chip lack, and by how many links do they come?",
+        "A ring has two links into each chip, the end of a line has one. 16 and 4 shards of the same 64 MiB.",
+        "small: a shard goes from one end of the line to the other; each hop takes 1 us, whatever it carries.",
+    ),
+    points=2,
+)

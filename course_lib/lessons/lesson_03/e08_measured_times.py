@@ -1,0 +1,82 @@
+"""Three times that others measured, to predict."""
+
+import jax.numpy as jnp
+
+from course_lib import chips, roofline
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
+from course_lib.lessons.lesson_03.product import array, square
+
+
+def _triangle_seconds() -> float:
+    """A product of 16384 in blocks of 512 x 1024 x 512: those above the diagonal cost nothing but their steps."""
+    chip, steps_along_k = chips.chip("v5e"), 16384 // 1024
+    arithmetic, price = 2 * 512 * 1024 * 512 / chip.bf16_flops, roofline.FITTED["v5e"].step_s
+    blocks = [(i, j) for i in range(16384 // 512) for j in range(16384 // 512)]
+    return sum(steps_along_k * (price + (arithmetic if j <= i else 0)) for i, j in blocks)
+
+
+GUESSES = {
+    "XLA, 16384": Predict(
+        value=46.95,
+        unit="ms",
+        tolerance=0.25,
+        near={
+            22.3: "A multiplication and an addition are two operations.",
+            1.96: "That is what the bytes take. Which roof is the lower one at this size?",
+            89.3: "Twice too long: 2 N^3 counts both operations already, and so does the peak.",
+            131: "Is that the cost of grid steps? This product was XLA's own.",
+        },
+        why="arithmetic, and 5 % on top.",
+        proof=lambda: roofline.predict(jnp.dot, *square(16384)).seconds * 1e3,
+    ),
+    "triangle": Predict(
+        value=28.648,
+        unit="ms",
+        tolerance=0.1,
+        near={
+            44.7: "That computes every block. Those above the diagonal are skipped.",
+            50.1: "That computes every block. Those above the diagonal are skipped.",
+            5.41: "That is the price of the steps. In half of them the MXU has work as well.",
+            22.3: "That is the arithmetic. What does a step cost that does nothing?",
+            25.0: "That has half of the steps. The grid has all of them.",
+            16.9: "A multiplication and an addition are two operations.",
+            11.2: "Two slips: a multiplication and an addition are two operations, and steps cost as well.",
+        },
+        why="half of the arithmetic, and all of the steps.",
+        proof=lambda: _triangle_seconds() * 1e3,
+    ),
+    "decode": Predict(
+        value=0.366,
+        unit="ms",
+        tolerance=0.25,
+        near={
+            0.00136: "That is the arithmetic. How many bytes of weights have to come first?",
+            0.0409: "That is one expert's matrix. Eight tokens go to eight experts.",
+            0.164: "That is right for weights of one byte. These are bfloat16.",
+            0.655: "That is right for float32. These are bfloat16.",
+        },
+        why="eight matrices of weights.",
+        proof=lambda: (
+            roofline.predict(
+                lambda x, w: jnp.einsum("gbd,gdf->gbf", x, w), array(8, 1, 4096), array(8, 4096, 4096)
+            ).seconds
+            * 1e3
+        ),
+    ),
+}
+
+EXERCISE = Exercise(
+    id="03.8",
+    title="Predict, then look",
+    kind="several",
+    defines="guesses",
+    asks=Several(parts=GUESSES, why="all three as near as asked to what was measured."),
+    hints=(
+        "Work out arithmetic plus steps, and bytes. They run side by side: the larger of the two is your guess.",
+        "16384: 2 * 16384**3 FLOPs. triangle: half of them, and 32 * 32 * 16 steps of 0.33 us, which add up.",
+        "decode: 8 * 4096 * 4096 weights of two bytes have to come from HBM, for next to no arithmetic.",
+    ),
+    points=2,
+)

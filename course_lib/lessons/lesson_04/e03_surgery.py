@@ -1,0 +1,123 @@
+"""Five blocks that no TPU takes, and the smallest change that heals each."""
+
+from jax.experimental import pallas as pl
+
+from course_lib import cost
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit, described
+from course_lib.lessons.lesson_04.kernels import copy_kernel
+
+# The blocks that nobody takes, with the arrays they are for.
+SURGERY = {
+    "a": ("f32[64,512]", (8, 100)),
+    "b": ("f32[6,256]", (4, 128)),
+    "c": ("bf16[64,256]", (14, 128)),
+    "d": ("f32[16,4,256]", (8, None, 256)),
+    "e": ("f32[4096]", (1000,)),
+}
+
+_DICT = f"a dict with the keys {', '.join(SURGERY)}"
+
+_RETURN_DICT = 'end the function with return {"a": (8, ...), "b": ...}, and a block for each of the five.'
+
+_WHAT_IS_LEGAL = (
+    "the last size is a multiple of 128, the one before of 8, or it is the whole axis; None counts as 1. For a vector "
+    "it is a multiple of 1024, a power of two from 128 on (float32), or the whole axis."
+)
+
+
+def _blocks(legal_blocks) -> dict[str, tuple]:
+    """The learner's five blocks, lists made tuples. Raises Unfit for what is no block of the right number of axes."""
+    blocks = legal_blocks()
+    if not isinstance(blocks, dict):
+        raise Unfit(f"legal_blocks() returned {described(blocks)}; asked for is {_DICT}.", _RETURN_DICT)
+    if missing := [name for name in SURGERY if name not in blocks]:
+        raise Unfit(f"legal_blocks() has no block for {', '.join(missing)}; asked for is {_DICT}.", _RETURN_DICT)
+    if strange := [key for key in blocks if key not in SURGERY]:
+        raise Unfit(f"legal_blocks() has the key {strange[0]!r:.40}; asked for is {_DICT}.", _RETURN_DICT)
+    for name, (array, sick) in SURGERY.items():
+        block, axes = blocks[name], "1 axis" if len(sick) == 1 else f"{len(sick)} axes"
+        if not isinstance(block, tuple | list) or len(block) != len(sick):
+            raise Unfit(
+                f"{name}: its block is {described(block)}; {array} has {axes}.",
+                f"give one size for each axis, as in the block {sick} that it had"
+                + ("; a tuple of one has a comma." if len(sick) == 1 else "."),
+            )
+        if wrong := [b for b in block if b is not None and (type(b) is not int or b < 1)]:
+            raise Unfit(f"{name}: {wrong[0]!r:.40} is no size of a block.", "a size is an integer above 0, or None.")
+    return {name: tuple(blocks[name]) for name in SURGERY}
+
+
+def _copy_in_blocks(x, block):
+    steps = tuple(n if b is None else pl.cdiv(n, b) for n, b in zip(x.shape, block, strict=True))
+    spec = pl.BlockSpec(block, lambda *step: step)
+    return pl.pallas_call(copy_kernel, out_shape=x, grid=steps, in_specs=[spec], out_specs=spec)(x)
+
+
+def _refused_sizes(legal_blocks) -> list[str]:
+    """What a TPU has against the blocks, one text for each that it does not take."""
+    said = []
+    for x, (name, block) in zip(_surgery_arrays()[0], _blocks(legal_blocks).items(), strict=True):
+        where = {x.ndim - 1: "last axis", x.ndim - 2: "axis before the last"} if x.ndim > 1 else {0: "only axis"}
+        sizes = [1 if size is None else size for size in block]
+        for axis, size in enumerate(sizes):
+            if not cost.is_legal_size(size, x.shape[axis], axis=axis, rank=x.ndim, dtype=x.dtype):
+                said.append(f"{name}: {block} has {block[axis]} on the {where[axis]}, of {x.shape[axis]}.")
+    return said
+
+
+def _call_surgery(legal_blocks):
+    blocks = _blocks(legal_blocks)
+    if said := _refused_sizes(legal_blocks):
+        raise Unfit(f"No TPU takes {'this' if len(said) == 1 else 'these'}. {' '.join(said)}", _WHAT_IS_LEGAL)
+
+    def copy_all(*arrays):
+        return tuple(_copy_in_blocks(x, blocks[name]) for name, x in zip(SURGERY, arrays, strict=True))
+
+    return copy_all
+
+
+def _surgery_arrays() -> list[tuple]:
+    """The five arrays of the task: their shapes are what the blocks must fit."""
+    return arguments(tuple(f"{name}: {array}" for name, (array, _) in SURGERY.items()), ({},))
+
+
+def _smallest_change(legal_blocks):
+    """One size may differ from the block that was given, and no legal size may be nearer to it."""
+    for x, (name, block) in zip(_surgery_arrays()[0], _blocks(legal_blocks).items(), strict=True):
+        array, sick = SURGERY[name]
+        changed = [axis for axis in range(len(sick)) if block[axis] != sick[axis]]
+        if len(changed) > 1:
+            return (
+                f"{name}: from {sick} to {block} are {len(changed)} changes. One is enough.",
+                "which one of its sizes was refused? Leave the others as they were.",
+            )
+        (axis,) = changed
+        was = sick[axis] or 1
+        legal = cost.legal_sizes(x.shape[axis], axis=axis, rank=x.ndim, dtype=x.dtype, even=False)
+        if abs(block[axis] - was) > min(abs(size - was) for size in legal):
+            return (
+                f"{name}: {block} is legal for {array}, but there is a legal size nearer to {was} than {block[axis]}.",
+                "list what is legal on that axis: the multiples around it, and the whole axis.",
+            )
+
+
+EXERCISE = Exercise(
+    id="04.3",
+    title="Surgery: five blocks that no TPU takes",
+    kind="configure",
+    defines="legal_blocks",
+    cases=_surgery_arrays,
+    reference=lambda *arrays: arrays,
+    build=_call_surgery,
+    also=(_smallest_change,),
+    hints=(
+        "Of the last two sizes, the one before last goes with the rows of a register and the last with its lanes. "
+        "Which of the two is at fault in each block?",
+        "A whole axis is always legal, and so it may be the nearest size. A None among the last two counts as 1.",
+        "The last but one is a multiple of 8, for bfloat16 too: 14 lies between 8 and 16. A vector wants a "
+        "multiple of 1024, or a power of two: what is nearest to 1000?",
+    ),
+    points=2,
+)

@@ -1,0 +1,98 @@
+"""The bytes that a product in blocks moves, for three orders of its grid."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import cost, grid
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
+from course_lib.lessons.lesson_04.kernels import product_kernel
+
+# The blocks along each axis, and the bytes of a block of x, of w and of the output.
+BLOCKS = {"b": 3, "i": 4, "j": 5}
+X_BYTES, W_BYTES, O_BYTES = 64 * 384 * 2, 384 * 128 * 2, 64 * 128 * 4
+
+
+def batched(order):
+    """The product of 04.4 with the grid axes in this order."""
+    b, i, j = (order.index(letter) for letter in "bij")
+
+    def call(x, w):
+        return pl.pallas_call(
+            product_kernel,
+            out_shape=jax.ShapeDtypeStruct((3, 256, 640), jnp.float32),
+            grid=tuple(BLOCKS[letter] for letter in order),
+            in_specs=[
+                pl.BlockSpec((None, 64, 384), lambda *at: (at[b], at[i], 0)),
+                pl.BlockSpec((384, 128), lambda *at: (0, at[j])),
+            ],
+            out_specs=pl.BlockSpec((None, 64, 128), lambda *at: (at[b], at[i], at[j])),
+        )(x, w)
+
+    return call
+
+
+def _moved(order: str) -> int:
+    x, w = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((3, 256, 384), (384, 640)))
+    return cost.hbm_bytes(grid.walk(batched(order), x, w))
+
+
+def _copies(order: str, uses: str) -> int:
+    """How often a block is copied whose index map uses these axes: up to the last of them, from the first."""
+    return math.prod(BLOCKS[letter] for letter in order[: max(map(order.index, uses)) + 1])
+
+
+def _predict(order: str) -> Predict:
+    steps = math.prod(BLOCKS.values())
+    x, w = _copies(order, "bi"), _copies(order, "j")
+    value = x * X_BYTES + w * W_BYTES + steps * O_BYTES
+    near = {
+        x * X_BYTES + w * W_BYTES: "That is what comes in. Where does the output go?",
+        x + w + steps: "That is how many blocks are copied. How many bytes has each?",
+        x * X_BYTES + w * W_BYTES + steps * O_BYTES // 2: "x and w are bfloat16. What is the output?",
+        2 * (x * X_BYTES + w * W_BYTES) + steps * O_BYTES: "The output is float32. What are x and w?",
+        steps
+        * (X_BYTES + W_BYTES + O_BYTES): "That would be a copy of everything at every step. Which block stands still "
+        "from one step to the next?",
+        12 * X_BYTES + 5 * W_BYTES + 60 * O_BYTES: "That would be every block once. A block that is left and wanted "
+        "again is copied again.",
+    }
+    for other in ("bij", "jbi", "bji"):
+        moved = _copies(other, "bi") * X_BYTES + _copies(other, "j") * W_BYTES + steps * O_BYTES
+        near[moved] = f"That is the number of another order. {_asked_of(order, other)}"
+    near.pop(value, None)
+    return Predict(value=value, unit="bytes", near=near, why="counted on the grid.", proof=lambda: _moved(order))
+
+
+def _asked_of(order: str, other: str) -> str:
+    """A question that tells ``order`` from ``other``: where the fastest axis is the same, it is about the rest."""
+    if order[2] == other[2]:
+        return (
+            f"In that one {order[2]} runs fastest as well, and x is copied as often. How often does j change when "
+            f"{order[0]} comes first?"
+        )
+    return f'In "{order}" {order[2]} runs fastest: which of x and w gets a new block at every step then?'
+
+
+EXERCISE = Exercise(
+    id="04.4",
+    title="Predict: three orders, three numbers",
+    kind="several",
+    defines="moved",
+    asks=Several(
+        parts={order: _predict(order) for order in ("bij", "jbi", "bji")},
+        why="an operand is copied once for each change of its block.",
+    ),
+    hints=(
+        "First the bytes of one block of x, of w and of the output. Then how many blocks of each are copied in "
+        "all. Multiply, then add.",
+        "Multiply the grid's sizes from the first axis down to the last one that the index map uses. x uses b and "
+        "i, w uses j, the output uses all three.",
+        'In "bij": x 3 * 4 = 12 copies of 49,152 bytes, w 3 * 4 * 5 = 60 of 98,304, the output 60 of 32,768.',
+    ),
+    points=2,
+)

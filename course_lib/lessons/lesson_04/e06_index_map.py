@@ -1,0 +1,47 @@
+"""An index map that counts elements, to repair."""
+
+from jax.experimental import pallas as pl
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit, described
+
+
+def double_kernel(x_ref, o_ref):
+    o_ref[...] = 2 * x_ref[...]
+
+
+def _boxes() -> list[tuple]:
+    """Boxes that blocks of (2, 8, 128) divide: the map is the subject, not the edge."""
+    return arguments(
+        ("x: f32[A,B,C]",), ({"A": 4, "B": 24, "C": 256}, {"A": 2, "B": 8, "C": 384}, {"A": 6, "B": 16, "C": 128})
+    )
+
+
+def _call_box(index_map):
+    if not callable(index_map):
+        raise Unfit(f"What you handed to check is {described(index_map)}.", "hand over the function block_of_step.")
+
+    def double_box(x):
+        block = pl.BlockSpec((2, 8, 128), index_map)
+        steps = (x.shape[0] // 2, x.shape[1] // 8, x.shape[2] // 128)
+        return pl.pallas_call(double_kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block)(x)
+
+    return double_box
+
+
+EXERCISE = Exercise(
+    id="04.6",
+    title="Repair: an index map from a collection of puzzles",
+    kind="repair",
+    defines="block_of_step",
+    cases=_boxes,
+    reference=lambda x: 2 * x,
+    build=_call_box,
+    hints=(
+        "Pallas multiplies what an index map returns by the block's sizes. What is left for the map to say?",
+        "At step (1, 0, 0) the second pair of sheets is wanted, which is block 1 on that axis.",
+        "One line does it: return (i, j, k)",
+    ),
+    points=1,
+)

@@ -1,0 +1,21 @@
+"""What a learner's function returns, as the things that were asked for."""
+
+from course_lib.checks.unfit import Unfit, described
+
+
+def in_order(call: str, value: object, *wanted: str) -> list:
+    """``value`` as the list of things that ``wanted`` names; names that end in "map" are functions. Raises Unfit."""
+    names = ", ".join(wanted)
+    if not isinstance(value, tuple | list) or len(value) != len(wanted):
+        raise Unfit(
+            f"{call} returned {described(value)}; asked for are {len(wanted)} things: {names}.",
+            f'end the function with "return {names}".',
+        )
+    for name, thing in zip(wanted, value, strict=True):
+        if name.endswith("map") != callable(thing):
+            want = "a function, such as lambda i: (i, 0)" if name.endswith("map") else "a tuple of integers"
+            raise Unfit(
+                f"{call}: in the place of {name} stands {described(thing)}; {name} is {want}.",
+                f"return, in this order: {names}.",
+            )
+    return list(value)

@@ -1,0 +1,43 @@
+"""The words that predictions, reports, plots, verdicts and lessons share: what binds a kernel, whose figure it is.
+
+The core computes one block while the copies of the next run beside it. So a kernel takes the longer of two times, that
+of its core and that of its copies, and the longer one binds. A test finds every place that says it in other words.
+"""
+
+COMPUTE = "compute"  # the core, which spends most of its time on arithmetic: of the MXU, or of the VPU
+STEPS = "grid steps"  # the core, which spends most of it between steps: working out blocks, starting copies
+CORE = "core"  # the core of a compiled program, whose cycles hold arithmetic and grid steps together
+HBM = "HBM"  # the copies between HBM and VMEM
+BOTH = "both"  # core and HBM take equally long, within 5 %
+BOUNDS = (COMPUTE, HBM, STEPS, CORE, BOTH)
+
+# Whose figure it is. Where there is no room (a legend, a column), "compiler", "model" and "measured" stand alone.
+COMPILER = "predicted (compiler)"  # by the simulator inside the TPU's compiler, of the compiled program
+MODEL = "predicted (model)"  # by ``roofline``: three roofs, and constants fitted on published timings
+MEASURED = "measured"  # by a clock, on a chip; whose clock and which chip stands beside it
+
+_NEAR = 0.05  # of the longer time: two that are nearer than this both bind
+_BOUND_BY = {COMPUTE: "compute", STEPS: "grid steps", CORE: "the core", HBM: "HBM", BOTH: "both core and HBM"}
+
+
+def bound_of_program(core_s: float, hbm_s: float) -> str:
+    """What binds a compiled program, from the seconds of its cycles and of its HBM traffic: "core", "HBM", "both"."""
+    if abs(core_s - hbm_s) < _NEAR * max(core_s, hbm_s):
+        return BOTH
+    return CORE if core_s > hbm_s else HBM
+
+
+def bound_of_roofs(compute_s: float, hbm_s: float, steps_s: float = 0) -> str:
+    """Which of three roofs binds, from the seconds of each alone: "compute", "HBM", "grid steps", or "both".
+
+    Arithmetic and grid steps follow one another, so the core takes their sum; where it binds, the larger part does.
+    """
+    bound = bound_of_program(compute_s + steps_s, hbm_s)
+    if bound == CORE:
+        return COMPUTE if compute_s >= steps_s else STEPS
+    return bound
+
+
+def bound_by(bound: str) -> str:
+    """The same in a sentence: "bound by HBM", "bound by the core", "bound by both core and HBM"."""
+    return f"bound by {_BOUND_BY[bound]}"

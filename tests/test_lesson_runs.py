@@ -1,0 +1,121 @@
+"""Every lesson's notebooks as others run them: graded, under nbval, and by a reader who has answered nothing yet."""
+
+import ast
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import nbformat
+import pytest
+from conftest import needs_libtpu
+from jax.experimental.pallas import tpu as pltpu
+from lesson_files import LESSONS, ROOT, as_a_learner, built
+
+from course_lib import checks
+from course_lib.checks.exercise import lesson
+from course_lib.grading.grade import grade
+
+
+def code(folder, stem):
+    return [cell for cell in built(folder, stem) if cell.cell_type == "code"]
+
+
+def is_check(cell):
+    return cell.id.endswith("-check")
+
+
+# Graded, as `make grade` grades them
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_our_own_answers_are_graded_to_full_marks(stem):
+    graded = grade(ROOT / f"solutions/{stem}.ipynb", cell_timeout=120)
+    assert not graded.error
+    assert [row.id for row in graded.rows] == [task.id for task in lesson(stem[:2]).exercises]
+    assert [(row.id, row.outcome, row.message) for row in graded.rows if row.outcome != "passed"] == []
+    assert graded.points == graded.max_points > 0
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_no_answers_are_graded_to_none(stem):
+    graded = grade(ROOT / f"exercises/{stem}.ipynb", cell_timeout=120)
+    assert not graded.error
+    assert [(row.id, row.outcome) for row in graded.rows if row.outcome != "not attempted"] == []
+    assert len(graded.rows) == len(lesson(stem[:2]).exercises) and graded.points == 0
+
+
+# Run by a reader who has answered nothing yet
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_a_fresh_exercise_runs_to_its_end_with_no_red(stem):
+    """In this process: a kernel of its own, and that every given cell runs there, is what the grader's run shows."""
+    names, out, err = {}, io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), checks.rehearsal(), as_a_learner():
+            for cell in code("exercises", stem):
+                exec(compile(ast.parse(cell.source), cell.id, "exec"), names)
+    finally:
+        pltpu.set_tpu_interpret_mode(None)
+    assert not err.getvalue()
+    verdicts = re.findall(r"^(\d\d\.\d+) (not attempted|not yet|passed)", out.getvalue(), re.M)
+    assert verdicts == [(task.id, "not attempted") for task in lesson(stem[:2]).exercises]
+
+
+# Under nbval, which compares what the checks print with what is stored
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_the_stored_lines_are_passes_and_nbval_compares_them(stem):
+    found = [cell for cell in code("solutions", stem) if is_check(cell)]
+    assert len(found) == len(lesson(stem[:2]).exercises)
+    for cell in found:
+        assert cell.source.startswith("# NBVAL_CHECK_OUTPUT\n"), cell.id
+        (output,) = cell.outputs
+        (line,) = output.text.splitlines()
+        assert line.startswith(f"{cell.id.removesuffix('-check').replace('-', '.')} passed: ")
+
+
+@needs_libtpu  # without it the line says that the compiler is skipped
+@pytest.mark.parametrize("stem", LESSONS)
+def test_nbval_finds_what_is_stored(stem, tmp_path):
+    failed, said = nbval(ROOT / f"solutions/{stem}.ipynb", tmp_path)
+    assert failed == [], said
+
+
+@needs_libtpu
+def test_nbval_finds_what_differs(tmp_path):
+    """The first lesson, with another line stored below every check except the last."""
+    notebook = nbformat.read(ROOT / f"solutions/{LESSONS[0]}.ipynb", 4)
+    found = [cell for cell in notebook.cells if is_check(cell)]
+    for cell in found[:-1]:
+        cell.outputs[0].text = cell.outputs[0].text.replace("passed", "Passed")
+    nbformat.write(notebook, tmp_path / "changed.ipynb")
+    failed, said = nbval(tmp_path / "changed.ipynb", tmp_path)
+    assert failed == [cell.id for cell in found[:-1]]
+    assert said.count("Cell outputs differ") >= len(failed)  # where CI is set, pytest says it once more
+
+
+def nbval(notebook, folder):
+    """(the ids of the cells that fail, what was printed)."""
+    junit = folder / "nbval.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax", f"--junitxml={junit}"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
+    run = subprocess.run(
+        [*command, "--nbval-current-env", "--nbval-cell-timeout=120", str(notebook)],
+        cwd=ROOT,
+        env=environment
+        | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "nbval.plugin"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    cases = ET.parse(junit).getroot().findall(".//testcase")
+    cells = [cell for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "code"]
+    assert len(cases) == len(cells)
+    failed = [cell.id for cell, case in zip(cells, cases, strict=True) if case.find("failure") is not None]
+    return failed, run.stdout

@@ -1,0 +1,83 @@
+"""Run a notebook as a reader without a TPU does, and keep of its outputs what is the same everywhere."""
+
+import copy
+import json
+import os
+import pathlib
+import re
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from traitlets.config import Config
+
+from building import ROOT, BuildError, relative
+
+SECONDS_PER_CELL = 120
+# They would change what the cells print.
+_NOT_A_READERS = ("COURSE_GRADING", "COURSE_SOURCE", "NBGRADER_EXECUTION", "PYTEST_CURRENT_TEST")
+
+
+def environment() -> dict[str, str]:
+    """The variables that a notebook is run with: this clone's library, nobody's progress, and no bar in the output."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
+    return kept | {"COURSE_PROGRESS": "0", "COURSE_RECORD": "0", "PYTHONPATH": str(ROOT)}
+
+
+def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.NotebookNode:
+    """A copy with outputs, as a reader without a TPU gets them. Raises BuildError with the cell that failed."""
+    executed = copy.deepcopy(notebook)
+    folder = source.parent.parent
+    client = NotebookClient(
+        executed,
+        timeout=SECONDS_PER_CELL,
+        store_widget_state=False,
+        resources={"metadata": {"path": str(folder)}},
+        config=Config(KernelManager={"transport_encryption": "auto"}),  # else each kernel warns that it has none
+    )
+    try:
+        client.execute(env=environment())
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        cell = next((c for c in executed.cells if c.cell_type == "code" and _failed(c)), None)
+        name = cell.id if cell is not None else "?"
+        raise BuildError(f"{relative(source)}, cell {name}: {_last_line(error)}") from None
+    for cell in executed.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [_stable(output, cell, source) for output in _joined(cell.outputs)]
+            if "outputs-not-stored" in cell.metadata.get("tags", ()):  # they depend on the reader's machine
+                cell.outputs = []
+    executed.metadata["language_info"] = {"name": "python"}
+    executed.metadata.pop("widgets", None)
+    return executed
+
+
+def _failed(cell) -> bool:
+    return cell.execution_count is None or any(o.output_type == "error" for o in cell.outputs)
+
+
+def _joined(outputs: list) -> list:
+    """Neighbouring pieces of one stream as one: where a stream is cut depends on the machine's mood."""
+    joined: list = []
+    for output in outputs:
+        if joined and output.output_type == "stream" == joined[-1].output_type and output.name == joined[-1].name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def _stable(output, cell, source: pathlib.Path):
+    where = f"{relative(source)}, cell {cell.id}"
+    if output.output_type == "stream" and output.name == "stderr":
+        raise BuildError(f"{where} writes to stderr: {output.text.strip()[:200]}")
+    if str(ROOT) in json.dumps(output):
+        raise BuildError(f"{where} prints a path of this machine.")
+    if output.output_type in ("display_data", "execute_result"):
+        output.data.pop("application/vnd.jupyter.widget-view+json", None)  # its model dies with the kernel
+    return output
+
+
+def _last_line(error: Exception) -> str:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    return text.splitlines()[-1] if text else type(error).__name__

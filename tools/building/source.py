@@ -1,0 +1,96 @@
+"""A percent source as a notebook: stable cell ids, the common first cell, the marks of the exercises.
+
+A cell header says answer="01.2", given="01.2" or check="01.2" for the three kinds of cell of an exercise.
+"""
+
+import hashlib
+import json
+import pathlib
+import re
+
+import jupytext
+import nbformat
+
+from building import ROOT, BuildError, relative
+from building.answers import check_regions
+from building.lessons import address, badge, table
+from course_lib.checks.exercise import exercise
+
+FIRST_CELL = "# FIRST CELL"
+LESSONS = "<!-- lessons -->"  # in its place stands the table of lessons
+KEPT_METADATA = {"tags", "nbgrader", "deletable", "editable"}
+
+
+def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
+    """The notebook of a percent source: stable cell ids, the common first cell, no stray metadata."""
+    notebook = jupytext.read(source)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        }
+    )
+    public = address()
+    seen = set()
+    for number, cell in enumerate(notebook.cells):
+        cell.source = cell.source.strip("\n")  # ruff sets empty lines before a decorator
+        if cell.source == FIRST_CELL:
+            cell.source = first_cell(public)
+            name = "first-cell"
+        else:
+            name = hashlib.sha1(f"{number}:{cell.source}".encode()).hexdigest()[:8]
+            _expand_exercise(cell)
+            name = cell.metadata.get("nbgrader", {}).get("grade_id", name)
+            if LESSONS in cell.source:
+                cell.source = cell.source.replace(LESSONS, table(ROOT / "notebooks", but=source.name))
+        if name in seen:
+            raise BuildError(f"{relative(source)}: two cells are called {name}.")
+        seen.add(name)
+        cell["id"] = name
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT_METADATA})
+        if name == "first-cell":  # folded away in JupyterLab and in Colab: readers run it, few read it
+            cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    if public["repo"]:
+        notebook.cells.insert(0, nbformat.v4.new_markdown_cell(badge(public, source), id="colab-badge"))
+    check_regions(notebook, source)
+    return notebook
+
+
+def _expand_exercise(cell: nbformat.NotebookNode) -> None:
+    """answer="01.2", given="01.2" and check="01.2" in a cell's header become nbgrader's metadata."""
+    for kind, suffix in (("answer", ""), ("given", "-given"), ("check", "-check")):
+        if id := cell.metadata.pop(kind, None):
+            is_check = kind == "check"
+            cell.metadata["nbgrader"] = {
+                "grade": is_check,
+                "grade_id": id.replace(".", "-") + suffix,
+                "locked": kind != "answer",
+                "schema_version": 3,
+                "solution": kind == "answer",
+            } | ({"points": exercise(id).points} if is_check else {})
+
+
+def first_cell(public: dict) -> str:
+    """The cell every notebook starts with, with the versions of requirements.txt and the public address in it."""
+    text = (ROOT / "notebooks/src/first_cell.py").read_text().rstrip("\n")
+    # With their markers: there is no libtpu for a Mac, say.
+    pins = re.findall(
+        r"^((?:jax|jaxlib|libtpu)==.+?)\s*$", (ROOT / "requirements.txt").read_text().replace('"', "'"), re.M
+    )
+    source = f"git+https://github.com/{public['repo']}@{public['tag']}" if public["repo"] else ""
+    places = {
+        '"COURSE_SOURCE", ""': f'"COURSE_SOURCE", "{source}"',
+        "PINS = []": f"PINS = {json.dumps(pins, indent=4)}",
+    }
+    for place, value in places.items():
+        assert text.count(place) == 1, f"first_cell.py has no place for {place}"
+        text = text.replace(place, value)
+    return text
+
+
+def dump(notebook: nbformat.NotebookNode) -> str:
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"

@@ -1,0 +1,86 @@
+"""Everything that is built, by name, and many of it at a time."""
+
+import functools
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from building import ROOT, BuildError, lessons, picture
+from building.answers import answers_of, without_answers
+from building.run import execute
+from building.source import dump, read_source
+
+Files = dict[str, str]  # {path from the repository's root: text}
+
+
+def targets() -> dict[str, Callable[[], Files]]:
+    """{name: a function that makes its files}: the sources, then what is read off all of them."""
+    found = {
+        f"{kind}/{source.stem}": functools.partial(make, source)
+        for kind, make in (("notebooks", notebook), ("solutions", exercises))
+        for source in sorted(ROOT.glob(f"{kind}/src/[0-9]*.py"))
+    }
+    return found | {
+        "README.md": lambda: {"README.md": lessons.readme()},
+        picture.PATH: lambda: {picture.PATH: picture.learner()},
+    }
+
+
+def notebook(source: pathlib.Path) -> Files:
+    """The notebook of a lesson, executed."""
+    return {f"notebooks/{source.stem}.ipynb": dump(execute(read_source(source), source))}
+
+
+def exercises(source: pathlib.Path) -> Files:
+    """The exercises of a lesson with their answers, executed, and without them; and the answers alone."""
+    solved = read_source(source)
+    answers = json.dumps(answers_of(solved), indent=1, sort_keys=True) + "\n"
+    return {
+        f"exercises/{source.stem}.ipynb": dump(without_answers(solved)),
+        f"solutions/{source.stem}.ipynb": dump(execute(solved, source)),
+        f"course_lib/lessons/lesson_{source.stem[:2]}/solutions.json": answers,
+    }
+
+
+def build(only: str = "") -> Files:
+    """The files of every target whose name contains ``only``, as many at a time as there are processors.
+
+    Raises BuildError, for the first that cannot be built.
+    """
+    chosen = {name: make for name, make in targets().items() if only in name}
+    if not chosen:
+        raise BuildError(f"there is nothing to build whose name contains {only!r}.")
+    built: Files = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {name: pool.submit(_timed, make) for name, make in chosen.items()}
+        try:
+            for name, (files, seconds) in _in_order(running):
+                built |= files
+                print(f"{name}: {seconds:.1f} s", file=sys.stderr)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return built
+
+
+def _timed(make: Callable[[], Files]) -> tuple[Files, float]:
+    started = time.monotonic()
+    return make(), time.monotonic() - started
+
+
+def _in_order(running: dict[str, Future]) -> Iterator[tuple[str, tuple[Files, float]]]:
+    """Each result as soon as all before it are there; meanwhile, on a terminal, a bar."""
+    on_terminal = sys.stderr.isatty()
+    for name, future in running.items():
+        while on_terminal and not future.done():
+            done = sum(other.done() for other in running.values())
+            bar = f"[{'#' * done}{'.' * (len(running) - done)}] {done} of {len(running)}, waiting for {name}"
+            print(f"\r{bar}", end="\033[K", file=sys.stderr, flush=True)
+            wait([future], timeout=0.5)
+        if on_terminal:
+            print("\r\033[K", end="", file=sys.stderr)
+        yield name, future.result()
