@@ -17,6 +17,7 @@ from course_lib.checks import checking, machine, record
 from course_lib.checks.exercise import exercise, lesson
 from course_lib.checks.kinds import JUDGED, kernel
 from course_lib.checks.result import SCREEN, Result, on_a_screen
+from course_lib.judges import budget, device
 
 
 def with_kernel(kernel):
@@ -62,7 +63,7 @@ def test_a_pass_is_one_line_the_same_everywhere(capsys):
 
 def test_a_judge_that_could_not_sit_is_named_on_the_same_line(monkeypatch, capsys):
     absent = judges.Verdict(judge="compiler", passed=None, message="libtpu is not installed.")
-    monkeypatch.setitem(judges.JUDGES, "compiler", lambda fn, reference, *args, chips: absent)
+    monkeypatch.setitem(judges.JUDGES, "compiler", lambda trial: absent)
     checks.check("01.1", with_kernel(right_kernel))
     assert capsys.readouterr().out == "01.1 passed: numbers, simulator and races agree; skipped: compiler.\n"
     assert checks.report("01.1") is None
@@ -404,29 +405,30 @@ def test_who_sees_which_case(monkeypatch):
     seen = {}
 
     def judge(name):
-        def sit(fn, reference, *args, **settings):
-            seen.setdefault(name, []).append((*(f"{a.dtype}{a.shape}" for a in args[:1]), settings))
+        def sit(trial, **settings):
+            first = trial.args[0]
+            seen.setdefault(name, []).append((f"{first.dtype}{first.shape}", trial.chip, settings))
             return judges.Verdict(judge=name, passed=True)
 
         return sit
 
     monkeypatch.setattr(judges, "JUDGES", {name: judge(name) for name in judges.JUDGES})
-    monkeypatch.setattr(judges, "budget_judge", judge("budget"))
-    monkeypatch.setattr(judges, "device_judge", judge("device"))
+    monkeypatch.setattr(budget, "sit", judge("budget"))
+    monkeypatch.setattr(device, "sit", judge("device"))
     monkeypatch.setattr(chips, "on_a_tpu", lambda: True)
-    budget = judges.Budget(hbm_bytes=10**6)
+    allowed = judges.Budget(hbm_bytes=10**6)
     task = dataclasses.replace(
-        exercise("01.1"), inputs=("x: T[N]", "y: T[N]"), dtypes=("f32", "bf16"), budget=budget, chips=("v5e", "v6e")
+        exercise("01.1"), inputs=("x: T[N]", "y: T[N]"), dtypes=("f32", "bf16"), budget=allowed, chips=("v5e", "v6e")
     )
     said = kernel.result(task, with_kernel(right_kernel))
     assert said.headline == "numbers, simulator, races, compiler, budget and device agree."
     of_each = ["float32(4096,)", "float32(1000,)", "float32(8,)", "bfloat16(1000,)"]
-    shapes = {name: [shape for shape, _ in calls] for name, calls in seen.items()}
+    shapes = {name: [shape for shape, _, _ in calls] for name, calls in seen.items()}
     assert shapes["numbers"] == shapes["device"] == [shape for shape in of_each for _ in range(2)]
-    assert shapes["simulator"] == shapes["compiler"] == shapes["budget"] == of_each
+    assert shapes["simulator"] == shapes["budget"] == of_each
     assert shapes["races"] == of_each[:1]
-    assert seen["compiler"][0][1] == {"chips": ("v5e", "v6e")}
-    assert seen["budget"][0][1] == {"budget": budget, "chip": "v5e"}
+    assert seen["compiler"] == [(shape, chip, {}) for shape in of_each for chip in ("v5e", "v6e")]
+    assert seen["budget"][0] == (of_each[0], "v5e", {"budget": allowed})
 
 
 def test_a_budget_is_a_judge():

@@ -4,9 +4,14 @@ import jax
 import jax.numpy as jnp
 import provoke
 import pytest
+from fairness.pipelines import FACTORS, one_inside_the_other
+from fairness.products import turned
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from provoke import V, call, copy, simulated
+from provoke import Shape, V, call, copy, simulated
+
+from course_lib import errors, grid
+from course_lib.judges import watchdog
 
 
 def kernel_reads_past_the_end(x_ref, o_ref):
@@ -43,6 +48,27 @@ def parallel_race(x):
     )(x)
 
 
+def kernel_waits_for_ever(x_ref, o_ref, sem):
+    pl.semaphore_wait(sem, 1)
+    o_ref[...] = x_ref[...]
+
+
+def ended_by_the_watchdog():
+    """What a simulation in which nothing happens any more raises, once the watchdog has ended it."""
+    with pytest.MonkeyPatch.context() as patched, watchdog.watched():
+        patched.setattr(watchdog, "IDLE_S", 1.0)
+        return simulated(call(kernel_waits_for_ever, scratch_shapes=[pltpu.SemaphoreType.REGULAR]))()
+
+
+def interpreted_plainly():
+    """What the plain interpreter makes of a pipeline inside a pipeline."""
+    args = jnp.ones((32, 128)), FACTORS
+    try:
+        grid.run(grid.trace(one_inside_the_other, *args), True, *args)
+    except Exception as error:
+        return errors.explain(error)
+
+
 FAILURES = {
     "block-outside": (
         simulated(call(copy, block=(1024,), grid=(4,), index_map=lambda i: (i + 1,)), V),
@@ -63,6 +89,12 @@ FAILURES = {
     "race": (
         simulated(parallel_race, num_cores_or_threads=2, detect_races=True),
         "Two cores touched the same memory",
+    ),
+    "stuck": (ended_by_the_watchdog, "the kernel waits for a signal that never comes"),
+    "interpreter-bug": (interpreted_plainly, "JAX's plain interpreter does not run this kernel"),
+    "cpu-lacks-it": (
+        simulated(lambda x: turned(x, x[:128]), Shape((256, 128), jnp.bfloat16), num_cores_or_threads=2),
+        "On the CPU XLA has no such product for two simulated cores: BF16 x BF16 = F32.",
     ),
 }
 

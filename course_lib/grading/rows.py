@@ -3,12 +3,12 @@
 import dataclasses
 import re
 
+from course_lib import judges
+from course_lib.checks.result import EXERCISE, NOT_ATTEMPTED, NOT_YET, PASSED
 from course_lib.grading.graft import CourseNotebook, Task
 from course_lib.grading.run import Ran
 
-PASSED, NOT_YET, NOT_ATTEMPTED, ERROR = "passed", "not yet", "not attempted", "error"
-EXERCISE = "exercise"  # who refuses what no judge looks at
-JUDGES = ("numbers", "simulator", "races", "compiler", "budget", "device")
+ERROR = "error"  # where there is no outcome of a check
 OUTCOMES = (PASSED, NOT_YET, NOT_ATTEMPTED, ERROR)
 _LONGEST = {"verdict": 6000, "next": 1000}  # characters; a verdict is a screen at most
 
@@ -95,7 +95,7 @@ def parse(verdict: str) -> dict[str, str]:
     first, _, rest = verdict.strip().partition("\n")
     outcome, ending = re.match(rf"\S+ ({PASSED}|{NOT_YET}|{NOT_ATTEMPTED})[.:]?(.*)", first).groups()
     reason, _, next = f"\n{rest}".partition("\nNext: ")
-    judge = re.search(rf"\bthe ({'|'.join(JUDGES)})(?: judge)? (?:refused|could not run) it", ending)
+    judge = re.search(rf"\bthe ({'|'.join(judges.NAMES)})(?: judge)? (?:refused|could not run) it", ending)
     message = " ".join(filter(None, (ending.strip(), _first_sentence(reason))))
     return {
         "outcome": outcome,

@@ -11,21 +11,28 @@ compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
 
 Beside them: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, where there is one).
 
-Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict.
+Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` are the four by
+name; they take a ``Trial``, in which all that they share is found out once.
 """
 
 from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge
+from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
-from course_lib.judges.four import JUDGES, compiler_judge, judge, numbers_judge, races_judge, simulator_judge
+from course_lib.judges.numbers import numbers_judge
+from course_lib.judges.simulator import races_judge, simulator_judge
+from course_lib.judges.sitting import JUDGES, NAMES, judge
 from course_lib.judges.tolerance import Expected, close, expected, right
+from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
 
 __all__ = [
     "JUDGES",
+    "NAMES",
     "BlockMap",
     "Budget",
     "Expected",
+    "Trial",
     "Verdict",
     "budget_judge",
     "close",

@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid, text, vocabulary
+from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
-from course_lib.judges.walked import arrays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,14 @@ class Budget:
 
 def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip: str = "v5e") -> Verdict:
     """Refuses a kernel that costs more than ``budget``: traffic and VMEM are counted, the rest asks the compiler."""
-    args = arrays(args)
+    return sit(Trial(fn, reference, args, chip), budget)
+
+
+def sit(trial: Trial, budget: Budget) -> Verdict:
+    """The budget judge's verdict."""
+    args = trial.args
     try:
-        walk = grid.walk(fn, *args)
+        walk = trial.whole_walk
         complaint = _traffic(walk, _limit(budget.hbm_bytes, args)) or _vmem(walk, _limit(budget.vmem_bytes, args))
     except Exception as error:  # it cannot be traced, or nobody can tell what it copies
         return refused("budget", errors.explain(error), ran=False)
@@ -43,8 +48,8 @@ def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip:
     if not budget.needs_compiler:
         return Verdict(judge="budget", passed=True)
     try:
-        report = compiler.compile_tpu(fn, *args, chip=chip)
-        other = compiler.compile_tpu(reference, *args, chip=chip) if budget.times_reference is not None else None
+        report, timed = trial.report, budget.times_reference is not None
+        other = compiler.compile_tpu(trial.reference, *args, chip=trial.chip) if timed else None
     except compiler.Unavailable as error:
         return Verdict(judge="budget", passed=None, message=str(error))
     if not report.ok:

@@ -1,11 +1,13 @@
-"""Run the kernels of a function on the CPU, in the plain interpreter or in the TPU simulator."""
+"""A traced function, and how its kernels run on the CPU: in the plain interpreter, or in the TPU simulator."""
 
 import contextlib
+import dataclasses
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
+import jax.extend.core
 import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
@@ -17,19 +19,33 @@ from course_lib.judges.watchdog import watched
 _CPU_OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
 
 
-def run(walk: grid.Walk, interpret, args: tuple) -> list[np.ndarray]:
-    """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
-    run = jax.jit(lambda *a: grid.run(walk.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
-    racing = interpret is not True and interpret.detect_races
-    with jax.default_device(jax.devices("cpu")[0]), _quiet(), watched():
-        try:
-            outputs = [np.asarray(a) for a in jax.block_until_ready(run(*args))]
-            if racing and compat.races_found():
-                raise RuntimeError("RACE DETECTED")
-        finally:
-            if interpret is not True:
-                pltpu.reset_tpu_interpret_mode_state()
-    return outputs
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traced:
+    """A function traced for arguments of certain shapes and dtypes; ``result``: what it returns, as shapes and dtypes.
+
+    Each interpret mode is compiled when it is first run, and once.
+    """
+
+    jaxpr: jax.extend.core.ClosedJaxpr
+    result: object
+    _modes: dict[object, Callable] = dataclasses.field(default_factory=dict)
+
+    def run(self, interpret, args: tuple) -> list[np.ndarray]:
+        """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
+        if interpret not in self._modes:
+            self._modes[interpret] = jax.jit(
+                lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS
+            )
+        racing = interpret is not True and interpret.detect_races
+        with jax.default_device(jax.devices("cpu")[0]), _quiet(), watched():
+            try:
+                outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[interpret](*args))]
+                if racing and compat.races_found():
+                    raise RuntimeError("RACE DETECTED")
+            finally:
+                if interpret is not True:
+                    pltpu.reset_tpu_interpret_mode_state()
+        return outputs
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ class Verdict:
     passed: bool | None
     message: str = ""
     next: str = ""  # one thing to try
+    reason: str = ""  # of what failed with an error that is known: the name of its row in the table of errors
     ran: bool = True  # False: it could not even be traced, so there was nothing to judge
     blocks: BlockMap | None = None  # where the output is wrong, if it is the numbers that are wrong
     report: compiler.Report | None = None  # the compiler judge's
@@ -36,7 +37,9 @@ class Verdict:
 
 def refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Verdict:
     """The refusal of something that failed with an error."""
-    return Verdict(judge=judge, passed=False, message=explanation.what, next=explanation.next, ran=ran)
+    return Verdict(
+        judge=judge, passed=False, message=explanation.what, next=explanation.next, reason=explanation.name, ran=ran
+    )
 
 
 def complained(judge: str, complaint: Complaint, report: compiler.Report | None = None) -> Verdict:

@@ -11,7 +11,9 @@ IDLE_S = 4.0  # so long without work: the simulator polls while it waits, and co
 _POLL_S = 0.25
 _BUSY_SHARE = 0.04  # of one core; threads of the simulator that only wait take less
 
-STUCK = "the kernel waits for a signal that never comes"
+
+class Stuck(TimeoutError):
+    """The kernel waits for a signal that never comes."""
 
 
 @contextlib.contextmanager
@@ -39,6 +41,6 @@ def _watch(done: threading.Event) -> None:
 
 
 def _stop() -> None:
-    """End the simulation that runs in another thread, which then raises RuntimeError with STUCK in it."""
+    """End the simulation that runs in another thread, which then raises an error that names Stuck."""
     if (memory := _interpret._shared_memory) is not None:
-        memory.set_failed(TimeoutError(STUCK), top_level=False)
+        memory.set_failed(Stuck(), top_level=False)

@@ -97,7 +97,7 @@ def cell(bug: Bug, column: str) -> Cell:
 
 def _judged(bug: Bug, judge: str) -> Cell:
     try:
-        verdict = judges.JUDGES[judge](bug.fn, bug.reference, *bug.args)
+        verdict = judges.JUDGES[judge](judges.Trial(bug.fn, bug.reference, bug.args))
     except Exception as error:
         return Cell("error", f"{type(error).__name__}: {error}")
     word = {True: "-", False: "refuses", None: "skipped"}[verdict.passed]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from course_lib import chips, errors, grid, judges, roofline, text
 from course_lib.checks.result import NOT_YET, Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
+from course_lib.judges import budget, device
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -22,33 +25,48 @@ _NOT_BUILT = "it could not be built."
 
 def result(task: Exercise, defined: object) -> Result:
     """What the judges say of the learner's answer, and then what the exercise demands beside them."""
-    if not _attempted(task, defined):
+    if defined is None or does_nothing(defined):
         return not_attempted(task.id, f"write {task.defines}")
-    cases = task.arguments()
-    if complaint := _unfit(task, defined, cases[0]):
-        return not_yet(task.id, "that is not what is judged.", *complaint)
+    cases, fn, not_built = task.arguments(), None, None
     try:
         fn = task.build(defined)
     except Exception as error:
-        return not_yet(task.id, _NOT_BUILT, *_explained(error))
+        not_built = error
+    trials = _trials(task, fn, cases)
+    if not _attempted(task, defined, trials[0], not_built):
+        return not_attempted(task.id, f"write {task.defines}")
+    if complaint := _unfit(task, defined, cases[0]):
+        return not_yet(task.id, "that is not what is judged.", *complaint)
+    if not_built is not None:
+        return not_yet(task.id, _NOT_BUILT, *_explained(not_built))
     heard, report = [], None
     with progress.shown(f"judging {task.id}") as say:
-        for case, said in _sessions(task, fn, cases, say):
-            report = report or (said.report if case is cases[0] else None)
+        for trial, said in _sessions(task, trials, say):
+            report = report or (said.report if trial is trials[0] else None)
             if said.passed is False:
-                return _refused(task, fn, said, case, cases, report)
+                return _refused(task, said, trial, trials, report)
             heard.append(said)
     if complaint := _further_demand(task, defined):
         return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
     return passed(task.id, _agreement(heard), report=report)
 
 
-def _attempted(task: Exercise, defined: object) -> bool:
-    """False for an answer nobody has begun: nothing defined or returned, a kernel or a class with no code in it."""
-    if defined is None or does_nothing(defined):
-        return False
+def _trials(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[judges.Trial]:
+    """A trial for each case; those of the same shapes and dtypes share what does not depend on values."""
+    first: dict[str, judges.Trial] = {}
+    trials = []
+    for case in cases:
+        trials.append(judges.Trial(fn, task.reference, case, chip=task.chips[0], like=first.get(_shapes(case))))
+        first.setdefault(_shapes(case), trials[-1])
+    return trials
+
+
+def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: Exception | None) -> bool:
+    """False for an answer nobody has begun: a stub, or kernels with no code in them."""
     try:
-        walk = grid.walk(task.build(defined), *task.arguments()[0])
+        if not_built is not None:
+            raise not_built
+        walk = trial.walk
     except NotImplementedError as error:
         return bool(str(error))  # a bare one is a stub; JAX and Keras give theirs a text
     except Exception:
@@ -96,35 +114,37 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
 
 
 def _sessions(
-    task: Exercise, fn: Callable, cases: list[tuple], say: Callable[[str], None]
-) -> Iterator[tuple[tuple, judges.Verdict]]:
-    """(case, verdict) of each judge in order.
+    task: Exercise, trials: list[judges.Trial], say: Callable[[str], None]
+) -> Iterator[tuple[judges.Trial, judges.Verdict]]:
+    """(trial, verdict) of each judge in order.
 
     The numbers judge and a chip see every case, the simulator, the compiler and the budget each shape and dtype once,
-    two cores the first.
+    two cores the first. The compiler is asked for each of the exercise's chips.
     """
-    each = list({_shapes(case): case for case in reversed(cases)}.values())[::-1]
-    seats = {"numbers": cases, "simulator": each, "races": cases[:1], "compiler": each}
+    each = [trial for trial in trials if trial.like is None]
+    for_chips = [
+        trial if chip == trial.chip else dataclasses.replace(trial, chip=chip) for trial in each for chip in task.chips
+    ]
+    seats = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
     order = [name for name in seats if name in task.judges]
-    if _is_long(fn, cases[0]) and "compiler" in order:
+    if _is_long(trials[0]) and "compiler" in order:
         order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
     if task.budget is not None:
         order.append("budget")
     if chips.on_a_tpu():
         order.append("device")
-    asked = judges.JUDGES | {"budget": judges.budget_judge, "device": judges.device_judge}
-    more = {"compiler": {"chips": task.chips}, "budget": {"budget": task.budget, "chip": task.chips[0]}}
-    seats |= {"budget": each, "device": cases}
+    asked = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=task.budget), "device": device.sit}
+    seats |= {"budget": each, "device": trials}
     for name in order:
-        for case in seats[name]:
+        for trial in seats[name]:
             say(f"judging {task.id}: {name}")
-            yield case, asked[name](fn, task.reference, *case, **more.get(name, {}))
+            yield trial, asked[name](trial)
 
 
-def _is_long(fn: Callable, case: tuple) -> bool:
+def _is_long(trial: judges.Trial) -> bool:
     """Whether the simulator would take many seconds."""
     try:
-        calls = grid.walk(fn, *case).calls
+        calls = trial.walk.calls
     except Exception:  # the numbers judge will say what is wrong
         return False
     return any(call.steps > MAX_STEPS or _touches(call) > MAX_TOUCHES for call in calls)
@@ -138,27 +158,27 @@ def _touches(call: grid.Call) -> float:
         return float("inf")
 
 
-def _refused(task: Exercise, fn: Callable, said: judges.Verdict, case: tuple, cases: list[tuple], report) -> Result:
-    message = f"{said.message}{_price_of_steps(task, fn, case)}" if said.judge == "budget" else said.message
+def _refused(task: Exercise, said: judges.Verdict, trial: judges.Trial, trials: list[judges.Trial], report) -> Result:
+    message = f"{said.message}{_price_of_steps(task, trial)}" if said.judge == "budget" else said.message
     name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
-    several = len({_shapes(other) for other in cases}) > 1
+    several = sum(other.like is None for other in trials) > 1
     return Result(
         id=task.id,
         outcome=NOT_YET,
         judge=said.judge,
         headline=f"the {name} refused it." if said.ran else f"the {name} could not run it.",
-        message=f"With arguments {_shapes(case)}: {message}" if several else message,
+        message=f"With arguments {_shapes(trial.args)}: {message}" if several else message,
         next=said.next,
         blocks=said.blocks,
         report=report,
     )
 
 
-def _price_of_steps(task: Exercise, fn: Callable, case: tuple) -> str:
+def _price_of_steps(task: Exercise, trial: judges.Trial) -> str:
     """How many grid steps there are and what they cost, where a time is limited; "" elsewhere."""
     if task.budget.times_reference is None:
         return ""
-    steps, fitted = sum(call.steps for call in grid.walk(fn, *case).calls), roofline.FITTED.get(task.chips[0])
+    steps, fitted = sum(call.steps for call in trial.walk.calls), roofline.FITTED.get(task.chips[0])
     if fitted is None or not steps:
         return ""
     each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)

@@ -44,4 +44,22 @@ ROWS = (
         'an axis marked "parallel" may be split over cores: mark an axis so only if no two of its steps share a block.',
         "16",
     ),
+    Row(
+        "stuck",
+        r"\.watchdog\.Stuck\b",  # ours: no simulator ends by itself where nothing happens any more
+        "Nothing happens any more: the kernel waits for a signal that never comes.",
+        "count the signals of each semaphore, and what is waited for: they must match.",
+    ),
+    Row(
+        "interpreter-bug",
+        r"ValueError: Did not ask for inval to be discharged",
+        "JAX's plain interpreter does not run this kernel: a pipeline inside a pipeline, most likely.",
+        "run it in the TPU simulator, interpret=pltpu.InterpretParams(), which does.",
+    ),
+    Row(
+        "cpu-lacks-it",
+        r"UNIMPLEMENTED: Unsupported element type for DotThunk::Execute: (?P<what>[^\n]*)",
+        "On the CPU XLA has no such product for two simulated cores: {what}.",
+        "simulate one core; the TPU has it.",
+    ),
 )

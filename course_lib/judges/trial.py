@@ -1,0 +1,97 @@
+"""What all judges of one sitting share: the function, the reference, the arguments, and what is found out once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import compiler, grid
+from course_lib.judges.interpreted import Traced
+from course_lib.judges.tolerance import Expected, expected
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trial:
+    """``fn`` before the judges, beside ``reference``, with concrete ``args``, traced for ``chip``.
+
+    Everything below is computed when it is first asked for, and once. ``like``: a trial of the same function for the
+    same chip with arguments of the same shapes and dtypes, whose trace, and whose compiled runs, are these too.
+    Raises ValueError for an argument that is no array and no number.
+    """
+
+    fn: Callable
+    reference: Callable
+    args: tuple
+    chip: str = "v5e"
+    like: Trial | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "args", arrays(self.args))
+
+    @functools.cached_property
+    def traced(self) -> Traced:
+        """The function traced. Raises what tracing it raises."""
+        if self.like is not None:
+            return self.like.traced
+        return Traced(*grid.trace_with_result(self.fn, *self.args, chip=self.chip))
+
+    @functools.cached_property
+    def whole_walk(self) -> grid.Walk:
+        """The walk over the function's kernels. Raises grid.UnreadableCall, and what tracing raises."""
+        return grid.walk_traced(self.traced.jaxpr, self.traced.result, self.args)
+
+    @functools.cached_property
+    def walk(self) -> grid.Walk:
+        """The same; with no calls in it where a grid depends on what only a run can tell.
+
+        A kernel can be run and compared all the same: only the sentences about its blocks are lost.
+        Raises grid.UnreadableCall for a grid that nobody can run, and what tracing raises.
+        """
+        try:
+            return self.whole_walk
+        except grid.UnreadableCall as error:
+            if error.reason in (grid.Reason.NEGATIVE_GRID, grid.Reason.LONG_GRID):
+                raise
+            return grid.Walk(calls=(), jaxpr=self.traced.jaxpr, result=self.traced.result)
+
+    @functools.cached_property
+    def returned(self):
+        """What the reference returns, as NumPy arrays of JAX's dtypes. Raises ValueError where it does not run."""
+        try:
+            result = self.reference(*self.args)
+            return jax.tree.map(lambda leaf: np.asarray(jnp.asarray(leaf)), result)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise ValueError(f"the reference cannot be run with these arguments. {said}") from error
+
+    @functools.cached_property
+    def wanted(self) -> list[Expected]:
+        """What the reference asks for, output by output. Raises ValueError where it does not run."""
+        return expected(self.reference, self.args, self.returned)
+
+    @functools.cached_property
+    def report(self) -> compiler.Report:
+        """What the compiler for the chip says of the function. Raises compiler.Unavailable."""
+        return compiler.compile_tpu(self.fn, *self.args, chip=self.chip)
+
+
+def arrays(args: tuple) -> tuple:
+    """The arguments with every number and NumPy array in them as JAX makes it: float64 becomes float32, say.
+
+    Raises ValueError for what is no array.
+    """
+
+    def as_array(leaf):
+        if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
+            return leaf
+        try:
+            return jnp.asarray(leaf)
+        except (TypeError, ValueError):
+            raise ValueError(f"{leaf!r:.60} is among the arguments; the judges take arrays and numbers.") from None
+
+    return jax.tree.map(as_array, args)
