@@ -5,7 +5,7 @@
     python tools/bench_kernels.py matmul     only rows whose name or shape contains "matmul"
     python tools/bench_kernels.py --long     and simulate XLA's largest product whole: ten minutes, 16 GiB of memory
 
-Predicted: the compiler's cycles over the clock, or the HBM bytes over the bandwidth where that takes longer. Every
+Predicted (compiler): its cycles over the clock, or the HBM bytes over the bandwidth where that takes longer. Every
 ratio is of two figures from one run. An implementation that is not installed, that does not compile or that the
 simulator gives no cycles for has a number in its place, and the reason under the table.
 """
@@ -175,13 +175,13 @@ def holds_a_kernel(program: str) -> bool:
 
 def page(lines: list[Line], date: datetime.date) -> str:
     """The tables, as Markdown that a terminal can show too."""
-    from course_lib import roofline
+    from course_lib import roofline, vocabulary
 
     notes: list[str] = []
     parts = [
         "# Kernels beside XLA",
         f"Written by `make bench ARGS=--write` on {date.isoformat()}, with {versions()}.",
-        "## Predicted",
+        f"## {vocabulary.COMPILER.capitalize()}",
         PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
         table(HEAD, [cells(line, notes) for line in lines]),
         *guide_part(lines, notes),
@@ -235,7 +235,7 @@ def guide_part(lines: list[Line], notes: list[str]) -> list[str]:
     return [
         "## The kernel of a public guide, beside ours",
         GUIDE,
-        table(("", "predicted", "HBM", "/ ours"), rows),
+        table(("", "compiler", "HBM", "/ ours"), rows),
     ]
 
 

@@ -82,16 +82,16 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
         what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
     output = next((o for o in call.outputs if o.name == read.ref), None)
     if output is not None and output.aliases:
-        next = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
+        todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
     elif call.steps == 1 or (output is not None and output.changes.all()):
-        next = f"write {read.ref} with =, not with +=."
+        todo = f"write {read.ref} with =, not with +=."
     elif output is not None:
-        next = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
+        todo = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
     else:
-        next = (
+        todo = (
             f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
         )
-    return Complaint(what, next)
+    return Complaint(what, todo)
 
 
 def left_unwritten(found: Finding) -> Complaint | None:
