@@ -74,7 +74,7 @@ def test_the_readout_says_each_roof_and_which_binds():
         "compute roof": "698 us",
         "HBM roof": "598 us",
         "grid steps": "128 × 330 ns = 42.2 us",
-        "compute + grid steps": "740 us",
+        "compute + steps": "740 us",
         "binds": "compute",
         "predicted (model)": "746 us",
         "share of the peak": "94 %",

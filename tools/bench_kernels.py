@@ -175,13 +175,13 @@ def holds_a_kernel(program: str) -> bool:
 
 def page(lines: list[Line], date: datetime.date) -> str:
     """The tables, as Markdown that a terminal can show too."""
-    from course_lib import roofline
+    from course_lib import roofline, vocabulary
 
     notes: list[str] = []
     parts = [
         "# Kernels beside XLA",
         f"Written by `make bench ARGS=--write` on {date.isoformat()}, with {versions()}.",
-        "## Predicted (compiler)",
+        f"## {vocabulary.COMPILER.capitalize()}",
         PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
         table(HEAD, [cells(line, notes) for line in lines]),
         *guide_part(lines, notes),

@@ -153,7 +153,7 @@ def print_constants() -> None:
 
 
 def print_table(chip: str, rows: list[dict[str, str]], reasons: list[str]) -> None:
-    print(f"{chip:54} {'blocks':24} {'measured':>10} {'predicted':>10} {'error':>8}")
+    print(f"{chip:54} {'blocks':24} {'measured':>10} {'model':>10} {'error':>8}")
     for row in rows:
         name, note, predicted, error = row["id"].replace(f"-{chip}-", "-"), "", "", ""
         if not row["unpredicted"] or has_program(row):

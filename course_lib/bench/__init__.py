@@ -6,7 +6,7 @@ says no where there is none.
 
 from course_lib.bench.autotune import Candidate, Tuned, autotune
 from course_lib.bench.measured import Measured
-from course_lib.bench.possible import Bound, Impossible, bound
+from course_lib.bench.possible import Bound, Impossible, bound, refuse_the_impossible
 from course_lib.bench.timing import NoAccelerator, accelerator, measure
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "autotune",
     "bound",
     "measure",
+    "refuse_the_impossible",
 ]

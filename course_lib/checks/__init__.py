@@ -4,6 +4,7 @@ from course_lib.checks.checking import assess, check, report
 from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
 from course_lib.checks.panel import progress
+from course_lib.checks.quantity import parse
 from course_lib.checks.record import rehearsal
 from course_lib.checks.result import NotPassed, Result
 
@@ -15,6 +16,7 @@ __all__ = [
     "doctor",
     "hint",
     "listing",
+    "parse",
     "progress",
     "rehearsal",
     "report",

@@ -1,6 +1,7 @@
 """The doctor: where the reader is, which judges can sit here, why one cannot, and what to do about it."""
 
 import importlib.metadata
+import logging
 import os
 import platform
 
@@ -20,6 +21,7 @@ def start() -> None:
     that the same cells work on a laptop and on a chip. The compiler's process is started in the background.
     """
     os.environ.setdefault("KERAS_BACKEND", "jax")
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # its first import may tell how long it takes
     if problem := jax_problem():
         raise SystemExit(problem)
     where = "in Colab" if environment.on_colab() else "on this machine"

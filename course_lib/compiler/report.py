@@ -185,7 +185,7 @@ def _shares(split: dict[str, int]) -> str:
 def _vmem(report: Report) -> str:
     if report.vmem_bytes is None:
         return ""
-    limit = f" (a kernel may use {text.size(report.vmem_limit)})" if report.vmem_limit else ""
+    limit = f" (limit {text.size(report.vmem_limit)})" if report.vmem_limit else ""
     by_op = collections.defaultdict(collections.Counter)
     for piece in report.vmem:
         by_op[piece.op][piece.purpose] += piece.bytes

@@ -24,7 +24,7 @@ def trace(fn: Callable, *args, chip: str = "v5e") -> jax.extend.core.ClosedJaxpr
     return trace_with_result(fn, *args, chip=chip)[0]
 
 
-def trace_with_result(fn: Callable, *args, chip: str) -> tuple[jax.extend.core.ClosedJaxpr, object]:
+def trace_with_result(fn: Callable, *args, chip: str = "v5e") -> tuple[jax.extend.core.ClosedJaxpr, object]:
     """The jaxpr, and what the function returns, as shapes and dtypes in their lists and tuples."""
     # A fresh function object: JAX must not reuse a trace that was made for a simulator.
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):

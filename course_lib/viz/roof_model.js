@@ -84,7 +84,7 @@ export function readout(s, chip) {
     ["compute roof", duration(found.compute_s)],
     ["HBM roof", duration(found.memory_s)],
     ["grid steps", s.ideal ? "none counted" : `${each} = ${duration(found.steps_s)}`],
-    ...(s.ideal ? [] : [["compute + grid steps", duration(found.compute_s + found.steps_s)]]),
+    ...(s.ideal ? [] : [["compute + steps", duration(found.compute_s + found.steps_s)]]),
     ["binds", binds(found)],
     [MODEL, duration(found.seconds)],
     ["share of the peak", percent(found.flops / found.seconds / peak(s, chip))],

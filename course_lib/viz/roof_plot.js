@@ -39,7 +39,7 @@ const unitOf = (name, dtype) => (name !== "bm" ? 128 : dtype === "int8" ? 32 : 8
 
 const INK = "#1f2933", MUTED = "#56616d", TRACK = "#e9edf2", PAPER = "#ffffff", BLUE = "#0072b2", RED = "#b34700";
 const FIELD = { left: 54, right: 26, top: 30, bottom: 48 };
-const LETTER = 7.6; // pixels, of the plot's bold text: rather too many
+const LETTER = 8.2; // pixels, of the plot's bold text: rather too many
 
 function draw(parent, tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -289,7 +289,7 @@ function render({ model, el }) {
   }
 
   function drawPoint(s, here, at, found, taken) {
-    const x = at.left(here.intensity), y = at.top(here.rate), text = `${MODEL}: ${flopRate(here.rate)}`;
+    const x = at.left(here.intensity), y = at.top(here.rate), text = `model: ${flopRate(here.rate)}`;
     const [left, top, anchor] = beside(x, y, text, taken, at);
     point.replaceChildren();
     draw(point, "circle", { cx: x, cy: y, r: 22, class: "course-touch" });

@@ -144,7 +144,7 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
         ("compute roof", text.duration(found.compute_s)),
         ("HBM roof", text.duration(found.memory_s)),
         ("grid steps", f"{steps} = {text.duration(found.steps_s)}" if found.steps else steps),
-        *([("compute + grid steps", text.duration(found.compute_s + found.steps_s))] if found.steps else []),
+        *([("compute + steps", text.duration(found.compute_s + found.steps_s))] if found.steps else []),
         ("binds", found.bound),
         (vocabulary.MODEL, text.duration(found.seconds)),
         ("share of the peak", text.percent(share)),

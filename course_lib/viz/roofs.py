@@ -192,7 +192,7 @@ def _roof_lines(at: axes.Axes, roofs: Roofs) -> str:
         f'stroke="{draw.INK}" stroke-width="2" fill="none"/>'
         + draw.line(x1, y1, x1, axes.BOTTOM, draw.GREY, dash="2 4")
         + draw.label(x1 + 6, axes.BOTTOM - 8, ridge, x2 - x1, fill=draw.MUTED, halo=True)
-        + draw.label(x2, y1 - 7, _flat(roofs), axes.WIDTH, bold=True, anchor="end")
+        + draw.label(x2, y1 - 12, _flat(roofs), axes.WIDTH, bold=True, anchor="end")
     )
 
 
@@ -245,7 +245,7 @@ def _third_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> tuple[
 def _flat_box(at: axes.Axes, roofs: Roofs) -> names.Box:
     """The room of the words on the compute roof."""
     top = at.top(roofs.flop_rate)
-    return names.Box(axes.RIGHT - draw.width_of(_flat(roofs), 12, True), top - 20, axes.RIGHT, top)
+    return names.Box(axes.RIGHT - draw.width_of(_flat(roofs), 12, True), top - 25, axes.RIGHT, top)
 
 
 def _marks(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:

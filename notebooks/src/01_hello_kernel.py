@@ -142,7 +142,7 @@ report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
 
 # %% [markdown]
-# *Predicted* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler. A *bundle* is
+# *Predicted (compiler)* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler. A *bundle* is
 # one instruction word of the chip, and a *spill* a value that found no free register; both can wait for a later lesson.
 # Where the report says HBM, it counts what the kernel moves between HBM and VMEM. That you can count yourself: two
 # vectors in, one out, four bytes a number.
@@ -154,7 +154,7 @@ at_full_speed = in_and_out / v5e.hbm_bandwidth * v5e.clock_hz
 print(f"bytes to move                {in_and_out:>8,}")
 print(f"bytes moved, by the report   {report.hbm_bytes:>8,}")
 print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8,.0f}")
-print(f"cycles predicted             {report.cycles:>8,}")
+print(f"cycles, predicted (compiler) {report.cycles:>8,}")
 
 # %% [markdown]
 # So the kernel is predicted to take many times the cycles that its bytes take at full speed. (The clock, for the cycles:
@@ -188,7 +188,7 @@ print(compiler.compile_tpu(add_vectors, huge, huge))
 viz.vmem_table(add_vectors, huge, huge)
 
 # %% [markdown]
-# So the cure is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
+# So the way out is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
 # runs; a **BlockSpec** says how large a block is, and its **index map** says which block belongs to step `i`.
 
 
@@ -214,7 +214,8 @@ compiler.compile_tpu(add_in_large_blocks, huge, huge)
 # %% [markdown]
 # 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
 # on. (The chip has 128 MiB of VMEM; one kernel may use 16 of them unless it asks for more.) The time is no longer the
-# cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move. Of the
+# cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move and says
+# *bound by HBM*. Of the
 # picture you need only the first bar for now: nearly all of the time goes into waiting for copies. Adding is not the work.
 #
 # Both vectors in one picture. The slanted line is as fast as HBM can bring the numbers, the flat one as fast as the
@@ -223,7 +224,7 @@ compiler.compile_tpu(add_in_large_blocks, huge, huge)
 # line is for lesson 3.)
 
 # %%
-viz.roofs.picture(
+viz.three_roofs(
     {
         "64 Mi numbers": roofline.predict(add_in_large_blocks, huge, huge),
         "4096 numbers": roofline.predict(add_vectors, vector, vector),
@@ -231,7 +232,7 @@ viz.roofs.picture(
 )
 
 # %% [markdown]
-# (This prediction is our own model, fitted on published timings, and not the compiler's. Lesson 3 builds it.)
+# (*Predicted (model)* is our own model, fitted on published timings, and not the compiler. Lesson 3 builds it.)
 #
 # Does cutting help the small vectors too?
 
@@ -402,7 +403,7 @@ except Exception as error:
 
 # %% [markdown]
 # Keras traces `call` once with a batch of unknown size, only to learn the shape of the output, and a kernel cannot be
-# traced so. The cure is to tell Keras the shape: `compute_output_shape`. (The decorator lets Keras find the class again
+# traced so. The way out is to tell Keras the shape: `compute_output_shape`. (The decorator lets Keras find the class again
 # when it loads a model.)
 
 # %%
@@ -513,7 +514,7 @@ except AttributeError as error:
 # <details><summary>4. Which is legal for a float32 vector of 4096: a block of 100, of 512, of 1024, of 1536?</summary>
 # 512 (a power of two from 128 up) and 1024 (a multiple of 1024). Not 100 and not 1536.</details>
 #
-# <details><summary>5. The report says "predicted". Who predicts, and what is it worth?</summary>
+# <details><summary>5. The report says "predicted (compiler)". Who predicts, and what is it worth?</summary>
 # The cycles come from the simulator inside the TPU's compiler; the time is those cycles over the clock, or the time to
 # move the bytes, whichever is longer. Good for comparing two versions of a kernel; a claim of speed needs a chip.</details>
 

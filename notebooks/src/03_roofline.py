@@ -30,11 +30,11 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import bench, chips, compiler, cost, errors, grid, roofline, text, viz
-from course_lib.viz import roofs
+from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 
 # %% [markdown]
 # ## The kernel, and what it moves
@@ -178,12 +178,15 @@ print(f"bytes      {moved / bandwidth * 1e6:6.1f} us")
 
 vector = bf16(numbers)
 report = compiler.compile_tpu(jnp.add, vector, vector)
-print(f"the compiler predicts {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
+print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
 
 # %% [markdown]
 # No cleverness can make this addition faster than its bytes. It is **memory-bound**: it waits for memory, and the arithmetic
 # units are idle nearly all of the time. The opposite is **compute-bound**, which one prefers, because then the expensive part of
-# the chip is at work.
+# the chip is at work. (Our plots and reports name the memory that is meant: *bound by HBM*, *bound by compute*.)
+#
+# A word on "predicted". *Predicted (compiler)* comes from the simulator inside the TPU's compiler, as in this cell.
+# *Predicted (model)* comes from the model that this lesson builds. *Measured* comes from a clock.
 #
 # ### The larger of the two, or their sum?
 #
@@ -217,7 +220,7 @@ for name, fn, arg in [
     ("matrix product, 4096", jnp.dot, square),
 ]:
     print(f"{name:21} {roofline.intensity(fn, arg, arg):8.2f} FLOPs/byte")
-print(f"ridge point of a v5e  {roofline.ridge_point('v5e'):8.2f} FLOPs/byte")
+print(f"ridge point of a v5e  {roofline.ridge_point(chip='v5e'):8.2f} FLOPs/byte")
 
 # %% [markdown]
 # Adding does one operation for six bytes, a dot product about two for four. On both sides of the ridge there is plenty of
@@ -245,11 +248,11 @@ viz.roof_plot(m=256, k=256, n=256, blocks=None)
 # matrices, two bytes a number. The intensity is N / 3.
 
 # %%
-ridge = roofline.ridge_point("v5e")
+ridge = roofline.ridge_point(chip="v5e")
 for n in (256, 512, 720, 721, 1024):
     compute, memory = 2 * n**3 / peak, 6 * n**2 / bandwidth
-    bound = "compute" if compute > memory else "memory"
-    print(f"N = {n:5}: {n / 3:5.1f} FLOPs/byte against {ridge:.1f}, {bound}-bound")
+    bound = "compute" if compute > memory else "HBM"
+    print(f"N = {n:5}: {n / 3:5.1f} FLOPs/byte against {ridge:.1f}, bound by {bound}")
 
 # %% [markdown]
 # So N > 720 on a v5e, because N / 3 > 240. (With Google's 819 GB/s it is N > 721.) In float32 a number has four bytes and the
@@ -258,10 +261,10 @@ for n in (256, 512, 720, 721, 1024):
 
 
 # %%
-def crossover(chip, dtype):
+def crossover(dtype, chip="v5e"):
     bytes_of_three = {"bfloat16": 2 + 2 + 2, "float32": 4 + 4 + 4, "int8": 1 + 1 + 4}
     try:
-        return roofline.ridge_point(chip, dtype) * bytes_of_three[dtype] / 2
+        return roofline.ridge_point(chip=chip, dtype=dtype) * bytes_of_three[dtype] / 2
     except ValueError:  # this chip's MXU has no rate of its own for int8
         return float("nan")
 
@@ -270,9 +273,10 @@ print("chip   TFLOP/s   GB/s   ridge   compute-bound from N =  bfloat16  int8")
 for name in chips.NAMES:
     c = chips.chip(name)
     row = f"{name:6} {c.bf16_flops / 1e12:7.0f} {c.hbm_bandwidth / 1e9:6.0f}"
-    row += f" {roofline.ridge_point(name):7.0f} {crossover(name, 'bfloat16'):33.0f}"
-    print(f"{row} {crossover(name, 'int8'):5.0f}")
-print(f"v5e in float32: {crossover('v5e', 'float32'):.0f}")
+    at = roofline.ridge_point(chip=name)
+    row += f" {at:7.0f} {crossover('bfloat16', chip=name):33.0f}"
+    print(f"{row} {crossover('int8', chip=name):5.0f}")
+print(f"v5e in float32: {crossover('float32'):.0f}")
 
 # %% [markdown]
 # (nan: no int8 rate of its own.) A faster chip is not an easier one. A v6e has nearly five times the peak of a v5e and only twice
@@ -313,19 +317,40 @@ for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 102
 # two factors.
 
 # %%
-w = bf16(2048, 2048)
-before = None
-for batch in (64, 256, 1024):
-    seconds = compiler.compile_tpu(jnp.dot, bf16(batch, 2048), w).seconds
-    times = f", {seconds / before:.1f} times as long" if before else ""
-    print(f"B = {batch:4}: {seconds * 1e6:4.0f} us predicted{times}")
-    before = seconds
-print(f"here the ridge is at B = {ridge * 2048 / (2048 - 2 * ridge):.0f}")
+D = 2048
+batches = (16, 32, 64, 128, 256, 512, 1024)
+us = {}
+for b in batches:
+    us[b] = compiler.compile_tpu(jnp.dot, bf16(b, D), bf16(D, D)).seconds * 1e6
+print(f"256 rows take {us[256] / us[64]:.1f} times as long as 64,")
+print(f"1024 rows {us[1024] / us[256]:.1f} times as long as 256: predicted (compiler)")
+
+# %% [markdown]
+# Four times the rows, twice, and two answers. Here is what lies between: the compiler's times as points, our model's as a line.
+# Look for the bend.
+
+# %%
+rows = range(16, 1025, 16)
+model = [roofline.predict(jnp.dot, bf16(b, D), bf16(D, D)).seconds * 1e6 for b in rows]
+at_ridge = ridge * D / (D - 2 * ridge)
+
+plt.rcParams.update(viz.PLOT_STYLE)
+fig, axes = plt.subplots()
+axes.loglog(rows, model, label="predicted (model)")
+axes.loglog(us.keys(), us.values(), "o", label="predicted (compiler)")
+axes.axvline(at_ridge, color="gray", linestyle=":", label=f"ridge, B = {at_ridge:.0f}")
+axes.set(title=f"x[B, {D}] @ w[{D}, {D}] on a v5e", xlabel="B, rows", ylabel="us")
+axes.set_xticks(batches, labels=batches)
+axes.set_yticks([10, 20, 50], labels=[10, 20, 50])
+axes.minorticks_off()
+axes.legend()
+viz.plot_picture(fig, "The time hardly grows up to B = 256, and with B from 512 on.")
 
 # %% [markdown]
 # Left of the ridge the weights take the time, and further rows are nearly free. Right of it each row costs its arithmetic. That
-# is why whoever serves a model collects requests until there are a few hundred. (The last line counts the bytes of x and of the
-# result too. The larger D and F, the less they matter, and the nearer the ridge is to B = 240.)
+# is why whoever serves a model collects requests until there are a few hundred. (The dotted line counts the bytes of x and of
+# the result too. The larger D and F, the less they matter, and the nearer the ridge is to B = 240: set D to 4096 and run both
+# cells again.)
 #
 # ## Self-attention: what counting all FLOPs alike hides
 #
@@ -382,11 +407,12 @@ for name, report in [("with", with_softmax), ("without", without)]:
     slots = ", ".join(f"{unit} {report.slots[unit]:.0%}" for unit in ("MXU", "VPU"))
     print(f"{name:>8} softmax: {report.cycles / 1000:.0f} thousand cycles, slots {slots}")
 print(f"the softmax: {1 - without.cycles / with_softmax.cycles:.0%} of the cycles")
+print("all of it predicted (compiler)")
 
 models = [
     roofline.predict(over_queries(k), q, q, q) for k in (attention_kernel, products_kernel)
 ]
-print("our model, us: ", *(f"{model.seconds * 1e6:.1f}" for model in models))
+print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in models))
 
 # %% [markdown]
 # Half a percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
@@ -452,8 +478,8 @@ guesses = {  # milliseconds
 }
 
 # %% [markdown]
-# Three opinions on each. *Model* is `roofline.predict`, no compiler. *Compiler* is libtpu's own simulator. *Published* was
-# measured, by the authors of that notebook, which times two more sizes. Their clock ran on the host, so 0.11 ms, what a call
+# Three opinions on each. *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler), by libtpu's
+# own simulator. *Published* was measured, by the authors of that notebook, which times two more sizes. Their clock ran on the host, so 0.11 ms, what a call
 # costs there in the model, is added to both predictions.
 
 # %%
@@ -591,7 +617,7 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
 # %%
 def point(name, fn, n, seconds):
     p = roofline.predict(fn, bf16(n, n), bf16(n, n))
-    return roofs.Point(
+    return viz.Point(
         name=name,
         flops=p.flops,
         hbm_bytes=p.hbm_bytes,
@@ -600,7 +626,7 @@ def point(name, fn, n, seconds):
     )
 
 
-roofs.picture(
+viz.three_roofs(
     {
         "blocks of 128": roofline.predict(in_small_blocks, x, y),
         "large blocks": roofline.predict(in_large_blocks, x, y),
@@ -653,10 +679,10 @@ polynomial = pl.pallas_call(
 )
 work = 128 * table.size
 report = compiler.compile_tpu(polynomial, table)
-print(f"bytes              {report.hbm_bytes / bandwidth * 1e6:3.0f} us")
-print(f"FLOPs at the peak  {work / peak * 1e6:3.0f} us")
-print(f"FLOPs on the VPU   {work / vector_peak * 1e6:3.0f} us")
-print(f"predicted          {report.seconds * 1e6:3.0f} us")
+print(f"bytes                 {report.hbm_bytes / bandwidth * 1e6:3.0f} us")
+print(f"FLOPs at the peak     {work / peak * 1e6:3.0f} us")
+print(f"FLOPs on the VPU      {work / vector_peak * 1e6:3.0f} us")
+print(f"predicted (compiler)  {report.seconds * 1e6:3.0f} us")
 print(f"that is {work / report.seconds / peak:.1%} of the peak")
 
 # %% [markdown]
@@ -675,7 +701,9 @@ def relu_kernel(x_ref, o_ref):
 tile = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
 report = compiler.compile_tpu(pl.pallas_call(relu_kernel, out_shape=tile), tile)
 by_bytes = report.hbm_bytes / bandwidth
-print(f"by bytes {by_bytes * 1e6:.2f} us, predicted {report.seconds * 1e6:.1f} us")
+print(
+    f"by bytes {by_bytes * 1e6:.2f} us, predicted (compiler) {report.seconds * 1e6:.1f} us"
+)
 
 # %% [markdown]
 # **An MXU that is not full.** It holds a square of 128 x 128 numbers. A right operand with 64 columns fills half of it. To see
@@ -744,7 +772,7 @@ print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
 
 # %%
 try:
-    bench.possible.refuse_the_impossible("the fast kernel", 2.240e-3, least)
+    bench.refuse_the_impossible("the fast kernel", 2.240e-3, least)
 except bench.Impossible as error:
     print(text.folded(str(error)))
 
@@ -815,7 +843,7 @@ for name, takes in [
 # %%
 f32_1024 = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
 intensity = roofline.intensity(jnp.dot, f32_1024, f32_1024)
-print(f"{intensity:.0f} FLOPs/byte; crossover at N = {crossover('v5e', 'float32'):.0f}")
+print(f"{intensity:.0f} FLOPs/byte; crossover at N = {crossover('float32'):.0f}")
 for b in (256, 512):
     walk = grid.walk(functools.partial(product, bm=b, bk=b, bn=b), x, y)
     moved, vmem = cost.hbm_bytes(walk) / 1e9, cost.vmem_bytes(walk) / 2**20

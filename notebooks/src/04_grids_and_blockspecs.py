@@ -68,7 +68,7 @@ reports = [compiler.compile_tpu(f, x, w) for f in (product_a, product_b)]
 for report in sorted(reports, key=lambda report: report.hbm_bytes):
     print(
         f"one of them moves {report.hbm_bytes / 2**20:5,.0f} MiB "
-        f"and is predicted to take {report.seconds * 1e3:.1f} ms"
+        f"and takes {report.seconds * 1e3:.1f} ms, predicted (compiler)"
     )
 
 # %% [markdown]
@@ -472,7 +472,7 @@ for name, report in zip("ab", reports, strict=True):
     full_speed = report.hbm_bytes / chips.chip("v5e").hbm_bandwidth
     print(
         f"{name}: the report says {report.hbm_bytes / MIB:5,.0f} MiB, at full speed",
-        f"{full_speed * 1e3:.2f} ms; predicted {report.seconds * 1e3:.1f} ms",
+        f"{full_speed * 1e3:.2f} ms; predicted (compiler) {report.seconds * 1e3:.1f} ms",
     )
 
 # %% [markdown]
@@ -887,7 +887,9 @@ def copy_by(rows, limit=None, buffers=None):
 
 tall = jax.ShapeDtypeStruct((8192, 1024), jnp.float32)
 in_and_out = 2 * 8192 * 1024 * 4
-print(f"the bytes alone: {in_and_out / chips.chip('v5e').hbm_bandwidth * 1e6:.0f} us")
+print(
+    f"the bytes alone: {in_and_out / chips.chip('v5e').hbm_bandwidth * 1e6:.0f} us; predicted (compiler):"
+)
 for rows in (8, 32, 64, 128, 512, 1024, 2048):
     report = compiler.compile_tpu(copy_by(rows), tall)
     need = f"{report.vmem_bytes / MIB:6.3f} MiB of VMEM"
@@ -1024,14 +1026,14 @@ def guide(a, b):
 
 square = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
 ledger(guide, square, square)
-print(" rows  steps  us predicted  us for the bytes alone  bundles of program")
+print(" rows  steps  us, predicted (compiler)  us for the bytes alone  bundles of program")
 for rows in (256, 512, 1024, 2048):
     a = jax.ShapeDtypeStruct((rows, 1024), jnp.float32)
     report = compiler.compile_tpu(guide, a, square)
     steps = (rows // 128) * (1024 // 128)
     bytes_alone = report.hbm_bytes / chips.chip("v5e").hbm_bandwidth
     print(
-        f"{rows:5} {steps:6} {report.seconds * 1e6:13.0f} {bytes_alone * 1e6:23.0f}",
+        f"{rows:5} {steps:6} {report.seconds * 1e6:24.0f} {bytes_alone * 1e6:23.0f}",
         f"{report.bundles:19}",
     )
 wide = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)

@@ -296,7 +296,7 @@ checks.check("03.8", guesses)
 published = {"XLA, 16384": 46.953, "triangle": 28.648, "decode": 0.366}  # ms
 for name, time in published.items():
     try:
-        guess = checks.quantity.parse(guesses[name]).value * 1e3
+        guess = checks.parse(guesses[name]).value * 1e3
     except (ValueError, KeyError):
         print(f"{name}: write down your guess first")
     else:
@@ -312,7 +312,7 @@ for name, time in published.items():
 #
 # `product` above gives the right numbers with blocks of 128, and every judge agrees. The next cell asks the compiler how much
 # longer than XLA's own it takes for x[512, 1024] @ y[1024, 512], and the model which of the three roofs it is under. (The
-# *overhead* there is what is left beside the larger of arithmetic and copies: steps, a first copy that nothing hides, a last
+# *overhead* there is what is left beside the larger of compute and HBM: steps, a first copy that nothing hides, a last
 # write.) Choose better blocks: `choose_blocks(m, k, n)` returns bm, bk and bn. Each must divide its axis.
 #
 # The check asks about m, k, n = 512, 1024, 512 and about 256, 512, 1024: there the compiler must predict at most 1.5 times the
@@ -334,11 +334,11 @@ tall, wide = (
 )
 walk = grid.walk(slow, tall, wide)
 print(f"{walk.calls[0].steps} steps, {cost.hbm_bytes(walk):,} bytes")
-print(f"By the model: {roofline.predict(slow, tall, wide)}")
+print(roofline.predict(slow, tall, wide))
 try:
     its, xlas = (compiler.compile_tpu(f, tall, wide).seconds for f in (slow, jnp.dot))
     print(
-        f"By the compiler: {its * 1e6:.1f} us, and XLA's own product {xlas * 1e6:.1f} us."
+        f"Predicted (compiler): {its * 1e6:.1f} us, XLA's own product {xlas * 1e6:.1f} us."
     )
 except compiler.Unavailable as error:
     print(error)
