@@ -1,5 +1,6 @@
 """Run a notebook as a reader without a TPU does, and keep of its outputs what is the same everywhere."""
 
+import asyncio
 import copy
 import json
 import os
@@ -36,7 +37,7 @@ def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.N
         config=Config(KernelManager={"transport_encryption": "auto"}),  # else each kernel warns that it has none
     )
     try:
-        client.execute(env=environment())
+        asyncio.run(client.async_execute(env=environment()))  # a loop of its own in every thread, and closed
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         cell = next((c for c in executed.cells if c.cell_type == "code" and _failed(c)), None)
         name = cell.id if cell is not None else "?"

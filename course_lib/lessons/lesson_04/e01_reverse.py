@@ -18,7 +18,7 @@ def _reverse(x):
     return x.reshape(-1, 8, x.shape[1])[::-1].reshape(x.shape)
 
 
-def _call_reverse(configure):
+def call_reverse(configure):
     for (x,) in _reversible():
         _, block, *_ = in_order(f"configure{x.shape}", configure(*x.shape), "grid", "block", "x_map", "o_map")
         _eight_rows(f"configure{x.shape}", x, block)
@@ -48,7 +48,7 @@ EXERCISE = Exercise(
     defines="configure",
     cases=_reversible,
     reference=_reverse,
-    build=_call_reverse,
+    build=call_reverse,
     hints=(
         "One step for each eight rows. Step 0 writes the first output block: which block of x does it read?",
         "Blocks are counted from 0, so the last of n blocks has number n - 1. A block of (8, columns) spans all "

@@ -27,7 +27,7 @@ _WHAT_IS_LEGAL = (
 )
 
 
-def _blocks(legal_blocks) -> dict[str, tuple]:
+def blocks_of(legal_blocks) -> dict[str, tuple]:
     """The learner's five blocks, lists made tuples. Raises Unfit for what is no block of the right number of axes."""
     blocks = legal_blocks()
     if not isinstance(blocks, dict):
@@ -49,16 +49,16 @@ def _blocks(legal_blocks) -> dict[str, tuple]:
     return {name: tuple(blocks[name]) for name in SURGERY}
 
 
-def _copy_in_blocks(x, block):
+def copy_in_blocks(x, block):
     steps = tuple(n if b is None else pl.cdiv(n, b) for n, b in zip(x.shape, block, strict=True))
     spec = pl.BlockSpec(block, lambda *step: step)
     return pl.pallas_call(copy_kernel, out_shape=x, grid=steps, in_specs=[spec], out_specs=spec)(x)
 
 
-def _refused_sizes(legal_blocks) -> list[str]:
+def refused_sizes(legal_blocks) -> list[str]:
     """What a TPU has against the blocks, one text for each that it does not take."""
     said = []
-    for x, (name, block) in zip(_surgery_arrays()[0], _blocks(legal_blocks).items(), strict=True):
+    for x, (name, block) in zip(_surgery_arrays()[0], blocks_of(legal_blocks).items(), strict=True):
         where = {x.ndim - 1: "last axis", x.ndim - 2: "axis before the last"} if x.ndim > 1 else {0: "only axis"}
         sizes = [1 if size is None else size for size in block]
         for axis, size in enumerate(sizes):
@@ -67,13 +67,13 @@ def _refused_sizes(legal_blocks) -> list[str]:
     return said
 
 
-def _call_surgery(legal_blocks):
-    blocks = _blocks(legal_blocks)
-    if said := _refused_sizes(legal_blocks):
+def call_surgery(legal_blocks):
+    blocks = blocks_of(legal_blocks)
+    if said := refused_sizes(legal_blocks):
         raise Unfit(f"No TPU takes {'this' if len(said) == 1 else 'these'}. {' '.join(said)}", _WHAT_IS_LEGAL)
 
     def copy_all(*arrays):
-        return tuple(_copy_in_blocks(x, blocks[name]) for name, x in zip(SURGERY, arrays, strict=True))
+        return tuple(copy_in_blocks(x, blocks[name]) for name, x in zip(SURGERY, arrays, strict=True))
 
     return copy_all
 
@@ -85,7 +85,7 @@ def _surgery_arrays() -> list[tuple]:
 
 def _smallest_change(legal_blocks):
     """One size may differ from the block that was given, and no legal size may be nearer to it."""
-    for x, (name, block) in zip(_surgery_arrays()[0], _blocks(legal_blocks).items(), strict=True):
+    for x, (name, block) in zip(_surgery_arrays()[0], blocks_of(legal_blocks).items(), strict=True):
         array, sick = SURGERY[name]
         changed = [axis for axis in range(len(sick)) if block[axis] != sick[axis]]
         if len(changed) > 1:
@@ -110,7 +110,7 @@ EXERCISE = Exercise(
     defines="legal_blocks",
     cases=_surgery_arrays,
     reference=lambda *arrays: arrays,
-    build=_call_surgery,
+    build=call_surgery,
     also=(_smallest_change,),
     hints=(
         "Of the last two sizes, the one before last goes with the rows of a register and the last with its lanes. "
