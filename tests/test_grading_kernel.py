@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from course_lib.grading.kernel import KEPT_CHARACTERS, Kernel, KernelDied
+from course_lib.grading.notebook_kernel import KEPT_CHARACTERS, Kernel, KernelDied
 
 FLOOD = """
 while True:

@@ -14,7 +14,7 @@ from course_lib.grading import folder, rows, summary, weights
 from course_lib.grading.class_page import class_page
 from course_lib.grading.feedback import feedback
 from course_lib.grading.grade import Grade
-from course_lib.grading.report import as_json, as_junit, table, write
+from course_lib.grading.grade_files import as_json, as_junit, table, write
 from course_lib.grading.rows import Row, clean
 
 IDS = ["01.1", "01.2", "01.10"]

@@ -4,8 +4,8 @@ The table is in ``rows``, one file for each subject; tests/test_errors_<subject>
 failure that is not in the table keeps its own words: the last line that says something.
 """
 
-from course_lib.errors.explain import explain
 from course_lib.errors.explanation import WRITTEN, Explanation
 from course_lib.errors.raw import raw_text
+from course_lib.errors.table import explain
 
 __all__ = ["WRITTEN", "Explanation", "explain", "raw_text"]

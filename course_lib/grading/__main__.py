@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from course_lib.grading import report, run, summary
+from course_lib.grading import grade_files, run, summary
 from course_lib.grading.class_page import class_page
 from course_lib.grading.folder import SUMMARY, find
 from course_lib.grading.grade import Grade, grade
@@ -83,7 +83,7 @@ def _grade_all(notebooks: dict[str, pathlib.Path], weights: dict, options: argpa
             graded = Grade(file=name, error=f"the grader failed on it. {type(error).__name__}: {error}")
         with writing:
             done += 1
-            report.write(graded, options.out)
+            grade_files.write(graded, options.out)
             if len(notebooks) > 1:
                 result = "not graded" if graded.error else graded.result
                 print(f"[{done}/{len(notebooks)}] {graded.file}: {result}, {graded.seconds:.0f} s", file=sys.stderr)
@@ -93,7 +93,7 @@ def _grade_all(notebooks: dict[str, pathlib.Path], weights: dict, options: argpa
         try:
             grades = []
             for graded in pool.map(one, notebooks.items()):
-                print(report.table(graded), flush=True)
+                print(grade_files.table(graded), flush=True)
                 grades.append(graded)
             return grades
         except KeyboardInterrupt:

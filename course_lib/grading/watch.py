@@ -21,7 +21,7 @@ import nbval.plugin
 import pytest
 from nbval.plugin import IPyNbCell, NbCellError
 
-from course_lib.grading.kernel import Kernel, KernelDied
+from course_lib.grading.notebook_kernel import Kernel, KernelDied
 
 nbval.plugin.RunningKernel = Kernel
 

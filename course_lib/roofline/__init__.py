@@ -5,7 +5,7 @@
 
 from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
 from course_lib.roofline.load import Load, load
-from course_lib.roofline.predict import Prediction, intensity, predict, ridge_point, time_of
+from course_lib.roofline.prediction import Prediction, intensity, predict, ridge_point, time_of
 
 __all__ = [
     "DISPATCH_S",
