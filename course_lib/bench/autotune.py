@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from course_lib import chips, compiler, grid, text, vocabulary
-from course_lib.bench import cache
 from course_lib.compiler import progress
 
 _HEAD = ("blocks", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
@@ -84,7 +83,7 @@ def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e") -> Tu
 
     ``op`` is an op of the kernel library, or any function that takes ``blocks=``; ``args`` are arrays or
     ShapeDtypeStructs. Candidates that the op or the compiler refuses, and those it finds no cycles for, come last,
-    with the reason. What was compiled once is not compiled again, in this process or the next (``bench.cache``).
+    with the reason. What was compiled once is not compiled again: the compiler's answers are kept.
     Raises TypeError if ``op`` takes no ``blocks``, ValueError for an unknown chip, for no candidates and if none of
     them compiles, and compiler.Unavailable where libtpu is missing.
     """
@@ -113,23 +112,15 @@ def label(blocks: Any) -> str:
 
 
 def _tried(op: Callable, args: tuple, blocks: Any, chip: str) -> Candidate:
-    """One candidate, from the cache if it is there."""
+    """One candidate: what the compiler says of it, or why it is not ranked."""
     fn = functools.partial(op, blocks=blocks)
-    key = cache.key(fn, *args, chip=chip)
-    known = cache.get(key)
-    if _sound(known):
-        return Candidate(blocks=blocks, **known)
     if gap := unwritten(fn, *args, chip=chip):
         return Candidate(blocks=blocks, why=gap)
     report = compiler.compile_tpu(fn, *args, chip=chip)
     if not report.ok or not report.cycles:
-        candidate = Candidate(blocks=blocks, why=_why(report))
-    else:
-        figures = {name: getattr(report, name) for name in ("seconds", "cycles", "hbm_bytes", "vmem_bytes", "spills")}
-        candidate = Candidate(blocks=blocks, **figures)
-    if report.stage == "compile" or candidate.cycles:  # an answer that did not come in time may come tomorrow
-        cache.put(key, _figures(candidate))
-    return candidate
+        return Candidate(blocks=blocks, why=_why(report))
+    figures = {name: getattr(report, name) for name in ("seconds", "cycles", "hbm_bytes", "vmem_bytes", "spills")}
+    return Candidate(blocks=blocks, **figures)
 
 
 def unwritten(fn: Callable, *args, chip: str) -> str:
@@ -150,19 +141,6 @@ def unwritten(fn: Callable, *args, chip: str) -> str:
                     f"one. The grid is {call.grid}: do the blocks divide the array?"
                 )
     return ""
-
-
-def _figures(candidate: Candidate) -> dict:
-    return {f.name: getattr(candidate, f.name) for f in dataclasses.fields(candidate) if f.name != "blocks"}
-
-
-def _sound(known: dict | None) -> bool:
-    """Whether what the cache holds is a candidate's figures: anybody may have edited the file."""
-    if known is None or known.keys() != _figures(Candidate(blocks=None)).keys():
-        return False
-    why, numbers = known["why"], [value for name, value in known.items() if name != "why"]
-    sound = isinstance(why, str) and all(n is None or (type(n) in (int, float) and n >= 0) for n in numbers)
-    return sound and bool(known["cycles"]) != bool(why)
 
 
 def _why(report: compiler.Report) -> str:
