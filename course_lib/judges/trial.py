@@ -43,7 +43,7 @@ class Trial:
     @functools.cached_property
     def whole_walk(self) -> grid.Walk:
         """The walk over the function's kernels. Raises grid.UnreadableCall, and what tracing raises."""
-        return grid.walk_traced(self.traced.jaxpr, self.traced.result, self.args)
+        return grid.walk_traced(self.traced.jaxpr, self.args, self.traced.result)
 
     @functools.cached_property
     def walk(self) -> grid.Walk:
