@@ -10,7 +10,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME
 
-.PHONY: help setup lab test test-all check build grade bench bench-judges bench-model zoo colab clean
+.PHONY: help setup lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -43,6 +43,11 @@ CELLS = notebooks/src solutions/src solutions/mutants
 build:  ## build notebooks, solutions and exercises from their sources (ARGS=…)
 	@$(SETUP) dev $(LANE)
 	@$(PY) tools/build_notebooks.py $(ARGS)
+
+lesson:  ## lay out a new lesson: make lesson NAME=05_pipelining
+	$(if $(NAME),,$(error Which lesson? Say: make lesson NAME=05_pipelining))
+	@$(SETUP) dev $(LANE)
+	@$(PY) tools/new_lesson.py "$(NAME)"
 
 grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hello_kernel.ipynb
 	$(if $(NB),,$(error Which notebook? Say: make grade NB=path/to/notebook.ipynb))

@@ -22,6 +22,9 @@ SHOWN = [
 LATER = [(n, row) for n, page in PAGES.items() for row in rows(page, "| it says | in |")]
 
 
+FOLDERS = {"lesson": "notebooks", "exercises": "solutions"}
+
+
 def shown(cell) -> str:
     """What a reader sees of a cell: its output, or, where there is none, the cell itself."""
     outputs = cell.get("outputs", [])
@@ -29,7 +32,7 @@ def shown(cell) -> str:
     return said if outputs else cell.source
 
 
-@pytest.mark.parametrize("number, row", SHOWN, ids=lambda each: each if isinstance(each, str) else f"{each[0]:.60}")
+@pytest.mark.parametrize("number, row", SHOWN, ids=[f"{number}. {row[0]:.60}" for number, row in SHOWN])
 def test_the_cell_shows_what_the_source_says(number, row):
     says, letters, notebook, line, words = row
     line, words = (CODE.fullmatch(text)[1].replace(r"\|", "|") for text in (line, words))
@@ -40,10 +43,7 @@ def test_the_cell_shows_what_the_source_says(number, row):
     assert says and set(letters.split()) <= set("BTKX")
 
 
-FOLDERS = {"lesson": "notebooks", "exercises": "solutions"}
-
-
-@pytest.mark.parametrize("number, row", LATER, ids=lambda each: each if isinstance(each, str) else f"{each[0]:.60}")
+@pytest.mark.parametrize("number, row", LATER, ids=[f"{number}. {row[0]:.60}" for number, row in LATER])
 def test_what_is_to_come_is_in_no_finished_lesson(number, row):
     says, letters = row
     assert says and set(letters.split()) <= set("BTKX")

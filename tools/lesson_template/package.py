@@ -1,0 +1,3 @@
+"""What the exercises of lesson $n demand."""
+
+TITLE = "$title"
