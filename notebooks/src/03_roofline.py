@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import bench, chips, compiler, cost, errors, grid, roofline, text, viz
+from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 from course_lib.viz import roofs
 
 # %% [markdown]
