@@ -21,7 +21,6 @@ SHOWN = [
 ]
 LATER = [(n, row) for n, page in PAGES.items() for row in rows(page, "| it says | in |")]
 
-
 FOLDERS = {"lesson": "notebooks", "exercises": "solutions"}
 
 

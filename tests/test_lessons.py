@@ -31,7 +31,8 @@ def of_kind(kind):
 
 def header(stem):
     """The first cell of a lesson as one line."""
-    return " ".join(built("notebooks", stem)[0].source.split())
+    lines = source("notebooks/src", stem).partition("# FIRST CELL")[0].splitlines()
+    return " ".join(line.removeprefix("#") for line in lines).replace("  ", " ")
 
 
 # The files

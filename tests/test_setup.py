@@ -16,7 +16,7 @@ import pytest
 from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
-TARGETS = "help setup lab test check build grade bench bench-judges bench-model zoo colab clean".split()
+TARGETS = "help setup lab test check build lesson grade bench bench-judges bench-model zoo colab clean".split()
 
 # Stands for a real Python. It answers find_python's probe, makes a virtual environment of one file,
 # and "installs" as the test wishes: FAKE_PIP is the shell code that pip runs.
@@ -317,7 +317,9 @@ def test_make_alone_lists_every_target(run):
     assert [line.split()[1] for line in result.stdout.splitlines()] == TARGETS
 
 
-@pytest.mark.parametrize("target, said", [("grade", "make grade NB="), ("colab", "make colab REPO=")])
+@pytest.mark.parametrize(
+    "target, said", [("grade", "make grade NB="), ("colab", "make colab REPO="), ("lesson", "make lesson NAME=")]
+)
 def test_a_missing_argument_is_asked_for_before_anything_is_installed(run, place, target, said):
     result = run("make", target)
     assert result.returncode != 0

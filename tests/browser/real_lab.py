@@ -221,6 +221,7 @@ def _serve(course: Path, home: Path) -> Iterator[tuple[psutil.Popen, int, str]]:
     env |= {"HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "JUPYTER_CONFIG_DIR": str(config)}
     env |= {"JUPYTER_DATA_DIR": str(home / "data"), "JUPYTER_RUNTIME_DIR": str(home / "runtime")}
     env |= {"JUPYTER_TOKEN": token, "PORT": str(port), "BROWSER": "none"}
+    env |= {"COURSE_CACHE": "0"}  # tests kill the compiler at work, so it must be asked at every check
     with log.open("w") as out:
         command = ["sh", str(course / "tools" / "lab.sh"), "venv"]
         server = psutil.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
