@@ -99,7 +99,7 @@ def test_mixed_bfloat16_computes_in_bfloat16_and_keeps_float32_weights():
     y = layer(data(7, 40))
     assert y.dtype == jnp.bfloat16 and {str(w.dtype) for w in layer.weights} == {"float32"}
     x, (w, b) = data(7, 40), layer.get_weights()
-    want = linear.reference(*(jnp.asarray(v, jnp.bfloat16) for v in (x, w, b)), "gelu")
+    want = linear.reference(*(jnp.asarray(v, jnp.bfloat16) for v in (x, w, b)), activation="gelu")
     np.testing.assert_allclose(y.astype(jnp.float32), want.astype(jnp.float32), rtol=1e-2, atol=1e-3)
 
 
@@ -117,7 +117,7 @@ def test_the_layer_is_a_kernel_by_four_judges(dtype, shape, units, activation):
     dense = twin(layer)
 
     def rounded_once(x, w, b):
-        return linear.reference(*(v.astype(jnp.bfloat16) for v in (x, w, b)), activation)
+        return linear.reference(*(v.astype(jnp.bfloat16) for v in (x, w, b)), activation=activation)
 
     def called(layer):
         return lambda x, w, b: layer.stateless_call([w, b], [], x)[0]
