@@ -154,7 +154,7 @@ class Lab:
 
 def _is_compiler(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return any(part.endswith("compiler/worker.py") for part in process.cmdline())
+        return any(part.endswith("compiler/child/worker.py") for part in process.cmdline())
     return False  # a killed one is a zombie until its kernel takes note
 
 
