@@ -5,14 +5,19 @@ import pkgutil
 
 import fairness
 import pytest
+from sweeps import daily
 
 from course_lib import compiler, judges
 
 SUBJECTS = [importlib.import_module(f"fairness.{module.name}") for module in pkgutil.iter_modules(fairness.__path__)]
-RIGHT = [right for subject in SUBJECTS for right in getattr(subject, "RIGHT", ())]
+SETS = [subject.RIGHT for subject in SUBJECTS if hasattr(subject, "RIGHT")]
+RIGHT = [right for rights in SETS for right in rights]
+EACH = 4  # of every subject, every day
 
 
-@pytest.mark.parametrize("right", RIGHT, ids=lambda right: right.name)
+@pytest.mark.parametrize(
+    "right", [case for rights in SETS for case in daily(*rights[:EACH], of=rights)], ids=lambda right: right.name
+)
 def test_a_right_answer_passes_every_judge(right):
     verdicts = judges.judge(right.fn, right.reference, *right.args)
     assert not [str(verdict) for verdict in verdicts if verdict.passed is False]
