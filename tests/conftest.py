@@ -27,6 +27,13 @@ def pytest_unconfigure(config):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """One worker more than there are processors: tests that wait, for a browser or a time limit, leave none idle."""
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return len(usable) + 1
+
+
 @pytest.fixture
 def nothing_kept(monkeypatch):
     """The compiler's child itself answers: for tests of the child, and of its limits."""

@@ -43,7 +43,7 @@ def test_add_by_four_judges(shape, dtype):
     accept(elementwise.add, elementwise.add_reference, *pair(shape, dtype))
 
 
-@pytest.mark.parametrize("op", ["subtract", "multiply"])
+@pytest.mark.parametrize("op", daily("subtract", of=["subtract", "multiply"]))
 def test_siblings_by_four_judges(op):
     for dtype in (jnp.float32, jnp.int32):
         accept(getattr(elementwise, op), OPS[op], *pair((33, 300), dtype))
@@ -105,7 +105,11 @@ def test_casts_to_and_from_other_dtypes_are_refused(dtype):
 
 @pytest.mark.parametrize(
     "shape, dtype",
-    [((33, 1300), jnp.float32), ((5001,), jnp.bfloat16), ((3, 4, 50), jnp.int32), ((), jnp.float32)],
+    daily(
+        ((5001,), jnp.bfloat16),
+        ((3, 4, 50), jnp.int32),
+        of=[((33, 1300), jnp.float32), ((5001,), jnp.bfloat16), ((3, 4, 50), jnp.int32), ((), jnp.float32)],
+    ),
     ids=str,
 )
 def test_scale_add_by_four_judges(shape, dtype):
@@ -114,7 +118,13 @@ def test_scale_add_by_four_judges(shape, dtype):
 
 
 @pytest.mark.parametrize(
-    "shape, dtype", [((100, 300), jnp.float32), ((2500,), jnp.float32), ((33, 130), jnp.bfloat16)], ids=str
+    "shape, dtype",
+    daily(
+        ((2500,), jnp.float32),
+        ((33, 130), jnp.bfloat16),
+        of=[((100, 300), jnp.float32), ((2500,), jnp.float32), ((33, 130), jnp.bfloat16)],
+    ),
+    ids=str,
 )
 def test_gradient_of_scale_add_by_four_judges(shape, dtype):
     """In blocks that the arrays do not fill: what lies past the edges must not be in the sum."""

@@ -11,6 +11,7 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental import sparse
+from sweeps import daily
 
 from course_lib import compiler, grid, judges
 from course_lib.frameworks.keras import FusedDense, gelu_tanh
@@ -105,11 +106,15 @@ def test_mixed_bfloat16_computes_in_bfloat16_and_keeps_float32_weights():
 
 @pytest.mark.parametrize(
     "dtype, shape, units, activation",
-    [
-        ("float32", (33, 70), 200, "gelu"),
+    daily(
         ("float32", (3, 5, 300), 9, "relu"),
         ("mixed_bfloat16", (33, 70), 200, "silu"),
-    ],
+        of=[
+            ("float32", (33, 70), 200, "gelu"),
+            ("float32", (3, 5, 300), 9, "relu"),
+            ("mixed_bfloat16", (33, 70), 200, "silu"),
+        ],
+    ),
 )
 def test_the_layer_is_a_kernel_by_four_judges(dtype, shape, units, activation):
     """And Dense itself is the reference, where it computes in f32; in bf16 Dense rounds before it adds the bias."""

@@ -42,12 +42,14 @@ def test_whole_reductions_by_four_judges(shape, dtype):
     approved(matmul.matmul, reference, *pair(*shape, DTYPES[dtype]))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", daily("bf16", "int8", of=DTYPES))
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
     approved(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(200, 300, 140, DTYPES[dtype]))
 
 
-@pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize(
+    "transposed", daily([False, True], [True, True], of=[[False, True], [True, False], [True, True]]), ids=str
+)
 def test_operands_stored_transposed_by_four_judges(transposed):
     def product(x, y):
         return matmul.matmul_transposed(x, y, transpose_x=transposed[0], transpose_y=transposed[1], blocks=SMALL)

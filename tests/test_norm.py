@@ -92,9 +92,7 @@ def test_gradients_by_four_judges(op, kind):
     accepted(ours, theirs, args, results(op, sample(4, shape, dtype)))
 
 
-@pytest.mark.parametrize(
-    "rows, steps", daily((61, (2, 2)), (40, (1, 3)), of=[(61, (2, 2)), (40, (1, 3)), (17, (2, 1))])
-)
+@pytest.mark.parametrize("rows, steps", daily((61, (2, 2)), of=[(61, (2, 2)), (40, (1, 3)), (17, (2, 1))]))
 def test_two_cores_share_the_rows_of_a_gradient(rows, steps):
     """As on a v4 or v5p: each core collects sums of its own; where blocks cannot be dealt out, one core does it all."""
     x, weight, bias = operands("layer_norm", (rows, 130), F32)

@@ -29,9 +29,7 @@ def accept(fn, reference, *args):
     "axis, reverse, dtype",
     daily(
         (0, False, "bfloat16"),
-        (0, True, "float32"),
-        (-1, False, "int32"),
-        (-1, True, "float32"),
+        (-1, True, "int32"),
         of=[(*way, dtype) for way in WAYS for dtype in ("float32", "bfloat16", "int32")],
     ),
 )
@@ -43,7 +41,7 @@ def test_over_several_ragged_blocks_by_four_judges(axis, reverse, dtype):
     )
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (7, 13), (500,), (2, 3, 140)], ids=str)
+@pytest.mark.parametrize("shape", daily([500], [2, 3, 140], of=[[1, 1], [7, 13], [500], [2, 3, 140]]), ids=str)
 def test_blocks_chosen_by_four_judges(shape):
     accept(scan.cumsum, scan.reference, some(shape))
 

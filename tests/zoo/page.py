@@ -114,11 +114,22 @@ def _section(kind: str, group: list[tuple[Bug, dict[str, Cell]]]) -> str:
         "| bug | " + " | ".join(map(_header, COLUMNS)) + " |",
     ]
     lines.append("|---" * (1 + len(COLUMNS)) + "|")
-    for bug, row in group:
-        first = _first(row)
-        cells = [f"**{row[c].word}**" if c == first else row[c].word for c in COLUMNS]
-        lines.append(f"| {bug.name} | " + " | ".join(cells) + " |")
+    lines += [row_line(bug, row) for bug, row in group]
     return "\n".join(lines) + "\n"
+
+
+def row_line(bug: Bug, row: dict[str, Cell]) -> str:
+    """The line of one bug in the matrix: the first judge that refuses it in bold."""
+    first = _first(row)
+    cells = [f"**{row[c].word}**" if c == first else row[c].word for c in COLUMNS]
+    return f"| {bug.name} | " + " | ".join(cells) + " |"
+
+
+def written_row(text: str, bug: Bug) -> dict[str, Cell]:
+    """What the page says of a bug, without the sentences. Raises StopIteration where it has no line."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {bug.name} | "))
+    words = line.removeprefix(f"| {bug.name} | ").removesuffix(" |").split(" | ")
+    return {column: Cell(word.strip("*")) for column, word in zip(COLUMNS, words, strict=True)}
 
 
 def _header(column: str) -> str:
