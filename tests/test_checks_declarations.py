@@ -43,7 +43,7 @@ def test_the_good_ones_are_good():
     [
         ({"id": "1.1"}, "id is a lesson of two digits"),
         ({"id": "01.0"}, "id is a lesson of two digits"),
-        ({"kind": "guess"}, "kind is 'guess'; it may be write, configure, repair, predict, choose, find, explain"),
+        ({"kind": "guess"}, "kind is 'guess'; it may be write, configure, repair, golf, predict, choose, find, explain"),
         ({"title": ""}, "title ''"),
         ({"defines": "a b"}, "defines 'a b' are a heading and a Python name"),
         ({"hints": "a hint, and no comma"}, r"hints is 'a hint, and no comma'; it is a tuple: one item wants a comma"),
@@ -105,7 +105,7 @@ def test_a_field_nobody_knows_is_refused():
 
 def test_every_kind_has_its_judge():
     assert set(ASKS) < set(RESULTS) and set(RESULTS) == {
-        *("write", "configure", "repair"),
+        *("write", "configure", "repair", "golf"),
         *("predict", "choose", "find", "explain", "compute", "several"),
     }
 

@@ -44,7 +44,9 @@ def written(file):
 
 def test_a_wrong_answer_then_a_right_one(file, capsys):
     checks.check("01.8", "simulator")
-    assert written(file) == {"01.8": {"outcome": "not yet", "passed_on": "", "attempts": 1, "hints": 0, "assessed": ""}}
+    assert written(file) == {
+        "01.8": {"outcome": "not yet", "passed_on": "", "attempts": 1, "hints": 0, "assessed": "", "best": 0}
+    }
     checks.check("01.8", "none")
     assert written(file)["01.8"] == {
         "outcome": "passed",
@@ -52,6 +54,7 @@ def test_a_wrong_answer_then_a_right_one(file, capsys):
         "attempts": 2,
         "hints": 0,
         "assessed": "",
+        "best": 0,
     }
     assert os.listdir(file.parent) == ["course_progress.json"], "nothing else is left behind"
 
@@ -259,11 +262,11 @@ def test_the_panel_of_a_learner(file):
     rows = {line.split()[0]: " ".join(line.split()) for line in text.splitlines() if line.startswith("  01.")}
     assert rows["01.8"] == f"01.8 Choose: who refuses it? passed {TODAY} 1/1 2 attempts"
     assert rows["01.7"] == "01.7 Find the line not yet 0/1 1 attempt 1 hint"
-    assert "██··················  1 of 9 points" in text
+    assert "1 of 13 points" in text
 
 
 def test_the_panel_is_no_wider_than_a_notebook(file):
-    worst = Entry(outcome="passed", passed_on=TODAY, attempts=1234, hints=3)
+    worst = Entry(outcome="passed", passed_on=TODAY, attempts=1234, hints=3, best=9_999_999)
     record._write({task: worst for task in exercises()})
     lines = str(checks.progress()).splitlines()
     assert max(map(len, lines)) <= 94
@@ -294,7 +297,7 @@ def test_the_panel_in_a_notebook_is_a_table_with_bars(file):
     tags = Tags()
     tags.feed(bundle["text/html"])
     assert tags.open == [] and {tag for tag, _ in tags.seen} == {"div", "table", "tr", "th", "td"}
-    assert "width: 11%" in bundle["text/html"] and "✓ passed" in tags.text
+    assert "width: 8%" in bundle["text/html"] and "✓ passed" in tags.text
     assert f"1 of {TASKS} exercises passed" in tags.text and "Kept in course_progress.json" in tags.text
     rows = [attrs for tag, attrs in tags.seen if tag == "tr"]
     assert len(rows) == len({id.partition(".")[0] for id in exercises()}) + TASKS

@@ -68,6 +68,10 @@ def answers(folder="src"):
     return {(c.metadata["answer"], c.metadata.get("name", "")): c.source for c in cells if "answer" in c.metadata}
 
 
+def above_par():
+    return answers("mutants")["01.11", "fetches x for each of the four"]
+
+
 def wrong():
     mutants = answers("mutants")
     return answered(
@@ -108,6 +112,16 @@ def configure(n):
     print("01.4 passed: numbers, simulator, races and compiler agree.")
     return (n // 1024,), (1024,), lambda i: (0,)
 """
+# A kernel above par, in a cell that puts scores where the check and the grader look for them.
+FORGES_A_SCORE = """import course_lib.checks.kinds.golf as golf
+import course_lib.cost
+
+golf.score = lambda *anything: 1
+golf.announce = lambda id, answer: print(f"{id} score: 1")
+course_lib.cost.hbm_bytes = lambda walk: 1
+print("01.11 score: 1")
+
+"""
 HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)> ]]> \x1b[31mred\x1b[0m \u202egnp.exe"
 
 
@@ -119,6 +133,7 @@ def forged():
         e01_3=RAISES_A_PASS,
         e01_4=HIDES_THE_GRADER,
         e01_5=f"raise ValueError({HOSTILE!r} + 1_000_000 * 'y')\n",
+        e01_11=FORGES_A_SCORE + above_par(),
     )
 
 
@@ -127,6 +142,7 @@ def tampered():
         e01_1="# NBVAL_SKIP\nprint('busy')\n" + answers()["01.1", ""],
         e01_4="def configure(n:\n    return 1",
         e01_5=USES_HELPER,
+        e01_11=above_par(),
     )
     cell(nb, "01-2-check")["source"] = ["print('01.2 passed: reference agrees.')"]
     nb["cells"].insert(4, {"cell_type": "code", "id": "extra", "metadata": {}, "source": HELPER})
@@ -296,6 +312,32 @@ def test_an_answer_that_prints_the_pass_has_not_passed(forged_rows):
     assert sum(row["points"] for row in forged_rows.values()) == 0
     assert forged_rows["01.1"]["judge"] == "numbers"
     assert forged_rows["01.4"]["message"] == "the check ran and ended in something else than a pass."
+
+
+def test_a_score_that_an_answer_makes_up_is_in_no_report(forged_rows):
+    row = forged_rows["01.11"]
+    assert (row["outcome"], row["points"], row["score"]) == ("error", 0, 196_608)
+    assert row["message"] == ("its check printed another score than its kernel has: the grader counts 196,608 bytes.")
+
+
+def test_the_grader_counts_every_score_on_which_the_judges_agree(rows):
+    found = {name: rows(name)["01.11"] for name in ("alice/work", "bob/work", "empty")}
+    scores = {name: (row["outcome"], row["score"]) for name, row in found.items()}
+    assert scores == {
+        "alice/work": ("passed", 147_456),
+        "bob/work": ("not yet", 196_608),
+        "empty": ("not attempted", None),
+    }
+    assert {(row["unit"], row["par"], row["ours"]) for row in found.values()} == {("bytes", 160_000, 147_456)}
+
+
+def test_the_class_has_its_best(graded):
+    said = "best 147,456 bytes (alice/work); par 160,000, ours 147,456"
+    assert said in graded[0].stdout and said in (graded[1] / "summary.html").read_text()
+    (alice,) = [
+        line for line in csv.DictReader((graded[1] / "summary.csv").open()) if line["file"] == "alice/work.ipynb"
+    ]
+    assert (alice["01.11"], alice["01.11 bytes"]) == ("passed", "147456")
 
 
 def test_an_answer_of_the_wrong_make_is_told_so(forged_rows):

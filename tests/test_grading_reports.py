@@ -305,6 +305,37 @@ def test_the_tables_for_a_spreadsheet():
     assert (line["not yet"], line["judge"], line["sentence"], line["weight"]) == ("1", "numbers", 'a, "b"', "2.0")
 
 
+def golfed(file, score, outcome="passed"):
+    fields = {"kind": "golf", "unit": "bytes", "score": score, "par": 900, "ours": 700}
+    return Grade(file=file, lesson="01", rows=(row("01.11", outcome, **fields), row("01.2", "passed")))
+
+
+def test_the_best_scores_of_the_class():
+    grades = [golfed("a.ipynb", 800), golfed("b.ipynb", 650), golfed("c.ipynb", 650), golfed("d.ipynb", 950, "not yet")]
+    grades += [golfed("e.ipynb", None, "not attempted"), Grade(file="f.ipynb", error="why")]
+    plain, golf = summary.tallies(grades)
+    assert plain.golf is None
+    assert (golf.golf.best, golf.golf.by, golf.golf.count) == (650, ("b", "c"), 4)
+    assert "      best 650 bytes (b and 1 more); par 900, ours 700" in summary.text(grades, 100).splitlines()
+    lines = list(csv.DictReader(summary.as_csv(grades).splitlines()))
+    assert [line["01.11 bytes"] for line in lines] == ["800", "650", "650", "950", "", ""]
+    _, line = csv.DictReader(summary.exercises_csv(grades).splitlines())
+    assert [line[name] for name in ("unit", "par", "ours", "best", "by", "count")] == [
+        *("bytes", "900", "700", "650", "b; c", "4"),
+    ]
+    page = class_page(grades)
+    assert_harmless(page)
+    assert page.count("<strong>best 650</strong>") == 2 and '<td class="number">950</td>' in page
+    assert "score 950 bytes, par 900, ours 700" in feedback(grades[3])
+    assert "score" not in feedback(grades[4])
+
+
+def test_a_class_without_a_score():
+    grades = [golfed("a.ipynb", None, "not yet")]
+    assert "no score yet; par 900 bytes, ours 700" in summary.text(grades, 100)
+    assert_harmless(class_page(grades))
+
+
 # Names
 
 

@@ -5,14 +5,15 @@ A lesson is found by its files, and nothing here names one.
 
 import re
 
+import jax
 import pytest
 from conftest import needs_libtpu
-from lesson_files import LESSONS, ROOT, TASKS, asking, built, questions, source, stem_of
+from lesson_files import LESSONS, ROOT, TASKS, asking, built, code_cells, questions, source, stem_of
 
-from course_lib import judges
+from course_lib import judges, text
 from course_lib.checks import help, quantity
 from course_lib.checks.exercise import lesson
-from course_lib.checks.kinds import ASKS, choose, compute, explain, find, predict
+from course_lib.checks.kinds import ASKS, choose, compute, explain, find, golf, predict
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.compute import Formula
 from course_lib.checks.kinds.predict import Predict
@@ -21,7 +22,8 @@ from course_lib.checks.result import SCREEN, on_a_screen
 QUESTIONS = [pytest.param(task, question, id=name) for task in TASKS for name, question in questions(task).items()]
 NUMBERS = [param for param in QUESTIONS if isinstance(param.values[1], Predict)]
 CHOICES = [param for param in QUESTIONS if isinstance(param.values[1], Choose)]
-LABEL = re.compile(r"^# \*(?:Difficulty [1-5] of 5|No points)\. (\d+) minutes, [^*]*\*$", re.M)
+LABEL = re.compile(r"^# \*(?:Difficulty [1-5] of 5|No points)\. (\d+) minutes, [^*]*?( Further\.)?\*$", re.M)
+HARD = re.compile(r"^# ## (\d\d\.\d+) [^\n]+\n#\n# \*Difficulty [45] of 5\.", re.M)
 WORDS = "one two three four five six seven eight nine ten eleven twelve " * 5
 
 
@@ -66,9 +68,75 @@ def test_the_minutes_are_stated_and_add_up(stem):
     exercises = source("solutions/src", stem)
     labels = LABEL.findall(exercises)
     assert len(labels) == len(lesson(stem[:2]).exercises), "an exercise without its line of difficulty and minutes"
-    total = sum(map(int, labels))
+    total = sum(int(minutes) for minutes, further in labels if not further)
     assert f"About {total} minutes." in exercises
     assert re.search(rf"\*\d+(?: to \d+)? minutes, then {total} for the exercises\.", header(stem))
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_what_goes_further_stands_at_the_end_and_its_minutes_apart(stem):
+    exercises = source("solutions/src", stem)
+    labels, ids = LABEL.findall(exercises), [task.id for task in lesson(stem[:2]).exercises]
+    further = [int(minutes) for minutes, word in labels if word]
+    assert [word for _, word in labels] == [""] * (len(labels) - len(further)) + [" Further."] * len(further)
+    said = re.search(r"Want more\? ([\d., and]+), (\d+) minutes", exercises)
+    found = (re.findall(r"\d\d\.\d+", said[1]), int(said[2])) if said else ([], 0)
+    assert found == (ids[len(ids) - len(further) :], sum(further))
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_a_lesson_has_something_hard_and_something_to_win(stem):
+    """Of the lessons that have more than a draft's one exercise: a kernel from an empty cell, and golf."""
+    exercises = lesson(stem[:2]).exercises
+    if len(exercises) < 6:
+        return
+    hard, golfed = set(HARD.findall(source("solutions/src", stem))), {t.id for t in exercises if t.kind == "golf"}
+    written = {task.id for task in exercises if task.kind == "write" and f"{task.defines} = None\n" in blank(task)}
+    assert golfed and hard & written, "one golf exercise, and one of difficulty 4 or 5 that begins with a name and None"
+
+
+def blank(task):
+    """The answer cell of an exercise as a learner gets it."""
+    return (
+        next(cell.source for cell in built("exercises", stem_of(task)) if cell.id == task.id.replace(".", "-")) + "\n"
+    )
+
+
+# Golf
+
+
+@pytest.mark.parametrize("task", of_kind("golf"))
+def test_par_is_weaker_than_ours(task):
+    assert golf.ours(task.id) < task.golf.par, "ours is counted by the build: make build"
+    if task.golf.unit == golf.BYTES:
+        assert golf.least(task) <= golf.ours(task.id)
+        shapes = [leaf.shape for leaf in (*task.arguments()[0], jax.eval_shape(task.reference, *task.arguments()[0]))]
+        assert all(shape[-1] % 128 == 0 and (len(shape) < 2 or shape[-2] % 8 == 0) for shape in shapes), shapes
+
+
+@pytest.mark.parametrize("task", of_kind("golf"))
+def test_our_score_is_what_our_answer_scores(task):
+    """Of bytes; cycles are compared where the build is, in the lane with the pinned libtpu."""
+    names = {}
+    for cell in code_cells("solutions/src", stem_of(task)):
+        if cell.source.startswith("import") or cell.metadata.get("answer") == task.id:
+            exec(cell.source, names)
+    if task.golf.unit == golf.BYTES:
+        assert golf.score(task, names[task.judged or task.defines]) == golf.ours(task.id)
+
+
+@pytest.mark.parametrize("task", of_kind("golf"))
+def test_a_mutant_misses_par_and_is_told_so(task):
+    cells = code_cells("solutions/mutants", stem_of(task))
+    says = [cell.metadata["says"] for cell in cells if cell.metadata.get("answer") == task.id]
+    assert any("above par" in said for said in says), "test_mutants.py asks the judges whether it is so"
+
+
+@pytest.mark.parametrize("task", of_kind("golf"))
+def test_what_golf_prints_is_one_line(task):
+    scores = task.golf.par, golf.ours(task.id) - 1
+    lines = [f"{task.id} passed: {golf.headline(task, score, skipped='compiler')}" for score in scores]
+    assert max(map(len, lines)) <= text.COLUMNS
 
 
 @pytest.mark.parametrize("stem", LESSONS)

@@ -33,7 +33,7 @@ def check(id: str, answer: object = None) -> Result:
     if verdict.outcome == NOT_YET:
         verdict = dataclasses.replace(verdict, hint=next_hint(id))
     _last[id] = verdict
-    record.attempted(id, verdict.outcome)
+    record.attempted(id, verdict.outcome, verdict.score)
     if (environment.under_a_grader() and not verdict.passed) or (
         verdict.outcome == NOT_YET and environment.under_nbval()
     ):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from course_lib import judges, text
 from course_lib.checks import inputs
 from course_lib.checks.kinds import ASKS, JUDGED, RESULTS, find
+from course_lib.checks.kinds.golf import Golf
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -41,6 +42,8 @@ def _common(task: Exercise) -> str:
 def _judged(task: Exercise) -> str:
     if task.asks is not None:
         return f"asks is for {', '.join(ASKS)}; its kind is {task.kind}."
+    if (task.kind == "golf") != isinstance(task.golf, Golf):
+        return f"golf is {task.golf!r:.60}; for the kind golf, and for no other, it is a Golf: a unit and par."
     if task.listing:
         return "listing is for the kinds that ask; put the code of this one into its notebook."
     if strange := set(task.judges) - set(judges.JUDGES):
@@ -91,6 +94,8 @@ def _typed(task: Exercise) -> str:
 
 
 def _asked(task: Exercise) -> str:
+    if task.golf is not None:
+        return "golf is for kernels, of the kind golf."
     if not isinstance(task.asks, ASKS[task.kind]):
         return f"asks is {type(task.asks).__name__}; for the kind {task.kind} it is a {ASKS[task.kind].__name__}."
     why = getattr(task.asks, "why", "")

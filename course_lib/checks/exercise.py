@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from course_lib import errors
 from course_lib.checks import declaration, inputs
+from course_lib.checks.kinds.golf import Golf
 from course_lib.judges import JUDGES, Budget
 
 
@@ -15,8 +16,8 @@ from course_lib.judges import JUDGES, Budget
 class Exercise:
     """One exercise; docs/exercises.md describes every field. A declaration that contradicts itself is a ValueError.
 
-    Kinds "write", "configure" and "repair" are judged: ``inputs`` and ``sizes``, or ``cases``, make the arguments
-    (concrete arrays, the same at every call; the first goes to every judge), ``build`` turns what the learner
+    Kinds "write", "configure", "repair" and "golf" are judged: ``inputs`` and ``sizes``, or ``cases``, make the
+    arguments (concrete arrays, the same at every call; the first goes to every judge), ``build`` turns what the learner
     defined into the function that is judged, and ``also`` are demands that no judge makes: each takes what the
     learner defined and returns None or (what is wrong, what to try). The other kinds say in ``asks`` what they ask.
     """
@@ -40,6 +41,7 @@ class Exercise:
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
+    golf: Golf | None = None  # the unit of the score, and par
 
     listing: str = ""  # code to read, which checks.listing shows
     asks: object = None  # a Predict, Choose, Find, Explain, Compute or Several

@@ -99,4 +99,7 @@ def _cells(task: Exercise, entry: Entry) -> list[str]:
     points = f"{task.points if entry.outcome == PASSED else 0}/{task.points}" if task.points else ""
     attempts = f"{entry.attempts} attempt{'s' if entry.attempts != 1 else ''}" if entry.attempts else ""
     hints = f"{entry.hints} hint{'s' if entry.hints != 1 else ''}" if entry.hints else ""
-    return [task.id, task.title, f"{entry.outcome} {entry.passed_on}".strip(), points, attempts, hints]
+    outcome = f"{entry.outcome} {entry.passed_on}".strip()
+    if task.golf is not None and entry.best:
+        outcome += f", best {entry.best:,} {task.golf.unit}"
+    return [task.id, task.title, outcome, points, attempts, hints]

@@ -32,6 +32,7 @@ class Entry:
     attempts: int = 0
     hints: int = 0
     assessed: str = ""
+    best: int = 0  # the best score of golf; 0: none
 
 
 _memory: dict[str, Entry] = {}  # where nothing is written
@@ -54,13 +55,14 @@ def entries() -> dict[str, Entry]:
     return dict(_memory)
 
 
-def attempted(id: str, outcome: str) -> None:
-    """Note the outcome of a check. One of an answer that nobody has begun is no attempt."""
+def attempted(id: str, outcome: str, score: int | None = None) -> None:
+    """Note the outcome of a check, and a score better than the best. An answer nobody has begun is no attempt."""
     if outcome == NOT_ATTEMPTED:
         return
 
     def change(old: Entry) -> Entry:
-        new = dataclasses.replace(old, attempts=old.attempts + 1)
+        best = min(filter(None, (old.best, score)), default=0)
+        new = dataclasses.replace(old, attempts=old.attempts + 1, best=best)
         if old.outcome == PASSED:
             return new
         date = datetime.date.today().isoformat() if outcome == PASSED else ""
@@ -153,7 +155,7 @@ def _entry(fields: object) -> Entry:
     if any(type(value) is not kinds[name] for name, value in known.items()):
         raise ValueError("a value of another type")
     found = Entry(**known)
-    if found.outcome not in _OUTCOMES or min(found.attempts, found.hints) < 0:
+    if found.outcome not in _OUTCOMES or min(found.attempts, found.hints, found.best) < 0:
         raise ValueError("a value that cannot be")
     return found
 

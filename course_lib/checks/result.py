@@ -24,6 +24,7 @@ class Result:
     next: str = ""
     hint: str = ""  # which hint comes next, and how to get it
     blocks: object = None  # the judge's picture of which blocks are wrong, where it has one
+    score: int | None = None  # of golf, once all judges agree
     report: compiler.Report | None = None  # the compiler's, of the first arguments
 
     @property

@@ -12,14 +12,17 @@ def class_page(grades: list[Grade]) -> str:
     """A self-contained page: every notebook, and every exercise with what stopped most."""
     body = ["<h1>Grades</h1>"]
     body += [f"<p>{text(line)}</p>" for line in summary.headline(grades)]
-    body += [_exercises(summary.tallies(grades)), _notebooks(grades)]
+    tallies = summary.tallies(grades)
+    body += [_exercises(tallies), _notebooks(grades)]
+    if golf := [tally for tally in tallies if tally.golf]:
+        body += ["<h2>Golf: the fewer, the better</h2>", _scores(grades, golf)]
     return page("Grades", "\n".join(body))
 
 
 def _exercises(tallies: list[summary.Tally]) -> str:
     rows = [
         (
-            f"{text(t.id)} {text(t.title)}{_sentence(*t.sentence)}",
+            f"{text(t.id)} {text(t.title)}{_golf(t)}{_sentence(*t.sentence)}",
             *(str(t.counts[name]) for name in OUTCOMES),
             f"{text(t.judge[0])} ({t.judge[1]})" if t.judge[0] else "",
         )
@@ -49,6 +52,29 @@ def _notebooks(grades: list[Grade]) -> str:
         rows,
         {0: "name", 1: "whole", 2: "number", 3: "number"},
     )
+
+
+def _golf(tally: summary.Tally) -> str:
+    return f'<p class="muted">{text(tally.golf)}</p>' if tally.golf else ""
+
+
+def _scores(grades: list[Grade], tallies: list[summary.Tally]) -> str:
+    """A column for each golf exercise: par, ours, then every notebook that has a score; the class's best stand out."""
+    head = ("", *(f"{text(t.id)}, {text(t.golf.unit)}" for t in tallies))
+    rows = [(name, *(_number(getattr(t.golf, name)) for t in tallies)) for name in ("par", "ours")]
+    for grade in grades:
+        scores = {row.id: row.score for row in grade.rows if row.score is not None}
+        if scores.keys() & {t.id for t in tallies}:
+            rows.append((text(grade.file), *(_score(scores.get(t.id), t.golf.best) for t in tallies)))
+    return table(head, rows, {0: "name"} | dict.fromkeys(range(1, len(head)), "number"))
+
+
+def _score(value: int | None, best: int | None) -> str:
+    return f"<strong>best {value:,}</strong>" if value is not None and value == best else _number(value)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
 
 
 def _address(file: str) -> str:

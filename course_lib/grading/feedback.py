@@ -37,6 +37,14 @@ def _overview(grade: Grade) -> str:
     )
 
 
+def _score(row: Row) -> str:
+    """What golf counts, as the grader counted it; "" where there is nothing to count."""
+    if row.score is None:
+        return ""
+    ours = "" if row.ours is None else f", ours {row.ours:,}"
+    return f"; score {row.score:,} {row.unit}, par {row.par:,}{ours}"
+
+
 def _points(row: Row) -> str:
     return f"{row.points} of {row.max_points}" if row.max_points else "none"
 
@@ -49,7 +57,7 @@ def _exercise(row: Row) -> str:
     parts = [
         f'<section class="{style_of(row.outcome)}">',
         f"<h2>{text(row.id)} {text(row.title)}: {outcome(row.outcome)}</h2>",
-        f'<p class="muted">{text(row.kind)}; points: {_points(row)}; weight {row.weight:g}</p>',
+        f'<p class="muted">{text(row.kind)}; points: {_points(row)}; weight {row.weight:g}{_score(row)}</p>',
         f"<pre>{text(said)}</pre>" if said else "",
         "" if in_it else f"<p>{text(row.message[:1].upper() + row.message[1:])}</p>",
         f"<p><strong>Next:</strong> {text(row.next)}</p>" if row.next else "",

@@ -11,7 +11,7 @@ from course_lib.grading.feedback import feedback
 from course_lib.grading.grade import Grade, versions
 from course_lib.grading.rows import ERROR, PASSED
 
-FORMAT = 2  # of the JSON; docs/grading.md describes it
+FORMAT = 3  # of the JSON; docs/grading.md describes it
 
 
 def table(grade: Grade) -> str:

@@ -4,14 +4,33 @@ So the setup, the given cells and the checks are the course's, whatever the subm
 them.
 """
 
+from __future__ import annotations
+
 import copy
 import dataclasses
 import functools
 import json
 import pathlib
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from course_lib.checks.kinds.golf import Golf
 
 EXERCISES = pathlib.Path(__file__).resolve().parents[2] / "exercises"
+
+# The score, by a library that is read anew: whatever the answer has changed in the one that checked it is not in it.
+_SCORE = """\
+import importlib as _importlib, sys as _sys
+_of_the_course = [_name for _name in _sys.modules if _name.partition(".")[0] == "course_lib"]
+_changed = {{_name: _sys.modules.pop(_name) for _name in _of_the_course}}
+try:
+    _importlib.import_module("course_lib.checks.kinds.golf").announce("{id}", {answer})
+finally:
+    for _name in [_name for _name in _sys.modules if _name.partition(".")[0] == "course_lib"]:
+        del _sys.modules[_name]
+    _sys.modules.update(_changed)
+"""
 
 # What nbval would obey: a comment that skips a cell, lets it fail, or has its output compared.
 _NBVAL_MARK = re.compile(r"^(\s*#[#\s]*)((?:NBVAL|PYTEST)_[A-Z_]+\s*)$", re.M)
@@ -27,6 +46,12 @@ class Task:
     points: int
     answer: str
     check: str
+    golf: Golf | None = None
+
+    @property
+    def score(self) -> str:
+        """The name of the cell in which the grader counts the score of a golf exercise once more."""
+        return f"{self.answer}-score"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,7 +128,19 @@ def _read(path: pathlib.Path) -> CourseNotebook:
     tasks = []
     for name in (mark["grade_id"] for mark in marks if mark["solution"]):
         task = exercise(name.replace("-", "."))
-        tasks.append(
-            Task(id=task.id, title=task.title, kind=task.kind, points=task.points, answer=name, check=f"{name}-check")
-        )
+        made = Task(
+            id=task.id, title=task.title, kind=task.kind, points=task.points, answer=name, check=f"{name}-check",
+            golf=task.golf,
+        )  # fmt: skip
+        tasks.append(made)
+        if made.golf is not None:
+            _add_score(notebook, made, task.judged or task.defines)
     return CourseNotebook(name=path.stem, notebook=notebook, tasks=tuple(tasks))
+
+
+def _add_score(notebook: dict, task: Task, answer: str) -> None:
+    """Put the cell that counts a score behind the cell that checks it."""
+    place = next(n for n, cell in enumerate(notebook["cells"]) if cell["id"] == task.check)
+    cell = copy.deepcopy(notebook["cells"][place])
+    cell |= {"id": task.score, "source": _SCORE.format(id=task.id, answer=answer), "metadata": {}}
+    notebook["cells"].insert(place + 1, cell)

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 from course_lib import judges
+from course_lib.checks.kinds import golf
 from course_lib.checks.result import EXERCISE, NOT_ATTEMPTED, NOT_YET, PASSED
 from course_lib.grading.graft import CourseNotebook, Task
 from course_lib.grading.run import Ran
@@ -29,6 +30,10 @@ class Row:
     points: int
     max_points: int
     weight: float = 1.0  # its points count so many times
+    unit: str = ""  # golf: of the score, "bytes" or "cycles"
+    score: int | None = None  # as the grader counts it, once all judges agree
+    par: int | None = None
+    ours: int | None = None
 
 
 def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, errors: dict[str, str]) -> list[Row]:
@@ -38,12 +43,33 @@ def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, erro
 
 def _row(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> Row:
     said = _said(task, course, submitted, ran, errors)
+    scored = _scored(task, said, ran) if task.golf else {}
     if name := _elsewhere(said["message"], course, submitted):
         said["next"] = f"move {name} into the answer cell."
     said = {key: clean(value, _LONGEST.get(key, 300)) for key, value in said.items()}
     points = task.points if said["outcome"] == PASSED else 0
     note = _note(task, course, submitted, said["message"])
-    return Row(id=task.id, title=task.title, kind=task.kind, note=note, points=points, max_points=task.points, **said)
+    return Row(
+        id=task.id, title=task.title, kind=task.kind, note=note, points=points, max_points=task.points, **said, **scored
+    )
+
+
+def _scored(task: Task, said: dict[str, str], ran: Ran) -> dict[str, str | int | None]:
+    """Unit, score, par and our score of a golf exercise. A pass with another score than the grader's own is none."""
+    value = golf.announced(task.id, ran.cells.get(task.score, {}).get("printed", ""))
+    if said["outcome"] == PASSED:
+        says = (
+            value is not None
+            and value <= task.golf.par
+            and f"passed: {golf.said(value, task.golf.unit)}; " in said["verdict"]
+        )
+        if not says:
+            counted = "none" if value is None else golf.said(value, task.golf.unit)
+            wrong = f"its check printed another score than its kernel has: the grader counts {counted}."
+            said |= {"judge": "", "verdict": ""} | _outcome(ERROR, wrong, "leave course_lib as it is.")
+    elif golf.ABOVE_PAR not in said["message"]:
+        value = None  # of a kernel that a judge refuses
+    return {"unit": task.golf.unit, "score": value, "par": task.golf.par, "ours": golf.ours(task.id)}
 
 
 def _said(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """A class at a glance: each notebook's points, each exercise's outcomes, and what stopped most."""
 
+from __future__ import annotations
+
 import csv
 import dataclasses
 import io
@@ -27,6 +29,26 @@ class Tally:
     counts: dict[str, int]  # by outcome
     judge: tuple[str, int]  # who refused; ("", 0) if nobody did
     sentence: tuple[str, int]  # the first sentence of a "not yet"
+    golf: Scores | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scores:
+    """The scores of a golf exercise over all notebooks: of every kernel on which the judges agree."""
+
+    unit: str
+    par: int
+    ours: int | None
+    best: int | None  # of the class
+    by: tuple[str, ...]  # the notebooks that have the best
+    count: int
+
+    def __str__(self) -> str:
+        ours = "" if self.ours is None else f", ours {self.ours:,}"
+        if self.best is None:
+            return f"no score yet; par {self.par:,} {self.unit}{ours}"
+        more = f" and {len(self.by) - 1} more" if len(self.by) > 1 else ""
+        return f"best {self.best:,} {self.unit} ({self.by[0]}{more}); par {self.par:,}{ours}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +69,7 @@ def tallies(grades: list[Grade]) -> list[Tally]:
     for grade in grades:
         for row in grade.rows:
             rows.setdefault(row.id, []).append(row)
-    return [_tally(rows[id]) for id in sorted(rows, key=_number)]
+    return [_tally(rows[id], _scores(grades, id)) for id in sorted(rows, key=_number)]
 
 
 def spreads(grades: list[Grade]) -> list[Spread]:
@@ -114,34 +136,61 @@ def _exercises(found: list[Tally], width: int) -> list[str]:
         counts = "".join(f"  {tally.counts[name]:>{len(name)}}" for name in OUTCOMES)
         name = _cut(f"{tally.id}  {tally.title}", name_width)
         lines.append(f"{name:<{name_width}}{counts}  {_times(*tally.judge)}".rstrip())
+        if tally.golf:
+            lines.append(_cut(f"      {tally.golf}", width))
         if tally.sentence[0]:
             lines.append(_cut(f"      {tally.sentence[1]} x {tally.sentence[0]}", width))
     return lines
 
 
 def as_csv(grades: list[Grade]) -> str:
-    """A line for each notebook: file, lesson, points, max_points, percent, an outcome for each exercise, error."""
-    ids = [tally.id for tally in tallies(grades)]
-    lines = [("file", "lesson", "points", "max_points", "percent", *ids, "error")]
+    """A line for each notebook: its points, an outcome for each exercise, a score for each of golf, and its error."""
+    found = tallies(grades)
+    ids, scored = [tally.id for tally in found], [tally.id for tally in found if tally.golf]
+    heads = (f"{tally.id} {tally.golf.unit}" for tally in found if tally.golf)
+    lines = [("file", "lesson", "points", "max_points", "percent", *ids, *heads, "error")]
     for grade in grades:
         outcomes = {row.id: row.outcome for row in grade.rows}
+        scores = {row.id: row.score for row in grade.rows if row.score is not None}
         percent = "" if grade.percent is None else grade.percent
         score = (grade.points, grade.max_points, percent)
-        lines.append((grade.file, grade.lesson, *score, *(outcomes.get(id, "") for id in ids), grade.error))
+        cells = [*(outcomes.get(id, "") for id in ids), *(scores.get(id, "") for id in scored)]
+        lines.append((grade.file, grade.lesson, *score, *cells, grade.error))
     return _csv(lines)
 
 
 def exercises_csv(grades: list[Grade]) -> str:
-    """A line for each exercise: its counts, and who refused and what was said most often."""
+    """A line for each exercise: its counts, who refused and what was said most often, and the scores of golf."""
     said = ("judge", "judge_count", "sentence", "sentence_count")
-    lines = [("id", "title", "kind", "max_points", "weight", *OUTCOMES, *said)]
+    lines = [("id", "title", "kind", "max_points", "weight", *OUTCOMES, *said, *(f.name for f in _OF_GOLF))]
     for t in tallies(grades):
         counts = (t.counts[name] for name in OUTCOMES)
-        lines.append((t.id, t.title, t.kind, t.max_points, t.weight, *counts, *t.judge, *t.sentence))
+        golf = ("" if t.golf is None else _cell(getattr(t.golf, f.name)) for f in _OF_GOLF)
+        lines.append((t.id, t.title, t.kind, t.max_points, t.weight, *counts, *t.judge, *t.sentence, *golf))
     return _csv(lines)
 
 
-def _tally(rows: list[Row]) -> Tally:
+_OF_GOLF = dataclasses.fields(Scores)
+
+
+def _cell(value: object) -> object:
+    return "; ".join(value) if isinstance(value, tuple) else "" if value is None else value
+
+
+def _scores(grades: list[Grade], id: str) -> Scores | None:
+    """The scores of exercise ``id``; None where it has none."""
+    rows = [(_who(grade), row) for grade in grades for row in grade.rows if row.id == id and row.unit]
+    if not rows:
+        return None
+    scored = [(row.score, who) for who, row in rows if row.score is not None]
+    best, first = min(scored, default=(None,))[0], rows[0][1]
+    return Scores(
+        unit=first.unit, par=first.par, ours=first.ours, best=best,
+        by=tuple(who for score, who in scored if score == best), count=len(scored),
+    )  # fmt: skip
+
+
+def _tally(rows: list[Row], scores: Scores | None) -> Tally:
     first = rows[0]
     counts = Counter(row.outcome for row in rows)
     judges = Counter(row.judge for row in rows if row.judge)
@@ -149,6 +198,7 @@ def _tally(rows: list[Row]) -> Tally:
     return Tally(
         id=first.id, title=first.title, kind=first.kind, max_points=first.max_points, weight=first.weight,
         counts={name: counts[name] for name in OUTCOMES}, judge=_most(judges), sentence=_most(sentences),
+        golf=scores,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ name; they take a ``Trial``, in which all that they share is found out once.
 """
 
 from course_lib.judges.block_map import BlockMap
-from course_lib.judges.budget import Budget, budget_judge
+from course_lib.judges.budget import Budget, budget_judge, most_traffic
 from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
 from course_lib.judges.numbers import numbers_judge
@@ -40,6 +40,7 @@ __all__ = [
     "device_judge",
     "expected",
     "judge",
+    "most_traffic",
     "numbers_judge",
     "races_judge",
     "right",

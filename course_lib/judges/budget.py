@@ -68,24 +68,25 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
     """Too many bytes between HBM and VMEM: who moves most of them, and how often."""
     if limit is None:
         return None
-    rows = sorted(cost.traffic(walk), key=lambda row: -row.bytes)
-    total = sum(row.bytes for row in rows)
+    total = sum(row.bytes for row in cost.traffic(walk))
     if total <= limit:
         return None
-    worst = rows[0]
+    most, name = most_traffic(walk)
+    return Complaint(
+        f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}. {most}",
+        "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
+        f"or larger blocks where they are yours to choose, so that {name} stays put.",
+    )
+
+
+def most_traffic(walk: grid.Walk) -> tuple[str, str]:
+    """(a sentence on the operand that moves most bytes and how often, its name)."""
+    worst = max(cost.traffic(walk), key=lambda row: row.bytes)
     array = next((o for call in walk.calls for o in call.operands if o.name == worst.name), None)
     size = 0 if array is None else array.dtype.itemsize * math.prod(array.shape)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
-    what = (
-        f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}. "
-        f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}."
-    )
-    return Complaint(
-        what,
-        "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
-        f"or larger blocks where they are yours to choose, so that {worst.name} stays put.",
-    )
+    return f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}.", worst.name
 
 
 def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:

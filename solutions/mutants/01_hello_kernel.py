@@ -284,3 +284,113 @@ checks.assess("01.9", "partly")
 why = """The interpreter computes the numbers and the compiler knows which blocks are legal,
 so that each of them passes a kernel that the other one refuses."""
 checks.assess("01.9", "nearly")
+
+
+# %% answer="01.10" name="rounds the number of blocks down" judge="numbers" says="No grid step writes output block .2,.*(?s:.)*pl.cdiv"
+def blend_kernel(x_ref, y_ref, t_ref, o_ref):
+    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+
+def blend(x, y, t):
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    return pl.pallas_call(
+        blend_kernel, out_shape=x, grid=(x.size // 1024,), in_specs=[block] * 3, out_specs=block
+    )(x, y, t)
+
+
+# %% answer="01.10" name="takes all of it at once" judge="exercise" says="For vectors of 67,108,864 numbers it needs 1 GiB of VMEM"
+def blend(x, y, t):
+    def kernel(x_ref, y_ref, t_ref, o_ref):
+        o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+    return pl.pallas_call(kernel, out_shape=x)(x, y, t)
+
+
+# %% answer="01.10" name="cuts everything into four" judge="numbers" says="With arguments of float32.130.*(?s:.)*No grid step writes"
+def blend(x, y, t):
+    def kernel(x_ref, y_ref, t_ref, o_ref):
+        o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+    block = pl.BlockSpec((x.size // 4,), lambda i: (i,))
+    return pl.pallas_call(kernel, out_shape=x, grid=(4,), in_specs=[block] * 3, out_specs=block)(x, y, t)
+
+
+# %% answer="01.10" name="swaps x and y" judge="numbers" says="Output block .0,., written at step .0,., is wrong"
+def blend(x, y, t):
+    def kernel(x_ref, y_ref, t_ref, o_ref):
+        o_ref[...] = y_ref[...] + t_ref[...] * (x_ref[...] - y_ref[...])
+
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(pl.cdiv(x.size, 1024),), in_specs=[block] * 3, out_specs=block
+    )(x, y, t)
+
+
+# %% answer="01.10" name="counts elements in the index map" judge="numbers" says="asks for block .1024,"
+def blend(x, y, t):
+    def kernel(x_ref, y_ref, t_ref, o_ref):
+        o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+    block = pl.BlockSpec((1024,), lambda i: (1024 * i,))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(pl.cdiv(x.size, 1024),), in_specs=[block] * 3, out_specs=block
+    )(x, y, t)
+
+
+# %% answer="01.10" name="writes one spec for three inputs" judge="numbers" says="in_specs"
+def blend(x, y, t):
+    def kernel(x_ref, y_ref, t_ref, o_ref):
+        o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(pl.cdiv(x.size, 1024),), in_specs=[block], out_specs=block
+    )(x, y, t)
+
+
+# %% answer="01.11" name="fetches x for each of the four" judge="exercise" says="above par.*(?s:.)*moves 196,608 bytes(?s:.)*x_ref is fetched 16 times: 64 KiB, 4\\s+times the whole array"
+def add_to_each(x, ys):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    blocks, one = x.size // 1024, pl.BlockSpec((1024,), lambda i: (i,))
+    again = pl.BlockSpec((1024,), lambda i: (i % blocks,))
+    return pl.pallas_call(kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[again, one], out_specs=one)(x, ys)
+
+
+# %% answer="01.11" name="copies x four times before" judge="exercise" says="Outside the kernels tile moves 81,920 of them"
+def add_to_each(x, ys):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=ys)(jnp.tile(x, 4), ys)
+
+
+# %% answer="01.11" name="lets x stay and ys go on" judge="numbers" says="should be"
+def add_to_each(x, ys):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    blocks, one = x.size // 1024, pl.BlockSpec((1024,), lambda i: (i,))
+    stays = pl.BlockSpec((1024,), lambda i: (i // 4,))
+    return pl.pallas_call(kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[stays, one], out_specs=one)(x, ys)
+
+
+# %% answer="01.11" name="forgets the output's index map" judge="numbers" says="should be"
+def add_to_each(x, ys):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    blocks, one = x.size // 1024, pl.BlockSpec((1024,), lambda i: (i,))
+    stays = pl.BlockSpec((1024,), lambda i: (i // 4,))
+    each = pl.BlockSpec((1024,), lambda i: (i % 4 * blocks + i // 4,))
+    return pl.pallas_call(kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[stays, each], out_specs=one)(x, ys)
+
+
+# %% answer="01.11" name="makes one vector of the four" judge="numbers" says="No grid step writes output block .1,"
+def add_to_each(x, ys):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    block = pl.BlockSpec((x.size,), lambda i: (0,))
+    return pl.pallas_call(kernel, out_shape=ys, grid=(1,), in_specs=[block, block], out_specs=block)(x, ys)

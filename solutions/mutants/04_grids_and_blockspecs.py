@@ -342,3 +342,257 @@ goes last. To be fast: a block whose index stays the same is not copied again.""
 why = """To be right: the reduction goes first. To be fast: it does not matter which order the
 axes have, since every block has to be copied at every step anyway, in any order of them."""
 checks.assess("04.10", "no")
+
+
+# %% answer="04.11" name="no mask along K" judge="numbers" says="hangs over the end.*axis 1 has 300 elements"
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        x, w = x_ref[...], w_ref[...]
+        acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, w)
+
+
+# %% answer="04.11" name="masks x alone" judge="numbers" says="hangs over the end"
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        x, w = jnp.where(column < k - 128 * pl.program_id(2), x_ref[...], 0), w_ref[...]
+        acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, w)
+
+
+# %% answer="04.11" name="masks as if every block were the first" judge="numbers" says="hangs over the end"
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        row = jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0)
+        x = jnp.where(column < k, x_ref[...], 0)
+        w = jnp.where(row < k, w_ref[...], 0)
+        acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, w)
+
+
+# %% answer="04.11" name="collects the sum in the output" judge="numbers" says="bfloat16"
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        left = k - 128 * pl.program_id(2)
+        x = jnp.where(jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < left, x_ref[...], 0)
+        w = jnp.where(jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0) < left, w_ref[...], 0)
+        o_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+    )(x, w)
+
+
+# %% answer="04.11" name="leaves K whole" judge="exercise" says="For x.128, 65,536. @ w.65,536, 128. it needs .* of VMEM(?s:.)*cut the long axis"
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128)),
+        in_specs=[pl.BlockSpec((32, k), lambda i, j: (i, 0)), pl.BlockSpec((k, 128), lambda i, j: (0, j))],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j: (i, j)),
+    )(x, w)
+
+
+# %% answer="04.11" name="puts K first" judge="numbers" says="acc_ref"
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        left = k - 128 * pl.program_id(0)
+        x = jnp.where(jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < left, x_ref[...], 0)
+        w = jnp.where(jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0) < left, w_ref[...], 0)
+        acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(0) == pl.num_programs(0) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(k, 128), pl.cdiv(m, 32), pl.cdiv(n, 128)),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda k, i, j: (i, k)),
+            pl.BlockSpec((128, 128), lambda k, i, j: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda k, i, j: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, w)
+
+
+# %% answer="04.12" name="row by row" judge="exercise" says="above par.*(?s:.)*moves 2,752,512 bytes(?s:.)*par is 2,621,440"
+def product(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    down, across = x.shape[0] // 128, w.shape[1] // 128
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
+        grid=(down, across),
+        in_specs=[
+            pl.BlockSpec((128, x.shape[1]), lambda i, j: (i, 0)),
+            pl.BlockSpec((w.shape[0], 128), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j)),
+    )(x, w)
+
+
+# %% answer="04.12" name="column by column" judge="exercise" says="above par.*(?s:.)*moves 3,276,800 bytes(?s:.)*x_ref is fetched 20 times"
+def product(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    down, across = x.shape[0] // 128, w.shape[1] // 128
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
+        grid=(across, down),
+        in_specs=[
+            pl.BlockSpec((128, x.shape[1]), lambda j, i: (i, 0)),
+            pl.BlockSpec((w.shape[0], 128), lambda j, i: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda j, i: (i, j)),
+    )(x, w)
+
+
+# %% answer="04.12" name="turns x, and not the output" judge="numbers" says="should be"
+def product(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    down, across = x.shape[0] // 64, w.shape[1] // 256
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
+        grid=(across, down),
+        in_specs=[
+            pl.BlockSpec((64, x.shape[1]), lambda j, i: (jnp.where(j % 2 == 0, i, down - 1 - i), 0)),
+            pl.BlockSpec((w.shape[0], 256), lambda j, i: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((64, 256), lambda j, i: (i, j)),
+    )(x, w)
+
+
+# %% answer="04.12" name="takes larger blocks" judge="budget" says="It needs 640 KiB of VMEM; the budget is 448 KiB"
+def product(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    down, across = x.shape[0] // 128, w.shape[1] // 256
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
+        grid=(down, across),
+        in_specs=[
+            pl.BlockSpec((128, x.shape[1]), lambda i, j: (i, 0)),
+            pl.BlockSpec((w.shape[0], 256), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 256), lambda i, j: (i, j)),
+    )(x, w)
+
+
+# %% answer="04.12" name="cuts a row of lanes in two" judge="compiler" says="The block .128, 64. of w_ref is not legal"
+def product(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    down, across = x.shape[0] // 128, w.shape[1] // 64
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
+        grid=(down, across),
+        in_specs=[
+            pl.BlockSpec((128, x.shape[1]), lambda i, j: (i, 0)),
+            pl.BlockSpec((w.shape[0], 64), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 64), lambda i, j: (i, j)),
+    )(x, w)

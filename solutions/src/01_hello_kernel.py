@@ -6,6 +6,7 @@
 # red page; only what is no Python at all, a missing bracket say, is red.
 #
 # Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 53 minutes. Short of time? Do 01.1, 01.4 and 01.7.
+# Want more? 01.10 and 01.11, 35 minutes, begin with an empty cell.
 #
 # What you have done is kept in `course_progress.json`, a small file that you may delete; `checks.progress()` shows it.
 
@@ -281,6 +282,89 @@ checks.check("01.9", why)
 
 # %%
 # checks.hint("01.9")
+
+# %% [markdown]
+# ## 01.10 From an empty cell: a blend of any length
+#
+# *Difficulty 4 of 5. 20 minutes, 12 lines. Further.*
+#
+# Nothing is given this time: no kernel, no call. Write `blend(x, y, t)` for three float32 vectors of the same length. Its
+# result is `x + t * (y - x)`, number by number: all of x where t is 0, all of y where it is 1. The length may be anything, and a
+# vector of 64 Mi numbers must fit too; so it needs blocks, and a grid whose last block hangs over the end. The check tries
+# 4096, 2500, 130 and 1, then asks how much VMEM 64 Mi numbers would take.
+
+# %% answer="01.10"
+blend = None
+### BEGIN SOLUTION
+
+
+def blend_kernel(x_ref, y_ref, t_ref, o_ref):
+    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+
+
+def blend(x, y, t):
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    return pl.pallas_call(
+        blend_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(pl.cdiv(x.size, 1024),),
+        in_specs=[block, block, block],
+        out_specs=block,
+    )(x, y, t)
+
+
+### END SOLUTION
+
+# %% check="01.10"
+# NBVAL_CHECK_OUTPUT
+checks.check("01.10", blend)
+
+# %%
+# checks.hint("01.10")
+
+# %% [markdown]
+# ## 01.11 Golf: one vector, added to four
+#
+# *Difficulty 4 of 5. 15 minutes, 10 lines. Further.*
+#
+# Four vectors stand one behind the other in `ys`, each as long as `x`. `add_to_each(x, ys)` adds `x` to each of the four: the
+# result is as long as `ys`. Any kernel that the judges accept has a **score**: the bytes it moves between HBM and the chip for
+# an `x` of 4096 numbers. The fewer, the better; at **par**, 160,000 bytes, or below, it passes. What you do to the arrays
+# outside the kernel counts too: each such operation reads what it takes and writes what it makes, and only a reshape
+# is free. Lengths are multiples of 1024. Your best score is kept: `checks.progress()` shows it.
+#
+# (A straightforward kernel moves 196,608 bytes. Work out where they go before you write another one.)
+
+# %% answer="01.11"
+add_to_each = None
+### BEGIN SOLUTION
+
+
+def sum_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def add_to_each(x, ys):
+    blocks = x.size // 1024  # step i: block i // 4 of x, with each of the four in turn
+    of_x = pl.BlockSpec((1024,), lambda i: (i // 4,))
+    of_four = pl.BlockSpec((1024,), lambda i: (i % 4 * blocks + i // 4,))
+    return pl.pallas_call(
+        sum_kernel,
+        out_shape=jax.ShapeDtypeStruct(ys.shape, ys.dtype),
+        grid=(4 * blocks,),
+        in_specs=[of_x, of_four],
+        out_specs=of_four,
+    )(x, ys)
+
+
+### END SOLUTION
+
+# %% check="01.11"
+# NBVAL_CHECK_OUTPUT
+checks.check("01.11", add_to_each)
+
+# %%
+# checks.hint("01.11")
 
 # %% [markdown]
 # ## Where next

@@ -5,6 +5,7 @@
 # closely, for most wrong numbers are wrong in a known way. Nothing here needs a TPU.
 #
 # Come here from lesson 3 (`notebooks/03_roofline.ipynb`). About 95 minutes. Short of time? Do 03.1, 03.3 and 03.7.
+# Want more? 03.11 and 03.12, 50 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -384,6 +385,101 @@ checks.check("03.10", why)
 
 # %%
 # checks.hint("03.10")
+
+# %% [markdown]
+# ## 03.11 From an empty cell: one pass over HBM
+#
+# *Difficulty 4 of 5. 20 minutes, 14 lines. Further.*
+#
+# `rms_rows(x)` divides every row by its root mean square: `x * rsqrt(mean(x * x) + 1e-6)`, with the mean over the row and in
+# float32, the result in the dtype of `x`. Written as two operations it reads `x` twice, and by the roofline it takes half
+# as long again as it must. Write it as one kernel, from nothing, that reads `x` once and writes once: no budget but that of a copy.
+# Any number of rows and columns, float32 and bfloat16. The check also asks how much VMEM x[65536, 4096] would take: rows have to
+# be cut from one another, and the question is where.
+
+# %% answer="03.11"
+rms_rows = None
+### BEGIN SOLUTION
+
+
+def rms_kernel(x_ref, o_ref):
+    x = x_ref[...].astype(jnp.float32)
+    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+    o_ref[...] = (x * scale).astype(o_ref.dtype)
+
+
+def rms_rows(x):
+    rows, columns = x.shape
+    block = pl.BlockSpec((16, columns), lambda i: (i, 0))
+    return pl.pallas_call(
+        rms_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        grid=(pl.cdiv(rows, 16),),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+### END SOLUTION
+
+# %% check="03.11"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.11", rms_rows)
+
+# %%
+# checks.hint("03.11")
+
+# %% [markdown]
+# ## 03.12 Golf: two products and what lies between them
+#
+# *Difficulty 5 of 5. 30 minutes, 20 lines. Further.*
+#
+# `two_products(x, w, v)` is `relu(x @ w) @ v` in float32: two layers of a network. The **score** is the bytes that it moves
+# between HBM and the chip for x[256, 128], w[128, 1024] and v[1024, 128], the fewer the better. **Par is 2,359,296**: at par or
+# below it passes. What stands outside the kernels counts too, each operation with what it reads and writes. And it may
+# use 768 KiB of VMEM at most, which is too little for all of w and all of v.
+#
+# Before you write: two kernels, one for each product, move about 3.4 MB. Which array is most of that? Sizes are multiples of
+# 64 rows and 128 columns. `cost.traffic(grid.walk(two_products, x, w, v))` lists what your kernel copies.
+
+# %% answer="03.12"
+two_products = None
+### BEGIN SOLUTION
+
+
+def two_products_kernel(x_ref, w_ref, v_ref, o_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    hidden = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+    hidden = jnp.maximum(hidden, 0)  # 128 columns of it, and never in HBM
+    o_ref[...] += jnp.dot(hidden, v_ref[...], preferred_element_type=jnp.float32)
+
+
+def two_products(x, w, v):
+    rows, width = x.shape
+    return pl.pallas_call(
+        two_products_kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, v.shape[1]), x.dtype),
+        grid=(w.shape[1] // 128,),
+        in_specs=[
+            pl.BlockSpec((rows, width), lambda j: (0, 0)),
+            pl.BlockSpec((width, 128), lambda j: (0, j)),
+            pl.BlockSpec((128, v.shape[1]), lambda j: (j, 0)),
+        ],
+        out_specs=pl.BlockSpec((rows, v.shape[1]), lambda j: (0, 0)),
+    )(x, w, v)
+
+
+### END SOLUTION
+
+# %% check="03.12"
+# NBVAL_CHECK_OUTPUT
+checks.check("03.12", two_products)
+
+# %%
+# checks.hint("03.12")
 
 # %% [markdown]
 # ## Where next

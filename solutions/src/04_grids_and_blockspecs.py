@@ -5,7 +5,7 @@
 # line to find, one thing to explain. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page.
 #
 # Come here from lesson 4 (`notebooks/04_grids_and_blockspecs.ipynb`). About 75 minutes. Short of time? Do 04.1, 04.5 and
-# 04.8.
+# 04.8. Want more? 04.11 and 04.12, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -430,6 +430,116 @@ checks.check("04.10", why)
 
 # %%
 # checks.hint("04.10")
+
+# %% [markdown]
+# ## 04.11 From an empty cell: a whole product
+#
+# *Difficulty 5 of 5. 35 minutes, 28 lines. Further.*
+#
+# Everything of this lesson in one kernel, and nothing given. `matmul(x, w)` multiplies x[M, K] by w[K, N], in bfloat16, with sums
+# in float32 and the result in bfloat16. All three axes may be long, so all three are cut: the grid has three axes, the one
+# that is summed over last. And none of them need be a multiple of anything. The check tries M, K, N = 32, 256, 256, then 40, 300, 200
+# and 5, 130, 70, and asks how much VMEM a K, an M or an N of 65,536 would take.
+#
+# A sum in bfloat16 is rounded at every step. So collect it in a **scratch**, a buffer in VMEM that belongs to the kernel:
+# `scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)]` in the call, and one more ref behind the outputs.
+
+# %% answer="04.11"
+from jax.experimental.pallas import tpu as pltpu
+
+matmul = None
+### BEGIN SOLUTION
+
+
+def matmul_kernel(x_ref, w_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    left = depth - 128 * pl.program_id(2)  # how much of K there is from here on
+    column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    row = jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0)
+    x = jnp.where(column < left, x_ref[...], 0)
+    w = jnp.where(row < left, w_ref[...], 0)
+    acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+def matmul(x, w):
+    (m, k), n = x.shape, w.shape[1]
+    return pl.pallas_call(
+        functools.partial(matmul_kernel, depth=k),
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(k, 128)),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, w)
+
+
+### END SOLUTION
+
+# %% check="04.11"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.11", matmul)
+
+# %%
+# checks.hint("04.11")
+
+# %% [markdown]
+# ## 04.12 Golf: a product in little VMEM
+#
+# *Difficulty 5 of 5. 25 minutes, 14 lines. Further.*
+#
+# `product(x, w)` is `x @ w` in float32 and may use 448 KiB of VMEM. Its **score** is the bytes it moves between HBM and the chip for
+# x[256, 128] and w[128, 1280], the fewer the better. What stands outside the kernel counts too. **Par is 2,621,440**: at par or
+# below it passes. Blocks of (128, 128) move 2,752,512 bytes in one order of the grid and 3,276,800 in the other: both miss it. M
+# is a multiple of 64, N of 256, K is 128.
+#
+# You choose everything: the blocks, the order, the index maps. Ours turns back at the end of a strip, as one mows a lawn. It
+# can be beaten.
+
+# %% answer="04.12"
+product = None
+### BEGIN SOLUTION
+
+
+def product_kernel(x_ref, w_ref, o_ref):
+    o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+
+def product(x, w):
+    down, across = x.shape[0] // 64, w.shape[1] // 256
+
+    def turning(j, i):  # down one strip, and up the next
+        return jnp.where(j % 2 == 0, i, down - 1 - i)
+
+    return pl.pallas_call(
+        product_kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
+        grid=(across, down),
+        in_specs=[
+            pl.BlockSpec((64, x.shape[1]), lambda j, i: (turning(j, i), 0)),
+            pl.BlockSpec((w.shape[0], 256), lambda j, i: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((64, 256), lambda j, i: (turning(j, i), j)),
+    )(x, w)
+
+
+### END SOLUTION
+
+# %% check="04.12"
+# NBVAL_CHECK_OUTPUT
+checks.check("04.12", product)
+
+# %%
+# checks.hint("04.12")
 
 # %% [markdown]
 # ## Where next

@@ -22,7 +22,7 @@ _NOT_A_READERS = ("COURSE_GRADING", "COURSE_SOURCE", "NBGRADER_EXECUTION", "PYTE
 def environment() -> dict[str, str]:
     """The variables that a notebook is run with: this clone's library, nobody's progress, and no bar in the output."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
-    return kept | {"COURSE_PROGRESS": "0", "COURSE_RECORD": "0", "PYTHONPATH": str(ROOT)}
+    return kept | {"COURSE_BUILD": "1", "COURSE_PROGRESS": "0", "COURSE_RECORD": "0", "PYTHONPATH": str(ROOT)}
 
 
 def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.NotebookNode:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from building import ROOT, BuildError, lessons, picture
+from building import ROOT, BuildError, golf, lessons, picture
 from building.answers import answers_of, without_answers
 from building.run import execute
 from building.source import dump, read_source
@@ -37,13 +37,18 @@ def notebook(source: pathlib.Path) -> Files:
 
 def exercises(source: pathlib.Path) -> Files:
     """The exercises of a lesson with their answers, executed, and without them; and the answers alone."""
-    solved = read_source(source)
-    answers = json.dumps(answers_of(solved), indent=1, sort_keys=True) + "\n"
-    return {
+    solved, lesson = read_source(source), f"course_lib/lessons/lesson_{source.stem[:2]}"
+    executed, scores = golf.without_scores(execute(golf.with_scores(solved), source))
+    files = {
         f"exercises/{source.stem}.ipynb": dump(without_answers(solved)),
-        f"solutions/{source.stem}.ipynb": dump(execute(solved, source)),
-        f"course_lib/lessons/lesson_{source.stem[:2]}/solutions.json": answers,
+        f"solutions/{source.stem}.ipynb": dump(executed),
+        f"{lesson}/solutions.json": _json(answers_of(solved)),
     }
+    return files | ({f"{lesson}/golf.json": _json(scores)} if scores else {})
+
+
+def _json(data: dict) -> str:
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
 def build(only: str = "") -> Files:

@@ -1,9 +1,9 @@
 """The kinds of exercises. Each kind's module turns an exercise and an answer into a Result."""
 
-from course_lib.checks.kinds import choose, compute, explain, find, kernel, predict, several
+from course_lib.checks.kinds import choose, compute, explain, find, golf, kernel, predict, several
 
 # Kind -> who judges an answer; kind -> what ``asks`` of such an exercise is.
-JUDGED = ("write", "configure", "repair")
+JUDGED = ("write", "configure", "repair", "golf")
 ASKS = {
     "predict": predict.Predict,
     "choose": choose.Choose,
@@ -13,6 +13,7 @@ ASKS = {
     "several": several.Several,
 }
 RESULTS = dict.fromkeys(JUDGED, kernel.result) | {
+    "golf": golf.result,
     "predict": predict.result,
     "choose": choose.result,
     "find": find.result,

@@ -1,0 +1,204 @@
+"""Golf: a kernel that every judge accepts gets a score, HBM bytes or predicted cycles; the fewer, the better.
+
+The score is that of the first arguments, of which all judges have agreed that the kernel is right there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import json
+import math
+from typing import TYPE_CHECKING
+
+import jax
+
+from course_lib import compiler, cost, environment, grid, judges, text, vocabulary
+from course_lib.checks.kinds import kernel
+from course_lib.checks.result import Result, not_yet
+from course_lib.grid import jaxprs
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+BYTES, CYCLES = "bytes", "cycles"
+ABOVE_PAR = "the judges agree, and it is above par."
+SKIPPED = "skipped: its score."
+# What moves nothing where it stands outside the kernels: names, and other shapes of what lies there.
+_FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_put", "optimization_barrier"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Golf:
+    """``par`` is the largest score that passes, in ``unit``: "bytes" between HBM and the chip, or "cycles".
+
+    What our own answer scores is not written down here: the build counts it (``ours``).
+    """
+
+    unit: str
+    par: int
+
+    def __post_init__(self) -> None:
+        if self.unit not in (BYTES, CYCLES):
+            raise ValueError(f'unit is {self.unit!r}; it may be "{BYTES}" or "{CYCLES}".')
+        if type(self.par) is not int or self.par < 1:
+            raise ValueError(f"par is {self.par!r}; it is a whole number of {self.unit}, 1 or more.")
+
+
+class NotCounted(Exception):
+    """There is no score; the text says why, ``next`` what to do."""
+
+    def __init__(self, why: str, next: str) -> None:
+        super().__init__(why)
+        self.next = next
+
+
+def result(task: Exercise, defined: object) -> Result:
+    """Passed if the judges agree and the score is at par or below."""
+    said = kernel.result(task, defined)
+    if not said.passed:
+        return said
+    try:
+        value = score(task, defined, said.report)
+    except compiler.Unavailable as error:  # nobody can tell here: it is not passed, and nothing is wrong with it
+        why = f"The judges agree. Cycles are predicted by the TPU's compiler, and there is none here. {error}"
+        return not_yet(task.id, SKIPPED, why, "check it on a machine that has the compiler: Linux on Intel or AMD.")
+    except NotCounted as error:
+        return not_yet(task.id, "the judges agree, and it has no score.", str(error), error.next, report=said.report)
+    if value > task.golf.par:
+        what, next = _above_par(task, defined, value, said.report)
+        return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report)
+    skipped = said.headline.rstrip(".").partition("; skipped: ")[2]
+    return dataclasses.replace(said, headline=headline(task, value, skipped), score=value)
+
+
+def score(task: Exercise, defined: object, report: compiler.Report | None = None) -> int:
+    """The score of what the learner defined, with the first arguments. ``report``: the compiler's, if it is known.
+
+    Raises NotCounted, and compiler.Unavailable where cycles are asked for and no compiler is there.
+    """
+    fn, case = task.build(defined), task.arguments()[0]
+    if task.golf.unit == CYCLES:
+        report = report or compiler.compile_tpu(fn, *case, chip=task.chips[0])
+        if report.cycles is None:
+            raise NotCounted(
+                " ".join(["The compiler's simulator gives no cycles.", *report.notes]), "write it in another way."
+            )
+        return report.cycles
+    try:
+        walk = grid.walk(fn, *case)
+        moved = cost.hbm_bytes(walk) + sum(around(walk).values())
+    except grid.UnreadableCall as error:
+        raise NotCounted(f"Its bytes cannot be counted: {error}", "let BlockSpecs do the copying.") from error
+    if moved < least(task):
+        raise NotCounted(
+            f"{moved:,} bytes are counted, and every array once is {least(task):,}: something moves unseen.",
+            "let BlockSpecs do the copying, from HBM and back.",
+        )
+    return moved
+
+
+def least(task: Exercise) -> int:
+    """Bytes, if every array of the first arguments, and the result, moves once."""
+    case = task.arguments()[0]
+    return sum(
+        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((case, jax.eval_shape(task.reference, *case)))
+    )
+
+
+def around(walk: grid.Walk) -> dict[str, int]:
+    """{operation: bytes} of what stands outside the kernels: each reads what it takes and writes what it makes.
+
+    XLA may fuse some of them and move less. A change of shape is free.
+    """
+    moved: dict[str, int] = {}
+    _add_around(walk.jaxpr.jaxpr, moved)
+    return moved
+
+
+def _add_around(jaxpr, moved: dict[str, int]) -> None:
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        if name in grid.KERNELS or name in _FREE:
+            continue
+        if inner := jaxprs.inside(eqn):
+            for each in inner:
+                _add_around(each, moved)
+            continue
+        arrays = [v.aval for v in (*eqn.invars, *eqn.outvars) if getattr(v.aval, "shape", ())]
+        moved[name] = moved.get(name, 0) + sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays)
+
+
+def ours(id: str) -> int | None:
+    """The score of our own answer to exercise ``id``, as `make build` counts it; None before the first build."""
+    file = importlib.resources.files(f"course_lib.lessons.lesson_{id[:2]}").joinpath("golf.json")
+    return json.loads(file.read_text()).get(id) if file.is_file() else None
+
+
+def said(value: int, unit: str) -> str:
+    """A score in words: "4,312 bytes"; cycles are predicted, and say by whom."""
+    return f"{value:,} {unit}" + (f", {vocabulary.COMPILER}" if unit == CYCLES else "")
+
+
+def announce(id: str, answer: object) -> None:
+    """Print the score of an answer for the grader, as ``announced`` reads it."""
+    from course_lib.checks.exercise import exercise
+
+    try:
+        print(f"{id} score: {score(exercise(id), answer)}")
+    except Exception as error:  # whatever a kernel may do wrong: its check says what
+        print(f"{id} score: none. {error}")
+
+
+def announced(id: str, printed: str) -> int | None:
+    """The score in the last line that ``announce`` has printed; None if there is none."""
+    before, _, value = printed.rstrip().rpartition("\n")[2].partition(" score: ")
+    return int(value) if before == id and value.isascii() and value.isdigit() else None
+
+
+def headline(task: Exercise, value: int, skipped: str) -> str:
+    """What a pass says. Cycles depend on libtpu's version: where the line is compared or stored it holds none."""
+    golf, best = task.golf, value if environment.building() else ours(task.id)
+    if golf.unit == CYCLES and (environment.under_nbval() or environment.building()):
+        return f"at par or below, in {CYCLES}, {vocabulary.COMPILER}."
+    words = [said(value, golf.unit), f"par {golf.par:,}"]
+    if best is not None:
+        words[1:] = [words[1], f"better than ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
+    if skipped:
+        words.append(f"skipped: {skipped}")
+    return "; ".join(words) + "."
+
+
+def _above_par(task: Exercise, defined: object, value: int, report: compiler.Report | None) -> tuple[str, str]:
+    """(the score, par, and where most of it goes; what to look at)."""
+    golf, best = task.golf, ours(task.id)
+    par = f"par is {golf.par:,}" + (f", ours {best:,}" if best is not None else "")
+    if golf.unit == CYCLES:
+        return f"It takes {said(value, CYCLES)}; {par}. {_where_cycles_go(report)}".strip(), (
+            f'which of these can be less? checks.report("{task.id}") shows the whole report.'
+        )
+    walk = grid.walk(task.build(defined), *task.arguments()[0])
+    outside = around(walk)
+    if outside and sum(outside.values()) > max(row.bytes for row in cost.traffic(walk)):
+        most = max(outside, key=outside.get)
+        why = f"Outside the kernels {most} moves {outside[most]:,} of them."
+        next = "let an index map say where a block lies; then nothing has to be copied together before."
+    elif len(walk.calls) > 1:
+        why = f"There are {len(walk.calls)} kernels: what one leaves for the next is written to HBM and read again."
+        next = "can one kernel do both with a block, while it is in VMEM?"
+    else:
+        why, name = judges.most_traffic(walk)
+        next = f"a block is copied again whenever its index changes. What would let {name} stay put, or move less?"
+    once = f"Every array once would be {least(task):,}."
+    return f"It moves {value:,} bytes between HBM and the chip; {par}. {once} {why}", next
+
+
+def _where_cycles_go(report: compiler.Report | None) -> str:
+    """Where the cycles of a report go: waiting, units, and what HBM alone would take."""
+    if report is None or not report.time_split:
+        return ""
+    total, split = sum(report.time_split.values()), sorted(report.time_split.items(), key=lambda item: -item[1])
+    goes = ", ".join(f"{name} {text.percent(cycles / total)}" for name, cycles in split[:3])
+    full = report.hbm_seconds
+    floor = f" Its HBM traffic alone takes {text.duration(full)} at full speed." if full else ""
+    return f"They go to: {goes}.{floor}"

@@ -1,0 +1,44 @@
+"""A whole kernel from an empty cell: a blend of two vectors, of any length."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import chips, cost, grid, text
+from course_lib.checks.exercise import Exercise
+
+HUGE = 64 * 2**20  # numbers; all of three such vectors is 768 MiB
+
+
+def _serves_a_huge_vector(blend):
+    """Whether 64 Mi numbers fit into what one kernel may use of VMEM."""
+    vector, limit = jax.ShapeDtypeStruct((HUGE,), jnp.float32), chips.chip("v5e").scoped_vmem_bytes
+    needs = cost.vmem_bytes(grid.walk(blend, vector, vector, vector))
+    if needs > limit:
+        return (
+            f"For vectors of {HUGE:,} numbers it needs {text.size(needs)} of VMEM; a kernel may use "
+            f"{text.size(limit)}.",
+            "give it a grid, and blocks whose size does not grow with the vectors: four of them, each held twice.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="01.10",
+    title="From an empty cell: a blend of any length",
+    kind="write",
+    defines="blend",
+    inputs=("x: f32[N]", "y: f32[N]", "t: f32[N]"),
+    sizes=({"N": 4096}, {"N": 2500}, {"N": 130}, {"N": 1}),
+    within=(0, 1),
+    reference=lambda x, y, t: x + t * (y - x),
+    also=(_serves_a_huge_vector,),
+    hints=(
+        "Begin with what you know: a kernel of four refs, and a pallas_call as in add_vectors. Does it pass for short "
+        "vectors? Then cut.",
+        "How many blocks of 1024 does a vector of 2500 have? Two would leave numbers out. pl.cdiv(a, b) divides and "
+        "rounds up.",
+        "The last block may hang over the end: what is written there goes nowhere. One BlockSpec serves all four "
+        "refs: in_specs is a list of three, out_specs is one.",
+    ),
+    points=2,
+)

@@ -1,0 +1,34 @@
+"""Golf: one vector added to four, with as few bytes as possible."""
+
+import jax.numpy as jnp
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.kinds.golf import BYTES, Golf
+
+LENGTHS = (4096, 1024)
+
+
+def _one_and_four() -> list[tuple]:
+    """x, and ys four times as long, which typed inputs cannot say; 1024 divides them, for edges are not the subject."""
+    return [case for n in LENGTHS for case in arguments(("x: f32[N]", "ys: f32[M]"), ({"N": n, "M": 4 * n},))]
+
+
+EXERCISE = Exercise(
+    id="01.11",
+    title="Golf: one vector, added to four",
+    kind="golf",
+    defines="add_to_each",
+    cases=_one_and_four,
+    reference=lambda x, ys: jnp.tile(x, 4) + ys,
+    golf=Golf(unit=BYTES, par=160_000),
+    hints=(
+        "Make it right first: a grid of 16 steps and blocks of 1024, and i % 4 in one of the index maps. Which block "
+        "is copied more often than it has to be?",
+        "A block whose index stays the same stays in VMEM. In which order of the steps does the block of x stay "
+        "where it is for four steps in a row?",
+        "Two ways: at step i take block i // 4 of x, and ask which block of ys goes with it. Or a larger block of x, "
+        "so large that its index never changes.",
+    ),
+    points=2,
+)

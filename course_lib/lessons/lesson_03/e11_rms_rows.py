@@ -1,0 +1,60 @@
+"""A whole kernel from an empty cell: every row divided by its root mean square, in one pass over HBM."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import chips, cost, grid, judges, text
+from course_lib.checks.exercise import Exercise
+
+LARGE = (65_536, 4096)  # 1 GiB in float32
+
+
+def _by_root_mean_square(x):
+    wide = x.astype(jnp.float32)
+    return (wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + 1e-6)).astype(x.dtype)
+
+
+def _in_and_out(x) -> int:
+    """The bytes of a copy, which reads x once and writes it once."""
+
+    def copy_kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    return cost.hbm_bytes(grid.walk(pl.pallas_call(copy_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype)), x))
+
+
+def _serves_a_large_array(rms_rows):
+    """Whether the kernel fits into VMEM where the array does not."""
+    x, limit = jax.ShapeDtypeStruct(LARGE, jnp.float32), chips.chip("v5e").scoped_vmem_bytes
+    needs = cost.vmem_bytes(grid.walk(rms_rows, x))
+    if needs > limit:
+        return (
+            f"For x[{LARGE[0]:,}, {LARGE[1]:,}] in float32 it needs {text.size(needs)} of VMEM; a kernel may use "
+            f"{text.size(limit)}.",
+            "cut the rows: a block of a few whole rows, and a step of the grid for each.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="03.11",
+    title="From an empty cell: one pass over HBM",
+    kind="write",
+    defines="rms_rows",
+    inputs=("x: T[M,N]",),
+    sizes=({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130}),
+    dtypes=("f32", "bf16"),
+    reference=_by_root_mean_square,
+    budget=judges.Budget(hbm_bytes=_in_and_out),
+    also=(_serves_a_large_array,),
+    hints=(
+        "A row needs all of itself before any of it can be written. How much of x must a block hold, so that no row "
+        "is read twice?",
+        "Blocks of (8, columns): whole rows, a few at a time. The grid has pl.cdiv(rows, 8) steps, and what hangs "
+        "over the last row harms nobody, since each row has a result of its own.",
+        "In the kernel: read x once and widen it to float32; jnp.mean(..., axis=1, keepdims=True) of the squares; "
+        "multiply by jax.lax.rsqrt; back to o_ref.dtype. For bfloat16 a block of 16 rows is as good.",
+    ),
+    points=2,
+)
