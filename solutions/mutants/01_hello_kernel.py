@@ -363,7 +363,21 @@ def add_to_each(x, ys):
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
 
-    return pl.pallas_call(kernel, out_shape=ys)(jnp.tile(x, 4), ys)
+    block = pl.BlockSpec((1024,), lambda i: (i,))
+    steps = (ys.size // 1024,)
+    return pl.pallas_call(kernel, out_shape=ys, grid=steps, in_specs=[block, block], out_specs=block)(
+        jnp.tile(x, 4), ys
+    )
+
+
+# %% answer="01.11" name="has all of it in VMEM" judge="budget" says="It needs 144 KiB of VMEM; the budget is 96 KiB"
+def add_to_each(x, ys):
+    def kernel(x_ref, y_ref, o_ref):
+        for i in range(4):
+            part = pl.ds(i * x.size, x.size)
+            o_ref[part] = x_ref[...] + y_ref[part]
+
+    return pl.pallas_call(kernel, out_shape=ys)(x, ys)
 
 
 # %% answer="01.11" name="lets x stay and ys go on" judge="numbers" says="should be"

@@ -331,7 +331,8 @@ checks.check("01.10", blend)
 # result is as long as `ys`. Any kernel that the judges accept has a **score**: the bytes it moves between HBM and the chip for
 # an `x` of 4096 numbers. The fewer, the better; at **par**, 160,000 bytes, or below, it passes. What you do to the arrays
 # outside the kernel counts too: each such operation reads what it takes and writes what it makes, and only a reshape
-# is free. Lengths are multiples of 1024. Your best score is kept: `checks.progress()` shows it.
+# is free. It may use 96 KiB of VMEM, so all of `ys` at once is too much. Lengths are multiples of 1024. Your best score is
+# kept: `checks.progress()` shows it.
 #
 # (A straightforward kernel moves 196,608 bytes. Work out where they go before you write another one.)
 

@@ -16,6 +16,7 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import viz
 
@@ -445,8 +446,6 @@ checks.check("04.10", why)
 # `scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)]` in the call, and one more ref behind the outputs.
 
 # %% answer="04.11"
-from jax.experimental.pallas import tpu as pltpu
-
 matmul = None
 ### BEGIN SOLUTION
 

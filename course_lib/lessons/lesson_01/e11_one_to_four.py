@@ -2,11 +2,13 @@
 
 import jax.numpy as jnp
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import BYTES, Golf
 
 LENGTHS = (4096, 1024)
+MOST_VMEM = 96 * 2**10  # all of ys and of the result would be 128 KiB: they have to be cut
 
 
 def _one_and_four() -> list[tuple]:
@@ -20,6 +22,7 @@ EXERCISE = Exercise(
     kind="golf",
     defines="add_to_each",
     cases=_one_and_four,
+    budget=judges.Budget(vmem_bytes=MOST_VMEM),
     reference=lambda x, ys: jnp.tile(x, 4) + ys,
     golf=Golf(unit=BYTES, par=160_000),
     hints=(
