@@ -43,7 +43,10 @@ def test_the_good_ones_are_good():
     [
         ({"id": "1.1"}, "id is a lesson of two digits"),
         ({"id": "01.0"}, "id is a lesson of two digits"),
-        ({"kind": "guess"}, "kind is 'guess'; it may be write, configure, repair, golf, predict, choose, find, explain"),
+        (
+            {"kind": "guess"},
+            "kind is 'guess'; it may be write, configure, repair, golf, predict, choose, find, explain",
+        ),
         ({"title": ""}, "title ''"),
         ({"defines": "a b"}, "defines 'a b' are a heading and a Python name"),
         ({"hints": "a hint, and no comma"}, r"hints is 'a hint, and no comma'; it is a tuple: one item wants a comma"),

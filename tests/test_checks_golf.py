@@ -180,6 +180,13 @@ def test_no_cycles_are_printed_where_lines_are_compared(agreed, monkeypatch, whe
     assert str(said) == "01.99 passed: at par or below, in cycles, predicted (compiler)."
 
 
+def test_a_grader_reads_the_cycles(agreed, monkeypatch):
+    agreed(report=report_of(4312))
+    monkeypatch.setattr(golf.environment, "under_nbval", lambda: True)
+    monkeypatch.setenv("COURSE_GRADING", "1")
+    assert "passed: 4,312 cycles, predicted (compiler); par 5,000" in str(golf.result(task("cycles", par=5000), double))
+
+
 def test_without_a_compiler_cycles_are_skipped_and_nothing_passes(agreed, monkeypatch):
     def unavailable(*args, **settings):
         raise compiler.Unavailable("libtpu is not installed.")
