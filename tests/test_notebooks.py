@@ -1,6 +1,7 @@
 """The notebooks: generated from their sources and nothing else, and they run as a reader would run them."""
 
 import ast
+import copy
 import json
 import os
 import re
@@ -20,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import build_notebooks
 import building
-from building import BuildError, answers, lessons, picture, run, source, targets
+from building import BuildError, answers, golf, lessons, picture, run, source, targets
 
 EXERCISES = sorted((ROOT / "exercises").glob("*.ipynb"))
 GENERATED = [f for folder in ("notebooks", "exercises", "solutions") for f in sorted((ROOT / folder).glob("*.ipynb"))]
@@ -202,3 +203,22 @@ def test_the_doctor_hides_what_depends_on_the_machine():
     cells = nbformat.read(ROOT / "notebooks/00_start_here.ipynb", 4).cells
     doctor = next(c for c in cells if c.source == "checks.doctor()")
     assert doctor.outputs == []
+
+
+def test_our_scores_are_counted_while_the_notebook_runs_and_leave_no_cell():
+    checks = [
+        nbformat.v4.new_code_cell(f'checks.check("{id}", f)', id=f"{n}") for n, id in enumerate(("01.1", "01.11"))
+    ]
+    notebook = nbformat.v4.new_notebook(cells=checks)
+    counting = golf.with_scores(notebook)
+    assert [cell.id for cell in counting.cells] == ["0", "1", "01-11-score"] and len(notebook.cells) == 2
+    for n, cell in enumerate(counting.cells, 1):
+        cell.execution_count = n
+    for printed, scores in (("01.11 score: 12\n", {"01.11": 12}), ("01.11 score: none. No kernel.\n", None)):
+        counting.cells[2].outputs = [nbformat.v4.new_output("stream", text=printed)]
+        if scores is None:
+            with pytest.raises(BuildError, match="01.11: our own answer has no score. 01.11 score: none. No kernel."):
+                golf.without_scores(counting)
+        else:
+            left, found = golf.without_scores(copy.deepcopy(counting))
+            assert (found, len(left.cells)) == (scores, 2)
