@@ -39,6 +39,20 @@ OUTSIDE = """() => {
 }"""
 
 
+# The corners of all words on the plot, and of its marks, in each of some states.
+SHAPES = """(states) => states.map((settings) => {
+    for (const [name, value] of Object.entries(settings)) model.set(name, value);
+    return [...document.querySelectorAll('.course-plot text, .course-dot, .course-measured')].map((shape) => {
+        const box = shape.getBBox(), m = shape.getScreenCTM(), is_text = shape.tagName === 'text';
+        const low = is_text ? 0.22 * box.height : 0, left = box.x, right = box.x + box.width;
+        const corners = [[left, box.y + low], [right, box.y + low]].concat(
+            [[right, box.y + box.height - low], [left, box.y + box.height - low]]);
+        const placed = corners.map(([x, y]) => [m.a * x + m.c * y + m.e, m.b * x + m.d * y + m.f]);
+        return [is_text ? shape.textContent : '', placed];
+    });
+})"""
+
+
 @pytest.fixture(scope="module")
 def browser():
     with chromium.open_browser() as browser:
@@ -280,6 +294,41 @@ def test_what_the_kernel_sets_is_shown(open_plot):
     with open_plot() as page:
         page.evaluate("model.set('chip', 'v6e')")
         assert page.locator(".course-title").inner_text().endswith("on a v6e")
+
+
+@pytest.mark.parametrize("wide", [700, 420])
+def test_no_words_lie_on_others_or_on_a_mark(browser, wide):
+    """Of many products, among them those that the lesson asks for: the words are where the task points."""
+    sides = [None, 128, 256, 512, 1024, 2048]
+    kinds = [("v5e", "bfloat16"), ("v5e", "int8"), ("v5e", "float32"), ("v5p", "bfloat16"), ("v6e", "bfloat16")]
+    states = [
+        {"m": n, "k": n, "n": n, "ideal": side is None, "chip": chip, "dtype": dtype}
+        | ({} if side is None else {"bm": side, "bk": side, "bn": side})
+        for n, side, (chip, dtype) in itertools.product([64, 256, 720, 1024, 4096, 16384], sides, kinds)
+    ]
+    with open_widget(browser, viz.roof_plot(published=[PUBLISHED]), width=wide) as page:
+        drawn = page.evaluate(SHAPES, states)
+    for settings, shapes in zip(states, drawn, strict=True):
+        assert sum(bool(words) for words, _ in shapes) > 10
+        for (ours, one), (theirs, other) in itertools.combinations(shapes, 2):
+            assert apart(one, other) or not ours + theirs, (settings, ours, theirs)
+
+
+def apart(one: list, other: list) -> bool:
+    """Whether two convex shapes do not overlap: seen along a side of one of them they do not."""
+    for shape in (one, other):
+        for (x0, y0), (x1, y1) in itertools.pairwise([*shape, shape[0]]):
+            ours, theirs = ([x * (y1 - y0) - y * (x1 - x0) for x, y in corners] for corners in (one, other))
+            if max(ours) <= min(theirs) or max(theirs) <= min(ours):
+                return True
+    return False
+
+
+def test_shapes_that_overlap_are_not_apart():
+    square = [[0, 0], [2, 0], [2, 2], [0, 2]]
+    turned = [[3, 1], [4, 2], [3, 3], [2, 2]]
+    assert apart(square, turned)
+    assert not apart(square, [[x - 0.6, y - 0.6] for x, y in turned])
 
 
 @pytest.mark.parametrize("width", [500, 700, 1200])
