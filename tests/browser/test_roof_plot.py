@@ -5,6 +5,7 @@ import math
 
 import chromium
 import pytest
+from shapes import apart
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import chips, viz
@@ -312,23 +313,6 @@ def test_no_words_lie_on_others_or_on_a_mark(browser, wide):
         assert sum(bool(words) for words, _ in shapes) > 10
         for (ours, one), (theirs, other) in itertools.combinations(shapes, 2):
             assert apart(one, other) or not ours + theirs, (settings, ours, theirs)
-
-
-def apart(one: list, other: list) -> bool:
-    """Whether two convex shapes do not overlap: seen along a side of one of them they do not."""
-    for shape in (one, other):
-        for (x0, y0), (x1, y1) in itertools.pairwise([*shape, shape[0]]):
-            ours, theirs = ([x * (y1 - y0) - y * (x1 - x0) for x, y in corners] for corners in (one, other))
-            if max(ours) <= min(theirs) or max(theirs) <= min(ours):
-                return True
-    return False
-
-
-def test_shapes_that_overlap_are_not_apart():
-    square = [[0, 0], [2, 0], [2, 2], [0, 2]]
-    turned = [[3, 1], [4, 2], [3, 3], [2, 2]]
-    assert apart(square, turned)
-    assert not apart(square, [[x - 0.6, y - 0.6] for x, y in turned])
 
 
 @pytest.mark.parametrize("width", [500, 700, 1200])
