@@ -425,7 +425,7 @@ def test_every_row_is_predicted_or_says_why_not():
 @pytest.mark.parametrize("chip", roofline.FITTED)
 def test_the_constants_are_what_the_fit_gives(chip):
     rows = [row for row in published_kernels.rows() if row["chip"] == chip]
-    found = bench_model.fit(bench_model.timed(rows, "fit"))
+    found = bench_model.fit(bench_model.timed(rows, "fit"), chip)
     shipped = bench_model.shipped(chip)
     for name, (unit, _, _) in bench_model.GRID.items():
         assert found[name] == pytest.approx(shipped[name], abs=1.01 * unit), name
