@@ -13,7 +13,7 @@ import dataclasses
 LATENCY_CYCLES = {"v5e": (1142, 448), "v5p": (683, 640), "v6e": (562, 470), "tpu7x": (708, 610)}
 # Cycles a second. Those of v6e and tpu7x are known in one way only (chips.py), which is good enough for a latency.
 _CLOCK_HZ = {"v5e": 1.5e9, "v5p": 1.75e9, "v6e": 1.75e9, "tpu7x": 2.2e9}
-# Cycles that the core issues in a step of a product in blocks of 128 on a v5e, copies and all, predicted (compiler).
+# Cycles in which the core issues something, in a step of a product in blocks of 128 on a v5e, predicted (compiler).
 ISSUE_CYCLES = 154
 
 
@@ -21,7 +21,7 @@ ISSUE_CYCLES = 154
 class Fitted:
     """What no data sheet tells about a chip."""
 
-    issue_s: float  # seconds of the core in a step beside its arithmetic: to start and await copies, to fill the MXU
+    issue_s: float  # seconds of the core in a step beside arithmetic: issuing code, starting and awaiting copies
     read_s: float  # seconds a copy from HBM to VMEM takes beside its bytes: its latency
     write_s: float  # the same from VMEM to HBM
     hbm: float  # share of chips.Chip.program_bandwidth that copies reach

@@ -12,7 +12,8 @@ it gives what the simulator gives, within 1 % for blocks of 4 KiB to 4 MiB; a te
 
 import numpy as np
 
-_State = tuple[float, ...]  # seconds until: the HBM is free, the last write is done, the blocks of each later step are in
+# Seconds until the HBM is free, the last write is done, the blocks of each later step are in.
+_State = tuple[float, ...]
 _TOGETHER = 64  # runs of equal steps that are looked up together
 _ALIKE = 13  # digits after the point of a second: two states that agree in them are one
 

@@ -6,7 +6,7 @@ are under way. A step takes the longest of
 
     its work     (latency + its bytes + its work) / buffers     its bytes at the bandwidth that copies reach
 
-and its work is arithmetic and ``issue_s``: starting and awaiting copies, filling the MXU. Arithmetic is the longer of
+and its work is arithmetic and ``issue_s``: issuing its code, starting and awaiting copies. Arithmetic is the longer of
 MXU and VPU work, which run side by side. The third roof is what is left without arithmetic and bytes: (latency +
 issue) / buffers a step. Published timings cannot tell latency and issue apart (``constants``); the compiler can. A
 block with one buffer (``pl.Buffered(1)``) cannot be filled while it is in use: its copies are added. What XLA runs
@@ -136,8 +136,8 @@ def _rest(seconds: float, roof: float) -> float:
 def ridge_point(*, chip: str = "v5e", dtype="bfloat16") -> float:
     """FLOPs per byte of HBM traffic above which a chip's peak, and not its bandwidth, is the roof.
 
-    From the data sheet: peak over bandwidth, of all TensorCores of the chip or of one. Raises ValueError for an unknown chip, and for a dtype whose products
-    the MXU has no rate for.
+    From the data sheet: peak over bandwidth, of all TensorCores of the chip or of one. Raises ValueError for an unknown
+    chip, and for a dtype whose products the MXU has no rate for.
     """
     made_of, kind = chips.chip(chip), _dtype_name(dtype)
     rates = {"bfloat16": made_of.bf16_flops, "float32": made_of.bf16_flops, "int8": made_of.int8_ops}

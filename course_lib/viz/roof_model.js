@@ -161,7 +161,7 @@ function warnings(s, chip, found) {
 
 function constants(s, chip) {
   if (s.ideal) return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet.";
-  let each = `${duration(chip.step_s)} a grid step at least, copies at ${percent(chip.hbm)} of the data sheet`;
+  let each = `a step ${duration(chip.step_s)} at least, copies at ${percent(chip.hbm)} of the data sheet`;
   if (chip.cores > 1) each += `, which one of ${chip.cores} cores has for itself`;
   if (chip.fitted === chip.name) return `Fitted on published timings of a ${chip.name}: ${each}.`;
   return `No published timing of a ${chip.name} was at hand. Fitted on a ${chip.fitted}: ${each}.`;

@@ -204,7 +204,7 @@ def _warnings(p: Product, chip: dict, found: Prediction) -> list[str]:
 def _constants(p: Product, chip: dict) -> str:
     if p.blocks is None:
         return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet."
-    each = f"{text.duration(chip['step_s'])} a grid step at least, copies at {text.percent(chip['hbm'])} of the data sheet"
+    each = f"a step {text.duration(chip['step_s'])} at least, copies at {text.percent(chip['hbm'])} of the data sheet"
     if chip["cores"] > 1:
         each += f", which one of {chip['cores']} cores has for itself"
     if chip["fitted"] == chip["name"]:
