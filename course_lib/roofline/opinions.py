@@ -59,12 +59,15 @@ def _slow_compiler(model: Prediction, report: compiler.Report) -> str:
             f"Its cycles are mostly waiting for copies: in the simulator one takes {simulated}, however small it is; "
             f"published timings leave {text.duration(ours)}. With small blocks trust the model."
         )
-    if any(op.kind != "kernel" and op.cycles for op in report.ops) and not model.products:
-        return "XLA's own code is in it, and most of it no product: there the simulator is mostly too slow."
-    if not model.steps:
+    if (report.hbm_bytes or 0) > (1 + _NEAR) * model.hbm_bytes:
         return (
-            "The model lets the copies of XLA's own product hide behind its arithmetic, all of them. In the program the "
-            "first ones have nothing to hide behind: with small arrays trust the compiler."
+            f"The model fuses all that XLA runs and counts {model.hbm_bytes:,} bytes; the compiled program moves "
+            f"{report.hbm_bytes:,}. Trust the compiler."
+        )
+    if not model.steps and model.products:
+        return (
+            "The model lets all copies of XLA's own product hide behind its arithmetic. In the program the first ones "
+            "have nothing to hide behind: with small arrays trust the compiler."
         )
     return (
         "The model counts operations at the peak of their unit. The compiler has the program: operations that wait for "
