@@ -54,7 +54,7 @@ class Timed:
 def fitted(chip: str, constants: dict[str, float]) -> roofline.Fitted:
     """The constants as the library takes them."""
     rest = {name: constants[name] for name in ("issue_s", "hbm", "mxu")}
-    return roofline.Fitted(**rest, **roofline.latency(chip, constants["latency"]))
+    return roofline.Fitted(**rest, **roofline.latency(constants["latency"], chip=chip))
 
 
 def main() -> None:

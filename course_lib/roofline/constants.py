@@ -37,7 +37,7 @@ class Fitted:
         return self.least_step_s()
 
 
-def latency(chip: str, share: float) -> dict[str, float]:
+def latency(share: float, *, chip: str = "v5e") -> dict[str, float]:
     """``read_s`` and ``write_s`` of Fitted: a share of what the compiler's simulator counts."""
     read, write = LATENCY_CYCLES[chip]
     return {"read_s": share * read / _CLOCK_HZ[chip], "write_s": share * write / _CLOCK_HZ[chip]}
@@ -48,10 +48,10 @@ def latency(chip: str, share: float) -> dict[str, float]:
 LATENCY = 0.65
 
 FITTED = {
-    "v5e": Fitted(issue_s=0.10e-6, hbm=0.89, mxu=0.95, **latency("v5e", LATENCY)),
-    "v5p": Fitted(issue_s=0.16e-6, hbm=0.84, mxu=0.95, **latency("v5p", LATENCY)),
-    "v6e": Fitted(issue_s=0.79e-6, hbm=0.82, mxu=0.95, **latency("v6e", LATENCY)),
-    "tpu7x": Fitted(issue_s=0.44e-6, hbm=0.73, mxu=0.82, **latency("tpu7x", LATENCY)),
+    "v5e": Fitted(issue_s=0.10e-6, hbm=0.89, mxu=0.95, **latency(LATENCY, chip="v5e")),
+    "v5p": Fitted(issue_s=0.16e-6, hbm=0.84, mxu=0.95, **latency(LATENCY, chip="v5p")),
+    "v6e": Fitted(issue_s=0.79e-6, hbm=0.82, mxu=0.95, **latency(LATENCY, chip="v6e")),
+    "tpu7x": Fitted(issue_s=0.44e-6, hbm=0.73, mxu=0.82, **latency(LATENCY, chip="tpu7x")),
 }
 
 # What a call costs the host, where a call was timed from Python: the JAX documentation's notebooks, on a v5e.
