@@ -102,6 +102,8 @@ def test_hints_say_whose_constants_and_what_does_not_run():
         product(8192, 8192, 8192, (256, 256, 256)), "v5e"
     )
     assert "more than any one roof" not in said(square, "v5e")
+    assert "of one of 2 cores, and of the HBM that they share" in said(product(512, 512, 512, None), "v5p")
+    assert "cores" not in said(product(512, 512, 512, None), "v5e")
     assert "no int8 rate of a v4" in said(product(512, 512, 512, None, "int8"), "v4")
     assert "no int8 rate" not in said(product(512, 512, 512, None, "int8"), "v5e")
 

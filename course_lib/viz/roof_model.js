@@ -160,7 +160,10 @@ function warnings(s, chip, found) {
 }
 
 function constants(s, chip) {
-  if (s.ideal) return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet.";
+  if (s.ideal) {
+    const whose = chip.cores > 1 ? `: of one of ${chip.cores} cores, and of the HBM that they share` : "";
+    return `Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet${whose}.`;
+  }
   let each = `a step ${duration(chip.step_s)} at least, copies at ${percent(chip.hbm)} of the data sheet`;
   if (chip.cores > 1) each += `, which one of ${chip.cores} cores has for itself`;
   if (chip.fitted === chip.name) return `Fitted on published timings of a ${chip.name}: ${each}.`;

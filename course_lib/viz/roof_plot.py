@@ -203,7 +203,8 @@ def _warnings(p: Product, chip: dict, found: Prediction) -> list[str]:
 
 def _constants(p: Product, chip: dict) -> str:
     if p.blocks is None:
-        return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet."
+        whose = f": of one of {chip['cores']} cores, and of the HBM that they share" if chip["cores"] > 1 else ""
+        return f"Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet{whose}."
     each = f"a step {text.duration(chip['step_s'])} at least, copies at {text.percent(chip['hbm'])} of the data sheet"
     if chip["cores"] > 1:
         each += f", which one of {chip['cores']} cores has for itself"
