@@ -498,23 +498,19 @@ trials = {
     "4096, large blocks": (in_large_blocks, large, PUBLISHED_LARGE[4096]),
     "1024, XLA": (jnp.dot, small, PUBLISHED_XLA[1024]),
 }
-remarks = {}
+opinions = {}
 print("milliseconds                 yours  model         compiler      published")
 for name, (fn, arg, published) in trials.items():
     guess = guesses[name]
     yours = f"{guess:6} ({guess / 1e3 / published:.2f})" if guess else "-"
     row = f"{name:20} {yours:>13}"
-    both = roofline.opinions(fn, arg, arg)
+    both = opinions[name] = roofline.opinions(fn, arg, arg)
     for seconds in (both.model.wall_s, both.compiler.seconds + roofline.DISPATCH_S):
         row += f"{seconds * 1e3:7.2f} ({seconds / published:.2f})"
     print(f"{row} {published * 1e3:9.2f}")
-    remarks[name] = both.remark
 print("\nIn brackets: the prediction over what was measured.")
 moved = cost.hbm_bytes(grid.walk(in_small_blocks, large, large))
 print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} ms")
-for name, remark in remarks.items():
-    if remark:
-        print(text.folded(f"\n{name}: {remark}"))
 
 # %% [markdown]
 # How far off were you? Within a factor of 1.5 is good. The first is the hardest: the higher of the two times that you know how to
@@ -685,6 +681,14 @@ print(f"if the bytes took no time at all: {count * free * 1e3:.0f} ms")
 # %% [markdown]
 # The last line is the alibi of the bytes: were they free, the kernel would take nearly as long.
 #
+# Now we know, too, why the compiler and our model disagreed about blocks of 128. `roofline.opinions`, which asked both of them for
+# the table above, says it wherever the two are more than a tenth apart:
+
+# %%
+for name, both in opinions.items():
+    print(text.folded(f"{name}: {both.remark or 'they agree.'}\n"))
+
+# %% [markdown]
 # A kernel takes the sum of its steps, and the first copy and the last write, which have nothing to hide behind. That makes one
 # time of three roofs, here, in `roofline.predict` and in the plots. In larger blocks, which of the three is it?
 
