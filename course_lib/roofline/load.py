@@ -130,8 +130,10 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
 
 def _buffers(call: grid.Call) -> int:
     """Of the blocks that are read ahead, those of the operand that has fewest: the others wait for it."""
-    read = [o for c in (call, *_pipelines(call)) for o in c.operands if o.pipelined and o.fetched.sum() > 1]
-    return min((o.buffers for o in read if o.buffers > 1), default=2)
+    several = [o for c in (call, *_pipelines(call)) for o in c.operands if o.pipelined and o.buffers > 1]
+    if all(operand.buffers == 2 for operand in several):
+        return 2
+    return min((operand.buffers for operand in several if operand.fetched.sum() > 1), default=2)
 
 
 def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
