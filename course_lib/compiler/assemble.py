@@ -26,6 +26,7 @@ def report(
     names = naming.ops(module, jaxpr)
     pieces = naming.allocations(said.vmem, module, walk)
     flops, doubt = _flops(walk)
+    doubt = (*doubt, *_unsure_xla(walk, rows))
     endless = [op.name for op in module.ops if op.times is None and op.name in simulated.cycles]
     return Report(
         chip=chip.name,
@@ -42,14 +43,7 @@ def report(
         steps=None if endless else _steps(walk, rows),
         ops=_renamed(rows, names, "name"),
         extrapolation=max(simulated.lines.values(), key=lambda line: line.cycles, default=None),
-        notes=(
-            *notes,
-            *doubt,
-            *_doubts(endless, simulated, chip),
-            *_lines(simulated),
-            *_counted_once(module),
-            *_unsure_xla(walk, rows),
-        ),
+        notes=(*notes, *doubt, *_doubts(endless, simulated, chip), *_lines(simulated), *_counted_once(module)),
         **_program(said.programs, names),
         **facts,
     )

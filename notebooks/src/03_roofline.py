@@ -798,8 +798,8 @@ print(f"that is {work / report.seconds / peak:.1%} of the peak")
 # Its roof is the VPU's, at 3 % of the height. The compiler's simulator, which got no word of our four ALUs, agrees with the 3 %
 # from above.
 #
-# **Latency where nothing hides it.** A copy takes longer to arrive than the rough ladder above has it, for it must be set up
-# first. A kernel of a single step, 32 KiB in and 32 KiB out:
+# **Latency.** A copy takes a while to arrive, however short, and longer than the rough ladder above has it, for it must be set up
+# first. A kernel on one tile, 32 KiB in and 32 KiB out:
 
 
 # %%
