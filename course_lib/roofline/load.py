@@ -30,6 +30,7 @@ class Kernel:
     reads: np.ndarray  # float64[S]: bytes that must be in VMEM before the step, and were not there yet
     writes: np.ndarray  # float64[S]: bytes that leave VMEM after the step
     alone: np.ndarray  # float64[S]: bytes of blocks with one buffer, copied while nothing else happens
+    buffers: int = 2  # of each block that is read ahead: so many copies are under way
     doubt: str = ""
 
 
@@ -90,6 +91,7 @@ def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
         reads=reads,
         writes=writes,
         alone=alone,
+        buffers=_buffers(call),
         doubt=doubt,
     )
 
@@ -124,6 +126,14 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
             (alone if single else reads)[:] += size * operand.fetched
             (alone if single else writes)[:] += size * operand.written
     return reads, writes, alone
+
+
+def _buffers(call: grid.Call) -> int:
+    """Of the blocks that are read ahead, those of the operand that has fewest: the others wait for it."""
+    several = [o for c in (call, *_pipelines(call)) for o in c.operands if o.pipelined and o.buffers > 1]
+    if all(operand.buffers == 2 for operand in several):
+        return 2
+    return min((operand.buffers for operand in several if operand.fetched.sum() > 1), default=2)
 
 
 def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

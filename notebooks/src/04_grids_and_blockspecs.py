@@ -478,8 +478,8 @@ for name, report in zip("ab", reports, strict=True):
 # %% [markdown]
 # So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, 64 times. `b` fetches `w` once and
 # the small `x` 8 times. Were you right, and for that reason? Then why does `a` not take 26 times as long? The last two
-# lines tell: `a` takes as long as its bytes do. `b` takes far longer than its bytes: what is left is the work of its
-# 512 steps, and no order of the steps saves that.
+# lines tell: `a` takes as long as its bytes do. `b` takes far longer than its bytes: what is left is the price of its
+# 512 steps, waiting for copies and all (lesson 3), and no order of the steps saves that.
 #
 # And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
 
@@ -865,7 +865,7 @@ for keep in (plain, times_mask, where_inside):
 # (No exercise needs this section.)
 #
 # An array of 32 MiB is copied: 32 MiB in, 32 MiB out, in blocks of 8 to 2048 rows. The first line of the cell says how long
-# these bytes take at the full speed of HBM. Each step costs a fraction of a microsecond of its own, whatever its block.
+# these bytes take at the full speed of HBM. A copy also has its latency, whatever its block, and with two buffers a step pays half.
 # Guess: from how many rows on do the bytes hide that? And which block is the first that does not fit?
 
 
@@ -899,7 +899,7 @@ for rows in (8, 32, 64, 128, 512, 1024, 2048):
         print(f"{rows:5} rows  {need}\n{report.error}")
 
 # %% [markdown]
-# In blocks of 8 rows the copy has 1024 steps and drowns in their cost. From 64 rows on it runs at the speed of the memory,
+# In blocks of 8 rows the copy has 1024 steps, and nearly all they do is wait for a copy to arrive. From 64 rows on it runs at the speed of the memory,
 # and larger blocks gain it nothing. A product goes on gaining: the larger its blocks, the less often `x` and `w` are fetched,
 # until VMEM is full.
 #

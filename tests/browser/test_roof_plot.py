@@ -138,7 +138,7 @@ def product_of(s: dict) -> blocked_product.Product:
 
 def test_it_opens_at_once_and_asks_no_kernel(open_plot):
     with open_plot(published=[PUBLISHED]) as page:
-        assert shown(page)["predicted (model)"] == "746 us"
+        assert shown(page)["predicted (model)"] == "766 us"
         assert page.evaluate("model.saved") == []
         assert page.locator(".course-measured").count() == 1
         assert "measured by somebody, 2024" in page.locator(".course-published").inner_text()
@@ -239,7 +239,7 @@ def test_jupyterlab_leaves_the_keys_alone(open_plot):
 def test_a_third_roof_that_is_too_high_is_said(open_plot):
     with open_plot(blocks=(2048, 2048, 2048)) as page:
         assert page.locator(".course-third-roof").count() == 0
-        assert page.get_by_text("grid steps: 52.1 PFLOP/s, above this plot").count() == 1
+        assert page.get_by_text("grid steps: 57.8 PFLOP/s, above this plot").count() == 1
 
 
 def test_a_point_dragged_out_of_the_plot_stays_in_sight(open_plot):
@@ -258,7 +258,7 @@ def test_every_control_changes_the_plot(open_plot):
         page.get_by_label("bk", exact=True).fill("4096")
         page.get_by_label("bk", exact=True).press("Tab")
         assert state(page)["bk"] == 4096
-        assert shown(page)["grid steps"].startswith("4 × 330 ns")
+        assert shown(page)["grid steps"].startswith("4 × 297 ns")
         page.get_by_label("dtype").select_option("int8")
         assert "result of int8 is int32" in page.locator(".course-hints").inner_text()
         page.get_by_label("chip").select_option("v4")

@@ -182,7 +182,7 @@ def _price_of_steps(task: Exercise, trial: judges.Trial) -> str:
     if fitted is None or not steps:
         return ""
     each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)
-    return f" Grid steps: {steps:,}, which cost about {each} each beside their arithmetic, {whole} in all."
+    return f" Grid steps: {steps:,}. With two buffers one that copies costs at least {each}: {whole} in all."
 
 
 def _further_demand(task: Exercise, defined: object) -> tuple[str, str] | None:
