@@ -96,6 +96,8 @@ with checks.rehearsal():
 # Read a lesson, run its cells, then open its exercises. More are being written: where a lesson points to one that is not in
 # the table, it is not here yet.
 #
+# A word you do not know? Every word of the course is on [one page](../docs/glossary.md), with the lesson that explains it.
+#
 # ## How far you are
 #
 # What you try, and what passed and when, is kept in `course_progress.json`, a small file in the course's folder. Nobody

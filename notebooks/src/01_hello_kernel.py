@@ -43,6 +43,8 @@ from course_lib import chips, compiler, cost, errors, grid, judges, roofline, vi
 # adds it. A **kernel** is that program, written by you, and Pallas is the part of JAX you write it in. Why would you?
 # Because now and then you know something about your problem that the compiler cannot know. This lesson's kernel is
 # one XLA writes just as well; the point is to learn the moves on something small.
+#
+# > **kernel**: a program for the chip, written by you, that works on data in the chip's small memory.
 
 
 # %%
@@ -94,6 +96,15 @@ curious(x, y)
 # compute with values, and you write them back to places. On a TPU the place is VMEM, a small memory on the chip itself.
 # The large memory beside it, HBM, is where your arrays live; nothing can be computed on directly there.
 #
+# > **Ref**: a place in memory that a kernel may read and write; not an array.
+# >
+# > **HBM**: the large memory beside the chip, where arrays live.
+# >
+# > **VMEM**: the small memory on the chip. What a kernel works on lies there.
+# >
+# > **register**: one of the few places from which the arithmetic units take their operands. A vector register holds 8 rows
+# > of 128 numbers of 32 bits.
+#
 # What happens to someone who forgets the `[...]`? The raw message comes from deep inside JAX. The judges translate.
 
 
@@ -142,10 +153,17 @@ report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
 
 # %% [markdown]
-# *Predicted (compiler)* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler. A *bundle* is
-# one instruction word of the chip, and a *spill* a value that found no free register; both can wait for a later lesson.
+# *Predicted (compiler)* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler.
 # Where the report says HBM, it counts what the kernel moves between HBM and VMEM. That you can count yourself: two
 # vectors in, one out, four bytes a number.
+#
+# > **cycle**: one tick of the chip's clock; a v5e has 1.5 of them in a nanosecond.
+# >
+# > **bundle**: one instruction word of the chip: what all its units are told in one cycle.
+# >
+# > **spill**: a value that found no free register and is kept in VMEM meanwhile.
+# >
+# > **predicted (compiler)**: counted by the simulator that is part of the TPU's compiler. No chip was timed.
 
 # %%
 v5e = chips.chip("v5e")
@@ -188,8 +206,17 @@ print(compiler.compile_tpu(add_vectors, huge, huge))
 viz.vmem_table(add_vectors, huge, huge)
 
 # %% [markdown]
-# So the way out is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
-# runs; a **BlockSpec** says how large a block is, and its **index map** says which block belongs to step `i`.
+# So the way out is to cut the arrays into blocks and to let the kernel run once for each.
+#
+# > **block**: the piece of an array that a kernel sees at once.
+# >
+# > **grid**: how often a kernel runs, along one axis or several: `grid=(4,)` is four runs, one after another.
+# >
+# > **step**: one run of a kernel, at one place of its grid.
+# >
+# > **BlockSpec**: how large the blocks of an array are, and its index map.
+# >
+# > **index map**: a function from the number of a step to the number of the block that belongs to it.
 
 
 # %%
@@ -232,7 +259,8 @@ viz.three_roofs(
 )
 
 # %% [markdown]
-# (*Predicted (model)* is our own model, fitted on published timings, and not the compiler. Lesson 3 builds it.)
+# > **predicted (model)**: computed by our own model, fitted on published timings, and not by the compiler. Lesson 3 builds
+# > it.
 #
 # Does cutting help the small vectors too?
 
