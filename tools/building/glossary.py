@@ -15,8 +15,8 @@ _LINE = re.compile(r"\*\*([^*]+)\*\*(?: \(([^)]+)\))?: (.+)")
 _HEAD = """\
 # Words
 
-{count} words of this course, each in the sentence that defines it and with the lesson where it stands. This page is made
-by `make build` from the boxes in the lessons: edit it there.
+{count} words of this course, each in the sentence that defines it, with the lesson where it stands. `make build` makes
+this page from the boxes in the lessons: edit it there.
 
 | word | what it is | lesson |
 |---|---|---|
@@ -29,7 +29,8 @@ def page() -> str:
     for source in sorted(ROOT.glob("notebooks/src/[0-9]*.py")):
         for word, meaning in definitions(source.read_text(), relative(source)):
             if word.lower() in seen:
-                raise BuildError(f"{relative(source)} defines {word!r} again: it stands in {seen[word.lower()]} already.")
+                first = seen[word.lower()]
+                raise BuildError(f"{relative(source)} defines {word!r} again: it stands in {first} already.")
             seen[word.lower()] = relative(source)
             link = f"[{source.stem[:2]}](../notebooks/{source.stem}.ipynb)"
             rows.append((word.lower(), f"| {word} | {meaning} | {link} |\n"))
