@@ -1,7 +1,8 @@
 """HBM traffic of a function's kernels, in bytes.
 
-Counted exactly as it moves: a block that stays put is not copied again, a ragged last block counts only the part
-inside the array, and a copy that the kernel makes by hand counts where it is started.
+Counted as it moves. A block that stays put is not copied again. A copy moves whole tiles, as arrays lie in HBM
+(``grid.tiles``): those of a block that exist, with the padding of the last one, and none beyond the array. A copy that
+the kernel makes by hand counts where it is started.
 """
 
 import dataclasses
@@ -11,13 +12,17 @@ from course_lib import grid
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """HBM traffic of one operand: ``copies`` copies, ``bytes`` in all, "in" (out of HBM) or "out" (into HBM)."""
+    """HBM traffic of one operand: ``copies`` copies, ``bytes`` in all, "in" (out of HBM) or "out" (into HBM).
+
+    ``payload`` is what the elements themselves take of these bytes; the rest is the padding of tiles.
+    """
 
     call: str
     name: str
     direction: str
     copies: int
     bytes: int
+    payload: int
 
 
 def traffic(walk: grid.Walk) -> list[Traffic]:
@@ -50,6 +55,7 @@ def _automatic(call: grid.Call) -> list[Traffic]:
             direction="out" if operand.role == "output" else "in",
             copies=int(moved.sum()) * times,
             bytes=int(operand.block_bytes[moved].sum()) * times,
+            payload=int(operand.block_payload[moved].sum()) * times,
         )
         for operand in call.operands
         if operand.pipelined
@@ -70,10 +76,17 @@ def _by_hand(call: grid.Call) -> list[Traffic]:
             copy.target_space == "hbm"
         )
         for end in ends:
-            copies, size = moved.get(end, (0, 0))
-            moved[end] = copies + len(copy.steps), size + len(copy.steps) * copy.bytes
+            moved.setdefault(end, []).append(copy)
+    return [_row(call, name, direction, copies) for (name, direction), copies in moved.items()]
+
+
+def _row(call: grid.Call, name: str, direction: str, copies: list[grid.Copy]) -> Traffic:
     times = call.times or 1
-    return [
-        Traffic(call=call.name, name=name, direction=direction, copies=copies * times, bytes=size * times)
-        for (name, direction), (copies, size) in moved.items()
-    ]
+    return Traffic(
+        call=call.name,
+        name=name,
+        direction=direction,
+        copies=sum(len(copy.steps) for copy in copies) * times,
+        bytes=int(sum(copy.bytes.sum() for copy in copies)) * times,
+        payload=sum(len(copy.steps) * copy.payload for copy in copies) * times,
+    )
