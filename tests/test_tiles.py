@@ -7,7 +7,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import cost, grid
+from course_lib import cost, grid, judges, roofline, viz
 
 F32, BF16, INT8 = jnp.float32, jnp.bfloat16, jnp.int8
 
@@ -150,3 +150,34 @@ def by_hand(shape, part, dtype=F32):
 )
 def test_a_copy_by_hand_moves_rows(shape, part, dtype, moved):
     assert by_hand(shape, part, dtype) == moved
+
+
+COLUMN = "x_ref and o_ref (float32[8192,1]) lie in HBM in tiles of 8 x 128: a row of 4 bytes moves 512. "
+
+
+def test_where_most_is_padding_everybody_says_so():
+    _, column, x = copied((8192, 1), (1024, 1), F32, 8)
+    (said,) = cost.padding(grid.walk(column, x))
+    assert said == COLUMN + "Their copies move 128 times the bytes of the numbers."
+    predicted = roofline.predict(column, x)
+    assert predicted.notes == (said,) and "Note: x_ref and o_ref" in str(predicted)
+    assert predicted.hbm_bytes == 2 * 8192 * 512
+    assert said in viz.grid_player(column, x).kernels[0]["notes"]
+    verdict = judges.budget_judge(column, lambda x: x, x, budget=judges.Budget(hbm_bytes=4 * 8192 * 4))
+    assert not verdict.passed and "128 times the bytes of the numbers" in verdict.message
+    assert "rows are padded to 128" in verdict.next
+    assert "times the whole array" not in verdict.message, "it is fetched once, with its padding"
+
+
+@pytest.mark.parametrize("dtype, times", [(BF16, "2"), (INT8, "4")], ids=["bf16", "int8"])
+def test_a_single_row_of_narrow_numbers_is_padded_too(dtype, times):
+    _, row, x = copied((1, 4096), (1, 4096), dtype)
+    (said,) = cost.padding(grid.walk(row, x))
+    assert f"in tiles of {times} x 128. Their copies move {times} times" in said
+
+
+@pytest.mark.parametrize("shape", [(64, 128), (1, 4096), (64, 65), (4096,)], ids=str)
+def test_little_padding_is_no_matter(shape):
+    _, call, x = copied(shape, shape)
+    assert cost.padding(grid.walk(call, x)) == ()
+    assert roofline.predict(call, x).notes == ()

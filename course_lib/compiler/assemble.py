@@ -3,7 +3,7 @@
 import dataclasses
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import naming, ops
+from course_lib.compiler import around, naming, ops
 from course_lib.compiler.dumps import bundles, hlo
 from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import simulation
@@ -34,7 +34,14 @@ def report(
         time_split={} if endless else simulation.time_split(simulated, module),
         ops=_renamed(rows, names, "name"),
         extrapolation=max(simulated.lines.values(), key=lambda line: line.cycles, default=None),
-        notes=(*notes, *doubt, *_doubts(endless, simulated, chip), *_lines(simulated), *_counted_once(module)),
+        notes=(
+            *notes,
+            *doubt,
+            *_doubts(endless, simulated, chip),
+            *_lines(simulated),
+            *_counted_once(module),
+            *around.notes(module, rows, walk),
+        ),
         **_program(said.programs, names),
         **facts,
     )

@@ -1,8 +1,8 @@
 """What a kernel costs: HBM traffic, operations and VMEM, counted from the lists that ``grid`` makes."""
 
 from course_lib.cost.flops import Work, flops, kernel_flops
-from course_lib.cost.padding import AGAINST_PADDING, padding, padding_of
-from course_lib.cost.traffic import Traffic, hbm_bytes, traffic
+from course_lib.cost.padding import AGAINST_PADDING, padding, padding_of, padding_of_call
+from course_lib.cost.traffic import Traffic, hbm_bytes, payload_bytes, traffic
 from course_lib.cost.vmem import (
     Allocation,
     is_legal_size,
@@ -29,6 +29,8 @@ __all__ = [
     "padded_shape",
     "padding",
     "padding_of",
+    "padding_of_call",
+    "payload_bytes",
     "traffic",
     "vmem",
     "vmem_bytes",

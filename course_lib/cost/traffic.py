@@ -35,15 +35,24 @@ def traffic(walk: grid.Walk) -> list[Traffic]:
 
 
 def hbm_bytes(walk: grid.Walk) -> int:
-    """Bytes moved into and out of HBM by all kernels of the function.
+    """Bytes moved into and out of HBM by all kernels of the function, in whole tiles.
 
     Raises grid.UnreadableCall where that depends on an array's values: the copies of a kernel, or how often it runs.
     """
+    return sum(row.bytes for row in _countable(walk))
+
+
+def payload_bytes(walk: grid.Walk) -> int:
+    """The same without the padding of tiles: what the numbers themselves take. Raises what ``hbm_bytes`` raises."""
+    return sum(row.payload for row in _countable(walk))
+
+
+def _countable(walk: grid.Walk) -> list[Traffic]:
     if (call := next((call for call in walk.calls if call.times is None), None)) is not None:
         raise grid.UnreadableCall(
             f"how often {call.name} runs depends on data: its bytes cannot be counted.", reason=grid.Reason.ARRAY_VALUES
         )
-    return sum(row.bytes for row in traffic(walk))
+    return traffic(walk)
 
 
 def _automatic(call: grid.Call) -> list[Traffic]:

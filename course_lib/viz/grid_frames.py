@@ -194,7 +194,7 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
                 f"Also in {scratch.memory_space.upper()}: {scratch.name}, {scratch.dtype}{list(scratch.shape)}, "
                 f"{text.size(size)} of scratch that is kept from step to step."
             )
-    yield from cost.padding(grid.Walk(calls=(call,), jaxpr=None))
+    yield from cost.padding_of_call(call)
     if call.times is None:
         yield "How often the function runs this kernel depends on data; what is counted here is one run."
     elif call.times > 1:

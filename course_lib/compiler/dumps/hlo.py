@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from course_lib.compiler.dumps import trip_counts
+from course_lib.compiler.dumps import relayouts, trip_counts
 
 KERNEL = "kernel"  # a Pallas kernel; other ops keep XLA's word
 TAG = "course_call"  # metadata of a Pallas kernel: which call of the traced function it is
@@ -45,6 +45,7 @@ class HloOp:
     call: int | None = None  # of a Pallas kernel: its number among the calls of the traced function
     windows: tuple[str, ...] = ()  # the blocks XLA cuts the arrays of one of its own ops into, as it writes them
     iterations: tuple[int, ...] = ()  # the grid it walks over them
+    turned: tuple[tuple[str, int, str], ...] = ()  # of a kernel: "in" or "out", which array, the copy that turns it
 
     @property
     def hbm_bytes(self) -> int:
@@ -123,7 +124,7 @@ def _ops(computations: dict, name: str, times: int | None) -> Iterator[HloOp]:
             for inner in _called(i):
                 yield from _ops(computations, inner, often)
         elif i.opcode not in _NO_WORK:
-            yield _op(i, types, computations, times)
+            yield _op(i, types, computations, times, computations[name])
 
 
 def _times(i: _Instruction, times: int | None, computations: dict, name: str) -> int | None:
@@ -139,7 +140,9 @@ def _called(i: _Instruction) -> list[str]:
     return _CALLED.findall(i.text) + (_NAME.findall(branches[1]) if branches else [])
 
 
-def _op(i: _Instruction, types: dict[str, str], computations: dict, times: int | None) -> HloOp:
+def _op(
+    i: _Instruction, types: dict[str, str], computations: dict, times: int | None, inside: list[_Instruction]
+) -> HloOp:
     kernel = 'custom_call_target="tpu_custom_call"' in i.text
     tag = _TAG.search(i.text)
     arrays = _arrays(i.type)
@@ -152,6 +155,7 @@ def _op(i: _Instruction, types: dict[str, str], computations: dict, times: int |
         operands[:1] = [min(operands[0], _whole_bytes(i.type))]
     return HloOp(
         name=i.name,
+        turned=relayouts.copies(i, inside) if kernel else (),
         kind=KERNEL if kernel else i.opcode,
         times=times,
         operands=tuple(operands),
