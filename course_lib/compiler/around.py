@@ -32,10 +32,11 @@ def kept_in_vmem(op: hlo.HloOp, call: grid.Call) -> list[str]:
 
 
 def _kept(kept: list[str], call: grid.Call) -> str:
-    if not kept:
+    blocks = [o.name for o in call.operands if o.name in kept and o.role != "prefetch" and o.memory_space != "smem"]
+    if not blocks:
         return ""
-    lie, they = ("lies", "it") if len(kept) == 1 else ("lie", "them")
-    return f"{' and '.join(kept)} of {call.name} {lie} in VMEM, where XLA keeps {they}: not counted in its HBM bytes."
+    lie, they = ("lies", "it") if len(blocks) == 1 else ("lie", "them")
+    return f"{' and '.join(blocks)} of {call.name} {lie} in VMEM, where XLA keeps {they}: not counted in its HBM bytes."
 
 
 def _turned(op: hlo.HloOp, call: grid.Call, rows: dict[str, Op]) -> str:

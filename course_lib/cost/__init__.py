@@ -2,7 +2,7 @@
 
 from course_lib.cost.flops import Work, flops, kernel_flops
 from course_lib.cost.padding import AGAINST_PADDING, padding, padding_of, padding_of_call
-from course_lib.cost.traffic import Traffic, hbm_bytes, payload_bytes, traffic
+from course_lib.cost.traffic import Traffic, hbm_bytes, payload_bytes, stored_bytes, traffic
 from course_lib.cost.vmem import (
     Allocation,
     is_legal_size,
@@ -31,6 +31,7 @@ __all__ = [
     "padding_of",
     "padding_of_call",
     "payload_bytes",
+    "stored_bytes",
     "traffic",
     "vmem",
     "vmem_bytes",

@@ -47,6 +47,11 @@ def payload_bytes(walk: grid.Walk) -> int:
     return sum(row.payload for row in _countable(walk))
 
 
+def stored_bytes(*arrays) -> int:
+    """Bytes that arrays, or ShapeDtypeStructs, take in HBM in whole tiles: the least that moves if each moves once."""
+    return sum(grid.stored_bytes(array.shape, array.dtype) for array in arrays)
+
+
 def _countable(walk: grid.Walk) -> list[Traffic]:
     if (call := next((call for call in walk.calls if call.times is None), None)) is not None:
         raise grid.UnreadableCall(
