@@ -3,7 +3,7 @@
 import dataclasses
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import naming, ops
+from course_lib.compiler import around, naming, ops
 from course_lib.compiler.dumps import bundles, hlo
 from course_lib.compiler.report import Op, Report
 from course_lib.compiler.simulating import simulation
@@ -43,7 +43,14 @@ def report(
         steps=None if endless else _steps(walk, rows),
         ops=_renamed(rows, names, "name"),
         extrapolation=max(simulated.lines.values(), key=lambda line: line.cycles, default=None),
-        notes=(*notes, *doubt, *_doubts(endless, simulated, chip), *_lines(simulated), *_counted_once(module)),
+        notes=(
+            *notes,
+            *doubt,
+            *_doubts(endless, simulated, chip),
+            *_lines(simulated),
+            *_counted_once(module),
+            *around.notes(module, rows, walk),
+        ),
         **_program(said.programs, names),
         **facts,
     )

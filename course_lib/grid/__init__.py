@@ -15,6 +15,7 @@ from course_lib.grid.following.follow import body, has_copies_by_hand, memory_us
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.pipelines import inner_pipelines
+from course_lib.grid.tiles import moved_bytes, stored_bytes, tile
 from course_lib.grid.trace import run, trace, trace_with_result
 from course_lib.grid.unreadable import Reason, UnreadableCall
 from course_lib.grid.walk import walk, walk_traced
@@ -36,10 +37,13 @@ __all__ = [
     "has_copies_by_hand",
     "inner_pipelines",
     "memory_uses",
+    "moved_bytes",
     "pallas_calls",
     "run",
     "scoped_scratch",
     "space_of",
+    "stored_bytes",
+    "tile",
     "trace",
     "trace_with_result",
     "walk",

@@ -234,7 +234,7 @@ def _operand(block, grid: tuple[int, ...], name: str, role: str, scalars: tuple,
         memory_space=space_of(block.block_aval),
         buffers=_buffers(block, int(np.prod(grid, dtype=np.int64))),
         element=element if any(element) else (),
-        padding=tuple(getattr(size, "padding", (0, 0))[0] for size in block.block_shape) if any(element) else (),
+        padding=tuple(getattr(size, "padding", (0, 0)) for size in block.block_shape) if any(element) else (),
         aliases=aliases,
     )
 

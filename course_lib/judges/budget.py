@@ -1,7 +1,6 @@
 """What a kernel may cost: HBM traffic, VMEM, predicted time, spills, and how much of it a unit must be at work."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid, text, vocabulary
@@ -74,13 +73,15 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
         return None
     worst = rows[0]
     array = next((o for call in walk.calls for o in call.operands if o.name == worst.name), None)
-    size = 0 if array is None else array.dtype.itemsize * math.prod(array.shape)
+    size = 0 if array is None else grid.stored_bytes(array.shape, array.dtype)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
     what = (
         f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}. "
         f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}."
     )
+    if array is not None and (padded := cost.padding_of(worst, array)):
+        return Complaint(f"{what} {padded}", cost.AGAINST_PADDING)
     return Complaint(
         what,
         "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "

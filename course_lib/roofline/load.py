@@ -146,8 +146,8 @@ def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarr
         raise grid.UnreadableCall(
             f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.", reason=grid.Reason.ARRAY_VALUES
         )
-    into = sum(len(c.steps) * c.bytes for c in followed.copies if c.source_space == "hbm")
-    out = sum(len(c.steps) * c.bytes for c in followed.copies if c.target_space == "hbm")
+    into = sum(c.bytes.sum() for c in followed.copies if c.source_space == "hbm")
+    out = sum(c.bytes.sum() for c in followed.copies if c.target_space == "hbm")
     reads, writes, alone = _automatic(call)
     if pipelines := _pipelines(call):
         steps = np.concatenate([_automatic(pipeline) for pipeline in pipelines], axis=1)

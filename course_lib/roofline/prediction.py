@@ -53,6 +53,7 @@ class Prediction:
     hbm_bytes: int
     steps: int  # grid steps of all kernels
     doubt: str = ""
+    notes: tuple[str, ...] = ()  # operands of which most bytes are padding
     products: bool = True  # whether most of the arithmetic is matrix products, as in the timings it was fitted on
 
     @property
@@ -75,6 +76,7 @@ class Prediction:
             _ROOFS[self.bound],
             _trust(self.chip) if self.products else _UNTRIED,
         ]
+        lines += [f"Note: {note}" for note in self.notes]
         return text.folded("\n".join(lines + [f"Not sure: {self.doubt}."] * bool(self.doubt)))
 
     __repr__ = __str__
@@ -96,7 +98,8 @@ def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
     predicted = time_of(of_walk(walk, chip=chip), FITTED.get(chip, FITTED["v5e"]))
     work = cost.flops(walk)
     doubt = predicted.doubt or work.doubt or _too_large(walk, chip)
-    return dataclasses.replace(predicted, flops=work.total, doubt=doubt, products=2 * work.mxu > work.total)
+    products = 2 * work.mxu > work.total
+    return dataclasses.replace(predicted, flops=work.total, doubt=doubt, notes=cost.padding(walk), products=products)
 
 
 def _too_large(walk: grid.Walk, chip: str) -> str:

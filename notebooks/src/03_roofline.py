@@ -799,7 +799,7 @@ print(f"that is {work / report.seconds / peak:.1%} of the peak")
 # from above.
 #
 # **Latency.** A copy takes a while to arrive, however short, and longer than the rough ladder above has it, for it must be set up
-# first. A kernel on one tile, 32 KiB in and 32 KiB out:
+# first. A kernel on eight tiles of 4 KiB, 32 KiB in and 32 KiB out:
 
 
 # %%
@@ -807,8 +807,8 @@ def relu_kernel(x_ref, o_ref):
     o_ref[...] = jnp.maximum(x_ref[...], 0)
 
 
-tile = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
-report = compiler.compile_tpu(pl.pallas_call(relu_kernel, out_shape=tile), tile)
+tiles = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
+report = compiler.compile_tpu(pl.pallas_call(relu_kernel, out_shape=tiles), tiles)
 by_bytes = report.hbm_bytes / bandwidth
 print(
     f"by bytes {by_bytes * 1e6:.2f} us, predicted (compiler) {report.seconds * 1e6:.1f} us"

@@ -758,9 +758,9 @@ ledger(three_rows, strip)
 # The rule holds for windows as well: 10 is no multiple of 8, and 16 is the next. And a window begins at a multiple of 8 rows
 # (for int8 of 32), nowhere else: who needs rows 3 to 12 takes a window of 16 from row 0 and cuts them out in the kernel.
 #
-# The windows overlap, so most rows are copied twice: that is the price. Four windows of 16 rows are 64 rows, but the ledger
-# has 58 (29,696 bytes): the last window begins at row 24 of 34 and hangs over the end by six. That is the next section's
-# subject.
+# The windows overlap, so most rows are copied twice: that is the price. Four windows of 16 rows are 64 rows, and the ledger
+# has all of them (32,768 bytes), though the last window begins at row 24 of 34 and hangs over the end by six: in HBM these
+# 34 rows lie in five tiles of eight, as 40. That is the next section's subject.
 #
 # ## Ragged edges
 #
@@ -788,8 +788,9 @@ print(show_padding(twenty)[:, 0])
 # NaN, in the simulator, so that you notice. A chip finds whatever the last kernel left there: zeros perhaps, perhaps
 # numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
 #
-# Writing over the edge is harmless: of the last output block only the part inside the array is copied back. Reading over
-# it is harmless as long as every element stays by itself. So a copy needs no mask:
+# Writing over the edge is harmless: of the last output block only the tiles that exist are copied back, here one, and its
+# last four rows are padding that belongs to the array and that nobody reads. Reading over the edge is harmless as long as
+# every element stays by itself. So a copy needs no mask:
 
 
 # %%
@@ -802,8 +803,8 @@ def copy_rows(x):
 
 for verdict in judges.judge(copy_rows, lambda x: x, twenty):
     print(verdict)
-inside = grid.walk(copy_rows, twenty).calls[0].outputs[0].block_bytes
-print("bytes written back, step by step:", inside.tolist())
+written = grid.walk(copy_rows, twenty).calls[0].outputs[0].block_bytes
+print("bytes written back, step by step:", written.tolist())
 
 # %% [markdown]
 # It stops being harmless when a sum mixes the rows. Three kernels for the sum over 20 rows; they differ in one line. Which

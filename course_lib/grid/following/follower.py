@@ -236,6 +236,7 @@ class Follower:
                     source_space=source.ref.space,
                     target_space=target.ref.space,
                     dtype=np.dtype(side.ref.aval.dtype),
+                    array=tuple(side.ref.aval.shape),
                     shape=side.sizes,
                     starts=starts(side, active.shape, steps),
                     steps=steps + self.first,
