@@ -80,15 +80,6 @@ class Operand:
             {tuple(i // b for i, b in zip(at, self.block_shape, strict=True)) for at in np.argwhere(~touched).tolist()}
         )
 
-    def revisits(self) -> list[tuple[tuple[int, ...], int, int]]:
-        """(block, last step of the first visit, first step of the second) for blocks that are left and come back to."""
-        found, last_seen = [], {}
-        for step, block in enumerate(map(tuple, self.indices.tolist())):
-            if block in last_seen and last_seen[block] != step - 1:
-                found.append((block, last_seen[block], step))
-            last_seen[block] = step
-        return found
-
     @property
     def block_bytes(self) -> np.ndarray:
         """int64[S]: bytes of the part of each step's block that lies inside the array (the last may be ragged)."""

@@ -67,7 +67,7 @@ def stale_read(call: grid.Call) -> Read | None:
     Where every step has an output block of its own, scratch may well carry something on; unless one is come back to.
     """
     begins = _new_outputs(call)
-    if begins.all() and not any(o.revisits() for o in call.outputs if o.pipelined):
+    if begins.all() and not any(grid.returns(o) for o in call.outputs if o.pipelined):
         return None
     return next(leftovers(call, np.cumsum(begins)), None)
 

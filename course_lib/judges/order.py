@@ -30,19 +30,37 @@ def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
 
 
 def revisit_of(call: grid.Pipeline) -> Complaint | None:
-    """The same for one kernel, or for a pipeline inside one."""
+    """The same for one kernel, or for a pipeline inside one. What is lost goes before what is kept by luck."""
     for output in call.outputs:
-        if output.pipelined and (found := output.revisits()):
-            block, before, again = found[0]
-            lost = ": the running sum is gone."
-            if not _collects(call, output):
-                lost = ". It is not fetched again: what the kernel does not write at this visit is garbage."
+        found = grid.returns(output) if output.pipelined else []
+        if found:
+            again = next((one for one in found if not one.kept), found[0])
+            left, back = call.step(again.before.last), call.step(again.visit.first)
             return Complaint(
-                f"Output block {block} of {output.name} left VMEM after step {call.step(before)}, and the grid came "
-                f"back to it at step {call.step(again)}{lost}",
+                f"Output block {again.visit.block} of {output.name} left VMEM after step {left}, and the grid came "
+                f"back to it at step {back}{_what_is_found(call, output, again)}",
                 _cure(call, output),
             )
     return None
+
+
+def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
+    """What lies in the buffer of an output block that is come back to. (Which buffer that is: grid.visits.)"""
+    collects = _collects(call, output)
+    if not again.kept:
+        left = f"what step {call.step(again.found.last)} left of block {again.found.block}."
+        if collects:
+            return f": the running sum is gone. In its buffer lies {left}"
+        return f". It is not fetched again: what the kernel does not write at this visit is {left}"
+    if not collects:
+        return (
+            ". It is not fetched again: what the kernel does not write at this visit is there by luck only, for the "
+            "block comes back to the buffer that it left."
+        )
+    why = "the block comes back to the buffer that it left."
+    if len(np.unique(output.indices, axis=0)) == 2:
+        why = f"there are two blocks and two buffers, so {why} With three blocks it would be lost."
+    return f". Its sum is still there by luck: {why} Nobody promises it."
 
 
 def outside(call: grid.Pipeline) -> Complaint | None:

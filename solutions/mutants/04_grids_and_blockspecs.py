@@ -185,7 +185,7 @@ def fold(x):
     )(x)
 
 
-# %% answer="04.7" name="turns the grid, not the letters" judge="numbers" says="At step .0, 2. the index map of x_ref asks for block .0, 2.; the array has 4 x 2 blocks"
+# %% answer="04.7" name="turns the grid, not the letters" judge="numbers" says="At step .0, 3. the index map of x_ref asks for block .0, 3.; the array has 4 x 3 blocks"
 def fold(x):
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(1) == 0)
@@ -203,7 +203,7 @@ def fold(x):
     )(x)
 
 
-# %% answer="04.7" name="types the lesson's fold over" judge="numbers" says="The output has shape .32, 128.; it should be .8, 256."
+# %% answer="04.7" name="types the lesson's fold over" judge="numbers" says="The output has shape .32, 128.; it should be .8, 384."
 def fold(x):
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(1) == 0)
