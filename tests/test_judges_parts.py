@@ -319,11 +319,22 @@ def test_the_map_of_blocks_in_characters_and_as_a_picture():
     assert json.dumps(bundle["text/html"])
 
 
+def test_the_rows_of_a_map_of_three_axes_say_which_blocks_they_have():
+    wrong = np.zeros((4, 24, 256), bool)
+    wrong[2:, 8:16, 128:] = True
+    found = block_map("The output", wrong, wrong & False, (2, 8, 128))
+    assert str(found).splitlines()[-6:] == [
+        f"  ({sheet}, {row}, :)  . {'#' if (sheet, row) == (1, 1) else '.'}" for sheet in range(2) for row in range(3)
+    ]
+    assert "(1, 1, :)" in found._repr_mimebundle_()["image/svg+xml"]
+
+
 def test_a_map_is_never_larger_than_a_screen_and_says_something():
     wrong = np.zeros((128, 8, 4096), bool)
     wrong[100] = True
     found = block_map("The output", wrong, wrong & False, (1, 64, 128))
     assert len(found.cells) <= 12 and len(found.cells[0]) <= 24 and not found.of_kernel
+    assert len(found.rows) == len(found.cells)
     assert block_map("The output", np.ones((8, 128), bool), np.zeros((8, 128), bool), None) is None
     assert block_map("The output", np.ones((), bool), np.zeros((), bool), None) is None
 

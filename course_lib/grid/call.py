@@ -23,6 +23,7 @@ class Operand:
     buffers: int = 2  # copies of the block in VMEM: 2, so that one is filled while the other is read
     element: tuple[bool, ...] = ()  # which axes are pl.Element: indexed by element, blocks may overlap
     padding: tuple[int, ...] = ()  # elements of padding before an Element axis
+    letters: tuple[str, ...] = ()  # what its index map calls the grid's indices, where it is known
     aliases: str | None = None  # the other operand that lives in the same memory (input_output_aliases)
 
     @property

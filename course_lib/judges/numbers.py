@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from course_lib import compat, errors, grid
-from course_lib.judges import code, copies, memory, order
+from course_lib.judges import code, copies, index_maps, memory, order
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
@@ -57,7 +57,7 @@ def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> error
 
 
 def _outside(walk: grid.Walk) -> Complaint | None:
-    return next((said for call in walk.calls if (said := order.outside(call))), None)
+    return next((said for call in walk.calls if (said := index_maps.outside(call))), None)
 
 
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)

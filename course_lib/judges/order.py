@@ -63,49 +63,6 @@ def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return
     return f". Its sum is still there by luck: {why} Nobody promises it."
 
 
-def outside(call: grid.Pipeline) -> Complaint | None:
-    """The first block that an index map asks for and the array does not have."""
-    for operand in call.operands:
-        if not len(steps := operand.outside()):
-            continue
-        block, blocks = tuple(operand.indices[steps[0]].tolist()), operand.blocks
-        what = (
-            f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
-            f"array has {' x '.join(map(str, blocks))} blocks of shape {operand.block_shape}."
-        )
-        return Complaint(what, _cure_outside(call, operand))
-    return None
-
-
-def _cure_outside(call: grid.Pipeline, operand: grid.Operand) -> str:
-    if operand.indices.min() < 0:
-        return "a block number below 0 does not count from the end, as it would in NumPy: the last of n is n - 1."
-    if wrong := _wrong_grid_axis(call, operand):
-        axis, used, fitting = wrong
-        return (
-            f"number {axis} of what the map returns runs along axis {used} of the grid, which has {call.grid[used]} "
-            f"steps, and there are {operand.blocks[axis]} blocks: as many as axis {fitting} has steps. Is it the right "
-            "one?"
-        )
-    if all(b <= n for b, n in zip(operand.indices.max(axis=0), operand.blocks, strict=True)):
-        return "blocks are counted from 0: is the grid one step too long, or is 1 added to an index?"
-    return "an index map returns block numbers, counted from 0: not element numbers, and none past the last block."
-
-
-def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, int, int] | None:
-    """(array axis, grid axis its block number follows, grid axis it fits); None if no number follows a wrong axis."""
-    if not call.grid:
-        return None
-    places = np.stack(np.unravel_index(np.arange(call.steps), call.grid), axis=-1)
-    for axis, blocks in enumerate(operand.blocks):
-        numbers = operand.indices[:, axis]
-        followed = [a for a in range(len(call.grid)) if call.grid[a] > 1 and (numbers == places[:, a]).all()]
-        fitting = [a for a, steps in enumerate(call.grid) if steps == blocks and a not in followed]
-        if followed and fitting and numbers.max() >= blocks:
-            return axis, followed[0], fitting[0]
-    return None
-
-
 def shared_block(walk: grid.Walk) -> Complaint | None:
     """Two steps that two cores may run at once, and that write one output block; None if there are none."""
     for call, axis in _parallel_axes(walk):

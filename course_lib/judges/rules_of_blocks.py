@@ -3,7 +3,7 @@
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges import memory, order, poisoning
+from course_lib.judges import index_maps, memory, order, poisoning
 from course_lib.judges.finding import Finding
 from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
@@ -11,7 +11,7 @@ from course_lib.judges.verdict import Complaint
 
 def outside(found: Finding) -> Complaint | None:
     """An index map that asks for a block the array does not have."""
-    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := order.outside(p))), None)
+    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := index_maps.outside(p))), None)
 
 
 def rows_outside(found: Finding) -> Complaint | None:

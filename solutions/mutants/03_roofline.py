@@ -69,6 +69,9 @@ crossover = 3366
 # %% answer="03.3" name="stays on the v5e" judge="exercise" says="crossover on a v5e.*(?s:.*)about a v6e"
 crossover = 961
 
+# %% answer="03.3" name="repeats the lesson's" judge="exercise" says="(?s)Two slips.*mend both"
+crossover = 721
+
 # %% answer="03.3" name="gives the ridge point" judge="exercise" says="What N has a product of that intensity"
 crossover = "561"
 
@@ -86,6 +89,9 @@ batch = 480
 
 # %% answer="03.4" name="takes 720 from the lesson" judge="exercise" says="crossover of square products"
 batch = 720
+
+# %% answer="03.4" name="takes a layer of 2048" judge="exercise" says="(?s)Two slips: that is a layer of 2048.*mend both"
+batch = 314
 
 # %% answer="03.4" name="counts a multiply-add as one" judge="exercise" says="one byte, and two operations for each row"
 batch = 60
@@ -116,6 +122,13 @@ def attention_cost(t, width, heads, kv_heads, causal):
 # %% answer="03.5" name="writes the scores to HBM" judge="exercise" says="need never let them leave VMEM"
 def attention_cost(t, width, heads, kv_heads, causal):
     moved = 2 * t * width * (2 * heads + 2 * kv_heads) + 4 * t * t * heads
+    return 4 * t * t * width * heads / (2 if causal else 1), moved
+
+
+# %% answer="03.5" name="writes them and reads them back" judge="exercise" says="need never let them leave VMEM"
+def attention_cost(t, width, heads, kv_heads, causal):
+    scores = 8 * t * t * heads / (2 if causal else 1)
+    moved = 2 * t * width * (2 * heads + 2 * kv_heads) + scores
     return 4 * t * t * width * heads / (2 if causal else 1), moved
 
 
@@ -184,6 +197,9 @@ guesses = {"XLA, 16384": "45 ms", "triangle": "28 ms", "decode": "1.4 us"}
 
 # %% answer="03.8" name="counts a multiply-add as one" judge="exercise" says="(?s)two operations.*the number gets larger"
 guesses = {"XLA, 16384": "22.3 ms", "triangle": None, "decode": None}
+
+# %% answer="03.8" name="copies what stands below" judge="exercise" says="(?s)that is what was measured.*What do you predict"
+guesses = {"XLA, 16384": "44.6 ms", "triangle": "28.648 ms", "decode": None}
 
 # %% answer="03.8" name="writes us for ms" judge="exercise" says="The digits are right.*the prefix is a step off"
 guesses = {"XLA, 16384": "44.6 us", "triangle": None, "decode": None}

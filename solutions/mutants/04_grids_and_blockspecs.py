@@ -111,6 +111,10 @@ moved = {"bij": "132 bytes", "jbi": "125 bytes", "bji": "135 bytes"}
 moved = {"bij": "8,454,144 bytes", "jbi": "5,406,720 bytes", "bji": "3,047,424 bytes"}
 
 
+# %% answer="04.4" name="copies the blocks of x once" judge="exercise" says="every block of x once, 12 copies.*is a block of x left"
+moved = {"bij": "8,454,144 bytes", "jbi": "5,406,720 bytes", "bji": "4,030,464 bytes"}
+
+
 # %% answer="04.4" name="takes another order" judge="exercise" says="the number of another order. In .bij. j runs fastest: which of x and w"
 moved = {"bij": "5,406,720 bytes", "jbi": "8,454,144 bytes", "bji": "6,389,760 bytes"}
 
@@ -159,7 +163,7 @@ def block_of_step(i, j, k):
     return (i // 2, j // 8, k // 128)
 
 
-# %% answer="04.6" name="turns the axes round" judge="numbers" says="index map of x_ref asks for block .1, 0, 0.; the array has 1 x 1 x 3 blocks"
+# %% answer="04.6" name="turns the axes round" judge="numbers" says="index map of x_ref asks for block .1, 0, 0.; the array has 1 x 1 x 3 blocks.*(?s:.)*x_ref's map returns k first"
 def block_of_step(i, j, k):
     return (k, j, i)
 
