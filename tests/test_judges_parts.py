@@ -166,6 +166,35 @@ def test_the_order_of_a_grid():
     )
 
 
+def two_pages(parts):
+    """Two pages of x copied at once, into the two parts of a buffer of shape (2, 2, 8, 128) that are named."""
+
+    def kernel(x_hbm, o_ref, buf_ref, sem):
+        copies = [
+            pltpu.make_async_copy(x_hbm.at[page], buf_ref.at[part], sem.at[page]) for page, part in enumerate(parts)
+        ]
+        for copy in copies:
+            copy.start()
+        for copy in copies:
+            copy.wait()
+        o_ref[...] = buf_ref[0, 0]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, 2, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )
+
+
+@pytest.mark.parametrize(
+    "parts, says", [([(0, 0), (0, 1)], None), ([(0, 0), (1, 0)], None), ([(0, 1), (0, 1)], "another copy into it")]
+)
+def test_copies_into_two_parts_of_a_buffer_do_not_meet(parts, says):
+    found = copies.early_use(grid.walk(two_pages(parts), jnp.ones((2, 8, 128))))
+    assert (found is None) if says is None else says in found.what
+
+
 def double_where_asked(writes, steps=(2, 2), moves=1):
     """2 x in blocks of 8 rows, which axis ``moves`` of the grid chooses; ``writes`` says at which steps."""
 

@@ -40,6 +40,7 @@ class Exercise:
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
+    arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows
     asks: object = None  # a Predict, Choose, Find, Explain, Compute or Several

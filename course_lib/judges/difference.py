@@ -24,9 +24,17 @@ def other_structure(walk: grid.Walk, expected) -> Complaint | None:
 
 
 def difference(
-    got: list[np.ndarray], want: list[Expected], walk: grid.Walk, reference: Callable, args: tuple
+    got: list[np.ndarray],
+    want: list[Expected],
+    walk: grid.Walk,
+    reference: Callable,
+    args: tuple,
+    in_order: bool = False,
 ) -> Complaint | None:
-    """What is wrong and where, and what to try; None if every output is right."""
+    """What is wrong and where, and what to try; None if every output is right.
+
+    ``in_order``: every kernel's steps ran one after another, so that an axis marked parallel has done no harm yet.
+    """
     if len(got) != len(want):
         arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
         return Complaint(f"It returns {arrays}; it should return {len(want)}.", "look at out_shape.")
@@ -39,9 +47,8 @@ def difference(
         if g.dtype != w.value.dtype:
             return Complaint(f"{name} is {g.dtype}; it should be {w.value.dtype}.", "look at the dtype in out_shape.")
         if (wrong := ~right(g, w)).any():
-            return _complaint(
-                Finding(name=name, number=number, got=g, want=w, wrong=wrong, walk=walk, reference=reference, args=args)
-            )
+            known = {"walk": walk, "reference": reference, "args": args, "in_order": in_order}
+            return _complaint(Finding(name=name, number=number, got=g, want=w, wrong=wrong, **known))
     return None
 
 

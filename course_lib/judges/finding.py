@@ -25,6 +25,7 @@ class Finding:
     walk: grid.Walk
     reference: Callable
     args: tuple
+    in_order: bool = False  # its steps ran one after another, whatever the kernel says of its axes
 
     @property
     def first(self) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
             return complained(judge, better)
         return refused(judge, _with_buffer_name(explanation, walk))
     complaint = other_structure(walk, trial.returned) or difference(
-        got, trial.wanted, walk, trial.reference, trial.args
+        got, trial.wanted, walk, trial.reference, trial.args, in_order=interpret is True
     )
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 

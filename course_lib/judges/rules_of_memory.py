@@ -19,7 +19,7 @@ def copied_by_hand(found: Finding) -> Complaint | None:
 
 def shared(found: Finding) -> Complaint | None:
     """Steps that the simulator takes in any order, for they are marked so, and that depend on their order."""
-    return order.shared_block(found.walk) or order.carried_on(found.walk)
+    return None if found.in_order else order.shared_block(found.walk) or order.carried_on(found.walk)
 
 
 def written_over(found: Finding) -> Complaint | None:
@@ -169,12 +169,25 @@ def left_over(found: Finding) -> Complaint | None:
     """Sums of another output block that are still in the scratch."""
     for call in found.walk.calls:
         if (read := memory.stale_read(call)) is not None and len(call.outputs):
+            if memory.set_once(call, read.ref) and not any(grid.returns(output) for output in call.outputs):
+                return _set_once(call, read)
             return Complaint(
                 f"At step {call.step(read.step)}, where a new output block begins, {read.ref} holds what step "
                 f"{call.step(read.left_by)} has left there.",
                 _cure_of_leftovers(call, read.ref),
             )
     return None
+
+
+def _set_once(call: grid.Call, read: memory.Read) -> Complaint:
+    firsts = [call.step(n) for n in np.flatnonzero(memory.new_outputs(call)).tolist()]
+    more = ", ..." if len(firsts) > 3 else ""
+    return Complaint(
+        f"{read.ref} is set to its start once for the whole grid, at step {firsts[0]}. At step {call.step(read.step)}, "
+        f"where a new output block begins, {read.ref} holds what step {call.step(read.left_by)} has left there.",
+        f"set {read.ref} at the first step of every output block: {', '.join(map(str, firsts[:3]))}{more}. The "
+        "reduction index is 0 there.",
+    )
 
 
 def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
