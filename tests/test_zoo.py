@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PINNED = "jax==" + jax.__version__ in (ROOT / "requirements.txt").read_text() and compiler.libtpu_version()
 KINDS = {
     "index maps", "revisits", "initialisation", "tails and masks", "parallel axes", "copies", "precision", "arithmetic",
-    "memory", "aliasing", "scalars", "gradients", "pipelines", "code",
+    "softmaxes", "memory", "aliasing", "scalars", "gradients", "pipelines", "code",
 }  # fmt: skip
 
 

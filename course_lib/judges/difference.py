@@ -29,11 +29,13 @@ def difference(
     walk: grid.Walk,
     reference: Callable,
     args: tuple,
+    run: Callable[[tuple], list] | None = None,
     in_order: bool = False,
 ) -> Complaint | None:
     """What is wrong and where, and what to try; None if every output is right.
 
-    ``in_order``: every kernel's steps ran one after another, so that an axis marked parallel has done no harm yet.
+    ``run``: gives the outputs for other arguments, to find out more by. ``in_order``: every kernel's steps ran one
+    after another, so that an axis marked parallel has done no harm yet.
     """
     if len(got) != len(want):
         arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
@@ -47,7 +49,7 @@ def difference(
         if g.dtype != w.value.dtype:
             return Complaint(f"{name} is {g.dtype}; it should be {w.value.dtype}.", "look at the dtype in out_shape.")
         if (wrong := ~right(g, w)).any():
-            known = {"walk": walk, "reference": reference, "args": args, "in_order": in_order}
+            known = {"walk": walk, "reference": reference, "args": args, "run": run, "in_order": in_order}
             return _complaint(Finding(name=name, number=number, got=g, want=w, wrong=wrong, **known))
     return None
 

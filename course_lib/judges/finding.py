@@ -25,6 +25,7 @@ class Finding:
     walk: grid.Walk
     reference: Callable
     args: tuple
+    run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; where running is cheap
     in_order: bool = False  # its steps ran one after another, whatever the kernel says of its axes
 
     @property

@@ -11,7 +11,7 @@ def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
 
     True also for an input whose elements are not combined at all.
     """
-    ops, refs = flow.operations(call.kernel)
+    ops, refs, _ = flow.operations(call.kernel)
     ref = refs[call.operands.index(operand)]
     unmasked = flow.spread(ops, flow.read(ops, ref), stops=lambda op: op.name == "select_n" or _stores(op))
     return not any(op.name.startswith(_COMBINE) and not unmasked.isdisjoint(op.inputs) for op in ops)

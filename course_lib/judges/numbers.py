@@ -1,6 +1,7 @@
 """The numbers judge, and what the simulators' judges do too: run the kernels on the CPU, and compare."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 from course_lib import compat, errors, grid
@@ -40,7 +41,13 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
             return complained(judge, better)
         return refused(judge, _with_buffer_name(explanation, walk))
     complaint = other_structure(walk, trial.returned) or difference(
-        got, trial.wanted, walk, trial.reference, trial.args, in_order=interpret is True
+        got,
+        trial.wanted,
+        walk,
+        trial.reference,
+        trial.args,
+        run=functools.partial(trial.traced.run, True) if interpret is True else None,
+        in_order=interpret is True,
     )
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
