@@ -21,6 +21,7 @@ from course_lib.judges.budget import Budget, budget_judge
 from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
 from course_lib.judges.numbers import numbers_judge
+from course_lib.judges.probing import Probe
 from course_lib.judges.simulator import races_judge, simulator_judge
 from course_lib.judges.sitting import JUDGES, NAMES, judge
 from course_lib.judges.tolerance import Expected, close, expected, right
@@ -30,6 +31,7 @@ from course_lib.judges.verdict import Verdict
 __all__ = [
     "JUDGES",
     "NAMES",
+    "Probe",
     "BlockMap",
     "Budget",
     "Expected",

@@ -24,18 +24,11 @@ def other_structure(walk: grid.Walk, expected) -> Complaint | None:
 
 
 def difference(
-    got: list[np.ndarray],
-    want: list[Expected],
-    walk: grid.Walk,
-    reference: Callable,
-    args: tuple,
-    run: Callable[[tuple], list] | None = None,
-    in_order: bool = False,
+    got: list[np.ndarray], want: list[Expected], walk: grid.Walk, reference: Callable, args: tuple, **more
 ) -> Complaint | None:
     """What is wrong and where, and what to try; None if every output is right.
 
-    ``run``: gives the outputs for other arguments, to find out more by. ``in_order``: every kernel's steps ran one
-    after another, so that an axis marked parallel has done no harm yet.
+    ``more``: what else helps to explain it, as in Finding: ``run``, ``probes``, ``in_order``.
     """
     if len(got) != len(want):
         arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
@@ -49,7 +42,7 @@ def difference(
         if g.dtype != w.value.dtype:
             return Complaint(f"{name} is {g.dtype}; it should be {w.value.dtype}.", "look at the dtype in out_shape.")
         if (wrong := ~right(g, w)).any():
-            known = {"walk": walk, "reference": reference, "args": args, "run": run, "in_order": in_order}
+            known = {"walk": walk, "reference": reference, "args": args} | more
             return _complaint(Finding(name=name, number=number, got=g, want=w, wrong=wrong, **known))
     return None
 

@@ -26,6 +26,7 @@ class Finding:
     reference: Callable
     args: tuple
     run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; where running is cheap
+    probes: tuple = ()  # of ``probing``: what scratch should hold on the way
     in_order: bool = False  # its steps ran one after another, whatever the kernel says of its axes
 
     @property

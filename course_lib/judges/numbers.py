@@ -47,6 +47,7 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
         trial.reference,
         trial.args,
         run=functools.partial(trial.traced.run, True) if interpret is True else None,
+        probes=trial.probes,
         in_order=interpret is True,
     )
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)

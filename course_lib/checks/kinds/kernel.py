@@ -58,7 +58,7 @@ def _trials(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[jud
     first: dict[str, judges.Trial] = {}
     trials = []
     for case in cases:
-        trials.append(judges.Trial(fn, task.reference, case, chip=task.chips[0], like=first.get(_shapes(case))))
+        trials.append(judges.Trial(fn, task.reference, case, task.chips[0], first.get(_shapes(case)), task.probes))
         first.setdefault(_shapes(case), trials[-1])
     return trials
 
