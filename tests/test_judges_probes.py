@@ -104,10 +104,8 @@ def test_what_a_kernel_does_not_have_is_not_asked():
 
 
 def test_scratch_of_another_name_is_found_by_its_place():
-    wide = judges.Probe(
-        scratch="running_sum", place=1, after=(0, 1), expect=PROBES[1].expect, means="the sum", next="n"
-    )
-    assert "After step (0, 1) l_ref[" in said_of(LOOPS["l_ref"][0], probes=(wide,)).message
+    ours = dataclasses.replace(PROBES[1], scratch="running_sum")
+    assert "After step (0, 1) l_ref[" in said_of(LOOPS["l_ref"][0], probes=(ours,)).message
 
 
 def test_the_step_of_a_probe_lies_in_its_grid():
