@@ -310,6 +310,16 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
     o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
 
 
+# %% answer="04.8" name="cuts a slice" judge="numbers" says="takes a slice .a:b. of which an end is known only when it runs"
+def row_sum_kernel(x_ref, o_ref, *, columns):
+    @pl.when(pl.program_id(1) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    left = jnp.minimum(128, columns - 128 * pl.program_id(1))
+    o_ref[...] += jnp.sum(x_ref[:, :left], axis=1, keepdims=True)
+
+
 # %% answer="04.8" name="takes the other axis of the grid" judge="numbers" says="only what step .0, 2. computes is left(?s:.)*the condition under pl.when"
 def row_sum_kernel(x_ref, o_ref, *, columns):
     @pl.when(pl.program_id(0) == 0)
