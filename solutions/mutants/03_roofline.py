@@ -75,9 +75,6 @@ crossover = 721
 # %% answer="03.3" name="gives the ridge point" judge="exercise" says="What N has a product of that intensity"
 crossover = "561"
 
-# %% answer="03.3" name="writes a list" judge="exercise" says="(?s)is no number.*write the number alone: it has no unit"
-crossover = [2244]
-
 # %% answer="03.3" name="gives an intensity" judge="exercise" says="an intensity .FLOPs per byte.; asked is a plain number"
 crossover = "561 FLOP/B"
 
@@ -117,12 +114,6 @@ def attention_cost(t, width, heads, kv_heads, causal):
 def attention_cost(t, width, heads, kv_heads, causal):
     flops = 4 * t * t * width * kv_heads / (2 if causal else 1)
     return flops, 2 * t * width * (2 * heads + 2 * kv_heads)
-
-
-# %% answer="03.5" name="writes the scores to HBM" judge="exercise" says="need never let them leave VMEM"
-def attention_cost(t, width, heads, kv_heads, causal):
-    moved = 2 * t * width * (2 * heads + 2 * kv_heads) + 4 * t * t * heads
-    return 4 * t * t * width * heads / (2 if causal else 1), moved
 
 
 # %% answer="03.5" name="writes them and reads them back" judge="exercise" says="need never let them leave VMEM"
@@ -200,10 +191,6 @@ guesses = {"XLA, 16384": "22.3 ms", "triangle": None, "decode": None}
 
 # %% answer="03.8" name="copies what stands below" judge="exercise" says="(?s)that is what was measured.*What do you predict"
 guesses = {"XLA, 16384": "44.6 ms", "triangle": "28.648 ms", "decode": None}
-
-# %% answer="03.8" name="writes us for ms" judge="exercise" says="The digits are right.*the prefix is a step off"
-guesses = {"XLA, 16384": "44.6 us", "triangle": None, "decode": None}
-
 
 # %% answer="03.9" name="leaves it at 128" judge="budget" says="(?s)times as long as the reference.*Grid steps: 128, which"
 def choose_blocks(m, k, n):
