@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Callable
 
 import jax
+import jax.extend.core
 import numpy as np
-from jax._src import core as jax_core
-from jax._src import linear_util
-from jax._src.interpreters import partial_eval
 from jax.experimental import pallas as pl
+from jax.extend import linear_util
+from jax.interpreters import partial_eval
 
 from course_lib import grid
 from course_lib.compiler.simulating import rewrite
@@ -112,6 +112,7 @@ def _is_step(step: tuple[int, ...], of: tuple[int, ...]) -> bool:
 def _told(eqn, wanted: set[tuple], seen: dict):
     """A kernel call that puts what is ``wanted``, (step, which ref), into ``seen`` when it runs."""
     kernel, mapping = eqn.params["jaxpr"], eqn.params["grid_mapping"]
+    as_it_was = jax.extend.core.jaxpr_as_fun(jax.extend.core.ClosedJaxpr(kernel, ()))
     refs_asked = sorted({place for _, place in wanted})
 
     def note(step, values) -> None:
@@ -119,7 +120,7 @@ def _told(eqn, wanted: set[tuple], seen: dict):
         seen.update({(at, n): np.asarray(v) for n, v in zip(refs_asked, values, strict=True) if (at, n) in wanted})
 
     def told(*refs):
-        jax_core.eval_jaxpr(kernel, (), *refs)
+        as_it_was(*refs)
         step = [pl.program_id(axis) for axis in range(len(mapping.grid))]
         jax.debug.callback(note, step, [refs[n][...] for n in refs_asked])
         return []

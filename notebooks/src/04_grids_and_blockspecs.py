@@ -673,7 +673,7 @@ for visits in ([0, 1, 2, 0, 1, 2], [0, 1, 0, 1], [0, 1, 2, 1, 0], [0, 1, 0]):
         for n, block in enumerate(visits)
         if block in visits[:n] and found[n] != block
     ]
-    print(f"{visits!s:20}", ", ".join(wrong) or "every sum is still there")
+    print(f"{visits!s:20}", wrong[0] if wrong else "every sum is still there")
 
 # %% [markdown]
 # Two blocks that take turns are right, by luck: each comes back to the buffer that it left. So the same kernel is right
