@@ -13,7 +13,7 @@ import numpy as np
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
-_MOST_STEPS = 10_000  # of the grid, in all runs: two seconds or so. There is a run for each slice of each argument
+_MOST_STEPS = 5_000  # of the grid, in all runs: a second or two. There is a run for each slice of each argument
 
 
 def wrong_terms(found: Finding) -> Complaint | None:

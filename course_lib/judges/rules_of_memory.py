@@ -210,14 +210,19 @@ def never_written(found: Finding) -> Complaint | None:
 
 
 def computed(found: Finding) -> Complaint | None:
-    """NaN that is not garbage: the kernel writes all of the block."""
-    if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
-        return None
-    call, output = found.made_by
-    if not len(found.steps) or not memory.writes(call, output.name, found.steps)[1]:
+    """NaN that is not garbage."""
+    if not is_computed(found):
         return None
     return Complaint(
-        f"The kernel writes all of {output.name}, so it computes that NaN itself.",
+        f"The kernel writes all of {found.made_by[1].name}, so it computes that NaN itself.",
         "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row in which "
         "everything is masked, an exp that overflows.",
     )
+
+
+def is_computed(found: Finding) -> bool:
+    """Whether the first wrong element is NaN, and in a block that the kernel writes all of."""
+    if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
+        return False
+    call, output = found.made_by
+    return bool(len(found.steps)) and memory.writes(call, output.name, found.steps)[1]

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from course_lib import grid
-from course_lib.judges import flow
+from course_lib.judges import flow, rules_of_memory
 from course_lib.judges.finding import Finding
 from course_lib.judges.flow import Op
 from course_lib.judges.verdict import Complaint
 
 _MOVES = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "slice", flow.EITHER}
 _EXP = {"exp", "exp2", "pow"}
+_KEEP_SMALL = {"reduce_max", "max", "reduce_min", "min", "clamp", "select_n", "neg"}
 
 
 class _Kernel(NamedTuple):
@@ -50,16 +51,15 @@ class _Kernel(NamedTuple):
 
 def no_maximum(found: Finding) -> Complaint | None:
     """An exp that overflows where no maximum is subtracted."""
-    if found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
+    if not rules_of_memory.is_computed(found):
         return None
-    for call in found.walk.calls:
-        names = {eqn.primitive.name for eqn in grid.equations(call.kernel)}
-        if names & _EXP and not names & {"reduce_max", "max", "reduce_min", "min", "clamp", "select_n", "neg"}:
-            return Complaint(
-                "The kernel takes exp of numbers from which no maximum is subtracted: exp(89) is more than a float32 "
-                "holds, and infinity over infinity is NaN.",
-                "subtract each row's maximum first: exp(x - m) is at most 1, and the quotient is the same.",
-            )
+    names = {eqn.primitive.name for eqn in grid.equations(found.made_by[0].kernel)}
+    if names & _EXP and "div" in names and not names & _KEEP_SMALL:
+        return Complaint(
+            "The kernel takes exp of numbers from which no maximum is subtracted: exp(89) is more than a float32 "
+            "holds, and infinity over infinity is NaN.",
+            "subtract each row's maximum first: exp(x - m) is at most 1, and the quotient is the same.",
+        )
     return None
 
 
@@ -147,8 +147,9 @@ def _no_running_maximum(kernel: _Kernel) -> Complaint | None:
     since = flow.spread(kernel.ops, of_block)
     powers = {v for op in kernel.ops if op.name in _EXP and not since.isdisjoint(op.inputs) for v in op.outputs}
     summed = flow.spread(kernel.ops, powers)
+    finished = flow.spread(kernel.ops, {v for op in kernel.ops if op.name == "div" for v in op.outputs})
     for ref, product, added in _sums(kernel):
-        if product is None and not summed.isdisjoint(added):
+        if product is None and not summed.isdisjoint(added) and finished.isdisjoint(added):
             name = kernel.refs[ref]
             return Complaint(
                 f"{name} sums exp(x - m) over several steps, and m is the maximum of one step's block: each step has "
