@@ -4,11 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fairness import attentions, softmaxes
 from jax.experimental import pallas as pl
 from zoo.softmaxes import HIGHEST, K, Q, V, attention_in_jax
 
 from course_lib import grid, judges
-from course_lib.judges import flow
+from course_lib.judges import flow, rules_of_softmax
 
 ARGS = (Q[:16], K[:256], V[:256])
 
@@ -39,6 +40,14 @@ def test_what_a_loop_carries_must_shrink_too(sum_, values, says):
     said = judges.numbers_judge(attention_in_a_loop(sum_, values), attention_in_jax, *ARGS)
     assert said.passed is not bool(says)
     assert not says or f"{says} of the loop is added to, and what it holds already is not made" in said.message
+
+
+@pytest.mark.parametrize("subject", [softmaxes, attentions], ids=lambda subject: subject.__name__)
+def test_nothing_is_said_of_right_softmaxes(subject):
+    """However they are written: a rule that reads code must not blame what is right."""
+    for right in subject.RIGHT:
+        for call in judges.Trial(right.fn, right.reference, right.args).walk.calls:
+            assert rules_of_softmax.complaint(call) is None, right.name
 
 
 def sum_of_softmaxes(x, times=2.0):

@@ -65,11 +65,13 @@ def no_maximum(found: Finding) -> Complaint | None:
 
 def running_sum(found: Finding) -> Complaint | None:
     """Sums of exp(x - m) that are carried from step to step, and not made smaller when m grows; or no m is carried."""
-    for call in found.walk.calls:
-        kernel = _read(call)
-        if said := _not_shrunk(kernel) or _no_running_maximum(kernel):
-            return said
-    return None
+    return next((said for call in found.walk.calls if (said := complaint(call))), None)
+
+
+def complaint(call: grid.Call) -> Complaint | None:
+    """What is wrong with the running sums of one kernel, by its code alone."""
+    kernel = _read(call)
+    return _not_shrunk(kernel) or _no_running_maximum(kernel)
 
 
 def _read(call: grid.Call) -> _Kernel:
@@ -90,16 +92,21 @@ def _maxima(kernel: _Kernel) -> dict[int, set[int]]:
 
 def _sums(kernel: _Kernel) -> Iterator[tuple[int, Op | None, set[int]]]:
     """(ref, the product that shrinks what it held or None, the values that are added) for each running sum."""
+
+    def product_of(op: Op, ref: int) -> bool:
+        return op.name in ("mul", "div") and any(kernel.is_read_of(value, ref) for value in op.inputs)
+
+    shrunk = {ref: op for ref, op in kernel.stores() if product_of(op, ref)}  # in a line of its own
     for ref, op in kernel.stores():
         if op.name == "addupdate":
-            yield ref, None, {op.inputs[1]}
+            yield ref, shrunk.get(ref), {op.inputs[1]}
         if op.name not in ("add", "add_any"):
             continue
         for old, new in (op.inputs, op.inputs[::-1]):
             if kernel.is_read_of(old, ref):
-                yield ref, None, {new}
+                yield ref, shrunk.get(ref), {new}
             for maker in kernel.makers(old):
-                if maker.name == "mul" and any(kernel.is_read_of(value, ref) for value in maker.inputs):
+                if product_of(maker, ref):
                     yield ref, maker, {new}
 
 
