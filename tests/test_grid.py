@@ -52,14 +52,14 @@ def test_a_block_is_copied_only_when_its_index_changes():
     x, y, o = grid.walk(matmul, X, Y).calls[0].operands
     assert x.fetched.all() and y.fetched.all()
     assert o.written.tolist() == [False, False, True] * 8
-    assert o.revisits() == []
+    assert grid.returns(o) == []
 
 
 @pytest.mark.parametrize("order", ["kij", "ikj"])
 def test_a_reduction_that_is_not_innermost_revisits(order):
     output = grid.walk(lambda x, y: matmul(x, y, order), X, Y).calls[0].outputs[0]
-    block, left, back = output.revisits()[0]
-    assert block == (0, 0) and left == 0 and back > 1
+    first = grid.returns(output)[0]
+    assert first.visit.block == (0, 0) and first.before.last == 0 and first.visit.first > 1
 
 
 @pytest.mark.parametrize("order, x_times, y_times", [("ijk", 4, 2), ("jik", 4, 2), ("ikj", 1, 2), ("jki", 4, 1)])

@@ -166,6 +166,35 @@ def test_the_order_of_a_grid():
     )
 
 
+def two_pages(parts):
+    """Two pages of x copied at once, into the two parts of a buffer of shape (2, 2, 8, 128) that are named."""
+
+    def kernel(x_hbm, o_ref, buf_ref, sem):
+        copies = [
+            pltpu.make_async_copy(x_hbm.at[page], buf_ref.at[part], sem.at[page]) for page, part in enumerate(parts)
+        ]
+        for copy in copies:
+            copy.start()
+        for copy in copies:
+            copy.wait()
+        o_ref[...] = buf_ref[0, 0]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, 2, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )
+
+
+@pytest.mark.parametrize(
+    "parts, says", [([(0, 0), (0, 1)], None), ([(0, 0), (1, 0)], None), ([(0, 1), (0, 1)], "another copy into it")]
+)
+def test_copies_into_two_parts_of_a_buffer_do_not_meet(parts, says):
+    found = copies.early_use(grid.walk(two_pages(parts), jnp.ones((2, 8, 128))))
+    assert (found is None) if says is None else says in found.what
+
+
 def double_where_asked(writes, steps=(2, 2), moves=1):
     """2 x in blocks of 8 rows, which axis ``moves`` of the grid chooses; ``writes`` says at which steps."""
 
@@ -319,11 +348,22 @@ def test_the_map_of_blocks_in_characters_and_as_a_picture():
     assert json.dumps(bundle["text/html"])
 
 
+def test_the_rows_of_a_map_of_three_axes_say_which_blocks_they_have():
+    wrong = np.zeros((4, 24, 256), bool)
+    wrong[2:, 8:16, 128:] = True
+    found = block_map("The output", wrong, wrong & False, (2, 8, 128))
+    assert str(found).splitlines()[-6:] == [
+        f"  ({sheet}, {row}, :)  . {'#' if (sheet, row) == (1, 1) else '.'}" for sheet in range(2) for row in range(3)
+    ]
+    assert "(1, 1, :)" in found._repr_mimebundle_()["image/svg+xml"]
+
+
 def test_a_map_is_never_larger_than_a_screen_and_says_something():
     wrong = np.zeros((128, 8, 4096), bool)
     wrong[100] = True
     found = block_map("The output", wrong, wrong & False, (1, 64, 128))
     assert len(found.cells) <= 12 and len(found.cells[0]) <= 24 and not found.of_kernel
+    assert len(found.rows) == len(found.cells)
     assert block_map("The output", np.ones((8, 128), bool), np.zeros((8, 128), bool), None) is None
     assert block_map("The output", np.ones((), bool), np.zeros((), bool), None) is None
 

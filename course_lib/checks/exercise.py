@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from course_lib import errors
 from course_lib.checks import declaration, inputs
-from course_lib.judges import JUDGES, Budget
+from course_lib.judges import JUDGES, Budget, Probe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +40,8 @@ class Exercise:
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
+    probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong numbers
+    arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows
     asks: object = None  # a Predict, Choose, Find, Explain, Compute or Several

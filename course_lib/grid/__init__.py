@@ -6,7 +6,8 @@ operation runs, and what it copies by hand; ``memory_uses(call)`` where it touch
 pictures and verdicts are views of these lists.
 
 The TPU visits the grid one step after another, the last axis fastest. A block is copied in only when its index
-differs from the step before; an output block is written back when the next step's index differs.
+differs from the step before; an output block is written back when the next step's index differs. ``returns``
+lists the output blocks that are left and come back to, and what lies in their buffer then.
 """
 
 from course_lib.grid.body import Body, Copy, Use
@@ -18,6 +19,7 @@ from course_lib.grid.pipelines import inner_pipelines
 from course_lib.grid.tiles import moved_bytes, stored_bytes, tile
 from course_lib.grid.trace import run, trace, trace_with_result
 from course_lib.grid.unreadable import Reason, UnreadableCall
+from course_lib.grid.visits import Return, returns
 from course_lib.grid.walk import walk, walk_traced
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Operand",
     "Pipeline",
     "Reason",
+    "Return",
     "Scratch",
     "UnreadableCall",
     "Use",
@@ -39,6 +42,7 @@ __all__ = [
     "memory_uses",
     "moved_bytes",
     "pallas_calls",
+    "returns",
     "run",
     "scoped_scratch",
     "space_of",

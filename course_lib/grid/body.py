@@ -66,12 +66,15 @@ class Use:
     steps: np.ndarray  # int64[n]: the grid steps at which this happens
     part: np.ndarray | None = None  # int64[n, 2]: start and length along the first axis; None: not known
     length: int = 1  # of the ref's first axis
+    inner: np.ndarray | None = None  # int64[n, axes, 2]: as ``part``, along the other axes; 0 and minus the axis's
+    # length where it is not known
     whole: bool = False  # all of the ref
     sure: bool = True  # False: under a condition that an array's values decide
     source: str = ""  # of a copy
     source_number: int = -1
     source_part: np.ndarray | None = None  # as ``part``, of a copy's source
     source_length: int = 1
+    source_inner: np.ndarray | None = None
     semaphore: np.ndarray | None = None  # int64[n, k]: the semaphore's number, and its index if it is one of an array
     semaphore_name: str = ""
     bytes: int = 0  # of a copy

@@ -25,6 +25,7 @@ class Operand:
     buffers: int = 2  # copies of the block in VMEM: 2, so that one is filled while the other is read
     element: tuple[bool, ...] = ()  # which axes are pl.Element: indexed by element, blocks may overlap
     padding: tuple[tuple[int, int], ...] = ()  # elements of padding before and behind each axis, of an Element
+    letters: tuple[str, ...] = ()  # what its index map calls the grid's indices, where it is known
     aliases: str | None = None  # the other operand that lives in the same memory (input_output_aliases)
     by_hand: bool = False  # its copies are made by the kernel's body, of a pipeline say
 
@@ -82,15 +83,6 @@ class Operand:
         return sorted(
             {tuple(i // b for i, b in zip(at, self.block_shape, strict=True)) for at in np.argwhere(~touched).tolist()}
         )
-
-    def revisits(self) -> list[tuple[tuple[int, ...], int, int]]:
-        """(block, last step of the first visit, first step of the second) for blocks that are left and come back to."""
-        found, last_seen = [], {}
-        for step, block in enumerate(map(tuple, self.indices.tolist())):
-            if block in last_seen and last_seen[block] != step - 1:
-                found.append((block, last_seen[block], step))
-            last_seen[block] = step
-        return found
 
     @property
     def block_bytes(self) -> np.ndarray:

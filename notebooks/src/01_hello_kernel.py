@@ -372,17 +372,18 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
 
 # %% [markdown]
 # And this one is right for the plain interpreter *and* legal for the compiler. It adds the second half of a vector to the
-# first: steps 0 and 1 write output blocks 0 and 1, steps 2 and 3 come back to them and add. But by then the blocks have
-# left VMEM for HBM, and an output block is never copied back in: the kernel would add to whatever lies there.
+# first: steps 0, 1 and 2 write output blocks 0, 1 and 2, steps 3, 4 and 5 come back to them and add. But by then the
+# blocks have left VMEM for HBM, and an output block is never copied back in: the kernel adds to what another block has
+# left there.
 
 
 # %%
 def fold_kernel(x_ref, o_ref):
-    @pl.when(pl.program_id(0) < 2)
+    @pl.when(pl.program_id(0) < 3)
     def write():
         o_ref[...] = x_ref[...]
 
-    @pl.when(pl.program_id(0) >= 2)
+    @pl.when(pl.program_id(0) >= 3)
     def add():
         o_ref[...] += x_ref[...]
 
@@ -390,21 +391,21 @@ def fold_kernel(x_ref, o_ref):
 def fold(x, interpret=False):
     return pl.pallas_call(
         fold_kernel,
-        out_shape=jax.ShapeDtypeStruct((2048,), x.dtype),
-        grid=(4,),
+        out_shape=jax.ShapeDtypeStruct((3072,), x.dtype),
+        grid=(6,),
         in_specs=[pl.BlockSpec((1024,), lambda i: (i,))],
-        out_specs=pl.BlockSpec((1024,), lambda i: (i % 2,)),
+        out_specs=pl.BlockSpec((1024,), lambda i: (i % 3,)),
         interpret=interpret,
     )(x)
 
 
+long = jnp.arange(6144.0)
+folded = long[:3072] + long[3072:]
 with pltpu.force_tpu_interpret_mode(None):
-    result = fold(c, interpret=True)
-print(
-    "interpret=True gives the right numbers:", bool((result == c[:2048] + c[2048:]).all())
-)
-print("compiles for a v5e:                    ", compiler.compile_tpu(fold, c).ok)
-for verdict in judges.judge(fold, lambda x: x[:2048] + x[2048:], c):
+    result = fold(long, interpret=True)
+print("interpret=True gives the right numbers:", bool((result == folded).all()))
+print("compiles for a v5e:                    ", compiler.compile_tpu(fold, long).ok)
+for verdict in judges.judge(fold, lambda x: x[:3072] + x[3072:], long):
     print(verdict)
 
 # %% [markdown]

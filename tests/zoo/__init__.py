@@ -17,6 +17,7 @@ from zoo import (
     precision,
     revisits,
     scalars,
+    softmaxes,
     tails_and_masks,
 )
 from zoo.bug import Bug
@@ -30,6 +31,7 @@ _FILES = (
     copies,
     precision,
     arithmetic,
+    softmaxes,
     memory,
     aliasing,
     scalars,

@@ -33,7 +33,7 @@ ROWS = (
         r"Revisited block (?P<block>[\[(].*?[\])]) of output (?P<output>\d+) in iteration (?P<step>\([^)]*\)). "
         r"The block was previously visited in iterations (?P<before>\([^)]*\))",
         "The block {block} of output {output} left VMEM after step {before}, and the grid came back to it at step "
-        "{step}: what it held is gone.",
+        "{step}: it is not copied in again.",
         "order the grid so that all steps of one output block follow each other; a reduction axis goes last.",
         "04",
     ),

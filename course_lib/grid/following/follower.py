@@ -9,7 +9,17 @@ from jax._src.state import indexing
 
 from course_lib.grid.body import Body, Copy, Loop, Use, Wait
 from course_lib.grid.following.prepared import Prepared, prepared
-from course_lib.grid.following.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
+from course_lib.grid.following.refs import (
+    Ref,
+    element,
+    first_axis,
+    other_axes,
+    scoped_names,
+    space_of,
+    starts,
+    window,
+    window_of,
+)
 from course_lib.grid.following.scalars import UNKNOWN, known, plain
 from course_lib.grid.jaxprs import equations, is_variable, scan_parts, while_parts
 from course_lib.grid.unreadable import Reason, UnreadableCall
@@ -269,6 +279,7 @@ class Follower:
             steps=steps,
             part=first_axis(part, np.shape(active), entries),
             length=(*ref.aval.shape, 1)[0],
+            inner=other_axes(part, np.shape(active), entries),
             whole=part is not None and part.sizes == tuple(ref.aval.shape),
             sure=not self.unsure,
         )
@@ -288,11 +299,13 @@ class Follower:
             steps=steps,
             part=first_axis(target, shape, entries),
             length=(*target.ref.aval.shape, 1)[0] if target else 1,
+            inner=other_axes(target, shape, entries),
             whole=target is not None and target.sizes == tuple(target.ref.aval.shape),
             source=source.ref.name if source else "",
             source_number=source.ref.number if source else -1,
             source_part=first_axis(source, shape, entries),
             source_length=(*source.ref.aval.shape, 1)[0] if source else 1,
+            source_inner=other_axes(source, shape, entries),
             semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
             semaphore_name=semaphore.ref.name if semaphore else "",
             bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,
