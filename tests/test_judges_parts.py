@@ -3,6 +3,9 @@
 import functools
 import json
 import re
+import sys
+import threading
+import time
 import xml.etree.ElementTree as ET
 
 import jax
@@ -115,6 +118,23 @@ def test_a_wait_that_no_ledger_sees_is_ended(monkeypatch):
     said = judges.simulator_judge(fn, doubled, X)
     assert said.passed is False and "never comes" in said.message and said.next
     assert judges.simulator_judge(lambda x: by_rows(doubled, x), doubled, X).passed, "the next simulation is well"
+
+
+def test_a_simulation_that_gets_no_processor_is_not_taken_for_one_that_waits():
+    before = {"1": 10.0, "2": 3.0}
+    assert not watchdog.starved(before, {"1": 10.4, "2": 3.1}, 4.0)  # two threads that poll
+    assert watchdog.starved(before, {"1": 13.9, "2": 3.1}, 4.0)  # one ran, or would have liked to
+    assert watchdog.starved(before, {"1": 10.0, "2": 3.0, "3": 3.0}, 4.0)  # a thread that began in between
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a thread waited for a processor")
+def test_a_thread_that_computes_wants_a_processor():
+    before, until = watchdog._wanted_s(), time.thread_time() + 0.1
+    while time.thread_time() < until:
+        pass
+    after = watchdog._wanted_s()
+    mine = str(threading.get_native_id())
+    assert after[mine] - before[mine] >= 0.05
 
 
 def column_sums(scratch_set_at=0, order_of_axes="jk", semantics=None):
