@@ -1,0 +1,85 @@
+"""Slices of a ref that start where only the run can tell: which starts the compiler takes, and what to do instead."""
+
+import math
+import re
+
+from course_lib.errors.row import Row
+
+LANES = 128
+
+
+def any_row(dtype: str, shape: tuple[int, ...], part: tuple[int, ...]) -> bool:
+    """Whether a ``part`` of a ref, read or written, may begin at any row that is known only when the kernel runs.
+
+    ``dtype`` as the compiler writes it ("f32", "bf16", "i8"); ``shape`` and ``part``: at least two sizes, rows and lanes
+    last. So it is with numbers of 32 bits where the ref is no wider than one register, or where the part is one whole
+    row. Axes before the last two may begin anywhere, whatever the dtype; lanes only at multiples of 128, and the rows
+    that are not taken here only at multiples of the number in the compiler's message. tests/test_errors_starts.py asks
+    the compiler.
+    """
+    return _bits(dtype) == 32 and (shape[-1] <= LANES or (part[-2] == 1 and part[-1] == shape[-1]))
+
+
+def _bits(dtype: str) -> int:
+    return int(re.search(r"\d+", dtype)[0])
+
+
+# The operation that is refused: vector_load(memref<64x512xf32, ...>, ...) -> vector<8x512xf32>, or vector_store.
+_REF = r"memref<(?P<ref>[\dx]*x\w+)"
+_PART = r"vector<(?P<part>[\dx]*x\w+)>"
+_OPERATION = rf"(?:(?=.*?{_REF})(?=.*?{_PART})|)"
+
+
+def _sizes(text: str) -> tuple[tuple[int, ...], str]:
+    """((64, 512), "f32") for "64x512xf32"."""
+    *sizes, dtype = text.split("x")
+    return tuple(map(int, sizes)), dtype
+
+
+def _cure(axis: str, n: str, ref: str, part: str) -> dict[str, str]:
+    """Which ref it is, and what fits its dtype and its shape."""
+    promise = f"pl.multiple_of(start, {n}) is a promise that nobody checks: give it only if it holds at every step."
+    if "?" in (ref, part):
+        return {"ref": "", "cure": f"start at {n} * i, which the compiler can prove. {promise}"}
+    (shape, dtype), (sizes, _) = _sizes(ref), _sizes(part)
+    lanes = int(axis) == len(shape) - 1
+    if math.prod(sizes) == 1 and lanes:
+        cure = "a single number that says where to go belongs in SMEM, where any place may be read."
+    elif lanes:
+        cure = (
+            f"start at {n} * i, which the compiler can prove; or read all lanes and turn them, pltpu.roll(value, "
+            f"{shape[-1]} - start, axis)."
+        )
+    elif _bits(dtype) == 32:
+        cure = (
+            f"start at {n} * i, which the compiler can prove; or take one whole row at a time, or a ref of {LANES} "
+            "lanes: these may start at any row."
+        )
+    else:
+        cure = (
+            f"start at {n} * i, which the compiler can prove; or put an axis in front, "
+            f"{(*shape[:-2], shape[-2], 1, shape[-1])}: it may be indexed anywhere."
+        )
+    return {"ref": f", {dtype}{list(shape)},", "cure": f"{cure} {promise}"}
+
+
+ROWS = (
+    Row(
+        "alignment",
+        r"E2003: \w+: cannot statically prove that index in dimension (?P<axis>\d+) is a multiple of (?P<n>\d+)"
+        + _OPERATION,
+        "The kernel slices axis {axis} of a ref{ref} at a start that the compiler cannot prove to be a multiple of "
+        "{n}.",
+        "{cure}",
+        "04",
+        _cure,
+    ),
+    Row(
+        "part-of-a-row",
+        r"Not implemented: dynamic (?:load|store) with unaligned indices",
+        "The kernel takes a part of a row, and which row is known only when it runs.",
+        "take the whole row, x_ref[pl.ds(start, 1), :], and cut the lanes out of that value; to change a part of a row, "
+        "write the whole row back.",
+        "04",
+    ),
+)
