@@ -9,9 +9,9 @@ The TPU visits the grid one step after another, the last axis fastest. A block i
 differs from the step before; an output block is written back when the next step's index differs.
 """
 
-from course_lib.grid.body import Body, Copy, Use
+from course_lib.grid.body import Body, Broken, Copy, Use
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
-from course_lib.grid.following.follow import body, has_copies_by_hand, memory_uses, scoped_scratch
+from course_lib.grid.following.follow import body, broken_promise, has_copies_by_hand, memory_uses, scoped_scratch
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.pipelines import inner_pipelines
@@ -22,6 +22,7 @@ from course_lib.grid.walk import walk, walk_traced
 __all__ = [
     "KERNELS",
     "Body",
+    "Broken",
     "Call",
     "Copy",
     "Operand",
@@ -32,6 +33,7 @@ __all__ = [
     "Use",
     "Walk",
     "body",
+    "broken_promise",
     "equations",
     "has_copies_by_hand",
     "inner_pipelines",

@@ -1,27 +1,16 @@
-"""Slices of a ref that start where only the run can tell: which starts the compiler takes, and what to do instead."""
+"""Slices of a ref that start where only the run can tell: which starts the compiler takes, and what to do instead.
+
+Any row will do for numbers of 32 bits where the ref is no wider than 128 lanes, or where the slice is one whole row.
+Else the compiler wants a proof that the row is a multiple of the number in its message: 8, or 32 for numbers of a byte.
+Lanes start at multiples of 128. Axes before the last two may start anywhere, whatever the dtype.
+tests/test_errors_starts.py asks the compiler about each of these.
+"""
 
 import math
-import re
 
 from course_lib.errors.row import Row
 
 LANES = 128
-
-
-def any_row(dtype: str, shape: tuple[int, ...], part: tuple[int, ...]) -> bool:
-    """Whether a ``part`` of a ref, read or written, may begin at any row that is known only when the kernel runs.
-
-    ``dtype`` as the compiler writes it ("f32", "bf16", "i8"); ``shape`` and ``part``: at least two sizes, rows and lanes
-    last. So it is with numbers of 32 bits where the ref is no wider than one register, or where the part is one whole
-    row. Axes before the last two may begin anywhere, whatever the dtype; lanes only at multiples of 128, and the rows
-    that are not taken here only at multiples of the number in the compiler's message. tests/test_errors_starts.py asks
-    the compiler.
-    """
-    return _bits(dtype) == 32 and (shape[-1] <= LANES or (part[-2] == 1 and part[-1] == shape[-1]))
-
-
-def _bits(dtype: str) -> int:
-    return int(re.search(r"\d+", dtype)[0])
 
 
 # The operation that is refused: vector_load(memref<64x512xf32, ...>, ...) -> vector<8x512xf32>, or vector_store.
@@ -50,7 +39,7 @@ def _cure(axis: str, n: str, ref: str, part: str) -> dict[str, str]:
             f"start at {n} * i, which the compiler can prove; or read all lanes and turn them, pltpu.roll(value, "
             f"{shape[-1]} - start, axis)."
         )
-    elif _bits(dtype) == 32:
+    elif dtype in ("f32", "i32"):
         cure = (
             f"start at {n} * i, which the compiler can prove; or take one whole row at a time, or a ref of {LANES} "
             "lanes: these may start at any row."
@@ -78,8 +67,8 @@ ROWS = (
         "part-of-a-row",
         r"Not implemented: dynamic (?:load|store) with unaligned indices",
         "The kernel takes a part of a row, and which row is known only when it runs.",
-        "take the whole row, x_ref[pl.ds(start, 1), :], and cut the lanes out of that value; to change a part of a row, "
-        "write the whole row back.",
+        "take the whole row, x_ref[pl.ds(start, 1), :], and cut the lanes out of that value; to change a part of a "
+        "row, write the whole row back.",
         "04",
     ),
 )
