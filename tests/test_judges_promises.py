@@ -21,7 +21,13 @@ def said(fn, *args):
 
 
 @pytest.mark.parametrize(
-    "stride, at", [(8, None), (16, None), (12, "At step (1,) start is 12."), (4, "(1,) start is 4.")]
+    "stride, at",
+    [
+        (8, None),
+        (16, None),
+        (12, "At step (1,) start is 12, and the program for a chip may well begin at 8."),
+        (4, "(1,) start is 4,"),
+    ],
 )
 def test_a_promise_about_the_grid_index_is_evaluated_at_every_step(stride, at):
     what = said(functools.partial(windows, stride=stride), X)
@@ -30,7 +36,7 @@ def test_a_promise_about_the_grid_index_is_evaluated_at_every_step(stride, at):
 
 def test_a_promise_about_a_prefetched_number_is_evaluated_turn_by_turn():
     assert said(looked_up, np.array([16, 0, 24], np.int32), X) is None
-    assert "Here start is 20." in said(looked_up, np.array([16, 0, 20], np.int32), X)
+    assert "Here start is 20," in said(looked_up, np.array([16, 0, 20], np.int32), X)
 
 
 def first_rows(x, kernel):

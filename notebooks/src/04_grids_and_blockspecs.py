@@ -1096,7 +1096,8 @@ for apart in (8, 12):
     print("compiles:", compiler.compile_tpu(ours, field, simulate=False).ok)
 
 # %% [markdown]
-# The simulator judge, and only where it can work the start out before a run: from grid indices, loop counters and prefetched
+# With windows 12 apart the compiler divides 12 by 8, as promised, and drops the rest: its program begins at row 8. The
+# simulator judge notices, and only where it can work the start out before a run: from grid indices, loop counters and prefetched
 # numbers. So promise nothing that you have not checked yourself.
 #
 # ## A published guide, read closely
