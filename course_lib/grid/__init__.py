@@ -10,9 +10,9 @@ differs from the step before; an output block is written back when the next step
 lists the output blocks that are left and come back to, and what lies in their buffer then.
 """
 
-from course_lib.grid.body import Body, Copy, Use
+from course_lib.grid.body import Body, Broken, Copy, Use
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
-from course_lib.grid.following.follow import body, has_copies_by_hand, memory_uses, scoped_scratch
+from course_lib.grid.following.follow import body, broken_promise, has_copies_by_hand, memory_uses, scoped_scratch
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.pipelines import inner_pipelines
@@ -25,6 +25,7 @@ from course_lib.grid.walk import walk, walk_traced
 __all__ = [
     "KERNELS",
     "Body",
+    "Broken",
     "Call",
     "Copy",
     "Operand",
@@ -36,6 +37,7 @@ __all__ = [
     "Use",
     "Walk",
     "body",
+    "broken_promise",
     "equations",
     "has_copies_by_hand",
     "inner_pipelines",

@@ -81,6 +81,15 @@ class Use:
     remote: bool = False  # the copy goes to another chip
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A ``pl.multiple_of(value, multiple)`` that does not hold at a grid step."""
+
+    multiple: int
+    value: int
+    step: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Body:
     """What a kernel's body does over its whole grid."""

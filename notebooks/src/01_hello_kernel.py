@@ -136,7 +136,8 @@ pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %% [markdown]
 # Nobody wrote the other half, so it is whatever was there. On a chip that would be an old result, perhaps the right
-# one, perhaps not. The simulator makes the mistake visible. (A real TPU has no reason to put NaN there.)
+# one, perhaps not. The simulator makes the mistake visible. (A real TPU has no reason to put NaN there.
+# With `pl.enable_poison_buffers(True)` it is told to, but only in memory that a kernel gets by `pl.run_scoped`.)
 
 # %% [markdown]
 # ## Second way: the compiler of a chip that is not here
@@ -242,7 +243,9 @@ compiler.compile_tpu(add_in_large_blocks, huge, huge)
 # 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
 # on. (The chip has 128 MiB of VMEM; one kernel may use 16 of them unless it asks for more.) The time is no longer the
 # cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move and says
-# *bound by HBM*. Of the
+# *bound by HBM*. Both figures are right, and they know different things. The simulator behind the cycles knows how long one
+# copy takes to answer; it does not know that all copies share one memory, and lets two of them run as fast as one. The time
+# of the bytes knows the memory, and nothing of waiting. A kernel waits for whichever is longer, so that is the prediction. Of the
 # picture you need only the first bar for now: nearly all of the time goes into waiting for copies. Adding is not the work.
 #
 # Both vectors in one picture. The slanted line is as fast as HBM can bring the numbers, the flat one as fast as the
@@ -476,8 +479,9 @@ print(
 #
 # **PyTorch** can call the same kernel. In the documentation of PyTorch/XLA ("Custom Kernels via Pallas") the wrapper is
 # one line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`, and one line before it matters
-# more: `jax_import_guard()` must run before JAX is imported, or the program hangs on a TPU, which JAX has locked. Lesson
-# 17 builds the bridge.
+# more: `jax_import_guard()` must run before JAX is imported, or the program hangs on a TPU, which JAX has locked. (PyTorch/XLA
+# had its last release, 2.9, in November 2025. TorchTPU, a beta of Google's, takes Pallas kernels too.) Lesson 17 builds the
+# bridge.
 #
 # ## The family
 #
@@ -487,13 +491,25 @@ print(
 # | name | you write for | status in JAX 0.11 and 0.12 |
 # |---|---|---|
 # | Pallas TPU (Mosaic TPU) | the TensorCore of a TPU v4 or later: this course | current |
-# | Pallas SparseCore | the SparseCores of a v5p, v6e or 7x, for gathers and scatters; a v5e has none | current |
+# | Pallas SparseCore | the SparseCores that some TPUs have, for gathers and scatters; a v5e has none | current |
 # | Pallas Mosaic GPU | NVIDIA GPUs, Hopper and Blackwell above all | current |
 # | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
 #
 # They share Refs, grids and `pallas_call` or its younger sister `pl.kernel`, and they share no promise that a kernel
-# for one is fast, or even legal, on another. What runs where (we have tried the first row only; the others
-# follow from what the packages need):
+# for one is fast, or even legal, on another.
+#
+# And the TPUs among themselves? What JAX knows of their cores. (Google's page on SparseCores has the v4 as well.)
+
+# %%
+print("      TensorCores      SparseCores")
+for version in map(pltpu.ChipVersion, ("v4", "v5e", "v5p", "v6e", "7x", "8i", "8t")):
+    sparse = pltpu.get_tpu_info_for_chip(version, 1).sparse_core
+    cores = version.num_physical_tensor_cores_per_chip
+    joined = "as one device" if version.supports_megacore else ""
+    print(f"{version!s:5} {cores}  {joined:14} {sparse.num_cores if sparse else 'none'}")
+
+# %% [markdown]
+# What runs where (we have tried the first row only; the others follow from what the packages need):
 #
 # | you have | simulator | v5e compiler | your kernels on a chip |
 # |---|---|---|---|
@@ -515,8 +531,8 @@ print(
 # [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops);
 # [Tokamax](https://github.com/openxla/tokamax) is a library of kernels for production.
 #
-# Tutorials age fast here. `pl.load` and `pl.store` are gone, `pl.dot` is gone in JAX 0.12, and so is much of what a page
-# from 2024 tells you. What the first of them gives today:
+# Tutorials age fast here. `pl.load`, `pl.store` and `pl.dot` are gone, and so is much of what a page from 2024 tells you.
+# What the first of them gives today:
 
 # %%
 try:

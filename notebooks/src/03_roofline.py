@@ -437,7 +437,7 @@ print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in mode
 #
 # How long must that take? A chip lacks (n - 1) / n of the S bytes, and all of them have to come through its own links. For large
 # n that is close to S over the bandwidth into one chip. The introduction gives 1600 Gbit/s for a v5e, a number of
-# Google's; the book "How to Scale Your Model" gives 45 GB/s for one link and one direction, and a v5e has four links.
+# Google's, whose page has it today as 400 GB/s in both directions together, half of which comes in; the book "How to Scale Your Model" gives 45 GB/s for one link and one direction, and a v5e has four links.
 
 # %%
 ici = 1600e9 / 8

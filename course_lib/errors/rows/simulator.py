@@ -7,7 +7,8 @@ ROWS = (
         "block-outside",
         r"IndexError: Out-of-bounds block index (?P<block>\([^)]*\)) for (?P<role>input|output) \"(?P<ref>[^\"]+)\" "
         r"in iteration (?P<step>\([^)]*\))",
-        "At step {step} the index map of {ref} asked for block {block}, which lies outside the array.",
+        "At step {step} the index map of {ref} asked for block {block}, which lies outside the array. A "
+        "chip halts there.",
         "an index map returns block numbers, counted in blocks from 0, not element numbers. Call it yourself, with the "
         "first and the last step.",
         "04",

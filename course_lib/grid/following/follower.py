@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax._src.state import indexing
 
-from course_lib.grid.body import Body, Copy, Loop, Use, Wait
-from course_lib.grid.following.prepared import Prepared, prepared
+from course_lib.grid.body import Body, Broken, Copy, Loop, Use, Wait
+from course_lib.grid.following.prepared import PROMISE, Prepared, prepared
 from course_lib.grid.following.refs import (
     Ref,
     element,
@@ -52,6 +52,7 @@ class Follower:
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
         self.uses: list[Use] | None = [] if in_detail else None
+        self.broken: Broken | None = None  # the first promise that does not hold
         self.unsure = 0  # how many conditions are open that cannot be decided
         self.names = names  # of the kernel's own refs
         self._known_steps: tuple = (None, -1, None, None)
@@ -204,6 +205,19 @@ class Follower:
                 ref.known[index] = known(value)
                 ref.values[index] = value if known(value) else 0
         return old
+
+    def _promise(self, eqn, inputs: list, active, times: int) -> list:
+        (value,) = inputs
+        if self.uses is None or self.broken or self.unsure or not known(value) or not np.any(active):
+            return inputs
+        entries, steps = self._steps(active)
+        values = np.broadcast_to(value, np.shape(active)).reshape(-1)[entries]
+        for multiple in eqn.params["values"]:
+            if len(wrong := np.flatnonzero(values % multiple)):
+                first = wrong[0]
+                self.broken = Broken(multiple=multiple, value=int(values[first]), step=int(steps[first]))
+                break
+        return inputs
 
     def _other_store(self, eqn, inputs: list, active, times: int) -> list:
         """A store with a mask, or one that adds: of scalars in SMEM it leaves nothing known."""
@@ -377,6 +391,7 @@ _HANDLERS = {
     "while": Follower._while,
     "scan": Follower._scan,
     "run_scoped": Follower._run_scoped,
+    PROMISE: Follower._promise,
     "get": Follower._get,
     "swap": Follower._swap,
     "masked_swap": Follower._other_store,
