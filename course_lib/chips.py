@@ -1,7 +1,7 @@
 """TPU chips by name: peak rates, memory sizes, and how to trace a kernel for one that is not here.
 
-Every number comes from JAX's own registry (``pltpu.get_tpu_info_for_chip``); none is typed in. The registry
-counts per TensorCore, and so do we.
+Every number comes from JAX's own registry (``pltpu.get_tpu_info_for_chip``); none is typed in. The registry counts
+per TensorCore, and so do we, except where a name begins with ``chip_``: vendors' pages print the whole chip.
 """
 
 import contextlib
@@ -54,7 +54,8 @@ class Chip:
     lanes: int
     sublanes: int
     scoped_vmem_bytes: int  # what one kernel may use unless it asks for more
-    cores: int  # TensorCores that run one program together: 2 on a v5p (a "megacore"), which share the work
+    tensor_cores: int  # of the chip: 2 on a v4, v5p and tpu7x
+    cores: int  # TensorCores that are one device: 2 on a v4 and v5p (a "megacore"), which share work and HBM
 
     @property
     def clock_hz(self) -> float | None:
@@ -65,8 +66,18 @@ class Chip:
 
     @property
     def program_bandwidth(self) -> float:
-        """Bytes per second between HBM and the cores that run one program together."""
+        """Bytes per second between HBM and one device. Where two cores are one, one of them may draw it all."""
         return self.hbm_bandwidth * self.cores
+
+    @property
+    def chip_flops(self) -> float:
+        """FLOP/s of all TensorCores of the chip, bf16 operands."""
+        return self.bf16_flops * self.tensor_cores
+
+    @property
+    def chip_bandwidth(self) -> float:
+        """Bytes per second between HBM and all TensorCores of the chip."""
+        return self.hbm_bandwidth * self.tensor_cores
 
     @contextlib.contextmanager
     def target(self) -> Iterator[None]:
@@ -81,7 +92,8 @@ def chip(name: str) -> Chip:
     if not isinstance(name, str) or name not in _NAMES:
         raise ValueError(f"chip={name!r} is not known. Choose one of: {', '.join(_NAMES)}.")
     registry_name, device_kind, topology = _NAMES[name]
-    info = pltpu.get_tpu_info_for_chip(pltpu.ChipVersion(registry_name), 1)
+    version = pltpu.ChipVersion(registry_name)
+    info, tensor_cores = pltpu.get_tpu_info_for_chip(version, 1), version.num_physical_tensor_cores_per_chip
     return Chip(
         name=name,
         device_kind=device_kind,
@@ -97,7 +109,8 @@ def chip(name: str) -> Chip:
         lanes=info.num_lanes,
         sublanes=info.num_sublanes,
         scoped_vmem_bytes=_SCOPED_VMEM[name],
-        cores=2 if name == "v5p" else 1,
+        tensor_cores=tensor_cores,
+        cores=tensor_cores if version.supports_megacore else 1,
     )
 
 

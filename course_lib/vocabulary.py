@@ -1,12 +1,13 @@
 """The words that predictions, reports, plots, verdicts and lessons share: what binds a kernel, whose figure it is.
 
-The core computes one block while the copies of the next run beside it. So a kernel takes the longer of two times, that
-of its core and that of its copies, and the longer one binds. A test finds every place that says it in other words.
+The core computes one block while the copies of the next run beside it. So a kernel takes about the longer of two
+times, that of its core and that of its bytes, and the longer one binds. A step has a price of its own as well: issue,
+and the latency of copies that two buffers do not hide. A test finds every place that says it in other words.
 """
 
 COMPUTE = "compute"  # the core, which spends most of its time on arithmetic: of the MXU, or of the VPU
-STEPS = "grid steps"  # the core, which spends most of it between steps: working out blocks, starting copies
-CORE = "core"  # the core of a compiled program, whose cycles hold arithmetic and grid steps together
+STEPS = "grid steps"  # the price of steps: the latency of copies that the buffers do not hide, and starting them
+CORE = "core"  # the core of a compiled program, whose cycles hold arithmetic, waiting for latency and starting copies
 HBM = "HBM"  # the copies between HBM and VMEM
 BOTH = "both"  # core and HBM take equally long, within 5 %
 BOUNDS = (COMPUTE, HBM, STEPS, CORE, BOTH)
@@ -30,7 +31,7 @@ def bound_of_program(core_s: float, hbm_s: float) -> str:
 def bound_of_roofs(compute_s: float, hbm_s: float, steps_s: float = 0) -> str:
     """Which of three roofs binds, from the seconds of each alone: "compute", "HBM", "grid steps", or "both".
 
-    Arithmetic and grid steps follow one another, so the core takes their sum; where it binds, the larger part does.
+    With small blocks arithmetic and the price of the steps add up; where their sum binds, the larger part does.
     """
     bound = bound_of_program(compute_s + steps_s, hbm_s)
     if bound == CORE:

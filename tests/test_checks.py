@@ -12,7 +12,7 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 
-from course_lib import checks, chips, compiler, environment, errors, judges
+from course_lib import checks, chips, compiler, cost, environment, errors, judges
 from course_lib.checks import checking, machine, record
 from course_lib.checks.exercise import exercise, lesson
 from course_lib.checks.kinds import JUDGED, kernel
@@ -435,7 +435,8 @@ def test_a_budget_is_a_judge():
     def twice(x, y):
         return with_kernel(right_kernel)(with_kernel(right_kernel)(x, jnp.zeros_like(x)), y)
 
-    task = dataclasses.replace(exercise("01.1"), budget=judges.Budget(hbm_bytes=lambda x, y: 3 * x.nbytes))
+    once = judges.Budget(hbm_bytes=lambda x, y: cost.stored_bytes(x, y, x))
+    task = dataclasses.replace(exercise("01.1"), budget=once)
     assert kernel.result(task, with_kernel(right_kernel)).passed
     said = kernel.result(task, twice)
     assert str(said).startswith("01.1 not yet: the budget judge refused it.") and "the budget is 48 KiB" in said.message

@@ -34,7 +34,7 @@ def said_of(task, answer):
 # predict
 
 
-@pytest.mark.parametrize("answer", ["49,152 bytes", "48 KiB", "48 kibibytes", "49.152 kB", "393216 bits", (48, "KiB")])
+@pytest.mark.parametrize("answer", ["73,728 bytes", "72 KiB", "72 kibibytes", "73.728 kB", "589824 bits", (72, "KiB")])
 def test_the_right_number_in_any_unit_passes(answer, capsys):
     assert checks.check("01.6", answer).passed
     assert capsys.readouterr().out.count("\n") == 1
@@ -52,33 +52,33 @@ def test_no_answer_is_not_attempted(id, answer, capsys):
 @pytest.mark.parametrize(
     "answer, headline, message",
     [
-        (49152, "the unit is missing.", "49,152 of what? Asked is an amount of memory (bytes)."),
-        ("49152", "the unit is missing.", "of what?"),
-        ("48 KB", "it is not 48 KB.", "KB is not KiB"),
-        ("48 kb", "it is not 48 kb.", "A small b is a bit; KiB are bytes"),
-        ("393,216 bytes", "it is not 393,216 bytes.", "8 times too large: a byte has 8 bits"),
-        ("6144 B", "it is not 6,144 B.", "8 times too small"),
-        ("48 MiB", "it is not 48 MiB.", "far too large: the prefix is a step off"),
-        ("48 GiB", "it is not 48 GiB.", "the prefix is 2 steps off"),
-        ("48 bytes", "it is not 48 bytes.", "far too small: the prefix is a step off"),
-        ("49.152 GB", "it is not 49.152 GB.", "far too large: the prefix is 2 steps off"),
-        ("32 KiB", "it is not 32 KiB.", "The sum has to come out"),
-        ("16384 bytes", "it is not 16,384 bytes.", "That is one vector"),
-        ("96 KiB", "it is not 96 KiB.", "twice what it should be"),
-        ("48,000 bytes", "it is not 48,000 bytes.", "Close, and a little too small"),
-        ("40 KiB", "it is not 40 KiB.", "too small, by less than twice"),
+        (73728, "the unit is missing.", "73,728 of what? Asked is an amount of memory (bytes)."),
+        ("73728", "the unit is missing.", "of what?"),
+        ("72 KB", "it is not 72 KB.", "KB is not KiB"),
+        ("72 kb", "it is not 72 kb.", "A small b is a bit; KiB are bytes"),
+        ("589,824 bytes", "it is not 589,824 bytes.", "8 times too large: a byte has 8 bits"),
+        ("9216 B", "it is not 9,216 B.", "8 times too small"),
+        ("72 MiB", "it is not 72 MiB.", "far too large: the prefix is a step off"),
+        ("72 GiB", "it is not 72 GiB.", "the prefix is 2 steps off"),
+        ("72 bytes", "it is not 72 bytes.", "far too small: the prefix is a step off"),
+        ("73.728 GB", "it is not 73.728 GB.", "far too large: the prefix is 2 steps off"),
+        ("48 KiB", "it is not 48 KiB.", "The sum has to come out"),
+        ("24576 bytes", "it is not 24,576 bytes.", "That is one vector"),
+        ("144 KiB", "it is not 144 KiB.", "twice what it should be"),
+        ("72,000 bytes", "it is not 72,000 bytes.", "Close, and a little too small"),
+        ("60 KiB", "it is not 60 KiB.", "too small, by less than twice"),
         ("1 B", "it is not 1 B.", "by ten times or more"),
-        ("-48 KiB", "it is not -48 KiB.", "-48 KiB is less than nothing; what is asked is more."),
+        ("-72 KiB", "it is not -72 KiB.", "-72 KiB is less than nothing; what is asked is more."),
         ("0 KiB", "it is not 0 KiB.", "0 KiB is nothing; what is asked is more."),
         ("1e-400 KiB", "it is not 0 KiB.", "is nothing"),
         ("1e-320 B", "it is not 9.99989e-321 B.", "by ten times or more"),
         ("1e307 TB", "it is not 1e+307 TB.", "by ten times or more"),
         ("1e500 bytes", "that cannot be read.", "is larger than any number here can be"),
-        ("48 kilobytes", "it is not 48 kB.", "kB is not KiB"),
-        ("48 kbit", "it is not 48 kbit.", "A small b is a bit"),
-        ("48 K", "that cannot be read.", "'K' is a prefix"),
+        ("72 kilobytes", "it is not 72 kB.", "kB is not KiB"),
+        ("72 kbit", "it is not 72 kbit.", "A small b is a bit"),
+        ("72 K", "that cannot be read.", "'K' is a prefix"),
         ("12 us", "that is another kind of number.", "12 us is a time (seconds); asked is an amount of memory"),
-        ("48 KiB/s", "that is another kind of number.", "a bandwidth"),
+        ("72 KiB/s", "that is another kind of number.", "a bandwidth"),
         ("much", "that cannot be read.", "'much' cannot be read"),
     ],
 )

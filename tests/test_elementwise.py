@@ -207,7 +207,7 @@ def test_blocks_change_nothing_but_the_grid(blocks):
 
 def test_every_element_is_moved_once():
     x = jax.ShapeDtypeStruct((1000, 3000), jnp.float32)
-    assert cost.hbm_bytes(grid.walk(elementwise.add, x, x)) == 3 * 1000 * 3000 * 4
+    assert cost.payload_bytes(grid.walk(elementwise.add, x, x)) == 3 * 1000 * 3000 * 4
 
 
 @needs_libtpu

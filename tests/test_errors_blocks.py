@@ -20,8 +20,8 @@ def eight_rows_of_bytes():
     return compiled(call(copy, (8, 128), (128,), lambda i: (i, 0)), Shape((1024, 128), jnp.int8))()
 
 
-def windows(block, step=8):
-    """A kernel that takes the first 8 rows of windows which begin every ``step`` rows."""
+def windows(block, step=8, back=0):
+    """A kernel that takes the first 8 rows of windows which begin every ``step`` rows, ``back`` windows earlier."""
 
     def top(x_ref, o_ref):
         o_ref[...] = x_ref[0:8]
@@ -30,7 +30,7 @@ def windows(block, step=8):
         top,
         out_shape=Shape((64, 512), jnp.float32),
         grid=(8,),
-        in_specs=[pl.BlockSpec(block, lambda i: (*[0] * (len(block) - 2), step * i, 0))],
+        in_specs=[pl.BlockSpec(block, lambda i: (*[0] * (len(block) - 2), step * jnp.maximum(i - back, 0), 0))],
         out_specs=pl.BlockSpec((8, 512), lambda i: (i, 0)),
     )
 
@@ -72,6 +72,10 @@ FAILURES = {
     "element-unaligned": (
         compiled(windows((pl.Element(16), pl.Element(512)), step=3)),
         "The window of input 0 begins, on axis 0, at an element that the compiler cannot prove to be a multiple of 8.",
+    ),
+    "element-padding": (
+        compiled(windows((pl.Element(16, padding=(8, 0)), pl.Element(512)))),
+        "The windows of input 0 have room in front of the array",
     ),
     "no-grid": (
         compiled(
@@ -127,6 +131,7 @@ CURES = {
         windows((None, pl.Element(16), pl.Element(512))), Shape((4, 256, 512), jnp.float32)
     ),
     "element-unaligned": compiled(windows((pl.Element(16), pl.Element(512)))),
+    "element-padding": compiled(windows((pl.Element(16, padding=(0, 8)), pl.Element(512)), back=1)),
     "no-grid": compiled(
         pl.pallas_call(
             copy,

@@ -31,11 +31,6 @@ def kernel_assigns_into_a_value(x_ref, o_ref):
     o_ref[...] = twice
 
 
-def kernel_unaligned(x_ref, o_ref):
-    start = x_ref[0, 0].astype(jnp.int32)
-    o_ref[:, :128] = x_ref[:, pl.ds(start, 128)]
-
-
 def kernel_stores_f32(x_ref, o_ref):
     o_ref[...] = x_ref[...].astype(jnp.float32)
 
@@ -59,10 +54,6 @@ FAILURES = {
     "stored-ref": (compiled(call(kernel_stores_a_ref)), "The kernel wrote a Ref into a Ref."),
     "forgot-ellipsis, in NumPy": (compiled(call(lambda x, o: o.__setitem__(..., np.exp(x)))), "arithmetic on a Ref."),
     "assigned-into-value": (compiled(call(kernel_assigns_into_a_value)), "The kernel assigned into a value."),
-    "alignment": (
-        compiled(call(kernel_unaligned)),
-        "slices axis 1 at a start that the compiler cannot prove to be a multiple of 128",
-    ),
     "store-dtype": (
         compiled(call(kernel_stores_f32), jax.ShapeDtypeStruct((256, 512), jnp.bfloat16)),
         "The kernel wrote float32 values into a ref of bfloat16.",

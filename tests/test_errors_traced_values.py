@@ -22,6 +22,14 @@ def kernel_slice_of_traced_size(x_ref, o_ref):
     o_ref[...] = x_ref[pl.ds(0, x_ref[0, 0].astype(jnp.int32))]
 
 
+def kernel_slices_a_ref_to_a_value(x_ref, o_ref):
+    o_ref[:, :1] = jnp.sum(x_ref[:, : pl.program_id(0) + 1], axis=1, keepdims=True)
+
+
+def kernel_slices_a_value_to_a_value(x_ref, o_ref):
+    o_ref[:, :1] = jnp.sum(x_ref[...][:, : pl.program_id(0) + 1], axis=1, keepdims=True)
+
+
 def keeps_a_value(x):
     kept = []
 
@@ -50,6 +58,14 @@ FAILURES = {
     "waited-for": (compiled(lambda x: call(copy)(x).block_until_ready()), "The function waits for its result"),
     "captured": (compiled(call(captures())), "The kernel uses an array that is none of its refs, [f32[512]]"),
     "traced-if": (compiled(call(kernel_if)), "The kernel used `if`"),
+    "slice-of-a-value": (
+        compiled(call(kernel_slices_a_ref_to_a_value, (8, 512), (32,), ROWS_OF_8[1])),
+        "takes a slice [a:b] of which an end is known only when it runs",
+    ),
+    "slice-of-a-value, of a value": (
+        compiled(call(kernel_slices_a_value_to_a_value, (8, 512), (32,), ROWS_OF_8[1])),
+        "takes a slice [a:b] of which an end is known only when it runs",
+    ),
     "leaked": (simulated(keeps_a_value), "float32[256,512], was kept"),
     "for-range": (compiled(call(kernel_loops_to_a_value, (8, 512), (32,), ROWS_OF_8[1])), "as a Python integer"),
     "dynamic-size": (compiled(call(kernel_slice_of_traced_size)), "a slice whose size is known only when it runs"),

@@ -20,6 +20,7 @@ EACH = 3  # of every subject, every day
 )
 def test_a_right_answer_passes_every_judge(right):
     verdicts = judges.judge(right.fn, right.reference, *right.args)
+    assert judges.arithmetic_around(judges.Trial(right.fn, right.reference, right.args).walk) == []
     assert not [str(verdict) for verdict in verdicts if verdict.passed is False]
     said = {verdict.judge: verdict.passed for verdict in verdicts}
     assert set(judges.JUDGES) <= set(said)

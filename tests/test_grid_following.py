@@ -43,7 +43,8 @@ def test_copies_by_hand_are_counted_where_they_start():
 
     walk = grid.walk(in_hbm(kernel, steps=8), X)
     first, second = grid.body(walk.calls[0]).copies
-    assert (first.source, first.target, first.shape, first.bytes) == ("x_hbm", "buffer", (8, 128), 4096)
+    assert (first.source, first.target, first.shape) == ("x_hbm", "buffer", (8, 128))
+    assert set(first.bytes.tolist()) == {4096}
     assert first.starts[:, 0].tolist() == [0, 8, 16, 24, 32, 40, 48, 56]
     assert (second.shape, second.steps.tolist()) == ((4, 128), [0, 2, 4, 6])
     rows = {(row.name, row.direction): (row.copies, row.bytes) for row in cost.traffic(walk)}

@@ -10,7 +10,7 @@ from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import compiler, judges
+from course_lib import compiler, grid, judges
 
 N = 4096
 
@@ -124,7 +124,6 @@ BUGS = {
     "unrolled": (blocked(unrolled_kernel), "numbers", "unrolled_kernel is [0-9],[0-9]+ operations long"),
     "+= without a start": (blocked(plus_equals_kernel), "numbers", "is nan; it should be"),
     "no kernel": (jnp.add, "numbers", "no pallas_call"),
-    "arithmetic outside": (lambda x, y: blocked()(x, y) * 1.0, "numbers", "outside the kernel: mul"),
     "wrong dtype": (
         lambda x, y: blocked()(x, y).astype(jnp.bfloat16),
         "numbers",
@@ -156,11 +155,20 @@ def test_plus_equals_gets_its_own_advice():
     assert said.next == "write o_ref with =, not with +=."
 
 
+def test_a_judge_takes_a_function_with_arithmetic_around_its_kernel():
+    def halves(x, y):
+        return blocked()(x / 2, y / 2) * 2
+
+    assert judges.arithmetic_around(grid.walk(halves, *vectors())) == ["div", "mul"]
+    assert all(v.passed is not False for v in judges.judge(halves, jnp.add, *vectors()))
+
+
 def test_indexing_and_layout_around_a_kernel_are_no_arithmetic():
     def padded(x, y):
         room = jnp.zeros(N + 1024)
         return blocked(steps=5)(room.at[:N].set(x), jnp.stack([jnp.zeros(N + 1024).at[:N].set(y)])[0])[:N]
 
+    assert judges.arithmetic_around(grid.walk(padded, *vectors())) == []
     assert all(v.passed is not False for v in judges.judge(padded, jnp.add, *vectors()))
 
 
@@ -251,8 +259,7 @@ def test_arithmetic_that_a_loop_hands_to_the_next_turn_is_outside_too():
 
         return jax.lax.scan(turn, x, length=2)[1][1]
 
-    said = last(hidden, reference=lambda x, y: x + y)
-    assert said.judge == "numbers" and "outside the kernel: add" in said.message
+    assert judges.arithmetic_around(grid.walk(hidden, *vectors())) == ["add"]
 
 
 def test_a_reference_in_numpy_is_good_enough():

@@ -3,6 +3,9 @@
 import functools
 import json
 import re
+import sys
+import threading
+import time
 import xml.etree.ElementTree as ET
 
 import jax
@@ -117,6 +120,23 @@ def test_a_wait_that_no_ledger_sees_is_ended(monkeypatch):
     assert judges.simulator_judge(lambda x: by_rows(doubled, x), doubled, X).passed, "the next simulation is well"
 
 
+def test_a_simulation_that_gets_no_processor_is_not_taken_for_one_that_waits():
+    before = {"1": 10.0, "2": 3.0}
+    assert not watchdog.starved(before, {"1": 10.4, "2": 3.1}, 4.0)  # two threads that poll
+    assert watchdog.starved(before, {"1": 13.9, "2": 3.1}, 4.0)  # one ran, or would have liked to
+    assert watchdog.starved(before, {"1": 10.0, "2": 3.0, "3": 3.0}, 4.0)  # a thread that began in between
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how long a thread waited for a processor")
+def test_a_thread_that_computes_wants_a_processor():
+    before, until = watchdog._wanted_s(), time.thread_time() + 0.1
+    while time.thread_time() < until:
+        pass
+    after = watchdog._wanted_s()
+    mine = str(threading.get_native_id())
+    assert after[mine] - before[mine] >= 0.05
+
+
 def column_sums(scratch_set_at=0, order_of_axes="jk", semantics=None):
     """Sums of 8 rows at a time into a scratch, for two blocks of columns."""
     steps = {"j": 2, "k": 4}
@@ -164,6 +184,35 @@ def test_the_order_of_a_grid():
     assert said.next == (
         "o_ref stays the same along axis 0 of the grid, and another axis moves it in between: put axis 0 last."
     )
+
+
+def two_pages(parts):
+    """Two pages of x copied at once, into the two parts of a buffer of shape (2, 2, 8, 128) that are named."""
+
+    def kernel(x_hbm, o_ref, buf_ref, sem):
+        copies = [
+            pltpu.make_async_copy(x_hbm.at[page], buf_ref.at[part], sem.at[page]) for page, part in enumerate(parts)
+        ]
+        for copy in copies:
+            copy.start()
+        for copy in copies:
+            copy.wait()
+        o_ref[...] = buf_ref[0, 0]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, 2, 8, 128), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )
+
+
+@pytest.mark.parametrize(
+    "parts, says", [([(0, 0), (0, 1)], None), ([(0, 0), (1, 0)], None), ([(0, 1), (0, 1)], "another copy into it")]
+)
+def test_copies_into_two_parts_of_a_buffer_do_not_meet(parts, says):
+    found = copies.early_use(grid.walk(two_pages(parts), jnp.ones((2, 8, 128))))
+    assert (found is None) if says is None else says in found.what
 
 
 def double_where_asked(writes, steps=(2, 2), moves=1):
@@ -319,11 +368,22 @@ def test_the_map_of_blocks_in_characters_and_as_a_picture():
     assert json.dumps(bundle["text/html"])
 
 
+def test_the_rows_of_a_map_of_three_axes_say_which_blocks_they_have():
+    wrong = np.zeros((4, 24, 256), bool)
+    wrong[2:, 8:16, 128:] = True
+    found = block_map("The output", wrong, wrong & False, (2, 8, 128))
+    assert str(found).splitlines()[-6:] == [
+        f"  ({sheet}, {row}, :)  . {'#' if (sheet, row) == (1, 1) else '.'}" for sheet in range(2) for row in range(3)
+    ]
+    assert "(1, 1, :)" in found._repr_mimebundle_()["image/svg+xml"]
+
+
 def test_a_map_is_never_larger_than_a_screen_and_says_something():
     wrong = np.zeros((128, 8, 4096), bool)
     wrong[100] = True
     found = block_map("The output", wrong, wrong & False, (1, 64, 128))
     assert len(found.cells) <= 12 and len(found.cells[0]) <= 24 and not found.of_kernel
+    assert len(found.rows) == len(found.cells)
     assert block_map("The output", np.ones((8, 128), bool), np.zeros((8, 128), bool), None) is None
     assert block_map("The output", np.ones((), bool), np.zeros((), bool), None) is None
 

@@ -1,10 +1,12 @@
 """make lesson: what it lays out is accepted as it is, in a copy of the tree, and touches nothing of other lessons."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 
+import jax
 import pytest
 from conftest import needs_libtpu
 from lesson_files import ROOT, TASKS
@@ -14,6 +16,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 import new_lesson
 
 NAME = "98_toy_kernels"
+PINNED = f"jax=={jax.__version__}\n" in (ROOT / "requirements.txt").read_text()
 ITS_OWN = {
     *(f"{folder}/src/{NAME}.py" for folder in ("notebooks", "solutions")),
     *(f"{folder}/{NAME}.ipynb" for folder in ("notebooks", "exercises", "solutions")),
@@ -69,7 +72,8 @@ def test_a_new_lesson_is_accepted_as_it_is(tree):
     tests += ["tests/test_notebooks.py", "tests/test_exercises_decide.py"]
     chosen = f"{NAME} or 98."
     passed = run([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *tests, "-k", chosen], tree)
-    assert "SKIPPED" not in passed
+    skipped = set(re.findall(r"::(\w+)\S* SKIPPED", passed))
+    assert skipped <= (set() if PINNED else {"test_what_is_generated_is_what_its_source_builds"})
     for name in (
         *("titles_are_those", "minutes_are_stated", "graded_to_full_marks", "graded_to_none", "nbval_finds_what_is"),
         *("mutant_is_refused", "source_builds", "cell_shows", "instructor_has_a_plan", "no_red"),

@@ -163,13 +163,13 @@ def test_bytes_are_those_of_the_docstrings():
     shape, array, vector = (1000, 700), 1000 * 700 * 2, 700 * 4
     for op, arrays, vectors in (("rms_norm", 2, 1), ("layer_norm", 2, 2), ("rms_norm_residual", 4, 1)):
         walk = grid.walk(OPS[op][0], *structs(op, shape, BF16))
-        assert cost.hbm_bytes(walk) == arrays * array + vectors * vector, op
+        assert cost.payload_bytes(walk) == arrays * array + vectors * vector, op
     x = jax.ShapeDtypeStruct(shape, BF16)
     backward = {"rms_norm": (3, 2, x), "layer_norm": (3, 3, x), "rms_norm_residual": (4, 2, (x, x))}
     for op, (arrays, vectors, g) in backward.items():
         walk = grid.walk(gradient(OPS[op][0]), structs(op, shape, BF16), g)
         rows = [row for row in cost.traffic(walk) if row.call == f"{op}_kernel"]
-        assert sum(row.bytes for row in rows) == arrays * array + vectors * vector, op
+        assert sum(row.payload for row in rows) == arrays * array + vectors * vector, op
 
 
 @needs_libtpu

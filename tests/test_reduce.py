@@ -109,7 +109,7 @@ def test_large_arrays_are_bound_by_hbm(axis):
     report = compiler.compile_tpu(total, x)
     assert report.seconds <= 1.02 * x.size * 4 / chips.chip("v5e").hbm_bandwidth
     kept = {0: 2048, -1: 8192, None: 2 * 2048 + 1}[axis]
-    assert cost.hbm_bytes(grid.walk(total, x)) == 4 * (x.size + kept)
+    assert cost.payload_bytes(grid.walk(total, x)) == 4 * (x.size + kept)
 
 
 @needs_libtpu

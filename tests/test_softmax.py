@@ -102,11 +102,11 @@ def test_of_nothing_is_nothing():
 def test_bytes_are_those_of_the_docstring():
     x = jax.ShapeDtypeStruct((1000, 700), jnp.bfloat16)
     array, in_pieces = 1000 * 700 * 2, softmax.Blocks(bm=16, bn=256)
-    assert cost.hbm_bytes(grid.walk(softmax.softmax, x)) == 2 * array
-    assert cost.hbm_bytes(grid.walk(functools.partial(softmax.softmax, blocks=in_pieces), x)) == 3 * array
+    assert cost.payload_bytes(grid.walk(softmax.softmax, x)) == 2 * array
+    assert cost.payload_bytes(grid.walk(functools.partial(softmax.softmax, blocks=in_pieces), x)) == 3 * array
     backward = functools.partial(softmax._backward, None)
-    assert cost.hbm_bytes(grid.walk(backward, x, x)) == 3 * array
-    assert cost.hbm_bytes(grid.walk(functools.partial(softmax._backward, in_pieces), x, x)) == 5 * array
+    assert cost.payload_bytes(grid.walk(backward, x, x)) == 3 * array
+    assert cost.payload_bytes(grid.walk(functools.partial(softmax._backward, in_pieces), x, x)) == 5 * array
 
 
 @needs_libtpu

@@ -64,7 +64,7 @@ def test_the_frames_are_the_walk(name):
         again = np.flatnonzero(shown["since"])
         assert [(visits[r], visits[r - shown["since"][r]]) for r in again] == [(visits[r], visits[r]) for r in again]
         assert [(first[r - shown["since"][r] + 1] - 1, first[r]) for r in again] == [
-            (left, back) for _, left, back in operand.revisits()
+            (again.before.last, again.visit.first) for again in grid.returns(operand)
         ]
 
 
@@ -98,10 +98,10 @@ def test_an_illegal_revisit_is_told_where_it_happens():
     assert grid_step.problems(kernel, 15) == []
     assert grid_step.problems(kernel, 16) == [
         "o_ref block (0, 0) was written back after step 1 (0, 0, 0) and is visited again at step 17 (1, 0, 0): "
-        "what it held is lost."
+        "it is not copied in again."
     ]
     (call,) = grid.walk(in_order("kij"), square(512), square(512)).calls
-    assert grid_step.problem_steps(kernel).tolist() == [back for _, _, back in call.outputs[0].revisits()]
+    assert grid_step.problem_steps(kernel).tolist() == [again.visit.first for again in grid.returns(call.outputs[0])]
     assert len(grid_step.problem_steps(kernel_of("matmul"))) == 0, "inputs may be fetched again"
     assert len(grid_step.problem_steps(kernel_of("one output block"))) == 0, "a block that stays is not come back to"
 
@@ -299,7 +299,7 @@ def test_the_still_picture_shows_the_step_that_is_set():
 def test_the_still_picture_shows_what_goes_wrong():
     fn, args = SAMPLES["revisits"]
     bundle = viz.grid_player(fn, *args)._repr_mimebundle_()[0]
-    assert bundle["text/plain"].startswith("Step 17 of 64") and "what it held is lost" in bundle["text/plain"]
+    assert bundle["text/plain"].startswith("Step 17 of 64") and "it is not copied in again" in bundle["text/plain"]
 
 
 def test_a_kernel_under_vmap_is_shown():

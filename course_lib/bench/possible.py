@@ -101,7 +101,7 @@ def _kernels_read_all(walk: grid.Walk) -> bool:
     """Whether the kernels copy at least as many bytes of every input as it has: else they may read parts of them."""
     return all(
         operand.pipelined
-        and operand.block_bytes[operand.fetched].sum() >= math.prod(operand.shape) * operand.dtype.itemsize
+        and operand.block_payload[operand.fetched].sum() >= math.prod(operand.shape) * operand.dtype.itemsize
         for call in walk.calls
         for operand in call.operands
         if operand.role == "input"

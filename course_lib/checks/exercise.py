@@ -9,7 +9,7 @@ from collections.abc import Callable
 from course_lib import errors
 from course_lib.checks import declaration, inputs
 from course_lib.checks.kinds.golf import Golf
-from course_lib.judges import JUDGES, Budget
+from course_lib.judges import JUDGES, Budget, Probe
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ class Exercise:
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
     golf: Golf | None = None  # the unit of the score, and par
+    probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong numbers
+    arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows
     asks: object = None  # a Predict, Choose, Find, Explain, Compute or Several

@@ -3,11 +3,18 @@
 import dataclasses
 
 from course_lib import chips, cost, grid
-from course_lib.compiler import naming, ops
+from course_lib.compiler import around, naming, ops
 from course_lib.compiler.dumps import bundles, hlo
-from course_lib.compiler.report import Report
+from course_lib.compiler.report import Op, Report
 from course_lib.compiler.simulating import simulation
 from course_lib.compiler.simulating.simulation import Simulation
+
+_MUCH = 0.1  # of the cycles
+_UNSURE_XLA = (
+    "much of this is XLA's own code, and most of that no product. No published time was at hand to check the simulator "
+    "with such code, and some of it, a v5p's layer norm, it gives no cycles at all. Do not take a kernel for faster "
+    "because its figure is smaller."
+)
 
 
 def report(
@@ -19,6 +26,7 @@ def report(
     names = naming.ops(module, jaxpr)
     pieces = naming.allocations(said.vmem, module, walk)
     flops, doubt = _flops(walk)
+    doubt = (*doubt, *_unsure_xla(walk, rows))
     endless = [op.name for op in module.ops if op.times is None and op.name in simulated.cycles]
     return Report(
         chip=chip.name,
@@ -32,9 +40,17 @@ def report(
         vmem=_renamed(pieces, names, "op"),
         code_bytes=answer["code_bytes"],
         time_split={} if endless else simulation.time_split(simulated, module),
+        steps=None if endless else _steps(walk, rows),
         ops=_renamed(rows, names, "name"),
         extrapolation=max(simulated.lines.values(), key=lambda line: line.cycles, default=None),
-        notes=(*notes, *doubt, *_doubts(endless, simulated, chip), *_lines(simulated), *_counted_once(module)),
+        notes=(
+            *notes,
+            *doubt,
+            *_doubts(endless, simulated, chip),
+            *_lines(simulated),
+            *_counted_once(module),
+            *around.notes(module, rows, walk),
+        ),
         **_program(said.programs, names),
         **facts,
     )
@@ -65,6 +81,29 @@ def _doubts(endless: list[str], simulated: Simulation, chip: chips.Chip) -> list
     if simulated.cycles and chip.clock_hz is None:
         return [f"no predicted time: the clock of a {chip.name} is not known in two ways that agree."]
     return []
+
+
+def _steps(walk: grid.Walk | None, rows: tuple[Op, ...]) -> int | None:
+    """Grid steps, those of its emit_pipelines among them, if all cycles are those of one run of one kernel."""
+    kernels = [row for row in rows if row.cycles]
+    if walk is None or len(walk.calls) != 1 or len(kernels) != 1 or kernels[0].kind != hlo.KERNEL:
+        return None
+    (call,) = walk.calls
+    try:
+        inner = sum(pipeline.steps for pipeline in grid.inner_pipelines(call))
+    except grid.UnreadableCall:
+        return None
+    steps = inner or call.steps
+    return steps if steps > 1 and call.times == 1 else None
+
+
+def _unsure_xla(walk: grid.Walk | None, rows: tuple[Op, ...]) -> list[str]:
+    """A note where much of the time is XLA's own, and most of XLA's work is no product."""
+    xlas = sum(row.cycles or 0 for row in rows if row.kind != hlo.KERNEL)
+    if walk is None or xlas <= _MUCH * sum(row.cycles or 0 for row in rows):
+        return []
+    around = cost.flops(grid.Walk(calls=(), jaxpr=walk.jaxpr))
+    return [] if 2 * around.mxu > around.total else [_UNSURE_XLA]
 
 
 def _lines(simulated: Simulation) -> list[str]:

@@ -1,6 +1,7 @@
 """Join what the compiler says about each op: XLA's list of them, simulated cycles, and the bytes they move."""
 
 from course_lib import chips, cost, grid
+from course_lib.compiler import around
 from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Op
 from course_lib.compiler.simulating import estimate
@@ -64,12 +65,5 @@ def _bytes(op: hlo.HloOp, walk: grid.Walk | None) -> int | None:
         moved = cost.traffic(grid.Walk(calls=(call,), jaxpr=walk.jaxpr))
     except grid.UnreadableCall:
         return None
-    kept = _kept_in_vmem(op, call)
+    kept = around.kept_in_vmem(op, call)
     return sum(row.bytes for row in moved if row.name not in kept)
-
-
-def _kept_in_vmem(op: hlo.HloOp, call: grid.Call) -> set[str]:
-    """The operands that XLA has put into VMEM: what an op before or after this one works on too."""
-    given = [o for o in call.operands if o.role != "output"]
-    sides = [*zip(op.operands[-len(given) :], given, strict=False), *zip(op.results, call.outputs, strict=False)]
-    return {operand.name for size, operand in sides if size == 0}

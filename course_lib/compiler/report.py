@@ -5,6 +5,8 @@ import dataclasses
 
 from course_lib import chips, cost, errors, text, vocabulary
 
+_ROUNDED = 0.005  # of a time: what is nearer is the same
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bundle:
@@ -72,6 +74,7 @@ class Report:
     fills: int | None = None  # loads that bring them back
     code_bytes: int | None = None  # size of the compiled program
     time_split: dict[str, int] = dataclasses.field(default_factory=dict)  # critical path: what it waits for -> cycles
+    steps: int | None = None  # of the grid, where the function is one kernel with a grid and nothing else
     ops: tuple[Op, ...] = ()
     listing: tuple[Bundle, ...] = ()
     extrapolation: Extrapolation | None = None
@@ -87,6 +90,19 @@ class Report:
     def hbm_seconds(self) -> float | None:
         """What the HBM traffic takes at full speed; None where it was not counted."""
         return None if self.hbm_bytes is None else _hbm_seconds(self.hbm_bytes, chips.chip(self.chip))
+
+    @property
+    def step(self) -> dict[str, float]:
+        """Cycles of a grid step, on average: "work", "scalar code" and "waiting for copies"; {} where not known.
+
+        The core's own work includes waiting for its units. Scalar code is the pipeline's (index maps, starting and
+        awaiting copies, the loop) and the kernel's own; the simulator does not tell one from the other.
+        """
+        if not self.steps or not self.time_split:
+            return {}
+        waiting, scalar = self.time_split.get("DMA wait", 0), self.time_split.get("scalar", 0)
+        parts = {"work": sum(self.time_split.values()) - waiting - scalar, "scalar code": scalar}
+        return {name: cycles / self.steps for name, cycles in {**parts, "waiting for copies": waiting}.items()}
 
     @property
     def bound(self) -> str | None:
@@ -141,12 +157,35 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         (vocabulary.COMPILER, _predicted(report)),
         ("", _simulated(report.extrapolation)),
         ("time goes", _shares(report.time_split)),
+        ("a step", step_words(report)),
         ("HBM", "" if report.hbm_bytes is None else f"{report.hbm_bytes:,} bytes moved"),
+        ("", floor_words(report)),
         ("VMEM", _vmem(report)),
         ("slots", ", ".join(f"{unit} {share:.0%}" for unit, share in report.slots.items() if share >= 0.005)),
         ("program", _program(report)),
         *(("note", note) for note in report.notes),
     ]
+
+
+def step_words(report: Report) -> str:
+    """What a grid step is made of; "" where it is not known."""
+    if not report.step:
+        return ""
+    parts = ", ".join(f"{cycles:,.0f} {name}" for name, cycles in report.step.items())
+    whole = sum(report.step.values())
+    return f"{whole:,.0f} cycles on average of {report.steps:,}: {parts} that an earlier step asked for"
+
+
+def floor_words(report: Report) -> str:
+    """Why the time is longer than the cycles, where it is: what the simulator does not know; "" elsewhere."""
+    core, hbm = report.core_seconds, report.hbm_seconds
+    if report.seconds is None or core is None or hbm is None or report.seconds < (1 + _ROUNDED) * core:
+        return ""
+    rate = text.byte_rate(chips.chip(report.chip).program_bandwidth)
+    return (
+        f"the cycles take {text.duration(core)}; but the simulator lets all copies run at once, each at full speed. "
+        f"The bytes take {text.duration(hbm)} at {rate}, and nothing is faster than its bytes"
+    )
 
 
 def _predicted(report: Report) -> str:

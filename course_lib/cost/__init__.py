@@ -1,7 +1,8 @@
 """What a kernel costs: HBM traffic, operations and VMEM, counted from the lists that ``grid`` makes."""
 
 from course_lib.cost.flops import Work, flops, kernel_flops
-from course_lib.cost.traffic import Traffic, hbm_bytes, traffic
+from course_lib.cost.padding import AGAINST_PADDING, padding, padding_of, padding_of_call
+from course_lib.cost.traffic import Traffic, hbm_bytes, payload_bytes, stored_bytes, traffic
 from course_lib.cost.vmem import (
     Allocation,
     is_legal_size,
@@ -14,6 +15,7 @@ from course_lib.cost.vmem import (
 )
 
 __all__ = [
+    "AGAINST_PADDING",
     "Allocation",
     "Traffic",
     "Work",
@@ -25,6 +27,11 @@ __all__ = [
     "legal_sizes",
     "padded_bytes",
     "padded_shape",
+    "padding",
+    "padding_of",
+    "padding_of_call",
+    "payload_bytes",
+    "stored_bytes",
     "traffic",
     "vmem",
     "vmem_bytes",

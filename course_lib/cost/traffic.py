@@ -1,7 +1,8 @@
 """HBM traffic of a function's kernels, in bytes.
 
-Counted exactly as it moves: a block that stays put is not copied again, a ragged last block counts only the part
-inside the array, and a copy that the kernel makes by hand counts where it is started.
+Counted as it moves. A block that stays put is not copied again. A copy moves whole tiles, as arrays lie in HBM
+(``grid.tiles``): those of a block that exist, with the padding of the last one, and none beyond the array. A copy that
+the kernel makes by hand counts where it is started.
 """
 
 import dataclasses
@@ -11,13 +12,17 @@ from course_lib import grid
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """HBM traffic of one operand: ``copies`` copies, ``bytes`` in all, "in" (out of HBM) or "out" (into HBM)."""
+    """HBM traffic of one operand: ``copies`` copies, ``bytes`` in all, "in" (out of HBM) or "out" (into HBM).
+
+    ``payload`` is what the elements themselves take of these bytes; the rest is the padding of tiles.
+    """
 
     call: str
     name: str
     direction: str
     copies: int
     bytes: int
+    payload: int
 
 
 def traffic(walk: grid.Walk) -> list[Traffic]:
@@ -30,15 +35,29 @@ def traffic(walk: grid.Walk) -> list[Traffic]:
 
 
 def hbm_bytes(walk: grid.Walk) -> int:
-    """Bytes moved into and out of HBM by all kernels of the function.
+    """Bytes moved into and out of HBM by all kernels of the function, in whole tiles.
 
     Raises grid.UnreadableCall where that depends on an array's values: the copies of a kernel, or how often it runs.
     """
+    return sum(row.bytes for row in _countable(walk))
+
+
+def payload_bytes(walk: grid.Walk) -> int:
+    """The same without the padding of tiles: what the numbers themselves take. Raises what ``hbm_bytes`` raises."""
+    return sum(row.payload for row in _countable(walk))
+
+
+def stored_bytes(*arrays) -> int:
+    """Bytes that arrays, or ShapeDtypeStructs, take in HBM in whole tiles: the least that moves if each moves once."""
+    return sum(grid.stored_bytes(array.shape, array.dtype) for array in arrays)
+
+
+def _countable(walk: grid.Walk) -> list[Traffic]:
     if (call := next((call for call in walk.calls if call.times is None), None)) is not None:
         raise grid.UnreadableCall(
             f"how often {call.name} runs depends on data: its bytes cannot be counted.", reason=grid.Reason.ARRAY_VALUES
         )
-    return sum(row.bytes for row in traffic(walk))
+    return traffic(walk)
 
 
 def _automatic(call: grid.Call) -> list[Traffic]:
@@ -50,6 +69,7 @@ def _automatic(call: grid.Call) -> list[Traffic]:
             direction="out" if operand.role == "output" else "in",
             copies=int(moved.sum()) * times,
             bytes=int(operand.block_bytes[moved].sum()) * times,
+            payload=int(operand.block_payload[moved].sum()) * times,
         )
         for operand in call.operands
         if operand.pipelined
@@ -70,10 +90,17 @@ def _by_hand(call: grid.Call) -> list[Traffic]:
             copy.target_space == "hbm"
         )
         for end in ends:
-            copies, size = moved.get(end, (0, 0))
-            moved[end] = copies + len(copy.steps), size + len(copy.steps) * copy.bytes
+            moved.setdefault(end, []).append(copy)
+    return [_row(call, name, direction, copies) for (name, direction), copies in moved.items()]
+
+
+def _row(call: grid.Call, name: str, direction: str, copies: list[grid.Copy]) -> Traffic:
     times = call.times or 1
-    return [
-        Traffic(call=call.name, name=name, direction=direction, copies=copies * times, bytes=size * times)
-        for (name, direction), (copies, size) in moved.items()
-    ]
+    return Traffic(
+        call=call.name,
+        name=name,
+        direction=direction,
+        copies=sum(len(copy.steps) for copy in copies) * times,
+        bytes=int(sum(copy.bytes.sum() for copy in copies)) * times,
+        payload=sum(len(copy.steps) * copy.payload for copy in copies) * times,
+    )

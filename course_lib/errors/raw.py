@@ -22,11 +22,18 @@ def _words(error: BaseException) -> str:
     if isinstance(error, NameError):  # with the name that Python thinks was meant
         said = traceback.TracebackException(type(error), error, error.__traceback__).format_exception_only()
         message = "".join(said).strip().partition(": ")[2]
+    if type(error).__name__ == "TracerBoolConversionError" and _in_a_slice(error):
+        return f"{message.splitlines()[0]} It was made for the end of a slice."
     if message and not (message.endswith("object is not subscriptable") and _raised_by_pallas(error)):
         return message
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not OURS.search(f.filename)]
     functions = [frame.name for frame in frames][:-5:-1]
     return (message or "no message") + (f", from {', '.join(functions)}" if functions else "")
+
+
+def _in_a_slice(error: BaseException) -> bool:
+    """Whether JAX asked while it read a slice such as [:n], and not the kernel itself."""
+    return any(frame.name == "from_slice" for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _raised_by_pallas(error: BaseException) -> bool:

@@ -6,40 +6,50 @@ operation runs, and what it copies by hand; ``memory_uses(call)`` where it touch
 pictures and verdicts are views of these lists.
 
 The TPU visits the grid one step after another, the last axis fastest. A block is copied in only when its index
-differs from the step before; an output block is written back when the next step's index differs.
+differs from the step before; an output block is written back when the next step's index differs. ``returns``
+lists the output blocks that are left and come back to, and what lies in their buffer then.
 """
 
-from course_lib.grid.body import Body, Copy, Use
+from course_lib.grid.body import Body, Broken, Copy, Use
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
-from course_lib.grid.following.follow import body, has_copies_by_hand, memory_uses, scoped_scratch
+from course_lib.grid.following.follow import body, broken_promise, has_copies_by_hand, memory_uses, scoped_scratch
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.pipelines import inner_pipelines
+from course_lib.grid.tiles import moved_bytes, stored_bytes, tile
 from course_lib.grid.trace import run, trace, trace_with_result
 from course_lib.grid.unreadable import Reason, UnreadableCall
+from course_lib.grid.visits import Return, returns
 from course_lib.grid.walk import walk, walk_traced
 
 __all__ = [
     "KERNELS",
     "Body",
+    "Broken",
     "Call",
     "Copy",
     "Operand",
     "Pipeline",
     "Reason",
+    "Return",
     "Scratch",
     "UnreadableCall",
     "Use",
     "Walk",
     "body",
+    "broken_promise",
     "equations",
     "has_copies_by_hand",
     "inner_pipelines",
     "memory_uses",
+    "moved_bytes",
     "pallas_calls",
+    "returns",
     "run",
     "scoped_scratch",
     "space_of",
+    "stored_bytes",
+    "tile",
     "trace",
     "trace_with_result",
     "walk",

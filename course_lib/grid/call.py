@@ -8,6 +8,8 @@ import jax.extend.core
 import numpy as np
 from jax.experimental import pallas as pl
 
+from course_lib.grid import tiles
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Operand:
@@ -22,8 +24,10 @@ class Operand:
     memory_space: str = "vmem"  # "vmem", "smem", or "hbm" for a ref left where it is
     buffers: int = 2  # copies of the block in VMEM: 2, so that one is filled while the other is read
     element: tuple[bool, ...] = ()  # which axes are pl.Element: indexed by element, blocks may overlap
-    padding: tuple[int, ...] = ()  # elements of padding before an Element axis
+    padding: tuple[tuple[int, int], ...] = ()  # elements of padding before and behind each axis, of an Element
+    letters: tuple[str, ...] = ()  # what its index map calls the grid's indices, where it is known
     aliases: str | None = None  # the other operand that lives in the same memory (input_output_aliases)
+    by_hand: bool = False  # its copies are made by the kernel's body, of a pipeline say
 
     @property
     def pipelined(self) -> bool:
@@ -41,7 +45,7 @@ class Operand:
         if not any(self.element):
             return self.indices * np.array(self.block_shape, np.int64)
         scale = [1 if e else b for e, b in zip(self.element, self.block_shape, strict=True)]
-        return self.indices * np.array(scale, np.int64) - np.array(self.padding, np.int64)
+        return self.indices * np.array(scale, np.int64) - np.array([before for before, _ in self.padding], np.int64)
 
     @property
     def changes(self) -> np.ndarray:
@@ -80,17 +84,23 @@ class Operand:
             {tuple(i // b for i, b in zip(at, self.block_shape, strict=True)) for at in np.argwhere(~touched).tolist()}
         )
 
-    def revisits(self) -> list[tuple[tuple[int, ...], int, int]]:
-        """(block, last step of the first visit, first step of the second) for blocks that are left and come back to."""
-        found, last_seen = [], {}
-        for step, block in enumerate(map(tuple, self.indices.tolist())):
-            if block in last_seen and last_seen[block] != step - 1:
-                found.append((block, last_seen[block], step))
-            last_seen[block] = step
-        return found
-
     @property
     def block_bytes(self) -> np.ndarray:
+        """int64[S]: bytes that a copy of each step's block moves: the whole tiles of HBM that it lies in (``tiles``).
+
+        What lies in SMEM goes there without padding.
+        """
+        if self.memory_space == "smem":
+            return self.block_payload
+        clipped = (
+            [not e or any(p) for e, p in zip(self.element, self.padding, strict=True)] if any(self.element) else True
+        )
+        return tiles.moved_bytes(
+            self.shape, self.dtype, self.starts, self.block_shape, by_hand=self.by_hand, clipped=clipped
+        )
+
+    @property
+    def block_payload(self) -> np.ndarray:
         """int64[S]: bytes of the part of each step's block that lies inside the array (the last may be ragged)."""
         starts = self.starts
         ends = np.minimum(starts + np.array(self.block_shape, np.int64), np.array(self.shape, np.int64))

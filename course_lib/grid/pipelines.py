@@ -98,5 +98,6 @@ def _operand(call: Call, copies: list[Copy], repeats: list[int], role: str) -> O
         buffers=max(1, copies[0].room // math.prod(block)),
         indices=starts // scale,
         element=element if any(element) else (),
-        padding=(0,) * len(block) if any(element) else (),
+        padding=((0, 0),) * len(block) if any(element) else (),
+        by_hand=True,
     )

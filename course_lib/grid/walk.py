@@ -234,9 +234,16 @@ def _operand(block, grid: tuple[int, ...], name: str, role: str, scalars: tuple,
         memory_space=space_of(block.block_aval),
         buffers=_buffers(block, int(np.prod(grid, dtype=np.int64))),
         element=element if any(element) else (),
-        padding=tuple(getattr(size, "padding", (0, 0))[0] for size in block.block_shape) if any(element) else (),
+        padding=tuple(getattr(size, "padding", (0, 0)) for size in block.block_shape) if any(element) else (),
+        letters=_letters(block.index_map_jaxpr, len(grid)),
         aliases=aliases,
     )
+
+
+def _letters(index_map, axes: int) -> tuple[str, ...]:
+    """The names of an index map's parameters, one for each axis of the grid; () for a map that takes *indices."""
+    names = tuple((index_map.debug_info.arg_names or ())[:axes])
+    return names if len(names) == axes and all(map(str.isidentifier, names)) else ()
 
 
 def _buffers(block, steps: int) -> int:

@@ -2,8 +2,8 @@
 
 No single judge sees every bug, so ``judge`` asks them in that order and stops at the first that refuses:
 
-numbers     the plain interpreter against the reference function: is the arithmetic right, is it done in a
-            kernel, are the inputs left alone?
+numbers     the plain interpreter against the reference function: is the arithmetic right, has a kernel
+            a part in it, are the inputs left alone?
 simulator   JAX's TPU simulator: memory that starts as NaN, the real grid order, blocks outside the array, output
             blocks that are left and visited again
 races       the simulator with two cores and a race detector
@@ -15,11 +15,13 @@ Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns on
 name; they take a ``Trial``, in which all that they share is found out once.
 """
 
+from course_lib.judges.around import arithmetic_around
 from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge, most_traffic
 from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
 from course_lib.judges.numbers import numbers_judge
+from course_lib.judges.probing import Probe
 from course_lib.judges.simulator import races_judge, simulator_judge
 from course_lib.judges.sitting import JUDGES, NAMES, judge
 from course_lib.judges.tolerance import Expected, close, expected, right
@@ -29,11 +31,13 @@ from course_lib.judges.verdict import Verdict
 __all__ = [
     "JUDGES",
     "NAMES",
+    "Probe",
     "BlockMap",
     "Budget",
     "Expected",
     "Trial",
     "Verdict",
+    "arithmetic_around",
     "budget_judge",
     "close",
     "compiler_judge",

@@ -13,13 +13,15 @@ _ROWS, _COLUMNS = 12, 24  # of a map, at most; more blocks are drawn together
 class BlockMap:
     """``cells[row][column]``: how each block of an output of two axes fares; one row for an output of one axis.
 
-    More axes are laid out under one another. ``unit`` is the shape that one cell stands for.
+    More axes are laid out under one another, and ``rows`` says which blocks a row has: "(1, 0, :)"; () for two axes.
+    ``unit`` is the shape that one cell stands for.
     """
 
     name: str
     unit: tuple[int, ...]
     of_kernel: bool  # the cells are the kernel's own blocks, one each
     cells: tuple[tuple[str, ...], ...]
+    rows: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from course_lib.viz import block_map as pictures
@@ -49,7 +51,8 @@ def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[
     if RIGHT not in cells:  # then the picture says no more than "all of it"
         return None
     table = cells.reshape(-1, cells.shape[-1])
-    return BlockMap(name=name, unit=unit, of_kernel=of_kernel, cells=tuple(map(tuple, table.tolist())))
+    rows = tuple(f"({', '.join(map(str, at))}, :)" for at in np.ndindex(cells.shape[:-1])) if cells.ndim > 2 else ()
+    return BlockMap(name=name, unit=unit, of_kernel=of_kernel, cells=tuple(map(tuple, table.tolist())), rows=rows)
 
 
 def _part(length: int) -> int:

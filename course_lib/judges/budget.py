@@ -1,7 +1,6 @@
 """What a kernel may cost: HBM traffic, VMEM, predicted time, spills, and how much of it a unit must be at work."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid, text, vocabulary
@@ -71,22 +70,26 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
     total = sum(row.bytes for row in cost.traffic(walk))
     if total <= limit:
         return None
-    most, name = most_traffic(walk)
-    return Complaint(
-        f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}. {most}",
-        "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
-        f"or larger blocks where they are yours to choose, so that {name} stays put.",
-    )
+    most = most_traffic(walk)
+    moves = f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}."
+    return Complaint(f"{moves} {most.what}", most.next)
 
 
-def most_traffic(walk: grid.Walk) -> tuple[str, str]:
-    """(a sentence on the operand that moves most bytes and how often, its name)."""
+def most_traffic(walk: grid.Walk) -> Complaint:
+    """Which operand moves most bytes, and how often; what would let it move fewer."""
     worst = max(cost.traffic(walk), key=lambda row: row.bytes)
     array = next((o for call in walk.calls for o in call.operands if o.name == worst.name), None)
-    size = 0 if array is None else array.dtype.itemsize * math.prod(array.shape)
+    size = 0 if array is None else grid.stored_bytes(array.shape, array.dtype)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
-    return f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}.", worst.name
+    what = f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}."
+    if array is not None and (padded := cost.padding_of(worst, array)):
+        return Complaint(f"{what} {padded}", cost.AGAINST_PADDING)
+    return Complaint(
+        what,
+        "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "
+        f"or larger blocks where they are yours to choose, so that {worst.name} stays put.",
+    )
 
 
 def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:

@@ -31,7 +31,7 @@ def complaint(walk: grid.Walk) -> Complaint | None:
 def early_use(walk: grid.Walk) -> Complaint | None:
     """The first touch of a buffer while a copy into or out of it is on its way; None where none is seen.
 
-    Buffers are told apart by their first axis only, so this explains a failure and proves none.
+    What lies where is followed as far as indices are known, so this explains a failure and proves none.
     """
     for call in walk.calls:
         if _readable(call) and (found := _ledger(call)[1]):
@@ -154,7 +154,8 @@ def _started_twice(call, use: grid.Use, step: int, entry: int, pending: list[_Pe
 
 def _same_place(use: grid.Use, entry: int, copy: _Pending) -> bool:
     """Whether a use touches the target of a copy."""
-    return use.number == copy.use.number and _overlap(use.part, entry, copy.use.part, copy.entry)
+    mine, its = (use.part, use.inner), (copy.use.part, copy.use.inner)
+    return use.number == copy.use.number and _overlap(mine, entry, its, copy.entry)
 
 
 def _touched(
@@ -163,7 +164,8 @@ def _touched(
     name = _named(use.ref, use.part, entry)
     for copy in pending:
         into = _same_place(use, entry, copy)
-        out_of = use.number == copy.use.source_number and _overlap(use.part, entry, copy.use.source_part, copy.entry)
+        its_source = copy.use.source_part, copy.use.source_inner
+        out_of = use.number == copy.use.source_number and _overlap((use.part, use.inner), entry, its_source, copy.entry)
         if into and use.kind == "read" and any(_same_place(use, entry, c) for c in unread):
             return Complaint(
                 f"{_at(call, step)} {call.name} reads {name} after the next copy of {copy.use.source} into it has been "
@@ -193,11 +195,23 @@ def _named(ref: str, part, entry: int) -> str:
     return f"{ref}[{start}]" if size == 1 else f"{ref}[{start}:{start + size}]"
 
 
-def _overlap(part, entry: int, other, other_entry: int) -> bool:
-    """Whether two parts of a ref share an element of its first axis, as far as is known."""
+def _overlap(mine: tuple, entry: int, its: tuple, its_entry: int) -> bool:
+    """Whether two parts of a ref, (first axis, other axes) each, share an element, as far as is known."""
+    (part, inner), (other, other_inner) = mine, its
     if part is None or other is None:
         return part is None and other is None
-    (start, size), (begin, length) = part[entry].tolist(), other[other_entry].tolist()
+    if not _share(*part[entry].tolist(), *other[its_entry].tolist()):
+        return False
+    if inner is None or other_inner is None:
+        return True
+    axes = zip(inner[entry].tolist(), other_inner[its_entry].tolist(), strict=True)
+    return all(_share(*one, *another) for one, another in axes)
+
+
+def _share(start: int, size: int, begin: int, length: int) -> bool:
+    """Whether two parts of an axis meet for sure. One that is not known, of size -n, meets all n elements only."""
+    if size < 0 or length < 0:
+        return size + length == 0
     return start < begin + length and begin < start + size
 
 

@@ -24,9 +24,12 @@ def other_structure(walk: grid.Walk, expected) -> Complaint | None:
 
 
 def difference(
-    got: list[np.ndarray], want: list[Expected], walk: grid.Walk, reference: Callable, args: tuple
+    got: list[np.ndarray], want: list[Expected], walk: grid.Walk, reference: Callable, args: tuple, **more
 ) -> Complaint | None:
-    """What is wrong and where, and what to try; None if every output is right."""
+    """What is wrong and where, and what to try; None if every output is right.
+
+    ``more``: what else helps to explain it, as in Finding: ``run``, ``probes``, ``in_order``.
+    """
     if len(got) != len(want):
         arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
         return Complaint(f"It returns {arrays}; it should return {len(want)}.", "look at out_shape.")
@@ -39,9 +42,8 @@ def difference(
         if g.dtype != w.value.dtype:
             return Complaint(f"{name} is {g.dtype}; it should be {w.value.dtype}.", "look at the dtype in out_shape.")
         if (wrong := ~right(g, w)).any():
-            return _complaint(
-                Finding(name=name, number=number, got=g, want=w, wrong=wrong, walk=walk, reference=reference, args=args)
-            )
+            known = {"walk": walk, "reference": reference, "args": args} | more
+            return _complaint(Finding(name=name, number=number, got=g, want=w, wrong=wrong, **known))
     return None
 
 

@@ -25,6 +25,9 @@ class Finding:
     walk: grid.Walk
     reference: Callable
     args: tuple
+    run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; where running is cheap
+    probes: tuple = ()  # of ``probing``: what scratch should hold on the way
+    in_order: bool = False  # its steps ran one after another, whatever the kernel says of its axes
 
     @property
     def first(self) -> tuple[int, ...]:

@@ -66,8 +66,8 @@ def stale_read(call: grid.Call) -> Read | None:
 
     Where every step has an output block of its own, scratch may well carry something on; unless one is come back to.
     """
-    begins = _new_outputs(call)
-    if begins.all() and not any(o.revisits() for o in call.outputs if o.pipelined):
+    begins = new_outputs(call)
+    if begins.all() and not any(grid.returns(o) for o in call.outputs if o.pipelined):
         return None
     return next(leftovers(call, np.cumsum(begins)), None)
 
@@ -84,6 +84,16 @@ def leftovers(call: grid.Call, group: np.ndarray) -> Iterator[Read]:
                 last = use.step
 
 
+def set_once(call: grid.Call, name: str) -> bool:
+    """Whether the first step of the grid is the only one that writes all of a ref before it reads it."""
+    begins = set()
+    for number, (ref, _) in _own_memory(call).items():
+        if ref == name:
+            first = {use.step: use for use in reversed(_in_order(call, number))}
+            begins |= {step for step, use in first.items() if use.kind == "write" and use.whole}
+    return begins == {0}
+
+
 def carries(call: grid.Call, steps: np.ndarray) -> bool:
     """Whether one of ``steps`` after the first begins with what an earlier one left, in an output or in scratch."""
     later = set(steps[1:].tolist())
@@ -98,10 +108,10 @@ def carries(call: grid.Call, steps: np.ndarray) -> bool:
 
 def crosses_blocks(call: grid.Call) -> bool:
     """Whether scratch takes something from the steps of one output block to those of another."""
-    return next(leftovers(call, np.cumsum(_new_outputs(call))), None) is not None
+    return next(leftovers(call, np.cumsum(new_outputs(call))), None) is not None
 
 
-def _new_outputs(call: grid.Call) -> np.ndarray:
+def new_outputs(call: grid.Call) -> np.ndarray:
     """bool[S]: another output block begins at this step."""
     return np.logical_or.reduce([np.arange(call.steps) == 0, *(o.changes for o in call.outputs if o.pipelined)])
 

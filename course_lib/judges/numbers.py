@@ -1,10 +1,11 @@
 """The numbers judge, and what the simulators' judges do too: run the kernels on the CPU, and compare."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 from course_lib import compat, errors, grid
-from course_lib.judges import code, copies, memory, order
+from course_lib.judges import code, copies, index_maps, memory, order
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
@@ -40,7 +41,14 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
             return complained(judge, better)
         return refused(judge, _with_buffer_name(explanation, walk))
     complaint = other_structure(walk, trial.returned) or difference(
-        got, trial.wanted, walk, trial.reference, trial.args
+        got,
+        trial.wanted,
+        walk,
+        trial.reference,
+        trial.args,
+        run=functools.partial(trial.traced.run, True) if interpret is True else None,
+        probes=trial.probes,
+        in_order=interpret is True,
     )
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
@@ -57,7 +65,7 @@ def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> error
 
 
 def _outside(walk: grid.Walk) -> Complaint | None:
-    return next((said for call in walk.calls if (said := order.outside(call))), None)
+    return next((said for call in walk.calls if (said := index_maps.outside(call))), None)
 
 
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)

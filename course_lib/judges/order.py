@@ -30,62 +30,37 @@ def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
 
 
 def revisit_of(call: grid.Pipeline) -> Complaint | None:
-    """The same for one kernel, or for a pipeline inside one."""
+    """The same for one kernel, or for a pipeline inside one. What is lost goes before what is kept by luck."""
     for output in call.outputs:
-        if output.pipelined and (found := output.revisits()):
-            block, before, again = found[0]
-            lost = ": the running sum is gone."
-            if not _collects(call, output):
-                lost = ". It is not fetched again: what the kernel does not write at this visit is garbage."
+        found = grid.returns(output) if output.pipelined else []
+        if found:
+            again = next((one for one in found if not one.kept), found[0])
+            left, back = call.step(again.before.last), call.step(again.visit.first)
             return Complaint(
-                f"Output block {block} of {output.name} left VMEM after step {call.step(before)}, and the grid came "
-                f"back to it at step {call.step(again)}{lost}",
+                f"Output block {again.visit.block} of {output.name} left VMEM after step {left}, and the grid came "
+                f"back to it at step {back}{_what_is_found(call, output, again)}",
                 _cure(call, output),
             )
     return None
 
 
-def outside(call: grid.Pipeline) -> Complaint | None:
-    """The first block that an index map asks for and the array does not have."""
-    for operand in call.operands:
-        if not len(steps := operand.outside()):
-            continue
-        block, blocks = tuple(operand.indices[steps[0]].tolist()), operand.blocks
-        what = (
-            f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
-            f"array has {' x '.join(map(str, blocks))} blocks of shape {operand.block_shape}."
-        )
-        return Complaint(what, _cure_outside(call, operand))
-    return None
-
-
-def _cure_outside(call: grid.Pipeline, operand: grid.Operand) -> str:
-    if operand.indices.min() < 0:
-        return "a block number below 0 does not count from the end, as it would in NumPy: the last of n is n - 1."
-    if wrong := _wrong_grid_axis(call, operand):
-        axis, used, fitting = wrong
+def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
+    """What lies in the buffer of an output block that is come back to. (Which buffer that is: grid.visits.)"""
+    collects = _collects(call, output)
+    if not again.kept:
+        left = f"what step {call.step(again.found.last)} left of block {again.found.block}."
+        if collects:
+            return f": the running sum is gone. In its buffer lies {left}"
+        return f". It is not fetched again: what the kernel does not write at this visit is {left}"
+    if not collects:
         return (
-            f"number {axis} of what the map returns runs along axis {used} of the grid, which has {call.grid[used]} "
-            f"steps, and there are {operand.blocks[axis]} blocks: as many as axis {fitting} has steps. Is it the right "
-            "one?"
+            ". It is not fetched again: what the kernel does not write at this visit is there by luck only, for the "
+            "block comes back to the buffer that it left."
         )
-    if all(b <= n for b, n in zip(operand.indices.max(axis=0), operand.blocks, strict=True)):
-        return "blocks are counted from 0: is the grid one step too long, or is 1 added to an index?"
-    return "an index map returns block numbers, counted from 0: not element numbers, and none past the last block."
-
-
-def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, int, int] | None:
-    """(array axis, grid axis its block number follows, grid axis it fits); None if no number follows a wrong axis."""
-    if not call.grid:
-        return None
-    places = np.stack(np.unravel_index(np.arange(call.steps), call.grid), axis=-1)
-    for axis, blocks in enumerate(operand.blocks):
-        numbers = operand.indices[:, axis]
-        followed = [a for a in range(len(call.grid)) if call.grid[a] > 1 and (numbers == places[:, a]).all()]
-        fitting = [a for a, steps in enumerate(call.grid) if steps == blocks and a not in followed]
-        if followed and fitting and numbers.max() >= blocks:
-            return axis, followed[0], fitting[0]
-    return None
+    why = "the block comes back to the buffer that it left."
+    if len(np.unique(output.indices, axis=0)) == 2:
+        why = f"there are two blocks and two buffers, so {why} With three blocks it would be lost."
+    return f". Its sum is still there by luck: {why} Nobody promises it."
 
 
 def shared_block(walk: grid.Walk) -> Complaint | None:

@@ -7,6 +7,7 @@ from course_lib import grid
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
+_FAR = 0.5  # of the size of the numbers: no element is as far off as that
 _NEARLY = 0.1  # of the size of the numbers: half of the wrong elements are no further off
 
 
@@ -39,7 +40,7 @@ def too_few_bits(found: Finding) -> Complaint | None:
     sound = np.isfinite(exact) & np.isfinite(found.want.bound)
     worst = np.argmax(np.where(sound, np.abs(got - exact) - found.want.bound, -np.inf))
     error, allowed = np.abs(got - exact).flat[worst] / size, found.want.bound.flat[worst] / size
-    if error > 1 or np.median(np.abs(got - exact)[found.wrong]) / size > _NEARLY:
+    if error > _FAR or np.median(np.abs(got - exact)[found.wrong]) / size > _NEARLY:
         return None
     what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
     if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:

@@ -2,7 +2,15 @@
 
 from collections.abc import Callable
 
-from course_lib.judges import patterns, precision, rules_of_blocks, rules_of_memory
+from course_lib.judges import (
+    dependence,
+    patterns,
+    precision,
+    probing,
+    rules_of_blocks,
+    rules_of_memory,
+    rules_of_softmax,
+)
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
@@ -33,6 +41,9 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     rules_of_memory.left_over,
     rules_of_blocks.past_the_edge,
     rules_of_memory.written_too_early,
+    probing.first_wrong,
+    rules_of_softmax.running_sum,
+    rules_of_softmax.no_maximum,
     rules_of_memory.computed,
     rules_of_memory.never_written,
     rules_of_blocks.rows_left_out,
@@ -44,4 +55,5 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     patterns.shifted,
     patterns.scaled,
     precision.too_few_bits,
+    dependence.wrong_terms,
 )

@@ -1,9 +1,11 @@
 """Rules about blocks: which of them an index map asks for, and what lies at the edge of an array."""
 
+import itertools
+
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges import memory, order, poisoning
+from course_lib.judges import index_maps, masking, memory, order, poisoning
 from course_lib.judges.finding import Finding
 from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
@@ -11,7 +13,7 @@ from course_lib.judges.verdict import Complaint
 
 def outside(found: Finding) -> Complaint | None:
     """An index map that asks for a block the array does not have."""
-    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := order.outside(p))), None)
+    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := index_maps.outside(p))), None)
 
 
 def rows_outside(found: Finding) -> Complaint | None:
@@ -97,13 +99,20 @@ def rows_left_out(found: Finding) -> Complaint | None:
 
 
 def past_the_edge(found: Finding) -> Complaint | None:
-    """NaN that comes from beyond the end of an array whose last block is not full."""
+    """NaN that comes from beyond the end of an array whose last block is not full.
+
+    Of several inputs that hang over, the first that is not masked is to blame.
+    """
     if not found.unwritten[found.first] or found.made_by is None:
         return None
     for call in found.walk.calls:
-        for operand in call.inputs:
-            if operand.pipelined and not any(operand.element) and (axes := _hanging_axes(operand, found.steps)):
-                return _hangs_over(call, operand, axes[0])
+        blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
+        hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
+        if half := _half_masked(call, hanging):
+            return half
+        if hanging:
+            operand, axes = hanging[0]
+            return _hangs_over(call, operand, axes[0])
     return None
 
 
@@ -121,15 +130,35 @@ def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
     return sorted(np.flatnonzero(hangs.any(axis=0)).tolist(), key=reaches, reverse=True)
 
 
-def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
+def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
     length, block = operand.shape[axis], operand.block_shape[axis]
     ends = operand.starts[:, axis] + block
     step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
-    by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
-    what = (
+    return (
         f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
         f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here."
     )
+
+
+def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
+    """Of two inputs that hang over the end of axes of one length, one is masked, and the other is not."""
+    if len(hanging) < 2:
+        return None
+    masked = {operand.name: masking.is_masked(call, operand) for operand, _ in hanging}
+    for (one, its), (other, axes) in itertools.permutations(hanging, 2):
+        shared = [axis for axis in axes if other.shape[axis] in {one.shape[a] for a in its}]
+        if shared and masked[one.name] and not masked[other.name]:
+            return Complaint(
+                f"{_overhang(call, other, shared[0])} The kernel masks {one.name}, and not {other.name}.",
+                f"mask {other.name} as well: a product with 0 does not put NaN out, for NaN * 0 is NaN.",
+            )
+    return None
+
+
+def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
+    length, block = operand.shape[axis], operand.block_shape[axis]
+    by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
+    what = _overhang(call, operand, axis)
     if not by_mask and _chooses_by_an_index(call):
         return Complaint(
             f"{what} The kernel chooses by an index, and some of them get through.",

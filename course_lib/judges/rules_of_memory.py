@@ -19,7 +19,7 @@ def copied_by_hand(found: Finding) -> Complaint | None:
 
 def shared(found: Finding) -> Complaint | None:
     """Steps that the simulator takes in any order, for they are marked so, and that depend on their order."""
-    return order.shared_block(found.walk) or order.carried_on(found.walk)
+    return None if found.in_order else order.shared_block(found.walk) or order.carried_on(found.walk)
 
 
 def written_over(found: Finding) -> Complaint | None:
@@ -169,6 +169,8 @@ def left_over(found: Finding) -> Complaint | None:
     """Sums of another output block that are still in the scratch."""
     for call in found.walk.calls:
         if (read := memory.stale_read(call)) is not None and len(call.outputs):
+            if memory.set_once(call, read.ref) and not any(grid.returns(output) for output in call.outputs):
+                return _set_once(call, read)
             return Complaint(
                 f"At step {call.step(read.step)}, where a new output block begins, {read.ref} holds what step "
                 f"{call.step(read.left_by)} has left there.",
@@ -177,8 +179,19 @@ def left_over(found: Finding) -> Complaint | None:
     return None
 
 
+def _set_once(call: grid.Call, read: memory.Read) -> Complaint:
+    firsts = [call.step(n) for n in np.flatnonzero(memory.new_outputs(call)).tolist()]
+    more = ", ..." if len(firsts) > 3 else ""
+    return Complaint(
+        f"{read.ref} is set to its start once for the whole grid, at step {firsts[0]}. At step {call.step(read.step)}, "
+        f"where a new output block begins, {read.ref} holds what step {call.step(read.left_by)} has left there.",
+        f"set {read.ref} at the first step of every output block: {', '.join(map(str, firsts[:3]))}{more}. The "
+        "reduction index is 0 there.",
+    )
+
+
 def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
-    if any(output.revisits() for output in call.outputs):
+    if any(grid.returns(output) for output in call.outputs):
         return f"{ref} has room for one output block: put the reduction axis last, so that one is finished at a time."
     return (
         f"set {ref} to zero at the first step of every output block: when the reduction index is 0, not at the first "
@@ -197,14 +210,19 @@ def never_written(found: Finding) -> Complaint | None:
 
 
 def computed(found: Finding) -> Complaint | None:
-    """NaN that is not garbage: the kernel writes all of the block."""
-    if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
-        return None
-    call, output = found.made_by
-    if not len(found.steps) or not memory.writes(call, output.name, found.steps)[1]:
+    """NaN that is not garbage."""
+    if not is_computed(found):
         return None
     return Complaint(
-        f"The kernel writes all of {output.name}, so it computes that NaN itself.",
+        f"The kernel writes all of {found.made_by[1].name}, so it computes that NaN itself.",
         "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row in which "
         "everything is masked, an exp that overflows.",
     )
+
+
+def is_computed(found: Finding) -> bool:
+    """Whether the first wrong element is NaN, and in a block that the kernel writes all of."""
+    if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
+        return False
+    call, output = found.made_by
+    return bool(len(found.steps)) and memory.writes(call, output.name, found.steps)[1]

@@ -4,14 +4,17 @@ import dataclasses
 from collections.abc import Callable
 
 from course_lib import compat, errors
-from course_lib.judges import copies, garbage, order
+from course_lib.judges import copies, garbage, order, promises
 from course_lib.judges.numbers import compared
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, complained, refused
 
 
 def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory."""
+    """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory.
+
+    And a false ``pl.multiple_of``, where its value is known.
+    """
     return sit(Trial(fn, reference, args, chip))
 
 
@@ -26,6 +29,8 @@ def races_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> 
 def sit(trial: Trial) -> Verdict:
     """The simulator judge's verdict."""
     said = _simulated("simulator", trial, random_seed=0)
+    if said.passed and (complaint := promises.complaint(trial.walk)):  # in a simulation a false one does no harm
+        return complained("simulator", complaint)
     if said.passed and garbage.is_told_by_nan(trial.walk):
         anew = dataclasses.replace(trial, like=None)  # what fills memory is compiled into a run
         with garbage.that_is_a_number():

@@ -12,6 +12,7 @@ import numpy as np
 
 from course_lib import compiler, grid
 from course_lib.judges.interpreted import Traced
+from course_lib.judges.probing import Probe
 from course_lib.judges.tolerance import Expected, expected
 
 
@@ -21,6 +22,7 @@ class Trial:
 
     Everything below is computed when it is first asked for, and once. ``like``: a trial of the same function for the
     same chip with arguments of the same shapes and dtypes, whose trace, and whose compiled runs, are these too.
+    ``probes``: what scratch should hold on the way, asked where the numbers are wrong.
     Raises ValueError for an argument that is no array and no number.
     """
 
@@ -29,6 +31,7 @@ class Trial:
     args: tuple
     chip: str = "v5e"
     like: Trial | None = None
+    probes: tuple[Probe, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", arrays(self.args))

@@ -13,7 +13,7 @@ from course_lib.arrays import Array, Described, Float
 from course_lib.kernels import platforms
 from course_lib.kernels.legal import LANES, SUBLANES
 
-_FEWEST = 32  # rows of a block, where there are as many: with fewer, each step is mostly the start of its copies
+_FEWEST = 32  # rows of a block, where there are as many: with fewer, a step mostly waits for its copies
 
 
 def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int:

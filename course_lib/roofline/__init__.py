@@ -3,19 +3,35 @@
 ``predict(f, x, y)`` says which roof binds. docs/measured.md tells where the timings come from.
 """
 
-from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
+from course_lib.roofline.constants import (
+    DISPATCH_S,
+    FITTED,
+    HELD_OUT,
+    ISSUE_CYCLES,
+    LATENCY,
+    LATENCY_CYCLES,
+    Fitted,
+    latency,
+)
 from course_lib.roofline.load import Load, load
+from course_lib.roofline.opinions import Opinions, opinions
 from course_lib.roofline.prediction import Prediction, intensity, predict, ridge_point, time_of
 
 __all__ = [
     "DISPATCH_S",
     "FITTED",
     "HELD_OUT",
+    "ISSUE_CYCLES",
+    "LATENCY",
+    "LATENCY_CYCLES",
     "Fitted",
     "Load",
+    "Opinions",
     "Prediction",
     "intensity",
+    "latency",
     "load",
+    "opinions",
     "predict",
     "ridge_point",
     "time_of",

@@ -30,6 +30,7 @@ class Kernel:
     reads: np.ndarray  # float64[S]: bytes that must be in VMEM before the step, and were not there yet
     writes: np.ndarray  # float64[S]: bytes that leave VMEM after the step
     alone: np.ndarray  # float64[S]: bytes of blocks with one buffer, copied while nothing else happens
+    buffers: int = 2  # of each block that is read ahead: so many copies are under way
     doubt: str = ""
 
 
@@ -90,6 +91,7 @@ def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
         reads=reads,
         writes=writes,
         alone=alone,
+        buffers=_buffers(call),
         doubt=doubt,
     )
 
@@ -126,6 +128,14 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
     return reads, writes, alone
 
 
+def _buffers(call: grid.Call) -> int:
+    """Of the blocks that are read ahead, those of the operand that has fewest: the others wait for it."""
+    several = [o for c in (call, *_pipelines(call)) for o in c.operands if o.pipelined and o.buffers > 1]
+    if all(operand.buffers == 2 for operand in several):
+        return 2
+    return min((operand.buffers for operand in several if operand.fetched.sum() > 1), default=2)
+
+
 def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same for a kernel that copies by itself: the steps of its emit_pipelines, where it has them.
 
@@ -136,8 +146,8 @@ def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarr
         raise grid.UnreadableCall(
             f"the copies of {call.name} cannot be counted: {followed.hidden_copies}.", reason=grid.Reason.ARRAY_VALUES
         )
-    into = sum(len(c.steps) * c.bytes for c in followed.copies if c.source_space == "hbm")
-    out = sum(len(c.steps) * c.bytes for c in followed.copies if c.target_space == "hbm")
+    into = sum(c.bytes.sum() for c in followed.copies if c.source_space == "hbm")
+    out = sum(c.bytes.sum() for c in followed.copies if c.target_space == "hbm")
     reads, writes, alone = _automatic(call)
     if pipelines := _pipelines(call):
         steps = np.concatenate([_automatic(pipeline) for pipeline in pipelines], axis=1)

@@ -1,13 +1,16 @@
-"""Three roofs: arithmetic, HBM and the cost of a grid step.
+"""Three roofs: arithmetic, HBM and the price of a grid step.
 
-The TPU computes one grid step while it copies the blocks of the next, so a step takes the longer of the two:
+A step of a kernel fetches the blocks of a later one, waits for its own, computes, and writes (``pipeline``). So the
+core works while copies run; but a copy takes its latency however short it is, and with two buffers only two copies
+are under way. A step takes the longest of
 
-    seconds = first copy + sum over steps of max(arithmetic + step_s, copies) + last write
+    its work     (latency + its bytes + its work) / buffers     its bytes at the bandwidth that copies reach
 
-Arithmetic is the longer of MXU and VPU work, which run side by side. ``step_s`` is what the scalar core needs to
-work out the next blocks and to start and await their copies: small blocks pay it most. A block with one buffer
-(``pl.Buffered(1)``) cannot be filled while it is in use: its copies are added. What XLA runs around the kernels takes
-the longer of its arithmetic and its bytes.
+and its work is arithmetic and ``issue_s``: issuing its code, starting and awaiting copies. Arithmetic is the longer of
+MXU and VPU work, which run side by side. The third roof is what is left without arithmetic and bytes: (latency +
+issue) / buffers a step. Published timings cannot tell latency and issue apart (``constants``); the compiler can. A
+block with one buffer (``pl.Buffered(1)``) cannot be filled while it is in use: its copies are added. What XLA runs
+around the kernels takes the longer of its arithmetic and its bytes.
 """
 
 import dataclasses
@@ -17,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib import chips, cost, grid, text, vocabulary
-from course_lib.roofline import xla
+from course_lib.roofline import pipeline, xla
 from course_lib.roofline.constants import DISPATCH_S, FITTED, HELD_OUT, Fitted
 from course_lib.roofline.load import Kernel, Load, of_walk
 
@@ -28,8 +31,8 @@ _UNTRIED = (
 _ROOFS = {
     vocabulary.COMPUTE: "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
     vocabulary.HBM: "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
-    vocabulary.STEPS: "Neither arithmetic nor bandwidth: starting and ending grid steps takes longest. Fewer, larger "
-    "blocks would help.",
+    vocabulary.STEPS: "Neither arithmetic nor bandwidth: every step waits for copies that were asked for too late to "
+    "arrive, however small they are, and starts new ones. Fewer, larger blocks would help, or more buffers.",
     vocabulary.BOTH: "The copies take as long as the arithmetic and the grid steps together: less of one alone would "
     "not help.",
 }
@@ -43,12 +46,14 @@ class Prediction:
     seconds: float
     compute_s: float  # arithmetic alone
     memory_s: float  # HBM traffic alone, at the bandwidth that copies reach
-    steps_s: float  # what the grid steps cost, whatever they compute
+    steps_s: float  # what the grid steps cost, whatever they compute: latency and issue
+    latency_s: float = 0.0  # of steps_s, the wait for copies that the buffers do not hide
     overhead_s: float  # the rest of seconds: steps, the first copy, the last write, steps where one waits for the other
     flops: int
     hbm_bytes: int
     steps: int  # grid steps of all kernels
     doubt: str = ""
+    notes: tuple[str, ...] = ()  # operands of which most bytes are padding
     products: bool = True  # whether most of the arithmetic is matrix products, as in the timings it was fitted on
 
     @property
@@ -66,18 +71,24 @@ class Prediction:
             f"{text.duration(self.seconds)} on a {self.chip}, {vocabulary.MODEL}, {vocabulary.bound_by(self.bound)}.",
             f"compute {text.duration(self.compute_s)} ({self.flops / 1e9:,.1f} GFLOPs), "
             f"HBM {text.duration(self.memory_s)} ({self.hbm_bytes / 1e6:,.1f} MB), "
-            f"grid steps {text.duration(self.steps_s)} ({self.steps:,}).",
+            f"grid steps {text.duration(self.steps_s)} ({self.steps:,}){self._of_it()}.",
             f"overhead, all that is beyond the longer of compute and HBM: {text.duration(self.overhead_s)}.",
             _ROOFS[self.bound],
             _trust(self.chip) if self.products else _UNTRIED,
         ]
+        lines += [f"Note: {note}" for note in self.notes]
         return text.folded("\n".join(lines + [f"Not sure: {self.doubt}."] * bool(self.doubt)))
 
     __repr__ = __str__
 
+    def _of_it(self) -> str:
+        return f", of it latency of copies {text.duration(self.latency_s)}" if self.latency_s else ""
+
 
 def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
-    """How long ``fn(*args)`` takes on one core of a chip that need not be there. Nothing is compiled or run.
+    """How long ``fn(*args)`` takes on one TensorCore of a chip that need not be there. Nothing is compiled or run.
+
+    Where two TensorCores are one device (v4, v5p) the core has the HBM of both for itself.
 
     ``fn`` is any JAX function, with kernels or without; ``args`` are arrays or ShapeDtypeStructs.
     Raises ValueError for an unknown chip, grid.UnreadableCall where a kernel's copies depend on array values.
@@ -87,7 +98,8 @@ def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
     predicted = time_of(of_walk(walk, chip=chip), FITTED.get(chip, FITTED["v5e"]))
     work = cost.flops(walk)
     doubt = predicted.doubt or work.doubt or _too_large(walk, chip)
-    return dataclasses.replace(predicted, flops=work.total, doubt=doubt, products=2 * work.mxu > work.total)
+    products = 2 * work.mxu > work.total
+    return dataclasses.replace(predicted, flops=work.total, doubt=doubt, notes=cost.padding(walk), products=products)
 
 
 def _too_large(walk: grid.Walk, chip: str) -> str:
@@ -102,13 +114,14 @@ def time_of(load: Load, fitted: Fitted) -> Prediction:
     """The prediction for a load, with given constants; its ``flops`` are 0."""
     parts = [_kernel_times(k, load.chip, fitted) for k in load.kernels]
     parts += [_fusion_times(f, load.chip, fitted) for f in load.around]
-    seconds, compute, memory = np.sum(parts, axis=0) if parts else np.zeros(3)
+    seconds, compute, memory, steps, issue = np.sum(parts, axis=0) if parts else np.zeros(5)
     return Prediction(
         chip=load.chip.name,
         seconds=float(seconds),
         compute_s=float(compute),
         memory_s=float(memory),
-        steps_s=load.steps * fitted.step_s,
+        steps_s=float(steps),
+        latency_s=_rest(float(steps), float(issue)),
         overhead_s=_rest(float(seconds), float(max(compute, memory))),
         flops=0,
         hbm_bytes=load.hbm_bytes,
@@ -126,8 +139,8 @@ def _rest(seconds: float, roof: float) -> float:
 def ridge_point(*, chip: str = "v5e", dtype="bfloat16") -> float:
     """FLOPs per byte of HBM traffic above which a chip's peak, and not its bandwidth, is the roof.
 
-    From the data sheet: peak over bandwidth. Raises ValueError for an unknown chip, and for a dtype whose products
-    the MXU has no rate for.
+    From the data sheet: peak over bandwidth, of all TensorCores of the chip or of one. Raises ValueError for an unknown
+    chip, and for a dtype whose products the MXU has no rate for.
     """
     made_of, kind = chips.chip(chip), _dtype_name(dtype)
     rates = {"bfloat16": made_of.bf16_flops, "float32": made_of.bf16_flops, "int8": made_of.int8_ops}
@@ -151,19 +164,34 @@ def intensity(fn: Callable, *args, chip: str = "v5e") -> float:
 
 
 def _kernel_times(kernel: Kernel, chip: chips.Chip, fitted: Fitted) -> np.ndarray:
-    """(seconds, compute, memory) of one kernel."""
-    bandwidth = chip.hbm_bandwidth * fitted.hbm
-    compute = np.maximum(kernel.mxu_s, kernel.vpu_s)
-    reads, writes, alone = kernel.reads / bandwidth, kernel.writes / bandwidth, kernel.alone.sum() / bandwidth
-    copies = np.append(reads[1:], 0) + np.append(0, writes[:-1])  # for the next step, and from the one before
-    seconds = reads[0] + np.maximum(compute + fitted.step_s, copies).sum() + writes[-1] + alone
-    return kernel.times * np.array([seconds, compute.sum(), reads.sum() + writes.sum() + alone])
+    """(seconds, compute, memory, steps, issue) of one kernel."""
+    bandwidth = chip.program_bandwidth * fitted.hbm
+    reads, writes, alone = kernel.reads / bandwidth, kernel.writes / bandwidth, kernel.alone / bandwidth
+    seconds = pipeline.seconds(
+        np.maximum(kernel.mxu_s / fitted.mxu, kernel.vpu_s) + fitted.issue_s,
+        reads,
+        writes,
+        alone,
+        read_s=fitted.read_s,
+        write_s=fitted.write_s,
+        buffers=kernel.buffers,
+    )
+    compute, memory = np.maximum(kernel.mxu_s, kernel.vpu_s).sum(), (reads + writes + alone).sum()
+    issue = len(reads) * fitted.issue_s
+    return kernel.times * np.array([seconds, compute, memory, _steps_seconds(kernel, fitted), issue])
+
+
+def _steps_seconds(kernel: Kernel, fitted: Fitted) -> float:
+    """What the steps cost beside arithmetic and bytes; one that copies nothing, only the core's part of it."""
+    each = np.where(kernel.reads > 0, fitted.least_step_s(kernel.buffers), fitted.issue_s)
+    each = np.where(kernel.writes > 0, np.maximum(each, (fitted.write_s + fitted.issue_s) / 2), each)
+    return float((each + np.where(kernel.alone > 0, fitted.read_s, 0)).sum())
 
 
 def _fusion_times(fusion: xla.Fusion, chip: chips.Chip, fitted: Fitted) -> np.ndarray:
-    """(seconds, compute, memory) of what XLA runs as one."""
-    compute, memory = fusion.mxu_s / fitted.xla, fusion.bytes / (chip.hbm_bandwidth * fitted.hbm)
-    return fusion.times * np.array([max(compute, memory), compute, memory])
+    """(seconds, compute, memory, steps, issue) of what XLA runs as one."""
+    compute, memory = fusion.mxu_s / fitted.mxu, fusion.bytes / (chip.program_bandwidth * fitted.hbm)
+    return fusion.times * np.array([max(compute, memory), compute, memory, 0.0, 0.0])
 
 
 def _trust(chip: str) -> str:

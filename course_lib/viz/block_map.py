@@ -26,7 +26,9 @@ def _occurring(map) -> list[str]:
 
 def _text(map) -> str:
     legend = "   ".join(f"{_MARKS[state]} {state}" for state in _occurring(map))
-    rows = ["  " + " ".join(_MARKS[state] for state in row) for row in map.cells]
+    wide = max((len(name) for name in map.rows), default=0)
+    names = [f"{name:{wide}}  " for name in map.rows] or [""] * len(map.cells)
+    rows = [f"  {name}" + " ".join(_MARKS[s] for s in row) for name, row in zip(names, map.cells, strict=True)]
     head = f"{_title(map)}:   {legend}"
     lines = [head] if len(head) <= text.COLUMNS else [f"{_title(map)}:", f"  {legend}"]
     return "\n".join([*lines, *rows])
@@ -34,7 +36,11 @@ def _text(map) -> str:
 
 def _svg(map) -> str:
     step = _SIDE + _GAP
-    boxes = "".join(_cell(j * step, i * step, state) for i, row in enumerate(map.cells) for j, state in enumerate(row))
+    left = max((draw.width_of(name) + 8 for name in map.rows), default=0)
+    boxes = "".join(draw.label(0, i * step + _SIDE / 2 + 4, name, left) for i, name in enumerate(map.rows))
+    boxes += "".join(
+        _cell(left + j * step, i * step, state) for i, row in enumerate(map.cells) for j, state in enumerate(row)
+    )
     what = "block" if map.of_kernel else "part"
     heading = draw.heading(map.name, f"each square is one {what} of shape {map.unit}")
     panel = draw.stacked([heading, draw.Panel(boxes, len(map.cells) * step), _legend(map)], gap=6)

@@ -161,7 +161,7 @@ def _lane_by_hand(number: int, name: str, direction: str, copies: list) -> dict:
     steps = np.concatenate([copy.steps for copy in copies])
     others = {copy.target_space if direction == "in" else copy.source_space for copy in copies}
     order = np.argsort(steps, kind="stable")
-    sizes = np.concatenate([np.full(len(copy.steps), copy.bytes) for copy in copies])
+    sizes = np.concatenate([copy.bytes for copy in copies])
     lane = {
         "operand": number,
         "name": name,
@@ -194,6 +194,7 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
                 f"Also in {scratch.memory_space.upper()}: {scratch.name}, {scratch.dtype}{list(scratch.shape)}, "
                 f"{text.size(size)} of scratch that is kept from step to step."
             )
+    yield from cost.padding_of_call(call)
     if call.times is None:
         yield "How often the function runs this kernel depends on data; what is counted here is one run."
     elif call.times > 1:

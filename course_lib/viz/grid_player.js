@@ -288,7 +288,7 @@ function drawLegend(legend, kernel, views) {
   const entries = [["now", "in use"], ["seen", "seen before"]];
   if (kernel.operands.some((o) => o.role === "output" && o.space !== "hbm")) entries.push(["complete", "complete"]);
   if (kernel.operands.some((o) => o.role === "output" && o.since.some((n) => n > 0))) {
-    entries.push(["again", "written back, but comes again"], ["lost", "visited again: lost"]);
+    entries.push(["again", "written back, but comes again"], ["lost", "visited again, not copied in"]);
   }
   if (views.some((view) => view.plane.hasPadding)) entries.push(["padding", "beyond the array"]);
   for (const [name, words] of entries) {

@@ -164,7 +164,7 @@ function problemsAt(kernel, step) {
     if (revisited(operand, run) && step === operand.first[run]) {
       const left = operand.first[run - operand.since[run] + 1] - 1;
       found.push(`${which} was written back after step ${at(left)} and is visited again at step ${at(step)}: ` +
-        "what it held is lost.");
+        "it is not copied in again.");
     }
     if (operand.outside[block]) {
       found.push(`${which} at step ${at(step)} lies outside of the array: ${extentOf(operand)}.`);

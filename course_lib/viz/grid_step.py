@@ -101,7 +101,7 @@ def problems(kernel: dict, step: int) -> list[str]:
             left = _first_steps(operand)[run - int(operand["since"][run]) + 1] - 1
             found.append(
                 f"{which} was written back after step {_named(kernel, left)} and is visited again at step {now}: "
-                "what it held is lost."
+                "it is not copied in again."
             )
         if operand["outside"][operand["visits"][run]]:
             found.append(f"{which} at step {now} lies outside of the array: {_extent(operand)}.")

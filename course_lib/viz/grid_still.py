@@ -17,7 +17,7 @@ _WORDS = {
     PARTLY: "some of these blocks seen",
     COMPLETE: "complete",
     AGAIN: "written back, but comes again",
-    LOST: "come back to: lost",
+    LOST: "visited again, not copied in",
 }
 
 

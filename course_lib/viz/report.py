@@ -64,7 +64,8 @@ def _panels(report: Report) -> list[draw.Panel]:
 
 
 def _remarks(report: Report) -> list[str]:
-    remarks = [report_words.extrapolated(report), *(f"Note: {note}" for note in report.notes)]
+    said = [report_words.of_a_step(report), report_words.floor(report), report_words.extrapolated(report)]
+    remarks = [*said, *(f"Note: {note}" for note in report.notes)]
     return [remark for remark in remarks if remark]
 
 

@@ -1,7 +1,7 @@
 """A Report in one sentence: does it compile, how long will it take, what binds it, does it spill."""
 
 from course_lib import text, vocabulary
-from course_lib.compiler.report import Report
+from course_lib.compiler.report import Report, floor_words, step_words
 from course_lib.viz import time_split
 
 
@@ -38,6 +38,16 @@ def extrapolated(report: Report) -> str:
         f"{text.count(line.steps)} grid steps were simulated, and each further step counts "
         f"{text.significant(line.cycles_per_step, 4)} cycles."
     )
+
+
+def of_a_step(report: Report) -> str:
+    """What a grid step is made of; "" where that is not known."""
+    return f"A step takes {words}." if (words := step_words(report)) else ""
+
+
+def floor(report: Report) -> str:
+    """Why the time is longer than the cycles; "" where it is not."""
+    return f"{words[0].upper()}{words[1:]}." if (words := floor_words(report)) else ""
 
 
 def _predicted(report: Report) -> str:

@@ -4,7 +4,7 @@
 const ITEMSIZE = { bfloat16: 2, float32: 4, int8: 1 };
 const SIZE_OUT = { bfloat16: 2, float32: 4, int8: 4 };
 const ALIKE = 0.005; // two roofs this near are said to take equally long
-const MORE = 1.1; // times the lowest roof: then compute and grid steps are said to add up
+const MORE = 1.1; // times the lowest roof: then they are said to add up
 const NEAR = 0.05; // core and HBM nearer than this, as shares of the longer, both bind: vocabulary.py
 const MODEL = "predicted (model)";
 
@@ -26,6 +26,38 @@ function alike(count) {
   if (count <= 4) return Array.from({ length: count }, (_, index) => [index, 1]);
   return [[0, 1], [1, count - 3], [count - 2, 1], [count - 1, 1]];
 }
+
+// One step: the flow of copies after it. Times are counted from its end; pipeline.py says what waits for what.
+function stepped({ seconds, free, written, coming }, ahead, work, write, chip) {
+  if (ahead) free += ahead;
+  const arrives = ahead ? free + chip.read_s : 0, done = coming + work;
+  if (write) free = Math.max(free, done) + write;
+  const gone = write ? free + chip.write_s : 0, took = Math.max(done, written);
+  const left = (time) => Math.max(time - took, 0);
+  return { seconds: seconds + took, free: left(free), written: left(gone), coming: left(arrives) };
+}
+
+// An axis: its indices in turn, alike ones as often as they come. Once a flow returns, the rest goes in whole rounds.
+function inTurn(flow, size, body) {
+  for (const [index, count] of alike(size)) {
+    const seen = new Map();
+    for (let done = 0; done < count; done++) {
+      const known = [flow.free, flow.written, flow.coming].map((time) => Math.round(time * 1e13)).join();
+      const before = seen.get(known);
+      if (before) {
+        const rounds = Math.floor((count - done) / (done - before.done));
+        flow = { ...flow, seconds: flow.seconds + rounds * (flow.seconds - before.seconds) };
+        done += rounds * (done - before.done);
+        seen.clear();
+        if (done === count) break;
+      }
+      seen.set(known, { done, seconds: flow.seconds });
+      flow = body(index)(flow);
+    }
+  }
+  return flow;
+}
+
 const tiles = (rows, lanes) => (rows > 4 ? up(rows, 8) : 2 ** Math.ceil(Math.log2(rows))) * up(lanes, 128);
 
 function blocked(s, chip) {
@@ -40,26 +72,20 @@ function blocked(s, chip) {
       + (first || depth > 1 || columns > 1 ? length * width * size : 0);
   };
   const writes = (i, j) => Math.min(bm, s.m - i * bm) * Math.min(bn, s.n - j * bn) * sizeOut;
-  const copies = (i, j, k) => {
-    const after = k + 1 < depth ? [i, j, k + 1] : j + 1 < columns ? [i, j + 1, 0] : [i + 1, 0, 0];
-    let moved = after[0] < rows ? reads(...after) : 0;
-    if (k === 0 && (i || j)) moved += j ? writes(i, j - 1) : writes(i - 1, columns - 1);
-    return moved;
-  };
-  let seconds = (reads(0, 0, 0) + writes(rows - 1, columns - 1)) / bandwidth;
-  for (const [i, ni] of alike(rows)) {
-    for (const [j, nj] of alike(columns)) {
-      for (const [k, nk] of alike(depth)) {
-        seconds += ni * nj * nk * Math.max(compute + chip.step_s, copies(i, j, k) / bandwidth);
-      }
-    }
-  }
+  const after = (i, j, k) => (k + 1 < depth ? [i, j, k + 1] : j + 1 < columns ? [i, j + 1, 0] : [i + 1, 0, 0]);
+  const next = (i, j, k) => (after(i, j, k)[0] < rows ? reads(...after(i, j, k)) : 0) / bandwidth;
+  const work = compute / chip.products + chip.issue_s;
+  const step = (i, j, k) => (flow) => stepped(flow, next(i, j, k), work, k + 1 < depth ? 0 : writes(i, j) / bandwidth, chip);
+  const first = reads(0, 0, 0) / bandwidth;
+  let flow = { seconds: 0, free: first, written: 0, coming: first + chip.read_s };
+  flow = inTurn(flow, rows, (i) => (row) => inTurn(row, columns, (j) => (tile) => inTurn(tile, depth, (k) => step(i, j, k))));
   const moved = (s.m * s.k * (depth > 1 ? columns : 1) + s.k * s.n * (depth > 1 || columns > 1 ? rows : 1)) * size
     + s.m * s.n * sizeOut;
   const windows = (steps > 1 ? 2 : 1) * ((tiles(bm, bk) + tiles(bk, bn)) * size + tiles(bm, bn) * sizeOut);
   return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
     vmem_bytes: windows + 4 * tiles(bm, bn), // and the accumulator
-    compute_s: steps * compute, memory_s: moved / bandwidth, steps_s: steps * chip.step_s, seconds };
+    compute_s: steps * compute, memory_s: moved / bandwidth, steps_s: steps * chip.step_s,
+    seconds: flow.seconds + flow.written };
 }
 
 export const predicted = (s, chip) => (s.ideal ? ideal(s, chip) : blocked(s, chip));
@@ -84,7 +110,6 @@ export function readout(s, chip) {
     ["compute roof", duration(found.compute_s)],
     ["HBM roof", duration(found.memory_s)],
     ["grid steps", s.ideal ? "none counted" : `${each} = ${duration(found.steps_s)}`],
-    ...(s.ideal ? [] : [["compute + steps", duration(found.compute_s + found.steps_s)]]),
     ["binds", binds(found)],
     [MODEL, duration(found.seconds)],
     ["share of the peak", percent(found.flops / found.seconds / peak(s, chip))],
@@ -109,10 +134,9 @@ export function hints(s, chip) {
     said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
       + `copies keep up with the MXU from ${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
   }
-  const oneByOne = found.compute_s + found.steps_s;
-  if (oneByOne > MORE * Math.max(found.compute_s, found.memory_s, found.steps_s)) {
-    said.push(`A step computes after it has started its copies: ${duration(found.compute_s)} + ${duration(found.steps_s)} = `
-      + `${duration(oneByOne)}, more than any one roof.`);
+  if (found.seconds > MORE * Math.max(found.compute_s, found.memory_s, found.steps_s)) {
+    said.push(`${duration(found.seconds)} is more than any one roof: with two buffers, latency, bytes and work of a step do not `
+      + "hide one another fully.");
   }
   return [...said, ...warnings(s, chip, found), constants(s, chip)];
 }
@@ -136,9 +160,12 @@ function warnings(s, chip, found) {
 }
 
 function constants(s, chip) {
-  if (s.ideal) return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet.";
-  let each = `${duration(chip.step_s)} a grid step, copies at ${percent(chip.hbm)} of the data sheet`;
-  if (chip.hbm > 1) each += ", for one core draws more than its own half of the chip's HBM";
+  if (s.ideal) {
+    const whose = chip.cores > 1 ? `: of one of ${chip.cores} cores, and of the HBM that they share` : "";
+    return `Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet${whose}.`;
+  }
+  let each = `a step ${duration(chip.step_s)} at least, copies at ${percent(chip.hbm)} of the data sheet`;
+  if (chip.cores > 1) each += `, which one of ${chip.cores} cores has for itself`;
   if (chip.fitted === chip.name) return `Fitted on published timings of a ${chip.name}: ${each}.`;
   return `No published timing of a ${chip.name} was at hand. Fitted on a ${chip.fitted}: ${each}.`;
 }

@@ -1,4 +1,4 @@
-// The roof plot: what is drawn, and what moves it. dom.js, units.js and roof_model.js stand before this file.
+// The roof plot: what is drawn, and what moves it. dom.js, units.js, roof_model.js and words.js stand before this file.
 
 const NAMES = { bfloat16: "bfloat16", float32: "float32, 1 pass", int8: "int8" };
 const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];
@@ -39,7 +39,6 @@ const unitOf = (name, dtype) => (name !== "bm" ? 128 : dtype === "int8" ? 32 : 8
 
 const INK = "#1f2933", MUTED = "#56616d", TRACK = "#e9edf2", PAPER = "#ffffff", BLUE = "#0072b2", RED = "#b34700";
 const FIELD = { left: 54, right: 26, top: 30, bottom: 48 };
-const LETTER = 8.2; // pixels, of the plot's bold text: rather too many
 
 function draw(parent, tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -61,7 +60,7 @@ function scales(s, chip, points) {
 function places(scale, width, height) {
   const right = width - FIELD.right, bottom = height - FIELD.bottom;
   const perX = (right - FIELD.left) / (scale.x[1] - scale.x[0]), perY = (bottom - FIELD.top) / (scale.y[1] - scale.y[0]);
-  return { right, bottom, perX, perY,
+  return { right, bottom, perX, perY, least: FIELD.left - 4, most: width - 2, // words may reach a little further
     left: (value) => FIELD.left + perX * (Math.log10(value) - scale.x[0]),
     top: (value) => FIELD.top + perY * (scale.y[1] - Math.log10(value)) };
 }
@@ -82,106 +81,72 @@ function drawGrid(g, scale, at) {
     "arithmetic intensity, FLOPs/byte");
 }
 
-const halo = { stroke: PAPER, "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" };
+// ---- the roofs
 
-// Draws the roofs and their words; returns the boxes [left, top, right, bottom] and the points that others keep clear of.
-function drawRoofs(g, s, chip, scale, at, found, here) {
-  const most = peak(s, chip), ridge = most / chip.bandwidth, bound = bindingRoofs(found), taken = [];
+// Draws the roofs, then their words; ``room.taken`` holds the marks already, and gets the lines and the words.
+function drawRoofs(g, s, chip, scale, room, found) {
+  const { at, taken } = room, most = peak(s, chip), ridge = most / chip.bandwidth, bound = bindingRoofs(found);
   const start = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / chip.bandwidth);
   const [x0, y0] = [at.left(start), at.top(start * chip.bandwidth)], [x1, y1] = [at.left(ridge), at.top(most)];
-  const third = found.steps ? at.top(found.flops / found.steps_s) : -1e6;
-  const line = (xa, ya, xb, yb, stroke, width, dash) => draw(g, "line", { x1: xa, y1: ya, x2: xb, y2: yb, stroke,
-    "stroke-width": width, "stroke-linecap": "round", ...(dash && { "stroke-dasharray": dash }) });
+  const line = (xa, ya, xb, yb, stroke, width, dash) => {
+    taken.push({ line: true, shape: [[xa, ya], [xb, yb]] });
+    return draw(g, "line", { x1: xa, y1: ya, x2: xb, y2: yb, stroke, "stroke-width": width, "stroke-linecap": "round",
+      ...(dash && { "stroke-dasharray": dash }) });
+  };
   const roof = (name, className, stroke, ...rest) => {
     const drawn = line(...rest.slice(0, 4), stroke, bound.includes(name) ? 4 : 2, rest[4]);
     drawn.classList.add("course-roof", className);
     drawn.classList.toggle("course-binds", bound.includes(name));
-    for (let n = 0; n <= 40; n++) {
-      const [x, y] = [rest[0] + ((rest[2] - rest[0]) * n) / 40, rest[1] + ((rest[3] - rest[1]) * n) / 40];
-      taken.push([x - 1, y - 1, x + 1, y + 1]);
-    }
-  };
-  const words = (x, y, text, anchor, fill = INK) => {
-    draw(g, "text", { x, y, "text-anchor": anchor, class: "course-bold", fill, ...halo }, text);
-    const left = anchor === "end" ? x - text.length * LETTER : x;
-    taken.push([left, y - 13, left + text.length * LETTER, y + 4]);
   };
   const mark = (name) => (bound.includes(name) ? ", binds" : "");
 
   line(x1, y1, x1, at.bottom, MUTED, 1, "2 4");
-  draw(g, "text", { x: x1 + 6, y: at.bottom - 8, fill: MUTED, ...halo }, `ridge: ${significant(ridge, 3)}`);
   const reach = chip.bandwidth * chip.hbm, from = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / reach);
-  if (!s.ideal) line(at.left(from), at.top(from * reach), at.left(most / reach), y1, MUTED, 1.5, "2 5");
+  if (!s.ideal) {
+    const copies = line(at.left(from), at.top(from * reach), at.left(most / reach), y1, MUTED, 1.5, "2 5");
+    draw(copies, "title", {}, `copies reach ${percent(chip.hbm)} of the bandwidth`);
+  }
   roof("HBM", "course-hbm-roof", INK, x0, y0, x1, y1);
   roof("compute", "course-compute-roof", INK, x1, y1, at.right, y1);
+  const third = found.steps ? at.top(found.flops / found.steps_s) : null, seen = third !== null && third >= FIELD.top;
+  if (seen) roof("grid steps", "course-third-roof", RED, FIELD.left, third, at.right, third, "9 6");
 
-  const kind = s.dtype === "int8" && chip.int8 ? "int8" : "bf16", said = `compute (MXU, ${kind}): ${flopRate(most)}${mark("compute")}`;
-  const near = Math.abs(at.top(here.rate) - y1) < 24 && at.left(here.intensity) > at.right - said.length * LETTER - 24;
-  words(at.right, y1 - (near ? 24 : 9), said, "end");
+  const kind = s.dtype === "int8" && chip.int8 ? "int8" : "bf16", bold = { class: "course-bold", fill: INK };
+  const flat = [`compute (MXU, ${kind}): ${flopRate(most)}${mark("compute")}`, `compute: ${flopRate(most)}`];
+  const above = (text) => [-9, -24, 20].map((down) => ({ x: at.right, y: y1 + down, anchor: "end", text }));
+  write(g, flat.flatMap(above), room, bold);
 
-  wordsOnSlope(g, s, chip, taken, { x0, y0, x1, y1, third, binds: bound.includes("HBM") });
-
-  if (!found.steps) return taken;
-  const rate = flopRate(found.flops / found.steps_s);
-  if (third < FIELD.top) {
-    words(FIELD.left + 6, FIELD.top - 8, `▲ grid steps: ${rate}, above this plot`, "start", RED);
-    return taken;
+  const angle = Math.atan2(y1 - y0, x1 - x0), slope = [];
+  for (const share of [0.4, 0.6, 0.5, 0.3, 0.7, 0.2, 0.8, 0.12, 0.88]) for (const more of [mark("HBM"), ""]) {
+    const x = x0 + (x1 - x0) * share, y = y0 + (y1 - y0) * share, text = `HBM ${byteRate(chip.bandwidth)}${more}`;
+    for (const down of [-9, 20, -22, 33]) {
+      slope.push({ x: x - down * Math.sin(angle), y: y + down * Math.cos(angle), anchor: "middle", angle, text });
+    }
   }
-  roof("grid steps", "course-third-roof", RED, FIELD.left, third, at.right, third, "9 6");
-  const crowded = third >= y1 && third - y1 < 26; // with the words on the compute roof
-  words(FIELD.left + 6, third + (crowded ? 20 : -9), `grid steps: ${rate}${mark("grid steps")}`, "start", RED);
-  return taken;
-}
+  write(g, slope, room, bold);
 
-// The bandwidth, written along the slope, as far as can be from the words of the third roof.
-function wordsOnSlope(g, s, chip, taken, { x0, y0, x1, y1, third, binds }) {
-  const long = Math.hypot(x1 - x0, y1 - y0), turn = Math.atan2(y1 - y0, x1 - x0), short = `HBM ${byteRate(chip.bandwidth)}`;
-  const text = binds && (short.length + 7) * LETTER + 170 < long ? `${short}, binds` : short, half = (text.length * LETTER) / 2;
-  const least = Math.min(0.5, (half + 14) / long);
-  const far = (share) => Math.min(30, Math.abs(y0 + (y1 - y0) * share - third) - half * Math.abs(Math.sin(turn)));
-  const share = [0.4, 0.6, 0.75, 0.25].map((each) => Math.min(1 - least, Math.max(least, each)))
-    .reduce((best, each) => (far(each) > far(best) ? each : best));
-  const [x, y] = [x0 + (x1 - x0) * share, y0 + (y1 - y0) * share];
-  const along = draw(g, "g", { transform: `translate(${x} ${y}) rotate(${(turn * 180) / Math.PI})` });
-  const more = chip.hbm > 1 && !s.ideal; // then the line of what copies reach lies above
-  draw(along, "text", { x: 0, y: more ? 20 : -9, "text-anchor": "middle", class: "course-bold", ...halo }, text);
-  if (!s.ideal) {
-    const reached = `copies: ${percent(chip.hbm)}`;
-    draw(along, "text", { x: 0, y: more ? -18 : 24, "text-anchor": "middle", fill: MUTED, ...halo }, reached);
+  if (found.steps) {
+    const rate = flopRate(found.flops / found.steps_s), width = at.right - FIELD.left;
+    const shares = [[0.01, "start"], [1, "end"], [0.5, "middle"], [0.3, "middle"], [0.7, "middle"]];
+    const along = (y, downs, texts) => texts.flatMap((text) => shares.flatMap(([share, anchor]) =>
+      downs.map((down) => ({ x: FIELD.left + share * width, y: y + down, anchor, text }))));
+    const near = [-9, 20, -26, 37, -43, 54, -60, 71], long = `grid steps: ${rate}${mark("grid steps")}`;
+    const places = seen ? along(third, near, [long, `steps: ${rate}`])
+      : along(FIELD.top, [-8, 12, 30], [`▲ grid steps: ${rate}, above this plot`, `▲ grid steps: ${rate}`]);
+    write(g, places, room, { class: "course-bold", fill: RED });
   }
-  const down = more ? 15 : -14; // the middle of the letters
-  for (let t = -half; t <= half; t += 8) {
-    const [cx, cy] = [x + t * Math.cos(turn) - down * Math.sin(turn), y + t * Math.sin(turn) + down * Math.cos(turn)];
-    taken.push([cx - 5, cy - 5, cx + 5, cy + 5]);
-  }
-}
-
-// Where words can stand beside (x, y) so that they lie in the plot and cover least: [x, y, anchor].
-function beside(x, y, text, taken, at) {
-  const width = text.length * LETTER;
-  const tried = [[18, 26, "start"], [-18, 26, "end"], [20, 5, "start"], [-20, 5, "end"], [18, -18, "start"],
-    [-18, -18, "end"], [0, 42, "middle"], [18, 48, "start"], [-18, 48, "end"]].map(([right, down, anchor]) => {
-    const left = x + right - { start: 0, middle: width / 2, end: width }[anchor], top = y + down - 13;
-    const box = [left, top, left + width, top + 17];
-    const outside = left < FIELD.left || left + width > at.right + FIELD.right || top < 0 || top + 17 > at.bottom;
-    const covered = taken.filter((b) => b[0] < box[2] && box[0] < b[2] && b[1] < box[3] && box[1] < b[3]);
-    return { place: [x + right, y + down, anchor], box, cost: 1000 * outside + covered.reduce((sum, b) => sum + (b[2] - b[0] > 3 ? 20 : 1), 0) };
-  });
-  const best = tried.reduce((least, each) => (each.cost < least.cost ? each : least));
-  taken.push(best.box);
-  return best.place;
+  const heights = [8, 30, 52, 74, 96, 118, 140].flatMap((up) => [[6, "start"], [-6, "end"]].map(([right, anchor]) =>
+    ({ x: x1 + right, y: at.bottom - up, anchor, text: `ridge: ${significant(ridge, 3)}` })));
+  write(g, heights, room, { fill: MUTED });
 }
 
 // Hollow, and larger than the point, so that one can be seen around the other.
-function drawPublished(g, published, at, taken) {
+function drawPublished(g, published, { at }) {
   for (const p of published) {
     const x = at.left(p.intensity), y = at.top(p.rate), d = `M${x} ${y - 13}l13 13l-13 13l-13 -13z`;
     draw(g, "path", { d, fill: "none", stroke: PAPER, "stroke-width": 5 });
     const diamond = draw(g, "path", { d, fill: "none", stroke: INK, "stroke-width": 2.2, class: "course-measured" });
     draw(diamond, "title", {}, figures(p));
-    if (published.length > LABELLED) continue;
-    const text = `measured: ${flopRate(p.rate)}`, [left, top, anchor] = beside(x, y, text, taken, at);
-    draw(g, "text", { x: left, y: top, "text-anchor": anchor, ...halo }, text);
   }
 }
 const figures = (p) => `${p.name}: ${intensity(p.intensity)}, ${flopRate(p.rate)}, ${duration(p.seconds)}, measured by ${p.measured_by}`;
@@ -263,10 +228,15 @@ function render({ model, el }) {
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, value);
     back.replaceChildren();
     drawGrid(back, scale, at);
-    const taken = drawRoofs(back, s, chip, scale, at, found, here);
-    drawPoint(s, here, at, found, taken);
+    const marks = [[here, 13], ...published.map((p) => [p, 15])];
+    const room = { at, taken: marks.map(([p, half]) => ({ shape: square(at.left(p.intensity), at.top(p.rate), half) })) };
+    drawRoofs(back, s, chip, scale, room, found);
+    drawPoint(s, here, room, found);
     front.replaceChildren();
-    drawPublished(front, published, at, taken);
+    drawPublished(front, published, room);
+    if (published.length <= LABELLED) for (const p of published) {
+      write(front, beside(at.left(p.intensity), at.top(p.rate), `measured: ${flopRate(p.rate)}`), room, { optional: true });
+    }
     drawn = at;
 
     head.textContent = `x[${s.m}, ${s.k}] @ y[${s.k}, ${s.n}], ${s.dtype}, ${MODEL} on a ${s.chip}`;
@@ -288,14 +258,13 @@ function render({ model, el }) {
     message.textContent = words;
   }
 
-  function drawPoint(s, here, at, found, taken) {
-    const x = at.left(here.intensity), y = at.top(here.rate), text = `model: ${flopRate(here.rate)}`;
-    const [left, top, anchor] = beside(x, y, text, taken, at);
+  function drawPoint(s, here, room, found) {
+    const x = room.at.left(here.intensity), y = room.at.top(here.rate);
     point.replaceChildren();
     draw(point, "circle", { cx: x, cy: y, r: 22, class: "course-touch" });
     draw(point, "circle", { cx: x, cy: y, r: 16, class: "course-ring" });
     draw(point, "circle", { cx: x, cy: y, r: 9, fill: BLUE, stroke: PAPER, "stroke-width": 2, class: "course-dot" });
-    draw(point, "text", { x: left, y: top, "text-anchor": anchor, class: "course-bold", ...halo }, text);
+    write(point, beside(x, y, `model: ${flopRate(here.rate)}`), room, { class: "course-bold", fill: INK });
     point.setAttribute("aria-valuenow", Math.max(s.m, s.k, s.n));
     point.setAttribute("aria-valuetext", `m ${s.m}, k ${s.k}, n ${s.n}, ${s.ideal ? "ideal" : `blocks ${s.bm}, ${s.bk}, ${s.bn}`}; `
       + `${flopRate(here.rate)}, ${MODEL}, bound by ${binds(found)}`);

@@ -14,10 +14,10 @@ from course_lib.viz import blocked_product, draw, roofs
 from course_lib.viz.blocked_product import ITEMSIZE, MOST_STEPS, RESULT, Product
 
 _HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("dom.js", "units.js", "roof_model.js", "roof_plot.js")
+_SCRIPTS = ("dom.js", "units.js", "roof_model.js", "words.js", "roof_plot.js")
 MOST = 65536  # along an axis, or a side of a block
 _ALIKE = 0.005  # two roofs this near are said to take equally long
-_MORE = 1.1  # times the lowest roof: then compute and grid steps are said to add up
+_MORE = 1.1  # times the lowest roof: then they are said to add up
 _BLOCKS = (512, 1024, 1024)  # what the controls begin with where the ideal is shown first
 
 
@@ -144,7 +144,6 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
         ("compute roof", text.duration(found.compute_s)),
         ("HBM roof", text.duration(found.memory_s)),
         ("grid steps", f"{steps} = {text.duration(found.steps_s)}" if found.steps else steps),
-        *([("compute + steps", text.duration(found.compute_s + found.steps_s))] if found.steps else []),
         ("binds", found.bound),
         (vocabulary.MODEL, text.duration(found.seconds)),
         ("share of the peak", text.percent(share)),
@@ -171,11 +170,10 @@ def hints(p: Product, chip: dict) -> list[str]:
             f"{text.intensity(2 / (size / bm + size / bn))}; copies keep up with the MXU from "
             f"{text.significant(peak / (chip['bandwidth'] * chip['hbm']), 3)} on."
         )
-    one_by_one = found.compute_s + found.steps_s
-    if one_by_one > _MORE * max(found.compute_s, found.memory_s, found.steps_s):
+    if found.seconds > _MORE * max(found.compute_s, found.memory_s, found.steps_s):
         said.append(
-            f"A step computes after it has started its copies: {text.duration(found.compute_s)} + "
-            f"{text.duration(found.steps_s)} = {text.duration(one_by_one)}, more than any one roof."
+            f"{text.duration(found.seconds)} is more than any one roof: with two buffers, latency, bytes and work of a "
+            "step do not hide one another fully."
         )
     said += _warnings(p, chip, found)
     return [*said, _constants(p, chip)]
@@ -205,10 +203,11 @@ def _warnings(p: Product, chip: dict, found: Prediction) -> list[str]:
 
 def _constants(p: Product, chip: dict) -> str:
     if p.blocks is None:
-        return "Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet."
-    each = f"{text.duration(chip['step_s'])} a grid step, copies at {text.percent(chip['hbm'])} of the data sheet"
-    if chip["hbm"] > 1:
-        each += ", for one core draws more than its own half of the chip's HBM"
+        whose = f": of one of {chip['cores']} cores, and of the HBM that they share" if chip["cores"] > 1 else ""
+        return f"Ideal: every array is copied once beside the arithmetic, at the rates of the data sheet{whose}."
+    each = f"a step {text.duration(chip['step_s'])} at least, copies at {text.percent(chip['hbm'])} of the data sheet"
+    if chip["cores"] > 1:
+        each += f", which one of {chip['cores']} cores has for itself"
     if chip["fitted"] == chip["name"]:
         return f"Fitted on published timings of a {chip['name']}: {each}."
     return f"No published timing of a {chip['name']} was at hand. Fitted on a {chip['fitted']}: {each}."

@@ -1,4 +1,4 @@
-"""Three roofs on log axes: compute, HBM, and the fixed cost of a grid step; with kernels under them."""
+"""Three roofs on log axes: compute, HBM, and the least price of a grid step; with kernels under them."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ class Point:
     hbm_bytes: float
     seconds: float
     measured_by: str = ""  # who measured it; "" if our model predicts it
-    steps_s: float = 0  # what the kernel's grid steps cost in all, whatever they compute: makes its third roof
+    steps_s: float = 0  # what the kernel's grid steps cost in all, whatever they compute or move: makes its third roof
 
     def __post_init__(self):
         for field in ("flops", "hbm_bytes", "seconds"):
@@ -69,9 +69,9 @@ class Roofs:
 
 
 def of_chip(*, chip: str = "v5e") -> Roofs:
-    """The roofs of a chip for bf16 operands."""
+    """The roofs of one core of a chip for bf16 operands. On a v5p it has the HBM of both for itself."""
     made_of = chips.chip(chip)
-    return Roofs(chip=chip, flop_rate=made_of.bf16_flops, bandwidth=made_of.hbm_bandwidth)
+    return Roofs(chip=chip, flop_rate=made_of.bf16_flops, bandwidth=made_of.program_bandwidth)
 
 
 def point(name: str, prediction: roofline.Prediction) -> Point:
@@ -224,7 +224,7 @@ def _has_third_roof(at: axes.Axes, points: Sequence[Point]) -> bool:
 
 
 def _third_roof(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
-    """For the first kernel: the rate it could not pass if its grid steps cost nothing but their overhead."""
+    """For the first kernel: the rate it could not pass if its steps cost nothing but latency and issue."""
     if not _has_third_roof(at, points):
         return ""
     y, (words, place) = at.top(points[0].step_rate), _third_words(at, points, roofs)

@@ -7,7 +7,7 @@ _ABSENT = "Where the time goes is not known: the simulator gave no critical path
 
 # what the critical path is made of -> (words for the legend, end of the sentence "56 % of the critical path ...")
 _MEANINGS = {
-    "issue": ("issues instructions", "issues instructions"),
+    "issue": ("issues vector code", "issues vector instructions"),
     "DMA wait": ("waits for copies", "waits for copies between HBM and VMEM"),
     "MXU": ("waits for the MXU", "waits for the MXU"),
     "XLU": ("waits for the XLU", "waits for the XLU, which moves data between lanes"),
@@ -15,7 +15,7 @@ _MEANINGS = {
     "EUP": ("waits for the EUP", "waits for exp, tanh, 1/x and the like (EUP)"),
     "load": ("waits for loads", "waits for loads from VMEM"),
     "store": ("waits for stores", "waits for stores to VMEM"),
-    "scalar": ("waits for scalars", "waits for the scalar unit"),
+    "scalar": ("runs scalar code", "runs scalar code: addresses, loops, starting copies and awaiting them"),
 }
 # fill, hatch: work is plain, waiting for copies leans right, the other waits lean left
 _LOOKS = {

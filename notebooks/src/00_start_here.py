@@ -25,14 +25,14 @@ checks.doctor()
 # |---|---|---|
 # | numbers | Are the numbers those of plain JAX? Is the arithmetic done in a kernel that leaves its inputs alone? | nothing |
 # | simulator | What happens in memory that starts as garbage, in the order in which a TPU walks the grid? | nothing |
-# | races | And if two cores share the work? A v5e has one core; other TPUs have two. | nothing |
+# | races | And if two cores share the work? A v5e and a v6e have one; a v4 and a v5p have two that look like one device. | nothing |
 # | compiler | Would a TPU v5e take it: legal blocks, enough on-chip memory, operations it has? | Linux on x86-64 |
 #
 # They are asked in this order, and the first that refuses speaks. No single one of them sees every mistake; in lesson
 # 1 you will watch a kernel pass three and fail the fourth.
 #
 # "Compiler: missing" on a Mac or an Arm machine is no fault of yours: Google publishes the compiler for Linux on
-# x86-64 only. Everything else works. Colab has it.
+# x86-64 only. Everything else works. (Colab is such a Linux. We have not run the course there yet.)
 
 # %% [markdown]
 # ## How a check talks
@@ -95,6 +95,8 @@ with checks.rehearsal():
 #
 # Read a lesson, run its cells, then open its exercises. More are being written: where a lesson points to one that is not in
 # the table, it is not here yet.
+#
+# A word you do not know? Every word of the course is on [one page](../docs/glossary.md), with the lesson that explains it.
 #
 # ## How far you are
 #

@@ -43,6 +43,8 @@ from course_lib import chips, compiler, cost, errors, grid, judges, roofline, vi
 # adds it. A **kernel** is that program, written by you, and Pallas is the part of JAX you write it in. Why would you?
 # Because now and then you know something about your problem that the compiler cannot know. This lesson's kernel is
 # one XLA writes just as well; the point is to learn the moves on something small.
+#
+# > **kernel**: a program for the chip, written by you, that works on data in the chip's small memory.
 
 
 # %%
@@ -94,6 +96,15 @@ curious(x, y)
 # compute with values, and you write them back to places. On a TPU the place is VMEM, a small memory on the chip itself.
 # The large memory beside it, HBM, is where your arrays live; nothing can be computed on directly there.
 #
+# > **Ref**: a place in memory that a kernel may read and write; not an array.
+# >
+# > **HBM**: the large memory beside the chip, where arrays live.
+# >
+# > **VMEM**: the small memory on the chip. What a kernel works on lies there.
+# >
+# > **register**: one of the few places from which the arithmetic units take their operands. A vector register holds 8 rows
+# > of 128 numbers of 32 bits.
+#
 # What happens to someone who forgets the `[...]`? The raw message comes from deep inside JAX. The judges translate.
 
 
@@ -125,7 +136,8 @@ pl.pallas_call(half_kernel, out_shape=x)(x, y)
 
 # %% [markdown]
 # Nobody wrote the other half, so it is whatever was there. On a chip that would be an old result, perhaps the right
-# one, perhaps not. The simulator makes the mistake visible. (A real TPU has no reason to put NaN there.)
+# one, perhaps not. The simulator makes the mistake visible. (A real TPU has no reason to put NaN there.
+# With `pl.enable_poison_buffers(True)` it is told to, but only in memory that a kernel gets by `pl.run_scoped`.)
 
 # %% [markdown]
 # ## Second way: the compiler of a chip that is not here
@@ -142,10 +154,17 @@ report = compiler.compile_tpu(add_vectors, vector, vector)
 print(report)
 
 # %% [markdown]
-# *Predicted (compiler)* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler. A *bundle* is
-# one instruction word of the chip, and a *spill* a value that found no free register; both can wait for a later lesson.
+# *Predicted (compiler)* means: nobody held a stopwatch. The cycles come from a simulator that is part of the compiler.
 # Where the report says HBM, it counts what the kernel moves between HBM and VMEM. That you can count yourself: two
 # vectors in, one out, four bytes a number.
+#
+# > **cycle**: one tick of the chip's clock; a v5e has 1.5 of them in a nanosecond.
+# >
+# > **bundle**: one instruction word of the chip: what all its units are told in one cycle.
+# >
+# > **spill**: a value that found no free register and is kept in VMEM meanwhile.
+# >
+# > **predicted (compiler)**: counted by the simulator that is part of the TPU's compiler. No chip was timed.
 
 # %%
 v5e = chips.chip("v5e")
@@ -157,10 +176,9 @@ print(f"cycles for them at {v5e.hbm_bandwidth / 1e9:.0f} GB/s  {at_full_speed:>8
 print(f"cycles, predicted (compiler) {report.cycles:>8,}")
 
 # %% [markdown]
-# So the kernel is predicted to take many times the cycles that its bytes take at full speed. (The clock, for the cycles:
-# the chip's peak rate divided by what its matrix units do in one cycle.) Nothing is wrong with the kernel. A copy from HBM has to be asked for before it
-# can arrive, and 4096 numbers are too few to hide that wait. Comparing a kernel with what the machine allows is the
-# subject of lesson 3, hiding the wait that of lesson 5.
+# So the kernel is predicted to take many times the cycles that its bytes take at full speed. Nothing is wrong with the
+# kernel. A copy from HBM has to be asked for before it can arrive, and 4096 numbers are too few to hide that wait. Lesson 3
+# compares a kernel with what the machine allows. Lesson 5 hides the wait.
 #
 # ## Third way: on a chip
 #
@@ -175,7 +193,8 @@ print(f"{where}: the default device is {device.platform}")
 # %% [markdown]
 # ## A grid: the kernel sees one block at a time
 #
-# So far all of both arrays was in VMEM at once. That ends at some size, and the compiler knows which.
+# So far all of both arrays was in VMEM at once. That ends at some size, and the compiler knows which. A v5e has 128 MiB of
+# VMEM, and one kernel may use 16 of them unless it asks for more. Here are two vectors of 256 MiB each.
 
 # %%
 huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
@@ -188,8 +207,17 @@ print(compiler.compile_tpu(add_vectors, huge, huge))
 viz.vmem_table(add_vectors, huge, huge)
 
 # %% [markdown]
-# So the way out is to cut the arrays into **blocks** and to let the kernel run once for each. The **grid** says how often it
-# runs; a **BlockSpec** says how large a block is, and its **index map** says which block belongs to step `i`.
+# So the way out is to cut the arrays into blocks and to let the kernel run once for each.
+#
+# > **block**: the piece of an array that a kernel sees at once.
+# >
+# > **grid**: how often a kernel runs, along one axis or several: `grid=(4,)` is four runs, one after another.
+# >
+# > **step**: one run of a kernel, at one place of its grid.
+# >
+# > **BlockSpec**: how large the blocks of an array are, and its index map.
+# >
+# > **index map**: a function from the number of a step to the number of the block that belongs to it.
 
 
 # %%
@@ -213,15 +241,21 @@ compiler.compile_tpu(add_in_large_blocks, huge, huge)
 
 # %% [markdown]
 # 256 steps, and it fits: three blocks of 1 MiB, each held twice, so that the next one can arrive while this one is worked
-# on. (The chip has 128 MiB of VMEM; one kernel may use 16 of them unless it asks for more.) The time is no longer the
-# cycles divided by the clock: moving the bytes takes longer than that, so the report gives the time of the move and says
-# *bound by HBM*. Of the
-# picture you need only the first bar for now: nearly all of the time goes into waiting for copies. Adding is not the work.
+# on.
+#
+# The report gives two times, and they differ. Both are right, but they know different things.
+#
+# - The *cycles* come from the simulator. It knows how long a copy takes to answer. It does not know that all copies share
+#   one memory, and lets two of them run as fast as one.
+# - The *bytes* at the full speed of HBM know the shared memory, and nothing of waiting.
+#
+# Neither is enough alone, so the longer one is the prediction. Here it is the bytes: *bound by HBM*. Of the picture
+# you need only the first bar for now. Nearly all of the time goes into waiting for copies. Adding is not the work.
 #
 # Both vectors in one picture. The slanted line is as fast as HBM can bring the numbers, the flat one as fast as the
-# chip can multiply matrices. The long vectors come near the first line; the short ones lie far below either, because
-# of the wait you saw above. Nothing that adds two vectors gets above the slanted line, whoever writes it. (The dashed
-# line is for lesson 3.)
+# chip can multiply matrices. The long vectors come near the slanted line. The short ones lie far below either line, because
+# of the wait you saw above. Nothing that adds two vectors gets above the slanted line, whoever writes it. The dashed line is
+# explained in lesson 3.
 
 # %%
 viz.three_roofs(
@@ -232,7 +266,8 @@ viz.three_roofs(
 )
 
 # %% [markdown]
-# (*Predicted (model)* is our own model, fitted on published timings, and not the compiler. Lesson 3 builds it.)
+# > **predicted (model)**: computed by our own model, fitted on published timings, and not by the compiler. Lesson 3 builds
+# > it.
 #
 # Does cutting help the small vectors too?
 
@@ -285,9 +320,9 @@ for row in cost.traffic(grid.walk(add_with_a_lazy_y, vector, vector)):
 #
 # ## The suspect
 #
-# Back to the kernel at the top of this page. Pallas has a plain interpreter too, `interpret=True`; the public collections
-# of Pallas puzzles that we know check answers with nothing else. (While the simulator is on it takes every kernel. The
-# `with` line turns it off.)
+# Back to the kernel at the top of this page. Pallas has a plain interpreter too, `interpret=True`, and the public
+# collections of Pallas puzzles that we know check answers with nothing else. Does it see anything wrong? The `with` line
+# turns the simulator off, which would take the kernel otherwise.
 
 
 # %%
@@ -316,7 +351,7 @@ for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
     print(verdict)
 
 # %% [markdown]
-# Three judges pass it; the compiler does not. If you suspected the 100, you were right. A block in one dimension may be
+# Three judges pass it. The compiler does not. If you suspected the 100, you were right. A block in one dimension may be
 # the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128. Those numbers are the
 # shape of the chip's vector registers:
 
@@ -343,18 +378,22 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
     print(verdict)
 
 # %% [markdown]
-# And this one is right for the plain interpreter *and* legal for the compiler. It adds the second half of a vector to the
-# first: steps 0 and 1 write output blocks 0 and 1, steps 2 and 3 come back to them and add. But by then the blocks have
-# left VMEM for HBM, and an output block is never copied back in: the kernel would add to whatever lies there.
+# The last suspect is right for the plain interpreter *and* legal for the compiler. It adds the second half of a vector to
+# the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2. Steps 3, 4 and 5 come back to them and add. Two words are new:
+# `pl.program_id(0)` is the number of the step, along axis 0 of the grid, and a function below `pl.when(condition)` runs in
+# those steps in which the condition holds.
+#
+# What do you expect? The blocks have left VMEM for HBM by the time the kernel comes back, and an output block is never
+# copied in again.
 
 
 # %%
 def fold_kernel(x_ref, o_ref):
-    @pl.when(pl.program_id(0) < 2)
+    @pl.when(pl.program_id(0) < 3)
     def write():
         o_ref[...] = x_ref[...]
 
-    @pl.when(pl.program_id(0) >= 2)
+    @pl.when(pl.program_id(0) >= 3)
     def add():
         o_ref[...] += x_ref[...]
 
@@ -362,30 +401,31 @@ def fold_kernel(x_ref, o_ref):
 def fold(x, interpret=False):
     return pl.pallas_call(
         fold_kernel,
-        out_shape=jax.ShapeDtypeStruct((2048,), x.dtype),
-        grid=(4,),
+        out_shape=jax.ShapeDtypeStruct((3072,), x.dtype),
+        grid=(6,),
         in_specs=[pl.BlockSpec((1024,), lambda i: (i,))],
-        out_specs=pl.BlockSpec((1024,), lambda i: (i % 2,)),
+        out_specs=pl.BlockSpec((1024,), lambda i: (i % 3,)),
         interpret=interpret,
     )(x)
 
 
+long = jnp.arange(6144.0)
+folded = long[:3072] + long[3072:]
 with pltpu.force_tpu_interpret_mode(None):
-    result = fold(c, interpret=True)
-print(
-    "interpret=True gives the right numbers:", bool((result == c[:2048] + c[2048:]).all())
-)
-print("compiles for a v5e:                    ", compiler.compile_tpu(fold, c).ok)
-for verdict in judges.judge(fold, lambda x: x[:2048] + x[2048:], c):
+    result = fold(long, interpret=True)
+print("interpret=True gives the right numbers:", bool((result == folded).all()))
+print("compiles for a v5e:                    ", compiler.compile_tpu(fold, long).ok)
+for verdict in judges.judge(fold, lambda x: x[:3072] + x[3072:], long):
     print(verdict)
 
 # %% [markdown]
-# That is why there are four judges, and why right numbers under `interpret=True` are not yet a right kernel.
+# The kernel added to what another block had left in that place. Of the four judges the simulator says so. That is why
+# there are four judges, and why right numbers under `interpret=True` are not yet a right kernel.
 #
 # ## Fourth way: inside a Keras layer
 #
-# A model is where a kernel earns its keep. In Keras with the JAX backend (the first cell has chosen it, KERAS_BACKEND=jax)
-# a layer may call any JAX function, a kernel too. What happens if it does no more than that?
+# A kernel is written to be used in a model. The first cell has chosen JAX for Keras, with KERAS_BACKEND=jax, so a layer may
+# call any JAX function, a kernel too. What happens if it does no more than that?
 
 # %%
 import keras
@@ -403,8 +443,8 @@ except Exception as error:
 
 # %% [markdown]
 # Keras traces `call` once with a batch of unknown size, only to learn the shape of the output, and a kernel cannot be
-# traced so. The way out is to tell Keras the shape: `compute_output_shape`. (The decorator lets Keras find the class again
-# when it loads a model.)
+# traced so. The way out is to tell Keras the shape: `compute_output_shape`. The decorator lets Keras find the class again
+# when it loads a model.
 
 # %%
 
@@ -444,56 +484,6 @@ print(
 # %% [markdown]
 # The library has this layer for any shape, `course_lib.frameworks.keras.Add`. The kernel behind it is in
 # `course_lib/kernels/elementwise.py`: this lesson's kernel with a grid, gradients, and plain JAX where there is no TPU.
-#
-# **PyTorch** can call the same kernel. In the documentation of PyTorch/XLA ("Custom Kernels via Pallas") the wrapper is
-# one line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`, and one line before it matters
-# more: `jax_import_guard()` must run before JAX is imported, or the program hangs on a TPU, which JAX has locked. Lesson
-# 17 builds the bridge.
-#
-# ## The family
-#
-# Pallas is one language with several compilers behind it. (Status after the
-# [Pallas changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) of JAX 0.11 and 0.12.)
-#
-# | name | you write for | status in JAX 0.11 and 0.12 |
-# |---|---|---|
-# | Pallas TPU (Mosaic TPU) | the TensorCore of a TPU v4 or later: this course | current |
-# | Pallas SparseCore | the SparseCores of a v5p, v6e or 7x, for gathers and scatters; a v5e has none | current |
-# | Pallas Mosaic GPU | NVIDIA GPUs, Hopper and Blackwell above all | current |
-# | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
-#
-# They share Refs, grids and `pallas_call` or its younger sister `pl.kernel`, and they share no promise that a kernel
-# for one is fast, or even legal, on another. What runs where (we have tried the first row only; the others
-# follow from what the packages need):
-#
-# | you have | simulator | v5e compiler | your kernels on a chip |
-# |---|---|---|---|
-# | a laptop with Linux, Intel or AMD | yes | yes | |
-# | a Mac, or Linux on Arm | yes | no build of libtpu | |
-# | Colab with its free TPU v5e-1 | yes | yes | yes, TPU kernels |
-# | Colab with its free T4 GPU | yes | yes | no: older than Ampere |
-# | an H100, H200 or B200 | yes | yes | GPU kernels (lesson 17) |
-#
-# **A little history.** OpenAI's Triton showed that GPU kernels can be written in Python. The project jax-triton
-# let JAX call them. At the same time JAX grew Refs, memory that may be written to, which its functional arrays cannot;
-# a kernel language made of Refs, with Triton behind it, was the first Pallas. TPUs and newer GPUs got compilers of their
-# own, both called Mosaic. The name is a joke that outlived its reason: in the myth Pallas is a daughter of Triton; the
-# name Triton turned out to mean the nucleus of tritium. (After "Pallas: Custom Kernels in JAX" by the JAX team, November
-# 2025.)
-#
-# **Where to read on.** The [Pallas documentation](https://docs.jax.dev/en/latest/pallas/index.html) has a part for TPUs
-# and one for GPUs; JAX keeps example kernels in its folder
-# [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops);
-# [Tokamax](https://github.com/openxla/tokamax) is a library of kernels for production.
-#
-# Tutorials age fast here. `pl.load` and `pl.store` are gone, `pl.dot` is gone in JAX 0.12, and so is much of what a page
-# from 2024 tells you. What the first of them gives today:
-
-# %%
-try:
-    pl.load
-except AttributeError as error:
-    print(errors.explain(error))
 
 # %% [markdown]
 # ## Five questions
@@ -541,3 +531,69 @@ for size in (100, 512, 1024, 1536):
 #
 # Open [the exercises of lesson 1](../exercises/01_hello_kernel.ipynb). The first one is the kernel you have just seen,
 # with one line missing.
+
+# %% [markdown]
+# ## Further
+#
+# What follows is for reading on. No exercise needs it.
+#
+# ### The family
+#
+# Pallas is one language with several compilers behind it. The status is that of the
+# [Pallas changelog](https://docs.jax.dev/en/latest/pallas/CHANGELOG.html) of JAX 0.11 and 0.12.
+#
+# | name | you write for | status in JAX 0.11 and 0.12 |
+# |---|---|---|
+# | Pallas TPU (Mosaic TPU) | the TensorCore of a TPU v4 or later: this course | current |
+# | Pallas SparseCore | the SparseCores that some TPUs have, for gathers and scatters; a v5e has none | current |
+# | Pallas Mosaic GPU | NVIDIA GPUs, Hopper and Blackwell above all | current |
+# | Pallas Triton | NVIDIA GPUs from Ampere on | deprecated since JAX 0.11 |
+#
+# They share Refs, grids and `pallas_call` or its younger sister `pl.kernel`, and they share no promise that a kernel
+# for one is fast, or even legal, on another.
+#
+# And the TPUs among themselves? This is what JAX knows of their cores. Google's page on SparseCores has the v4 as well.
+
+# %%
+print("      TensorCores      SparseCores")
+for version in map(pltpu.ChipVersion, ("v4", "v5e", "v5p", "v6e", "7x", "8i", "8t")):
+    sparse = pltpu.get_tpu_info_for_chip(version, 1).sparse_core
+    cores = version.num_physical_tensor_cores_per_chip
+    joined = "as one device" if version.supports_megacore else ""
+    print(f"{version!s:5} {cores}  {joined:14} {sparse.num_cores if sparse else 'none'}")
+
+# %% [markdown]
+# What runs where? We have tried the first row only. The others follow from what the packages need.
+#
+# | you have | simulator | v5e compiler | your kernels on a chip |
+# |---|---|---|---|
+# | a laptop with Linux, Intel or AMD | yes | yes | |
+# | a Mac, or Linux on Arm | yes | no build of libtpu | |
+# | Colab with its free TPU v5e-1 | yes | yes | yes, TPU kernels |
+# | Colab with its free T4 GPU | yes | yes | no: older than Ampere |
+# | an H100, H200 or B200 | yes | yes | GPU kernels (lesson 17) |
+#
+# **PyTorch** can call the same kernel. In the documentation of PyTorch/XLA ("Custom Kernels via Pallas") the wrapper is
+# one line, `make_kernel_from_pallas(add_vectors, lambda x, y: [(x.shape, x.dtype)])`. One line before it matters more:
+# `jax_import_guard()` must run before JAX is imported, or the program hangs on a TPU, which JAX has locked. PyTorch/XLA had
+# its last release, 2.9, in November 2025. TorchTPU, a beta of Google's, takes Pallas kernels too. Lesson 17 builds the bridge.
+#
+# **A little history**, after "Pallas: Custom Kernels in JAX" by the JAX team, November 2025. OpenAI's Triton showed that GPU
+# kernels can be written in Python. The project jax-triton let JAX call them. At the same time JAX grew Refs: memory that may
+# be written to, which its functional arrays cannot. A kernel language made of Refs, with Triton behind it, was the first
+# Pallas. TPUs and newer GPUs got compilers of their own, both called Mosaic. In the myth Pallas is a daughter of Triton. The
+# name Triton turned out to mean the nucleus of tritium, and the joke stayed.
+#
+# **Where to read on.** The [Pallas documentation](https://docs.jax.dev/en/latest/pallas/index.html) has a part for TPUs
+# and one for GPUs; JAX keeps example kernels in its folder
+# [jax/experimental/pallas/ops](https://github.com/jax-ml/jax/tree/main/jax/experimental/pallas/ops);
+# [Tokamax](https://github.com/openxla/tokamax) is a library of kernels for production.
+#
+# Tutorials age fast here. `pl.load`, `pl.store` and `pl.dot` are gone, and so is much of what a page from 2024 tells you.
+# What the first of them gives today:
+
+# %%
+try:
+    pl.load
+except AttributeError as error:
+    print(errors.explain(error))

@@ -84,6 +84,29 @@ for report in sorted(reports, key=lambda report: report.hbm_bytes):
 # - put the axes of a grid in an order that is right, and then in one that is cheap,
 # - handle an array that its blocks do not divide.
 #
+# One word on `jnp.dot`, since all the arrays here are float32. The matrix units of a v5e multiply bfloat16 and add in float32.
+# Unless you ask for more, a chip rounds the factors to bfloat16, and one pass through the matrix units is the product. `HIGH`
+# and `HIGHEST` split each factor into bfloat16 parts and take three passes and six. One product of 512 x 512 x 512:
+
+
+# %%
+def product_at(precision):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], precision=precision)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((512, 512), jnp.float32))
+
+
+factor = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+for precision in (None, "high", "highest"):
+    report = compiler.compile_tpu(product_at(precision), factor, factor)
+    print(f"precision={precision}: {report.cycles:,} cycles, predicted (compiler)")
+
+# %% [markdown]
+# (Some 6,000 of these cycles bring two matrices and take one away.) The simulator on this machine multiplies in float32, so
+# its numbers are closer than those of a chip would be. This lesson is about which bytes move when, and leaves the precision as
+# it is; lesson 7 comes back to it.
+#
 # ## One step sees one block
 #
 # A kernel with a grid runs once per **step**. A step has one number for each axis of the grid, here `i` and `j`. The
@@ -122,7 +145,9 @@ print(
 # That is the whole formula: **on each axis a block begins at block index times block size**. The block with index (1, 2)
 # and shape (8, 128) begins at element (8, 256). The index map returns no element number. (One kind of axis does it otherwise:
 # `pl.Element`, further down.) A common mistake with grids is to return `(8 * i, 128 * j)`: Pallas multiplies once more, and
-# step (1, 0) asks for row 64 of an array of 16.
+# step (1, 0) asks for row 64 of an array of 16. The judges refuse that. On a chip there would be no wrong numbers, but
+# none: before each copy the program that libtpu makes compares its bounds with those of the array, and past the end it halts
+# the core.
 #
 # Here is the same walk as a picture. **Look for one thing:** which of the two numbers of the grid index changes at every
 # step? (Press Play. Or click a block, then the arrow keys.)
@@ -478,8 +503,8 @@ for name, report in zip("ab", reports, strict=True):
 # %% [markdown]
 # So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, 64 times. `b` fetches `w` once and
 # the small `x` 8 times. Were you right, and for that reason? Then why does `a` not take 26 times as long? The last two
-# lines tell: `a` takes as long as its bytes do. `b` takes far longer than its bytes: what is left is the work of its
-# 512 steps, and no order of the steps saves that.
+# lines tell: `a` takes as long as its bytes do. `b` takes far longer than its bytes: what is left is the price of its
+# 512 steps, waiting for copies and all (lesson 3), and no order of the steps saves that.
 #
 # And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
 
@@ -574,13 +599,13 @@ def fold_in_jax(x):
     return x.reshape(x.shape[0], -1, 128).sum(axis=1)
 
 
-page = jnp.arange(16 * 512.0).reshape(16, 512)
+page = jnp.arange(24 * 512.0).reshape(24, 512)
 for verdict in judges.judge(fold, fold_in_jax, page):
     print(verdict)
 ledger(fold, page)
 
 # %% [markdown]
-# Eight steps, and only two blocks are written back: one each time the output's index changes, and one at the end. No two
+# Twelve steps, and only three blocks are written back: one each time the output's index changes, and one at the end. No two
 # steps race for a block, for they run one after another.
 #
 # (`jnp.zeros_like(o_ref)` again asks only for shape and dtype. `o_ref[...] = 0` would be refused: a single number is not
@@ -610,7 +635,7 @@ print(judges.numbers_judge(fold_without_zero, fold_in_jax, page))
 # Whatever was there: an output block is never copied *in*. Nobody promises zeros; our judges put NaN there, so that you
 # notice.
 #
-# Now put the axes the other way round: `k` first, `i` last. The grid is (4, 2), and the sums are the same sums. Is the kernel
+# Now put the axes the other way round: `k` first, `i` last. The grid is (4, 3), and the sums are the same sums. Is the kernel
 # still right? **Before you run the cell**, write down the first step (k, i) at which `o_ref` comes back to a block that it
 # has left. The player marks it in red.
 
@@ -646,14 +671,44 @@ for verdict in judges.judge(fold_k_first, fold_in_jax, page):
 print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=False).ok)
 
 # %% [markdown]
-# On a chip this kernel writes each block back when it leaves it, and adds to garbage when it returns. The plain interpreter
-# fetches the block again, so the numbers judge, which runs kernels with it, sees right numbers; and the compiler does not
+# On a chip this kernel writes each block back when it leaves it. When it returns, it adds to what another block has left
+# in VMEM. The plain interpreter fetches the block again, so the numbers judge, which runs kernels with it, sees right numbers; and the compiler does not
 # look at the order of the visits. Only the simulator judge does. The rule:
 #
 # > **All steps for which the index map names one output block must be consecutive**, whether they write to it or not. In
 # > practice: some first axes of the grid choose the output block, and over the remaining last axes it stays the same. The
 # > reduction goes last.
 #
+# How does the judge know what step (1, 0) finds? An output has two buffers in VMEM, and they take turns. Call it a *visit*
+# when a block is held for some steps in a row. The first visit works in one buffer, the second in the other, the third in
+# the first again, whichever blocks these are. So a visit finds what the visit before last has left. **Before you run the
+# cell**: in which of these four sequences of visits does every block find its own sum again?
+
+
+# %%
+def last_in_buffer(visits):
+    """For each visit the block that was in its buffer before; None for the first two."""
+    return [None, None, *visits[:-2]]
+
+
+for visits in ([0, 1, 2, 0, 1, 2], [0, 1, 0, 1], [0, 1, 2, 1, 0], [0, 1, 0]):
+    found = last_in_buffer(visits)
+    wrong = [
+        f"visit {n} of block {block} finds block {found[n]}"
+        for n, block in enumerate(visits)
+        if block in visits[:n] and found[n] != block
+    ]
+    print(f"{visits!s:20}", wrong[0] if wrong else "every sum is still there")
+
+# %% [markdown]
+# Two blocks that take turns are right, by luck: each comes back to the buffer that it left. So the same kernel is right
+# for 16 rows and wrong for 24, and a test with two blocks proves nothing. The judge says no to both, for nobody promises
+# that there are two buffers:
+
+# %%
+print(judges.simulator_judge(fold_k_first, fold_in_jax, page[:16]))
+
+# %% [markdown]
 # The textbook case is a product whose depth is cut as well. The first two axes choose the block of the output, the third
 # one is the reduction, and `o_ref` collects.
 
@@ -688,7 +743,7 @@ for verdict in judges.judge(tiled_product, jnp.dot, tiled_x, tiled_w):
     print(verdict)
 
 # %% [markdown]
-# `dimension_semantics` is how steps are asked to run side by side. Some chips have two cores that look like one device; an axis
+# `dimension_semantics` is how steps are asked to run side by side. A v4 and a v5p have two cores that look like one device; an axis
 # that you call `"parallel"` may be shared between them, `"arbitrary"` (the default) keeps its order. Only axes that choose
 # the output block may be parallel. What if the reduction is?
 
@@ -758,9 +813,37 @@ ledger(three_rows, strip)
 # The rule holds for windows as well: 10 is no multiple of 8, and 16 is the next. And a window begins at a multiple of 8 rows
 # (for int8 of 32), nowhere else: who needs rows 3 to 12 takes a window of 16 from row 0 and cuts them out in the kernel.
 #
-# The windows overlap, so most rows are copied twice: that is the price. Four windows of 16 rows are 64 rows, but the ledger
-# has 58 (29,696 bytes): the last window begins at row 24 of 34 and hangs over the end by six. That is the next section's
-# subject.
+# The windows overlap, so most rows are copied twice: that is the price. Four windows of 16 rows are 64 rows, and the ledger
+# has all of them (32,768 bytes), though the last window begins at row 24 of 34 and hangs over the end by six: in HBM these
+# 34 rows lie in five tiles of eight, as 40. That is the next section's subject.
+#
+# A window that hangs over on purpose says so, `pl.Element(16, padding=(0, 6))`: six rows behind the end of the array. And
+# in front of it, for a filter that also looks back? `padding=(8, 0)` is what you would write.
+
+
+# %%
+def three_rows_padded(x, padding):
+    return pl.pallas_call(
+        three_rows_kernel,
+        out_shape=jax.ShapeDtypeStruct((32, 128), x.dtype),
+        grid=(4,),
+        in_specs=[
+            pl.BlockSpec(
+                (pl.Element(16, padding=padding), pl.Element(128)), lambda i: (8 * i, 0)
+            )
+        ],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (i, 0)),
+    )(x)
+
+
+for padding in ((0, 6), (8, 0)):
+    padded = functools.partial(three_rows_padded, padding=padding)
+    report = compiler.compile_tpu(padded, strip, simulate=False)
+    print(f"padding={padding}: {'compiles' if report.ok else report.error}")
+
+# %% [markdown]
+# Behind yes, in front no. What lies there is garbage all the same, and no zeros: padding is room. So who looks back puts rows
+# in front of the array with `jnp.pad`; or begins the first window at 0, `8 * jnp.maximum(i - 1, 0)`, and masks in that step.
 #
 # ## Ragged edges
 #
@@ -785,11 +868,12 @@ def show_padding(x):
 print(show_padding(twenty)[:, 0])
 
 # %% [markdown]
-# NaN, in the simulator, so that you notice. A chip finds whatever the last kernel left there: zeros perhaps, perhaps
-# numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
+# NaN, in the simulator, so that you notice. A chip finds whatever lies there, in HBM behind the array's last row or in VMEM
+# since an earlier step: zeros perhaps, perhaps numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
 #
-# Writing over the edge is harmless: of the last output block only the part inside the array is copied back. Reading over
-# it is harmless as long as every element stays by itself. So a copy needs no mask:
+# Writing over the edge is harmless: of the last output block only the tiles that exist are copied back, here one, and its
+# last four rows are padding that belongs to the array and that nobody reads. Reading over the edge is harmless as long as
+# every element stays by itself. So a copy needs no mask:
 
 
 # %%
@@ -802,8 +886,8 @@ def copy_rows(x):
 
 for verdict in judges.judge(copy_rows, lambda x: x, twenty):
     print(verdict)
-inside = grid.walk(copy_rows, twenty).calls[0].outputs[0].block_bytes
-print("bytes written back, step by step:", inside.tolist())
+written = grid.walk(copy_rows, twenty).calls[0].outputs[0].block_bytes
+print("bytes written back, step by step:", written.tolist())
 
 # %% [markdown]
 # It stops being harmless when a sum mixes the rows. Three kernels for the sum over 20 rows; they differ in one line. Which
@@ -865,7 +949,7 @@ for keep in (plain, times_mask, where_inside):
 # (No exercise needs this section.)
 #
 # An array of 32 MiB is copied: 32 MiB in, 32 MiB out, in blocks of 8 to 2048 rows. The first line of the cell says how long
-# these bytes take at the full speed of HBM. Each step costs a fraction of a microsecond of its own, whatever its block.
+# these bytes take at the full speed of HBM. A copy also has its latency, whatever its block, and with two buffers a step pays half.
 # Guess: from how many rows on do the bytes hide that? And which block is the first that does not fit?
 
 
@@ -899,7 +983,7 @@ for rows in (8, 32, 64, 128, 512, 1024, 2048):
         print(f"{rows:5} rows  {need}\n{report.error}")
 
 # %% [markdown]
-# In blocks of 8 rows the copy has 1024 steps and drowns in their cost. From 64 rows on it runs at the speed of the memory,
+# In blocks of 8 rows the copy has 1024 steps, and nearly all they do is wait for a copy to arrive. From 64 rows on it runs at the speed of the memory,
 # and larger blocks gain it nothing. A product goes on gaining: the larger its blocks, the less often `x` and `w` are fetched,
 # until VMEM is full.
 #
@@ -965,38 +1049,87 @@ for dtype in (jnp.float32, jnp.bfloat16):
 
 # %% [markdown]
 # And where the beginning is a number that is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that
-# begins at such a number. Here it is `8 * i` or `32 * i`, then a bare `i`. Which does the compiler take, for which dtype?
+# begins at such a number. Here it is a bare `i`, then `8 * i` and `32 * i`. Which does the compiler take, for which dtype, how
+# many rows, how many lanes?
 
 
 # %%
-def read_at_run_time(stride, rows, dtype=jnp.float32):
+def read_at_run_time(stride, rows, lanes, dtype=jnp.float32):
     def kernel(x_ref, o_ref):
         o_ref[...] = x_ref[pl.ds(stride * pl.program_id(0), rows), :]
 
     call = pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((4 * rows, 512), dtype),
+        out_shape=jax.ShapeDtypeStruct((4, rows, lanes), dtype),
         grid=(4,),
-        in_specs=[pl.BlockSpec((128, 512), lambda i: (0, 0))],
-        out_specs=pl.BlockSpec((rows, 512), lambda i: (i, 0)),
+        in_specs=[pl.BlockSpec((128, lanes), lambda i: (0, 0))],
+        out_specs=pl.BlockSpec((None, rows, lanes), lambda i: (i, 0, 0)),
     )
-    x = jax.ShapeDtypeStruct((128, 512), dtype)
+    x = jax.ShapeDtypeStruct((128, lanes), dtype)
     return compiler.compile_tpu(call, x, simulate=False)
 
 
-for dtype, rows in ((jnp.float32, 8), (jnp.bfloat16, 16), (jnp.int8, 32)):
-    for stride in (8, 32):
-        answer = "compiles" if read_at_run_time(stride, rows, dtype).ok else "refused"
-        print(f"{jnp.dtype(dtype).name:9} {rows:2} rows from {stride:2} * i: {answer}")
-print("float32, 8 rows from i:")
-print(read_at_run_time(1, 8).error)
+print("                           from i    8 * i   32 * i")
+for dtype, rows, lanes in (
+    (jnp.float32, 1, 512),
+    (jnp.float32, 8, 128),
+    (jnp.float32, 8, 512),
+    (jnp.bfloat16, 1, 128),
+    (jnp.bfloat16, 16, 512),
+    (jnp.int8, 32, 512),
+):
+    oks = [read_at_run_time(stride, rows, lanes, dtype).ok for stride in (1, 8, 32)]
+    answers = "".join(f"{'compiles' if ok else 'refused':>9}" for ok in oks)
+    print(f"{jnp.dtype(dtype).name:9}{rows:2} rows {lanes:3} lanes{answers}")
+print("float32, 8 rows of 512 lanes from i:")
+print(read_at_run_time(1, 8, 512).error)
 
 # %% [markdown]
 # A start that is written in the program may be anything: the compiler shifts rows and lanes, and you pay in bundles, unless
-# it is a multiple of 8 rows (for int8 of 32) and of 128 lanes. One that is known only when the kernel runs *must* be such a
-# multiple, and the compiler must be able to prove it: of `8 * i` it can. (*Writing TPU kernels with Pallas*, the page of
-# JAX's again, sees no restriction for 32-bit numbers, still in its version of August 2026; the slice just refused is one of
-# float32.)
+# it is a multiple of 8 rows (for int8 of 32) and of 128 lanes. For one that is known only when the kernel runs:
+#
+# - numbers of 32 bits: one whole row may begin anywhere, and so may any number of rows where the Ref is no wider than 128
+#   lanes. Several rows of a wider Ref begin at a multiple of 8 that the compiler can prove: of `8 * i` it can.
+# - narrower numbers share a row of a register: always such a multiple, even for one row, of 8 for bfloat16, of 32 for int8.
+# - lanes begin at multiples of 128, axes before the last two anywhere.
+#
+# (*Writing TPU kernels with Pallas*, the page of JAX's again, sees no restriction for 32-bit numbers, still in its version of
+# August 2026. It holds for the first two lines of the table, and not for the third.)
+#
+# And a start that no compiler can prove, out of a table say? `pl.multiple_of(start, 8)` is your promise, and the compiler
+# believes it. Here it is kept with windows 8 rows apart, and broken with windows 12 apart. Who notices?
+
+
+# %%
+def windows(x, apart):
+    def kernel(x_ref, o_ref):
+        start = pl.multiple_of(apart * pl.program_id(0), 8)
+        o_ref[...] = x_ref[pl.ds(start, 8), :]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((32, 512), x.dtype),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((64, 512), lambda i: (0, 0))],
+        out_specs=pl.BlockSpec((8, 512), lambda i: (i, 0)),
+    )(x)
+
+
+def windows_in_jax(x, apart):
+    return jnp.concatenate([x[apart * i : apart * i + 8] for i in range(4)])
+
+
+field = jnp.arange(64 * 512.0).reshape(64, 512)
+for apart in (8, 12):
+    ours, theirs = (functools.partial(f, apart=apart) for f in (windows, windows_in_jax))
+    verdicts = judges.judge(ours, theirs, field)
+    print(f"{apart} apart: {'all four pass' if verdicts[-1].passed else verdicts[-1]}")
+    print("compiles:", compiler.compile_tpu(ours, field, simulate=False).ok)
+
+# %% [markdown]
+# With windows 12 apart the compiler divides 12 by 8, as promised, and drops the rest: its program begins at row 8. The
+# simulator judge notices, and only where it can work the start out before a run: from grid indices, loop counters and prefetched
+# numbers. So promise nothing that you have not checked yourself.
 #
 # ## A published guide, read closely
 #
@@ -1064,8 +1197,8 @@ print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
 #
 # <details><summary>4. A kernel adds up over the first grid axis, and its output has four blocks. <code>interpret=True</code> gives
 # the right numbers. On a chip?</summary>
-# Each output block is left and visited again, and nobody copies it back in. The numbers are lost. The reduction goes
-# last.</details>
+# Each output block is left and visited again, and nobody copies it back in. It finds the sum of another block. (With two
+# blocks it would find its own, by luck.) The reduction goes last.</details>
 #
 # <details><summary>5. 1000 rows in blocks of 64, and a kernel takes the maximum of each block. What is wrong, and in which
 # steps?</summary>

@@ -51,7 +51,7 @@ def add_any(x, y):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
 
 
-# %% answer="01.2" name="adds outside the kernel" judge="numbers" says="arithmetic stands outside the kernel: add"
+# %% answer="01.2" name="adds outside the kernel" judge="exercise" says="arithmetic stands outside the kernel: add"
 def add_any(x, y):
     def kernel(total_ref, o_ref):
         o_ref[...] = total_ref[...]
@@ -215,20 +215,20 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] += y_ref[...]
 
 
-# %% answer="01.6" name="forgets the unit" judge="exercise" says="(?s)unit is missing.*49,152 of what\\?"
-moved = 49152
+# %% answer="01.6" name="forgets the unit" judge="exercise" says="(?s)unit is missing.*73,728 of what\\?"
+moved = 73728
 
 # %% answer="01.6" name="counts KB for KiB" judge="exercise" says="KB is not KiB: k, M and G count in thousands"
-moved = "48 KB"
+moved = "72 KB"
 
 # %% answer="01.6" name="forgets the output" judge="exercise" says="x and y, which go in\\. The sum has to come out"
-moved = "32 KiB"
+moved = "48 KiB"
 
 # %% answer="01.6" name="counts bits" judge="exercise" says="8 times too large: a byte has 8 bits"
-moved = "393,216 bytes"
+moved = "589,824 bytes"
 
 # %% answer="01.6" name="counts numbers" judge="exercise" says="how many numbers move\\. How many bytes is one float32"
-moved = "12288 bytes"
+moved = "18432 bytes"
 
 # %% answer="01.6" name="says how long it takes" judge="exercise" says="60 ns is a time.*asked is an amount of memory"
 moved = "60 ns"

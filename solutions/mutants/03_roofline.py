@@ -69,11 +69,11 @@ crossover = 3366
 # %% answer="03.3" name="stays on the v5e" judge="exercise" says="crossover on a v5e.*(?s:.*)about a v6e"
 crossover = 961
 
+# %% answer="03.3" name="repeats the lesson's" judge="exercise" says="(?s)Two slips.*mend both"
+crossover = 721
+
 # %% answer="03.3" name="gives the ridge point" judge="exercise" says="What N has a product of that intensity"
 crossover = "561"
-
-# %% answer="03.3" name="writes a list" judge="exercise" says="(?s)is no number.*write the number alone: it has no unit"
-crossover = [2244]
 
 # %% answer="03.3" name="gives an intensity" judge="exercise" says="an intensity .FLOPs per byte.; asked is a plain number"
 crossover = "561 FLOP/B"
@@ -86,6 +86,9 @@ batch = 480
 
 # %% answer="03.4" name="takes 720 from the lesson" judge="exercise" says="crossover of square products"
 batch = 720
+
+# %% answer="03.4" name="takes a layer of 2048" judge="exercise" says="(?s)Two slips: that is a layer of 2048.*mend both"
+batch = 314
 
 # %% answer="03.4" name="counts a multiply-add as one" judge="exercise" says="one byte, and two operations for each row"
 batch = 60
@@ -113,9 +116,10 @@ def attention_cost(t, width, heads, kv_heads, causal):
     return flops, 2 * t * width * (2 * heads + 2 * kv_heads)
 
 
-# %% answer="03.5" name="writes the scores to HBM" judge="exercise" says="need never let them leave VMEM"
+# %% answer="03.5" name="writes them and reads them back" judge="exercise" says="need never let them leave VMEM"
 def attention_cost(t, width, heads, kv_heads, causal):
-    moved = 2 * t * width * (2 * heads + 2 * kv_heads) + 4 * t * t * heads
+    scores = 8 * t * t * heads / (2 if causal else 1)
+    moved = 2 * t * width * (2 * heads + 2 * kv_heads) + scores
     return 4 * t * t * width * heads / (2 if causal else 1), moved
 
 
@@ -185,11 +189,10 @@ guesses = {"XLA, 16384": "45 ms", "triangle": "28 ms", "decode": "1.4 us"}
 # %% answer="03.8" name="counts a multiply-add as one" judge="exercise" says="(?s)two operations.*the number gets larger"
 guesses = {"XLA, 16384": "22.3 ms", "triangle": None, "decode": None}
 
-# %% answer="03.8" name="writes us for ms" judge="exercise" says="The digits are right.*the prefix is a step off"
-guesses = {"XLA, 16384": "44.6 us", "triangle": None, "decode": None}
+# %% answer="03.8" name="copies what stands below" judge="exercise" says="(?s)that is what was measured.*What do you predict"
+guesses = {"XLA, 16384": "44.6 ms", "triangle": "28.648 ms", "decode": None}
 
-
-# %% answer="03.9" name="leaves it at 128" judge="budget" says="(?s)times as long as the reference.*Grid steps: 128, which"
+# %% answer="03.9" name="leaves it at 128" judge="budget" says="(?s)times as long as the reference.*Grid steps: 128. With two buffers"
 def choose_blocks(m, k, n):
     return 128, 128, 128
 

@@ -193,13 +193,13 @@ checks.check("01.5", scaled_add)
 #
 # *Difficulty 1 of 5. 2 minutes, 1 line.*
 #
-# `add_vectors` adds two float32 vectors of 4096 numbers, all in one step. How many bytes move between HBM and VMEM, both
+# `add_vectors` adds two float32 vectors of 6144 numbers, all in one step. How many bytes move between HBM and VMEM, both
 # ways together? Write the number with its unit, as text. Any unit of memory will do.
 
 # %% answer="01.6"
 moved = None
 ### BEGIN SOLUTION
-moved = "48 KiB"
+moved = "72 KiB"
 ### END SOLUTION
 
 # %% check="01.6"

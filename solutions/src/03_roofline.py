@@ -269,9 +269,10 @@ checks.check("03.7", verdicts)
 #
 # *Difficulty 3 of 5. 12 minutes, 3 lines.*
 #
-# Three times on a v5e, bfloat16, that the lesson has not shown. Predict each with nothing but the peak, the bandwidth, and 0.33
-# us a grid step: the triangle to within a tenth, the other two to within a quarter. (The clock of the first two was on the
-# host, whose 0.11 ms are lost in them.) Do not look below the check before you have written all three.
+# Three times on a v5e, bfloat16, that the lesson has not shown. Predict each with nothing but the peak, the bandwidth, and the
+# 0.33 us that a grid step cost in the published times: the triangle to within a tenth, the other two to within a quarter. (The
+# clock of the first two was on the host, whose 0.11 ms are lost in them.) Do not look below the check before you have written
+# all three.
 #
 # - `"XLA, 16384"`: a product of 16384 x 16384 x 16384, by XLA.
 # - `"triangle"`: the same product by a kernel with blocks of 512 x 1024 x 512, of which only the lower triangle is wanted.

@@ -282,9 +282,9 @@ checks.check("04.6", block_of_step)
 # *Difficulty 3 of 5. 12 minutes, 14 lines.*
 #
 # `fold` in the lesson added the blocks of each row of blocks. `fold_broken` adds the (8, 128) blocks of each *column* of
-# blocks. With `interpret=True` its numbers are right. On a chip they are not: the grid leaves each output block and comes
-# back. Write `fold`, kernel and call, so that it computes the same with the same blocks. The number of columns need not be a
-# multiple of 128; that of the rows is one of 8.
+# blocks. With `interpret=True` its numbers are right. On a chip they are wrong from three output blocks on: the grid leaves
+# each of them and comes back. Write `fold`, kernel and call, so that it computes the same with the same blocks. The number
+# of columns need not be a multiple of 128; that of the rows is one of 8.
 
 
 # %% given="04.7-broken"
@@ -306,7 +306,7 @@ def fold_broken(x):
     )(x)
 
 
-viz.grid_player(fold_broken, jnp.zeros((32, 256)))
+viz.grid_player(fold_broken, jnp.zeros((32, 384)))
 
 
 # %% answer="04.7"

@@ -236,7 +236,7 @@ def test_an_illegal_revisit_is_marked(browser):
         assert RED in page.locator(".course-timeline").evaluate(PAINTED)
         page.locator(".course-next-problem").click()
         at_step(page, 16)
-        expect(problem).to_contain_text("what it held is lost")
+        expect(problem).to_contain_text("it is not copied in again")
         expect(page.locator(".course-wrong")).to_have_count(1)
         assert RED in o.evaluate(PAINTED)
         screenshot(page, "player-revisit")

@@ -15,8 +15,10 @@ from zoo import (
     parallel_axes,
     pipelines,
     precision,
+    promises,
     revisits,
     scalars,
+    softmaxes,
     tails_and_masks,
 )
 from zoo.bug import Bug
@@ -30,9 +32,11 @@ _FILES = (
     copies,
     precision,
     arithmetic,
+    softmaxes,
     memory,
     aliasing,
     scalars,
+    promises,
     gradients,
     pipelines,
     code,

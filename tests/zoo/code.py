@@ -24,10 +24,6 @@ def kernel_not_used(x, y):
     return x + y
 
 
-def scaled_outside(x, y):
-    return whole(add_kernel, x, y) * 2
-
-
 def captured_table(x):
     """x plus a table that the kernel takes from outside."""
     table = jnp.asarray(counted(8, 128) % 7)
@@ -77,14 +73,6 @@ BUGS = tuple(
     Bug(kind="code", name=name, fn=fn, reference=reference, args=args, caught_by=caught_by, says=says)
     for name, fn, reference, args, caught_by, says in (
         ("kernel not used", kernel_not_used, jnp.add, (X, Y), "numbers", r"(without a kernel|is not used)"),
-        (
-            "half of the arithmetic outside",
-            scaled_outside,
-            lambda x, y: (x + y) * 2,
-            (X, Y),
-            "numbers",
-            r"arithmetic stands outside the kernel: mul",
-        ),
         (
             "captured table",
             captured_table,

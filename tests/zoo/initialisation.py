@@ -13,7 +13,7 @@ from zoo.bug import Bug
 ROWS = 8
 
 
-def sums(x, start):
+def sums(x, start, semantics=None):
     """Two output blocks, each the sum of three blocks of x; the sum is set to zero where ``start(j, k)`` is true."""
 
     def sums_kernel(x_ref, o_ref, acc_ref):
@@ -36,6 +36,7 @@ def sums(x, start):
         in_specs=[pl.BlockSpec((ROWS, 128), lambda j, k: (0, 3 * j + k))],
         out_specs=pl.BlockSpec((ROWS, 128), lambda j, k: (0, j)),
         scratch_shapes=[pltpu.VMEM((ROWS, 128), x.dtype)],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=semantics),
     )(x)
 
 
@@ -130,7 +131,14 @@ BUGS = tuple(
             partial(sums, start=lambda j, k: (j == 0) & (k == 0)),
             in_threes,
             SIX_BLOCKS,
-            r"(?s)step \(1, 0\).*new output block begins.*acc_ref holds what step \(0, 2\)",
+            r"(?s)set to its start once.*step \(1, 0\).*acc_ref holds what step \(0, 2\).*block: \(0, 0\), \(1, 0\)",
+        ),
+        (
+            "the same, with a parallel axis",
+            partial(sums, start=lambda j, k: (j == 0) & (k == 0), semantics=("parallel", "arbitrary")),
+            in_threes,
+            SIX_BLOCKS,
+            r"(?s)set to its start once for the whole grid, at step \(0, 0\).*block: \(0, 0\), \(1, 0\)",
         ),
         (
             "zero at every step",

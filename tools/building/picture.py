@@ -62,7 +62,7 @@ def _still_and_verdict() -> tuple[str, str]:
         said = checks.check("04.7", fold)
     if said.outcome != "not yet":
         raise BuildError(f"04.7 {said.outcome}, and the picture is of one that is not.")
-    pictures, _ = viz.grid_player(fold, jnp.zeros((32, 256)))._repr_mimebundle_()
+    pictures, _ = viz.grid_player(fold, jnp.zeros((32, 384)))._repr_mimebundle_()
     return pictures["image/svg+xml"], str(said)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from building import ROOT, BuildError, golf, lessons, picture
+from building import ROOT, BuildError, glossary, golf, lessons, picture
 from building.answers import answers_of, without_answers
 from building.run import execute
 from building.source import dump, read_source
@@ -26,6 +26,7 @@ def targets() -> dict[str, Callable[[], Files]]:
     }
     return found | {
         "README.md": lambda: {"README.md": lessons.readme()},
+        glossary.PATH: lambda: {glossary.PATH: glossary.page()},
         picture.PATH: lambda: {picture.PATH: picture.learner()},
     }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
-import math
 from typing import TYPE_CHECKING
 
 import jax
@@ -101,9 +100,7 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
 def least(task: Exercise) -> int:
     """Bytes, if every array of the first arguments, and the result, moves once."""
     case = task.arguments()[0]
-    return sum(
-        leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((case, jax.eval_shape(task.reference, *case)))
-    )
+    return cost.stored_bytes(*jax.tree.leaves((case, jax.eval_shape(task.reference, *case))))
 
 
 def around(walk: grid.Walk) -> dict[str, int]:
@@ -126,7 +123,7 @@ def _add_around(jaxpr, moved: dict[str, int]) -> None:
                 _add_around(each, moved)
             continue
         arrays = [v.aval for v in (*eqn.invars, *eqn.outvars) if getattr(v.aval, "shape", ())]
-        moved[name] = moved.get(name, 0) + sum(math.prod(a.shape) * a.dtype.itemsize for a in arrays)
+        moved[name] = moved.get(name, 0) + cost.stored_bytes(*arrays)
 
 
 def ours(id: str) -> int | None:
@@ -188,8 +185,8 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
         why = f"There are {len(walk.calls)} kernels: what one leaves for the next is written to HBM and read again."
         next = "can one kernel do both with a block, while it is in VMEM?"
     else:
-        why, name = judges.most_traffic(walk)
-        next = f"a block is copied again whenever its index changes. What would let {name} stay put, or move less?"
+        most = judges.most_traffic(walk)
+        why, next = most.what, most.next
     once = f"Every array once would be {least(task):,}."
     return f"It moves {value:,} bytes between HBM and the chip; {par}. {once} {why}", next
 

@@ -12,7 +12,7 @@ from course_lib import chips, errors, grid, judges, roofline, text
 from course_lib.checks.result import NOT_YET, Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
-from course_lib.judges import budget, device
+from course_lib.judges import budget, code, device
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -39,6 +39,8 @@ def result(task: Exercise, defined: object) -> Result:
         return not_yet(task.id, "that is not what is judged.", *complaint)
     if not_built is not None:
         return not_yet(task.id, _NOT_BUILT, *_explained(not_built))
+    if complaint := _arithmetic_around(task, trials):
+        return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     heard, report = [], None
     with progress.shown(f"judging {task.id}") as say:
         for trial, said in _sessions(task, trials, say):
@@ -56,7 +58,7 @@ def _trials(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[jud
     first: dict[str, judges.Trial] = {}
     trials = []
     for case in cases:
-        trials.append(judges.Trial(fn, task.reference, case, chip=task.chips[0], like=first.get(_shapes(case))))
+        trials.append(judges.Trial(fn, task.reference, case, task.chips[0], first.get(_shapes(case)), task.probes))
         first.setdefault(_shapes(case), trials[-1])
     return trials
 
@@ -110,6 +112,21 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
             "arguments in order.",
             f"take the * out of def {defined.__name__}(...).",
         )
+    return None
+
+
+def _arithmetic_around(task: Exercise, trials: list[judges.Trial]) -> tuple[str, str] | None:
+    """Arithmetic beside the kernel, where all of it is to be done inside. Where there is no kernel, a judge says so."""
+    for trial in trials if not task.arithmetic_around else ():
+        try:
+            found = judges.arithmetic_around(trial.walk) if trial.like is None else []
+        except Exception:  # the judges will say what is wrong
+            continue
+        if found and code.not_a_kernel(trial.walk) is None:
+            return (
+                f"Part of the arithmetic stands outside the kernel: {', '.join(found)}.",
+                "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",
+            )
     return None
 
 
@@ -182,7 +199,7 @@ def _price_of_steps(task: Exercise, trial: judges.Trial) -> str:
     if fitted is None or not steps:
         return ""
     each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)
-    return f" Grid steps: {steps:,}, which cost about {each} each beside their arithmetic, {whole} in all."
+    return f" Grid steps: {steps:,}. With two buffers one that copies costs at least {each}: {whole} in all."
 
 
 def _further_demand(task: Exercise, defined: object) -> tuple[str, str] | None:

@@ -18,6 +18,8 @@ _EXACT = 1e-9  # relative: what floating point does to 1.5 GB
 _SHARP = 0.005  # relative: how close a mistake of a known size must come to its size
 _CLOSE = 1.05  # times too large or too small: nothing is miscounted, something is rounded
 TWO_SLIPS = "Two slips: "  # begins the sentence for a number in which two things are wrong
+_COPIED = 1e-4  # relative: as near as that to a measured value comes who has seen it
+_WORK_IT_OUT = "work it out from the peak, the bandwidth and the price of a step, and write what comes out."
 _LIST_ALL = "write down each thing you counted, with its size, and add them up."
 
 
@@ -34,6 +36,7 @@ class Predict:
     near: dict[float, str] = dataclasses.field(default_factory=dict)
     why: str  # one short sentence, said once it is right
     proof: Callable[[], float]
+    published: float | None = None  # what was measured and is printed below the question: to copy is not to predict
     stands_above: str = ""  # why the number may be read in the lesson or above its question; "" where it must not
 
     def __post_init__(self) -> None:
@@ -64,6 +67,10 @@ def result(task: Exercise, answer: object) -> Result:
         less = "nothing" if given.value == 0 else "less than nothing"
         return not_yet(task.id, f"it is not {given}.", f"{given} is {less}; what is asked is more.", _LIST_ALL)
     ratio = given.value / (asked.value * wanted.factor)
+    if asked.published and _near(given.value, asked.published * wanted.factor, _COPIED):
+        return not_yet(
+            task.id, "that is what was measured.", f"{given} stands below. What do you predict?", _WORK_IT_OUT
+        )
     if abs(ratio - 1) <= max(asked.tolerance, _EXACT):
         return passed(task.id, asked.why)
     return not_yet(task.id, f"it is not {given}.", *_diagnosis(asked, given, wanted, ratio))

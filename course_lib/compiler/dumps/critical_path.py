@@ -1,14 +1,15 @@
 """Read the simulator's critical path: the chain of instructions that decides how long a program takes.
 
 Each line is one instruction and the cycles from it to the end. One cycle of the step to the next line is the
-issue of the instruction, whatever is more is spent waiting for what it does.
+issue of the instruction, whatever is more is spent waiting for what it does. The issue of scalar instructions counts
+as scalar code: addresses, conditions, loops, starting copies and waiting for them.
 """
 
 import collections
 import re
 from collections.abc import Iterable
 
-ISSUE = "issue"
+ISSUE, SCALAR = "issue", "scalar"
 _LINE = re.compile(r"Length to end: (\d+), (?:%\S+ = )?([\w.]+)")
 # The first prefix that fits says what an instruction keeps waiting for.
 _WAITS = (
@@ -37,7 +38,8 @@ _WAITS = (
     ("vpop.eup", "EUP"),
     ("vld", "load"),
     ("vst", "store"),
-    ("vsync", "scalar"),
+    ("vsync", SCALAR),
+    ("vnop", SCALAR),
     ("v", "VPU"),
 )
 
@@ -45,7 +47,8 @@ _WAITS = (
 def time_split(lines: Iterable[str]) -> dict[str, int]:
     """Cycles by what they are spent on, from the lines of a critical path; their sum is the program's length.
 
-    Keys: "issue", "DMA wait", "MXU", "XLU", "EUP", "VPU", "load", "store" and "scalar".
+    Keys: "issue", of vector instructions; "DMA wait", "MXU", "XLU", "EUP", "VPU", "load", "store": waiting for what
+    they do; and "scalar", issue and waiting of scalar instructions.
     """
     spent: collections.Counter[str] = collections.Counter()
     before = None
@@ -62,11 +65,12 @@ def waits_for(operation: str) -> str:
     """What the program waits for while ``operation`` is under way."""
     if ".xlane" in operation:  # vadd.xlane and its kin add across lanes
         return "XLU"
-    return next((unit for prefix, unit in _WAITS if operation.startswith(prefix)), "scalar")
+    return next((unit for prefix, unit in _WAITS if operation.startswith(prefix)), SCALAR)
 
 
 def _add(spent: collections.Counter, before: tuple[int, str] | None, left: int) -> None:
     if before is not None:
-        cycles = before[0] - left
-        spent[ISSUE] += min(cycles, 1)
-        spent[waits_for(before[1])] += max(cycles - 1, 0)
+        cycles, operation = before[0] - left, before[1]
+        unit = waits_for(operation)
+        spent[SCALAR if unit in (SCALAR, "DMA wait") else ISSUE] += min(cycles, 1)
+        spent[unit] += max(cycles - 1, 0)

@@ -1,7 +1,8 @@
 """Read XLA's optimized module: which ops run, how often, and how many bytes each moves to and from HBM.
 
-XLA's text names a memory space in each layout: none is HBM, S(1) is VMEM. Bytes are counted from shapes, each
-operand and each result once; an op that reads an operand several times moves more than that.
+XLA's text names a memory space in each layout: none is HBM, S(1) is VMEM. Bytes are counted from shapes,
+padded to the tiles that XLA names, each operand and each result once; an op that reads an operand several times moves
+more than that.
 """
 
 import dataclasses
@@ -9,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from course_lib.compiler.dumps import trip_counts
+from course_lib.compiler.dumps import relayouts, trip_counts
 
 KERNEL = "kernel"  # a Pallas kernel; other ops keep XLA's word
 TAG = "course_call"  # metadata of a Pallas kernel: which call of the traced function it is
@@ -17,6 +18,7 @@ _BITS = {"pred": 8}  # other names hold their number of bits: bf16, s32, f8e4m3f
 _ARRAY = re.compile(r"\b(pred|[a-z]{1,2}(\d+)\w*)\[([\d,]*)\](?:\{([^}]*)\})?")
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
+_TILE = re.compile(r"T\(([\d,]+)\)")
 _NAME = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"\b(?:calls|body|to_apply|true_computation|false_computation)=%([\w.\-]+)")
 _BRANCHES = re.compile(r"\bbranch_computations=\{([^}]*)\}")
@@ -43,6 +45,7 @@ class HloOp:
     call: int | None = None  # of a Pallas kernel: its number among the calls of the traced function
     windows: tuple[str, ...] = ()  # the blocks XLA cuts the arrays of one of its own ops into, as it writes them
     iterations: tuple[int, ...] = ()  # the grid it walks over them
+    turned: tuple[tuple[str, int, str], ...] = ()  # of a kernel: "in" or "out", which array, the copy that turns it
 
     @property
     def hbm_bytes(self) -> int:
@@ -121,7 +124,7 @@ def _ops(computations: dict, name: str, times: int | None) -> Iterator[HloOp]:
             for inner in _called(i):
                 yield from _ops(computations, inner, often)
         elif i.opcode not in _NO_WORK:
-            yield _op(i, types, computations, times)
+            yield _op(i, types, computations, times, computations[name])
 
 
 def _times(i: _Instruction, times: int | None, computations: dict, name: str) -> int | None:
@@ -137,7 +140,9 @@ def _called(i: _Instruction) -> list[str]:
     return _CALLED.findall(i.text) + (_NAME.findall(branches[1]) if branches else [])
 
 
-def _op(i: _Instruction, types: dict[str, str], computations: dict, times: int | None) -> HloOp:
+def _op(
+    i: _Instruction, types: dict[str, str], computations: dict, times: int | None, inside: list[_Instruction]
+) -> HloOp:
     kernel = 'custom_call_target="tpu_custom_call"' in i.text
     tag = _TAG.search(i.text)
     arrays = _arrays(i.type)
@@ -150,6 +155,7 @@ def _op(i: _Instruction, types: dict[str, str], computations: dict, times: int |
         operands[:1] = [min(operands[0], _whole_bytes(i.type))]
     return HloOp(
         name=i.name,
+        turned=relayouts.copies(i, inside) if kernel else (),
         kind=KERNEL if kernel else i.opcode,
         times=times,
         operands=tuple(operands),
@@ -187,8 +193,24 @@ def _whole_bytes(type: str) -> int:
 
 
 def _sizes(type: str) -> list[tuple[int, str]]:
+    """Bytes and layout of each array of a type; scalars are left out."""
     return [
-        (math.ceil(math.prod(int(n) for n in shape.split(",") if n) * _BITS.get(name, int(bits or 0)) / 8), layout)
+        (math.ceil(math.prod(_stored(shape, layout)) * _BITS.get(name, int(bits or 0)) / 8), layout)
         for name, bits, shape, layout in _ARRAY.findall(type)
         if shape
     ]
+
+
+def _stored(shape: str, layout: str) -> list[int]:
+    """The sizes of an array as it is stored: the axes in the layout's order, and the last of them padded to its tile.
+
+    "1,0:T(8,128)" is row-major, XLA names the axis that runs fastest first; "0,1:T(8,128)" is column-major.
+    """
+    sizes = [int(n) for n in shape.split(",")]
+    order, _, rest = layout.partition(":")
+    if order:
+        sizes = [sizes[int(axis)] for axis in reversed(order.split(","))]
+    tiled = _TILE.match(rest)
+    tile = [int(n) for n in tiled[1].split(",")][-len(sizes) :] if tiled else []
+    free = len(sizes) - len(tile)
+    return sizes[:free] + [-(-n // t) * t for n, t in zip(sizes[free:], tile, strict=True)]

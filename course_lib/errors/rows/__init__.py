@@ -22,6 +22,7 @@ from course_lib.errors.rows import (
     ours,
     refs,
     simulator,
+    starts,
     targets,
     traced_values,
 )
@@ -34,6 +35,7 @@ SUBJECTS = (
     simulator,
     memory,
     refs,
+    starts,
     calling,
     targets,
     keras,

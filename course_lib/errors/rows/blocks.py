@@ -85,6 +85,14 @@ ROWS = (
         "04",
     ),
     Row(
+        "element-padding",
+        r"Failed to set window params for (?P<ref>.+?): Low padding not supported yet",
+        "The windows of {ref} have room in front of the array, the first number of pl.Element(..., padding=...).",
+        "keep that number 0: only behind the array may there be room. Put rows in front with jnp.pad, or begin the "
+        "first window at 0, 8 * jnp.maximum(i - 1, 0) say, and mask in that step.",
+        "04",
+    ),
+    Row(
         "no-grid",
         r"Non-trivial windowing is not supported for grid-free pallas_call",
         "A BlockSpec cuts a block out of an array, and the call has no grid.",

@@ -72,12 +72,4 @@ ROWS = (
         "one index for each axis of the ref, and no more. The ref has the block's axes, without those that are None.",
         "04",
     ),
-    Row(
-        "alignment",
-        r"E2003: \w+: cannot statically prove that index in dimension (?P<axis>\d+) is a multiple of (?P<n>\d+)",
-        "The kernel slices axis {axis} at a start that the compiler cannot prove to be a multiple of {n}; registers "
-        "are filled whole.",
-        "promise it, pl.multiple_of(start, {n}), if it is true; or let a BlockSpec do the slicing.",
-        "06",
-    ),
 )

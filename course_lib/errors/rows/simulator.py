@@ -7,7 +7,8 @@ ROWS = (
         "block-outside",
         r"IndexError: Out-of-bounds block index (?P<block>\([^)]*\)) for (?P<role>input|output) \"(?P<ref>[^\"]+)\" "
         r"in iteration (?P<step>\([^)]*\))",
-        "At step {step} the index map of {ref} asked for block {block}, which lies outside the array.",
+        "At step {step} the index map of {ref} asked for block {block}, which lies outside the array. A "
+        "chip halts there.",
         "an index map returns block numbers, counted in blocks from 0, not element numbers. Call it yourself, with the "
         "first and the last step.",
         "04",
@@ -33,7 +34,7 @@ ROWS = (
         r"Revisited block (?P<block>[\[(].*?[\])]) of output (?P<output>\d+) in iteration (?P<step>\([^)]*\)). "
         r"The block was previously visited in iterations (?P<before>\([^)]*\))",
         "The block {block} of output {output} left VMEM after step {before}, and the grid came back to it at step "
-        "{step}: what it held is gone.",
+        "{step}: it is not copied in again.",
         "order the grid so that all steps of one output block follow each other; a reduction axis goes last.",
         "04",
     ),

@@ -25,11 +25,17 @@ ROWS = (
         "01",
     ),
     Row(
+        "slice-of-a-value",
+        r"It was made for the end of a slice|Array slice indices must have static start/stop/step",
+        "The kernel takes a slice [a:b] of which an end is known only when it runs: its size must be known before.",
+        "take the whole block, or a fixed size from a start, pl.ds(start, 128), and choose what counts with jnp.where.",
+        "04",
+    ),
+    Row(
         "traced-if",
         r"TracerBoolConversionError",
-        "The kernel used `if` (or `while`, `and`, `or`) on a value that is known only when it runs.",
-        "use jnp.where to choose between values, or @pl.when(condition) to run a piece of the kernel. A slice "
-        "x_ref[a:b] asks too: write x_ref[pl.ds(a, size)].",
+        "The kernel used `if` (or `while`, `and`, `or`, `min`) on a value that is known only when it runs.",
+        "use jnp.where to choose between values, or @pl.when(condition) to run a piece of the kernel.",
         "08",
     ),
     Row(

@@ -1,12 +1,14 @@
-"""What is asked of a kernel's body: what it does over its grid, where it touches memory, what it allocates."""
+"""What is asked of a kernel's body: what it does over its grid, what memory it touches, allocates, and promises of."""
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
-from course_lib.grid.body import Body, Use
+from course_lib.grid.body import Body, Broken, Use
 from course_lib.grid.call import Call, Scratch
 from course_lib.grid.following.follower import Follower
+from course_lib.grid.following.prepared import PROMISE
 from course_lib.grid.following.refs import Ref, scoped_names, space_of
 from course_lib.grid.jaxprs import equations
 from course_lib.grid.unreadable import UnreadableCall
@@ -17,7 +19,7 @@ def body(call: Call) -> Body:
 
     Raises UnreadableCall if following it would take more than three million evaluations.
     """
-    return _followed(call, in_detail=False)
+    return _followed(call, in_detail=False).body
 
 
 def memory_uses(call: Call) -> tuple[Use, ...]:
@@ -27,10 +29,25 @@ def memory_uses(call: Call) -> tuple[Use, ...]:
     long as ``body``. Raises UnreadableCall where it would take more than three million evaluations, or where there are
     more than 100,000 uses.
     """
-    return _followed(call, in_detail=True)
+    return _followed(call, in_detail=True).uses
 
 
-def _followed(call: Call, in_detail: bool):
+def broken_promise(call: Call) -> Broken | None:
+    """The first ``pl.multiple_of`` of a kernel that does not hold; None if all do whose value is known here.
+
+    Raises UnreadableCall where ``memory_uses`` does.
+    """
+    promises = any(eqn.primitive.name == PROMISE for eqn in equations(call.kernel))
+    return _followed(call, in_detail=True).broken if promises else None
+
+
+class _Followed(NamedTuple):
+    body: Body
+    uses: tuple[Use, ...]
+    broken: Broken | None
+
+
+def _followed(call: Call, in_detail: bool) -> _Followed:
     outcome = _outcome(call, in_detail)
     if isinstance(outcome, UnreadableCall):
         raise outcome.with_traceback(None)
@@ -38,7 +55,7 @@ def _followed(call: Call, in_detail: bool):
 
 
 @functools.lru_cache(maxsize=128)
-def _outcome(call: Call, in_detail: bool) -> Body | tuple[Use, ...] | UnreadableCall:
+def _outcome(call: Call, in_detail: bool) -> _Followed | UnreadableCall:
     """The error too is kept: it may take seconds to find out that a body is too long to follow."""
     try:
         follower = _follower_of_all_steps(call, in_detail)
@@ -46,7 +63,7 @@ def _outcome(call: Call, in_detail: bool) -> Body | tuple[Use, ...] | Unreadable
             follower = _follower_in_order(call, in_detail)
     except UnreadableCall as error:
         return error.with_traceback(None)
-    return tuple(follower.uses) if in_detail else follower.result()
+    return _Followed(follower.result(), tuple(follower.uses or ()), follower.broken)
 
 
 def _follower_of_all_steps(call: Call, in_detail: bool) -> Follower:

@@ -7,9 +7,19 @@ import jax
 import numpy as np
 from jax._src.state import indexing
 
-from course_lib.grid.body import Body, Copy, Loop, Use, Wait
-from course_lib.grid.following.prepared import Prepared, prepared
-from course_lib.grid.following.refs import Ref, element, first_axis, scoped_names, space_of, starts, window, window_of
+from course_lib.grid.body import Body, Broken, Copy, Loop, Use, Wait
+from course_lib.grid.following.prepared import PROMISE, Prepared, prepared
+from course_lib.grid.following.refs import (
+    Ref,
+    element,
+    first_axis,
+    other_axes,
+    scoped_names,
+    space_of,
+    starts,
+    window,
+    window_of,
+)
 from course_lib.grid.following.scalars import UNKNOWN, known, plain
 from course_lib.grid.jaxprs import equations, is_variable, scan_parts, while_parts
 from course_lib.grid.unreadable import Reason, UnreadableCall
@@ -42,6 +52,7 @@ class Follower:
         self.stored = False  # whether it came upon a store of scalars
         self.evaluations = 0
         self.uses: list[Use] | None = [] if in_detail else None
+        self.broken: Broken | None = None  # the first promise that does not hold
         self.unsure = 0  # how many conditions are open that cannot be decided
         self.names = names  # of the kernel's own refs
         self._known_steps: tuple = (None, -1, None, None)
@@ -195,6 +206,19 @@ class Follower:
                 ref.values[index] = value if known(value) else 0
         return old
 
+    def _promise(self, eqn, inputs: list, active, times: int) -> list:
+        (value,) = inputs
+        if self.uses is None or self.broken or self.unsure or not known(value) or not np.any(active):
+            return inputs
+        entries, steps = self._steps(active)
+        values = np.broadcast_to(value, np.shape(active)).reshape(-1)[entries]
+        for multiple in eqn.params["values"]:
+            if len(wrong := np.flatnonzero(values % multiple)):
+                first = wrong[0]
+                self.broken = Broken(multiple=multiple, value=int(values[first]), step=int(steps[first]))
+                break
+        return inputs
+
     def _other_store(self, eqn, inputs: list, active, times: int) -> list:
         """A store with a mask, or one that adds: of scalars in SMEM it leaves nothing known."""
         ref = inputs[0]
@@ -236,6 +260,7 @@ class Follower:
                     source_space=source.ref.space,
                     target_space=target.ref.space,
                     dtype=np.dtype(side.ref.aval.dtype),
+                    array=tuple(side.ref.aval.shape),
                     shape=side.sizes,
                     starts=starts(side, active.shape, steps),
                     steps=steps + self.first,
@@ -268,6 +293,7 @@ class Follower:
             steps=steps,
             part=first_axis(part, np.shape(active), entries),
             length=(*ref.aval.shape, 1)[0],
+            inner=other_axes(part, np.shape(active), entries),
             whole=part is not None and part.sizes == tuple(ref.aval.shape),
             sure=not self.unsure,
         )
@@ -287,11 +313,13 @@ class Follower:
             steps=steps,
             part=first_axis(target, shape, entries),
             length=(*target.ref.aval.shape, 1)[0] if target else 1,
+            inner=other_axes(target, shape, entries),
             whole=target is not None and target.sizes == tuple(target.ref.aval.shape),
             source=source.ref.name if source else "",
             source_number=source.ref.number if source else -1,
             source_part=first_axis(source, shape, entries),
             source_length=(*source.ref.aval.shape, 1)[0] if source else 1,
+            source_inner=other_axes(source, shape, entries),
             semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
             semaphore_name=semaphore.ref.name if semaphore else "",
             bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,
@@ -363,6 +391,7 @@ _HANDLERS = {
     "while": Follower._while,
     "scan": Follower._scan,
     "run_scoped": Follower._run_scoped,
+    PROMISE: Follower._promise,
     "get": Follower._get,
     "swap": Follower._swap,
     "masked_swap": Follower._other_store,

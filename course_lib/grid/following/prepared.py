@@ -9,6 +9,8 @@ import jax.extend.core
 from course_lib.grid.following import scalars
 from course_lib.grid.jaxprs import called, is_variable
 
+PROMISE = "multiple_of"  # pl.multiple_of returns its argument, and the follower looks whether it is one
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
@@ -28,7 +30,7 @@ def prepared(jaxpr) -> tuple[Prepared, ...]:
     live, steps = {v for v in jaxpr.outvars if is_variable(v)}, []
     for eqn in reversed(jaxpr.eqns):
         step = _step(eqn)
-        if (step.scalar or _does_nothing(eqn)) and not live & set(eqn.outvars):
+        if (step.scalar or step.name == PROMISE or _does_nothing(eqn)) and not live & set(eqn.outvars):
             continue
         live |= {v for v in eqn.invars if is_variable(v)}
         steps.append(step)
@@ -40,7 +42,7 @@ def _step(eqn) -> Prepared:
         eqn=eqn,
         name=eqn.primitive.name,
         atoms=tuple((v, None) if is_variable(v) else (None, scalars.plain(v.val)) for v in eqn.invars),
-        scalar=scalars.operation(eqn),
+        scalar=scalars.operation(eqn) if eqn.primitive.name != PROMISE else None,
         inner=called(eqn),
         on_arrays=any(getattr(v.aval, "shape", ()) for v in (*eqn.invars, *eqn.outvars)),
     )

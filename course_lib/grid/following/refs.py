@@ -77,6 +77,20 @@ def first_axis(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -
     return np.stack([start, np.full(len(steps), size)], axis=1)
 
 
+def other_axes(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -> np.ndarray | None:
+    """int64[len(steps), rank - 1, 2]: the same for the axes after the first; 0 and minus its length for one that is
+    not known."""
+    if part is None or len(part.starts) < 2:
+        return None
+    axes = list(zip(part.starts, part.sizes, part.ref.aval.shape, strict=True))[1:]
+    table = np.empty((len(axes), 2, len(steps)), np.int64)
+    for axis, (start, size, length) in enumerate(axes):
+        table[axis, 0], table[axis, 1] = 0, -length
+        if known(start):
+            table[axis, 0], table[axis, 1] = np.broadcast_to(start, shape).reshape(-1)[steps], size
+    return table.transpose(2, 0, 1)
+
+
 def element(array: np.ndarray, index: tuple):
     """array[index] for scalars or arrays of them; an index outside is left to the judges, here it is clipped."""
     inside = (np.clip(np.asarray(i, np.int64), 0, n - 1) for i, n in zip(index, array.shape, strict=True))

@@ -10,12 +10,12 @@ from course_lib.checks.kinds.predict import Predict
 
 
 def _bytes_moved() -> int:
-    """What adding two float32 vectors of 4096 moves between HBM and VMEM, from the grid's list."""
+    """What adding two float32 vectors of 6144 moves between HBM and VMEM, from the grid's list."""
 
     def add_kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
 
-    vector = jax.ShapeDtypeStruct((4096,), jnp.float32)
+    vector = jax.ShapeDtypeStruct((6144,), jnp.float32)
     return cost.hbm_bytes(grid.walk(pl.pallas_call(add_kernel, out_shape=vector), vector, vector))
 
 
@@ -25,22 +25,21 @@ EXERCISE = Exercise(
     kind="predict",
     defines="moved",
     asks=Predict(
-        value=49_152,
+        value=73_728,
         unit="bytes",
         near={
-            32_768: "That is x and y, which go in. The sum has to come out as well.",
-            16_384: "That is one vector. Three of them move.",
-            12_288: "That is how many numbers move. How many bytes is one float32?",
-            24_576: "That would be right for numbers of two bytes, bfloat16 say. These are float32.",
+            49_152: "That is x and y, which go in. The sum has to come out as well.",
+            24_576: "That is one vector. Three of them move.",
+            18_432: "That is how many numbers move. How many bytes is one float32?",
+            36_864: "That would be right for numbers of two bytes, bfloat16 say. These are float32.",
         },
-        why="two vectors in and one out, 4096 numbers each, 4 bytes a number.",
+        why="two vectors in and one out, 6144 numbers each, 4 bytes a number.",
         proof=_bytes_moved,
-        stands_above="the lesson printed it for the same sum: here it is counted by hand.",
     ),
     hints=(
         "The kernel runs once. What has to be in VMEM before it, and what has to be in HBM after it?",
-        "Two vectors go in, one comes out. How many bytes is a vector of 4096 float32?",
-        "A float32 has 4 bytes: three times 4096 times 4.",
+        "Two vectors go in, one comes out. How many bytes is a vector of 6144 float32?",
+        "A float32 has 4 bytes: three times 6144 times 4.",
     ),
     points=1,
 )

@@ -25,7 +25,8 @@ EXERCISE = Exercise(
             1682.9: "That would be right if the result were bfloat16, too.",
             3365.9: "That would be right if x and y were float32 as well.",
             961.0: "That is the crossover on a v5e. The question is about a v6e.",
-            721: "That is the lesson's product on the lesson's chip.",
+            721: "Two slips: that is the lesson's product on the lesson's chip. Here the result is float32, and the "
+            "chip a v6e.",
             561.0: "That is the ridge point, in FLOPs per byte. What N has a product of that intensity?",
             1122.0: "That counts x and y, which go in. The result has to come out as well.",
             4487.8: "A multiplication and an addition are two operations.",

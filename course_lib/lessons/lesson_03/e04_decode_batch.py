@@ -26,6 +26,8 @@ EXERCISE = Exercise(
             "weights have one byte, and the products are bfloat16.",
             480.5: "The products are bfloat16. Is the int8 peak theirs?",
             60.06: "Count again what one weight takes: one byte, and two operations for each row.",
+            314.3: "Two slips: that is a layer of 2048 by 2048 in bfloat16. Here the weights have one byte, and D and "
+            "F are so large that x and the result hardly count.",
             720.7: "That is the crossover of square products. Here two sides are large and B is small.",
             600.6: "That comes from a square product. Here D and F are large, and B is small beside them.",
             360.4: "That comes from a square product. Here D and F are large, and B is small beside them.",

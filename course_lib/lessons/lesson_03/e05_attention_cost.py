@@ -16,6 +16,14 @@ def _attention_bytes(t: int, width: int, heads: int, kv_heads: int, causal: bool
     return sum(array.size * array.dtype.itemsize for array in arrays)
 
 
+# T x T scores a head, out to HBM and perhaps back in, of two bytes or four, for the scores, the weights, or both.
+_WITH_SCORES = {
+    f"2 * t * width * (2 * heads + 2 * kv_heads) + {each} * t * t * heads{masked}": (
+        "You count the scores as well, T by T for every head. A kernel need never let them leave VMEM: count the least."
+    )
+    for each in (2, 4, 6, 8, 12, 16)
+    for masked in ("", " / (2 if causal else 1)")
+}
 _SOFTMAX = "That counts the softmax as well. Asked for are the two products alone"
 _NO_MASK = "; and with causal=True a query sees only the keys before it."
 
@@ -79,9 +87,7 @@ EXERCISE = Exercise(
                     "4 * t * width * (2 * heads + 2 * kv_heads)": (
                         "You take them for float32. They are bfloat16, two bytes each."
                     ),
-                    "2 * t * width * (2 * heads + 2 * kv_heads) + 4 * t * t * heads": (
-                        "You count the scores as well. A kernel need never let them leave VMEM: count the least."
-                    ),
+                    **_WITH_SCORES,
                     "2 * t * width * (2 * heads + 2 * kv_heads) / (2 if causal else 1)": (
                         "A mask saves arithmetic. Every key is still seen by somebody, so all of K and V is read."
                     ),

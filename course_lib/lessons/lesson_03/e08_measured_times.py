@@ -8,11 +8,13 @@ from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_03.product import array, square
 
+PRICE_S = 0.33e-6  # of a step, by the published times of blocks of 128: the lesson works it out
+
 
 def _triangle_seconds() -> float:
     """A product of 16384 in blocks of 512 x 1024 x 512: those above the diagonal cost nothing but their steps."""
     chip, steps_along_k = chips.chip("v5e"), 16384 // 1024
-    arithmetic, price = 2 * 512 * 1024 * 512 / chip.bf16_flops, roofline.FITTED["v5e"].step_s
+    arithmetic, price = 2 * 512 * 1024 * 512 / chip.bf16_flops, PRICE_S
     blocks = [(i, j) for i in range(16384 // 512) for j in range(16384 // 512)]
     return sum(steps_along_k * (price + (arithmetic if j <= i else 0)) for i, j in blocks)
 
@@ -20,6 +22,7 @@ def _triangle_seconds() -> float:
 GUESSES = {
     "XLA, 16384": Predict(
         value=46.95,
+        published=46.953,
         unit="ms",
         tolerance=0.25,
         near={
@@ -33,6 +36,7 @@ GUESSES = {
     ),
     "triangle": Predict(
         value=28.648,
+        published=28.648,
         unit="ms",
         tolerance=0.1,
         near={
@@ -49,6 +53,7 @@ GUESSES = {
     ),
     "decode": Predict(
         value=0.366,
+        published=0.366,
         unit="ms",
         tolerance=0.25,
         near={

@@ -61,6 +61,12 @@ def _predict(order: str) -> Predict:
         12 * X_BYTES + 5 * W_BYTES + 60 * O_BYTES: "That would be every block once. A block that is left and wanted "
         "again is copied again.",
     }
+    each_once = {"x": 12 * X_BYTES + w * W_BYTES, "w": x * X_BYTES + 5 * W_BYTES}
+    for operand, copies in (("x", 12), ("w", 5)):
+        near[each_once[operand] + steps * O_BYTES] = (
+            f'You count every block of {operand} once, {copies} copies. In "{order}" {order[2]} runs fastest: is a '
+            f"block of {operand} left there, and wanted again?"
+        )
     for other in ("bij", "jbi", "bji"):
         moved = _copies(other, "bi") * X_BYTES + _copies(other, "j") * W_BYTES + steps * O_BYTES
         near[moved] = f"That is the number of another order. {_asked_of(order, other)}"

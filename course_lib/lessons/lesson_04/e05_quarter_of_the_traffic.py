@@ -18,7 +18,7 @@ def _product_sizes() -> list[tuple]:
     """
     sizes = (
         {"M": 64, "K": 256, "N": 1280},
-        {"M": 72, "K": 130, "N": 640},
+        {"M": 96, "K": 130, "N": 640},
         {"M": 128, "K": 256, "N": 256},
     )
     return arguments(("x: f32[M,K]", "w: f32[K,N]"), sizes)

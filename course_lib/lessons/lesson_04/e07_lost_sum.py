@@ -6,8 +6,11 @@ from course_lib.checks.inputs import arguments
 
 
 def _folds() -> list[tuple]:
-    """Rows that 8 divides, since blocks of eight rows are added; columns of every kind."""
-    return arguments(("x: f32[M,N]",), ({"M": 32, "N": 256}, {"M": 24, "N": 300}, {"M": 16, "N": 100}))
+    """Rows that 8 divides, since blocks of eight rows are added; columns of every kind.
+
+    The first makes three output blocks: two would come back to the two buffers that they left.
+    """
+    return arguments(("x: f32[M,N]",), ({"M": 32, "N": 384}, {"M": 24, "N": 300}, {"M": 16, "N": 100}))
 
 
 def _fold(x):
@@ -33,7 +36,7 @@ EXERCISE = Exercise(
     reference=_fold,
     also=(_in_the_same_blocks,),
     hints=(
-        "Write down the output's block at each step of fold_broken for two columns of blocks. When is it left, and "
+        "Write down the output's block at each step of fold_broken for three columns of blocks. When is it left, and "
         "when visited again?",
         "The axis along which the output's block stays the same goes last: the grid is (columns, rows), in blocks. "
         "What becomes of the index maps, and of the condition in the kernel?",

@@ -1,0 +1,69 @@
+"""What XLA does around the kernels, in sentences: arrays it turns round for them, and arrays it keeps in VMEM."""
+
+from course_lib import cost, grid, text
+from course_lib.compiler.dumps import hlo
+from course_lib.compiler.report import Op
+
+_AGAINST = (
+    "XLA stores an array in the order of axes that needs the least padding, and a kernel takes rows. The copies go if "
+    "the last axis is 128 or more, if the narrow axis is the one before, if jax.jit is told the layout "
+    "(jax.experimental.layout), or if a matrix product makes or takes the array"
+)
+
+
+def notes(module: hlo.Module, rows: tuple[Op, ...], walk: grid.Walk | None) -> list[str]:
+    """Of each kernel: copies that turn its arrays, arrays that are not in HBM, and arrays that are mostly padding."""
+    if walk is None:
+        return []
+    by_name = {row.name: row for row in rows}
+    found = [(op, walk.calls[op.call]) for op in module.ops if op.call is not None and op.call < len(walk.calls)]
+    said = []
+    for op, call in found:
+        kept = kept_in_vmem(op, call)
+        said += [_turned(op, call, by_name), _kept(kept, call), *cost.padding_of_call(call, without=kept)]
+    return [note for note in dict.fromkeys(said) if note]
+
+
+def kept_in_vmem(op: hlo.HloOp, call: grid.Call) -> list[str]:
+    """The operands of a kernel that XLA has put into VMEM: what an op before or after this one works on too."""
+    given = _given(call)
+    sides = [*zip(op.operands[-len(given) :], given, strict=False), *zip(op.results, call.outputs, strict=False)]
+    return [operand.name for size, operand in sides if size == 0 and operand.shape]
+
+
+def _kept(kept: list[str], call: grid.Call) -> str:
+    blocks = [o.name for o in call.operands if o.name in kept and o.role != "prefetch" and o.memory_space != "smem"]
+    if not blocks:
+        return ""
+    lie, they = ("lies", "it") if len(blocks) == 1 else ("lie", "them")
+    return f"{' and '.join(blocks)} of {call.name} {lie} in VMEM, where XLA keeps {they}: not counted in its HBM bytes."
+
+
+def _turned(op: hlo.HloOp, call: grid.Call, rows: dict[str, Op]) -> str:
+    """Which arrays of a kernel XLA turns round, what each copy costs, and how to do without."""
+    if not op.turned:
+        return ""
+    given = _given(call)
+    first = len(op.operands) - len(given)  # sizes of the grid come before
+    copies = []
+    for side, number, copy in op.turned:
+        refs, n = (given, number - first) if side == "in" else (call.outputs, number)
+        name = refs[n].name if 0 <= n < len(refs) else "an array"
+        copies.append(f"{name} {'before' if side == 'in' else 'behind'} it ({_price(copy, rows.get(copy))})")
+    return f"XLA turns arrays round for {call.name}: {', '.join(copies)}. {_AGAINST}."
+
+
+def _price(name: str, row: Op | None) -> str:
+    """What an op costs, as far as it is known."""
+    said = [name]
+    if row is not None and row.cycles is not None:
+        said.append(f"{row.cycles:,} cycles")
+    if row is not None and row.seconds is not None:
+        said.append(text.duration(row.seconds))
+    if row is not None and row.hbm_bytes:
+        said.append(f"{row.hbm_bytes:,} bytes")
+    return ", ".join(said)
+
+
+def _given(call: grid.Call) -> list[grid.Operand]:
+    return [operand for operand in call.operands if operand.role != "output"]

@@ -1,0 +1,53 @@
+"""Where most of what a kernel moves is the padding of tiles: a column of numbers, say, each in a row of its own."""
+
+from collections.abc import Collection
+
+from course_lib import grid
+from course_lib.cost.traffic import Traffic, traffic
+
+MUCH = 2  # times the bytes of the numbers themselves
+AGAINST_PADDING = (
+    "give the array a last axis of 128 or more, or put the narrow axis before the last: rows are padded to 128."
+)
+
+
+def padding(walk: grid.Walk) -> tuple[str, ...]:
+    """A sentence for each array whose copies move at least twice the bytes of its numbers; () where none does.
+
+    Nothing is said of a kernel whose copies cannot be counted.
+    """
+    return tuple(dict.fromkeys(said for call in walk.calls for said in padding_of_call(call)))
+
+
+def padding_of_call(call: grid.Call, without: Collection[str] = ()) -> list[str]:
+    """The same for one kernel, without the operands that are named."""
+    try:
+        rows = traffic(grid.Walk(calls=(call,), jaxpr=None))
+    except grid.UnreadableCall:
+        return []
+    operands = {operand.name: operand for operand in call.operands}
+    alike: dict[tuple, list[Traffic]] = {}
+    for row in rows:
+        if row.name in operands and row.name not in without and row.bytes >= MUCH * row.payload > 0:
+            operand = operands[row.name]
+            alike.setdefault((operand.shape, operand.dtype, row.bytes / row.payload), []).append(row)
+    return [_sentence(found, operands[found[0].name]) for found in alike.values()]
+
+
+def padding_of(row: Traffic, operand: grid.Operand) -> str:
+    """The sentence for the traffic of one operand; "" where less than half of it is padding."""
+    return _sentence([row], operand) if row.bytes >= MUCH * row.payload > 0 else ""
+
+
+def _sentence(rows: list[Traffic], operand: grid.Operand) -> str:
+    """Rows of operands of one shape and dtype."""
+    names = list(dict.fromkeys(row.name for row in rows))
+    lie, their = ("lies", "Its") if len(names) == 1 else ("lie", "Their")
+    size, tile = operand.dtype.itemsize, grid.tile(operand.shape, operand.dtype)[-2:]
+    one, stored = size * operand.shape[-1], size * -(-operand.shape[-1] // tile[-1]) * tile[-1]
+    each = f": a row of {one:,} bytes moves {stored:,}" if len(tile) == 2 and stored >= MUCH * one else ""
+    array, ratio = f"{operand.dtype}[{','.join(map(str, operand.shape))}]", rows[0].bytes / rows[0].payload
+    return (
+        f"{' and '.join(names)} ({array}) {lie} in HBM in tiles of {' x '.join(map(str, tile))}{each}. "
+        f"{their} copies move {ratio:.3g} times the bytes of the numbers."
+    )

@@ -1,0 +1,74 @@
+"""Slices of a ref that start where only the run can tell: which starts the compiler takes, and what to do instead.
+
+Any row will do for numbers of 32 bits where the ref is no wider than 128 lanes, or where the slice is one whole row.
+Else the compiler wants a proof that the row is a multiple of the number in its message: 8, or 32 for numbers of a byte.
+Lanes start at multiples of 128. Axes before the last two may start anywhere, whatever the dtype.
+tests/test_errors_starts.py asks the compiler about each of these.
+"""
+
+import math
+
+from course_lib.errors.row import Row
+
+LANES = 128
+
+
+# The operation that is refused: vector_load(memref<64x512xf32, ...>, ...) -> vector<8x512xf32>, or vector_store.
+_REF = r"memref<(?P<ref>[\dx]*x\w+)"
+_PART = r"vector<(?P<part>[\dx]*x\w+)>"
+_OPERATION = rf"(?:(?=.*?{_REF})(?=.*?{_PART})|)"
+
+
+def _sizes(text: str) -> tuple[tuple[int, ...], str]:
+    """((64, 512), "f32") for "64x512xf32"."""
+    *sizes, dtype = text.split("x")
+    return tuple(map(int, sizes)), dtype
+
+
+def _cure(axis: str, n: str, ref: str, part: str) -> dict[str, str]:
+    """Which ref it is, and what fits its dtype and its shape."""
+    promise = f"pl.multiple_of(start, {n}) is a promise that nobody checks: give it only if it holds at every step."
+    if "?" in (ref, part):
+        return {"ref": "", "cure": f"start at {n} * i, which the compiler can prove. {promise}"}
+    (shape, dtype), (sizes, _) = _sizes(ref), _sizes(part)
+    lanes = int(axis) == len(shape) - 1
+    if math.prod(sizes) == 1 and lanes:
+        cure = "a single number that says where to go belongs in SMEM, where any place may be read."
+    elif lanes:
+        cure = (
+            f"start at {n} * i, which the compiler can prove; or read all lanes and turn them, pltpu.roll(value, "
+            f"{shape[-1]} - start, axis)."
+        )
+    elif dtype in ("f32", "i32"):
+        cure = (
+            f"start at {n} * i, which the compiler can prove; or take one whole row at a time, or a ref of {LANES} "
+            "lanes: these may start at any row."
+        )
+    else:
+        cure = (
+            f"start at {n} * i, which the compiler can prove; or put an axis in front, "
+            f"{(*shape[:-2], shape[-2], 1, shape[-1])}: it may be indexed anywhere."
+        )
+    return {"ref": f", {dtype}{list(shape)},", "cure": f"{cure} {promise}"}
+
+
+ROWS = (
+    Row(
+        "alignment",
+        r"E2003: \w+: cannot statically prove that index in dimension (?P<axis>\d+) is a multiple of (?P<n>\d+)"
+        + _OPERATION,
+        "The kernel slices axis {axis} of a ref{ref} at a start that the compiler cannot prove to be a multiple of "
+        "{n}.",
+        "{cure}",
+        "04",
+        _cure,
+    ),
+    Row(
+        "part-of-a-row",
+        r"Not implemented: dynamic (?:load|store) with unaligned indices",
+        "The kernel takes a part of a row, and which row is known only when it runs.",
+        "take the whole row, x_ref[pl.ds(start, 1), :], and cut the lanes out of that value; to change a part of a "
+        "row, write the whole row back.",
+        "04",
+    ),
+)

@@ -1,0 +1,82 @@
+"""Index maps that ask for a block which the array does not have."""
+
+import numpy as np
+
+from course_lib import grid, text
+from course_lib.judges.verdict import Complaint
+
+_PLACES = ("first", "second", "third", "fourth", "fifth")
+
+
+def outside(call: grid.Pipeline) -> Complaint | None:
+    """The first block that an index map asks for and the array does not have."""
+    for operand in call.operands:
+        if not len(steps := operand.outside()):
+            continue
+        block = tuple(operand.indices[steps[0]].tolist())
+        what = (
+            f"At step {call.step(int(steps[0]))} the index map of {operand.name} asks for block {block}; the "
+            f"array has {' x '.join(map(str, operand.blocks))} blocks of shape {operand.block_shape}."
+        )
+        stops = isinstance(call, grid.Call) and _is_past_the_memory(operand, block)
+        return Complaint(f"{what} A v5e stops there." if stops else what, _cure(call, operand))
+    return None
+
+
+def _is_past_the_memory(operand: grid.Operand, block: tuple[int, ...]) -> bool:
+    """Whether a block begins behind the last byte of its array: there the program that libtpu makes halts the core.
+
+    It compares addresses (shalt.err before each copy, libtpu 0.0.48.1), not block numbers: a block past the end of a
+    row lies at the beginning of the next rows, and nothing stops a v5e from taking it.
+    """
+    if operand.memory_space != "vmem" or any(operand.element):
+        return False
+    past = next((axis for axis, (b, n) in enumerate(zip(block, operand.blocks, strict=True)) if b >= n), None)
+    return past is not None and all(n == 1 for n in operand.blocks[:past])
+
+
+def _cure(call: grid.Pipeline, operand: grid.Operand) -> str:
+    if operand.indices.min() < 0:
+        return "a block number below 0 does not count from the end, as it would in NumPy: the last of n is n - 1."
+    if wrong := _wrong_grid_axis(call, operand):
+        return _in_the_words_of_the_map(call, operand, *wrong)
+    if all(b <= n for b, n in zip(operand.indices.max(axis=0), operand.blocks, strict=True)):
+        return "blocks are counted from 0: is the grid one step too long, or is 1 added to an index?"
+    return "an index map returns block numbers, counted from 0: not element numbers, and none past the last block."
+
+
+def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, int, int | None] | None:
+    """(array axis, grid axis its block number follows, grid axis it fits); None if no number follows a wrong axis.
+
+    The last is None where there is but one block, and no axis of one step.
+    """
+    if not call.grid:
+        return None
+    places = np.stack(np.unravel_index(np.arange(call.steps), call.grid), axis=-1)
+    for axis, blocks in enumerate(operand.blocks):
+        numbers = operand.indices[:, axis]
+        if numbers.max() < blocks:
+            continue
+        followed = [a for a in range(len(call.grid)) if call.grid[a] > 1 and (numbers == places[:, a]).all()]
+        fitting = [a for a, steps in enumerate(call.grid) if steps == blocks and a not in followed]
+        if followed and (fitting or blocks == 1):
+            return axis, followed[0], min(fitting, key=lambda a: (a != axis, a), default=None)
+    return None
+
+
+def _in_the_words_of_the_map(call, operand: grid.Operand, axis: int, used: int, fitting: int | None) -> str:
+    """ "x_ref's map returns i first. i goes 0 to 3; the array has 3 blocks there. ...": i is what the map calls it."""
+    i, blocks = _letter(operand, used), text.counted(operand.blocks[axis], "block")
+    place = _PLACES[axis] if axis < len(_PLACES) else f"as number {axis + 1}"
+    said = (
+        f"{operand.name}'s map returns {i} {place}. {i} goes 0 to {call.grid[used] - 1}; the array has {blocks} there."
+    )
+    if fitting is None:
+        return f"{said} The only one is number 0."
+    j = _letter(operand, fitting)
+    return f"{said} {j} goes 0 to {call.grid[fitting] - 1}: did you mean {j}?"
+
+
+def _letter(operand: grid.Operand, axis: int) -> str:
+    """What the index map calls the index along an axis of the grid."""
+    return operand.letters[axis] if axis < len(operand.letters) else f"index {axis} of the grid"

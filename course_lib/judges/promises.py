@@ -1,0 +1,28 @@
+"""``pl.multiple_of``: a promise that the compiler believes and nobody checks, but here."""
+
+from course_lib import grid
+from course_lib.judges.verdict import Complaint
+
+
+def complaint(walk: grid.Walk) -> Complaint | None:
+    """The first promise that does not hold; None if there is none among those whose value is known before a run.
+
+    Known are grid indices, loop counters, and prefetched integers; what an array holds is not. (What a false one does
+    stands in libtpu's program: ``12 * i``, promised to be a multiple of 8, is shifted right by three bits, and whole
+    registers are loaded from there.)
+    """
+    for call in walk.calls:
+        try:
+            broken = grid.broken_promise(call)
+        except grid.UnreadableCall:
+            continue
+        if broken:
+            at = f"At step {call.step(broken.step)} start" if call.steps > 1 else "Here start"
+            return Complaint(
+                f"pl.multiple_of(start, {broken.multiple}) is a promise that the compiler believes. {at} is "
+                f"{broken.value}, and the program for a chip may well begin at "
+                f"{broken.value - broken.value % broken.multiple}.",
+                f"promise only what holds at every step. A start that is {broken.multiple} * i needs no promise; else "
+                "read a larger part from a start that holds, and take the rows out of that value: pltpu.roll.",
+            )
+    return None

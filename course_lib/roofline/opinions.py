@@ -1,0 +1,88 @@
+"""Two predictions of one function, the model's and the compiler's, and why they differ where they do."""
+
+import dataclasses
+from collections.abc import Callable
+
+from course_lib import chips, compiler, text, vocabulary
+from course_lib.roofline.constants import FITTED, LATENCY_CYCLES
+from course_lib.roofline.prediction import Prediction, predict
+
+_NEAR = 0.1  # of the compiler's time
+_WAITS = 0.3  # of the compiler's cycles: from there on waiting for copies is what they are about
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Opinions:
+    """What ``predict`` and ``compiler.compile_tpu`` say of the same function, arguments and chip."""
+
+    model: Prediction
+    compiler: compiler.Report
+
+    @property
+    def ratio(self) -> float | None:
+        """The model's time over the compiler's; None where the compiler gave none."""
+        return self.model.seconds / self.compiler.seconds if self.compiler.seconds else None
+
+    @property
+    def remark(self) -> str:
+        """Who is longer by more than a tenth, and the likely reason; "" where they agree."""
+        if self.ratio is None or abs(self.ratio - 1) <= _NEAR:
+            return ""
+        more = text.percent(max(self.ratio, 1 / self.ratio) - 1)
+        if self.ratio < 1:
+            return f"The compiler says {more} more than the model. {_slow_compiler(self.model, self.compiler)}"
+        return f"The model says {more} more than the compiler. {_slow_model(self.model, self.compiler)}"
+
+    def __str__(self) -> str:
+        its = text.duration(self.compiler.seconds) if self.compiler.seconds else "no time"
+        lines = [f"{text.duration(self.model.seconds)} {vocabulary.MODEL}, {its} {vocabulary.COMPILER}."]
+        return text.folded("\n".join([*lines, *([self.remark] if self.remark else [])]))
+
+    __repr__ = __str__
+
+
+def opinions(fn: Callable, *args, chip: str = "v5e") -> Opinions:
+    """Both predictions of ``fn(*args)``; ``args`` are arrays or ShapeDtypeStructs.
+
+    Raises what ``predict`` raises, and compiler.Unavailable where there is no compiler for the chip.
+    """
+    return Opinions(model=predict(fn, *args, chip=chip), compiler=compiler.compile_tpu(fn, *args, chip=chip))
+
+
+def _slow_compiler(model: Prediction, report: compiler.Report) -> str:
+    waits = report.time_split.get("DMA wait", 0) > _WAITS * sum(report.time_split.values())
+    if report.bound == vocabulary.CORE and waits and report.chip in LATENCY_CYCLES:
+        its, clock = LATENCY_CYCLES[report.chip][0], chips.chip(report.chip).clock_hz
+        ours = FITTED[report.chip].read_s
+        simulated = f"{text.duration(its / clock)}" if clock else f"{its:,} cycles"
+        return (
+            f"Its cycles are mostly waiting for copies: in the simulator one takes {simulated}, however small it is; "
+            f"published timings leave {text.duration(ours)}. With small blocks trust the model."
+        )
+    if (report.hbm_bytes or 0) > (1 + _NEAR) * model.hbm_bytes:
+        return (
+            f"The model fuses all that XLA runs and counts {model.hbm_bytes:,} bytes; the compiled program moves "
+            f"{report.hbm_bytes:,}. Trust the compiler."
+        )
+    if not model.steps and model.products:
+        return (
+            "The model lets all copies of XLA's own product hide behind its arithmetic. In the program the first ones "
+            "have nothing to hide behind: with small arrays trust the compiler."
+        )
+    return (
+        "The model counts operations at the peak of their unit. The compiler has the program: operations that wait for "
+        "one another, spills, scalar code. Inside a kernel trust the compiler."
+    )
+
+
+def _slow_model(model: Prediction, report: compiler.Report) -> str:
+    if report.bound in (vocabulary.HBM, vocabulary.BOTH):
+        share = text.percent(FITTED.get(model.chip, FITTED["v5e"]).hbm)
+        return (
+            f"The compiler's time is that of the bytes at the bandwidth of the data sheet; in the model copies reach "
+            f"{share} of it, as in published timings, and wait for their latency. Trust the model."
+        )
+    return (
+        "In the simulator all copies run at once, each at full speed; in the model they share the HBM, and a step "
+        "costs what it costs in published timings of products. Where copies are the matter trust the model."
+    )

@@ -1,0 +1,52 @@
+"""What a wrong element takes in and should not, or leaves out and should take."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+
+from course_lib import judges
+
+X = jnp.asarray(np.random.default_rng(0).normal(size=(8, 128)), jnp.float32)
+
+
+def in_one_step(body):
+    """``body`` of the whole of x, as a kernel without a grid."""
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = body(x_ref[...])
+
+    return lambda x: pl.pallas_call(kernel, out_shape=x)(x)
+
+
+def sums_of_three(x):
+    """Of every column itself and the two after it; nothing beyond the end."""
+    return x + jnp.pad(x[:, 1:], ((0, 0), (0, 1))) + jnp.pad(x[:, 2:], ((0, 0), (0, 2)))
+
+
+def sums_of_two(x):
+    return x + jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
+
+
+def half_a_relu(x):
+    return jnp.where(x > 0, 0.9 * x, 0)
+
+
+@pytest.mark.parametrize(
+    "mine, asked, says",
+    [
+        (sums_of_two, sums_of_three, "The output at [0, 0] should depend on x[:, 2], and does not."),
+        (sums_of_three, sums_of_two, "The output at [0, 0] depends on x[:, 2], and should not."),
+    ],
+)
+def test_a_term_too_many_or_too_few_is_named(mine, asked, says):
+    said = judges.numbers_judge(in_one_step(mine), asked, X)
+    assert said.passed is False and says in said.message
+
+
+def test_a_choice_that_drops_nan_is_not_blamed():
+    """NaN comes through jnp.maximum and not through jnp.where: both depend on x all the same."""
+    said = judges.numbers_judge(
+        in_one_step(lambda x: half_a_relu(x) + 0.1 * x.max(0)), lambda x: jnp.maximum(x, 0.0) + 0.2 * x.max(0), X
+    )
+    assert said.passed is False and "depend" not in said.message

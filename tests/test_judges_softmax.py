@@ -1,0 +1,98 @@
+"""What is said of exponentials and running sums, and what is not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from fairness import attentions, softmaxes
+from jax.experimental import pallas as pl
+from zoo.softmaxes import HIGHEST, K, Q, V, attention_in_jax
+
+from course_lib import grid, judges
+from course_lib.judges import flow, rules_of_softmax
+
+ARGS = (Q[:16], K[:256], V[:256])
+
+
+def attention_in_a_loop(shrinks_sum, shrinks_values):
+    """softmax(q @ k.T) @ v in one step; the loop over keys carries the maximum, the sum and the values."""
+
+    def kernel(q_ref, k_ref, v_ref, o_ref):
+        def turn(j, carry):
+            m, total, values = carry
+            s = jnp.dot(q_ref[...], k_ref[pl.ds(128 * j, 128)].T, precision=HIGHEST)
+            new = jnp.maximum(m, s.max(-1, keepdims=True))
+            shrink, p = jnp.exp(m - new), jnp.exp(s - new)
+            total = (total * shrink if shrinks_sum else total) + p.sum(-1, keepdims=True)
+            more = jnp.dot(p, v_ref[pl.ds(128 * j, 128)], precision=HIGHEST)
+            return new, total, (values * shrink if shrinks_values else values) + more
+
+        rows = q_ref.shape[0]
+        begin = jnp.full((rows, 1), -1e30), jnp.zeros((rows, 1)), jnp.zeros(q_ref.shape)
+        _, total, values = jax.lax.fori_loop(0, k_ref.shape[0] // 128, turn, begin)
+        o_ref[...] = values / total
+
+    return lambda q, k, v: pl.pallas_call(kernel, out_shape=q)(q, k, v)
+
+
+@pytest.mark.parametrize("sum_, values, says", [(False, True, "carry[1]"), (True, False, "carry[2]"), (True, True, "")])
+def test_what_a_loop_carries_must_shrink_too(sum_, values, says):
+    said = judges.numbers_judge(attention_in_a_loop(sum_, values), attention_in_jax, *ARGS)
+    assert said.passed is not bool(says)
+    assert not says or f"{says} of the loop is added to, and what it holds already is not made" in said.message
+
+
+@pytest.mark.parametrize("subject", [softmaxes, attentions], ids=lambda subject: subject.__name__)
+def test_nothing_is_said_of_right_softmaxes(subject):
+    """However they are written: a rule that reads code must not blame what is right."""
+    for right in subject.RIGHT:
+        for call in judges.Trial(right.fn, right.reference, right.args).walk.calls:
+            assert rules_of_softmax.complaint(call) is None, right.name
+
+
+def sum_of_softmaxes(x, times=2.0):
+    """The sum of the softmaxes of each block of 8 rows: each is whole, and nothing is carried but their sum."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def start():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        e = jnp.exp(x_ref[...] - x_ref[...].max(-1, keepdims=True))
+        o_ref[...] += times * e / e.sum(-1, keepdims=True)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+        grid=(x.shape[0] // 8,),
+        in_specs=[pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, x.shape[1]), lambda i: (0, 0)),
+    )(x)
+
+
+def test_whole_softmaxes_may_be_added_up():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(16, 128)), jnp.float32)
+    said = judges.numbers_judge(sum_of_softmaxes, lambda x: jax.nn.softmax(x, -1).reshape(2, 8, 128).sum(0), x)
+    assert said.passed is False and "maximum" not in said.message and "2 times the right one" in said.message
+
+
+def test_a_kernel_that_writes_half_is_not_told_about_exp():
+    def kernel(x_ref, o_ref):
+        e = jnp.exp(x_ref[...])
+        o_ref[:4] = (e / e.sum(-1, keepdims=True))[:4]
+
+    said = judges.numbers_judge(lambda x: pl.pallas_call(kernel, out_shape=x)(x), jax.nn.softmax, jnp.ones((8, 128)))
+    assert said.passed is False and "o_ref[4:8] is memory nothing has written" in said.message
+
+
+def test_operations_are_listed_through_branches_and_loops():
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            o_ref[...] = jax.lax.fori_loop(0, 3, lambda n, x: jnp.sin(x), x_ref[...])
+
+    fn = pl.pallas_call(kernel, out_shape=jnp.ones((8, 128)), grid=(2,))
+    ops, (x_ref, o_ref), carried = flow.operations(grid.walk(fn, jnp.ones((8, 128))).calls[0].kernel)
+    stored = next(op.inputs[1] for op in ops if op.name == "swap" and op.inputs[0] == o_ref)
+    assert stored in flow.spread(ops, flow.read(ops, x_ref))
+    assert "carry[0] of the loop" in carried.values() and any(op.name == "sin" for op in ops)
