@@ -373,7 +373,7 @@ def matmul(x, w):
     )(x, w)
 
 
-# %% answer="04.11" name="masks x alone" judge="numbers" says="hangs over the end"
+# %% answer="04.11" name="masks x alone" judge="numbers" says="hangs over the end(?s:.)*masks x_ref, and not w_ref"
 def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
