@@ -41,11 +41,12 @@ from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 # ## The kernel, and what it moves
 #
 # Here it is. It cuts x into blocks of bm x bk and y into blocks of bk x bn. For each block of the result it goes along k,
-# multiplies a block of x by a block of y, and adds.
+# multiplies a block of x by a block of y, and adds. Lesson 4 is about such grids; today only the sizes of the blocks matter.
 #
 # `pl.program_id(2)` is the number of the step along the third axis of the grid, and `pl.num_programs(2)` is how many there are.
-# So `zero` runs at the first step along k, and `store` at the last. In between the sum is kept in `acc_ref`, in float32:
-# `preferred_element_type=jnp.float32` asks for a result that is not rounded to the bfloat16 of the operands.
+# A function under `pl.when` runs only where the condition holds: `zero` at the first step along k, `store` at the last. In
+# between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for float32; without it
+# each product of blocks would be rounded to the bfloat16 of its operands.
 #
 # > **scratch**: room in VMEM that a kernel has for itself. What lies there stays from step to step.
 
@@ -96,8 +97,8 @@ player
 
 # %% [markdown]
 # Block (i, k) of x meets block (k, j) of y, and their product is added to block (i, j) of the result. The block of the result
-# stays while k runs. The blocks of x are light blue because they have all been there before: for each column of the result
-# the same row of x is copied in once more.
+# stays while k runs. The light blue blocks have been in VMEM before: for each column of the result the same row of x is copied
+# in once more.
 #
 # Now the two kernels of the opening. How many bytes do they move?
 
@@ -131,19 +132,17 @@ PUBLISHED_XLA = {8192: 0.0060471}
 # %% [markdown]
 # ## Two numbers of a chip
 #
+# For a first estimate two numbers are enough: how fast the chip multiplies matrices, and how fast bytes come from HBM.
+#
 # > **MXU**: the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
 # >
-# > **VPU**: the unit of a TPU for everything else on vectors: add, max, select.
+# > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
 # >
-# > **FLOPs**: an amount of work, so many additions and multiplications of numbers.
-# >
-# > **FLOP/s**: a rate, so many of them in a second.
+# > **FLOP/s**: a rate: so many FLOPs in a second.
 # >
 # > **peak**: the FLOP/s of the MXU if nothing else gets in the way.
 # >
-# > **bandwidth**: the bytes that can pass in a second, here between HBM and VMEM.
-#
-# For a first estimate two numbers are enough: the peak and the bandwidth.
+# > **bandwidth**: the bytes that can pass in a second, between HBM and VMEM if nothing else is said.
 
 # %%
 v5e = chips.chip("v5e")
@@ -176,6 +175,8 @@ for fn in (in_small_blocks, in_large_blocks):
 # can do four operations on 8 x 128 numbers, by the book
 # ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs.
 #
+# > **VPU**: the unit of a TPU for everything else on vectors: add, max, select.
+# >
 # > **lane**: one of the 128 columns of a vector register.
 # >
 # > **sublane**: one of the 8 rows of a vector register.
@@ -193,9 +194,9 @@ print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the p
 # The same article has a ladder of memories, in rough numbers for accelerators of today. Each rung is larger and slower than the
 # one before.
 #
-# | memory | answer | holds |
+# | memory | answers | holds |
 # |---|---|---|
-# | registers | answer within a cycle | tens of registers |
+# | registers | within a cycle | tens of registers |
 # | memory on the chip, here VMEM | up to ten times as long | tens to hundreds of MB |
 # | HBM | ten times as long again | 10 to 100 GB |
 # | the network behind it | longer | up to thousands of chips |
@@ -438,8 +439,9 @@ print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} 
 # How far off were you? Within a factor of 1.5 is good. The first is the hardest: the higher of the two times that you know how to
 # compute is 2.7 ms.
 #
-# The model does well, but its constants were fitted on these very times. The compiler's simulator had seen none of them. It is
-# close for large blocks, and nearly 40 % too long for blocks of 128. The next section says of what.
+# The model does well, but its constants were fitted on these very times. A fairer test is timings that it had not seen:
+# `print` a prediction, and it says how far off it was on those. The compiler's simulator had seen no timings at all. It is
+# close for large blocks, and nearly 40 % too long for blocks of 128. The next section says why.
 #
 # Look at the product of 1024, too. Nine tenths of its time is the host, which starts each call and waits for it. A clock around
 # a small function measures Python.
@@ -616,7 +618,7 @@ for name, both in opinions.items():
     print(text.folded(f"{name}: {both.remark or 'they agree.'}\n"))
 
 # %% [markdown]
-# In larger blocks, which of the three is the largest?
+# So a step takes the largest of three: its work, its bytes, and that half of a sum. Which of them is it in larger blocks?
 
 # %%
 print("us, a step          work   (latency + bytes + work) / 2   bytes")
@@ -649,9 +651,9 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
 # %% [markdown]
 # Blocks of 128 are stuck at 7 % of the peak, at any size of matrix. For the large ones this roof is far above the others.
 #
-# **Task.** The plot begins with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bn to 1024, then bm
-# to 512, then bk to 1024. The point ends in the upper diamond, the published time of the fast kernel. Two of the three changes
-# move it to the right as well as up. Which one does not, and why?
+# **Task.** The plot begins with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bk to 1024, then bn
+# to 1024, then bm to 512. The point ends in the upper diamond, the published time of the fast kernel. One of the three changes
+# moves it straight up. Which, and what stops it there?
 
 
 # %%
@@ -678,7 +680,8 @@ viz.roof_plot(
 )
 
 # %% [markdown]
-# It is bk: from the intensity it cancels. It makes the steps fewer, and so lifts the third roof alone.
+# It is bk, which cancels from the intensity. It makes the steps fewer, and so lifts the third roof alone. Then the slope is in
+# the way, and larger bm and bn, which move fewer bytes, bring the point to the right.
 #
 # ## Is this timing possible?
 #
@@ -721,8 +724,8 @@ for name, fn, args in [
     print(f"{name:15} at best {best:7.2%} of the peak")
 
 # %% [markdown]
-# An addition that uses 0.03 % of the peak may be perfect. So do not look at the usage.
-# Instead look at the gap between the time it takes and the time it must take.
+# An addition that uses 0.03 % of the peak may be perfect, so the usage tells little. Rather
+# look at the gap between the time it takes and the time it must take.
 
 # %%
 must = bench.bound(jnp.dot, x, y).seconds
@@ -857,7 +860,7 @@ models = [
 print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in models))
 
 # %% [markdown]
-# Half a percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
+# Less than one percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
 # does thirty times as many a second as the VPU. Count each unit of the chip by itself: 2 us of vector work, 11 us of products.
 #
 # Here the two add up more nearly than they overlap. The second product waits for the softmax, and the softmax for the first. Our
@@ -897,18 +900,18 @@ print(f"  the whole matrix over the bandwidth: {weights / ici * 1e6:.0f}")
 # bandwidth in estimates between chips. Where the network takes longest, a program is **network-bound**.
 #
 # This is the bound with all four links at work. The chips of a v5e form a torus: rows and columns, each closed to a ring where it
-# is long enough. Here are both kinds of row. **Look for one thing:** how many links bring bytes to the dark chip?
+# is long enough. Here are both kinds of row. **Look for one thing:** how many links bring bytes to the blue chip?
 
 # %%
-ARROW = {"arrowstyle": "-|>", "lw": 2.5, "color": "C1", "shrinkA": 8, "shrinkB": 8}
+ARROW = {"arrowstyle": "-|>", "lw": 2.5, "color": "C1", "shrinkA": 5, "shrinkB": 5}
 ring = [(math.sin(math.pi * n / 8), math.cos(math.pi * n / 8)) for n in range(16)]
 line = [(n, 0) for n in range(6)]
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+fig, (left, right) = plt.subplots(1, 2, figsize=(6.6, 2.7))
 for axes, chips_at, title in [(left, ring, "a ring of 16"), (right, line, "a line of 6")]:
     closed = chips_at + chips_at[:1] if chips_at is ring else chips_at
     axes.plot(*np.transpose(closed), color="gray", zorder=1)
-    axes.scatter(*np.transpose(chips_at), s=170, color="white", edgecolors="gray", zorder=2)
-    axes.scatter(*chips_at[0], s=170, color="C0", zorder=2)
+    axes.scatter(*np.transpose(chips_at), s=90, color="white", edgecolors="gray", zorder=2)
+    axes.scatter(*chips_at[0], s=90, color="C0", zorder=2)
     for neighbour in [chips_at[1]] + ([ring[-1]] if chips_at is ring else []):
         axes.annotate("", chips_at[0], neighbour, arrowprops=ARROW, zorder=3)
     axes.set_title(title)
