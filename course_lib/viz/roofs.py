@@ -115,8 +115,9 @@ def svg(points: Sequence[Point], roofs: Roofs) -> str:
 
 def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
     """The plot with heading and key, to be part of a larger picture."""
-    head = draw.heading(f"Three roofs of {roofs.chip}", "FLOP/s against FLOPs for each byte moved to or from HBM")
     at = _axes(points, roofs)
+    count = "Three" if _has_third_roof(at, points) else "Two"
+    head = draw.heading(f"{count} roofs of {roofs.chip}", "FLOP/s against FLOPs for each byte moved to or from HBM")
     body = axes.grid(at, "FLOPs/byte", text.flop_rate)
     body += (
         _roof_lines(at, roofs)
@@ -306,8 +307,8 @@ def _key(points: Sequence[Point]) -> draw.Panel:
     parts, left, top = [], float(axes.LEFT), 0
     for kind, words in meanings.items():
         if kind in kinds:
-            if left > axes.LEFT and left + 12 + draw.width_of(words) > draw.INNER:
+            if left > axes.LEFT and left + 16 + draw.width_of(words) > draw.INNER:
                 left, top = float(axes.LEFT), top + 20
-            parts.append(_mark(kind, left, top + 9) + draw.label(left + 12, top + 13, words, draw.INNER - left - 12))
-            left += draw.width_of(words) + 36
+            parts.append(_mark(kind, left, top + 9) + draw.label(left + 16, top + 13, words, draw.INNER - left - 16))
+            left += draw.width_of(words) + 40
     return draw.Panel("".join(parts), top + 28 if parts else 0)

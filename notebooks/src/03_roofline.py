@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Lesson 3: The roofline
 #
-# *75 to 115 minutes, then 95 for the exercises. Short of time? Leave out "Self-attention", "Between chips" and "Where the
-# roofline goes wrong": about 60 minutes. You need lesson 1, pencil and paper. A TPU adds one thing: you can time the products
-# yourself.*
+# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 30 minutes, for today or for another
+# day. You need lesson 1, pencil and paper. A TPU adds one thing: you can time the products yourself.*
 #
 # The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
 # blocks of 128 x 128 x 128 takes 91.8 ms. The same kernel in blocks of 512 x 1024 x 1024 takes 6.10 ms. XLA's own product
@@ -12,14 +11,14 @@
 # If the chip did nothing but the arithmetic, it would need 5.6 ms. If it did nothing but move the bytes that the slow kernel
 # moves, it would need 21 ms. The slow kernel takes 91.8.
 #
-# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes, and the rest later
-# on this page.
+# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes. The section on the
+# third roof finds the rest.
 #
 # After this lesson you can
 # - say how long an operation must take on a chip, before anybody writes it,
-# - say whether arithmetic, memory or network is in its way, and from which size on that changes,
+# - say whether arithmetic or memory is in its way, and from which size on that changes,
+# - say what a grid step costs beside its work, and why,
 # - tell which published times cannot be true,
-# - say where such predictions go wrong, and by how much,
 # - decide whether a kernel is worth writing.
 
 # %%
@@ -27,10 +26,12 @@
 
 # %%
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -39,8 +40,15 @@ from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 # %% [markdown]
 # ## The kernel, and what it moves
 #
-# Here it is. Cut x into blocks of bm x bk, y into blocks of bk x bn; for each block of the result go along k, multiply and
-# add. Why the grid and the specs look as they do is lesson 4; today only their sizes matter.
+# Here it is. It cuts x into blocks of bm x bk and y into blocks of bk x bn. For each block of the result it goes along k,
+# multiplies a block of x by a block of y, and adds. Lesson 4 is about such grids; today only the sizes of the blocks matter.
+#
+# `pl.program_id(2)` is the number of the step along the third axis of the grid, and `pl.num_programs(2)` is how many there are.
+# A function under `pl.when` runs only where the condition holds: `zero` at the first step along k, `store` at the last. In
+# between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for float32; without it
+# each product of blocks would be rounded to the bfloat16 of its operands.
+#
+# > **scratch**: room in VMEM that a kernel has for itself. What lies there stays from step to step.
 
 
 # %%
@@ -72,6 +80,30 @@ def product(x, y, bm, bk, bn):
     )(x, y)
 
 
+def bf16(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+
+# %% [markdown]
+# Here is the kernel on small arrays, in blocks of 128. **Look for one thing:** which block of x meets which block of y? Press
+# *Play* and watch the two numbers of each.
+
+# %%
+player = viz.grid_player(
+    functools.partial(product, bm=128, bk=128, bn=128), bf16(384, 512), bf16(512, 384)
+)
+player.step = 23  # the step that is shown first: i = 1, j = 2, k = 3
+player
+
+# %% [markdown]
+# Block (i, k) of x meets block (k, j) of y, and their product is added to block (i, j) of the result. The block of the result
+# stays while k runs. The light blue blocks have been in VMEM before: for each column of the result the same row of x is copied
+# in once more.
+#
+# Now the two kernels of the opening. How many bytes do they move?
+
+
+# %%
 def in_small_blocks(x, y):
     return product(x, y, 128, 128, 128)
 
@@ -80,22 +112,17 @@ def in_large_blocks(x, y):
     return product(x, y, 512, 1024, 1024)
 
 
-def bf16(*shape):
-    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
-
-
 x = y = bf16(8192, 8192)
 for fn in (in_small_blocks, in_large_blocks):
     walk = grid.walk(fn, x, y)
     print(f"{fn.__name__}: {walk.calls[0].steps:,} steps, {cost.hbm_bytes(walk):,} bytes")
 
 # %% [markdown]
-# Both do the same arithmetic, and the small blocks move five times the bytes: each block of x is fetched again for every
-# column of blocks of the result. That is one suspect. Is it guilty? Keep the question; the section on the third roof
-# answers it.
+# Both do the same arithmetic, and the small blocks move five times the bytes. That is one suspect. Is it guilty? Keep the
+# question.
 #
-# These are the published times. We did not measure them; they are the outputs of `docs/pallas/tpu/matmul.ipynb` in the JAX
-# repository, in seconds, by the host's clock.
+# These are the published times, in seconds. We did not measure them. They are the outputs of `docs/pallas/tpu/matmul.ipynb` in
+# the JAX repository, by the host's clock.
 
 # %%
 PUBLISHED_SMALL = {8192: 0.091836}
@@ -105,20 +132,17 @@ PUBLISHED_XLA = {8192: 0.0060471}
 # %% [markdown]
 # ## Two numbers of a chip
 #
-# A TPU is a small factory. Four words for it (lesson 2 walks through it):
+# For a first estimate two numbers are enough: how fast the chip multiplies matrices, and how fast bytes come from HBM.
 #
-# - **HBM**, the large memory beside the chip. Your arrays are there.
-# - **VMEM**, a small memory on the chip. A block has to be there to be worked on, and passes from there through registers.
-# - **MXU**, the units that multiply matrices. Nothing else on the chip computes nearly as fast.
-# - **VPU**, the unit for everything else on vectors: add, max, select.
-#
-# From the registers outwards each memory is larger and slower. In rough numbers of the JAX team's, for accelerators of today
-# ("Pallas: Custom Kernels in JAX", November 2025; *the introduction* from here on):
-# registers answer within a cycle, and there are tens of them; memory on the chip takes up to ten times as long and holds tens to
-# hundreds of MB; HBM takes ten times as long again and holds 10 to 100 GB; behind it is the network,
-# with up to thousands of chips.
-#
-# For a first estimate two numbers are enough: how fast the MXU can be, and how fast bytes pass between HBM and VMEM.
+# > **MXU**: the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
+# >
+# > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
+# >
+# > **FLOP/s**: a rate: so many FLOPs in a second.
+# >
+# > **peak**: the FLOP/s of the MXU if nothing else gets in the way.
+# >
+# > **bandwidth**: the bytes that can pass in a second, between HBM and VMEM if nothing else is said.
 
 # %%
 v5e = chips.chip("v5e")
@@ -129,11 +153,8 @@ print(f"VMEM       {v5e.vmem_bytes / 2**20:.0f} MiB")
 print(f"HBM        {v5e.hbm_bytes / 2**30:.0f} GiB")
 
 # %% [markdown]
-# Mind the letters. **FLOPs**, with a small s, is an amount of work: so many floating point operations. **FLOP/s** is a rate. In
-# the same way bytes are an amount and GB/s is a rate; GB is 10^9 bytes and GiB is 2^30, and 1 Mi of anything is 2^20 of it.
-#
-# The numbers come from a table inside JAX. Google's page on the v5e prints 197 TFLOP/s and 819 GB/s; JAX rounds to 820. And the
-# peak is a ceiling: the rate if nothing else gets in the way.
+# The numbers come from a table inside JAX. Google's page on the v5e prints 197 TFLOP/s and 819 GB/s; JAX rounds to 820. Mind
+# the letters: GB is 10^9 bytes and GiB is 2^30, and 1 Mi of anything is 2^20 of it.
 #
 # Amount divided by rate is time. That is all the mathematics of this lesson.
 
@@ -142,8 +163,7 @@ flops = cost.flops(grid.walk(in_small_blocks, x, y)).mxu
 for fn in (in_small_blocks, in_large_blocks):
     moved = cost.hbm_bytes(grid.walk(fn, x, y))
     print(
-        f"{fn.__name__}: arithmetic {flops / peak * 1e3:.1f} ms, "
-        f"bytes {moved / bandwidth * 1e3:.1f} ms"
+        f"{fn.__name__}: arithmetic {flops / peak * 1e3:.1f} ms, bytes {moved / bandwidth * 1e3:.1f} ms"
     )
 
 # %% [markdown]
@@ -151,24 +171,40 @@ for fn in (in_small_blocks, in_large_blocks):
 #
 # ### Is the peak everybody's?
 #
-# No. It belongs to the matrix units. What is left for a program that only adds and multiplies vectors? A v5e has four vector
-# ALUs (so the book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs), each of which works
-# on 8 x 128 numbers a cycle.
+# No. It belongs to the MXU. What is left for a program that only adds and multiplies vectors? In each cycle the VPU of a v5e
+# can do four operations on 8 x 128 numbers, by the book
+# ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs.
+#
+# > **VPU**: the unit of a TPU for everything else on vectors: add, max, select.
+# >
+# > **lane**: one of the 128 columns of a vector register.
+# >
+# > **sublane**: one of the 8 rows of a vector register.
 
 # %%
-ALUS = 4
-vector_peak = ALUS * v5e.sublanes * v5e.lanes * v5e.clock_hz
+OPERATIONS = 4
+vector_peak = OPERATIONS * v5e.sublanes * v5e.lanes * v5e.clock_hz
 print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the peak")
 
 # %% [markdown]
-# The introduction advises to expect no more than 10 to 20 % of the peak from work that is not mostly matrix products. For
-# vector work in float32 on this chip even that is generous. Further down a compiled kernel will confirm the 3 %. Scalar work,
-# one number at a time, is slower still.
+# The JAX team's article "Pallas: Custom Kernels in JAX" of November 2025 advises to expect at most 10 to 20 % of the peak from
+# work that is not mostly matrix products. For vector work in float32 on this chip even that is generous. Scalar work, one
+# number at a time, is slower still.
+#
+# The same article has a ladder of memories, in rough numbers for accelerators of today. Each rung is larger and slower than the
+# one before.
+#
+# | memory | answers | holds |
+# |---|---|---|
+# | registers | within a cycle | tens of registers |
+# | memory on the chip, here VMEM | up to ten times as long | tens to hundreds of MB |
+# | HBM | ten times as long again | 10 to 100 GB |
+# | the network behind it | longer | up to thousands of chips |
 #
 # ## How long must it take, at least?
 #
-# Take the simplest thing there is: adding two bfloat16 vectors of 32 Mi numbers. 32 Mi additions, and three vectors that pass
-# between HBM and VMEM. Which takes longer? By how much? Guess, then run.
+# Take the simplest thing there is: adding two bfloat16 vectors of 32 Mi numbers. That is 32 Mi additions, and three vectors that
+# pass between HBM and VMEM. Which takes longer? By how much? Guess, then run.
 
 # %%
 numbers = 32 * 2**20
@@ -181,27 +217,27 @@ report = compiler.compile_tpu(jnp.add, vector, vector)
 print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
 
 # %% [markdown]
-# No cleverness can make this addition faster than its bytes. It is **memory-bound**: it waits for memory, and the arithmetic
-# units are idle nearly all of the time. The opposite is **compute-bound**, which one prefers, because then the expensive part of
-# the chip is at work. (Our plots and reports name the memory that is meant: *bound by HBM*, *bound by compute*.)
+# No cleverness can make this addition faster than its bytes. It is **memory-bound**, and the arithmetic units are idle nearly
+# all of the time. One prefers the opposite, **compute-bound**, because then the expensive part of the chip is at work. Our
+# reports name the memory that is meant: *bound by HBM*, *bound by compute*.
 #
-# A word on "predicted". *Predicted (compiler)* comes from the simulator inside the TPU's compiler, as in this cell.
-# *Predicted (model)* comes from the model that this lesson builds. *Measured* comes from a clock.
+# > **memory-bound**: what takes longer for its bytes than for its arithmetic.
+# >
+# > **compute-bound**: what takes longer for its arithmetic than for its bytes.
 #
 # ### The larger of the two, or their sum?
 #
 # A good kernel fetches the next block and writes the last one *while* it computes the current one. Then the two times overlap,
-# and the whole takes as long as the longer: max(compute, memory). If nothing overlaps, it takes their sum. Which of the two is
-# right? For an estimate it hardly matters, because a + b <= 2 max(a, b): the sum is at most twice the maximum. So we take the
-# maximum. No kernel beats it, and overlap (lesson 5 builds it, under the name of software pipelining) earns at most a factor
-# of two. For the addition it earns next to nothing:
+# and the whole takes as long as the longer one: max(compute, memory). If nothing overlaps, it takes their sum.
+#
+# We take the larger. No kernel beats it, and the sum is at most twice as long. So overlap, which lesson 5 builds, earns at most
+# a factor of two. For the addition it earns next to nothing:
 
 # %%
 compute, memory = additions / vector_peak, moved / bandwidth
 print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.0f} us")
 
 # %% [markdown]
-#
 # ## Arithmetic intensity
 #
 # Compute takes longer than memory if FLOPs / peak > bytes / bandwidth. Put what belongs to the program on one side and what
@@ -209,8 +245,13 @@ print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.
 #
 # FLOPs / bytes > peak / bandwidth
 #
-# The left side is the program's **arithmetic intensity**: how many operations it does for each byte it moves. The right side is
-# the chip's **ridge point**. Here are three programs.
+# The left side is a property of the program, the right side one of the chip.
+#
+# > **arithmetic intensity**: the FLOPs that a program does for each byte it moves.
+# >
+# > **ridge point**: the smallest arithmetic intensity with which a program can be compute-bound on a chip: peak over bandwidth.
+#
+# Here are three programs.
 
 # %%
 square = bf16(4096, 4096)
@@ -223,20 +264,20 @@ for name, fn, arg in [
 print(f"ridge point of a v5e  {roofline.ridge_point(chip='v5e'):8.2f} FLOPs/byte")
 
 # %% [markdown]
-# Adding does one operation for six bytes, a dot product about two for four. On both sides of the ridge there is plenty of
-# room.
-#
-# Be careful what you call the 240. It is no property of any program, and a chip has no arithmetic intensity. It is the
-# *smallest* intensity that a program must have so that memory is not what it waits for, in a model that knows two rates and
-# perfect overlap.
+# Adding does one operation for six bytes, a dot product about two for four. Both lie far below the ridge, and the matrix product
+# far above it.
 #
 # ## The roofs
 #
 # Draw FLOP/s against intensity, both on log axes. Left of the ridge memory allows intensity x bandwidth, a slope. Right of it
 # the MXU allows the peak, a flat roof. No point can be above.
 #
-# **Task.** The point is a product of N x N matrices, each of them copied once. Drag it (or use the arrow keys) to where the
-# slope meets the flat roof; the dotted line marks that ridge. Which N is it? Write it down; the next section derives it.
+# > **roof**: the most FLOP/s that one part of a chip allows, whatever the other parts do.
+# >
+# > **roofline**: the lowest of the roofs at each arithmetic intensity; also an estimate made with it.
+#
+# **Task.** The point is a product of N x N matrices, each of them copied once. Drag it, or use the arrow keys, to the dotted line:
+# there the slope meets the flat roof. Which N is it? Write it down; the next section derives it.
 
 # %%
 viz.roof_plot(m=256, k=256, n=256, blocks=None)
@@ -255,48 +296,46 @@ for n in (256, 512, 720, 721, 1024):
     print(f"N = {n:5}: {n / 3:5.1f} FLOPs/byte against {ridge:.1f}, bound by {bound}")
 
 # %% [markdown]
-# So N > 720 on a v5e, because N / 3 > 240. (With Google's 819 GB/s it is N > 721.) In float32 a number has four bytes and the
-# MXU is fed with numbers rounded to bfloat16 (unless you ask for more), so the FLOPs take as long as before and the bytes take
-# twice as long: N / 6. In int8 the peak doubles; the result is int32, so the bytes are 6 N^2 again.
+# So N > 720 on a v5e, because N / 3 > 240.
+#
+# In float32 a number has four bytes. The MXU gets it rounded to bfloat16 unless you ask for more, so the FLOPs take as long as
+# before. The bytes take twice as long, and the intensity is N / 6. In int8 the peak doubles, and the result is int32: 6 N^2 bytes
+# again.
 
 
 # %%
 def crossover(dtype, chip="v5e"):
     bytes_of_three = {"bfloat16": 2 + 2 + 2, "float32": 4 + 4 + 4, "int8": 1 + 1 + 4}
-    try:
-        return roofline.ridge_point(chip=chip, dtype=dtype) * bytes_of_three[dtype] / 2
-    except ValueError:  # this chip's MXU has no rate of its own for int8
-        return float("nan")
+    return roofline.ridge_point(chip=chip, dtype=dtype) * bytes_of_three[dtype] / 2
 
 
-print("       one TensorCore      chip            ridge   compute-bound from N =")
-print("       TFLOP/s   GB/s  cores TFLOP/s  GB/s           bfloat16   int8")
+for dtype in ("bfloat16", "float32", "int8"):
+    print(f"v5e, {dtype:8}: compute-bound from N = {crossover(dtype):.0f}")
+
+print("\nbfloat16  cores  TFLOP/s   GB/s   ridge   compute-bound from N =")
 for name in chips.NAMES:
     c = chips.chip(name)
-    row = f"{name:6} {c.bf16_flops / 1e12:7.0f} {c.hbm_bandwidth / 1e9:6.0f}"
-    row += f" {c.tensor_cores:5} {c.chip_flops / 1e12:8.0f} {c.chip_bandwidth / 1e9:5.0f}"
-    row += f" {roofline.ridge_point(chip=name):7.0f} {crossover('bfloat16', chip=name):8.0f}"
-    print(f"{row} {crossover('int8', chip=name):7.0f}")
-print(f"v5e in float32: {crossover('float32'):.0f}")
+    row = f"{name:8} {c.tensor_cores:6} {c.chip_flops / 1e12:8.0f} {c.chip_bandwidth / 1e9:6.0f}"
+    print(
+        f"{row} {roofline.ridge_point(chip=name):7.0f} {crossover('bfloat16', chip=name):8.0f}"
+    )
 
 # %% [markdown]
-# (nan: no int8 rate of its own.) Three of these chips have two TensorCores. On a v4 and a v5p both are one device and share its
-# HBM; on a tpu7x each is a device. Vendors print the chip: Google's page on the v5p says 459 TFLOP/s and 2765 GB/s, where JAX
-# has 2460; by that page its ridge is 166. The ridge is the same for one core and for the chip.
+# A faster chip is not an easier one. A v6e has nearly five times the peak of a v5e and only twice the bandwidth, so it asks for
+# products more than twice as large.
 #
-# A faster chip is not an easier one. A v6e has nearly five times the peak of a v5e and only twice
-# the bandwidth, so it asks for products more than twice as large.
+# The table has whole chips, as JAX knows them. The ridge is the same for one core and for its chip. Google's page on the v5p says
+# 2765 GB/s, where JAX has 2460; by that page its ridge is 166.
 #
 # ### And in blocks?
 #
-# Matrices of 8192 do not fit into VMEM, and a kernel that works in blocks moves more than 6 N^2 bytes. What has to be larger than
-# 720 then? For one step along k it fetches bm x bk numbers of x and bk x bn of y, and does 2 bm bk bn FLOPs. In bfloat16 that is
+# Matrices of 8192 do not fit into VMEM, and a kernel that works in blocks moves more than 6 N^2 bytes. What has to be large then?
+# For one step along k it fetches bm x bk numbers of x and bk x bn of y, and does 2 bm bk bn FLOPs. In bfloat16 that is
 #
 # 2 bm bk bn / (2 bm bk + 2 bk bn) = bm bn / (bm + bn) FLOPs per byte.
 #
-# The result adds a little to the bytes. bk cancels, and square blocks of side b have an intensity of b / 2: they need 480. (The
-# introduction puts the block in the place of N and says 720, as if the result passed at every step. That is on the safe side.)
-# Does the list of copies agree?
+# The result adds a little to the bytes. bk cancels, and square blocks of side b have an intensity of b / 2: they need 480. Does
+# the list of copies agree?
 
 # %%
 for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 1024, 1024)]:
@@ -309,13 +348,11 @@ for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 102
 
 # %% [markdown]
 # Blocks of 128 are on the slope: 64 of 240. That is why the bytes of the slow kernel take 21 ms. Blocks of 512 are just past the
-# ridge, and bk makes no difference to the bytes, as long as it is shorter than k. (With bk = k a block of x stays while a whole
-# row of the result is made. Just past it by the data sheet. In the published times copies reach 89 % of the
-# bandwidth, which puts the ridge at 270; the model's plots mark that line too.)
+# ridge, and bk makes no difference to the bytes, as long as it is shorter than k.
 #
 # ## More than 240 at a time
 #
-# A model that answers one user multiplies a vector by a matrix of weights; with B users it is x[B, D] @ w[D, F]. If D and F are
+# A model that answers one user multiplies a vector by a matrix of weights. With B users it is x[B, D] @ w[D, F]. If D and F are
 # large, nearly all of the bytes are weights: 2 D F of them, for 2 B D F FLOPs. The intensity is about B.
 #
 # **Predict first.** D = F = 2048. How much longer do 256 rows take than 64, four times as many? And 1024 than 256? Write down
@@ -353,123 +390,9 @@ viz.plot_picture(fig, "The time hardly grows up to B = 256, and with B from 512 
 
 # %% [markdown]
 # Left of the ridge the weights take the time, and further rows are nearly free. Right of it each row costs its arithmetic. That
-# is why whoever serves a model collects requests until there are a few hundred. (The dotted line counts the bytes of x and of
-# the result too. The larger D and F, the less they matter, and the nearer the ridge is to B = 240: set D to 4096 and run both
-# cells again.)
+# is why whoever serves a model collects requests until there are a few hundred. The dotted line lies beyond 240 because it counts
+# the bytes of x and of the result too. With D = 4096 it is nearer: try it.
 #
-# ## Self-attention: what counting all FLOPs alike hides
-#
-# One head of attention, without scaling: softmax(Q K^T) V, where Q, K and V have T rows of K numbers. Two products of 2 T^2 K
-# FLOPs each, and a softmax of T x T scores: exp, sum, divide, 3 T^2. Together 4 T^2 K + 3 T^2. (A kernel also finds the maximum
-# of each row and subtracts it, so that no exp is too large: 5 T^2. What follows is the same.)
-
-# %%
-T, K = 2048, 128
-products, softmax = 4 * T**2 * K, 3 * T**2
-print(f"all at the peak: {(products + softmax) / peak * 1e6:.1f} us at least")
-print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
-print(f"on the VPU it takes {softmax / vector_peak * 1e6:.1f} us")
-
-# %% [markdown]
-# Does it have 0.6 % of the time? Let the compiler predict the kernel with its softmax and without. An instruction of a TPU has a
-# number of slots for each unit; how many of them are filled says how busy the unit is.
-
-
-# %%
-def times_v(weights, v_ref):
-    v = v_ref[...]
-    return jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
-
-
-def attention_kernel(q_ref, k_ref, v_ref, o_ref):
-    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
-    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
-    weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
-    o_ref[...] = times_v(weights, v_ref).astype(o_ref.dtype)
-
-
-def products_kernel(q_ref, k_ref, v_ref, o_ref):
-    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
-    o_ref[...] = times_v(scores, v_ref).astype(o_ref.dtype)
-
-
-def over_queries(kernel):
-    rows = pl.BlockSpec((256, K), lambda i: (i, 0))
-    everything = pl.BlockSpec((T, K), lambda i: (0, 0))
-    return pl.pallas_call(
-        kernel,
-        out_shape=bf16(T, K),
-        grid=(T // 256,),
-        in_specs=[rows, everything, everything],
-        out_specs=rows,
-    )
-
-
-q = bf16(T, K)
-with_softmax = compiler.compile_tpu(over_queries(attention_kernel), q, q, q)
-without = compiler.compile_tpu(over_queries(products_kernel), q, q, q)
-for name, report in [("with", with_softmax), ("without", without)]:
-    slots = ", ".join(f"{unit} {report.slots[unit]:.0%}" for unit in ("MXU", "VPU"))
-    print(f"{name:>8} softmax: {report.cycles / 1000:.0f} thousand cycles, slots {slots}")
-print(f"the softmax: {1 - without.cycles / with_softmax.cycles:.0%} of the cycles")
-print("all of it predicted (compiler)")
-
-models = [
-    roofline.predict(over_queries(k), q, q, q) for k in (attention_kernel, products_kernel)
-]
-print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in models))
-
-# %% [markdown]
-# Half a percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
-# does thirty times as many a second as the VPU. Count each unit of the chip by itself: 2 us of vector work, 11 us of products.
-# And here the two add up more nearly than they overlap: the second product waits for the softmax, and the softmax for the
-# first. (Our own model, in the last line, takes the longer of the two and sees no difference at all.)
-#
-# Two things change the count. With a causal mask query t needs keys 0 to t only: half of the pairs, and half of the FLOPs if a
-# kernel skips the rest. With grouped queries several heads share one K and V: fewer bytes, as many FLOPs. Exercise 03.5 counts
-# both.
-#
-# ## Between chips
-#
-# When a model is too large for one chip, each chip holds a shard of every matrix: so do the training methods called FSDP and
-# tensor parallelism. Before a product each may need the whole matrix, and an **all-gather** brings it: at first every
-# chip has one of n equal shards, at the end every chip has all of them.
-#
-# How long must that take? A chip lacks (n - 1) / n of the S bytes, and all of them have to come through its own links. For large
-# n that is close to S over the bandwidth into one chip. The introduction gives 1600 Gbit/s for a v5e, a number of
-# Google's, whose page has it today as 400 GB/s in both directions together, half of which comes in; the book "How to Scale Your Model" gives 45 GB/s for one link and one direction, and a v5e has four links.
-
-# %%
-ici = 1600e9 / 8
-link = 45e9
-print(f"network into a chip: {ici / 1e9:.0f} GB/s; four links: {4 * link / 1e9:.0f} GB/s")
-print(f"HBM is {bandwidth / ici:.1f} times as fast")
-
-weights = 2 * 8192 * 8192
-print(f"\nall-gather of {weights / 2**20:.0f} MiB, at least, in us:")
-for n in (4, 16, 256):
-    print(f"  {n:3} chips: {weights * (n - 1) / n / ici * 1e6:4.0f}")
-print(f"  the whole matrix over the bandwidth: {weights / ici * 1e6:.0f}")
-
-# %% [markdown]
-# From 16 chips on their number hardly matters, as long as the bytes decide. HBM bandwidth belongs in estimates on a chip, network
-# bandwidth in estimates between chips: that is **network-bound**, the third kind.
-#
-# This is the bound with all four links at work. The chips of a v5e form a torus: rows and columns, each closed to a ring where it
-# is long enough. Along one such axis a chip has two links, and at the end of a line one: exercise 03.6. And a tiny array has
-# another limit: a hop to the neighbour takes about 1 us (the same book, on sharding), however little it carries. In a ring of 16
-# the farthest chip is 8 hops away. Bytes and hops overlap, so again the larger counts.
-
-# %%
-hop = 1e-6
-for size in (4 * 2**10, 4 * 2**20):
-    by_bytes, by_hops = size * 15 / 16 / (2 * link), 8 * hop
-    bound = "hops" if by_hops > by_bytes else "bytes"
-    print(
-        f"{size // 2**10:5} KiB on a ring of 16: {max(by_bytes, by_hops) * 1e6:5.1f} us, {bound}"
-    )
-
-# %% [markdown]
 # ## Predict first, then look
 #
 # Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds: what you think
@@ -483,9 +406,9 @@ guesses = {  # milliseconds
 }
 
 # %% [markdown]
-# Three opinions on each. *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler), by libtpu's
-# own simulator. *Published* was measured, by the authors of that notebook, which times two more sizes. Their clock ran on the host, so 0.11 ms, what a call
-# costs there in the model, is added to both predictions.
+# There are three opinions on each. *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler).
+# *Published* was measured, by the authors of that notebook in the JAX repository. Their clock ran on the host, where a call costs
+# 0.11 ms by our model. So 0.11 ms is added to both predictions.
 
 # %%
 PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
@@ -516,14 +439,14 @@ print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} 
 # How far off were you? Within a factor of 1.5 is good. The first is the hardest: the higher of the two times that you know how to
 # compute is 2.7 ms.
 #
-# The model does well, but the constants in it were fitted on these very times. A fairer test is timings it had not seen:
-# `print` a prediction and it says how far off it was on those. The compiler's simulator had seen none. It is close for large
-# blocks, and nearly 40 % too long for blocks of 128; the next section says of what.
+# The model does well, but its constants were fitted on these very times. A fairer test is timings that it had not seen:
+# `print` a prediction, and it says how far off it was on those. The compiler's simulator had seen no timings at all. It is
+# close for large blocks, and nearly 40 % too long for blocks of 128. The next section says why.
 #
-# And look at the product of 1024. Nine tenths of its time is the host, which starts each call and waits for it. A clock around a
-# small function measures Python.
+# Look at the product of 1024, too. Nine tenths of its time is the host, which starts each call and waits for it. A clock around
+# a small function measures Python.
 #
-# The introduction says that a kernel as simple as this one can reach nine tenths of the peak. By the published times:
+# How near to the peak is a kernel this simple? By the published times:
 
 # %%
 for name, seconds in [
@@ -567,19 +490,24 @@ print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us, while i
 # From 512 steps to 262,144 a step takes the same time, to one part in twenty. So it costs a third of a microsecond beyond
 # its arithmetic, and there were a quarter of a million steps. That is what takes the rest. Was it your guess?
 #
-# But a third of a microsecond of *what*? It is 500 cycles of a core that multiplies two blocks in 32. Three suspects:
+# But a third of a microsecond of *what*? It is 500 cycles of a core that multiplies two blocks in 32. There are three suspects.
 #
-# - **the bytes**: a step copies 64 KiB. At full speed that takes 0.08 us, beside the rest. They have an alibi.
-# - **the core**: each step it works out the next blocks, starts their copies, goes round a loop.
-# - **the copies**: not their bytes, but that a copy takes its time to arrive, however short it is: its **latency**.
+# - **The bytes.** A step copies 64 KiB. At full speed that takes 0.08 us, beside the rest. They have an alibi.
+# - **The core.** At each step it works out the next blocks, starts their copies, goes round a loop.
+# - **The copies.** Not their bytes, but their latency.
+#
+# > **latency**: the time from asking for a copy to having it, however short it is.
 #
 # The published times cannot tell the last two apart: in each of them every step copies. The compiler's simulator can, for there
-# one of them can be taken away.
+# one of the two can be taken away.
+#
+# > **buffer**: room in VMEM for one block of an operand. Pallas gives each operand two, so that the next block can arrive while
+# > this one is worked on.
 #
 # **Predict first.** For the compiler a step of this kernel takes about 750 cycles. What will it take
 #
 # 1. if all index maps return (0, 0)? Then there are as many steps, and nothing to copy after the first;
-# 2. if the blocks come with four buffers in place of two, and so are asked for three steps ahead, and not one?
+# 2. if the blocks come with four buffers in place of two? Then they are asked for three steps ahead, and not one.
 #
 # If the core is guilty, neither changes much. Write down two numbers.
 
@@ -646,20 +574,21 @@ for name, fn in suspects.items():
 
 # %% [markdown]
 # Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. The work of the core
-# is the same each time, and its scalar code, which is what it does about steps and copies, is a seventh of the step. So the
-# bytes go free, and the core nearly so: **the latency of the copies is guilty.**
+# is the same each time. Its scalar code, which is what it does about steps and copies, is a seventh of the step. So the bytes go
+# free, and the core nearly so: **the latency of the copies is guilty.**
 #
-# Why does asking one step ahead not hide it? A step asks for the next blocks, then waits for its own, which were asked for at
-# the beginning of the step before. So at most two copies are under way: each block is asked for two steps before its work is
-# done, and in these two steps fit one latency, its bytes, and one step's work:
+# Why does asking one step ahead not hide it? A step asks for the next blocks. Then it waits for its own, which were asked for at
+# the beginning of the step before. So each block is asked for two steps before its work is done. Into these two steps one latency
+# has to fit, its bytes, and one step's work:
 #
 # **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
 #
-# and never less than its work, nor less than its bytes at full speed. (Work is arithmetic and what the core does beside it. With
-# six buffers the work is what is left.) How long is the latency? By the compiler 1142 cycles for a read, 0.76 us. That is
-# too long: it would make this step take 0.50 us, and 0.35 was measured. Our model takes the core's part from the compiler, and
-# fits the latency to the published times. (A fit, not a measurement: a shorter latency and a slower core would do as well.
-# `docs/measured.md` has the rest.)
+# and never less than its work, nor less than its bytes at full speed. Work is arithmetic and what the core does beside it. With
+# six buffers the work is what is left.
+#
+# How long is the latency? By the compiler 1142 cycles for a read, 0.76 us. That is too long: it would make this step take
+# 0.50 us, and 0.35 was measured. Our model takes the core's part from the compiler, and fits the latency to the published times.
+# That is a fit and no measurement: a shorter latency and a slower core would do as well. `docs/measured.md` has the rest.
 
 # %%
 fitted = roofline.FITTED["v5e"]
@@ -682,15 +611,14 @@ print(f"if the bytes took no time at all: {count * free * 1e3:.0f} ms")
 # The last line is the alibi of the bytes: were they free, the kernel would take nearly as long.
 #
 # Now we know, too, why the compiler and our model disagreed about blocks of 128. `roofline.opinions`, which asked both of them for
-# the table above, says it wherever the two are more than a tenth apart:
+# the table above, says why wherever the two are more than a tenth apart:
 
 # %%
 for name, both in opinions.items():
     print(text.folded(f"{name}: {both.remark or 'they agree.'}\n"))
 
 # %% [markdown]
-# A kernel takes the sum of its steps, and the first copy and the last write, which have nothing to hide behind. That makes one
-# time of three roofs, here, in `roofline.predict` and in the plots. In larger blocks, which of the three is it?
+# So a step takes the largest of three: its work, its bytes, and that half of a sum. Which of them is it in larger blocks?
 
 # %%
 print("us, a step          work   (latency + bytes + work) / 2   bytes")
@@ -703,11 +631,15 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024
     )
 
 # %% [markdown]
-# The largest of a row is what its step takes. Up to 512 it waits for copies: with blocks of 128 it takes three times as long as its
-# work, with 512 a tenth longer. In the last row it is at work all the time.
+# The largest of a row is what its step takes. With blocks of 128 it takes three times as long as its work, with 512 a tenth
+# longer. In the last row it is at work all the time. A kernel takes the sum of its steps, and the first copy and the last write,
+# which have nothing to hide behind. That is what `roofline.predict` computes.
 #
-# As a roof: let arithmetic and bytes take no time. What is left of a step, (latency + core) / 2, is its **price**, and no kernel
-# with two buffers does more FLOP/s than the FLOPs of one step over the price of a step.
+# As a roof: let arithmetic and bytes take no time. What is left of a step has a price, and no kernel with two buffers does more
+# FLOP/s than the FLOPs of one step over that price.
+#
+# > **price of a step**: what a grid step takes if neither its arithmetic nor its bytes take time: half of the latency and of what
+# > the core does beside the arithmetic.
 
 # %%
 for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
@@ -717,15 +649,16 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
     )
 
 # %% [markdown]
-# Blocks of 128 are stuck at 7 % of the peak, at any size of matrix. For the large ones this roof is far above the others. Here
-# are the products of 8192 under all three: filled points are predictions, hollow diamonds were measured. A percentage is a
-# share of the roof right above a point, which on the slope is not the peak. (The VPU's additions are counted too, so the
-# intensities are half a percent above those of the cells.)
+# Blocks of 128 are stuck at 7 % of the peak, at any size of matrix. For the large ones this roof is far above the others.
+#
+# **Task.** The plot begins with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bk to 1024, then bn
+# to 1024, then bm to 512. The point ends in the upper diamond, the published time of the fast kernel. One of the three changes
+# moves it straight up. Which, and what stops it there?
 
 
 # %%
-def point(name, fn, n, seconds):
-    p = roofline.predict(fn, bf16(n, n), bf16(n, n))
+def published(name, fn, seconds):
+    p = roofline.predict(fn, x, y)
     return viz.Point(
         name=name,
         flops=p.flops,
@@ -735,38 +668,276 @@ def point(name, fn, n, seconds):
     )
 
 
-viz.three_roofs(
-    {
-        "blocks of 128": roofline.predict(in_small_blocks, x, y),
-        "large blocks": roofline.predict(in_large_blocks, x, y),
-    },
-    measured=[
-        point("small, published", in_small_blocks, 8192, PUBLISHED_SMALL[8192]),
-        point("large, published", in_large_blocks, 8192, PUBLISHED_LARGE[8192]),
-    ],
-)
-
-# %% [markdown]
-# **Task.** The plot begins with blocks of 128: the third roof is dashed, and the point is stuck under it. Set bm, bk and bn to 512,
-# 1024 and 1024. The dashed roof goes up, far above the others, and the point arrives at the diamond, the published time of the
-# fast kernel. Then find the smallest square block, of 128, 256 or 512, for which the grid steps no longer bind. (The thin line
-# under the slope, "copies: 89 %", is what copies reached in published times.)
-
-# %%
 viz.roof_plot(
     m=8192,
     k=8192,
     n=8192,
     blocks=(128, 128, 128),
-    published=[point("large, published", in_large_blocks, 8192, PUBLISHED_LARGE[8192])],
+    published=[
+        published("small, published", in_small_blocks, PUBLISHED_SMALL[8192]),
+        published("large, published", in_large_blocks, PUBLISHED_LARGE[8192]),
+    ],
 )
 
 # %% [markdown]
-# Blocks of 512 do it. With 256 the price of a step, 0.3 us, is still more than its arithmetic.
+# It is bk, which cancels from the intensity. It makes the steps fewer, and so lifts the third roof alone. Then the slope is in
+# the way, and larger bm and bn, which move fewer bytes, bring the point to the right.
 #
-# ## Where the roofline goes wrong
+# ## Is this timing possible?
 #
-# It is an estimate. It says what cannot be beaten, not what will happen. Here are its blind spots.
+# A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32
+# product of 8192. Later a pull request to the guide reports 2.240 ms. What does the chip say to that? The guide is "Define a
+# Custom TPU/GPU Kernel" on keras.io, December 2025, and the pull request is number 2284 of keras-io.
+
+# %%
+f32 = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+least = bench.bound(jnp.dot, f32, f32)
+print(least)
+print(f"35.039 / 7.811 = {35.039 / 7.811:.1f}")
+print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
+
+# %% [markdown]
+# The guide's kernel is slower than what it replaces, and that can be. The 2.240 ms cannot. Our bench refuses such a time before it
+# prints it.
+
+# %%
+try:
+    bench.refuse_the_impossible("the fast kernel", 2.240e-3, least)
+except bench.Impossible as error:
+    print(text.folded(str(error)))
+
+# %% [markdown]
+# Whoever holds a clock should hold a roofline beside it. A time that is too good is not good news: the result was not
+# waited for, or not computed.
+#
+# ## When is a kernel worth writing?
+#
+# A profiler says that an operation uses 1 % of the chip's peak. Is that bad? Ask first what it could use.
+
+# %%
+for name, fn, args in [
+    ("add, float32", jnp.add, [jax.ShapeDtypeStruct((2**24,), jnp.float32)] * 2),
+    ("product, B = 8", jnp.dot, [bf16(8, 8192), bf16(8192, 8192)]),
+    ("product, 8192", jnp.dot, [x, y]),
+]:
+    best = min(1, roofline.intensity(fn, *args) / ridge)
+    print(f"{name:15} at best {best:7.2%} of the peak")
+
+# %% [markdown]
+# An addition that uses 0.03 % of the peak may be perfect, so the usage tells little. Rather
+# look at the gap between the time it takes and the time it must take.
+
+# %%
+must = bench.bound(jnp.dot, x, y).seconds
+for name, takes in [
+    ("XLA", PUBLISHED_XLA[8192]),
+    ("large blocks", PUBLISHED_LARGE[8192]),
+    ("blocks of 128", PUBLISHED_SMALL[8192]),
+]:
+    print(
+        f"{name:13} must take {must * 1e3:.1f} ms, takes {takes / must:5.2f} times as long"
+    )
+
+# %% [markdown]
+# - **No gap.** No kernel for this operation will be faster. Move fewer bytes instead: by fusion (lesson 9), by a narrower dtype,
+#   by another algorithm.
+# - **A gap.** Ask which roof is in the way: bytes that are moved twice, vector work, steps. A kernel can remove those, and XLA may
+#   not know how.
+# - **XLA is at the roof already**, as for this product. Then leave it to XLA.
+#
+# > **fusion**: several operations in one kernel, so that what one hands to the next never passes through HBM.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A v5e does 197 TFLOPs. What is wrong with that sentence?</summary>
+# TFLOPs is an amount. It does 197 TFLOP/s, at best, with bfloat16 matrix products.</details>
+#
+# <details><summary>2. A float32 product of 1024 on a v5e: memory- or compute-bound?</summary>
+# Memory-bound, in this model: 1024 / 6 = 171 FLOPs per byte, and 240 are needed. From N = 1441 on it is
+# compute-bound.</details>
+#
+# <details><summary>3. You double all three block sizes of a blocked product. What happens to its bytes, its steps, its
+# VMEM?</summary>
+# About half the bytes, an eighth of the steps, four times the VMEM.</details>
+#
+# <details><summary>4. A kernel with blocks of 128 takes 750 cycles a step, and most of it is waiting for copies. You make the
+# memory twice as fast, at the same latency. How much is won?</summary>
+# Little. The wait is mostly latency, and the bytes are the small part of it. Larger blocks help, and so do more
+# buffers.</details>
+#
+# <details><summary>5. A kernel takes ten times its roofline. Name five suspects.</summary>
+# Grid steps (too small blocks), bytes fetched again and again, work on the VPU, copies that nothing hides, and a clock that
+# timed the host.</details>
+
+# %% [markdown]
+# Questions 2 and 3, for those who like to see it:
+
+# %%
+f32_1024 = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+intensity = roofline.intensity(jnp.dot, f32_1024, f32_1024)
+print(f"{intensity:.0f} FLOPs/byte; crossover at N = {crossover('float32'):.0f}")
+for b in (256, 512):
+    walk = grid.walk(functools.partial(product, bm=b, bk=b, bn=b), x, y)
+    moved, vmem = cost.hbm_bytes(walk) / 1e9, cost.vmem_bytes(walk) / 2**20
+    print(
+        f"blocks of {b}: {moved:.1f} GB, {walk.calls[0].steps:6,} steps, {vmem:.0f} MiB of VMEM"
+    )
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 3](../exercises/03_roofline.ipynb). The first asks how long a sum must take. Only 03.6 needs
+# something from below: the section "Between chips".
+
+# %% [markdown]
+# ## Further
+#
+# Three sections for those who want more: what happens if all FLOPs are counted alike, how long it takes to bring a matrix to all
+# chips, and where a roofline misleads.
+#
+# ### Self-attention: not all FLOPs are alike
+#
+# One head of attention, without scaling, is softmax(Q K^T) V, where Q, K and V have T rows of K numbers. It has two products of
+# 2 T^2 K FLOPs each, and a softmax of T x T scores: exp, sum, divide, 3 T^2. Together that is 4 T^2 K + 3 T^2.
+
+# %%
+T, K = 2048, 128
+products, softmax = 4 * T**2 * K, 3 * T**2
+print(f"all at the peak: {(products + softmax) / peak * 1e6:.1f} us at least")
+print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
+print(f"on the VPU it takes {softmax / vector_peak * 1e6:.1f} us")
+
+# %% [markdown]
+# Does the softmax take 0.6 % of the time? Let the compiler predict the kernel with it and without. The kernel finds the maximum of
+# each row first and subtracts it, so that no exp is too large. The *slots* in the output are places for instructions: how many of
+# a unit's slots are filled says how busy it is.
+
+
+# %%
+def times_v(weights, v_ref):
+    v = v_ref[...]
+    return jnp.dot(weights.astype(v.dtype), v, preferred_element_type=jnp.float32)
+
+
+def attention_kernel(q_ref, k_ref, v_ref, o_ref):
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
+    weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+    o_ref[...] = times_v(weights, v_ref).astype(o_ref.dtype)
+
+
+def products_kernel(q_ref, k_ref, v_ref, o_ref):
+    scores = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+    o_ref[...] = times_v(scores, v_ref).astype(o_ref.dtype)
+
+
+def over_queries(kernel):
+    rows = pl.BlockSpec((256, K), lambda i: (i, 0))
+    everything = pl.BlockSpec((T, K), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=bf16(T, K),
+        grid=(T // 256,),
+        in_specs=[rows, everything, everything],
+        out_specs=rows,
+    )
+
+
+q = bf16(T, K)
+with_softmax = compiler.compile_tpu(over_queries(attention_kernel), q, q, q)
+without = compiler.compile_tpu(over_queries(products_kernel), q, q, q)
+for name, report in [("with", with_softmax), ("without", without)]:
+    slots = ", ".join(f"{unit} {report.slots[unit]:.0%}" for unit in ("MXU", "VPU"))
+    print(f"{name:>8} softmax: {report.cycles / 1000:.0f} thousand cycles, slots {slots}")
+print(f"the softmax: {1 - without.cycles / with_softmax.cycles:.0%} of the cycles")
+print("all of it predicted (compiler)")
+
+models = [
+    roofline.predict(over_queries(k), q, q, q) for k in (attention_kernel, products_kernel)
+]
+print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in models))
+
+# %% [markdown]
+# Less than one percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
+# does thirty times as many a second as the VPU. Count each unit of the chip by itself: 2 us of vector work, 11 us of products.
+#
+# Here the two add up more nearly than they overlap. The second product waits for the softmax, and the softmax for the first. Our
+# own model takes the longer of the two and sees no difference at all.
+#
+# Two things change the count. With a causal mask query t needs keys 0 to t only: half of the pairs, and half of the FLOPs if a
+# kernel skips the rest. With grouped queries several heads share one K and V: fewer bytes, as many FLOPs. Exercise 03.5 counts
+# both.
+#
+# ### Between chips
+#
+# When a model is too large for one chip, each chip holds a shard of every matrix, an equal part. Before a product each chip may
+# need the whole matrix. How long must it take to bring it?
+#
+# > **all-gather**: at first every chip has one of n equal shards of an array, at the end every chip has all of them.
+# >
+# > **network-bound**: what takes longer for the bytes between chips than for anything on a chip.
+#
+# A chip lacks (n - 1) / n of the S bytes, and all of them have to come through its own links. For large n that is close to S over
+# the bandwidth into one chip. The JAX team's article gives 1600 Gbit/s for a v5e. Google's page has it today as 400 GB/s in both
+# directions together, half of which comes in. The book "How to Scale Your Model" gives 45 GB/s for one link and one direction,
+# and a v5e has four links.
+
+# %%
+ici = 1600e9 / 8
+link = 45e9
+print(f"network into a chip: {ici / 1e9:.0f} GB/s; four links: {4 * link / 1e9:.0f} GB/s")
+print(f"HBM is {bandwidth / ici:.1f} times as fast")
+
+weights = 2 * 8192 * 8192
+print(f"\nall-gather of {weights / 2**20:.0f} MiB, at least, in us:")
+for n in (4, 16, 256):
+    print(f"  {n:3} chips: {weights * (n - 1) / n / ici * 1e6:4.0f}")
+print(f"  the whole matrix over the bandwidth: {weights / ici * 1e6:.0f}")
+
+# %% [markdown]
+# From 16 chips on their number hardly matters, as long as the bytes decide. HBM bandwidth belongs in estimates on a chip, network
+# bandwidth in estimates between chips. Where the network takes longest, a program is **network-bound**.
+#
+# This is the bound with all four links at work. The chips of a v5e form a torus: rows and columns, each closed to a ring where it
+# is long enough. Here are both kinds of row. **Look for one thing:** how many links bring bytes to the blue chip?
+
+# %%
+ARROW = {"arrowstyle": "-|>", "lw": 2.5, "color": "C1", "shrinkA": 5, "shrinkB": 5}
+ring = [(math.sin(math.pi * n / 8), math.cos(math.pi * n / 8)) for n in range(16)]
+line = [(n, 0) for n in range(6)]
+fig, (left, right) = plt.subplots(1, 2, figsize=(6.6, 2.7))
+for axes, chips_at, title in [(left, ring, "a ring of 16"), (right, line, "a line of 6")]:
+    closed = chips_at + chips_at[:1] if chips_at is ring else chips_at
+    axes.plot(*np.transpose(closed), color="gray", zorder=1)
+    axes.scatter(*np.transpose(chips_at), s=90, color="white", edgecolors="gray", zorder=2)
+    axes.scatter(*chips_at[0], s=90, color="C0", zorder=2)
+    for neighbour in [chips_at[1]] + ([ring[-1]] if chips_at is ring else []):
+        axes.annotate("", chips_at[0], neighbour, arrowprops=ARROW, zorder=3)
+    axes.set_title(title)
+    axes.set_aspect("equal", "datalim")
+    axes.margins(0.15)
+    axes.axis("off")
+viz.plot_picture(fig, "Two links lead into a chip of a ring, one into the end of a line.")
+
+# %% [markdown]
+# A tiny array has another limit. A hop to the neighbour takes about 1 us, however little it carries, by the same book's chapter on
+# sharding. In a ring of 16 the farthest chip is 8 hops away. Bytes and hops overlap, so again the larger counts.
+
+# %%
+hop = 1e-6
+for size in (4 * 2**10, 4 * 2**20):
+    by_bytes, by_hops = size * 15 / 16 / (2 * link), 8 * hop
+    bound = "hops" if by_hops > by_bytes else "bytes"
+    print(
+        f"{size // 2**10:5} KiB on a ring of 16: {max(by_bytes, by_hops) * 1e6:5.1f} us, {bound}"
+    )
+
+# %% [markdown]
+# ### Where the roofline goes wrong
+#
+# It is an estimate. It says what cannot be beaten, not what will happen. You have seen one blind spot, latency. Here are more.
 #
 # **Work for the VPU.** A polynomial of degree 65, for each of 1 Mi numbers: 128 operations for 8 bytes, 16 FLOPs per byte. Left
 # of 240, so memory-bound?
@@ -795,26 +966,8 @@ print(f"predicted (compiler)  {report.seconds * 1e6:3.0f} us")
 print(f"that is {work / report.seconds / peak:.1%} of the peak")
 
 # %% [markdown]
-# Its roof is the VPU's, at 3 % of the height. The compiler's simulator, which got no word of our four ALUs, agrees with the 3 %
-# from above.
+# Its roof is the VPU's, at 3 % of the height. The compiler's simulator, which was not told about four operations a cycle, agrees.
 #
-# **Latency.** A copy takes a while to arrive, however short, and longer than the rough ladder above has it, for it must be set up
-# first. A kernel on eight tiles of 4 KiB, 32 KiB in and 32 KiB out:
-
-
-# %%
-def relu_kernel(x_ref, o_ref):
-    o_ref[...] = jnp.maximum(x_ref[...], 0)
-
-
-tiles = jax.ShapeDtypeStruct((8, 1024), jnp.float32)
-report = compiler.compile_tpu(pl.pallas_call(relu_kernel, out_shape=tiles), tiles)
-by_bytes = report.hbm_bytes / bandwidth
-print(
-    f"by bytes {by_bytes * 1e6:.2f} us, predicted (compiler) {report.seconds * 1e6:.1f} us"
-)
-
-# %% [markdown]
 # **An MXU that is not full.** It holds a square of 128 x 128 numbers. A right operand with 64 columns fills half of it. To see
 # that and not the copies, let x stay in VMEM, and multiply it by 64 matrices y in turn, all added up.
 
@@ -857,110 +1010,9 @@ for columns in (64, 128, 256):
 print(roofline.predict(in_large_blocks, small, small))
 
 # %% [markdown]
-# **What no figure here shows.** A chip that gets too hot slows down; only a measurement tells. And on a GPU, a second cache, L2,
-# stands between the cores and the HBM. Blocks there are small, 128 or so, because a core's own memory is small. By the rule for
-# blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be compute-bound, because blocks that another core
-# has just fetched come from L2 and not from HBM. There the bytes to count are those that miss the cache, and no list of copies
-# tells them. (After the introduction. A TPU has no such cache; what is copied is what the grid says.)
+# **Heat.** A chip that gets too hot slows down; only a measurement tells.
 #
-# ## Is this timing possible?
-#
-# A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32
-# product of 8192: it is 4.5 times slower, under the heading of a speed-up. Later a pull request to the guide reports 2.240 ms.
-# (keras.io, "Define a Custom TPU/GPU Kernel", December 2025, and keras-io pull request 2284.) What does the chip say to that?
-
-# %%
-f32 = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
-least = bench.bound(jnp.dot, f32, f32)
-print(least)
-print(f"35.039 / 7.811 = {35.039 / 7.811:.1f}")
-print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
-
-# %% [markdown]
-# Our bench refuses such a time before it prints it.
-
-# %%
-try:
-    bench.refuse_the_impossible("the fast kernel", 2.240e-3, least)
-except bench.Impossible as error:
-    print(text.folded(str(error)))
-
-# %% [markdown]
-# Whoever holds a clock should hold a roofline beside it. A time that is too good is not good news: the result was not
-# waited for, or not computed.
-#
-# ## When is a kernel worth writing?
-#
-# A profiler says that an operation uses 1 % of the chip. Is that bad? Ask first what it could use.
-
-# %%
-for name, fn, args in [
-    ("add, float32", jnp.add, [jax.ShapeDtypeStruct((2**24,), jnp.float32)] * 2),
-    ("product, B = 8", jnp.dot, [bf16(8, 8192), bf16(8192, 8192)]),
-    ("product, 8192", jnp.dot, [x, y]),
-]:
-    best = min(1, roofline.intensity(fn, *args) / ridge)
-    print(f"{name:15} at best {best:7.2%} of the peak")
-
-# %% [markdown]
-# An addition that uses 0.03 % of the peak may be perfect. So do not look at the usage; look at the gap between the time it takes
-# and the time it must take.
-
-# %%
-must = bench.bound(jnp.dot, x, y).seconds
-for name, takes in [
-    ("XLA", PUBLISHED_XLA[8192]),
-    ("large blocks", PUBLISHED_LARGE[8192]),
-    ("blocks of 128", PUBLISHED_SMALL[8192]),
-]:
-    print(
-        f"{name:13} must take {must * 1e3:.1f} ms, takes {takes / must:5.2f} times as long"
-    )
-
-# %% [markdown]
-# - **No gap.** No kernel for this operation will be faster. Move fewer bytes instead: fuse it with its neighbours (lesson 9),
-#   use a narrower dtype, another algorithm.
-# - **A gap.** Ask which roof is in the way: bytes that are moved twice, vector work, steps, bubbles. A kernel can remove
-#   those, and XLA may not know how.
-# - **XLA is at the roof already**, as for this product. Then leave it to XLA.
-#
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A v5e does 197 TFLOPs. What is wrong with that sentence?</summary>
-# TFLOPs is an amount. It does 197 TFLOP/s, at best, with bfloat16 matrix products.</details>
-#
-# <details><summary>2. A float32 product of 1024 on a v5e: memory- or compute-bound?</summary>
-# Memory-bound, in this model: 1024 / 6 = 171 FLOPs per byte, and 240 are needed. From N = 1441 on it is
-# compute-bound.</details>
-#
-# <details><summary>3. You double all three block sizes of a blocked product. What happens to its bytes, its steps, its
-# VMEM?</summary>
-# About half the bytes, an eighth of the steps, four times the VMEM.</details>
-#
-# <details><summary>4. Softmax has 0.6 % of the FLOPs of attention. May you leave it out of an estimate?</summary>
-# No. Its FLOPs are the VPU's, thirty times slower than the MXU's; the compiler predicts a fifth of the time.</details>
-#
-# <details><summary>5. A kernel takes ten times its roofline. Name five suspects.</summary>
-# Grid steps (too small blocks), bytes fetched again and again, work on the VPU, copies that nothing hides, and a clock that
-# timed the host.</details>
-
-# %% [markdown]
-# Questions 2 and 3, for those who like to see it:
-
-# %%
-f32_1024 = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
-intensity = roofline.intensity(jnp.dot, f32_1024, f32_1024)
-print(f"{intensity:.0f} FLOPs/byte; crossover at N = {crossover('float32'):.0f}")
-for b in (256, 512):
-    walk = grid.walk(functools.partial(product, bm=b, bk=b, bn=b), x, y)
-    moved, vmem = cost.hbm_bytes(walk) / 1e9, cost.vmem_bytes(walk) / 2**20
-    print(
-        f"blocks of {b}: {moved:.1f} GB, {walk.calls[0].steps:6,} steps, {vmem:.0f} MiB of VMEM"
-    )
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 3](../exercises/03_roofline.ipynb). The first asks how long a sum must take.
+# **A cache.** On a GPU a second cache, L2, stands between the cores and the HBM. Blocks there are small, 128 or so, because a
+# core's own memory is small. By the rule for blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be
+# compute-bound, because blocks that another core has just fetched come from L2 and not from HBM. A TPU has no such cache: what is
+# copied is what the grid says.

@@ -4,8 +4,9 @@
 # Pencil and paper first: most answers are a number, many with a unit, and few need more than a division. A wrong one is read
 # closely, for most wrong numbers are wrong in a known way. Nothing here needs a TPU.
 #
-# Come here from lesson 3 (`notebooks/03_roofline.ipynb`). About 95 minutes. Short of time? Do 03.1, 03.3 and 03.7.
-# Want more? 03.11 and 03.12, 50 minutes, begin with an empty cell.
+# Come here from lesson 3 (`notebooks/03_roofline.ipynb`). About 85 minutes. Short of time? Do 03.1, 03.3 and 03.7.
+# Want more? 03.6, 03.11 and 03.12, 60 minutes. The first needs "Between chips", which the lesson has under "Further"; the other
+# two begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -118,10 +119,11 @@ checks.check("03.4", batch)
 #
 # *Difficulty 3 of 5. 12 minutes, 4 lines.*
 #
-# Now with several heads, a mask, and grouped queries. Q has `heads` heads of shape [T, K], K and V have `kv_heads` (each
-# serves a group of query heads), the result has the shape of Q, all in bfloat16. With `causal=True` query t sees the keys
-# 0 to t only. Return two numbers: the FLOPs of the two products (leave the softmax out; with a mask, count what a kernel
-# that skips the rest has to do, within 1 %), and the bytes between HBM and the chip if Q, K, V and the result pass once.
+# Attention is softmax(Q K^T) V, here with several heads, a mask, and grouped queries. Q has `heads` heads of shape [T, K],
+# K and V have `kv_heads` (each serves a group of query heads), the result has the shape of Q, all in bfloat16. With
+# `causal=True` query t sees the keys 0 to t only. Return two numbers: the FLOPs of the two products (leave the softmax out;
+# with a mask, count what a kernel that skips the rest has to do, within 1 %), and the bytes between HBM and the chip if Q,
+# K, V and the result pass once.
 
 
 # %% answer="03.5"
@@ -159,7 +161,7 @@ print(f"XLA counts {counted['flops'] / 1e9:.1f} GFLOPs, softmax included")
 # %% [markdown]
 # ## 03.6 Predict: three all-gathers
 #
-# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+# *Difficulty 3 of 5. 10 minutes, 3 lines. Further.*
 #
 # One link of a v5e carries 45 GB/s each way, and one hop takes at least 1 us, whatever it carries (both after the book
 # "How to Scale Your Model"). An array lies in equal shards on the chips of one axis; at the end each chip must have all of it.
