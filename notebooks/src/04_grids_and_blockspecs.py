@@ -15,6 +15,7 @@
 # %%
 import functools
 import itertools
+import textwrap
 
 import jax
 import jax.numpy as jnp
@@ -139,15 +140,15 @@ print(
 viz.grid_player(add_one, sheet)
 
 # %% [markdown]
-# The picture also shows what happens around a step. Your array is in HBM. Before a step, Pallas copies the step's block
-# into VMEM, and `x_ref` is that copy. After a step, when the grid moves on to another output block, the block behind
-# `o_ref` is copied back. You never write these copies. The compiler does.
+# The picture also shows what happens around a step. Your array is in HBM, with one exception that *Further* shows.
+# Before a step, Pallas copies the step's block into VMEM, and `x_ref` is that copy. After a step, when the grid moves
+# on to another output block, the block behind `o_ref` is copied back. You never write these copies. The compiler does.
 #
 # There are two boxes in VMEM for each array. While a step computes with the block in one of them, the next step's block
 # arrives in the other. Lesson 5 takes that apart.
 #
-# > **buffer**: room in VMEM for one block of an array. An array whose blocks move has two: one is in use, one is being
-# > filled.
+# > **buffer**: room in VMEM for one block of an array. An array whose blocks move has two: one is in use, the other is
+# > being filled or emptied.
 # >
 # > **input window**: the buffers of one input together, as a report calls them. Those of an output are its output
 # > window.
@@ -661,8 +662,8 @@ viz.grid_player(tiled_product, tiled_x, tiled_w)
 #
 # `o_ref` can be the accumulator if the output has the dtype in which you want to add. If it is narrower, or if
 # something is left to do with the finished sum, add up in a float32 scratch, by custom called `acc_ref`, and write
-# `o_ref` once, at the last step of the reduction. Here is one product with a bfloat16 output, added up in both places.
-# Guess how many times larger the error of the first is.
+# `o_ref` once, at the last step of the reduction. Here is a product of bfloat16 matrices with a bfloat16 output, added
+# up in both places. Which has the smaller error, and by how much?
 
 
 # %%
@@ -702,8 +703,8 @@ def narrow_product(x, w, kernel, scratch=()):
     )(x, w)
 
 
-deep_x = jax.random.normal(jax.random.key(4), (16, 4096))
-deep_w = jax.random.normal(jax.random.key(5), (4096, 128))
+deep_x = jax.random.normal(jax.random.key(4), (16, 4096), jnp.bfloat16)
+deep_w = jax.random.normal(jax.random.key(5), (4096, 128), jnp.bfloat16)
 exact = np.asarray(deep_x, np.float64) @ np.asarray(deep_w, np.float64)
 acc = pltpu.VMEM((16, 128), jnp.float32)
 for kernel, scratch in ((in_output_kernel, ()), (in_scratch_kernel, (acc,))):
@@ -839,8 +840,8 @@ for keep in (plain, times_mask, where_inside):
 #
 # <details><summary>4. A kernel adds up over the first grid axis, and its output has four blocks. <code>interpret=True</code> gives
 # the right numbers. On a chip?</summary>
-# Each output block is left and visited again, and nobody copies it back in. It finds the sum of another block. (With two
-# blocks it would find its own, by luck.) The reduction goes last.</details>
+# Each output block is left and visited again, and nobody copies it back in. It finds the sum of another block. With two
+# blocks it would find its own, by luck. The reduction goes last.</details>
 #
 # <details><summary>5. 1000 rows in blocks of 64, and a kernel takes the maximum of each block. What is wrong, and in which
 # steps?</summary>
@@ -1006,7 +1007,8 @@ def around(x):
 
 
 report = compiler.compile_tpu(around, jax.ShapeDtypeStruct((16, 384), jnp.float32))
-print(next(note for note in report.notes if "XLA keeps" in note))
+kept = next(note for note in report.notes if "XLA keeps" in note)
+print(textwrap.fill(kept, 92))
 
 # %% [markdown]
 # ### Single numbers in VMEM?
