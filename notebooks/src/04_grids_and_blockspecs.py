@@ -198,9 +198,9 @@ def count(rows, columns):
 print(count(3, 4)[::8, ::128])  # one number of each block
 
 # %% [markdown]
-# Row by row: **the last axis of the grid runs fastest**, as in nested loops. That order is a promise, and so is it that
-# scratch keeps its content. One step is done before the next begins. A core does not spread the steps of a grid over
-# its units.
+# Row by row: **the last axis of the grid runs fastest**, as in nested loops. Two things are promised: this order, and
+# that scratch keeps its content. One step is done before the next begins. A core does not spread the steps of a grid
+# over its units.
 #
 # ## Which blocks does the chip take?
 #
@@ -417,8 +417,8 @@ for name, report in zip("ab", reports, strict=True):
 # and the small `x` 8 times. Were you right, and for that reason?
 #
 # Then why does `a` not take 26 times as long? The last two lines tell. `a` takes as long as its bytes do. `b` takes far
-# longer than its bytes: what is left is the price of its 512 steps, waiting for copies included. Lesson 3 has that
-# price. No order of the steps saves it.
+# longer than its bytes: what is left is the price of its 512 steps, waiting for copies included. Lesson 3 is about that
+# price, and no order of the steps saves it.
 #
 # And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
 
@@ -745,8 +745,8 @@ print(show_padding(twenty)[:, 0])
 # %% [markdown]
 # The simulator puts NaN there, so that you notice. A chip finds something else. These twenty rows lie in three tiles of
 # eight rows. The last four rows of the third tile are the array's own padding, and they are copied in with the tile.
-# With blocks of 16 rows the second block would hang over by a whole tile. That tile lies outside the array and is not
-# copied, so VMEM keeps what an earlier step left there. Both may be zeros, or numbers that look plausible. How *many*
+# With blocks of 16 rows the second block would reach one tile further. That tile lies outside the array and is not
+# copied, so VMEM keeps what an earlier step left there. Either may be zeros, or numbers that look plausible. How *many*
 # elements hang over is certain; what they hold is not.
 #
 # Writing over the edge is harmless. Of the last output block only the tiles that exist are copied back, and nobody
@@ -994,8 +994,8 @@ for where, spec in (
     print(f"{where}:\n{'compiles' if report.ok else report.error}\n")
 
 # %% [markdown]
-# One float32 matrix of 4096 by 4096 has 64 MiB, four times what a kernel is given. The missing eighth of a MiB is the
-# output's: with a single step nothing is held twice. So large arrays pass through VMEM in blocks.
+# One float32 matrix of 4096 by 4096 has 64 MiB, four times what a kernel is given. The eighth of a MiB on top is the
+# output's. With a single step nothing is held twice. So large arrays pass through VMEM in blocks.
 #
 # One exception works in your favour. Where a kernel stands inside a larger function, XLA may keep a small array in VMEM
 # from one operation to the next. Then nothing is copied for it, and the report says so.
