@@ -291,7 +291,9 @@ def test_the_still_picture_shows_the_step_that_is_set():
     bundle = player._repr_mimebundle_()[0]
     assert bundle["text/plain"].startswith("Step 39 of 64, grid index (2, 1, 2).")
     words = [text.text for text in ElementTree.fromstring(bundle["image/svg+xml"]).iter(f"{SVG}text")]
-    assert words.count("copied in") == 2 and "stays: no copy" in words
+    assert words.count("copied in, 32 KiB") == 2 and "stays: no copy" in words
+    assert words.count("block (128, 128)") == 3
+    assert "In VMEM the blue buffer is in use." in bundle["image/svg+xml"], "the other one shows a block, too"
     blue = re.findall(r'<rect [^>]*fill="#0072b2"', bundle["image/svg+xml"])
     assert len(blue) == 3 + 3 + 1, "a block and a buffer of each operand, and the legend"
 

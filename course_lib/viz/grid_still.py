@@ -29,7 +29,7 @@ def still(kernel: dict, step: int) -> str:
     states = set()
     panels = [draw.heading(kernel["title"], f"grid {tuple(kernel['grid'])}, {text.counted(kernel['steps'], 'step')}")]
     panels += [_row(kernel, row, step, states) for row in rows]
-    panels += [_legend(states)]
+    panels += [_legend(states, any(_held_before(operand, step) for operand in operands))]
     panels += [draw.paragraph(sentence, size=13, bold=True, fill=draw.RED) for sentence in said]
     panels += [draw.paragraph(words, size=13)]
     return draw.card(draw.stacked(panels, gap=8), f"The grid of {kernel['title']}", " ".join([words, *said]))
@@ -40,7 +40,7 @@ def _row(kernel: dict, operands: list[dict], step: int, states: set[int]) -> dra
     room = (draw.INNER - _LEFT - _GAP * len(operands)) / max(len(operands), 1)
     most = max(6, _BOXES // len(kernel["operands"]))
     planes = [plane(operand, step, room, states, most) for operand in operands]
-    high = max((drawn.height for drawn in planes), default=0) + 44
+    high = max((drawn.height for drawn in planes), default=0) + 60
     top, below = high + 30, _SLOT + 16
     parts = [
         draw.box(0, 0, draw.INNER, high + 8, _HBM, radius=4) + draw.label(8, 20, "HBM", size=13, bold=True),
@@ -50,14 +50,16 @@ def _row(kernel: dict, operands: list[dict], step: int, states: set[int]) -> dra
         x = _LEFT + n * (room + _GAP)
         parts.append(draw.label(x, 18, operand["name"], room, size=13, bold=True))
         parts.append(draw.label(x, 34, f"{operand['dtype']}{operand['shape']}", room, fill=draw.MUTED))
-        parts.append(draw.moved(drawn, x, 42))
+        cut = "no BlockSpec copies it" if operand["space"] == "hbm" else f"block {tuple(operand['block'])}"
+        parts.append(draw.label(x, 50, cut, room, fill=draw.MUTED))
+        parts.append(draw.moved(drawn, x, 58))
         parts.append(_way(operand, step, x, high + 8, room))
         parts.append(_slots(operand, step, x, top + 8, room))
     return draw.Panel("".join(parts), top + below)
 
 
 def _way(operand: dict, step: int, x: float, y: float, room: float) -> str:
-    """Between the bands: an arrow for a copy, or words that there is none."""
+    """Between the bands: an arrow for a copy with its bytes, or words that there is none."""
     arrow, words = _move(operand, step)
     if not arrow:
         return draw.label(x, y + 15, words, room, fill=draw.MUTED)
@@ -77,9 +79,12 @@ def _move(operand: dict, step: int) -> tuple[str, str]:
     if operand["role"] == "prefetch":
         return "", "there from the start"
     run, ends = grid_step.run_at(operand, step), np.cumsum(operand["lengths"])
+    size = text.size(int(operand["bytes"][operand["visits"][run]]))
     if operand["role"] == "output":
-        return ("up", "written back") if step == ends[run] - 1 else ("", "stays: no copy")
-    return ("down", "copied in") if step == ends[run] - operand["lengths"][run] else ("", "same block: no copy")
+        return ("up", f"written back, {size}") if step == ends[run] - 1 else ("", "stays: no copy")
+    if step == ends[run] - operand["lengths"][run]:
+        return "down", f"copied in, {size}"
+    return "", "same block: no copy"
 
 
 def _slots(operand: dict, step: int, x: float, y: float, room: float) -> str:
@@ -101,8 +106,13 @@ def _slots(operand: dict, step: int, x: float, y: float, room: float) -> str:
     return "".join(parts)
 
 
-def _legend(states: set[int]) -> draw.Panel:
-    """What the fills mean, of those that occur."""
+def _held_before(operand: dict, step: int) -> bool:
+    """Whether a buffer that is not in use still shows a block."""
+    return operand["space"] != "hbm" and operand["buffers"] > 1 and grid_step.run_at(operand, step) > 0
+
+
+def _legend(states: set[int], held_before: bool) -> draw.Panel:
+    """What the fills mean, of those that occur; and what a second buffer shows, below them."""
     body, x = "", 0.0
     for state, words in _WORDS.items():
         if state not in states:
@@ -116,4 +126,7 @@ def _legend(states: set[int]) -> draw.Panel:
             body += draw.hatch(x, 1, 14, 14, stroke=draw.RED, gap=5)
         body += draw.label(x + 20, 13, words, draw.INNER - x)
         x += 38 + draw.width_of(words)
-    return draw.Panel(body, 16)
+    if not held_before:
+        return draw.Panel(body, 16)
+    note = "In VMEM the blue buffer is in use. The other still shows the block before, and is free for the next one."
+    return draw.Panel(body + draw.label(0, 33, note, fill=draw.MUTED), 38)

@@ -379,9 +379,12 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
 
 # %% [markdown]
 # The last suspect is right for the plain interpreter *and* legal for the compiler. It adds the second half of a vector to
-# the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2. Steps 3, 4 and 5 come back to them and add. Two words are new:
-# `pl.program_id(0)` is the number of the step, along axis 0 of the grid, and a function below `pl.when(condition)` runs in
-# those steps in which the condition holds.
+# the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2. Steps 3, 4 and 5 come back to them and add. Two words are new.
+#
+# > **`pl.program_id`**: the number of the current step on one axis of the grid. `pl.program_id(0)` is the `i` of the index
+# > maps.
+# >
+# > **`pl.when`**: runs the function below it only at the steps where a condition holds.
 #
 # What do you expect? The blocks have left VMEM for HBM by the time the kernel comes back, and an output block is never
 # copied in again.

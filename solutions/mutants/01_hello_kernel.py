@@ -294,7 +294,11 @@ def blend_kernel(x_ref, y_ref, t_ref, o_ref):
 def blend(x, y, t):
     block = pl.BlockSpec((1024,), lambda i: (i,))
     return pl.pallas_call(
-        blend_kernel, out_shape=x, grid=(x.size // 1024,), in_specs=[block] * 3, out_specs=block
+        blend_kernel,
+        out_shape=x,
+        grid=(x.size // 1024,),
+        in_specs=[block] * 3,
+        out_specs=block,
     )(x, y, t)
 
 
@@ -312,7 +316,9 @@ def blend(x, y, t):
         o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
 
     block = pl.BlockSpec((x.size // 4,), lambda i: (i,))
-    return pl.pallas_call(kernel, out_shape=x, grid=(4,), in_specs=[block] * 3, out_specs=block)(x, y, t)
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(4,), in_specs=[block] * 3, out_specs=block
+    )(x, y, t)
 
 
 # %% answer="01.10" name="swaps x and y" judge="numbers" says="Output block .0,., written at step .0,., is wrong"
@@ -322,7 +328,11 @@ def blend(x, y, t):
 
     block = pl.BlockSpec((1024,), lambda i: (i,))
     return pl.pallas_call(
-        kernel, out_shape=x, grid=(pl.cdiv(x.size, 1024),), in_specs=[block] * 3, out_specs=block
+        kernel,
+        out_shape=x,
+        grid=(pl.cdiv(x.size, 1024),),
+        in_specs=[block] * 3,
+        out_specs=block,
     )(x, y, t)
 
 
@@ -333,7 +343,11 @@ def blend(x, y, t):
 
     block = pl.BlockSpec((1024,), lambda i: (1024 * i,))
     return pl.pallas_call(
-        kernel, out_shape=x, grid=(pl.cdiv(x.size, 1024),), in_specs=[block] * 3, out_specs=block
+        kernel,
+        out_shape=x,
+        grid=(pl.cdiv(x.size, 1024),),
+        in_specs=[block] * 3,
+        out_specs=block,
     )(x, y, t)
 
 
@@ -344,7 +358,11 @@ def blend(x, y, t):
 
     block = pl.BlockSpec((1024,), lambda i: (i,))
     return pl.pallas_call(
-        kernel, out_shape=x, grid=(pl.cdiv(x.size, 1024),), in_specs=[block], out_specs=block
+        kernel,
+        out_shape=x,
+        grid=(pl.cdiv(x.size, 1024),),
+        in_specs=[block],
+        out_specs=block,
     )(x, y, t)
 
 
@@ -355,7 +373,9 @@ def add_to_each(x, ys):
 
     blocks, one = x.size // 1024, pl.BlockSpec((1024,), lambda i: (i,))
     again = pl.BlockSpec((1024,), lambda i: (i % blocks,))
-    return pl.pallas_call(kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[again, one], out_specs=one)(x, ys)
+    return pl.pallas_call(
+        kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[again, one], out_specs=one
+    )(x, ys)
 
 
 # %% answer="01.11" name="copies x four times before" judge="exercise" says="Outside the kernels tile moves 81,920 of them"
@@ -365,9 +385,9 @@ def add_to_each(x, ys):
 
     block = pl.BlockSpec((1024,), lambda i: (i,))
     steps = (ys.size // 1024,)
-    return pl.pallas_call(kernel, out_shape=ys, grid=steps, in_specs=[block, block], out_specs=block)(
-        jnp.tile(x, 4), ys
-    )
+    return pl.pallas_call(
+        kernel, out_shape=ys, grid=steps, in_specs=[block, block], out_specs=block
+    )(jnp.tile(x, 4), ys)
 
 
 # %% answer="01.11" name="has all of it in VMEM" judge="budget" says="It needs 144 KiB of VMEM; the budget is 96 KiB"
@@ -387,7 +407,9 @@ def add_to_each(x, ys):
 
     blocks, one = x.size // 1024, pl.BlockSpec((1024,), lambda i: (i,))
     stays = pl.BlockSpec((1024,), lambda i: (i // 4,))
-    return pl.pallas_call(kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[stays, one], out_specs=one)(x, ys)
+    return pl.pallas_call(
+        kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[stays, one], out_specs=one
+    )(x, ys)
 
 
 # %% answer="01.11" name="forgets the output's index map" judge="numbers" says="should be"
@@ -398,7 +420,9 @@ def add_to_each(x, ys):
     blocks, one = x.size // 1024, pl.BlockSpec((1024,), lambda i: (i,))
     stays = pl.BlockSpec((1024,), lambda i: (i // 4,))
     each = pl.BlockSpec((1024,), lambda i: (i % 4 * blocks + i // 4,))
-    return pl.pallas_call(kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[stays, each], out_specs=one)(x, ys)
+    return pl.pallas_call(
+        kernel, out_shape=ys, grid=(4 * blocks,), in_specs=[stays, each], out_specs=one
+    )(x, ys)
 
 
 # %% answer="01.11" name="makes one vector of the four" judge="numbers" says="No grid step writes output block .1,"
@@ -407,4 +431,6 @@ def add_to_each(x, ys):
         o_ref[...] = x_ref[...] + y_ref[...]
 
     block = pl.BlockSpec((x.size,), lambda i: (0,))
-    return pl.pallas_call(kernel, out_shape=ys, grid=(1,), in_specs=[block, block], out_specs=block)(x, ys)
+    return pl.pallas_call(
+        kernel, out_shape=ys, grid=(1,), in_specs=[block, block], out_specs=block
+    )(x, ys)

@@ -192,6 +192,7 @@ guesses = {"XLA, 16384": "22.3 ms", "triangle": None, "decode": None}
 # %% answer="03.8" name="copies what stands below" judge="exercise" says="(?s)that is what was measured.*What do you predict"
 guesses = {"XLA, 16384": "44.6 ms", "triangle": "28.648 ms", "decode": None}
 
+
 # %% answer="03.9" name="leaves it at 128" judge="budget" says="(?s)times as long as the reference.*Grid steps: 128. With two buffers"
 def choose_blocks(m, k, n):
     return 128, 128, 128
@@ -239,11 +240,15 @@ checks.assess("03.10", "partly")
 def rms_rows(x):
     def kernel(x_ref, o_ref):
         x = x_ref[...].astype(jnp.float32)
-        o_ref[...] = (x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)).astype(o_ref.dtype)
+        o_ref[...] = (
+            x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+        ).astype(o_ref.dtype)
 
     block = pl.BlockSpec((8, 128), lambda i, j: (i, j))
     steps = pl.cdiv(x.shape[0], 8), pl.cdiv(x.shape[1], 128)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block)(x)
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
+    )(x)
 
 
 # %% answer="03.11" name="two kernels" judge="budget" says="x_ref is fetched"
@@ -259,15 +264,21 @@ def rms_rows(x):
     steps, rows = (pl.cdiv(x.shape[0], 8),), pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))
     one = pl.BlockSpec((8, 1), lambda i: (i, 0))
     of_rows = jax.ShapeDtypeStruct((x.shape[0], 1), jnp.float32)
-    mean = pl.pallas_call(means, out_shape=of_rows, grid=steps, in_specs=[rows], out_specs=one)(x)
-    return pl.pallas_call(scale, out_shape=x, grid=steps, in_specs=[rows, one], out_specs=rows)(x, mean)
+    mean = pl.pallas_call(
+        means, out_shape=of_rows, grid=steps, in_specs=[rows], out_specs=one
+    )(x)
+    return pl.pallas_call(
+        scale, out_shape=x, grid=steps, in_specs=[rows, one], out_specs=rows
+    )(x, mean)
 
 
 # %% answer="03.11" name="takes all rows at once" judge="exercise" says="For x.65,536, 4,096. in float32 it needs 2 GiB of VMEM(?s:.)*cut the rows"
 def rms_rows(x):
     def kernel(x_ref, o_ref):
         x = x_ref[...].astype(jnp.float32)
-        o_ref[...] = (x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)).astype(o_ref.dtype)
+        o_ref[...] = (
+            x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+        ).astype(o_ref.dtype)
 
     return pl.pallas_call(kernel, out_shape=x)(x)
 
@@ -279,23 +290,39 @@ def rms_rows(x):
         o_ref[...] = (x * jax.lax.rsqrt(jnp.mean(x * x, axis=1) + 1e-6)).astype(o_ref.dtype)
 
     block = pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))
-    return pl.pallas_call(kernel, out_shape=x, grid=(pl.cdiv(x.shape[0], 8),), in_specs=[block], out_specs=block)(x)
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
 
 
 # %% answer="03.11" name="sums where it should take the mean" judge="numbers" says="should be"
 def rms_rows(x):
     def kernel(x_ref, o_ref):
         x = x_ref[...].astype(jnp.float32)
-        o_ref[...] = (x * jax.lax.rsqrt(jnp.sum(x * x, axis=1, keepdims=True) + 1e-6)).astype(o_ref.dtype)
+        o_ref[...] = (
+            x * jax.lax.rsqrt(jnp.sum(x * x, axis=1, keepdims=True) + 1e-6)
+        ).astype(o_ref.dtype)
 
     block = pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))
-    return pl.pallas_call(kernel, out_shape=x, grid=(pl.cdiv(x.shape[0], 8),), in_specs=[block], out_specs=block)(x)
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
 
 
 # %% answer="03.12" name="two kernels" judge="exercise" says="above par.*(?s:.)*moves 3,407,872 bytes(?s:.)*2 kernels: what one leaves for the\\s+next"
 def two_products(x, w, v):
     def first(x_ref, w_ref, o_ref):
-        o_ref[...] = jnp.maximum(jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0)
+        o_ref[...] = jnp.maximum(
+            jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0
+        )
 
     def second(h_ref, v_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -305,11 +332,21 @@ def two_products(x, w, v):
         o_ref[...] += jnp.dot(h_ref[...], v_ref[...], preferred_element_type=jnp.float32)
 
     (rows, width), strips = x.shape, w.shape[1] // 128
-    stays, strip = pl.BlockSpec((rows, width), lambda j: (0, 0)), pl.BlockSpec((rows, 128), lambda j: (0, j))
-    of_w, of_v = pl.BlockSpec((width, 128), lambda j: (0, j)), pl.BlockSpec((128, width), lambda j: (j, 0))
+    stays, strip = (
+        pl.BlockSpec((rows, width), lambda j: (0, 0)),
+        pl.BlockSpec((rows, 128), lambda j: (0, j)),
+    )
+    of_w, of_v = (
+        pl.BlockSpec((width, 128), lambda j: (0, j)),
+        pl.BlockSpec((128, width), lambda j: (j, 0)),
+    )
     hidden = jax.ShapeDtypeStruct((rows, w.shape[1]), jnp.float32)
-    h = pl.pallas_call(first, out_shape=hidden, grid=(strips,), in_specs=[stays, of_w], out_specs=strip)(x, w)
-    return pl.pallas_call(second, out_shape=x, grid=(strips,), in_specs=[strip, of_v], out_specs=stays)(h, v)
+    h = pl.pallas_call(
+        first, out_shape=hidden, grid=(strips,), in_specs=[stays, of_w], out_specs=strip
+    )(x, w)
+    return pl.pallas_call(
+        second, out_shape=x, grid=(strips,), in_specs=[strip, of_v], out_specs=stays
+    )(h, v)
 
 
 # %% answer="03.12" name="fetches the weights for every 64 rows" judge="exercise" says="above par.*(?s:.)*w_ref is fetched 32 times: 2 MiB, 4\\s+times the whole array"
@@ -319,50 +356,68 @@ def two_products(x, w, v):
         def zero():
             o_ref[...] = jnp.zeros_like(o_ref)
 
-        hidden = jnp.maximum(jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0)
+        hidden = jnp.maximum(
+            jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0
+        )
         o_ref[...] += jnp.dot(hidden, v_ref[...], preferred_element_type=jnp.float32)
 
     rows = pl.BlockSpec((64, x.shape[1]), lambda i, j: (i, 0))
     of_w = pl.BlockSpec((w.shape[0], 128), lambda i, j: (0, j))
     of_v = pl.BlockSpec((128, v.shape[1]), lambda i, j: (j, 0))
     steps = (x.shape[0] // 64, w.shape[1] // 128)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[rows, of_w, of_v], out_specs=rows)(x, w, v)
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[rows, of_w, of_v], out_specs=rows
+    )(x, w, v)
 
 
 # %% answer="03.12" name="keeps all weights in VMEM" judge="budget" says="It needs 1.125 MiB of\\s+VMEM; the budget is 768 KiB"
 def two_products(x, w, v):
     def kernel(x_ref, w_ref, v_ref, o_ref):
-        hidden = jnp.maximum(jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0)
+        hidden = jnp.maximum(
+            jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0
+        )
         o_ref[...] = jnp.dot(hidden, v_ref[...], preferred_element_type=jnp.float32)
 
     rows = pl.BlockSpec((64, x.shape[1]), lambda i: (i, 0))
     whole = [pl.BlockSpec(weights.shape, lambda i: (0, 0)) for weights in (w, v)]
-    return pl.pallas_call(kernel, out_shape=x, grid=(x.shape[0] // 64,), in_specs=[rows, *whole], out_specs=rows)(
-        x, w, v
-    )
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // 64,),
+        in_specs=[rows, *whole],
+        out_specs=rows,
+    )(x, w, v)
 
 
 # %% answer="03.12" name="never sets the sum to zero" judge="numbers" says="o_ref"
 def two_products(x, w, v):
     def kernel(x_ref, w_ref, v_ref, o_ref):
-        hidden = jnp.maximum(jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0)
+        hidden = jnp.maximum(
+            jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0
+        )
         o_ref[...] += jnp.dot(hidden, v_ref[...], preferred_element_type=jnp.float32)
 
     stays = pl.BlockSpec(x.shape, lambda j: (0, 0))
     of_w = pl.BlockSpec((w.shape[0], 128), lambda j: (0, j))
     of_v = pl.BlockSpec((128, v.shape[1]), lambda j: (j, 0))
     steps = (w.shape[1] // 128,)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[stays, of_w, of_v], out_specs=stays)(x, w, v)
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[stays, of_w, of_v], out_specs=stays
+    )(x, w, v)
 
 
 # %% answer="03.12" name="writes where it should add" judge="numbers" says="only what step .7,. computes is left"
 def two_products(x, w, v):
     def kernel(x_ref, w_ref, v_ref, o_ref):
-        hidden = jnp.maximum(jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0)
+        hidden = jnp.maximum(
+            jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32), 0
+        )
         o_ref[...] = jnp.dot(hidden, v_ref[...], preferred_element_type=jnp.float32)
 
     stays = pl.BlockSpec(x.shape, lambda j: (0, 0))
     of_w = pl.BlockSpec((w.shape[0], 128), lambda j: (0, j))
     of_v = pl.BlockSpec((128, v.shape[1]), lambda j: (j, 0))
     steps = (w.shape[1] // 128,)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[stays, of_w, of_v], out_specs=stays)(x, w, v)
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[stays, of_w, of_v], out_specs=stays
+    )(x, w, v)

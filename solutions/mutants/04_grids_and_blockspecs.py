@@ -445,8 +445,12 @@ def matmul(x, w):
             o_ref[...] = jnp.zeros_like(o_ref)
 
         left = k - 128 * pl.program_id(2)
-        x = jnp.where(jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < left, x_ref[...], 0)
-        w = jnp.where(jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0) < left, w_ref[...], 0)
+        x = jnp.where(
+            jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < left, x_ref[...], 0
+        )
+        w = jnp.where(
+            jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0) < left, w_ref[...], 0
+        )
         o_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32).astype(o_ref.dtype)
 
     return pl.pallas_call(
@@ -466,13 +470,18 @@ def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
     def kernel(x_ref, w_ref, o_ref):
-        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32).astype(o_ref.dtype)
+        o_ref[...] = jnp.dot(
+            x_ref[...], w_ref[...], preferred_element_type=jnp.float32
+        ).astype(o_ref.dtype)
 
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         grid=(pl.cdiv(m, 32), pl.cdiv(n, 128)),
-        in_specs=[pl.BlockSpec((32, k), lambda i, j: (i, 0)), pl.BlockSpec((k, 128), lambda i, j: (0, j))],
+        in_specs=[
+            pl.BlockSpec((32, k), lambda i, j: (i, 0)),
+            pl.BlockSpec((k, 128), lambda i, j: (0, j)),
+        ],
         out_specs=pl.BlockSpec((32, 128), lambda i, j: (i, j)),
     )(x, w)
 
@@ -487,8 +496,12 @@ def matmul(x, w):
             acc_ref[...] = jnp.zeros_like(acc_ref)
 
         left = k - 128 * pl.program_id(0)
-        x = jnp.where(jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < left, x_ref[...], 0)
-        w = jnp.where(jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0) < left, w_ref[...], 0)
+        x = jnp.where(
+            jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < left, x_ref[...], 0
+        )
+        w = jnp.where(
+            jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0) < left, w_ref[...], 0
+        )
         acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
 
         @pl.when(pl.program_id(0) == pl.num_programs(0) - 1)
@@ -537,7 +550,9 @@ def product(x, w):
         out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), x.dtype),
         grid=(across, down),
         in_specs=[
-            pl.BlockSpec((64, x.shape[1]), lambda j, i: (jnp.where(j % 2 == 0, i, down - 1 - i), 0)),
+            pl.BlockSpec(
+                (64, x.shape[1]), lambda j, i: (jnp.where(j % 2 == 0, i, down - 1 - i), 0)
+            ),
             pl.BlockSpec((w.shape[0], 256), lambda j, i: (0, j)),
         ],
         out_specs=pl.BlockSpec((64, 256), lambda j, i: (i, j)),
