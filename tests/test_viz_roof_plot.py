@@ -6,11 +6,12 @@ What it does in a browser, and that it computes there what roofline predicts, is
 import math
 
 import ipywidgets
+import jax
 import jax.numpy as jnp
 import pytest
 from viz_samples import overflowing, parsed, words
 
-from course_lib import grid, viz
+from course_lib import cost, grid, viz
 from course_lib.viz import blocked_product
 from course_lib.viz.blocked_product import Product
 from course_lib.viz.roof_plot import hints, readout
@@ -45,8 +46,9 @@ def test_the_figures_are_those_of_a_kernel_with_these_blocks(p):
     assert [operand.block_shape for operand in call.operands] == [p.cut[:2], p.cut[1:], p.cut[::2]]
     columns, rows = p.grid[1], p.grid[0]
     x_reads, y_reads = (columns, rows) if p.grid[2] > 1 else (1, rows if columns > 1 else 1)
-    given, made = jnp.dtype(p.dtype).itemsize, jnp.dtype(blocked_product.RESULT[p.dtype]).itemsize
-    assert found.hbm_bytes == (p.m * p.k * x_reads + p.k * p.n * y_reads) * given + p.m * p.n * made
+    x, y = p.args
+    made = jax.ShapeDtypeStruct((p.m, p.n), blocked_product.RESULT[p.dtype])
+    assert found.hbm_bytes == cost.stored_bytes(x) * x_reads + cost.stored_bytes(y) * y_reads + cost.stored_bytes(made)
     assert found.flops == 2 * p.m * p.k * p.n
 
 

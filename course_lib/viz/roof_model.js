@@ -60,6 +60,12 @@ function inTurn(flow, size, body) {
 
 const tiles = (rows, lanes) => (rows > 4 ? up(rows, 8) : 2 ** Math.ceil(Math.log2(rows))) * up(lanes, 128);
 
+// Bytes of a part of an array that has `all` rows: whole tiles of HBM, as in grid/tiles.py.
+function whole(rows, lanes, size, all) {
+  const packed = 4 / size, height = all > 4 ? 8 : 2 ** Math.ceil(Math.log2(all));
+  return up(rows, packed === 4 && all % 32 === 0 ? 32 : Math.max(packed, height)) * up(lanes, 128) * size;
+}
+
 function blocked(s, chip) {
   const [bm, bk, bn] = cut(s), size = ITEMSIZE[s.dtype], sizeOut = SIZE_OUT[s.dtype];
   const rows = Math.ceil(s.m / bm), depth = Math.ceil(s.k / bk), columns = Math.ceil(s.n / bn);
@@ -68,10 +74,10 @@ function blocked(s, chip) {
   const reads = (i, j, k) => {
     const first = i === 0 && j === 0 && k === 0;
     const height = Math.min(bm, s.m - i * bm), length = Math.min(bk, s.k - k * bk), width = Math.min(bn, s.n - j * bn);
-    return (first || depth > 1 || j === 0 ? height * length * size : 0)
-      + (first || depth > 1 || columns > 1 ? length * width * size : 0);
+    return (first || depth > 1 || j === 0 ? whole(height, length, size, s.m) : 0)
+      + (first || depth > 1 || columns > 1 ? whole(length, width, size, s.k) : 0);
   };
-  const writes = (i, j) => Math.min(bm, s.m - i * bm) * Math.min(bn, s.n - j * bn) * sizeOut;
+  const writes = (i, j) => whole(Math.min(bm, s.m - i * bm), Math.min(bn, s.n - j * bn), sizeOut, s.m);
   const after = (i, j, k) => (k + 1 < depth ? [i, j, k + 1] : j + 1 < columns ? [i, j + 1, 0] : [i + 1, 0, 0]);
   const next = (i, j, k) => (after(i, j, k)[0] < rows ? reads(...after(i, j, k)) : 0) / bandwidth;
   const work = compute / chip.products + chip.issue_s;
@@ -79,8 +85,8 @@ function blocked(s, chip) {
   const first = reads(0, 0, 0) / bandwidth;
   let flow = { seconds: 0, free: first, written: 0, coming: first + chip.read_s };
   flow = inTurn(flow, rows, (i) => (row) => inTurn(row, columns, (j) => (tile) => inTurn(tile, depth, (k) => step(i, j, k))));
-  const moved = (s.m * s.k * (depth > 1 ? columns : 1) + s.k * s.n * (depth > 1 || columns > 1 ? rows : 1)) * size
-    + s.m * s.n * sizeOut;
+  const moved = whole(s.m, s.k, size, s.m) * (depth > 1 ? columns : 1)
+    + whole(s.k, s.n, size, s.k) * (depth > 1 || columns > 1 ? rows : 1) + whole(s.m, s.n, sizeOut, s.m);
   const windows = (steps > 1 ? 2 : 1) * ((tiles(bm, bk) + tiles(bk, bn)) * size + tiles(bm, bn) * sizeOut);
   return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
     vmem_bytes: windows + 4 * tiles(bm, bn), // and the accumulator

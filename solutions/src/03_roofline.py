@@ -50,8 +50,9 @@ checks.check("03.1", least)
 # *Difficulty 2 of 5. 10 minutes, 3 lines.*
 #
 # Write `matmul_cost(m, k, n, itemsize)` for x[m, k] @ y[k, n], where every number, those of the result too, has `itemsize`
-# bytes. It returns three: the FLOPs, the bytes between HBM and the chip if every array passes once, and the intensity. The
-# check calls it with sizes that are large, small and not square, and knows the formulas people write by mistake.
+# bytes. It returns three: the FLOPs, the bytes between HBM and the chip if every array passes once, and the intensity. Count the
+# numbers alone, without the padding that narrow arrays have in HBM. The check calls it with sizes that are large, small and not
+# square, and knows the formulas people write by mistake.
 
 
 # %% answer="03.2"

@@ -53,7 +53,7 @@ STARTS = np.array([16, 0, 20], np.int32)
 BUGS = (
     Bug(
         kind="promises",
-        name="windows of 8 rows, 12 apart, promised to start at multiples of 8",
+        name="windows 12 apart, promised multiples of 8",
         fn=lambda x: windows(x, stride=12),
         reference=lambda x: x[np.arange(4)[:, None] * 12 + np.arange(8)].reshape(32, -1),
         args=(X,),
@@ -62,7 +62,7 @@ BUGS = (
     ),
     Bug(
         kind="promises",
-        name="windows looked up, one of them not where it is promised",
+        name="windows looked up, one not as promised",
         fn=looked_up,
         reference=lambda starts, x: x[starts[:, None] + np.arange(8)].reshape(24, -1),
         args=(STARTS, X),

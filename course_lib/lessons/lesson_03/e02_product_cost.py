@@ -35,7 +35,7 @@ EXERCISE = Exercise(
                 name="the bytes",
                 unit="bytes",
                 formula="(m * k + k * n + m * n) * itemsize",
-                proof=lambda *case: cost.hbm_bytes(one_block(*case)),
+                proof=lambda *case: cost.payload_bytes(one_block(*case)),
                 near={
                     "(m * k + k * n) * itemsize": "You count x and y, which go in. The result has to come out as well.",
                     "m * k + k * n + m * n": "You count numbers. How many bytes is one?",
@@ -58,7 +58,7 @@ EXERCISE = Exercise(
                 name="the intensity",
                 unit="FLOP/B",
                 formula="2 * m * k * n / ((m * k + k * n + m * n) * itemsize)",
-                proof=lambda *case: cost.flops(one_block(*case)).mxu / cost.hbm_bytes(one_block(*case)),
+                proof=lambda *case: cost.flops(one_block(*case)).mxu / cost.payload_bytes(one_block(*case)),
                 near={
                     "(m * k + k * n + m * n) * itemsize / (2 * m * k * n)": (
                         "It is upside down: an intensity is FLOPs per byte."
@@ -78,7 +78,7 @@ EXERCISE = Exercise(
             (1024, 512, 2048, 4),
             (256, 4096, 1024, 1),
         ),
-        why="2mkn over (mk + kn + mn) * itemsize, each array moved once.",
+        why="2mkn over (mk + kn + mn) * itemsize, each array moved once, without padding.",
     ),
     hints=(
         "Take m = k = n = 1: what is multiplied, what is added, and which three numbers move?",
