@@ -12,7 +12,7 @@ from course_lib import compiler, judges
 SUBJECTS = [importlib.import_module(f"fairness.{module.name}") for module in pkgutil.iter_modules(fairness.__path__)]
 SETS = [subject.RIGHT for subject in SUBJECTS if hasattr(subject, "RIGHT")]
 RIGHT = [right for rights in SETS for right in rights]
-EACH = 3  # of every subject, every day
+EACH = 2  # of every subject, every day
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,13 @@ def row(name):
 
 
 def param(bug):
-    return pytest.param(bug, id=bug.name, marks=[needs_libtpu] if bug.caught_by == "compiler" else [])
+    marks = [needs_libtpu] if bug.caught_by == "compiler" else []
+    marks += [pytest.mark.sweep] if bug.caught_by and bug.name not in DAILY else []
+    return pytest.param(bug, id=bug.name, marks=marks)
+
+
+EACH = 3  # of every kind, every day; the rest every night
+DAILY = {bug.name for kind in KINDS for bug in [bug for bug in BUGS if bug.kind == kind and bug.caught_by][:EACH]}
 
 
 @pytest.mark.parametrize("bug", [param(bug) for bug in BUGS if bug.caught_by])
@@ -81,6 +87,8 @@ def test_the_zoo_is_large_and_every_kind_is_there():
     assert len({bug.name for bug in BUGS}) == len(BUGS)
     assert {bug.kind for bug in BUGS} == KINDS
     assert {bug.caught_by for bug in BUGS} == {*judges.JUDGES, None}
+    assert {bug.caught_by for bug in BUGS if bug.name in DAILY} == set(judges.JUDGES)
+    assert {bug.kind for bug in BUGS if bug.name in DAILY} == {bug.kind for bug in BUGS if bug.caught_by}
 
 
 def test_every_bug_says_what_is_to_be_read_or_why_nobody_can_see_it():

@@ -305,7 +305,7 @@ def test_no_words_lie_on_others_or_on_a_mark(browser, wide):
     states = [
         {"m": n, "k": n, "n": n, "ideal": side is None, "chip": chip, "dtype": dtype}
         | ({} if side is None else {"bm": side, "bk": side, "bn": side})
-        for n, side, (chip, dtype) in itertools.product([64, 256, 720, 1024, 4096, 16384], sides, kinds)
+        for n, side, (chip, dtype) in itertools.product([64, 720, 1024, 16384], sides, kinds)
     ]
     with open_widget(browser, viz.roof_plot(published=[PUBLISHED]), width=wide) as page:
         drawn = page.evaluate(SHAPES, states)

@@ -23,6 +23,7 @@ from building import lessons, source
 
 PINS = Path(__file__).with_name("colab_pins.txt")
 NOTEBOOKS = [f"{folder}/{stem}.ipynb" for stem in LESSONS for folder in ("exercises", "notebooks")]
+EVERY_DAY = [path for path in NOTEBOOKS if path.startswith("notebooks/") or path == NOTEBOOKS[0]]
 COULD_NOT = "The course could not be installed. Is there a network? Run this cell again."
 LIMIT_S = 600  # never waited out
 NO_NETWORK = re.compile("NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|ConnectionReset")
@@ -116,15 +117,15 @@ def text_of(cell):
     return "".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream")
 
 
-def test_every_notebook_alone_runs_in_colab(colab, course_url, tmp_path, record_property, capsys):
+def test_every_lesson_alone_runs_in_colab(colab, course_url, tmp_path, record_property, capsys):
     """One test, since they share an environment of 2 GB: the first notebook installs the course, as a runtime's first
     does, and the others find it. Each lies alone in a folder of its own.
     """
     before, wrong = versions(colab), []
-    for path in NOTEBOOKS:
+    for path in EVERY_DAY:
         cells, said = run_in_colab(path, colab, tmp_path / path.replace("/", "-"), COURSE_SOURCE=course_url)
         wrong += [f"{path}: {said}"] if said else []
-        if path == NOTEBOOKS[0]:
+        if path == EVERY_DAY[0]:
             first = next(cell for cell in cells if cell.id == "first-cell")
             seconds = first_cell_seconds(first)
             assert "Installing the course" in text_of(first) and "Restart" not in text_of(first)
@@ -141,7 +142,14 @@ def test_every_notebook_alone_runs_in_colab(colab, course_url, tmp_path, record_
 
     record_property("first_cell_seconds", seconds)
     with capsys.disabled():
-        print(f"\n{NOTEBOOKS[0]}: the first cell took {seconds:.0f} s. {len(NOTEBOOKS)} notebooks ran.")
+        print(f"\n{EVERY_DAY[0]}: the first cell took {seconds:.0f} s. {len(EVERY_DAY)} notebooks ran.")
+
+
+@pytest.mark.sweep  # each runs every day too, in this process and graded: tests/test_lesson_runs.py
+def test_the_other_exercises_run_there_too(colab, course_url, tmp_path):
+    for path in sorted(set(NOTEBOOKS) - set(EVERY_DAY)):
+        _, said = run_in_colab(path, colab, tmp_path / path.replace("/", "-"), COURSE_SOURCE=course_url)
+        assert not said, path
 
 
 def run_in_colab(path, colab, folder, **env):
