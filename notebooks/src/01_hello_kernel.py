@@ -177,8 +177,8 @@ print(f"cycles, predicted (compiler) {report.cycles:>8,}")
 
 # %% [markdown]
 # So the kernel is predicted to take many times the cycles that its bytes take at full speed. Nothing is wrong with the
-# kernel. A copy from HBM has to be asked for before it can arrive, and 4096 numbers are too few to hide that wait. Lesson 3
-# compares a kernel with what the machine allows. Lesson 5 hides the wait.
+# kernel. A copy from HBM has to be asked for before it can arrive, and in a single step nothing hides that wait. With few
+# numbers it is nearly all there is. Lesson 3 compares a kernel with what the machine allows. Lesson 5 hides the wait.
 #
 # ## Third way: on a chip
 #

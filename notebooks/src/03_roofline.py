@@ -43,12 +43,13 @@ from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 # Here it is. It cuts x into blocks of bm x bk and y into blocks of bk x bn. For each block of the result it goes along k,
 # multiplies a block of x by a block of y, and adds. Lesson 4 is about such grids; today only the sizes of the blocks matter.
 #
-# `pl.program_id(2)` is the number of the step along the third axis of the grid, and `pl.num_programs(2)` is how many there are.
-# A function under `pl.when` runs only where the condition holds: `zero` at the first step along k, `store` at the last. In
-# between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for float32; without it
-# each product of blocks would be rounded to the bfloat16 of its operands.
+# `pl.program_id(2)` is the number of the step along the third axis of the grid, and `pl.num_programs(2)` is how many
+# there are. A function under `pl.when` runs only where the condition holds: `zero` at the first step along k, `store` at
+# the last. In between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for
+# float32; without it the product would be asked for in bfloat16, and a TPU's compiler refuses that: the MXU adds up in 32
+# bits.
 #
-# > **scratch**: room in VMEM that a kernel has for itself. What lies there stays from step to step.
+# > **scratch**: room in VMEM or SMEM that a kernel has for itself. What lies there stays from step to step.
 
 
 # %%
@@ -175,7 +176,7 @@ for fn in (in_small_blocks, in_large_blocks):
 # can do four operations on 8 x 128 numbers, by the book
 # ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs.
 #
-# > **VPU**: the unit of a TPU for everything else on vectors: add, max, select.
+# > **VPU**: the unit for most else on vectors: add, max, select. exp and sums along a row have units of their own.
 # >
 # > **lane**: one of the 128 columns of a vector register.
 # >
@@ -230,8 +231,9 @@ print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,
 # A good kernel fetches the next block and writes the last one *while* it computes the current one. Then the two times overlap,
 # and the whole takes as long as the longer one: max(compute, memory). If nothing overlaps, it takes their sum.
 #
-# We take the larger. No kernel beats it, and the sum is at most twice as long. So overlap, which lesson 5 builds, earns at most
-# a factor of two. For the addition it earns next to nothing:
+# We take the larger. No kernel beats it, and the sum is at most twice as long. So to overlap arithmetic with bytes, as
+# lesson 5 does, earns at most a factor of two. Waiting is a third thing, and to overlap waits can earn more: see the
+# third roof. For the addition it earns next to nothing:
 
 # %%
 compute, memory = additions / vector_peak, moved / bandwidth
@@ -249,7 +251,8 @@ print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.
 #
 # > **arithmetic intensity**: the FLOPs that a program does for each byte it moves.
 # >
-# > **ridge point**: the smallest arithmetic intensity with which a program can be compute-bound on a chip: peak over bandwidth.
+# > **ridge point**: the arithmetic intensity from which on a product on the MXU takes longer for its arithmetic than for
+# > its bytes: peak over bandwidth. Vector work has a peak of its own, and a lower ridge.
 #
 # Here are three programs.
 
@@ -440,8 +443,8 @@ print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} 
 # compute is 2.7 ms.
 #
 # The model does well, but its constants were fitted on these very times. A fairer test is timings that it had not seen:
-# `print` a prediction, and it says how far off it was on those. The compiler's simulator had seen no timings at all. It is
-# close for large blocks, and nearly 40 % too long for blocks of 128. The next section says why.
+# `print` a prediction, and it says how far off it was on those. The compiler's simulator was not fitted on these times by
+# us. It is close for large blocks, and nearly 40 % too long for blocks of 128. The next section says why.
 #
 # Look at the product of 1024, too. Nine tenths of its time is the host, which starts each call and waits for it. A clock around
 # a small function measures Python.
@@ -496,13 +499,13 @@ print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us, while i
 # - **The core.** At each step it works out the next blocks, starts their copies, goes round a loop.
 # - **The copies.** Not their bytes, but their latency.
 #
-# > **latency**: the time from asking for a copy to having it, however short it is.
+# > **latency**: the part of a copy's time that does not depend on its size: what even the shortest copy takes.
 #
 # The published times cannot tell the last two apart: in each of them every step copies. The compiler's simulator can, for there
 # one of the two can be taken away.
 #
-# > **buffer**: room in VMEM for one block of an operand. Pallas gives each operand two, so that the next block can arrive while
-# > this one is worked on.
+# > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two if its blocks move, so that the next
+# > block can arrive while this one is worked on, and otherwise one.
 #
 # **Predict first.** For the compiler a step of this kernel takes about 750 cycles. What will it take
 #
@@ -573,9 +576,10 @@ for name, fn in suspects.items():
     print(f"{name:34}{sum(step.values()):6.0f}{row}")
 
 # %% [markdown]
-# Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. The work of the core
-# is the same each time. Its scalar code, which is what it does about steps and copies, is a seventh of the step. So the bytes go
-# free, and the core nearly so: **the latency of the copies is guilty.**
+# Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. The work of the
+# core is the same each time. Its scalar code, which is what it does about steps and copies, is a seventh of the step with
+# two buffers. With more buffers it grows, and soon it is what remains. So the bytes go free, and the core nearly so: **by
+# the compiler's simulator the latency of the copies is guilty.** The published times fit, and do not prove it.
 #
 # Why does asking one step ahead not hide it? A step asks for the next blocks. Then it waits for its own, which were asked for at
 # the beginning of the step before. So each block is asked for two steps before its work is done. Into these two steps one latency
@@ -583,8 +587,9 @@ for name, fn in suspects.items():
 #
 # **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
 #
-# and never less than its work, nor less than its bytes at full speed. Work is arithmetic and what the core does beside it. With
-# six buffers the work is what is left.
+# and never less than its work, nor less than its bytes at full speed. A kernel that also writes at every step takes
+# somewhat longer, up to a fifth: its writes have two buffers, and the core waits for them in turn. Work is arithmetic and
+# what the core does beside it. With six buffers the work is what is left.
 #
 # How long is the latency? By the compiler 1142 cycles for a read, 0.76 us. That is too long: it would make this step take
 # 0.50 us, and 0.35 was measured. Our model takes the core's part from the compiler, and fits the latency to the published times.
@@ -635,11 +640,11 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024
 # longer. In the last row it is at work all the time. A kernel takes the sum of its steps, and the first copy and the last write,
 # which have nothing to hide behind. That is what `roofline.predict` computes.
 #
-# As a roof: let arithmetic and bytes take no time. What is left of a step has a price, and no kernel with two buffers does more
-# FLOP/s than the FLOPs of one step over that price.
+# As a roof: let arithmetic and bytes take no time. What is left of a step has a price, and no kernel that fetches new
+# blocks at every step, with two buffers, does more FLOP/s than the FLOPs of one step over that price.
 #
-# > **price of a step**: what a grid step takes if neither its arithmetic nor its bytes take time: half of the latency and of what
-# > the core does beside the arithmetic.
+# > **price of a step**: what a grid step that fetches a new block takes if neither its arithmetic nor its bytes take
+# > time: half of the latency and of what the core does beside the arithmetic.
 
 # %%
 for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
@@ -649,7 +654,8 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
     )
 
 # %% [markdown]
-# Blocks of 128 are stuck at 7 % of the peak, at any size of matrix. For the large ones this roof is far above the others.
+# With two buffers, blocks of 128 that move at every step are stuck at 7 % of the peak, at any size of matrix. For the
+# large ones this roof is far above the others.
 #
 # **Task.** The plot begins with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bk to 1024, then bn
 # to 1024, then bm to 512. The point ends in the upper diamond, the published time of the fast kernel. One of the three changes
@@ -810,9 +816,9 @@ print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
 print(f"on the VPU it takes {softmax / vector_peak * 1e6:.1f} us")
 
 # %% [markdown]
-# Does the softmax take 0.6 % of the time? Let the compiler predict the kernel with it and without. The kernel finds the maximum of
-# each row first and subtracts it, so that no exp is too large. The *slots* in the output are places for instructions: how many of
-# a unit's slots are filled says how busy it is.
+# Does the softmax take 0.6 % of the time? Let the compiler predict the kernel with it and without. The kernel finds the
+# maximum of each row first and subtracts it, so that no exp is too large. The *slots* in the output are places for
+# instructions: how many of a unit's slots are filled says how full the program is of its work; waiting is not in it.
 
 
 # %%
@@ -863,8 +869,8 @@ print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in mode
 # Less than one percent of the FLOPs, a fifth of the time. The formula counts an exp and a multiplication in the MXU alike, and the MXU
 # does thirty times as many a second as the VPU. Count each unit of the chip by itself: 2 us of vector work, 11 us of products.
 #
-# Here the two add up more nearly than they overlap. The second product waits for the softmax, and the softmax for the first. Our
-# own model takes the longer of the two and sees no difference at all.
+# Here the two add up more nearly than they overlap. The program grows by half as many bundles again, and has twice the
+# spills. Our own model takes the longer of the two and sees no difference at all.
 #
 # Two things change the count. With a causal mask query t needs keys 0 to t only: half of the pairs, and half of the FLOPs if a
 # kernel skips the rest. With grouped queries several heads share one K and V: fewer bytes, as many FLOPs. Exercise 03.5 counts
@@ -966,7 +972,7 @@ print(f"predicted (compiler)  {report.seconds * 1e6:3.0f} us")
 print(f"that is {work / report.seconds / peak:.1%} of the peak")
 
 # %% [markdown]
-# Its roof is the VPU's, at 3 % of the height. The compiler's simulator, which was not told about four operations a cycle, agrees.
+# Its roof is the VPU's, at 3 % of the height. The compiler agrees: its bundles have four places for vector operations.
 #
 # **An MXU that is not full.** It holds a square of 128 x 128 numbers. A right operand with 64 columns fills half of it. To see
 # that and not the copies, let x stay in VMEM, and multiply it by 64 matrices y in turn, all added up.
@@ -993,15 +999,16 @@ for columns in (64, 128, 256):
         out_specs=pl.BlockSpec((1024, columns), lambda i: (0, 0)),
     )
     report = compiler.compile_tpu(call, bf16(1024, 1024), bf16(64, 1024, columns))
+    (kernel,) = [op for op in report.ops if op.kind == "kernel"]  # XLA turns y around it
     waiting = report.time_split["DMA wait"] / report.cycles
     print(
         f"{columns:3} columns: {2 * 1024**2 * columns / 1e6:3.0f} MFLOPs and "
-        f"{report.cycles / 64:,.0f} cycles a step, waiting for copies {waiting:.0%}"
+        f"{kernel.cycles / 64:,.0f} cycles a step, waiting for copies {waiting:.0%}"
     )
 
 # %% [markdown]
-# Hardly any of it is waiting for copies. From 256 columns to 128 half of the work takes about half of the time; from 128 to 64
-# half of the work takes even a little longer.
+# Hardly any of it is waiting for copies. From 256 columns to 128 half of the work takes about half of the time. From 128 to 64
+# half of the work saves a sixteenth.
 #
 # **Bubbles.** Nothing overlaps with the first copy, nor with the last write. With few steps that shows. For the product of 1024 in
 # large blocks, which has two steps, the model calls *overhead* all that is beyond the longer of arithmetic and copies:

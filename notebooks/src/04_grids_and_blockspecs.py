@@ -128,10 +128,10 @@ print(
 # That is the whole formula: **on each axis a block begins at block index times block size.** The block with index (1,
 # 2) and shape (8, 128) begins at row 8 and column 256.
 #
-# The index map returns the number of a block, never the number of an element. A common mistake is to return `(8 * i,
-# 128 * j)`. Pallas multiplies once more, and step (1, 0) asks for row 64 of an array of 16 rows. The judges refuse
-# that. A chip would give no wrong numbers but none at all: before each copy its program compares the place with the
-# bounds of the array, and outside them it halts the core.
+# The index map returns the number of a block, never the number of an element. A common mistake is to return
+# `(8 * i, 128 * j)`. Pallas multiplies once more, and step (1, 0) asks for row 64 of an array of 16 rows. The judges
+# refuse that. A v5e stops here: before a copy whose place the compiler cannot prove, the program checks that it lies in the array's
+# memory, and outside them it halts the core.
 #
 # Here is the same walk as a picture. **Look for one thing:** which of the two numbers of the grid index changes at
 # every step? Press *Play*, or click a block and use the arrow keys.
@@ -413,8 +413,8 @@ for name, report in zip("ab", reports, strict=True):
 # and the small `x` 8 times. Were you right, and for that reason?
 #
 # Then why does `a` not take 26 times as long? The last two lines tell. `a` takes as long as its bytes do. `b` takes far
-# longer than its bytes: what is left is the price of its 512 steps, waiting for copies included. Lesson 3 is about that
-# price, and no order of the steps saves it.
+# longer than its bytes: what is left is half waiting for copies, and half work: a product with 8 rows keeps the MXU
+# nearly as long as one with 32. Lesson 3 is about that price, and no order of the steps saves it.
 #
 # And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
 
@@ -603,9 +603,10 @@ print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=F
 print(judges.simulator_judge(fold_k_first, fold_in_jax, page[:16]))
 
 # %% [markdown]
-# It would not. An output has two buffers, and visits take turns with them. With two blocks each comes back to the
-# buffer that it left, and finds its own sum. So this kernel is right for 16 rows and wrong for 24. Test with three
-# output blocks or more.
+# It would not. An output has two buffers, and visits take turns with them. With two blocks each comes back to the buffer
+# that it left, and finds its own sum. So this kernel, alone in its program, is right for 16 rows and wrong for 24. Where
+# XLA keeps the whole output in VMEM, each block has a place of its own, and the sum is kept by another piece of luck.
+# Test with three output blocks or more.
 #
 # ## A product in tiles
 #
@@ -740,14 +741,14 @@ print(show_padding(twenty)[:, 0])
 
 # %% [markdown]
 # The simulator puts NaN there, so that you notice. A chip finds something else. These twenty rows lie in three tiles of
-# eight rows. The last four rows of the third tile are the array's own padding, and they are copied in with the tile.
-# With blocks of 16 rows the second block would reach one tile further. That tile lies outside the array and is not
-# copied, so VMEM keeps what an earlier step left there. Either may be zeros, or numbers that look plausible. How *many*
-# elements hang over is certain; what they hold is not.
+# eight rows. The last four rows of the third tile are the array's own padding, and they are copied in with the tile. With
+# blocks of 16 rows the second block would reach one tile further. That tile lies outside the array and is not copied, so
+# VMEM keeps what was there before: here what some earlier program left, and in a longer grid what an earlier step left.
+# Either may be zeros, or numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
 #
-# Writing over the edge is harmless. Of the last output block only the tiles that exist are copied back, and nobody
-# reads the padding in them. Reading over the edge is harmless as long as every element stays by itself. So a copy needs
-# no mask:
+# Writing over the edge is harmless. Of the last output block only the tiles that exist are copied back, and what lies in
+# the padding counts for nothing. Reading over the edge is harmless as long as every element stays by itself. So a copy
+# needs no mask:
 
 
 # %%
@@ -901,9 +902,9 @@ for rows in (8, 32, 64, 128, 512, 1024, 2048):
         print(f"{rows:5} rows  {need}\n{report.error}")
 
 # %% [markdown]
-# In blocks of 8 rows the copy has 1024 steps, and nearly all they do is wait for a copy to arrive. From 64 rows on it
-# runs at the speed of the memory, and larger blocks gain it nothing. A product goes on gaining: the larger its blocks,
-# the less often `x` and `w` are fetched, until VMEM is full.
+# In blocks of 8 rows the copy has 1024 steps, and nearly all they do is wait for a copy to arrive. By this prediction the
+# bytes decide from 64 rows on, and larger blocks gain it nothing. A product goes on gaining: the larger its blocks, the
+# less often `x` and `w` are fetched, until VMEM is full.
 #
 # 1024 rows need 16 MiB to the last byte, and that is allowed: two buffers of 4 MiB for the input, two for the output.
 # The table below shows where the bytes go for blocks of 2048 rows, one operand a row. Type other sizes and watch the
@@ -963,10 +964,10 @@ print(
 # %% [markdown]
 # `Ref<default>` means that you named no memory: then it is VMEM.
 #
-# Why the copy into VMEM? Because a core computes with what is in VMEM and with nothing else. Here is a kernel that
-# wants the first eight rows of a large matrix, and three places where `x_ref` might be. `pl.ANY` leaves the matrix
-# where it is. Which does the compiler take? `simulate=False` asks it for yes or no, and not for a prediction of the
-# time.
+# Why the copy into VMEM? Because a core computes with what is in VMEM, with single numbers in SMEM, and with nothing
+# else. Here is a kernel that wants the first eight rows of a large matrix, and three places where `x_ref` might be.
+# `pl.ANY` leaves the matrix where it is. Which does the compiler take? `simulate=False` asks it for yes or no, and not
+# for a prediction of the time.
 
 
 # %%
@@ -1032,9 +1033,10 @@ for memory in (pltpu.VMEM, pltpu.SMEM):
     print(f"{memory}:", "compiles" if report.ok else report.error)
 
 # %% [markdown]
-# A single number cannot be stored in VMEM. The vector unit writes there, and it writes blocks and parts of blocks out
-# of its registers. Single numbers go to SMEM. What steers a kernel belongs there: counters, lengths, conditions. For
-# the same reason `o_ref[...] = 0` would be refused, and `jnp.zeros_like(o_ref)` is not: it is a block of zeros.
+# A scalar cannot be stored in VMEM. A block of 1 x 1 can. The vector unit writes there, and it writes blocks and parts of
+# blocks out of its registers. Single numbers go to SMEM. What steers a kernel belongs there: counters, lengths,
+# conditions. `o_ref[...] = 0` is refused for another reason, in SMEM too: a Ref does not spread one number over a block,
+# and `jnp.zeros_like(o_ref)` is taken, for it is a block of zeros.
 #
 # ### How exact is a product?
 #
@@ -1126,7 +1128,8 @@ print(
 )
 
 # %% [markdown]
-# A v5e has one core, so its compiler has no reason to object. The judge has. Lesson 16 is about two cores.
+# The compiler does not object. Nor does it for a v5p, which has two cores: it believes what you mark. The judge looks.
+# Lesson 16 is about two cores.
 #
 # ### Blocks that overlap: `pl.Element`
 #
@@ -1169,16 +1172,17 @@ for other in ({"window": 10}, {"stride": 1}):
 ledger(three_rows, strip)
 
 # %% [markdown]
-# The rule of 8 and 128 holds for windows as well: 10 is no multiple of 8, and 16 is the next. And a window begins at a
-# multiple of 8 rows, for int8 of 32, nowhere else. To get rows 3 to 12, take a window of 16 rows from row 0 and cut
-# them out in the kernel.
+# The rule of 8 and 128 holds for windows as well: 10 is no multiple of 8, and 16 is the next. And on the last axis but
+# one a window begins at a multiple of 8 rows, for int8 of 32 where the array's rows are a multiple of 32. On the axes
+# before it begins anywhere. To get rows 3 to 12, take a window of 16 rows from row 0 and cut them out in the kernel.
 #
 # The windows overlap, so most rows are copied twice. Four windows of 16 rows are 64 rows, and the ledger has all of
 # them, 32,768 bytes. The last window begins at row 24 of 34 and hangs over the end by six. These six are copied too: in
 # HBM 34 rows lie in five tiles of eight, as 40.
 #
-# A window that hangs over on purpose says so. `pl.Element(16, padding=(0, 6))` makes room for six rows behind the end
-# of the array. A filter that looks back would want room in front of it, `padding=(8, 0)`. Does the compiler take both?
+# A window that hangs over on purpose says so. Without padding the copy is not cut short, and a window that reaches past
+# the last tile stops the chip. `pl.Element(16, padding=(0, 6))` makes room for six rows behind the end of the array. A
+# filter that looks back would want room in front of it, `padding=(8, 0)`. Does the compiler take both?
 
 
 # %%
@@ -1240,8 +1244,9 @@ for dtype in (jnp.float32, jnp.bfloat16):
         print(f"{name:8}  at {place!s:8}  read {reading:3} bundles, write {writing:3}")
 
 # %% [markdown]
-# A start that is written in the program may be anything. The compiler shifts rows and lanes, and you pay in bundles,
-# unless the start is a multiple of 8 rows, for int8 of 32, and of 128 lanes.
+# A start that is written in the program may be anything. In a Ref of 32-bit numbers no wider than 128 lanes, any row is
+# as cheap as another. Elsewhere the compiler shifts rows and lanes, and you pay in bundles, unless the start is a
+# multiple of 8 rows, for int8 of 32, and of 128 lanes.
 #
 # And where the start is known only when the kernel runs? `pl.ds(start, 8)` is a slice of 8 rows that begins at such a
 # number. Here it is a bare `i`, then `8 * i` and `32 * i`. Which does the compiler take, for which dtype, how many
@@ -1284,8 +1289,8 @@ print(read_at_run_time(1, 8, 512).error)
 #
 # - Numbers of 32 bits: one whole row may begin anywhere, and so may any number of rows where the Ref is no wider than
 #   128 lanes. Several rows of a wider Ref begin at a multiple of 8 that the compiler can prove. Of `8 * i` it can.
-# - Narrower numbers share a row of a register. They need such a multiple even for one row, of 8 for bfloat16, of 32
-#   for int8.
+# - Narrower numbers share a row of a register. They need such a multiple even for one row, of 8 for bfloat16, and for
+#   int8 of 32, or of 8 where the Ref's rows are no multiple of 32.
 # - Lanes begin at multiples of 128, axes before the last two anywhere.
 #
 # JAX's page [Writing TPU kernels with Pallas](https://docs.jax.dev/en/latest/pallas/tpu/details.html) sees no
