@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Lesson 3: The roofline
 #
-# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 30 minutes, for today or for another
-# day. You need lesson 1, pencil and paper. A TPU adds one thing: you can time the products yourself.*
+# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 30 minutes, for today or for
+# another day. You need lesson 1, pencil and paper. You need no TPU. If you have one, you can time the products yourself.*
 #
 # The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
 # blocks of 128 x 128 x 128 takes 91.8 ms. The same kernel in blocks of 512 x 1024 x 1024 takes 6.10 ms. XLA's own product
@@ -389,17 +389,21 @@ axes.set_xticks(batches, labels=batches)
 axes.set_yticks([10, 20, 50], labels=[10, 20, 50])
 axes.minorticks_off()
 axes.legend()
-viz.plot_picture(fig, "The time hardly grows up to B = 256, and with B from 512 on.")
+viz.plot_picture(
+    fig, "Up to B = 128 the time hardly grows. From 512 on it doubles when B doubles."
+)
 
 # %% [markdown]
-# Left of the ridge the weights take the time, and further rows are nearly free. Right of it each row costs its arithmetic. That
-# is why whoever serves a model collects requests until there are a few hundred. The dotted line lies beyond 240 because it counts
-# the bytes of x and of the result too. With D = 4096 it is nearer: try it.
+# Left of the ridge the weights take the time, and further rows are nearly free. Not quite: 256 rows bring bytes of x and
+# of the result as well. Right of it each row costs its arithmetic. That is why whoever serves a model collects requests
+# until there are a few hundred. The dotted line lies beyond 240 because it counts the bytes of x and of the result too.
+# With D = 4096 it is nearer: try it.
 #
 # ## Predict first, then look
 #
-# Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds: what you think
-# a clock would show. You know the peak, the bandwidth, and the bytes of blocks of 128.
+# Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds. You know
+# the peak, the bandwidth, and the bytes of blocks of 128. The clock stood on the host, and starting a call costs about
+# 0.1 ms there.
 
 # %%
 guesses = {  # milliseconds
@@ -507,7 +511,8 @@ print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us, while i
 # > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two if its blocks move, so that the next
 # > block can arrive while this one is worked on, and otherwise one.
 #
-# **Predict first.** For the compiler a step of this kernel takes about 750 cycles. What will it take
+# **Predict first.** For the compiler a step of this kernel takes about 750 cycles, and not the 500 that were measured. We
+# will see why; for the comparison it does not matter. What will it take
 #
 # 1. if all index maps return (0, 0)? Then there are as many steps, and nothing to copy after the first;
 # 2. if the blocks come with four buffers in place of two? Then they are asked for three steps ahead, and not one.
@@ -581,15 +586,14 @@ for name, fn in suspects.items():
 # two buffers. With more buffers it grows, and soon it is what remains. So the bytes go free, and the core nearly so: **by
 # the compiler's simulator the latency of the copies is guilty.** The published times fit, and do not prove it.
 #
-# Why does asking one step ahead not hide it? A step asks for the next blocks. Then it waits for its own, which were asked for at
-# the beginning of the step before. So each block is asked for two steps before its work is done. Into these two steps one latency
-# has to fit, its bytes, and one step's work:
+# Why does asking one step ahead not hide it? Follow one block. It is asked for at the beginning of a step. Its work is
+# done at the end of the next step. So it has two steps: for its latency, for its bytes, for its work.
 #
 # **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
 #
 # and never less than its work, nor less than its bytes at full speed. A kernel that also writes at every step takes
-# somewhat longer, up to a fifth: its writes have two buffers, and the core waits for them in turn. Work is arithmetic and
-# what the core does beside it. With six buffers the work is what is left.
+# somewhat longer, up to a fifth: its writes have two buffers, and the core waits for them in turn. Work here is the first
+# two columns together: arithmetic, and the scalar code beside it. With six buffers the work is what is left.
 #
 # How long is the latency? By the compiler 1142 cycles for a read, 0.76 us. That is too long: it would make this step take
 # 0.50 us, and 0.35 was measured. Our model takes the core's part from the compiler, and fits the latency to the published times.
@@ -613,7 +617,7 @@ free = (sum(parts.values()) - parts["bytes"]) / 2
 print(f"if the bytes took no time at all: {count * free * 1e3:.0f} ms")
 
 # %% [markdown]
-# The last line is the alibi of the bytes: were they free, the kernel would take nearly as long.
+# The last line limits the guilt of the bytes: were they free, the kernel would still take seven eighths of its time.
 #
 # Now we know, too, why the compiler and our model disagreed about blocks of 128. `roofline.opinions`, which asked both of them for
 # the table above, says why wherever the two are more than a tenth apart:

@@ -550,8 +550,8 @@ print(judges.numbers_judge(fold_without_zero, fold_in_jax, page))
 # notice.
 #
 # Now put the axes the other way round: `k` first, `i` last. The grid is (4, 3), and the sums are the same sums. Is the
-# kernel still right? **Before you run the cell**, write down the first step (k, i) at which `o_ref` comes back to a
-# block that it has left. The player marks it in red.
+# kernel still right? **Before you run the cell**, write down the first step (k, i) at which `o_ref` comes back to a block
+# that it has left. The player marks it in orange.
 
 
 # %%
@@ -585,8 +585,8 @@ for verdict in judges.judge(fold_k_first, fold_in_jax, page):
 print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=False).ok)
 
 # %% [markdown]
-# On a chip this kernel writes each block back when it leaves it. When it returns, it adds to what another block has
-# left in VMEM. The plain interpreter fetches the block again, and the numbers judge runs kernels with that. The
+# On a chip this kernel writes each block back when it leaves it. When it returns, it adds to what another block has left
+# in VMEM. The numbers judge uses the plain interpreter, and that fetches the block again. So it finds nothing. The
 # compiler does not look at the order. Only the simulator judge does.
 #
 # > **visit**: some consecutive steps that hold one block of an array in VMEM.
@@ -603,10 +603,10 @@ print("compiles for a v5e:", compiler.compile_tpu(fold_k_first, page, simulate=F
 print(judges.simulator_judge(fold_k_first, fold_in_jax, page[:16]))
 
 # %% [markdown]
-# It would not. An output has two buffers, and visits take turns with them. With two blocks each comes back to the buffer
-# that it left, and finds its own sum. So this kernel, alone in its program, is right for 16 rows and wrong for 24. Where
-# XLA keeps the whole output in VMEM, each block has a place of its own, and the sum is kept by another piece of luck.
-# Test with three output blocks or more.
+# A test of the numbers on a chip would not. An output has two buffers, and visits take turns with them. With two blocks
+# each comes back to the buffer that it left, and finds its own sum. So this kernel, alone in its program, is right for 16
+# rows and wrong for 24. Where XLA keeps the whole output in VMEM, each block has a place of its own, and the sum is kept
+# by another piece of luck. Test with three output blocks or more.
 #
 # ## A product in tiles
 #
@@ -741,10 +741,10 @@ print(show_padding(twenty)[:, 0])
 
 # %% [markdown]
 # The simulator puts NaN there, so that you notice. A chip finds something else. These twenty rows lie in three tiles of
-# eight rows. The last four rows of the third tile are the array's own padding, and they are copied in with the tile. With
-# blocks of 16 rows the second block would reach one tile further. That tile lies outside the array and is not copied, so
-# VMEM keeps what was there before: here what some earlier program left, and in a longer grid what an earlier step left.
-# Either may be zeros, or numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
+# eight rows. The last four rows of the third tile are the array's own padding, and they are copied in with the tile. A
+# block may also reach past the last tile, as the second block of 16 rows does here. Nothing is copied for that part. VMEM
+# keeps what was there before: here what some earlier program left, and in a longer grid what an earlier step left. Either
+# may be zeros, or numbers that look plausible. How *many* elements hang over is certain; what they hold is not.
 #
 # Writing over the edge is harmless. Of the last output block only the tiles that exist are copied back, and what lies in
 # the padding counts for nothing. Reading over the edge is harmless as long as every element stays by itself. So a copy
