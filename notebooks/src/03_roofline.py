@@ -577,7 +577,9 @@ for buffers in (2, 3, 4, 6):
 print("cycles a step, predicted (compiler): all   work   scalar code   waiting for copies")
 for name, fn in suspects.items():
     step = compiler.compile_tpu(fn, small, small).step
-    row = "".join(f"{cycles:{w}.0f}" for cycles, w in zip(step.values(), (7, 14, 21)))
+    row = "".join(
+        f"{cycles:{w}.0f}" for cycles, w in zip(step.values(), (7, 14, 21), strict=True)
+    )
     print(f"{name:34}{sum(step.values()):6.0f}{row}")
 
 # %% [markdown]
