@@ -256,7 +256,7 @@ compiler.compile_tpu(add_in_large_blocks, huge, huge)
 # Both vectors in one picture. The slanted line is as fast as HBM can bring the numbers, the flat one as fast as the chip
 # can multiply matrices. The long vectors come near the slanted line. The short ones lie far below either line, because of
 # the wait you saw above. Nothing that adds two vectors gets above the slanted line, whoever writes it. The points are
-# from our own model, which also knows that copies reach 89 % of the full speed, so its times differ from the compiler's.
+# from our own model, which lets copies reach a little less than the full speed, so its times differ from the compiler's.
 # The dashed line is explained in lesson 3.
 
 # %%

@@ -594,8 +594,8 @@ for name, fn in suspects.items():
 # **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
 #
 # and never less than its work, nor less than its bytes at full speed. A kernel that also writes at every step takes
-# somewhat longer, up to a fifth: its writes have two buffers, and the core waits for them in turn. Work here is the first
-# two columns together: arithmetic, and the scalar code beside it. With six buffers the work is what is left.
+# somewhat longer. Work here is the first two columns together: arithmetic, and the scalar code beside it. With six
+# buffers the work is what is left.
 #
 # How long is the latency? By the compiler 1142 cycles for a read, 0.76 us. That is too long: it would make this step take
 # 0.50 us, and 0.35 was measured. Our model takes the core's part from the compiler, and fits the latency to the published times.
@@ -862,7 +862,8 @@ with_softmax = compiler.compile_tpu(over_queries(attention_kernel), q, q, q)
 without = compiler.compile_tpu(over_queries(products_kernel), q, q, q)
 for name, report in [("with", with_softmax), ("without", without)]:
     slots = ", ".join(f"{unit} {report.slots[unit]:.0%}" for unit in ("MXU", "VPU"))
-    print(f"{name:>8} softmax: {report.cycles / 1000:.0f} thousand cycles, slots {slots}")
+    program = f"{report.bundles:,} bundles, {report.spills:,} spills"
+    print(f"{name:>8} softmax: {report.cycles:,} cycles, {program}, slots {slots}")
 print(f"the softmax: {1 - without.cycles / with_softmax.cycles:.0%} of the cycles")
 print("all of it predicted (compiler)")
 

@@ -407,14 +407,18 @@ for name, report in zip("ab", reports, strict=True):
         f"{name}: the report says {report.hbm_bytes / MIB:5,.0f} MiB, at full speed",
         f"{full_speed * 1e3:.2f} ms; predicted (compiler) {report.seconds * 1e3:.1f} ms",
     )
+print(
+    "a step of b, cycles, predicted (compiler):",
+    ", ".join(f"{name} {cycles:,.0f}" for name, cycles in reports[1].step.items()),
+)
 
 # %% [markdown]
 # So `a` was the expensive one: it fetches the large `w` once for every strip of 8 rows, 64 times. `b` fetches `w` once,
 # and the small `x` 8 times. Were you right, and for that reason?
 #
-# Then why does `a` not take 26 times as long? The last two lines tell. `a` takes as long as its bytes do. `b` takes far
-# longer than its bytes: what is left is half waiting for copies, and half work: a product with 8 rows keeps the MXU
-# nearly as long as one with 32. Lesson 3 is about that price, and no order of the steps saves it.
+# Then why does `a` not take 26 times as long? The last three lines tell. `a` takes as long as its bytes do. `b` takes far
+# longer than its bytes: what is left is about half waiting for copies, and half work. Lesson 3 is about that price, and
+# no order of the steps saves it.
 #
 # And where an index map computes? Lesson 1 had `i // 2`, with which each block is asked for twice in a row.
 

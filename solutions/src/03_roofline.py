@@ -201,8 +201,8 @@ checks.check("03.6", gathers)
 #   (keras.io, "Define a Custom TPU/GPU Kernel", 2025)
 # - **B.** A later pull request to that guide reports, for the product of A and a ReLU, 7.807 ms as two programs and 2.240 ms for
 #   the kernel that fuses them. The guide's reason: the ReLU is computed while the data is still in VMEM, which saves expensive
-# round trips to   HBM. Can a round trip that is saved be the reason for the difference? *The number: the microseconds that such
-# a round trip   of the result takes, written once and read once.*   (keras-io, pull request 2284, 2026)
+#   round trips to HBM. Can a round trip that is saved be the reason for the difference? *The number: the microseconds that such
+#   a round trip of the result takes, written once and read once.* (keras-io, pull request 2284, 2026)
 # - **C.** The guide's own table gives 7.811 ms for that product by the ordinary Keras layer. Can that be? *The number: the
 #   TFLOP/s.* (The MXU multiplies float32 in one pass of bfloat16 unless you ask for more.)
 # - **D.** A tutorial on TPU kernels puts the HBM of a v5e at about 1.6 TB/s, and from there the intensity at which it becomes
