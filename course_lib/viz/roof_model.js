@@ -138,7 +138,8 @@ export function hints(s, chip) {
     said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte${fromThere}.`);
   } else if (bk < s.k && bm === s.bm && bn === s.bn) {
     said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
-      + `copies keep up with the MXU from ${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
+      + `copies, at ${percent(chip.hbm)} of the bandwidth, keep up with the MXU from `
+      + `${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
   }
   if (found.seconds > MORE * Math.max(found.compute_s, found.memory_s, found.steps_s)) {
     said.push(`${duration(found.seconds)} is more than any one roof: with two buffers, latency, bytes and work of a step do not `
