@@ -45,8 +45,8 @@ def revisit_of(call: grid.Pipeline, in_hbm: bool = True) -> Complaint | None:
             what = f"{block} left VMEM after step {left}, and the grid came back to it at step {back}"
             if not in_hbm:
                 what = f"{block} is left after step {left}, and the grid comes back to it at step {back}"
-            found = _what_is_found(call, output, again) if in_hbm else _what_may_be_found(call, output, again)
-            return Complaint(f"{what}{found}", _cure(call, output))
+            there = _what_is_found(call, output, again) if in_hbm else _what_may_be_found(call, output, again)
+            return Complaint(f"{what}{there}", _cure(call, output))
     return None
 
 
@@ -93,7 +93,7 @@ def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Re
         in_hbm = f"it finds {left}"
     return (
         f": nobody promises what it finds there. If {output.name} lies in HBM, {in_hbm}. If XLA keeps all of it in "
-        "VMEM for the operation behind the kernel, each block has a place of its own, and its numbers are there, by luck."
+        "VMEM for the operation behind the kernel, each block has a place of its own, and keeps its numbers, by luck."
     )
 
 
