@@ -201,8 +201,8 @@ huge = jax.ShapeDtypeStruct((64 * 1024 * 1024,), jnp.float32)
 print(compiler.compile_tpu(add_vectors, huge, huge))
 
 # %% [markdown]
-# The table shows who needs the room. Type a smaller block for `x_ref`, `y_ref` and `o_ref`, and set the buffers to 2:
-# with a grid each block is held twice. Find one that fits.
+# The table shows who needs the room. Type a smaller block for `x_ref`, `y_ref` and `o_ref`. It is no longer the whole
+# array, so it comes piece by piece, and the table gives it two buffers. Find a block that fits.
 
 # %%
 viz.vmem_table(add_vectors, huge, huge)
