@@ -11,8 +11,8 @@
 # If the chip did nothing but the arithmetic, it would need 5.6 ms. If it did nothing but move the bytes that the slow kernel
 # moves, it would need 21 ms. The slow kernel takes 91.8.
 #
-# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes. The section on the
-# third roof finds the rest.
+# **What takes the rest?** Write down a guess. You will compute the 5.6 and the 21 yourself in a few minutes. The second half of
+# the lesson finds the rest.
 #
 # After this lesson you can
 # - say how long an operation must take on a chip, before anybody writes it,
@@ -40,36 +40,36 @@ from course_lib import bench, chips, compiler, cost, grid, roofline, text, viz
 # %% [markdown]
 # ## The kernel, and what it moves
 #
-# Here it is. It cuts x into blocks of bm x bk and y into blocks of bk x bn. For each block of the result it goes along k,
-# multiplies a block of x by a block of y, and adds. Lesson 4 is about such grids; today only the sizes of the blocks matter.
+# Here is the kernel of both times; only its blocks differ. It cuts x into blocks of bm x bk and y into blocks of bk x bn. For
+# each block of the result it goes along k, multiplies a block of x by a block of y, and adds. Lesson 4 is about such
+# grids; today only the sizes of the blocks matter.
 #
 # `pl.program_id(2)` is the number of the step along the third axis of the grid, and `pl.num_programs(2)` is how many
 # there are. A function under `pl.when` runs only where the condition holds: `zero` at the first step along k, `store` at
-# the last. In between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for
-# float32; without it the product would be asked for in bfloat16, and a TPU's compiler refuses that: the MXU adds up in 32
-# bits.
+# the last. In between the sum is kept in `acc_ref`, in float32. `preferred_element_type=jnp.float32` asks `jnp.dot` for a
+# float32 result. Without it `jnp.dot` asks for bfloat16, which a TPU's compiler refuses: the MXU adds up in 32 bits.
 #
 # > **scratch**: room in VMEM or SMEM that a kernel has for itself. What lies there stays from step to step.
 
 
 # %%
+def product_kernel(x_ref, y_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
 def product(x, y, bm, bk, bn):
     """x[m, k] @ y[k, n] in blocks; the reduction is the last axis of the grid."""
-
-    def kernel(x_ref, y_ref, o_ref, acc_ref):
-        @pl.when(pl.program_id(2) == 0)
-        def zero():
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-
-        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-
-        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
-        def store():
-            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
-
     (m, k), n = x.shape, y.shape[1]
     return pl.pallas_call(
-        kernel,
+        product_kernel,
         out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         grid=(m // bm, n // bn, k // bk),
         in_specs=[
@@ -119,8 +119,8 @@ for fn in (in_small_blocks, in_large_blocks):
     print(f"{fn.__name__}: {walk.calls[0].steps:,} steps, {cost.hbm_bytes(walk):,} bytes")
 
 # %% [markdown]
-# Both do the same arithmetic, and the small blocks move five times the bytes. That is one suspect. Is it guilty? Keep the
-# question.
+# Both do the same arithmetic, and the small blocks move five times the bytes. That is one suspect, but 21 ms are not 91.8.
+# Keep it in mind.
 #
 # These are the published times, in seconds. We did not measure them. They are the outputs of `docs/pallas/tpu/matmul.ipynb` in
 # the JAX repository, by the host's clock.
@@ -185,6 +185,7 @@ for fn in (in_small_blocks, in_large_blocks):
 # %%
 OPERATIONS = 4
 vector_peak = OPERATIONS * v5e.sublanes * v5e.lanes * v5e.clock_hz
+print(f"clock: {v5e.clock_hz / 1e9:.3f} GHz")
 print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the peak")
 
 # %% [markdown]
@@ -208,7 +209,8 @@ report = compiler.compile_tpu(jnp.add, summand, summand)
 print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
 
 # %% [markdown]
-# No cleverness can make this addition faster than its bytes. In bfloat16 half as many would do. (The additions would take
+# The compiler's time is that of the bytes: its report takes the longer of the cycles and the bytes at full speed. No
+# cleverness can make this addition faster. In bfloat16 half as many would do. (The additions would take
 # longer: the VPU of a v5e widens both vectors to float32 first. The bytes would still rule.) It is **memory-bound**, and the arithmetic units are idle nearly
 # all of the time. One prefers the opposite, **compute-bound**, because then the expensive part of the chip is at work. Our
 # reports name the memory that is meant: *bound by HBM*, *bound by compute*.
@@ -222,9 +224,8 @@ print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,
 # A good kernel fetches the next block and writes the last one *while* it computes the current one. Then the two times overlap,
 # and the whole takes as long as the longer one: max(compute, memory). If nothing overlaps, it takes their sum.
 #
-# We take the larger. No kernel beats it, and the sum is at most twice as long. So to overlap arithmetic with bytes, as
-# lesson 5 does, earns at most a factor of two. Waiting is a third thing, and to overlap waits can earn more: see the
-# third roof. For the addition it earns next to nothing:
+# We take the larger. No kernel beats it, and the sum is at most twice as long. So overlapping arithmetic with bytes earns at
+# most a factor of two. (Waiting is a third thing, and comes later.) For the addition it earns next to nothing:
 
 # %%
 compute, memory = additions / vector_peak, moved / bandwidth
@@ -344,7 +345,7 @@ for bm, bk, bn in [(128, 128, 128), (512, 512, 512), (512, 1024, 512), (512, 102
 # Blocks of 128 are on the slope: 64 of 240. That is why the bytes of the slow kernel take 21 ms. Blocks of 512 are just past the
 # ridge, and bk makes no difference to the bytes, as long as it is shorter than k.
 #
-# ## More than 240 at a time
+# ## More than 240 rows at a time
 #
 # A model that answers one user multiplies a vector by a matrix of weights. With B users it is x[B, D] @ w[D, F]. If D and F are
 # large, nearly all of the bytes are weights: 2 D F of them, for 2 B D F FLOPs. The intensity is about B.
@@ -360,6 +361,9 @@ for b in batches:
     us[b] = compiler.compile_tpu(jnp.dot, bf16(b, D), bf16(D, D)).seconds * 1e6
 print(f"256 rows take {us[256] / us[64]:.1f} times as long as 64,")
 print(f"1024 rows {us[1024] / us[256]:.1f} times as long as 256: predicted (compiler)")
+weights = D * D
+by_bytes = (weights + 2 * 256 * D) / (weights + 2 * 64 * D)
+print(f"256 rows against 64 by their bytes alone: {by_bytes:.1f} times")
 
 # %% [markdown]
 # Four times the rows, twice, and two answers. Here is what lies between: the compiler's times as points, our model's as a line.
@@ -386,16 +390,16 @@ viz.plot_picture(
 
 # %% [markdown]
 # Left of the ridge the weights take the time, and further rows are nearly free. Not quite: 256 rows bring bytes of x and
-# of the result as well. Right of it each row costs its arithmetic. That is why whoever serves a model collects requests
-# until there are a few hundred. The dotted line lies beyond 240 because it counts the bytes of x and of the result too.
-# With D = 4096 it is nearer: try it.
+# of the result as well, which is most of their 1.3. Right of it each row costs its arithmetic. That is why whoever
+# serves a model collects requests until there are a few hundred. The dotted line lies beyond 240 because it counts the
+# bytes of x and of the result too. With `D = 4096` it is nearer: change it, and run both cells again.
 #
 # %% [markdown]
 # ## The third roof
 #
-# Now the 91.8 ms. Three times are published for blocks of 128, at three sizes. The sizes differ in many things; try the number
-# of grid steps. The clock stood on the host, where a call costs 0.11 ms by our model. Take that off, divide the rest by the
-# steps, and see whether it is the same each time.
+# Now the 91.8 ms. For blocks of 128 the notebook has times of three sizes of matrix. These differ in many things; try the
+# number of grid steps. The clock stood on the host, where a call costs about 0.11 ms: our library's estimate, from published
+# times of small products. Take that off, divide the rest by the steps, and see whether it is the same each time.
 
 # %%
 PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
@@ -408,15 +412,20 @@ for n in sorted(PUBLISHED_SMALL):
         f"N = {n}: {PUBLISHED_SMALL[n] * 1e3:6.2f} ms, {count:7,} steps, {each * 1e6:.3f} us each"
     )
 bytes_of_a_step = 2 * 2 * 128 * 128
-print(f"of it, arithmetic:   {arithmetic * 1e6:.3f} us")
-print(f"without it:          {(each - arithmetic) * 1e6:.2f} us, by the largest")
-print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us")
+print(f"the host's part:  {roofline.DISPATCH_S * 1e3:8.2f} ms of each time, taken off\n")
+for part, seconds in [
+    ("a step, by the largest", each),
+    ("of it, arithmetic", arithmetic),
+    ("without it", each - arithmetic),
+    ("its bytes alone", bytes_of_a_step / bandwidth),
+]:
+    print(f"{part:22} {seconds * 1e6:6.3f} us, {seconds * v5e.clock_hz:4.0f} cycles")
 
 # %% [markdown]
-# From 512 steps to 262,144 a step takes the same time, to one part in twenty: a third of a microsecond more than its
-# arithmetic. There were a quarter of a million steps. That is what takes the rest. Was it your guess?
+# From 512 steps to 262,144 a step takes nearly the same time: a third of a microsecond more than its arithmetic. There were
+# a quarter of a million steps. That is what takes the rest. Was it your guess?
 #
-# But a third of a microsecond of *what*? It is 500 cycles of a core that multiplies two blocks in 32. There are three suspects.
+# But a third of a microsecond of *what*? The arithmetic is done in a sixteenth of the step. There are three suspects.
 #
 # - **The bytes.** A step copies 64 KiB. At full speed that takes 0.08 us, a quarter of what we look for.
 # - **The core.** At each step it works out the next blocks, starts their copies, goes round a loop.
@@ -430,33 +439,22 @@ print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us")
 # > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two if its blocks move, so that the next
 # > block can arrive while this one is worked on, and otherwise one.
 #
-# **Predict first.** In the compiler's simulator a step of this kernel takes about 750 cycles, and not the 500 that were
-# measured: its copies are slower than the chip's. For the comparison that does not matter. What will a step take
+# **Predict first.** In the simulator a step of this kernel takes about 750 cycles. On the chip it took 526; why they differ
+# you will see. What will a step take
 #
 # 1. if all index maps return (0, 0)? Then there are as many steps, and nothing to copy after the first;
 # 2. if the blocks come with four buffers in place of two? Then they are asked for three steps ahead, and not one.
 #
-# If the core is guilty, neither changes much. Write down two numbers.
+# If the core is guilty, about 750 both times. If the copies are, far less. Write down two numbers. You need not read all
+# of the next cell: it is the same kernel, changed in these two ways.
 
 
 # %%
-def add_product(x_ref, y_ref, o_ref, acc_ref):
-    @pl.when(pl.program_id(2) == 0)
-    def zero():
-        acc_ref[...] = jnp.zeros_like(acc_ref)
-
-    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-
-    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
-    def store():
-        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
-
-
 def without_copies(x, y):
     """The same steps on one block, which stays."""
     one = pl.BlockSpec((128, 128), lambda i, j, k: (0, 0))
     return pl.pallas_call(
-        add_product,
+        product_kernel,
         out_shape=bf16(128, 128),
         grid=(8, 8, 8),
         in_specs=[one, one],
@@ -471,7 +469,7 @@ def with_buffers(x, y, buffers):
     def kernel(x_hbm, y_hbm, o_hbm, acc_ref):
         ahead = pl.Buffered(buffers)
         pltpu.emit_pipeline(
-            functools.partial(add_product, acc_ref=acc_ref),
+            functools.partial(product_kernel, acc_ref=acc_ref),
             grid=(8, 8, 8),
             in_specs=[
                 pl.BlockSpec((128, 128), lambda i, j, k: (i, k), pipeline_mode=ahead),
@@ -493,30 +491,48 @@ def with_buffers(x, y, buffers):
 suspects = {"as it was": in_small_blocks, "without copies": without_copies}
 for buffers in (2, 3, 4, 6):
     suspects[f"{buffers} buffers"] = functools.partial(with_buffers, buffers=buffers)
+steps = {name: compiler.compile_tpu(fn, small, small).step for name, fn in suspects.items()}
 print("cycles a step, predicted (compiler): all   work   scalar code   waiting for copies")
-for name, fn in suspects.items():
-    step = compiler.compile_tpu(fn, small, small).step
+for name, step in steps.items():
     row = "".join(
         f"{cycles:{w}.0f}" for cycles, w in zip(step.values(), (7, 14, 21), strict=True)
     )
     print(f"{name:34}{sum(step.values()):6.0f}{row}")
 
 # %% [markdown]
-# Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. The work of the
-# core is the same each time, and its scalar code, which is what it does about steps and copies, is a small part. So
-# **by the compiler's simulator the latency of the copies is guilty.** The published times fit, and do not prove it.
+# Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. What vanishes is
+# the waiting: from 445 cycles to 3, and to 45. The core's part, the two columns before it, changes far less: without copies
+# it need not start them. So **by the compiler's simulator the latency of the copies is guilty.** The published times fit, and do
+# not prove it.
 #
 # Why does asking one step ahead not hide it? Follow one block. It is asked for at the beginning of a step. Its work is
-# done at the end of the next step. So it has two steps for three things: its latency, its bytes, its work.
+# done at the end of the next step. So it has two steps for three things: its latency, its bytes, its work. By work we mean
+# both columns of the core together.
 #
 # **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
 #
-# and never less than its work, nor less than its bytes at full speed. Work here is arithmetic and the scalar code beside
-# it. With six buffers the work is what is left.
+# and never less than its work, nor less than its bytes at full speed. Try it on the table. In the simulator a copy has a
+# latency of 1142 cycles, and both copies of a step run at once.
+
+# %%
+latency = roofline.LATENCY_CYCLES["v5e"][0]
+one_copy = bytes_of_a_step / 2 / (bandwidth / v5e.clock_hz)  # cycles of its bytes
+print(f"latency {latency} cycles, bytes {one_copy:.0f}")
+print("cycles a step   work   by the rule   predicted (compiler)")
+for buffers in (2, 3, 4, 6):
+    step = steps[f"{buffers} buffers"]
+    work = step["work"] + step["scalar code"]
+    rule = max(work, (latency + one_copy + work) / buffers)
+    print(f"{buffers} buffers {work:10.0f} {rule:10.0f} {sum(step.values()):16.0f}")
+
+# %% [markdown]
+# With six buffers only the work is left. Fewer do not hide the latency.
 #
-# How long is the latency? The simulator has 0.76 us. That is too long for the published times. Our model takes the core's
-# part from the compiler and fits the latency to those times. That is a fit and no measurement: a shorter latency and a
-# slower core would do as well.
+# ### From a step to a roof
+#
+# How long is the latency on the chip? Less than the simulator's 1142 cycles, which are 0.76 us: that is why it makes a step 750
+# cycles long, and not 526. Our model takes the core's part from the compiler, and fits the latency to the published times.
+# That is a fit and no measurement: a shorter latency and a slower core would do as well.
 
 # %%
 fitted = roofline.FITTED["v5e"]
@@ -538,7 +554,7 @@ print(f"if the bytes took no time at all: {count * free * 1e3:.0f} ms")
 # %% [markdown]
 # The last line clears the bytes: were they free, the kernel would still take seven eighths of its time.
 #
-# Now make a roof of it. Let arithmetic and bytes take no time. What is left of a step is its price: 0.30 us of the 0.35. No
+# Let arithmetic and bytes take no time. What is left of a step is its price: 0.30 us of the 0.35. No
 # kernel that fetches new blocks at every step, with two buffers, does more FLOP/s than the FLOPs of one step over that
 # price.
 #
@@ -558,7 +574,7 @@ for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
 # large ones this roof is far above the others.
 #
 # **Task.** The plot begins with blocks of 128. The third roof is dashed, and the point is stuck under it. Set bk to 1024, then bn
-# to 1024, then bm to 512. The point ends in the upper diamond, the published time of the fast kernel. One of the three changes
+# to 1024, then bm to 512. The diamonds are the two published times, and the point ends in the upper one. One of the three changes
 # moves it straight up. Which, and what stops it there?
 
 
@@ -589,8 +605,8 @@ viz.roof_plot(
 # It is bk, which cancels from the intensity. It makes the steps fewer, and so lifts the third roof alone. Then the slope is in
 # the way, and larger bm and bn, which move fewer bytes, bring the point to the right.
 #
-# The times under the plot are the model's. In the published times copies reach 89 % of the bandwidth: that is the dotted
-# slope. So the bytes of the slow kernel take 23.7 ms there, and not the 21.1 of the data sheet.
+# The times under the plot are the model's. In it copies reach 89 % of the bandwidth, a fit to the published times: that is the
+# dotted line beside the slope. So the bytes of the slow kernel take 23.7 ms there, and not the 21.1 of the data sheet.
 #
 # ## Is this timing possible?
 #
@@ -606,8 +622,8 @@ print(f"35.039 / 7.811 = {35.039 / 7.811:.1f}")
 print(f"2.240 ms is {least.flops / 2.240e-3 / 1e12:.0f} TFLOP/s")
 
 # %% [markdown]
-# The guide's kernel is slower than what it replaces, and that can be. The 2.240 ms cannot. Our bench refuses such a time before it
-# prints it.
+# The guide's kernel is slower than what it replaces, and that can be. The 2.240 ms cannot. `bench`, the part of our library
+# that times kernels, refuses such a time before it prints it.
 
 # %%
 try:
@@ -798,7 +814,7 @@ T, K = 2048, 128
 products, softmax = 4 * T**2 * K, 3 * T**2
 print(f"all at the peak: {(products + softmax) / peak * 1e6:.1f} us at least")
 print(f"the softmax has {softmax / (products + softmax):.1%} of the FLOPs")
-print(f"on the VPU it takes {softmax / vector_peak * 1e6:.1f} us")
+print(f"if the VPU did all of it, it would take {softmax / vector_peak * 1e6:.1f} us")
 
 # %% [markdown]
 # Does the softmax take 0.6 % of the time? Let the compiler predict the kernel with it and without. The kernel finds the
