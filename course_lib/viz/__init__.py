@@ -1,5 +1,6 @@
 """Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
 
+from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.grid_player import GridPlayer, grid_player
 from course_lib.viz.picture import Picture
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
@@ -9,11 +10,13 @@ from course_lib.viz.vmem_table import VmemTable, vmem_table
 
 __all__ = [
     "PLOT_STYLE",
+    "BundleViewer",
     "GridPlayer",
     "Picture",
     "Point",
     "RoofPlot",
     "VmemTable",
+    "bundle_viewer",
     "grid_player",
     "plot_picture",
     "roof_plot",
