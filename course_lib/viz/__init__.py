@@ -6,6 +6,7 @@ from course_lib.viz.picture import Picture
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
+from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.vmem_table import VmemTable, vmem_table
 
 __all__ = [
@@ -15,11 +16,13 @@ __all__ = [
     "Picture",
     "Point",
     "RoofPlot",
+    "SystolicStepper",
     "VmemTable",
     "bundle_viewer",
     "grid_player",
     "plot_picture",
     "roof_plot",
+    "systolic_stepper",
     "three_roofs",
     "vmem_table",
 ]
