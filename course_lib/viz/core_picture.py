@@ -36,7 +36,7 @@ def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
         f"{title}.",
         f"HBM: {_gib(of.hbm_bytes)}{both}. The DMA engines copy between it and VMEM at {rate}, in the background.",
         f"Links: to {out.neighbours} neighbouring chips, and to the host.",
-        f"SMEM: {text.size(of.smem_bytes)}. The scalar unit, which issues every bundle, reads words of 32 bits from it.",
+        f"SMEM: {text.size(of.smem_bytes)}. The scalar unit, which issues all bundles, reads 32-bit words from it.",
         f"VMEM: {text.size(of.vmem_bytes)}. A bundle loads up to {text.counted(slots['load'], 'register')} from it "
         f"and stores {slots['store']}, {word} each.",
         f"Vector registers: {of.registers} of {of.sublanes} sublanes x {of.lanes} lanes x 32 bits, {word} each.",
