@@ -214,7 +214,7 @@ def test_only_kernels_unless_there_is_none():
 
 @needs_libtpu
 def test_what_does_not_compile_has_no_program():
-    huge = lambda x, y: matmul(x, y, blocks=(2048, 2048, 2048))  # noqa: E731
+    huge = lambda x, y: matmul(x, y, blocks=(1024, 1024, 1024))  # noqa: E731
     square = array((4096, 4096))
     with pytest.raises(ValueError, match="bundles: <lambda> does not compile for a v5e, so it has no program"):
         compiler.bundles(huge, square, square)

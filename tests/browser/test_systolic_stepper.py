@@ -34,13 +34,15 @@ def caption(page) -> str:
     return page.locator(".course-caption").inner_text()
 
 
-@pytest.mark.parametrize("rows, columns", [(4, 4), (1, 1), (2, 5), (8, 3)])
-def test_every_cycle_in_the_browser_is_pythons(open_stepper, rows, columns):
-    widget = viz.systolic_stepper(rows, columns)
+def test_every_cycle_in_the_browser_is_pythons(open_stepper):
+    with open_stepper() as page:
+        for rows, columns in [(4, 4), (1, 1), (2, 5), (8, 3)]:
+            compare(page, viz.systolic_stepper(rows, columns), rows, columns)
+
+
+def compare(page, widget, rows: int, columns: int) -> None:
     x, w, last = widget.x, widget.w, systolic.cycles(widget.x, widget.w)
-    with open_stepper(rows, columns) as page:
-        theirs = page.evaluate(COMPARED, [str(widget._esm), x, w, last])
-    for cycle, said in enumerate(theirs):
+    for cycle, said in enumerate(page.evaluate(COMPARED, [str(widget._esm), x, w, last])):
         found = [[systolic.cell(x, w, cycle, r, c) for c in range(columns)] for r in range(rows)]
         assert said["cells"] == [[cell and cell._asdict() for cell in row] for row in found]
         assert said["waiting"] == [[list(each) for each in systolic.waiting(x, w, cycle, r)] for r in range(rows)]
@@ -81,16 +83,18 @@ def given(page) -> tuple:
 def test_it_plays_and_pauses(open_stepper):
     with open_stepper() as page:
         page.get_by_role("button", name="Play").click()
-        page.wait_for_function("model.get('cycle') >= 2")
+        page.wait_for_function("model.get('cycle') >= 1")
         page.get_by_role("button", name="Pause").click()
         stopped = page.evaluate("model.get('cycle')")
         page.keyboard.press("ArrowRight")
         assert page.evaluate("model.get('cycle')") == stopped + 1
-        assert page.get_by_role("button", name="Play").count() == 1
-        assert page.errors == []
+        page.get_by_role("button", name="Play").click()
+        page.evaluate("unmount()")
+        page.evaluate("model.set('cycle', 3)")
+        assert page.errors == [], "it goes away quietly"
 
 
-@pytest.mark.parametrize("size, width, dark", [((4, 4), 480, False), ((4, 4), 760, True), ((8, 8), 480, False)])
+@pytest.mark.parametrize("size, width, dark", [((4, 4), 480, True), ((8, 8), 480, False)])
 def test_it_fits_its_width_and_stays_a_white_card(open_stepper, size, width, dark):
     with open_stepper(*size, width=width, dark=dark) as page:
         page.evaluate("model.set('cycle', 6)")
@@ -100,11 +104,3 @@ def test_it_fits_its_width_and_stays_a_white_card(open_stepper, size, width, dar
         cut = page.locator(".course-pe").evaluate_all("all => all.filter((e) => e.scrollWidth > e.clientWidth).length")
         assert cut == 0, "what a cell adds can be read"
         chromium.screenshot(page, f"systolic-stepper-{size[0]}-{width}")
-
-
-def test_it_goes_away_quietly(open_stepper):
-    with open_stepper() as page:
-        page.get_by_role("button", name="Play").click()
-        page.evaluate("unmount()")
-        page.evaluate("model.set('cycle', 3)")
-        assert page.errors == []
