@@ -33,7 +33,7 @@ function drawLegend(root) {
 function drawDetails(panel, data, row) {
   panel.replaceChildren();
   const runs = times(data, row), around = data.loops.some(([first, last]) => first <= row && row <= last);
-  const often = runs === null ? ", issued a number of times that is not known" : `, issued ${runs === 1 ? "once" : `${count(runs)} times`}`;
+  const often = runs === null ? ", issued a number of times that is not known" : `, issued ${runs === 1 ? "once" : `${count(runs)} times`} at most`;
   const kernel = data.kernels.length > 1 ? ` of ${data.kernels.findLast(([, first]) => first <= row)[0]}` : "";
   make(panel, "strong", "course-which", `Bundle ${row}${kernel}${around ? often : ", issued once"}`);
   const list = make(panel, "ul");

@@ -55,15 +55,10 @@ def _cell(file: str) -> bool:
 def loop_words(data: dict, number: int) -> str:
     """A loop in a sentence."""
     first, last, turns = data["loops"][number]
-    times = "a number of times that is not known before it runs" if turns is None else _times(turns)
-    spans = [(start, end) for start, end, _ in data["loops"]]
-    around = [span for span in spans if span != (first, last) and span[0] <= first and last <= span[1]]
-    each = f", in each turn of {'the loop' if len(around) == 1 else f'{len(around)} loops'} around it" if around else ""
-    return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It runs {times}{each}."
-
-
-def _times(turns: int) -> str:
-    return "once" if turns == 1 else f"{turns:,} times"
+    makes = "a number of turns that is not known before it runs" if turns is None else text.counted(turns, "turn")
+    inside = any(f <= first and last <= e and (f, e) != (first, last) for f, e, _ in data["loops"])
+    each = " each time the loop around it comes to it" if inside else ""
+    return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It makes {makes}{each}."
 
 
 def times(data: dict, row: int) -> int | None:
