@@ -1,10 +1,14 @@
 """The steady loop of a program as SVG and in words: how full each unit is, and its fullest bundles."""
 
+import itertools
+import math
+
 from course_lib import text
 from course_lib.viz import bundle_words, draw
 
 _SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # of a unit that is used by no, 1 .. 4 quarters
 _NAME, _SHARE, _LANE = 76, 66, 30  # pixels: of the lanes' names and shares, and height
+_MOST_PIXELS, _APART = 240, 80  # columns of a lane; fewer than these stand apart
 _MOST_ROWS, _ROW = 16, 24  # of the bundles that are shown in full
 _NUMBER, _CELL = 52, 44
 _NO_LOOP = "The program has no loop: this is all of it."
@@ -49,19 +53,26 @@ def _lines(data: dict) -> list[str]:
 def _lane(data: dict, column: int, first: int, last: int) -> draw.Panel:
     """A unit through the loop: dark where it is used, and the share of its slots."""
     left, width, bundles = _NAME, draw.INNER - _NAME - _SHARE, last - first + 1
-    parts = [draw.label(0, 20, data["units"][column], _NAME - 6, size=16, bold=True)]
-    pixels = min(bundles, 240)
-    for n in range(pixels):
-        rows = range(first + n * bundles // pixels, first + max(n * bundles // pixels + 1, (n + 1) * bundles // pixels))
-        use = max(bundle_words.use(data, row, column) for row in rows)
-        if use:
-            parts.append(
-                draw.box(left + n * width / pixels, 3, width / pixels - (0.6 if pixels < 80 else 0), 22, _SHADES[use])
-            )
+    pixels = min(bundles, _MOST_PIXELS)
+    edges = [first + n * bundles // pixels for n in range(pixels + 1)]
+    uses = [_mean_use(data, column, range(*rows)) for rows in itertools.pairwise(edges)]
+    parts = [
+        draw.label(0, 20, data["units"][column], _NAME - 6, size=16, bold=True),
+        draw.box(left, 3, width, 22, _SHADES[0]),
+    ]
+    for use, run in itertools.groupby(range(pixels), lambda n: (uses[n], n if pixels < _APART else 0)):
+        places = list(run)
+        wide = len(places) * width / pixels - (0.6 if pixels < _APART else 0)
+        if use[0]:
+            parts.append(draw.box(left + places[0] * width / pixels, 3, wide, 22, _SHADES[use[0]]))
     share = bundle_words.loop_uses(data, first, last)[column]
-    parts.insert(1, draw.box(left, 3, width, 22, _SHADES[0]))
     parts.append(draw.label(draw.INNER, 20, text.percent(share), _SHARE - 6, size=16, anchor="end"))
     return draw.Panel("".join(parts), _LANE)
+
+
+def _mean_use(data: dict, column: int, rows: range) -> int:
+    """Use of a unit in quarters of its slots, on average and rounded up: what is used at all is seen."""
+    return math.ceil(sum(bundle_words.use(data, row, column) for row in rows) / len(rows))
 
 
 def _fullest(data: dict, first: int, last: int) -> range:

@@ -59,9 +59,9 @@ class Strip {
     for (let n = 0; n < pixels; n++) {
       const from = wide >= 1 ? n : this.rowAt(n), until = wide >= 1 ? n + 1 : Math.max(from + 1, this.rowAt(n + 1));
       for (let column = 0; column < columns; column++) {
-        let most = 0;
-        for (let row = from; row < until; row++) most = Math.max(most, uses[row * columns + column]);
-        context.fillStyle = SHADES[most];
+        let sum = 0;
+        for (let row = from; row < until; row++) sum += uses[row * columns + column];
+        context.fillStyle = SHADES[Math.ceil(sum / (until - from))]; // what is used at all is seen
         const x = wide >= 1 ? n * wide : n;
         context.fillRect(x, this.top + column * LANE, Math.max(1, wide) + 0.3, LANE - 1);
       }
