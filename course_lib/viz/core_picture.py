@@ -35,7 +35,7 @@ def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
     lines = (
         f"{title}.",
         f"HBM: {_gib(of.hbm_bytes)}{both}. The DMA engines copy between it and VMEM at {rate}, in the background.",
-        f"Links: to {out.neighbours} neighbouring chips, and to the host.",
+        f"Links: to {out.neighbours} neighbouring chips, where the DMA engines copy too, and to the host.",
         f"SMEM: {text.size(of.smem_bytes)}. The scalar unit, which issues all bundles, reads 32-bit words from it.",
         f"VMEM: {text.size(of.vmem_bytes)}. A bundle loads up to {text.counted(slots['load'], 'register')} from it "
         f"and stores {slots['store']}, {word} each.",
@@ -83,7 +83,7 @@ def _outside(of: chips.Chip, out: chips.Links) -> list[str]:
     return [
         _box(_MIDDLE, 4, _RIGHT - _MIDDLE, 62, _OUTSIDE, f"HBM {_gib(of.hbm_bytes)}", words),
         _box(0, 4, edge, 94, _OUTSIDE, "Links", f"{out.neighbours} other chips", *link, "the host"),
-        _arrow(edge, 36, _MIDDLE, 36, both=True),
+        _arrow(_DOWN, 82, edge, 82),  # the same engines copy to and from other chips
         draw.box(0, 128, draw.INNER, 508, draw.PAPER, stroke=draw.MUTED, radius=8),
     ]
 
