@@ -194,21 +194,22 @@ print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the p
 #
 # ## How long must it take, at least?
 #
-# Take the simplest thing there is: adding two bfloat16 vectors of 32 Mi numbers. That is 32 Mi additions, and three vectors that
+# Take the simplest thing there is: adding two float32 vectors of 32 Mi numbers. That is 32 Mi additions, and three vectors that
 # pass between HBM and VMEM. Which takes longer? By how much? Guess, then run.
 
 # %%
 numbers = 32 * 2**20
-additions, moved = numbers, 3 * numbers * 2
+additions, moved = numbers, 3 * numbers * 4
 print(f"arithmetic {additions / vector_peak * 1e6:6.1f} us")
 print(f"bytes      {moved / bandwidth * 1e6:6.1f} us")
 
-vector = bf16(numbers)
-report = compiler.compile_tpu(jnp.add, vector, vector)
+summand = jax.ShapeDtypeStruct((numbers,), jnp.float32)
+report = compiler.compile_tpu(jnp.add, summand, summand)
 print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,} bytes")
 
 # %% [markdown]
-# No cleverness can make this addition faster than its bytes. It is **memory-bound**, and the arithmetic units are idle nearly
+# No cleverness can make this addition faster than its bytes. In bfloat16 half as many would do. (The additions would take
+# longer: the VPU of a v5e widens both vectors to float32 first. The bytes would still rule.) It is **memory-bound**, and the arithmetic units are idle nearly
 # all of the time. One prefers the opposite, **compute-bound**, because then the expensive part of the chip is at work. Our
 # reports name the memory that is meant: *bound by HBM*, *bound by compute*.
 #
@@ -247,7 +248,7 @@ print(f"max {max(compute, memory) * 1e6:.0f} us, sum {(compute + memory) * 1e6:.
 # Here are three programs.
 
 # %%
-square = bf16(4096, 4096)
+vector, square = bf16(numbers), bf16(4096, 4096)
 for name, fn, arg in [
     ("add", jnp.add, vector),
     ("dot product", jnp.dot, vector),
