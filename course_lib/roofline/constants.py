@@ -13,7 +13,7 @@ from course_lib import chips
 # Cycles that a copy takes beside its bytes, HBM to VMEM and VMEM to HBM, predicted (compiler): kernels that copy one
 # block after another, 4 KiB to 8 MiB, simulated by libtpu 0.0.48.1. A v4 it does not simulate.
 LATENCY_CYCLES = {"v5e": (1142, 448), "v5p": (683, 640), "v6e": (562, 470), "tpu7x": (708, 610)}
-# Cycles a second of chips whose clock is known in one way only (chips.py), which is good enough for a latency.
+# Cycles a second of chips whose clock is known in one way only (chips/tpu.py), which is good enough for a latency.
 _LIKELY_CLOCK_HZ = {"v6e": 1.75e9, "tpu7x": 2.2e9}
 # Cycles in which the core issues something, in a step of a product in blocks of 128 on a v5e, predicted (compiler).
 ISSUE_CYCLES = 154
