@@ -1,0 +1,655 @@
+# %% [markdown]
+# # Lesson 2: The machine
+#
+# *60 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 15 minutes. You need lesson 1 and no
+# TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
+#
+# *This lesson is a draft.*
+#
+# Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how many
+# rows make a turn. We call it twice: with 8 rows in a turn, and with 512.
+#
+# Both do the same arithmetic on the same numbers, move the same bytes in the same blocks, and return the same bits. By the
+# compiler one takes **many times** as long as the other. Which one, and how many times? Write down a guess, and one sentence
+# why. Then run the cells.
+
+# %%
+# FIRST CELL
+
+# %%
+import collections
+import functools
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compiler, viz
+
+
+def softmax(x, rows):
+    """The softmax of each row, in blocks of 1024 rows, which are worked on ``rows`` at a time."""
+
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            here = pl.ds(pl.multiple_of(i * rows, rows), rows)
+            v = x_ref[here, :]
+            e = jnp.exp(v - jnp.max(v, axis=1, keepdims=True))
+            o_ref[here, :] = e / jnp.sum(e, axis=1, keepdims=True)
+            return carry
+
+        jax.lax.fori_loop(0, 1024 // rows, turn, 0)
+
+    block = pl.BlockSpec((1024, x.shape[1]), lambda i: (i, 0))
+    grid = (x.shape[0] // 1024,)
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block)(
+        x
+    )
+
+
+small = jax.random.normal(jax.random.key(0), (1024, 128))
+same = jnp.allclose(softmax(small, rows=8), softmax(small, rows=512), rtol=1e-6)
+print("the same result:", bool(same))
+
+# %%
+def f32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+table = f32(8192, 128)
+few = compiler.compile_tpu(functools.partial(softmax, rows=8), table)
+many = compiler.compile_tpu(functools.partial(softmax, rows=512), table)
+for rows, report in [(8, few), (512, many)]:
+    print(f"{rows:3} rows in a turn: {report.seconds * 1e6:6.1f} us, predicted (compiler)")
+print(f"{few.seconds / many.seconds:.0f} times as long")
+
+# %% [markdown]
+# The few lines of `turn` say `x_ref[here, :]` and `jnp.max`, and nothing of what is slow. To see that, you have to know the
+# machine: what its parts are, which of them your operations go to, and which of them lets you wait.
+#
+# After this lesson you can
+# - name the parts of a TPU core, and say which of them an operation uses,
+# - read the program that the compiler made of your kernel, bundle by bundle,
+# - say what goes on in the background, and how much of it a kernel needs to keep busy,
+# - say how much each memory holds, how fast it is, and how long it takes to answer,
+# - read a report, name what binds, and say what to change.
+#
+# ## One core, in one picture
+#
+# A TPU chip has one core or two. A core runs your kernel. Here is one, with its memories. Every later lesson comes back to this
+# picture. **Look for one thing:** which parts can your kernel's arithmetic reach directly?
+
+# %%
+# WIDGET viz.core_picture()
+
+# %% [markdown]
+# Arithmetic reaches registers and nothing else. VMEM and SMEM are one step away, HBM two.
+#
+# > **core**: what runs a kernel: the units below, with their registers and memories. A TPU's is called TensorCore.
+# >
+# > **MXU**: the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
+# >
+# > **VPU**: the unit for most else on vectors: add, multiply, compare, select.
+# >
+# > **EUP**: the unit for exp, tanh, log, and for a first guess of 1/x.
+# >
+# > **XLU**: the unit that moves numbers between lanes: sums and maxima along a row, transposes, rotations.
+# >
+# > **scalar unit**: the unit for single numbers: addresses, counters, conditions. It also starts copies.
+# >
+# > **SMEM**: the TPU's memory for single numbers. On a GPU the same four letters mean shared memory, which is
+# > something else.
+#
+# The registers are very wide. That is the main thing to know about them.
+#
+# > **lane**: one of the 128 columns of a vector register.
+# >
+# > **sublane**: one of the 8 rows of a vector register.
+# >
+# > **vreg**: short for vector register, as the compiler's lists have it: 8 sublanes of 128 lanes, 4 KiB.
+#
+# A TPU is a sequential machine. One program runs, one instruction after the other, and there are no threads. What makes it fast
+# is that each instruction works on 1024 numbers, and that several units get an instruction in the same cycle.
+#
+# ## Which unit does what?
+#
+# **Predict first.** Eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or MXU. Two of
+# them use two.
+
+# %%
+def applied(fn, *args):
+    """A kernel that applies ``fn`` to whole arrays, and what the compiler says of it."""
+
+    def kernel(*refs):
+        *inputs, o_ref = refs
+        o_ref[...] = fn(*(ref[...] for ref in inputs))
+
+    out = jax.eval_shape(fn, *args)
+    return compiler.compile_tpu(pl.pallas_call(kernel, out_shape=out), *args)
+
+
+def filled(report):
+    """How often the program has something for a unit to do: {unit: instructions}."""
+    total = collections.Counter()
+    for bundle in report.listing:
+        total.update(bundle.slots)
+    return total
+
+
+operations = {
+    "a copy": lambda x: x,
+    "x + 1": lambda x: x + 1,
+    "where(x > 0, x, 0)": lambda x: jnp.where(x > 0, x, 0),
+    "tanh(x)": jnp.tanh,
+    "exp(x)": jnp.exp,
+    "sum of each column": lambda x: x + jnp.sum(x, axis=0, keepdims=True),
+    "sum of each row": lambda x: x + jnp.sum(x, axis=1, keepdims=True),
+    "x.T": lambda x: x.T,
+    "x @ x": lambda x: jnp.dot(x, x, preferred_element_type=jnp.float32),
+}
+units = ("VPU", "EUP", "XLU", "MXU", "pop", "load", "store")
+print(f"instructions for the {'':4}" + "".join(f"{unit:>7}" for unit in units))
+for name, fn in operations.items():
+    count = filled(applied(fn, f32(128, 128)))
+    print(f"{name:25}" + "".join(f"{count[unit] or '':>7}" for unit in units))
+
+# %% [markdown]
+# A block of 128 x 128 numbers fills 16 registers, so 16 in a column means: one instruction for each register.
+#
+# - exp is one of the EUP and two of the VPU. The EUP knows 2^x; the VPU multiplies first. (The second was our own addition? No:
+#   see the bundles below.)
+# - The sum of each *column* is the VPU's: registers are added to registers, lane by lane. The sum of each *row* has to bring 128
+#   lanes together, and that is the XLU's.
+# - The product is the MXU's.
+# - EUP, XLU and MXU have a companion in the column *pop*.
+#
+# > **pop**: the instruction that fetches a result from the EUP, the XLU or the MXU, once it is there.
+#
+# ## A bundle, slot by slot
+#
+# Here is the program for `2 * exp(x)` on two registers. Each row is a bundle; all of its instructions begin in the same cycle.
+#
+# > **slot**: a place in a bundle for one instruction of one unit.
+# >
+# > **issue**: to hand a bundle to the units. A core issues one a cycle, in order, and waits where a result is missing.
+#
+# **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between the
+# load of a register and its store.
+
+# %%
+def double_exp_kernel(x_ref, o_ref):
+    o_ref[...] = 2 * jnp.exp(x_ref[...])
+
+
+double_exp = pl.pallas_call(double_exp_kernel, out_shape=f32(16, 128))
+# WIDGET viz.bundle_viewer(double_exp, f32(16, 128))
+
+# %% [markdown]
+# Read the middle. Two registers are loaded in one bundle, and one bundle later they are multiplied: VMEM answers in a cycle. Both
+# multiplications stand in one bundle, since there are several slots for the VPU. exp(x) is 2^(x log2 e), so the first of them is
+# the 1.44 of exp, the last the 2 of ours. The two powers go to the EUP, one a bundle: there is one slot. The pops follow.
+#
+# Around it stand the copies. The scalar unit works out addresses and starts a copy, `dma`, then waits for it.
+#
+# > **DMA**: a copy between memories that runs while the core goes on; also the unit that makes it.
+#
+# Now your own kernel: change `double_exp_kernel`, and run both cells again.
+#
+# How many slots does a bundle have? The dump of a busy program says it. A degree-40 polynomial, 64 registers of it:
+
+# %%
+def polynomial(x):
+    value = x
+    for _ in range(40):
+        value = value * x + 1
+    return value + jnp.exp(x)
+
+
+busy = applied(polynomial, f32(512, 128))
+most = {unit: max(b.slots.get(unit, 0) for b in busy.listing) for unit in units}
+print("most instructions in one bundle:", most)
+full = sum(b.slots.get("VPU", 0) == 4 for b in busy.listing)
+print(f"{full:,} of {busy.bundles:,} bundles have four of the VPU")
+
+# %% [markdown]
+# Four operations of the VPU, two loads... each on 1024 numbers, in every cycle. So a bundle can do a lot, and in most kernels it
+# does little.
+#
+# ### Free arithmetic
+#
+# A copy of a register needs a load and a store. There is one slot for stores, so 256 registers take 256 cycles, and the four slots
+# of the VPU are empty meanwhile.
+#
+# **Predict first.** A kernel copies 256 registers and multiplies each n times on the way. From which n on does it take longer than
+# the copy? How much longer does each further multiplication make it?
+
+# %%
+def times(x, n):
+    value = x
+    for _ in range(n):
+        value = value * 1.5
+    return value
+
+
+ns = range(13)
+cycles = [applied(functools.partial(times, n=n), f32(2048, 128)).cycles for n in ns]
+plt.rcParams.update(viz.PLOT_STYLE)
+fig, axes = plt.subplots(figsize=(6.2, 2.8))
+axes.plot(ns, [c - cycles[0] for c in cycles], "o-")
+axes.set(xlabel="multiplications for each number", ylabel="cycles more than a copy")
+axes.set_title("256 registers, predicted (compiler)")
+viz.plot_picture(fig, "Flat up to four multiplications, then a straight line.")
+
+# %%
+for n in (4, 5, 12):
+    print(f"{n:2} multiplications: {cycles[n] - cycles[0]:4} cycles more than a copy")
+
+# %% [markdown]
+# The first four are free. From the fifth on, each costs 64 cycles: 256 registers, four a cycle.
+#
+# **cycles for a register = the largest of: stores, loads / 3, operations of the VPU / 4, operations of the EUP.**
+#
+# On a v5e, that is, and for programs without a reason to wait. Which brings us to the reasons.
+#
+# ## How long until the answer is there?
+#
+# A unit that works in the background takes its time. Two questions about it are different: how long does one answer take, and
+# how many answers can be under way?
+#
+# > **latency**: how long an answer takes, however little was asked for: of a unit, or of a memory.
+#
+# Take an operation of each unit, on one register. First as a chain, where each needs the result of the one before. Then on
+# registers of their own, where none needs another. We compile 8 of them and 24, and divide the difference by 16, so that the
+# copies around them drop out. **Predict first:** which unit is the slowest to answer?
+
+# %%
+def chained(x, op, n):
+    def kernel(x_ref, o_ref):
+        value = x_ref[0]
+        for _ in range(n):
+            value = op(value)
+        o_ref[0] = value
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+def side_by_side(x, op, n):
+    def kernel(x_ref, o_ref):
+        for i in range(n):
+            o_ref[i] = op(x_ref[i])
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+def each(make, op):
+    """Cycles for each further ``op``, predicted (compiler)."""
+    a, b = (
+        compiler.compile_tpu(functools.partial(make, op=op, n=n), f32(24, 8, 128)).cycles
+        for n in (8, 24)
+    )
+    return (b - a) / 16
+
+
+def row_sums(v):
+    return v - jnp.sum(v, axis=1, keepdims=True)
+
+
+one_of_each = {
+    "VPU, multiply": lambda v: v * 1.5,
+    "EUP, tanh": jnp.tanh,
+    "XLU, row sums": row_sums,
+    "XLU, rotate": lambda v: pltpu.roll(v, 1, 1),
+}
+print("cycles for one more   in a chain   side by side")
+for name, op in one_of_each.items():
+    print(f"{name:20}{each(chained, op):12.1f}{each(side_by_side, op):15.1f}")
+
+# %% [markdown]
+# A row sum takes more than a hundred cycles to come back. But the units take new work long before: side by side, one costs three
+# cycles. So if you have forty row sums to ask for, ask for all of them, and then begin to pop. If you have one, you wait.
+#
+# **The core does not look for other work while it waits.** It issues in order. The compiler may put other work between a request and
+# its pop, but only from the same turn of the loop: a `fori_loop` is a loop in the program, too, and the next turn begins when this
+# one is done.
+#
+# ### Who is guilty?
+#
+# Back to the opening. With 8 rows, a turn has one register. It asks for a maximum, waits, asks for a sum, waits. With 512 rows it
+# asks for 64 maxima in a row, and by the last of them the first is there.
+#
+# If that is the reason, the factor should be gone once nothing crosses lanes, and the time should halve with every doubling of the
+# rows, as long as the waiting rules. Take the cause away:
+
+# %%
+def without_lanes(x, rows):
+    """As ``softmax``, but max and sum are taken along the columns of the turn, for which the VPU is enough."""
+
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            here = pl.ds(pl.multiple_of(i * rows, rows), rows)
+            v = x_ref[here, :]
+            e = jnp.exp(v - jnp.max(v, axis=0, keepdims=True))
+            o_ref[here, :] = e / jnp.sum(e, axis=0, keepdims=True)
+            return carry
+
+        jax.lax.fori_loop(0, 1024 // rows, turn, 0)
+
+    block = pl.BlockSpec((1024, x.shape[1]), lambda i: (i, 0))
+    grid = (x.shape[0] // 1024,)
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block)(
+        x
+    )
+
+
+turns = (8, 16, 32, 64, 128, 256, 512)
+print("cycles for a block of 1024 rows, predicted (compiler)")
+print("rows in a turn      " + "".join(f"{rows:>8}" for rows in turns))
+for name, fn in [("softmax", softmax), ("without lanes", without_lanes)]:
+    found = [compiler.compile_tpu(functools.partial(fn, rows=r), table).cycles / 8 for r in turns]
+    print(f"{name:20}" + "".join(f"{c:8,.0f}" for c in found))
+
+# %% [markdown]
+# Along the columns the same function hardly cares. Along the rows each doubling nearly halves the time, until something else is
+# the longest: the copies. So the XLU's latency is guilty, and the cure is **more independent work between a request and its pop**.
+#
+# The report says so as well. Where do the cycles of the slow one go?
+
+# %%
+print(few)
+
+# %% [markdown]
+# *time goes: XLU* is time in which the core waits for the XLU. The *slots* line says that the unit itself has little to do.
+#
+# ## Why the MXU wants many rows
+#
+# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay. The rows of x march in from the left, one
+# after another; sums move down and come out below. Step through a small one. **Look for one thing:** in which cycle does the
+# first result come out, and in which the second?
+
+# %%
+# WIDGET viz.systolic_stepper(rows=4, columns=4)
+
+# %% [markdown]
+# The first result takes as long as the way through the array. After that there is a row of them in every cycle. So one row costs
+# nearly as much as many.
+#
+# **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than 8? And
+# 256 than 32?
+
+# %%
+def product(x, w, steps):
+    """The same product at every step: the blocks stay, so nothing is copied between the steps."""
+
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    shapes = (x.shape, w.shape, (x.shape[0], w.shape[1]))
+    *inputs, out = [pl.BlockSpec(shape, lambda i: (0, 0)) for shape in shapes]
+    return pl.pallas_call(
+        kernel, out_shape=f32(*shapes[2]), grid=(steps,), in_specs=inputs, out_specs=out
+    )(x, w)
+
+
+def bf16(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+
+for m in (8, 32, 64, 128, 256):
+    a, b = (
+        compiler.compile_tpu(
+            functools.partial(product, steps=steps), bf16(m, 512), bf16(512, 512)
+        ).cycles
+        for steps in (8, 24)
+    )
+    print(f"{m:4} rows: {(b - a) / 16:6,.0f} cycles a product, predicted (compiler)")
+
+# %% [markdown]
+# Eight rows cost what 32 cost: to load a tile of weights takes 32 cycles, and below 32 rows that is the longer part. From 64 on
+# twice the rows are nearly twice the time. What is beside it is the way through the arrays, once a product.
+#
+# How much is all of it at its best? Two words for amounts and two for rates, which we need for that.
+#
+# > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
+# >
+# > **FLOP/s**: a rate: so many FLOPs in a second.
+# >
+# > **peak**: the FLOP/s of the MXU if nothing else gets in the way.
+# >
+# > **bandwidth**: the bytes that can pass in a second, between HBM and VMEM if nothing else is said.
+
+# %%
+v5e = chips.chip("v5e")
+cells = v5e.mxus * v5e.mxu_size**2
+print(f"{v5e.mxus} MXUs of {v5e.mxu_size} x {v5e.mxu_size} cells: {cells:,} in all")
+print(f"a multiplication and an addition in each, {v5e.clock_hz / 1e9:.1f} GHz:", end=" ")
+print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
+
+# %% [markdown]
+# ## The ladder of memories
+#
+# Each memory holds more than the one before it, brings less in a second, and takes longer to answer. Choose a chip in the picture.
+# **Look for one thing:** which step is the largest?
+
+# %%
+# WIDGET viz.memory_ladder(chip="v5e")
+
+# %% [markdown]
+# HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes it for you.
+# How long does a copy take? Here is a kernel that makes its own: it copies `times` pieces, one after the other or all at once.
+# (Lesson 5 is about such copies.)
+#
+# **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB?
+
+# %%
+def copies(x, times, at_once):
+    rows = x.shape[0] // times
+
+    def kernel(x_hbm, o_ref, room, sems):
+        pieces = [pl.ds(i * rows, rows) for i in range(times)]
+        started = [
+            pltpu.make_async_copy(x_hbm.at[piece], room.at[piece], sems.at[i])
+            for i, piece in enumerate(pieces)
+        ]
+        for copy in started:
+            copy.start()
+            if not at_once:
+                copy.wait()
+        for copy in started if at_once else []:
+            copy.wait()
+        o_ref[...] = room[:8]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=f32(8, 128),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM(x.shape, x.dtype), pltpu.SemaphoreType.DMA((times,))],
+    )(x)
+
+
+def cycles_of(times, kib, at_once=False):
+    fn = functools.partial(copies, times=times, at_once=at_once)
+    return compiler.compile_tpu(fn, f32(2 * kib * times, 128)).cycles
+
+
+per_cycle = v5e.hbm_bandwidth / v5e.clock_hz
+print("one copy     predicted (compiler)    its bytes at full speed")
+for kib in (4, 64, 512, 1024):
+    one = cycles_of(2, kib) - cycles_of(1, kib)
+    print(f"{kib:5} KiB {one:16,} cycles {kib * 1024 / per_cycle:18,.0f} cycles")
+
+# %% [markdown]
+# More than a thousand cycles are latency: the same for 4 KiB as for 1 MiB. Compare it with the hundred of an XLU, and with the one
+# of VMEM. A kernel waits for HBM unless it asks early, and Pallas does: with a grid it asks for the next block before it works
+# on this one.
+#
+# ### Five chips
+#
+# A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core.
+
+# %%
+print("one core     MXUs         TFLOP/s   HBM GB   GB/s   VMEM MiB   cores on a chip")
+for name in chips.NAMES:
+    c = chips.chip(name)
+    print(
+        f"{name:8}{c.mxus:4} of {c.mxu_size} x {c.mxu_size}"
+        f"{c.bf16_flops / 1e12:11.1f}{c.hbm_bytes / 1e9:9.1f}{c.hbm_bandwidth / 1e9:7.0f}"
+        f"{c.vmem_bytes / 2**20:11.0f}{c.tensor_cores:14}"
+    )
+
+# %% [markdown]
+# (The peak is for bfloat16. 17.2 GB are 16 GiB.) On a v4 and a v5p the two cores of a chip look like one device; on a tpu7x they are
+# two devices.
+#
+# Chips are wired to each other.
+#
+# > **ICI**: the network between TPU chips: wires from each chip to its neighbours, through which one chip's core can write into
+# > another's memory.
+#
+# The book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/) gives 45 GB/s for a link of a v5e in each direction,
+# and about 1 us for a hop. Exercise 02.4 sends something.
+#
+# ## One number at a time
+#
+# The scalar unit has registers and a memory of its own, for numbers of 32 bits. In a kernel an array without axes is a scalar and
+# lives there; all others, be it a single element of shape (1, 1), are the vector units'.
+#
+# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how many times
+# longer does it take to add up numbers one by one?
+
+# %%
+def sum_of_scalars(x):
+    def kernel(x_ref, o_ref):
+        def add(i, total):
+            return total + x_ref[i]
+
+        o_ref[0] = jax.lax.fori_loop(0, x.size, add, 0.0)
+
+    smem = pl.BlockSpec(memory_space=pltpu.SMEM)
+    return pl.pallas_call(kernel, out_shape=f32(1), in_specs=[smem], out_specs=smem)(x)
+
+
+def sum_of_vectors(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.sum(x_ref[...], axis=0, keepdims=True)
+
+    return pl.pallas_call(kernel, out_shape=f32(1, 128))(x)
+
+
+def further(fn, small, large):
+    a, b = compiler.compile_tpu(fn, small), compiler.compile_tpu(fn, large)
+    work = [r.cycles - r.time_split["DMA wait"] for r in (a, b)]
+    return (work[1] - work[0]) / (large.size - small.size)
+
+
+scalar = further(sum_of_scalars, f32(256), f32(512))
+vector = further(sum_of_vectors, f32(256, 128), f32(512, 128))
+print(f"a number from SMEM: {scalar:.1f} cycles; from VMEM: {vector:.5f}")
+print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies left out")
+
+# %% [markdown]
+# So SMEM is for what decides: indices, lengths, flags, the number of a step. Not for data. What it is good at, VMEM cannot do: any
+# place, no alignment.
+#
+# ## Numbers of 32 bits
+#
+# A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e computes with 32 bits only. How many
+# operations is `x + y` then, for 1024 numbers?
+
+# %%
+shape = (256, 256)
+for chip in ("v5e", "v6e"):
+    for dtype in (jnp.float32, jnp.bfloat16):
+        args = [jax.ShapeDtypeStruct(shape, dtype)] * 2
+
+        def add_kernel(x_ref, y_ref, o_ref):
+            o_ref[...] = x_ref[...] + y_ref[...]
+
+        add = pl.pallas_call(add_kernel, out_shape=args[0])
+        count = filled(compiler.compile_tpu(add, *args, chip=chip))["VPU"]
+        print(f"{chip}, {jnp.dtype(dtype).name:8}: {count / 64:4.1f} VPU operations for 1024 numbers")
+
+# %% [markdown]
+# On a v5e both operands are widened to float32, added, and packed again. Bytes are saved and arithmetic is not. A v6e adds bfloat16
+# as it is.
+#
+# ## What the simulator does not know
+#
+# All cycles on this page are the compiler's own prediction. It knows the program to the last bundle. It does not know everything
+# about the chip. One gap you can see for yourself: eight copies of 1 MiB, one after the other, and all at once.
+
+# %%
+one, after, at_once = cycles_of(1, 1024), cycles_of(8, 1024), cycles_of(8, 1024, at_once=True)
+for name, found in [("one copy", one), ("eight in turn", after), ("eight at once", at_once)]:
+    print(f"{name:15} {found:6,} cycles, predicted (compiler)")
+print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
+
+# %% [markdown]
+# Eight at once take hardly longer than one, by the simulator. They cannot: the memory has one bandwidth, and all share it. So a
+# report takes the longer of two times: the simulator's cycles, and the bytes at full speed.
+#
+# More gaps, all found by such experiments:
+#
+# - **Data.** The simulator does not know what is in memory. It takes an unknown scalar for 0. Under `pl.when` of something that
+#   is read from SMEM it may count the wrong branch.
+# - **Short copies.** For published timings of kernels with small blocks its latency is too long, by about half.
+# - **Heat, other cores, the host.** Not in it at all.
+#
+# [How far to trust a report](../docs/compiler.md) has the list. What it does say for certain is which instructions your kernel
+# became.
+#
+# ## Read a report
+#
+# Four questions, in this order.
+#
+# | ask | look at | if so, change |
+# |---|---|---|
+# | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion. Nothing else helps |
+# | Does the core wait for copies? | *DMA wait* of *time goes* | larger blocks, or more buffers: fewer waits for the same bytes |
+# | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
+# | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
+#
+# And spills? They are loads and stores, and cost slots that would be free in many kernels. Let us see: the softmax once more,
+# with more and more rows in a turn.
+
+# %%
+for rows in (256, 512, 1024):
+    r = compiler.compile_tpu(functools.partial(softmax, rows=rows), table)
+    print(f"{rows:4} rows: {r.spills:3} spills, {r.cycles:,} cycles, bound by {r.bound}")
+
+# %% [markdown]
+# Two hundred spills, and not slower. Spills matter where the slots for loads and stores are full, or the VMEM is: they lie there.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel adds 1 to every number of a block in VMEM. You make it multiply by 2 as well. How much longer does it
+# take?</summary>
+# No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
+#
+# <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
+# Side by side, an exp costs a cycle a register and a row sum two or three; alone, 9 against more than a hundred. The sum, both
+# times.</details>
+#
+# <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
+# Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
+# copies for the next block that were started early.</details>
+#
+# <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
+# <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
+# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread over a
+# vector register.</details>
+#
+# <details><summary>5. A report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
+# No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three reports, three
+# cures.
+
+# %% [markdown]
+# ## Further
