@@ -5,17 +5,24 @@ may be a smaller function than the one that was asked about. ``child`` is the pr
 files they leave. From what these say ``assemble`` makes the Report, with the learner's own names.
 """
 
+from course_lib.compiler.code import Code, bundles
 from course_lib.compiler.compare import Comparison, compare
-from course_lib.compiler.report import Bundle, Extrapolation, Op, Report
+from course_lib.compiler.operations import Operation, Place
+from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
 from course_lib.compiler.tpu import Unavailable, compile_tpu, libtpu_version, missing_libtpu
 
 __all__ = [
     "Bundle",
+    "Code",
     "Comparison",
     "Extrapolation",
+    "Loop",
     "Op",
+    "Operation",
+    "Place",
     "Report",
     "Unavailable",
+    "bundles",
     "compare",
     "compile_tpu",
     "libtpu_version",

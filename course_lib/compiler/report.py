@@ -4,6 +4,7 @@ import collections
 import dataclasses
 
 from course_lib import chips, cost, errors, text, vocabulary
+from course_lib.compiler import operations
 
 _ROUNDED = 0.005  # of a time: what is nearer is the same
 
@@ -18,6 +19,21 @@ class Bundle:
     label: str = ""  # "LB" opens a loop body, "LH" a loop header, as libtpu marks them
     instructions: tuple[str, ...] = ()
     slots: dict[str, int] = dataclasses.field(default_factory=dict)  # unit -> slots filled
+    places: tuple[operations.Place | None, ...] = ()  # of each instruction, where the compiler was given any
+
+    @property
+    def operations(self) -> tuple[operations.Operation, ...]:
+        """What it starts, without the compiler's remarks in the form of instructions."""
+        return operations.read(self.instructions, self.places)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loop:
+    """A loop of a program: bundles ``first`` to ``last``, in order of the listing, run ``turns`` times in a row."""
+
+    first: int
+    last: int
+    turns: int | None  # None where it depends on data, or cannot be read off
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

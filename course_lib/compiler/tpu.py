@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable
 
 import jax
-from jax._src.config import traceback_in_locations_limit
+from jax._src.config import hlo_source_file_canonicalization_regex, traceback_in_locations_limit
 
 from course_lib import chips, errors, grid
 from course_lib.compiler import assemble, progress
@@ -16,6 +16,7 @@ from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import answers, rewrite
 
 _FRAMES = 10  # JAX's own limit
+_SESSION = r"^.*[/\\]ipykernel_\d+[/\\]"  # before the name of a cell's file: another one in each notebook's kernel
 
 
 class Unavailable(RuntimeError):
@@ -42,7 +43,7 @@ def compile_tpu(
     Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
     """
     target = chips.chip(chip)
-    facts = {"name": _name(fn), "versions": versions()}
+    facts = {"name": name_of(fn), "versions": versions()}
     refused = functools.partial(Report, chip=chip, ok=False, **facts)
     stage = "trace"
     try:
@@ -84,7 +85,8 @@ def lower(jaxpr, *args, chip: chips.Chip, frames: int = 0) -> bytes:
     ``frames``: how many places in the source, innermost first, stand with each operation, for complaints to quote.
     Without them the same program is the same bytes, wherever it was written and whichever process lowers it.
     """
-    with chip.target(), traceback_in_locations_limit(frames):
+    files = hlo_source_file_canonicalization_regex(_SESSION)
+    with chip.target(), traceback_in_locations_limit(frames), files:
         lowered = jax.jit(functools.partial(grid.run, jaxpr, False)).trace(*args).lower(lowering_platforms=("tpu",))
     buffer = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
@@ -119,9 +121,9 @@ def versions() -> str:
     return f"jax {jax.__version__}, libtpu {libtpu_version() or 'missing'}"
 
 
-def _name(fn: Callable) -> str:
+def name_of(fn: Callable) -> str:
     """What the function is called; that of the function inside a functools.partial."""
-    return _name(fn.func) if isinstance(fn, functools.partial) else getattr(fn, "__name__", type(fn).__name__)
+    return name_of(fn.func) if isinstance(fn, functools.partial) else getattr(fn, "__name__", type(fn).__name__)
 
 
 def _walk(jaxpr, args: tuple) -> tuple[grid.Walk | None, tuple[str, ...]]:

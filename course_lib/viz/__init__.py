@@ -1,22 +1,28 @@
 """Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
 
+from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.grid_player import GridPlayer, grid_player
 from course_lib.viz.picture import Picture
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
+from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.vmem_table import VmemTable, vmem_table
 
 __all__ = [
     "PLOT_STYLE",
+    "BundleViewer",
     "GridPlayer",
     "Picture",
     "Point",
     "RoofPlot",
+    "SystolicStepper",
     "VmemTable",
+    "bundle_viewer",
     "grid_player",
     "plot_picture",
     "roof_plot",
+    "systolic_stepper",
     "three_roofs",
     "vmem_table",
 ]

@@ -125,6 +125,8 @@ def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:
         f"--xla_jf_dump_to={folder}",
         "--xla_jf_dump_llo_text=true",
         f"--xla_jf_dump_llo_pass_label_regex={dump.PASSES}",
+        "--xla_mosaic_enable_llo_source_annotations=true",  # where the module says what line an operation is from
+        "--undefok=xla_mosaic_enable_llo_source_annotations",  # which is of use, and no condition
     ]
     if simulate:
         flags += [

@@ -7,7 +7,9 @@ from what we know (libtpu 0.0.48 to 0.0.51), is left out of the answer.
 import dataclasses
 import re
 
-from course_lib.compiler.report import Bundle
+from course_lib.compiler.dumps import loops
+from course_lib.compiler.operations import Place
+from course_lib.compiler.report import Bundle, Loop
 
 # How libtpu calls the units in the head of its table, and how we do: the names differ between its versions.
 _UNITS = {
@@ -25,6 +27,8 @@ _UNITS = {
     "SALU": "scalar",
 }
 _LINE = re.compile(r"^ *(0x[0-9a-f]+|0) +([A-Z]{2})? *: ?((?:> ?)*) *(.*)$")
+_PLACE = re.compile(r'loc\("([^"]*)":(\d+):(\d+)(?: to (\d*):(\d+))?\)')
+_MARK = "@place"  # stands for the first place in a remark while the others are cut out
 _REMARK = re.compile(r"/\*(?!\w+=\*/).*?\*/", re.S)  # but not those that name an argument: /*size_in_granules=*/
 
 
@@ -37,6 +41,7 @@ class Program:
     used: dict[str, int]  # unit -> slots filled, all bundles together
     spills: int
     fills: int
+    loops: tuple[Loop, ...] = ()
 
 
 def read(op: str, code: str, table: str) -> Program:
@@ -53,6 +58,7 @@ def read(op: str, code: str, table: str) -> Program:
         used={unit: total[unit] for unit in units},
         spills=total.get("spill", 0),
         fills=total.get("fill", 0),
+        loops=loops.read([body for _, body in _split(code)]),
     )
 
 
@@ -77,6 +83,11 @@ def _by_unit(units: list[str], line: str) -> dict[str, int]:
 
 def listing(op: str, text: str) -> list[Bundle]:
     """The bundles of a ``final_bundles`` dump in order, their instructions without libtpu's remarks."""
+    return [_bundle(op, head, body) for head, body in _split(text)]
+
+
+def _split(text: str) -> list[tuple[re.Match, str]]:
+    """(what stands before it, all of its text) for each bundle of a dump."""
     heads, bodies = [], []
     for line in text.splitlines():
         if match := _LINE.match(line):
@@ -84,19 +95,33 @@ def listing(op: str, text: str) -> list[Bundle]:
             bodies.append([match[4]])
         elif bodies:  # a remark may run over several lines
             bodies[-1].append(line)
-    return [
-        Bundle(
-            op=op,
-            address=int(head[1], 16),
-            depth=head[3].count(">"),
-            label=head[2] or "",
-            instructions=_instructions("\n".join(body)),
-        )
-        for head, body in zip(heads, bodies, strict=True)
-    ]
+    return [(head, "\n".join(body)) for head, body in zip(heads, bodies, strict=True)]
 
 
-def _instructions(body: str) -> tuple[str, ...]:
-    body = _REMARK.sub("", body)
+def _bundle(op: str, head: re.Match, body: str) -> Bundle:
+    found = [_placed(words) for words in _instructions(body)]
+    places = tuple(place for _, place in found)
+    return Bundle(
+        op=op,
+        address=int(head[1], 16),
+        depth=head[3].count(">"),
+        label=head[2] or "",
+        instructions=tuple(words for words, _ in found),
+        places=places if any(places) else (),
+    )
+
+
+def _instructions(body: str) -> list[str]:
+    body = _REMARK.sub(lambda remark: f" {_MARK}{place[0]} " if (place := _PLACE.search(remark[0])) else "", body)
     body = body[body.find("{") + 1 : body.rfind("}")]
-    return tuple(" ".join(part.split()) for part in body.split(";;") if part.strip())
+    return [part for part in body.split(";;") if part.strip()]
+
+
+def _placed(instruction: str) -> tuple[str, Place | None]:
+    """An instruction without its place, and the place."""
+    mark = re.search(f"{_MARK}{_PLACE.pattern}", instruction)
+    if mark is None:
+        return " ".join(instruction.split()), None
+    file, line, column, end_line, end = mark.groups()
+    words = " ".join((instruction[: mark.start()] + instruction[mark.end() :]).split())
+    return words, Place(file, int(line), int(column), int(end) if end and end_line in ("", line) else 0)

@@ -2,7 +2,8 @@
 
 from course_lib.compiler.dumps import bundles
 from course_lib.compiler.dumps.dump import Dump
-from course_lib.compiler.report import Bundle
+from course_lib.compiler.operations import Place
+from course_lib.compiler.report import Bundle, Loop
 from course_lib.cost import Allocation
 
 
@@ -30,13 +31,14 @@ def dump(plain: dict) -> Dump:
 
 def _program(program: bundles.Program) -> dict:
     """A list for each bundle: there may be thousands, and their fields' names would fill the file."""
-    listing = [[b.op, b.address, b.depth, b.label, b.instructions, b.slots] for b in program.listing]
+    listing = [[b.op, b.address, b.depth, b.label, b.instructions, b.slots, b.places] for b in program.listing]
     return {
         "listing": listing,
         "offered": program.offered,
         "used": program.used,
         "spills": program.spills,
         "fills": program.fills,
+        "loops": [[loop.first, loop.last, loop.turns] for loop in program.loops],
     }
 
 
@@ -47,10 +49,13 @@ def _program_of(plain: dict) -> bundles.Program:
         used=_numbers(plain["used"]),
         spills=int(plain["spills"]),
         fills=int(plain["fills"]),
+        loops=tuple(_loop(*fields) for fields in plain["loops"]),
     )
 
 
-def _bundle(op: str, address: int, depth: int, label: str, instructions: list[str], slots: dict[str, int]) -> Bundle:
+def _bundle(
+    op: str, address: int, depth: int, label: str, instructions: list[str], slots: dict[str, int], places: list
+) -> Bundle:
     return Bundle(
         op=str(op),
         address=int(address),
@@ -58,7 +63,16 @@ def _bundle(op: str, address: int, depth: int, label: str, instructions: list[st
         label=str(label),
         instructions=tuple(map(str, instructions)),
         slots=_numbers(slots),
+        places=tuple(_place(*place) if place else None for place in places),
     )
+
+
+def _place(file: str, line: int, column: int, end: int) -> Place:
+    return Place(str(file), int(line), int(column), int(end))
+
+
+def _loop(first: int, last: int, turns: int | None) -> Loop:
+    return Loop(first=int(first), last=int(last), turns=None if turns is None else int(turns))
 
 
 def _allocation(op: str, bytes: int, purpose: str, name: str, buffers: int) -> Allocation:

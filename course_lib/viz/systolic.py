@@ -1,0 +1,94 @@
+"""A systolic array that keeps its weights, cycle by cycle: what is in every cell, what waits, what has come out.
+
+The scheme is the textbook's, and how the book "How to Scale Your Model" (chapter "How to Think About TPUs") draws the
+MXU: a cell for each weight. A row of x enters from the left, its number r in row r of the array one cycle later than
+the one above; numbers of x move right, sums move down, one cell a cycle. systolic.js has the same; the tests compare.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Matrix = Sequence[Sequence[int]]
+
+
+class Cell(NamedTuple):
+    """A cell that works in this cycle: it adds ``x`` times its weight to the sum from above."""
+
+    row_of_x: int
+    x: int
+    above: int  # the sum that came from the cell above; 0 in the first row
+    total: int  # what it hands down
+
+
+def cycles(x: Matrix, w: Matrix) -> int:
+    """Cycles until the last result is out: rows of x + rows of w + columns of w - 2."""
+    return len(x) + len(w) + len(w[0]) - 2
+
+
+def first_result(w: Matrix) -> int:
+    """Cycles until y[0, 0] is out: one for each row of the array."""
+    return len(w)
+
+
+def first_row(w: Matrix) -> int:
+    """Cycles until the whole first row of y is out. From then on each cycle completes one."""
+    return len(w) + len(w[0]) - 1
+
+
+def cell(x: Matrix, w: Matrix, cycle: int, row: int, column: int) -> Cell | None:
+    """What the cell of w[row][column] does in a cycle, the first being 1; None where it has nothing to do."""
+    m = cycle - 1 - row - column
+    if cycle < 1 or not 0 <= m < len(x):
+        return None
+    above = sum(x[m][k] * w[k][column] for k in range(row))
+    return Cell(row_of_x=m, x=x[m][row], above=above, total=above + x[m][row] * w[row][column])
+
+
+def at_work(x: Matrix, w: Matrix, cycle: int) -> int:
+    """How many cells work in a cycle."""
+    places = [(row, column) for row in range(len(w)) for column in range(len(w[0]))]
+    return sum(cell(x, w, cycle, *place) is not None for place in places)
+
+
+def waiting(x: Matrix, w: Matrix, cycle: int, row: int) -> list[tuple[int, int]]:
+    """The numbers that have not entered a row of the array: (cycles until they do, number), nearest first."""
+    return [(m + row - cycle + 1, x[m][row]) for m in range(len(x)) if m + row + 1 > cycle]
+
+
+def out(x: Matrix, w: Matrix, cycle: int) -> list[list[int | None]]:
+    """y = x @ w as far as it has left the array by the end of a cycle; None where it has not."""
+    rows, columns = len(w), len(w[0])
+    return [
+        [
+            sum(x[m][k] * w[k][column] for k in range(rows)) if cycle >= m + rows + column else None
+            for column in range(columns)
+        ]
+        for m in range(len(x))
+    ]
+
+
+def caption(x: Matrix, w: Matrix, cycle: int) -> str:
+    """What has happened by the end of a cycle, in words. systolic.js says the same."""
+    rows, columns, all_cycles = len(w), len(w[0]), cycles(x, w)
+    if cycle == 0:
+        return (
+            f"Before the first cycle. The {rows} x {columns} weights lie in their cells, and stay there. "
+            "Each row of x will enter from the left, every number one cycle after the one above it."
+        )
+    left = [(m, column) for m in range(len(x)) for column in range(columns) if m + rows + column == cycle]
+    said = [f"Cycle {cycle} of {all_cycles}: {at_work(x, w, cycle)} of {rows * columns} cells work."]
+    if left:
+        names = ", ".join(f"y[{m}, {column}]" for m, column in left)
+        said.append(f"Out {'comes' if len(left) == 1 else 'come'} {names}.")
+    if cycle < rows:
+        said.append(f"Nothing is out yet: a sum has {rows} rows to pass.")
+    elif cycle == rows:
+        said.append(f"The first result, after {rows} cycles: one for each row of the array.")
+    done = cycle - first_row(w)
+    if done == 0:
+        said.append(f"Row 0 of y is complete, after {cycle} cycles.")
+    elif 0 < done < len(x):
+        said.append(f"Row {done} of y is complete: one row a cycle from now on.")
+    if cycle == all_cycles:
+        said.append("All of y is out.")
+    return " ".join(said)

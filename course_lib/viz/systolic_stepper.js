@@ -1,0 +1,167 @@
+// The systolic stepper: the array drawn, and what moves it. dom.js, units.js and systolic.js stand before this file.
+
+const FILL = ["#cfe3f1", "#fdf3d8", "#cfeadf"]; // of the cells that work on one row of x; the next has the next
+const WAITING = 4; // numbers in front of a row of the array
+const QUEUE = 26, TALL = 66, LEAST = 68, MOST = 110; // pixels
+const PLAY_MS = 1100; // a cycle
+
+// The names of the results that leave in a cycle: [row of y, column].
+const justOut = (x, w, cycle) => rangeOf(w[0].length)
+  .map((column) => [cycle - w.length - column, column]).filter(([m]) => m >= 0 && m < x.length);
+
+function drawArray(stage, x, w, cycle, width) {
+  stage.replaceChildren();
+  const rows = w.length, columns = w[0].length, left = QUEUE * (WAITING + 0.5);
+  const wide = Math.max(LEAST, Math.min(MOST, (width - left) / columns));
+  Object.assign(stage.style, { width: `${left + wide * columns}px`, height: `${24 + TALL * rows + 44}px` });
+  const place = (element, x0, top, w0, high) => {
+    Object.assign(element.style, { left: `${x0}px`, top: `${top}px`, width: `${w0}px`, height: `${high}px` });
+    return element;
+  };
+  place(make(stage, "span", "course-name", "x enters"), 0, 0, left, 20);
+  place(make(stage, "span", "course-name", "weights stay, sums move down"), left, 0, wide * columns, 20);
+  for (let row = 0; row < rows; row++) {
+    const top = 24 + row * TALL;
+    for (const [distance, number] of waiting(x, w, cycle, row)) {
+      if (distance > WAITING) continue;
+      place(make(stage, "span", "course-waits", String(number)), left - distance * QUEUE - 2, top + TALL / 2 - 13, 24, 26);
+    }
+    for (let column = 0; column < columns; column++) {
+      const cell = place(make(stage, "div", "course-pe"), left + column * wide, top, wide, TALL);
+      const work = cellAt(x, w, cycle, row, column);
+      make(cell, "span", "course-weight", `w ${w[row][column]}`);
+      if (!work) continue;
+      cell.style.backgroundColor = FILL[work.row_of_x % FILL.length];
+      cell.classList.add("course-works");
+      make(cell, "span", "course-adds", `${work.above} + ${work.x}·${w[row][column]}`);
+      make(cell, "b", "", `= ${work.total}`);
+    }
+  }
+  const below = 24 + rows * TALL;
+  place(make(stage, "span", "course-name", "comes out"), 0, below + 12, left, 20);
+  const y = out(x, w, cycle);
+  for (const [m, column] of justOut(x, w, cycle)) {
+    const result = place(make(stage, "span", "course-out", String(y[m][column])), left + column * wide + 4, below + 6, wide - 8, 30);
+    result.style.backgroundColor = FILL[m % FILL.length];
+    result.title = `y[${m}, ${column}]`;
+  }
+}
+
+function drawMatrix(parent, name, rows, columns) {
+  const table = make(make(parent, "div", "course-matrix"), "table");
+  make(table, "caption", "", name);
+  const body = make(table, "tbody");
+  return rangeOf(rows).map(() => {
+    const line = make(body, "tr");
+    return rangeOf(columns).map(() => make(line, "td"));
+  });
+}
+
+function render({ model, el }) {
+  const x = model.get("x"), w = model.get("w"), rows = w.length, columns = w[0].length, all = cyclesOf(x, w), size = model.get("size");
+  const root = make(el, "div", "course-systolic");
+  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  make(root, "strong", "course-title", `A systolic array of ${rows} x ${columns} weights`);
+  const wide = make(root, "div", "course-wide"), stage = make(wide, "div", "course-stage");
+  stage.setAttribute("role", "img");
+  const bar = make(root, "div", "course-controls");
+  const play = button(bar, "course-play", "Play", "Play or pause (space)");
+  play.removeAttribute("aria-label"); // its text says which
+  const back = button(bar, "course-back", "◀", "One cycle back (left arrow)");
+  const next = button(bar, "course-next", "▶", "One cycle on (right arrow)");
+  const reset = button(bar, "course-reset", "Reset", "Back to before the first cycle");
+  const slider = make(bar, "input", "course-slider");
+  Object.assign(slider, { type: "range", min: 0, max: all, step: 1, ariaLabel: "Cycle" });
+  const words = make(root, "p", "course-caption");
+  words.setAttribute("aria-live", "polite");
+  const matrices = make(root, "div", "course-matrices");
+  const given = drawMatrix(matrices, "x", x.length, rows), result = drawMatrix(matrices, "y = x @ w", x.length, columns);
+  make(root, "p", "course-note", `With ${rows} x ${columns} weights the first result is out after ${rows} cycles, the first row of y `
+    + `after ${rows + columns - 1}, and then a row each cycle. With ${size} x ${size}, as in an MXU of a v5e, that makes ${size} and `
+    + `${2 * size - 1}: so an MXU wants many rows of x for the same weights.`);
+  make(root, "p", "course-keys", "Keys: ← →, Home, End, space");
+
+  let cycle = Math.max(0, Math.min(all, model.get("cycle"))), timer = 0, shownWidth = 0;
+  function show() {
+    drawArray(stage, x, w, cycle, shownWidth);
+    stage.ariaLabel = caption(x, w, cycle);
+    put(words, caption(x, w, cycle));
+    slider.value = cycle;
+    slider.setAttribute("aria-valuetext", `cycle ${cycle} of ${all}`);
+    const y = out(x, w, cycle);
+    x.forEach((row, m) => row.forEach((n, k) => {
+      const cell = given[m][k], inside = cycle - 1 - m - k;
+      put(cell, String(n));
+      cell.className = inside < 0 ? "" : inside < columns ? "course-inside" : "course-gone";
+      cell.style.backgroundColor = inside >= 0 && inside < columns ? FILL[m % FILL.length] : "";
+    }));
+    y.forEach((row, m) => row.forEach((n, column) => {
+      put(result[m][column], n === null ? "·" : String(n));
+      result[m][column].style.backgroundColor = n !== null && cycle === m + rows + column ? FILL[m % FILL.length] : "";
+    }));
+    back.disabled = cycle === 0;
+    next.disabled = cycle === all;
+  }
+  function goTo(target, tells = true) {
+    target = Math.max(0, Math.min(all, target));
+    if (target === cycle) return;
+    cycle = target;
+    show();
+    if (!tells) return;
+    model.set("cycle", cycle);
+    model.save_changes();
+  }
+  function stop() {
+    clearInterval(timer);
+    timer = 0;
+    put(play, "Play");
+    words.setAttribute("aria-live", "polite");
+  }
+  function start() {
+    if (cycle === all) goTo(0);
+    put(play, "Pause");
+    words.setAttribute("aria-live", "off"); // nobody can listen that fast
+    timer = setInterval(() => {
+      if (!root.isConnected) return stop();
+      goTo(cycle + 1);
+      if (cycle === all) stop();
+    }, PLAY_MS);
+  }
+  const toggle = () => (timer ? stop() : start());
+  function byHand(target) {
+    stop();
+    goTo(target);
+  }
+  play.onclick = toggle;
+  back.onclick = () => byHand(cycle - 1);
+  next.onclick = () => byHand(cycle + 1);
+  reset.onclick = () => byHand(0);
+  slider.oninput = () => byHand(Number(slider.value));
+  root.onkeydown = (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const moves = { ArrowRight: cycle + 1, ArrowUp: cycle + 1, ArrowLeft: cycle - 1, ArrowDown: cycle - 1, Home: 0, End: all };
+    const plays = event.key === " " && event.target.tagName !== "BUTTON";
+    if (!plays && moves[event.key] === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (plays) toggle();
+    else byHand(moves[event.key]);
+  };
+  const heard = () => { if (!timer) goTo(model.get("cycle"), false); };
+  function fit() {
+    if (!wide.clientWidth || wide.clientWidth === shownWidth) return;
+    shownWidth = wide.clientWidth;
+    show();
+  }
+  const resized = new ResizeObserver(() => requestAnimationFrame(fit));
+  model.on("change:cycle", heard);
+  resized.observe(wide);
+  fit();
+  return () => {
+    stop();
+    resized.disconnect();
+    model.off("change:cycle", heard);
+  };
+}
+
+export default { render };
