@@ -44,14 +44,15 @@ def softmax(x, rows):
 
     block = pl.BlockSpec((1024, x.shape[1]), lambda i: (i, 0))
     grid = (x.shape[0] // 1024,)
-    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block)(
-        x
-    )
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block
+    )(x)
 
 
 small = jax.random.normal(jax.random.key(0), (1024, 128))
 same = jnp.allclose(softmax(small, rows=8), softmax(small, rows=512), rtol=1e-6)
 print("the same result:", bool(same))
+
 
 # %%
 def f32(*shape):
@@ -118,51 +119,49 @@ print(f"{few.seconds / many.seconds:.0f} times as long")
 # **Predict first.** Eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or MXU. Two of
 # them use two.
 
+
 # %%
 def applied(fn, *args):
-    """A kernel that applies ``fn`` to whole arrays, and what the compiler says of it."""
+    """A kernel that applies ``fn`` to whole arrays."""
 
     def kernel(*refs):
         *inputs, o_ref = refs
         o_ref[...] = fn(*(ref[...] for ref in inputs))
 
-    out = jax.eval_shape(fn, *args)
-    return compiler.compile_tpu(pl.pallas_call(kernel, out_shape=out), *args)
+    return pl.pallas_call(kernel, out_shape=jax.eval_shape(fn, *args))
 
 
-def filled(report):
-    """How often the program has something for a unit to do: {unit: instructions}."""
-    total = collections.Counter()
-    for bundle in report.listing:
-        total.update(bundle.slots)
-    return total
+def counted(kernel, *args, chip="v5e"):
+    """{unit: operations} of the program that the compiler makes of a kernel."""
+    program = compiler.bundles(kernel, *args, chip=chip).bundles
+    return collections.Counter(
+        each.unit for bundle in program for each in bundle.operations
+    )
 
 
 operations = {
-    "a copy": lambda x: x,
     "x + 1": lambda x: x + 1,
     "where(x > 0, x, 0)": lambda x: jnp.where(x > 0, x, 0),
     "tanh(x)": jnp.tanh,
     "exp(x)": jnp.exp,
-    "sum of each column": lambda x: x + jnp.sum(x, axis=0, keepdims=True),
-    "sum of each row": lambda x: x + jnp.sum(x, axis=1, keepdims=True),
+    "x + sum of each column": lambda x: x + jnp.sum(x, axis=0, keepdims=True),
+    "x + sum of each row": lambda x: x + jnp.sum(x, axis=1, keepdims=True),
     "x.T": lambda x: x.T,
     "x @ x": lambda x: jnp.dot(x, x, preferred_element_type=jnp.float32),
 }
-units = ("VPU", "EUP", "XLU", "MXU", "pop", "load", "store")
-print(f"instructions for the {'':4}" + "".join(f"{unit:>7}" for unit in units))
+units = ("load", "VPU", "EUP", "XLU", "MXU", "pop", "store")
+print(f"{'operations of the':22}" + "".join(f"{unit:>7}" for unit in units))
 for name, fn in operations.items():
-    count = filled(applied(fn, f32(128, 128)))
-    print(f"{name:25}" + "".join(f"{count[unit] or '':>7}" for unit in units))
+    count = counted(applied(fn, f32(128, 128)), f32(128, 128))
+    print(f"{name:22}" + "".join(f"{count[unit] or '':>7}" for unit in units))
 
 # %% [markdown]
-# A block of 128 x 128 numbers fills 16 registers, so 16 in a column means: one instruction for each register.
+# A block of 128 x 128 numbers fills 16 registers. So 16 in a column is one operation for each register.
 #
-# - exp is one of the EUP and two of the VPU. The EUP knows 2^x; the VPU multiplies first. (The second was our own addition? No:
-#   see the bundles below.)
-# - The sum of each *column* is the VPU's: registers are added to registers, lane by lane. The sum of each *row* has to bring 128
-#   lanes together, and that is the XLU's.
-# - The product is the MXU's.
+# - A `where` is two of the VPU: a comparison and a choice.
+# - exp is 2^x on the EUP, and a multiplication of the VPU before it, because exp(x) is 2^(x log2 e).
+# - The sum of each *column* is the VPU's: registers are added to registers, lane by lane, and a few operations bring the 8
+#   sublanes together. The sum of each *row* has to bring 128 lanes together, and that is the XLU's.
 # - EUP, XLU and MXU have a companion in the column *pop*.
 #
 # > **pop**: the instruction that fetches a result from the EUP, the XLU or the MXU, once it is there.
@@ -178,13 +177,14 @@ for name, fn in operations.items():
 # **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between the
 # load of a register and its store.
 
+
 # %%
 def double_exp_kernel(x_ref, o_ref):
     o_ref[...] = 2 * jnp.exp(x_ref[...])
 
 
 double_exp = pl.pallas_call(double_exp_kernel, out_shape=f32(16, 128))
-# WIDGET viz.bundle_viewer(double_exp, f32(16, 128))
+viz.bundle_viewer(double_exp, f32(16, 128))
 
 # %% [markdown]
 # Read the middle. Two registers are loaded in one bundle, and one bundle later they are multiplied: VMEM answers in a cycle. Both
@@ -197,25 +197,16 @@ double_exp = pl.pallas_call(double_exp_kernel, out_shape=f32(16, 128))
 #
 # Now your own kernel: change `double_exp_kernel`, and run both cells again.
 #
-# How many slots does a bundle have? The dump of a busy program says it. A degree-40 polynomial, 64 registers of it:
+# How many slots does a bundle have?
 
 # %%
-def polynomial(x):
-    value = x
-    for _ in range(40):
-        value = value * x + 1
-    return value + jnp.exp(x)
-
-
-busy = applied(polynomial, f32(512, 128))
-most = {unit: max(b.slots.get(unit, 0) for b in busy.listing) for unit in units}
-print("most instructions in one bundle:", most)
-full = sum(b.slots.get("VPU", 0) == 4 for b in busy.listing)
-print(f"{full:,} of {busy.bundles:,} bundles have four of the VPU")
+for name in ("v5e", "v6e"):
+    offered = compiler.bundles(double_exp, f32(16, 128), chip=name).offered
+    print(f"{name}:", ", ".join(f"{unit} {slots}" for unit, slots in offered.items()))
 
 # %% [markdown]
-# Four operations of the VPU, two loads... each on 1024 numbers, in every cycle. So a bundle can do a lot, and in most kernels it
-# does little.
+# On a v5e: four operations of the VPU, three loads, a store, and more. Each is on 1024 numbers, and all of them are in one cycle.
+# So a bundle can do a lot. In most kernels it does little.
 #
 # ### Free arithmetic
 #
@@ -224,6 +215,7 @@ print(f"{full:,} of {busy.bundles:,} bundles have four of the VPU")
 #
 # **Predict first.** A kernel copies 256 registers and multiplies each n times on the way. From which n on does it take longer than
 # the copy? How much longer does each further multiplication make it?
+
 
 # %%
 def times(x, n):
@@ -234,7 +226,11 @@ def times(x, n):
 
 
 ns = range(13)
-cycles = [applied(functools.partial(times, n=n), f32(2048, 128)).cycles for n in ns]
+big = f32(2048, 128)
+cycles = [
+    compiler.compile_tpu(applied(functools.partial(times, n=n), big), big).cycles
+    for n in ns
+]
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, axes = plt.subplots(figsize=(6.2, 2.8))
 axes.plot(ns, [c - cycles[0] for c in cycles], "o-")
@@ -263,6 +259,7 @@ for n in (4, 5, 12):
 # Take an operation of each unit, on one register. First as a chain, where each needs the result of the one before. Then on
 # registers of their own, where none needs another. We compile 8 of them and 24, and divide the difference by 16, so that the
 # copies around them drop out. **Predict first:** which unit is the slowest to answer?
+
 
 # %%
 def chained(x, op, n):
@@ -316,11 +313,19 @@ for name, op in one_of_each.items():
 #
 # ### Who is guilty?
 #
-# Back to the opening. With 8 rows, a turn has one register. It asks for a maximum, waits, asks for a sum, waits. With 512 rows it
-# asks for 64 maxima in a row, and by the last of them the first is there.
+# Back to the opening. With 8 rows, a turn has one register. Here is its loop. **Look for two things:** the requests to the XLU,
+# and what stands between each of them and its pop.
+
+# %%
+viz.bundle_viewer(functools.partial(softmax, rows=8), table)
+
+# %% [markdown]
+# Nothing stands there. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima in
+# a row, and by the last of them the first is there.
 #
 # If that is the reason, the factor should be gone once nothing crosses lanes, and the time should halve with every doubling of the
 # rows, as long as the waiting rules. Take the cause away:
+
 
 # %%
 def without_lanes(x, rows):
@@ -338,16 +343,18 @@ def without_lanes(x, rows):
 
     block = pl.BlockSpec((1024, x.shape[1]), lambda i: (i, 0))
     grid = (x.shape[0] // 1024,)
-    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block)(
-        x
-    )
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=grid, in_specs=[block], out_specs=block
+    )(x)
 
 
 turns = (8, 16, 32, 64, 128, 256, 512)
 print("cycles for a block of 1024 rows, predicted (compiler)")
 print("rows in a turn      " + "".join(f"{rows:>8}" for rows in turns))
 for name, fn in [("softmax", softmax), ("without lanes", without_lanes)]:
-    found = [compiler.compile_tpu(functools.partial(fn, rows=r), table).cycles / 8 for r in turns]
+    found = [
+        compiler.compile_tpu(functools.partial(fn, rows=r), table).cycles / 8 for r in turns
+    ]
     print(f"{name:20}" + "".join(f"{c:8,.0f}" for c in found))
 
 # %% [markdown]
@@ -369,7 +376,7 @@ print(few)
 # first result come out, and in which the second?
 
 # %%
-# WIDGET viz.systolic_stepper(rows=4, columns=4)
+viz.systolic_stepper(rows=4, columns=4)
 
 # %% [markdown]
 # The first result takes as long as the way through the array. After that there is a row of them in every cycle. So one row costs
@@ -377,6 +384,7 @@ print(few)
 #
 # **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than 8? And
 # 256 than 32?
+
 
 # %%
 def product(x, w, steps):
@@ -441,6 +449,7 @@ print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
 # (Lesson 5 is about such copies.)
 #
 # **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB?
+
 
 # %%
 def copies(x, times, at_once):
@@ -518,6 +527,7 @@ for name in chips.NAMES:
 # SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how many times
 # longer does it take to add up numbers one by one?
 
+
 # %%
 def sum_of_scalars(x):
     def kernel(x_ref, o_ref):
@@ -567,8 +577,10 @@ for chip in ("v5e", "v6e"):
             o_ref[...] = x_ref[...] + y_ref[...]
 
         add = pl.pallas_call(add_kernel, out_shape=args[0])
-        count = filled(compiler.compile_tpu(add, *args, chip=chip))["VPU"]
-        print(f"{chip}, {jnp.dtype(dtype).name:8}: {count / 64:4.1f} VPU operations for 1024 numbers")
+        count = counted(add, *args, chip=chip)["VPU"]
+        print(
+            f"{chip}, {jnp.dtype(dtype).name:8}: {count / 64:4.1f} VPU operations for 1024 numbers"
+        )
 
 # %% [markdown]
 # On a v5e both operands are widened to float32, added, and packed again. Bytes are saved and arithmetic is not. A v6e adds bfloat16
@@ -580,8 +592,16 @@ for chip in ("v5e", "v6e"):
 # about the chip. One gap you can see for yourself: eight copies of 1 MiB, one after the other, and all at once.
 
 # %%
-one, after, at_once = cycles_of(1, 1024), cycles_of(8, 1024), cycles_of(8, 1024, at_once=True)
-for name, found in [("one copy", one), ("eight in turn", after), ("eight at once", at_once)]:
+one, after, at_once = (
+    cycles_of(1, 1024),
+    cycles_of(8, 1024),
+    cycles_of(8, 1024, at_once=True),
+)
+for name, found in [
+    ("one copy", one),
+    ("eight in turn", after),
+    ("eight at once", at_once),
+]:
     print(f"{name:15} {found:6,} cycles, predicted (compiler)")
 print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 

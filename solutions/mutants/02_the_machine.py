@@ -3,23 +3,28 @@
 
 # %% answer="02.1" name="takes the whole chip's peak" judge="exercise" says="(?s)v4: .*over the bandwidth of one of its two cores"
 flops_per_byte = {
-    name: chips.chip(name).chip_flops / chips.chip(name).hbm_bandwidth for name in chips.NAMES
+    name: chips.chip(name).chip_flops / chips.chip(name).hbm_bandwidth
+    for name in chips.NAMES
 }
 
 # %% answer="02.1" name="turns it round" judge="exercise" says="upside down: bytes for each FLOP"
 flops_per_byte = {
-    name: chips.chip(name).hbm_bandwidth / chips.chip(name).bf16_flops for name in chips.NAMES
+    name: chips.chip(name).hbm_bandwidth / chips.chip(name).bf16_flops
+    for name in chips.NAMES
 }
 
 # %% answer="02.1" name="takes int8 for bfloat16" judge="exercise" says="(?s)v5e: .*ratio with the peak of int8"
 flops_per_byte = {"v5e": chips.chip("v5e").int8_ops / chips.chip("v5e").hbm_bandwidth}
 
 # %% answer="02.1" name="takes bfloat16 for int8" judge="exercise" says="(?s)v5e, int8: .*ratio with the peak of bfloat16"
-flops_per_byte = {"v5e, int8": chips.chip("v5e").bf16_flops / chips.chip("v5e").hbm_bandwidth}
+flops_per_byte = {
+    "v5e, int8": chips.chip("v5e").bf16_flops / chips.chip("v5e").hbm_bandwidth
+}
 
 # %% answer="02.1" name="leaves one out" judge="exercise" says="5 of 6 are right.*(?s:.*)Still open: v5e, int8"
 flops_per_byte = {
-    name: chips.chip(name).bf16_flops / chips.chip(name).hbm_bandwidth for name in chips.NAMES
+    name: chips.chip(name).bf16_flops / chips.chip(name).hbm_bandwidth
+    for name in chips.NAMES
 }
 
 # %% answer="02.2" name="takes GB for GiB" judge="exercise" says="The table says 16 GiB, which are 17.2 GB"
@@ -226,9 +231,9 @@ def gated(x):
 
     block = pl.BlockSpec((64, x.shape[1]), lambda i: (i, 0))
     steps = (x.shape[0] // 64,)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block)(
-        x
-    )
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
+    )(x)
 
 
 # %% answer="02.11" name="keeps the divisions" judge="exercise" says="it is above par"
@@ -240,9 +245,9 @@ def gated(x):
 
     block = pl.BlockSpec((256, x.shape[1]), lambda i: (i, 0))
     steps = (x.shape[0] // 256,)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block)(
-        x
-    )
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
+    )(x)
 
 
 # %% answer="02.11" name="cuts the rows themselves" judge="numbers" says="is wrong"
@@ -254,6 +259,6 @@ def gated(x):
 
     block = pl.BlockSpec((512, 128), lambda i, j: (i, j))
     steps = (x.shape[0] // 512, x.shape[1] // 128)
-    return pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block)(
-        x
-    )
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
+    )(x)

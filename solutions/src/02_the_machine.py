@@ -142,7 +142,8 @@ checks.check("02.4", links)
 # *Difficulty 2 of 5. 8 minutes, 10 words. Fast track.*
 #
 # Which unit of a v5e does each of these? `"VPU"`, `"EUP"`, `"XLU"`, `"MXU"` or `"scalar"`. Where several have a part in it, name the one
-# that is not the VPU. In the first eight, `x` is float32[128, 128] in VMEM; `s` is one number in SMEM.
+# that is not the VPU; the way of a number from a vector register to a scalar one does not count. In the first six, `x` is
+# float32[128, 128] in VMEM; `s` is one number in SMEM.
 #
 # | name | the operation |
 # |---|---|
@@ -190,7 +191,7 @@ unit_of |= {
 checks.check("02.5", unit_of)
 
 # %% [markdown]
-# Now find them in the programs: how many slots of each unit are filled, by the compiler. Which operation surprises you most?
+# Now find them in the programs: how many operations of each unit the compiler made of them. Which surprises you most?
 
 # %% given="02.5-look" tags=["outputs-not-stored"]
 import collections
@@ -244,11 +245,12 @@ ten = {
 }
 try:
     for name, (fn, *args) in ten.items():
-        filled = collections.Counter()
-        for bundle in compiler.compile_tpu(fn, *args).listing:
-            filled.update(bundle.slots)
-        shown = {u: filled[u] for u in ("VPU", "EUP", "XLU", "MXU", "scalar") if filled[u]}
-        print(f"{name:12}", shown)
+        program = compiler.bundles(fn, *args).bundles
+        count = collections.Counter(
+            each.unit for bundle in program for each in bundle.operations
+        )
+        units = ("VPU", "EUP", "XLU", "MXU", "pop", "scalar", "DMA")
+        print(f"{name:12}", {unit: count[unit] for unit in units if count[unit]})
 except compiler.Unavailable as error:
     print(error)
 
@@ -286,7 +288,9 @@ def shares(x, block, rows, cheap=False):
 
     spec = pl.BlockSpec((block, x.shape[1]), lambda i: (i, 0))
     grid = (x.shape[0] // block,)
-    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)(x)
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)(
+        x
+    )
 
 
 settings = {
@@ -336,8 +340,13 @@ def us(name, dtype=jnp.float32, **changed):
 
 try:
     for name in settings:
-        print(f"{name} as it is {us(name):5.1f}, fewer bytes {us(name, jnp.bfloat16):5.1f}", end="")
-        print(*(f", {cure} {us(name, **of[name]):5.1f}" for cure, of in cures.items()), sep="")
+        print(
+            f"{name} as it is {us(name):5.1f}, fewer bytes {us(name, jnp.bfloat16):5.1f}",
+            end="",
+        )
+        print(
+            *(f", {cure} {us(name, **of[name]):5.1f}" for cure, of in cures.items()), sep=""
+        )
 except compiler.Unavailable as error:
     print(error)
 

@@ -52,8 +52,8 @@ EXERCISE = Exercise(
     hints=(
         "FLOP/s over bytes/s is FLOPs per byte. Which two fields of chips.chip(name) are those?",
         "c.bf16_flops and c.hbm_bandwidth belong to one core both, and c.int8_ops too.",
-        'flops_per_byte |= {name: chips.chip(name).bf16_flops / chips.chip(name).hbm_bandwidth for name in chips.NAMES}; '
-        'then flops_per_byte["v5e, int8"] with int8_ops.',
+        "for name in chips.NAMES: c = chips.chip(name); flops_per_byte[name] = c.bf16_flops / c.hbm_bandwidth. Then "
+        'flops_per_byte["v5e, int8"], with c.int8_ops.',
     ),
     points=1,
 )

@@ -67,7 +67,7 @@ EXERCISE = Exercise(
     hints=(
         "Amount over rate is time. Both stand in chips.chip(name).",
         "c.hbm_bytes / c.hbm_bandwidth, in seconds: both belong to one core. 1000 ms are a second.",
-        "tokens: 7e9 weights of two bytes come through 820 GB/s once for each token. How often does that fit into a second?",
+        "tokens: 7e9 weights of two bytes come, at 820 GB/s, once for each token. How often is that in a second?",
     ),
     points=1,
 )

@@ -38,7 +38,7 @@ QUESTIONS = {
         tolerance=0.01,
         near={
             0.78125: "That lets the VPU do one operation a cycle. How many slots does a bundle have for it?",
-            6.25: "An operation of the VPU on a register is one FLOP for each of its numbers; one cell of an MXU does two.",
+            6.25: "An operation of the VPU is one FLOP for each number of a register; a cell of an MXU does two.",
             12.5: "That is all of the VPU against one MXU. There are four.",
             25: "Those are the four slots against the four MXUs' rows. Count numbers, not rows.",
             0.390625: "An operation of the VPU is on a whole register, and there are four slots.",
@@ -80,8 +80,8 @@ EXERCISE = Exercise(
     asks=Several(parts=QUESTIONS, why="few FLOPs can be most of the time."),
     hints=(
         "Count for one cycle, and leave the clock out: all units have the same. An MXU has 128 x 128 cells.",
-        "MXU: 4 units of 128 * 128 cells, a multiplication and an addition in each. VPU: 4 slots, 8 * 128 numbers in each.",
-        "width: 4 K / 131,072 cycles on the one side, 10 / 4,096 on the other. For which K are they equal? And below that K?",
+        "MXU: 4 units of 128 * 128 cells, a multiplication and an addition in each. VPU: 4 slots of 8 * 128 numbers.",
+        "width: 4 K / 131,072 cycles on the one side, 10 / 4,096 on the other. Which K makes them equal? And below it?",
     ),
     points=2,
 )

@@ -83,7 +83,7 @@ EXERCISE = Exercise(
     asks=Several(parts=TIMES, why="bytes go by all links that leave a chip, and a hop costs only the first of them."),
     hints=(
         "Draw sixteen dots, four by four, and a line between neighbours. Where do the bytes start, where do they end?",
-        "first byte: count the lines on a shortest way from corner to corner. all of it: count the lines that leave a corner.",
+        "first byte: count the lines on a shortest way. all of it: count the lines that leave a corner.",
         "all of it: 64 MiB over twice 45 GB/s, and the last byte still has its hops to go; they hardly count.",
     ),
     points=1,

@@ -14,8 +14,8 @@ RIGHT = {
 # For each patient: a sentence for each wrong answer, what binds first, then the cures.
 WRONG = {
     "A": {
-        "the latency of copies": "It waits for copies most of the time, true. But two times stand there: which is longer, "
-        "that of the cycles or that of the bytes?",
+        "the latency of copies": "It waits for copies most of the time, true. But two times stand there: which "
+        "is longer, that of the cycles or that of the bytes?",
         "the latency of the XLU": "That is a tenth of its cycles, and its cycles do not even set the time.",
         "instructions": "To issue them is a fifth of its cycles, and its cycles do not even set the time.",
         "larger blocks": "They would make fewer waits of the same bytes. What do those bytes take at full speed?",
@@ -36,7 +36,7 @@ WRONG = {
         "instructions": "Is the core busy, or does it wait? Look at *time goes* once more, and at the slots.",
         "larger blocks": "It hardly waits for copies. What does it wait for, and does a block's size change that?",
         "fewer bytes": "It hardly waits for copies. What does it wait for?",
-        "a cheaper operation": "The slots are nearly empty, so the operations are few. What does the core do meanwhile?",
+        "a cheaper operation": "The slots are nearly empty, so it has little to do. What does the core do meanwhile?",
     },
 }
 NEXT = "go through the lesson's four questions in their order, each with its line of the report."

@@ -1,6 +1,5 @@
 """Find the line that puts a single number where only vectors can be stored."""
 
-import jax
 import jax.numpy as jnp
 
 from course_lib.checks.exercise import Exercise

@@ -44,8 +44,8 @@ def _takes_little_longer_than_a_copy(centre_kernel):
         f"For x[{BLOCK[0]}, {BLOCK[1]}] it takes {report.cycles / copy:.1f} times as long as a copy, predicted "
         f"(compiler); asked is {MOST_TIMES} times at most. Most of its cycles go to {most} "
         f"({text.percent(report.time_split[most] / report.cycles)}).",
-        "a register has 8 rows, and the XLU takes a new row sum long before the last one is back. How much of the block "
-        "can one line work on?",
+        "a register has 8 rows, and the XLU takes a new row sum long before the last one is back. How much of the "
+        "block can one line work on?",
     )
 
 

@@ -10,10 +10,10 @@ EXERCISE = Exercise(
     defines="why",
     asks=Explain(
         model="There are none. A core runs one program, one bundle after another, and each instruction works on 1024 "
-        "numbers. When a result is missing, it waits: it has no other threads to switch to. Latency is hidden by asking "
-        "early. Copies run in the background while the core works on the block before; the XLU and the MXU take many "
-        "requests before the first is answered. The compiler puts independent work between request and pop, and can "
-        "do so only if the kernel has some in the same turn: whole blocks, many rows.",
+        "numbers. When a result is missing, it waits: it has no other thread to go on with. Latency is hidden by "
+        "asking early. Copies run in the background while the core works on the block before; the XLU and the MXU "
+        "take many requests before the first is answered. The compiler puts independent work between request and "
+        "pop, and can do so only if the kernel has some in the same turn: whole blocks, many rows.",
         look_for=(
             "one program, in order, with very wide registers",
             "copies and units that work in the background, and are asked early",

@@ -50,8 +50,8 @@ EXERCISE = Exercise(
     reference=accepted,
     also=(_keeps_the_core_for_a_twentieth_of_the_time,),
     hints=(
-        "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says what the "
-        "core does.",
+        "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says "
+        "what the core does.",
         "A division is a reciprocal of the EUP and a dozen operations of the VPU. Each number has two divisions. One "
         "of them has the same divisor in the whole row: jax.lax.rsqrt once a row, and a multiplication.",
         "1 / (1 + exp(-x)) is 0.5 * tanh(0.5 * x) + 0.5, and tanh is one trip to the EUP.",

@@ -1,4 +1,4 @@
-"""Ten operations, and the unit that the compiler gives each of them to, read off the slots of the program."""
+"""Ten operations, and the unit that the compiler gives each of them to, read off its program."""
 
 import collections
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import compiler
 
 UNITS = ("VPU", "EUP", "XLU", "MXU", "scalar")
-_SPECIAL = ("MXU", "XLU", "EUP", "VPU")  # the first of these that a program fills slots of is the one we ask for
+_SPECIAL = ("MXU", "EUP", "XLU", "VPU")  # the first of these that a program uses is the one we ask for
 _SQUARE, _ROW, _COLUMN = ((128, 128), (1, 128), (128, 1))
 
 
@@ -37,8 +37,8 @@ ON_SCALARS: dict[str, Callable] = {"s + 1": lambda s: s + 1, "exp(s)": jnp.exp}
 NAMES = (*ON_VECTORS, *ON_SCALARS)
 
 
-def slots(name: str) -> collections.Counter:
-    """How many slots of each unit the program of an operation fills, predicted (compiler)."""
+def count(name: str) -> collections.Counter:
+    """How many operations of each unit the program has."""
     if name in ON_SCALARS:
         fn, args = ON_SCALARS[name], (_array((8,)),)
         smem = pl.BlockSpec(memory_space=pltpu.SMEM)
@@ -55,13 +55,11 @@ def slots(name: str) -> collections.Counter:
             o_ref[...] = fn(*(ref[...] for ref in inputs))
 
         call = pl.pallas_call(kernel, out_shape=jax.eval_shape(fn, *args))
-    found = collections.Counter()
-    for bundle in compiler.compile_tpu(call, *args).listing:
-        found.update(bundle.slots)
-    return found
+    program = compiler.bundles(call, *args)
+    return collections.Counter(operation.unit for bundle in program.bundles for operation in bundle.operations)
 
 
 def unit(name: str) -> str:
     """The unit that does the operation: the most special one that has something to do."""
-    found = slots(name)
+    found = count(name)
     return next((unit for unit in _SPECIAL if found[unit]), "scalar")
