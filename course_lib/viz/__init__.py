@@ -2,6 +2,7 @@
 
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.grid_player import GridPlayer, grid_player
+from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.picture import Picture
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
@@ -13,6 +14,7 @@ __all__ = [
     "PLOT_STYLE",
     "BundleViewer",
     "GridPlayer",
+    "MemoryLadder",
     "Picture",
     "Point",
     "RoofPlot",
@@ -20,6 +22,7 @@ __all__ = [
     "VmemTable",
     "bundle_viewer",
     "grid_player",
+    "memory_ladder",
     "plot_picture",
     "roof_plot",
     "systolic_stepper",

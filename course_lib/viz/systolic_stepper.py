@@ -17,8 +17,8 @@ def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
     """An array of ``rows`` x ``columns`` weights that multiplies a few rows of x, cycle by cycle, forth and back.
 
     The weights w[rows, columns] stay, rows of x enter from the left, each number a cycle after the one above it, and
-    sums move down: y = x @ w. All numbers are small and whole, and right. Raises ValueError for an array that is not 1 x 1
-    to 8 x 8.
+    sums move down: y = x @ w. All numbers are small and whole, and right. Raises ValueError for an array smaller than
+    1 x 1 or larger than 8 x 8.
     """
     for name, size in (("rows", rows), ("columns", columns)):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST:

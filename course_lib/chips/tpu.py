@@ -1,7 +1,8 @@
 """TPU chips by name: peak rates, memory sizes, and how to trace a kernel for one that is not here.
 
-Every number comes from JAX's own registry (``pltpu.get_tpu_info_for_chip``); none is typed in. The registry counts
-per TensorCore, and so do we, except where a name begins with ``chip_``: vendors' pages print the whole chip.
+Every number comes from JAX's own registry (``pltpu.get_tpu_info_for_chip``), or from the compiler where the registry
+has none. The registry counts per TensorCore, and so do we, except where a name begins with ``chip_``: vendors' pages
+print the whole chip.
 """
 
 import contextlib
@@ -28,6 +29,17 @@ NAMES = tuple(_NAMES)
 # 0.0.50 print it when they refuse a kernel: "Scoped allocation with size ... and limit 16.00M exceeded". A test
 # provokes that for every chip.
 _SCOPED_VMEM = {"v4": 16 << 20, "v5e": 16 << 20, "v5p": 16 << 20, "v6e": 32 << 20, "tpu7x": 32 << 20}
+
+# Vector registers of a core, and the slots that a bundle has for each unit, from the compiler: libtpu 0.0.48 names its
+# registers v0 to v31, or to v63, and prints the slots over its table of bundles. A test compares both for every chip.
+_REGISTERS = {"v4": 32, "v5e": 64, "v5p": 64, "v6e": 64, "tpu7x": 64}
+_SLOTS = {
+    "v4": {"MXU": 4, "XLU": 2, "VPU": 2, "EUP": 1, "pop": 2, "load": 1, "store": 1, "scalar": 2},
+    "v5e": {"MXU": 4, "XLU": 3, "VPU": 4, "EUP": 1, "pop": 2, "load": 3, "store": 1, "scalar": 2},
+    "v5p": {"MXU": 4, "XLU": 3, "VPU": 4, "EUP": 1, "pop": 2, "load": 3, "store": 1, "scalar": 2},
+    "v6e": {"MXU": 2, "XLU": 2, "VPU": 4, "EUP": 1, "pop": 2, "load": 3, "store": 2, "scalar": 2},
+    "tpu7x": {"MXU": 2, "XLU": 2, "VPU": 4, "EUP": 1, "pop": 2, "load": 3, "store": 2, "scalar": 2},
+}
 
 # Chips whose clock is known in two ways that agree: published (1.05, 1.5 and 1.75 GHz), and the registry's peak
 # over MXUs x size^2 x 2 FLOPs per cycle. For v5e and v5p, libtpu's simulator issues just as many FLOPs per cycle.
@@ -56,6 +68,8 @@ class Chip:
     scoped_vmem_bytes: int  # what one kernel may use unless it asks for more
     tensor_cores: int  # of the chip: 2 on a v4, v5p and tpu7x
     cores: int  # TensorCores that are one device: 2 on a v4 and v5p (a "megacore"), which share work and HBM
+    registers: int  # vector registers, of sublanes x lanes x 32 bits each
+    slots: dict[str, int]  # unit -> slots in each bundle
 
     @property
     def clock_hz(self) -> float | None:
@@ -63,6 +77,11 @@ class Chip:
         if self.name not in _CLOCK_KNOWN:
             return None
         return self.bf16_flops / (self.mxus * self.mxu_size**2 * 2)
+
+    @property
+    def register_bytes(self) -> int:
+        """Bytes of one vector register: 4 KiB."""
+        return self.sublanes * self.lanes * 4
 
     @property
     def program_bandwidth(self) -> float:
@@ -111,6 +130,8 @@ def chip(name: str) -> Chip:
         scoped_vmem_bytes=_SCOPED_VMEM[name],
         tensor_cores=tensor_cores,
         cores=tensor_cores if version.supports_megacore else 1,
+        registers=_REGISTERS[name],
+        slots=dict(_SLOTS[name]),
     )
 
 
