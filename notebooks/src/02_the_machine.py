@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import chips, compiler, viz
+from course_lib import chips, compiler, text, viz
 
 
 def softmax(x, rows):
@@ -323,8 +323,8 @@ viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 # Nothing stands there. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima in
 # a row, and by the last of them the first is there.
 #
-# If that is the reason, the factor should be gone once nothing crosses lanes, and the time should halve with every doubling of the
-# rows, as long as the waiting rules. Take the cause away:
+# If that is the reason, most of the time should be gone once nothing crosses lanes, and it should halve with every doubling of the
+# rows as long as the waiting rules. Take the cause away:
 
 
 # %%
@@ -358,8 +358,9 @@ for name, fn in [("softmax", softmax), ("without lanes", without_lanes)]:
     print(f"{name:20}" + "".join(f"{c:8,.0f}" for c in found))
 
 # %% [markdown]
-# Along the columns the same function hardly cares. Along the rows each doubling nearly halves the time, until something else is
-# the longest: the copies. So the XLU's latency is guilty, and the cure is **more independent work between a request and its pop**.
+# Along the columns the slow call is more than four times as fast. What is left of the difference is what each turn costs by itself: the
+# loop, the EUP, the way of a register down to its store. Along the rows each doubling nearly halves the time, until the copies of
+# the block take longest. So the XLU's latency is guilty, and the cure is **more independent work between a request and its pop**.
 #
 # The report says so as well. Where do the cycles of the slow one go?
 
@@ -441,7 +442,7 @@ print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
 # **Look for one thing:** which step is the largest?
 
 # %%
-# WIDGET viz.memory_ladder(chip="v5e")
+viz.memory_ladder(chip="v5e")
 
 # %% [markdown]
 # HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes it for you.
@@ -493,23 +494,44 @@ for kib in (4, 64, 512, 1024):
 # of VMEM. A kernel waits for HBM unless it asks early, and Pallas does: with a grid it asks for the next block before it works
 # on this one.
 #
-# ### Five chips
+# ### Five chips, and two GPUs
 #
-# A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core.
+# A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core:
 
 # %%
-print("one core     MXUs         TFLOP/s   HBM GB   GB/s   VMEM MiB   cores on a chip")
+print("one core         MXUs    TFLOP/s   HBM GB   GB/s   VMEM MiB   cores on the chip")
 for name in chips.NAMES:
     c = chips.chip(name)
     print(
-        f"{name:8}{c.mxus:4} of {c.mxu_size} x {c.mxu_size}"
-        f"{c.bf16_flops / 1e12:11.1f}{c.hbm_bytes / 1e9:9.1f}{c.hbm_bandwidth / 1e9:7.0f}"
-        f"{c.vmem_bytes / 2**20:11.0f}{c.tensor_cores:14}"
+        f"{name:8}{c.mxus:3} x {c.mxu_size}^2 cells"
+        f"{c.bf16_flops / 1e12:8.1f}{c.hbm_bytes / 1e9:9.1f}{c.hbm_bandwidth / 1e9:7.0f}"
+        f"{c.vmem_bytes / 2**20:9.0f}{c.tensor_cores:12}"
     )
 
 # %% [markdown]
-# (The peak is for bfloat16. 17.2 GB are 16 GiB.) On a v4 and a v5p the two cores of a chip look like one device; on a tpu7x they are
-# two devices.
+# The peak is for bfloat16, and 17.2 GB are 16 GiB. The two cores of a v4 or a v5p look like one device; those of a tpu7x are two.
+#
+# And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its Hopper
+# tuning guide. What lies on the chip is VMEM here; there it is registers and shared memory of 132 SMs, and a cache.
+
+# %%
+print("whole chip   TFLOP/s   HBM GB     GB/s   on the chip, MiB")
+for name in chips.NAMES:
+    c = chips.chip(name)
+    on_chip = f"{c.vmem_bytes * c.tensor_cores / 2**20:.0f} of VMEM"
+    hbm = c.hbm_bytes * c.tensor_cores / 1e9
+    rates = f"{c.chip_flops / 1e12:10.0f}{hbm:9.1f}{c.chip_bandwidth / 1e9:9.0f}"
+    print(f"{name:10}{rates}   {on_chip}")
+for name in chips.GPU_NAMES:
+    g = chips.gpu(name)
+    sms = g.sms * (g.sm_register_bytes + g.sm_shared_bytes) / 2**20
+    on_chip = f"{sms:.0f} in its SMs, {g.l2_bytes / 2**20:.0f} of cache"
+    rates = f"{g.bf16_flops / 1e12:10.0f}{g.hbm_bytes / 1e9:9.1f}{g.hbm_bandwidth / 1e9:9.0f}"
+    print(f"{name:10}{rates}   {on_chip}")
+
+# %% [markdown]
+# The chips are alike in what they hold and bring. They differ in how the work is cut: one or two wide cores here, 132 small ones
+# there, which hide latency by switching threads.
 #
 # Chips are wired to each other.
 #
@@ -559,8 +581,11 @@ print(f"a number from SMEM: {scalar:.1f} cycles; from VMEM: {vector:.5f}")
 print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies left out")
 
 # %% [markdown]
-# So SMEM is for what decides: indices, lengths, flags, the number of a step. Not for data. What it is good at, VMEM cannot do: any
-# place, no alignment.
+# A single number costs as many cycles as thousands of them. A bundle has two slots for the scalar unit, so at its best it does three
+# operations in a nanosecond, less than one core of a CPU.
+#
+# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data. What it is good at, VMEM cannot do:
+# any place, no alignment.
 #
 # ## Numbers of 32 bits
 #
@@ -673,3 +698,54 @@ for rows in (256, 512, 1024):
 
 # %% [markdown]
 # ## Further
+#
+# What the hardware has not, and what has been written about it.
+#
+# ### Emulated
+#
+# "If a kernel is accepted by the compiler, it must return the expected results", says JAX's page on TPU kernels, and also: what is
+# unnatural to the hardware may be emulated in software, and slow. TPU kernels are called experimental there, and only a part of
+# `jax.numpy` is accepted. What does emulation look like? Divide whole numbers.
+
+# %%
+whole = jax.ShapeDtypeStruct((128, 128), jnp.int32)
+square = f32(128, 128)
+for name, fn, args in [
+    ("x + y, float32", jnp.add, (square, square)),
+    ("x / y, float32", jnp.divide, (square, square)),
+    ("sin(x), float32", jnp.sin, (square,)),
+    ("n + m, int32", jnp.add, (whole, whole)),
+    ("n >> 3, int32", lambda n: n >> 3, (whole,)),
+    ("n // 8, int32", lambda n: n // 8, (whole,)),
+    ("n // m, int32", lambda n, m: n // m, (whole, whole)),
+]:
+    count = counted(applied(fn, *args), *args)
+    print(f"{name:16} {count['VPU'] / 16:6.0f} VPU operations a register")
+
+# %% [markdown]
+# There is no division of whole numbers on the VPU. The compiler writes one, bit by bit: more than two sines. `n // 8` is dear
+# because it rounds down for negative numbers too; `n >> 3` does the same and is one operation.
+#
+# Not accepted at all:
+
+# %%
+for name, fn in [("cumsum", lambda x: jnp.cumsum(x, axis=0)), ("sort", jnp.sort)]:
+    report = compiler.compile_tpu(applied(fn, square), square)
+    print(f"{name}: {'compiles' if report.ok else text.folded(str(report.error))}")
+
+# %% [markdown]
+# ### To look at, and to read
+#
+# - A [block diagram of a TPU v4](https://docs.cloud.google.com/static/tpu/docs/images/tpu-v4-layout.png), from Google's documentation:
+#   two TensorCores, each with MXUs, a vector and a scalar unit, and the HBM beside them. It is the picture from above, drawn by those
+#   who built it. JAX's page ["Writing TPU kernels with Pallas"](https://docs.jax.dev/en/latest/pallas/tpu/details.html) shows the
+#   board.
+# - "The Design Process for Google's Training Chips: TPUv2 and TPUv3" (IEEE Micro, 2021): why there is a vector unit between the
+#   MXU and the memory.
+# - "A Domain-Specific Supercomputer for Training Deep Neural Networks" (Communications of the ACM, 2020): the same chips, and the
+#   network between them.
+# - "Ten Lessons From Three Generations Shaped Google's TPUv4i" (ISCA, 2021): VMEM, and what a compiler needs of a machine.
+# - "TPU v4: An Optically Reconfigurable Supercomputer for Machine Learning with Hardware Support for Embeddings" (ISCA, 2023):
+#   links that are switched by mirrors, and SparseCores.
+# - "How to Scale Your Model", chapter ["How to Think About TPUs"](https://jax-ml.github.io/scaling-book/tpus/): exercises 02.2 and 02.4 owe
+#   it their idea.
