@@ -526,7 +526,9 @@ for name in chips.GPU_NAMES:
     g = chips.gpu(name)
     sms = g.sms * (g.sm_register_bytes + g.sm_shared_bytes) / 2**20
     on_chip = f"{sms:.0f} in its SMs, {g.l2_bytes / 2**20:.0f} of cache"
-    rates = f"{g.bf16_flops / 1e12:10.0f}{g.hbm_bytes / 1e9:9.1f}{g.hbm_bandwidth / 1e9:9.0f}"
+    rates = (
+        f"{g.bf16_flops / 1e12:10.0f}{g.hbm_bytes / 1e9:9.1f}{g.hbm_bandwidth / 1e9:9.0f}"
+    )
     print(f"{name:10}{rates}   {on_chip}")
 
 # %% [markdown]

@@ -89,7 +89,7 @@ checks.check("02.2", once)
 #
 # - `"share"`: how much of the FLOP/s of the MXUs are those of the VPU? In %.
 # - `"width"`: one head of attention makes a table of scores. For each score its two products do 4 K FLOPs together, where K is the
-#   width of the head; its softmax does, say, 10 operations of the VPU. At which K do both units take equally long? A plain number.
+#   width of the head; its softmax does, say, 9 operations of the VPU. At which K do both units take equally long? A plain number.
 # - `"K = 32"`: a head of width 32, and a kernel in which products and softmax overlap perfectly. Which of `"the MXU"`, `"the VPU"` and
 #   `"HBM"` would have to be faster?
 #
@@ -98,7 +98,7 @@ checks.check("02.2", once)
 # %% answer="02.3"
 units = {"share": None, "width": None, "K = 32": None}
 ### BEGIN SOLUTION
-units |= {"share": "3.125 %", "width": 80, "K = 32": "the VPU"}
+units |= {"share": "3.125 %", "width": 72, "K = 32": "the VPU"}
 ### END SOLUTION
 
 # %% check="02.3"

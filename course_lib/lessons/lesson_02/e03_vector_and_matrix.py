@@ -7,7 +7,7 @@ from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
 SLOTS = 4  # VPU operations that a v5e issues in a cycle, each on a whole register
-OPERATIONS = 10  # of the VPU, for one score of a softmax, as the exercise has it
+OPERATIONS = 9  # of the VPU, for one score of a softmax, as the exercise has it
 
 
 def _mxu_a_cycle() -> int:
@@ -47,14 +47,14 @@ QUESTIONS = {
         proof=lambda: 100 * _vpu_a_cycle() / _mxu_a_cycle(),
     ),
     "width": Predict(
-        value=80,
+        value=72,
         unit="",
         tolerance=0.01,
         near={
-            160: "That is right if the two products have 2 K FLOPs a score together. They have 4 K.",
-            320: "That is K FLOPs a score. There are two products, with a multiplication and an addition each.",
-            8: "That is for one operation a score. There are ten.",
-            2.5: "Is that 10 over 4? The two units do not do equally many FLOPs in a cycle.",
+            144: "That is right if the two products have 2 K FLOPs a score together. They have 4 K.",
+            288: "That is K FLOPs a score. There are two products, with a multiplication and an addition each.",
+            8: "That is for one operation a score. There are nine.",
+            2.25: "Is that 9 over 4? The two units do not do equally many FLOPs in a cycle.",
         },
         why="there the vector work takes as long as the products.",
         proof=_width_where_both_take_as_long,
@@ -81,7 +81,7 @@ EXERCISE = Exercise(
     hints=(
         "Count for one cycle, and leave the clock out: all units have the same. An MXU has 128 x 128 cells.",
         "MXU: 4 units of 128 * 128 cells, a multiplication and an addition in each. VPU: 4 slots of 8 * 128 numbers.",
-        "width: 4 K / 131,072 cycles on the one side, 10 / 4,096 on the other. Which K makes them equal? And below it?",
+        "width: 4 K / 131,072 cycles on the one side, 9 / 4,096 on the other. Which K makes them equal? And below it?",
     ),
     points=2,
 )
