@@ -1,6 +1,7 @@
 """Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
 
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
+from course_lib.viz.core_picture import core_picture
 from course_lib.viz.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.picture import Picture
@@ -21,6 +22,7 @@ __all__ = [
     "SystolicStepper",
     "VmemTable",
     "bundle_viewer",
+    "core_picture",
     "grid_player",
     "memory_ladder",
     "plot_picture",

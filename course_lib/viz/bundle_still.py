@@ -5,7 +5,7 @@ from course_lib.viz import bundle_words, draw
 
 _SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # of a unit that is used by no, 1 .. 4 quarters
 _NAME, _SHARE, _LANE = 76, 66, 30  # pixels: of the lanes' names and shares, and height
-_MOST_ROWS, _ROW = 12, 24  # of the bundles that are shown in full
+_MOST_ROWS, _ROW = 16, 24  # of the bundles that are shown in full
 _NUMBER, _CELL = 52, 44
 _NO_LOOP = "The program has no loop: this is all of it."
 

@@ -11,7 +11,7 @@ _HERE = pathlib.Path(__file__).parent
 _SCRIPTS = ("dom.js", "units.js", "ladder_words.js", "memory_ladder.js")
 
 
-def memory_ladder(chip: str = "v5e") -> "MemoryLadder":
+def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
     """Registers, SMEM, VMEM, HBM, the links to other chips and to the host: capacity, bandwidth and latency of each.
 
     Each figure says whose it is, and "not published" stands where nobody has printed one. The chip can be changed: v4,
