@@ -83,7 +83,7 @@ print(f"{few.seconds / many.seconds:.0f} times as long")
 # picture. **Look for one thing:** which parts can your kernel's arithmetic reach directly?
 
 # %%
-# WIDGET viz.core_picture()
+viz.core_picture()
 
 # %% [markdown]
 # Arithmetic reaches registers and nothing else. VMEM and SMEM are one step away, HBM two.
