@@ -4,14 +4,19 @@
 # *60 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 15 minutes. You need lesson 1 and no
 # TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
 #
-# *This lesson is a draft.*
-#
 # Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how many
 # rows make a turn. We call it twice: with 8 rows in a turn, and with 512.
 #
-# Both do the same arithmetic on the same numbers, move the same bytes in the same blocks, and return the same bits. By the
-# compiler one takes **many times** as long as the other. Which one, and how many times? Write down a guess, and one sentence
-# why. Then run the cells.
+# Both do the same arithmetic on the same numbers, move the same bytes in the same blocks, and return the same result. By the
+# compiler one of them takes many times as long as the other. **Which one, and how many times?** Write down a guess, and one
+# sentence why. Then run the cells.
+#
+# After this lesson you can
+# - name the parts of a TPU core, and say which of them an operation uses,
+# - read the program that the compiler made of your kernel, bundle by bundle,
+# - say what goes on in the background, and how much of it a kernel needs to keep busy,
+# - say how much each memory holds, how fast it is, and how long it takes to answer,
+# - read a report, name what binds, and say what to change.
 
 # %%
 # FIRST CELL
@@ -30,7 +35,7 @@ from course_lib import chips, compiler, text, viz
 
 
 def softmax(x, rows):
-    """The softmax of each row, in blocks of 1024 rows, which are worked on ``rows`` at a time."""
+    """The softmax of each row: blocks of 1024 rows, ``rows`` of them in a turn."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -67,26 +72,23 @@ for rows, report in [(8, few), (512, many)]:
 print(f"{few.seconds / many.seconds:.0f} times as long")
 
 # %% [markdown]
-# The few lines of `turn` say `x_ref[here, :]` and `jnp.max`, and nothing of what is slow. To see that, you have to know the
-# machine: what its parts are, which of them your operations go to, and which of them lets you wait.
+# (`fori_loop` is a loop whose turns run one after another. `pl.ds(start, size)` names so many rows from a start on;
+# `pl.multiple_of` promises the compiler what the start is a multiple of.)
 #
-# After this lesson you can
-# - name the parts of a TPU core, and say which of them an operation uses,
-# - read the program that the compiler made of your kernel, bundle by bundle,
-# - say what goes on in the background, and how much of it a kernel needs to keep busy,
-# - say how much each memory holds, how fast it is, and how long it takes to answer,
-# - read a report, name what binds, and say what to change.
+# Nothing in the few lines of `turn` looks slow. To see what is, you have to know the machine: what its parts are, which of them
+# your operations go to, and which of them lets you wait.
 #
 # ## One core, in one picture
 #
-# A TPU chip has one core or two. A core runs your kernel. Here is one, with its memories. Every later lesson comes back to this
-# picture. **Look for one thing:** which parts can your kernel's arithmetic reach directly?
+# A TPU chip has one core or two, and a core runs your kernel. Here is one, with its memories. Every later lesson comes back to
+# this picture. **Look for one thing:** what way does a number go from HBM to an addition, and back?
 
 # %%
 viz.core_picture()
 
 # %% [markdown]
-# Arithmetic reaches registers and nothing else. VMEM and SMEM are one step away, HBM two.
+# From HBM to VMEM by a copy, from VMEM to a register by a load, from there to the VPU. There is no shorter way: the units of a core
+# take their operands from registers and from nowhere else.
 #
 # > **core**: what runs a kernel: the units below, with their registers and memories. A TPU's is called TensorCore.
 # >
@@ -111,13 +113,17 @@ viz.core_picture()
 # >
 # > **vreg**: short for vector register, as the compiler's lists have it: 8 sublanes of 128 lanes, 4 KiB.
 #
-# A TPU is a sequential machine. One program runs, one instruction after the other, and there are no threads. What makes it fast
-# is that each instruction works on 1024 numbers, and that several units get an instruction in the same cycle.
+# A TPU is a sequential machine with very wide registers. A core runs one program, one bundle after the other. There are no threads.
+# What makes it fast is that each instruction works on 1024 numbers, and that several units get an instruction in the same cycle.
 #
 # ## Which unit does what?
 #
-# **Predict first.** Eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or MXU. Two of
-# them use two.
+# **Predict first.** Here are eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or MXU. Two
+# of the eight need two.
+#
+# `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum of each row, `x.T`, `x @ x`
+#
+# The next cell reads the answer off the programs that the compiler makes.
 
 
 # %%
@@ -168,14 +174,15 @@ for name, fn in operations.items():
 #
 # ## A bundle, slot by slot
 #
-# Here is the program for `2 * exp(x)` on two registers. Each row is a bundle; all of its instructions begin in the same cycle.
+# Here is the program for `2 * exp(x)` on two registers. Each row is a bundle: what the units begin in one cycle. Click a row, or use the
+# arrow keys: below the table stand its instructions, and the line of the kernel that they come from.
 #
 # > **slot**: a place in a bundle for one instruction of one unit.
 # >
 # > **issue**: to hand a bundle to the units. A core issues one a cycle, in order, and waits where a result is missing.
 #
-# **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between the
-# load of a register and its store.
+# **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between the load of
+# a register and the first instruction that uses it.
 
 
 # %%
@@ -183,19 +190,24 @@ def double_exp_kernel(x_ref, o_ref):
     o_ref[...] = 2 * jnp.exp(x_ref[...])
 
 
-double_exp = pl.pallas_call(double_exp_kernel, out_shape=f32(16, 128))
+def double_exp(x):
+    return pl.pallas_call(double_exp_kernel, out_shape=x)(x)
+
+
 viz.bundle_viewer(double_exp, f32(16, 128))
 
 # %% [markdown]
-# Read the middle. Two registers are loaded in one bundle, and one bundle later they are multiplied: VMEM answers in a cycle. Both
-# multiplications stand in one bundle, since there are several slots for the VPU. exp(x) is 2^(x log2 e), so the first of them is
-# the 1.44 of exp, the last the 2 of ours. The two powers go to the EUP, one a bundle: there is one slot. The pops follow.
+# Read the middle. Both registers are loaded in bundle 6, and multiplied in bundle 7. The two multiplications by 1.44 stand in one
+# bundle, since the VPU has several slots. The two powers go to the EUP, one a bundle: it has one. Two bundles later the first is
+# popped, and multiplied by our 2.
 #
-# Around it stand the copies. The scalar unit works out addresses and starts a copy, `dma`, then waits for it.
+# Around it stand the copies. The scalar unit works out addresses, starts a copy, `dma`, and waits for it, `dma.done.wait`. A wait is one
+# bundle too, though it takes hundreds of cycles: **bundles are not cycles. A bundle that needs what is not there yet stands still,
+# and the core with it.**
 #
 # > **DMA**: a copy between memories that runs while the core goes on; also the unit that makes it.
 #
-# Now your own kernel: change `double_exp_kernel`, and run both cells again.
+# Now your own kernel: change `double_exp_kernel`, and run the cell again.
 #
 # How many slots does a bundle have?
 
@@ -210,8 +222,8 @@ for name in ("v5e", "v6e"):
 #
 # ### Free arithmetic
 #
-# A copy of a register needs a load and a store. There is one slot for stores, so 256 registers take 256 cycles, and the four slots
-# of the VPU are empty meanwhile.
+# To copy 256 registers takes 256 loads and 256 stores. A bundle has one slot for stores, so it takes 256 bundles, and the slots of the
+# VPU are empty meanwhile.
 #
 # **Predict first.** A kernel copies 256 registers and multiplies each n times on the way. From which n on does it take longer than
 # the copy? How much longer does each further multiplication make it?
@@ -243,16 +255,16 @@ for n in (4, 5, 12):
     print(f"{n:2} multiplications: {cycles[n] - cycles[0]:4} cycles more than a copy")
 
 # %% [markdown]
-# The first four are free. From the fifth on, each costs 64 cycles: 256 registers, four a cycle.
+# The first four cost next to nothing. From the fifth on each costs 64 cycles: 256 registers, four a cycle.
 #
 # **cycles for a register = the largest of: stores, loads / 3, operations of the VPU / 4, operations of the EUP.**
 #
-# On a v5e, that is, and for programs without a reason to wait. Which brings us to the reasons.
+# That is for a v5e, and for programs that never wait. Now the waiting.
 #
 # ## How long until the answer is there?
 #
-# A unit that works in the background takes its time. Two questions about it are different: how long does one answer take, and
-# how many answers can be under way?
+# EUP, XLU and MXU work in the background: asked in one bundle, popped in a later one. How long does an answer take? And how soon can
+# one ask again? These are two questions.
 #
 # > **latency**: how long an answer takes, however little was asked for: of a unit, or of a memory.
 #
@@ -304,24 +316,24 @@ for name, op in one_of_each.items():
     print(f"{name:20}{each(chained, op):12.1f}{each(side_by_side, op):15.1f}")
 
 # %% [markdown]
-# A row sum takes more than a hundred cycles to come back. But the units take new work long before: side by side, one costs three
-# cycles. So if you have forty row sums to ask for, ask for all of them, and then begin to pop. If you have one, you wait.
+# A row sum takes more than a hundred cycles to come back. But the XLU takes new work long before: side by side, a further one costs
+# less than three. With forty row sums to ask for, a program asks for all of them, and then begins to pop. With one, it waits.
 #
-# **The core does not look for other work while it waits.** It issues in order. The compiler may put other work between a request and
-# its pop, but only from the same turn of the loop: a `fori_loop` is a loop in the program, too, and the next turn begins when this
-# one is done.
+# **The core does not look for other work while it waits.** It issues in order. It is the compiler that puts other work between a
+# request and its pop, and it takes it from the same turn: a `fori_loop` is a loop in the program too, and its next turn begins when
+# this one is done.
 #
 # ### Who is guilty?
 #
-# Back to the opening. With 8 rows, a turn has one register. Here is its loop. **Look for two things:** the requests to the XLU,
-# and what stands between each of them and its pop.
+# Back to the opening. With 8 rows a turn has one register. Here is its loop. **Look for two things:** the two requests to the XLU,
+# `vmax.xlane` and `vadd.xlane`, and the vector work that stands between each of them and its pop.
 
 # %%
 viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 
 # %% [markdown]
-# Nothing stands there. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima in
-# a row, and by the last of them the first is there.
+# There is none. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima one after
+# another, and by the last of them the first is there.
 #
 # If that is the reason, most of the time should be gone once nothing crosses lanes, and it should halve with every doubling of the
 # rows as long as the waiting rules. Take the cause away:
@@ -372,16 +384,16 @@ print(few)
 #
 # ## Why the MXU wants many rows
 #
-# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay. The rows of x march in from the left, one
-# after another; sums move down and come out below. Step through a small one. **Look for one thing:** in which cycle does the
-# first result come out, and in which the second?
+# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay. The rows of x march in from the left, sums
+# move down, and results come out below. Press *Play* at a small one. **Look for one thing:** in how many of the cycles do all of the
+# 16 cells work?
 
 # %%
 viz.systolic_stepper(rows=4, columns=4)
 
 # %% [markdown]
-# The first result takes as long as the way through the array. After that there is a row of them in every cycle. So one row costs
-# nearly as much as many.
+# At the beginning the array fills, at the end it empties, and only in between all of it works. The longer x is, the longer that is. So
+# one row costs nearly as much as many.
 #
 # **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than 8? And
 # 256 than 32?
@@ -415,10 +427,10 @@ for m in (8, 32, 64, 128, 256):
     print(f"{m:4} rows: {(b - a) / 16:6,.0f} cycles a product, predicted (compiler)")
 
 # %% [markdown]
-# Eight rows cost what 32 cost: to load a tile of weights takes 32 cycles, and below 32 rows that is the longer part. From 64 on
-# twice the rows are nearly twice the time. What is beside it is the way through the arrays, once a product.
+# Eight rows cost nearly what 32 cost: the weights have to be loaded into the cells first, however few rows follow. From 64 on, twice the
+# rows are nearly twice the time.
 #
-# How much is all of it at its best? Two words for amounts and two for rates, which we need for that.
+# How much is it at its best? For that we need words for amounts and for rates.
 #
 # > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
 # >
@@ -445,11 +457,12 @@ print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
 viz.memory_ladder(chip="v5e")
 
 # %% [markdown]
-# HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes it for you.
-# How long does a copy take? Here is a kernel that makes its own: it copies `times` pieces, one after the other or all at once.
-# (Lesson 5 is about such copies.)
+# HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes that copy for
+# you. How long does one take? Here is a kernel that makes its own: it copies `times` pieces, one after another or all at once.
+# (Lesson 5 is about such kernels; skip the code if you like.)
 #
-# **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB?
+# **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB? We take the difference
+# between two copies and one, so that what stands around them drops out.
 
 
 # %%
@@ -490,9 +503,8 @@ for kib in (4, 64, 512, 1024):
     print(f"{kib:5} KiB {one:16,} cycles {kib * 1024 / per_cycle:18,.0f} cycles")
 
 # %% [markdown]
-# More than a thousand cycles are latency: the same for 4 KiB as for 1 MiB. Compare it with the hundred of an XLU, and with the one
-# of VMEM. A kernel waits for HBM unless it asks early, and Pallas does: with a grid it asks for the next block before it works
-# on this one.
+# More than a thousand cycles are latency, whatever the size. The XLU took a hundred, a load from VMEM one or two. A kernel waits for
+# HBM unless it asks early. Pallas does: with a grid it asks for the next block before it works on this one.
 #
 # ### Five chips, and two GPUs
 #
@@ -610,13 +622,13 @@ for chip in ("v5e", "v6e"):
         )
 
 # %% [markdown]
-# On a v5e both operands are widened to float32, added, and packed again. Bytes are saved and arithmetic is not. A v6e adds bfloat16
-# as it is.
+# On a v5e both operands are widened to float32, added, and packed again. Bytes are saved, arithmetic is not. The VPU of a v6e adds
+# bfloat16 as it is, two in a lane.
 #
 # ## What the simulator does not know
 #
-# All cycles on this page are the compiler's own prediction. It knows the program to the last bundle. It does not know everything
-# about the chip. One gap you can see for yourself: eight copies of 1 MiB, one after the other, and all at once.
+# All cycles on this page are predicted (compiler). The simulator knows the program to the last bundle. It does not know all of the
+# chip. One gap you can see for yourself: eight copies of 1 MiB, one after another, and all at once.
 
 # %%
 one, after, at_once = (
@@ -636,19 +648,18 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # Eight at once take hardly longer than one, by the simulator. They cannot: the memory has one bandwidth, and all share it. So a
 # report takes the longer of two times: the simulator's cycles, and the bytes at full speed.
 #
-# More gaps, all found by such experiments:
+# There are more gaps.
 #
-# - **Data.** The simulator does not know what is in memory. It takes an unknown scalar for 0. Under `pl.when` of something that
-#   is read from SMEM it may count the wrong branch.
-# - **Short copies.** For published timings of kernels with small blocks its latency is too long, by about half.
-# - **Heat, other cores, the host.** Not in it at all.
+# - **Data.** The simulator does not know what is in memory, and takes an unknown scalar for 0. Where a `pl.when` asks for a number in
+#   SMEM, it may count the wrong branch.
+# - **Short copies.** Published timings of kernels with small blocks ask for a latency of 0.5 us, where the simulator has 0.76.
+# - **Heat, the other core, the host** are not in it.
 #
-# [How far to trust a report](../docs/compiler.md) has the list. What it does say for certain is which instructions your kernel
-# became.
+# ["Reading a report of the compiler"](../docs/compiler.md) has the list. What is certain is which instructions your kernel became.
 #
 # ## Read a report
 #
-# Four questions, in this order.
+# `compiler.compile_tpu(fn, *args)` returns a report. Ask it four questions, in this order.
 #
 # | ask | look at | if so, change |
 # |---|---|---|
@@ -657,8 +668,10 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
 # | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
 #
-# And spills? They are loads and stores, and cost slots that would be free in many kernels. Let us see: the softmax once more,
-# with more and more rows in a turn.
+# One word in it is new: *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
+#
+# And spills? A spill is a store, and later a load: a *fill*. When are they a reason to worry? The softmax once more, with more and more
+# rows in a turn:
 
 # %%
 for rows in (256, 512, 1024):
@@ -666,7 +679,8 @@ for rows in (256, 512, 1024):
     print(f"{rows:4} rows: {r.spills:3} spills, {r.cycles:,} cycles, bound by {r.bound}")
 
 # %% [markdown]
-# Two hundred spills, and not slower. Spills matter where the slots for loads and stores are full, or the VMEM is: they lie there.
+# Two hundred spills, and it is no slower: there were slots to spare. They matter where the slots for loads and stores are full, and
+# where VMEM is, for that is where spilled registers lie.
 #
 # ## Five questions
 #
