@@ -4,8 +4,8 @@
 # *60 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 15 minutes. You need lesson 1 and no
 # TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
 #
-# Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how many
-# rows make a turn. We call it twice: with 8 rows in a turn, and with 512.
+# Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how
+# many rows make a turn. We call it twice: with 8 rows in a turn, and with 512.
 #
 # Both do the same arithmetic on the same numbers, move the same bytes in the same blocks, and return the same result. By the
 # compiler one of them takes many times as long as the other. **Which one, and how many times?** Write down a guess, and one
@@ -75,20 +75,20 @@ print(f"{few.seconds / many.seconds:.0f} times as long")
 # (`fori_loop` is a loop whose turns run one after another. `pl.ds(start, size)` names so many rows from a start on;
 # `pl.multiple_of` promises the compiler what the start is a multiple of.)
 #
-# Nothing in the few lines of `turn` looks slow. To see what is, you have to know the machine: what its parts are, which of them
-# your operations go to, and which of them lets you wait.
+# Nothing in the few lines of `turn` looks slow. To see what is, you have to know the machine: what its parts are, which of
+# them your operations go to, and which of them lets you wait.
 #
 # ## One core, in one picture
 #
-# A TPU chip has one core or two, and a core runs your kernel. Here is one, with its memories. Every later lesson comes back to
-# this picture. **Look for one thing:** what way does a number go from HBM to an addition, and back?
+# A TPU chip has one core or two, and a core runs your kernel. Here is one, with its memories. Every later lesson comes back
+# to this picture. **Look for one thing:** what way does a number go from HBM to an addition, and back?
 
 # %%
 viz.core_picture()
 
 # %% [markdown]
-# From HBM to VMEM by a copy, from VMEM to a register by a load, from there to the VPU. There is no shorter way: the units of a core
-# take their operands from registers and from nowhere else.
+# From HBM to VMEM by a copy, from VMEM to a register by a load, from there to the VPU. There is no shorter way: the units
+# of a core take their operands from registers and from nowhere else.
 #
 # > **core**: what runs a kernel: the units below, with their registers and memories. A TPU's is called TensorCore.
 # >
@@ -113,15 +113,17 @@ viz.core_picture()
 # >
 # > **vreg**: short for vector register, as the compiler's lists have it: 8 sublanes of 128 lanes, 4 KiB.
 #
-# A TPU is a sequential machine with very wide registers. A core runs one program, one bundle after the other. There are no threads.
-# What makes it fast is that each instruction works on 1024 numbers, and that several units get an instruction in the same cycle.
+# A TPU is a sequential machine with very wide registers. A core runs one program, one bundle after the other. There are no
+# threads. What makes it fast is that each instruction works on 1024 numbers, and that several units get an instruction in
+# the same cycle.
 #
 # ## Which unit does what?
 #
-# **Predict first.** Here are eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or MXU. Two
-# of the eight need two.
+# **Predict first.** Here are eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or
+# MXU. Two of the eight need two.
 #
-# `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum of each row, `x.T`, `x @ x`
+# `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum of each row, `x.T`, `x @
+# x`
 #
 # The next cell reads the answer off the programs that the compiler makes.
 
@@ -174,15 +176,15 @@ for name, fn in operations.items():
 #
 # ## A bundle, slot by slot
 #
-# Here is the program for `2 * exp(x)` on two registers. Each row is a bundle: what the units begin in one cycle. Click a row, or use the
-# arrow keys: below the table stand its instructions, and the line of the kernel that they come from.
+# Here is the program for `2 * exp(x)` on two registers. Each row is a bundle: what the units begin in one cycle. Click a
+# row, or use the arrow keys: below the table stand its instructions, and the line of the kernel that they come from.
 #
 # > **slot**: a place in a bundle for one instruction of one unit.
 # >
 # > **issue**: to hand a bundle to the units. A core issues one a cycle, in order, and waits where a result is missing.
 #
-# **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between the load of
-# a register and the first instruction that uses it.
+# **Look for three things:** where the copy from HBM is started, where it is waited for, and how many bundles lie between
+# the load of a register and the first instruction that uses it.
 
 
 # %%
@@ -197,13 +199,13 @@ def double_exp(x):
 viz.bundle_viewer(double_exp, f32(16, 128))
 
 # %% [markdown]
-# Read the middle. Both registers are loaded in bundle 6, and multiplied in bundle 7. The two multiplications by 1.44 stand in one
-# bundle, since the VPU has several slots. The two powers go to the EUP, one a bundle: it has one. Two bundles later the first is
-# popped, and multiplied by our 2.
+# Read the middle. Both registers are loaded in bundle 6, and multiplied in bundle 7. The two multiplications by 1.44 stand
+# in one bundle, since the VPU has several slots. The two powers go to the EUP, one a bundle: it has one. Two bundles later
+# the first is popped, and multiplied by our 2.
 #
-# Around it stand the copies. The scalar unit works out addresses, starts a copy, `dma`, and waits for it, `dma.done.wait`. A wait is one
-# bundle too, though it takes hundreds of cycles: **bundles are not cycles. A bundle that needs what is not there yet stands still,
-# and the core with it.**
+# Around it stand the copies. The scalar unit works out addresses, starts a copy, `dma`, and waits for it, `dma.done.wait`.
+# A wait is one bundle too, though it takes hundreds of cycles: **bundles are not cycles. A bundle that needs what is not
+# there yet stands still, and the core with it.**
 #
 # > **DMA**: a copy between memories that runs while the core goes on; also the unit that makes it.
 #
@@ -217,16 +219,16 @@ for name in ("v5e", "v6e"):
     print(f"{name}:", ", ".join(f"{unit} {slots}" for unit, slots in offered.items()))
 
 # %% [markdown]
-# On a v5e: four operations of the VPU, three loads, a store, and more. Each is on 1024 numbers, and all of them are in one cycle.
-# So a bundle can do a lot. In most kernels it does little.
+# On a v5e: four operations of the VPU, three loads, a store, and more. Each is on 1024 numbers, and all of them are in one
+# cycle. So a bundle can do a lot. In most kernels it does little.
 #
 # ### Free arithmetic
 #
-# To copy 256 registers takes 256 loads and 256 stores. A bundle has one slot for stores, so it takes 256 bundles, and the slots of the
-# VPU are empty meanwhile.
+# To copy 256 registers takes 256 loads and 256 stores. A bundle has one slot for stores, so it takes 256 bundles, and the
+# slots of the VPU are empty meanwhile.
 #
-# **Predict first.** A kernel copies 256 registers and multiplies each n times on the way. From which n on does it take longer than
-# the copy? How much longer does each further multiplication make it?
+# **Predict first.** A kernel copies 256 registers and multiplies each n times on the way. From which n on does it take
+# longer than the copy? How much longer does each further multiplication make it?
 
 
 # %%
@@ -251,7 +253,7 @@ axes.set_title("256 registers, predicted (compiler)")
 viz.plot_picture(fig, "Flat up to four multiplications, then a straight line.")
 
 # %%
-for n in (4, 5, 12):
+for n in (4, 6, 12):
     print(f"{n:2} multiplications: {cycles[n] - cycles[0]:4} cycles more than a copy")
 
 # %% [markdown]
@@ -263,8 +265,8 @@ for n in (4, 5, 12):
 #
 # ## How long until the answer is there?
 #
-# EUP, XLU and MXU work in the background: asked in one bundle, popped in a later one. How long does an answer take? And how soon can
-# one ask again? These are two questions.
+# EUP, XLU and MXU work in the background: asked in one bundle, popped in a later one. How long does an answer take? And how
+# soon can one ask again? These are two questions.
 #
 # > **latency**: how long an answer takes, however little was asked for: of a unit, or of a memory.
 #
@@ -316,27 +318,28 @@ for name, op in one_of_each.items():
     print(f"{name:20}{each(chained, op):12.1f}{each(side_by_side, op):15.1f}")
 
 # %% [markdown]
-# A row sum takes more than a hundred cycles to come back. But the XLU takes new work long before: side by side, a further one costs
-# less than three. With forty row sums to ask for, a program asks for all of them, and then begins to pop. With one, it waits.
+# A row sum takes more than a hundred cycles to come back. But the XLU takes new work long before: side by side, a further
+# one costs less than three. With forty row sums to ask for, a program asks for all of them, and then begins to pop. With
+# one, it waits.
 #
-# **The core does not look for other work while it waits.** It issues in order. It is the compiler that puts other work between a
-# request and its pop, and it takes it from the same turn: a `fori_loop` is a loop in the program too, and its next turn begins when
-# this one is done.
+# **The core does not look for other work while it waits.** It issues in order. It is the compiler that puts other work
+# between a request and its pop, and it takes it from the same turn: a `fori_loop` is a loop in the program too, and its
+# next turn begins when this one is done.
 #
 # ### Who is guilty?
 #
-# Back to the opening. With 8 rows a turn has one register. Here is its loop. **Look for two things:** the two requests to the XLU,
-# `vmax.xlane` and `vadd.xlane`, and the vector work that stands between each of them and its pop.
+# Back to the opening. With 8 rows a turn has one register. Here is its loop. **Look for two things:** the two requests to
+# the XLU, `vmax.xlane` and `vadd.xlane`, and the vector work that stands between each of them and its pop.
 
 # %%
 viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 
 # %% [markdown]
-# There is none. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima one after
-# another, and by the last of them the first is there.
+# There is none. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima
+# one after another, and by the last of them the first is there.
 #
-# If that is the reason, most of the time should be gone once nothing crosses lanes, and it should halve with every doubling of the
-# rows as long as the waiting rules. Take the cause away:
+# If that is the reason, most of the time should be gone once nothing crosses lanes, and it should halve with every doubling
+# of the rows as long as the waiting rules. Take the cause away:
 
 
 # %%
@@ -370,9 +373,10 @@ for name, fn in [("softmax", softmax), ("without lanes", without_lanes)]:
     print(f"{name:20}" + "".join(f"{c:8,.0f}" for c in found))
 
 # %% [markdown]
-# Along the columns the slow call is more than four times as fast. What is left of the difference is what each turn costs by itself: the
-# loop, the EUP, the way of a register down to its store. Along the rows each doubling nearly halves the time, until the copies of
-# the block take longest. So the XLU's latency is guilty, and the cure is **more independent work between a request and its pop**.
+# Along the columns the slow call is more than four times as fast. What is left of the difference is what each turn costs by
+# itself: the loop, the EUP, the way of a register down to its store. Along the rows each doubling nearly halves the time,
+# until the copies of the block take longest. So the XLU's latency is guilty, and the cure is **more independent work
+# between a request and its pop**.
 #
 # The report says so as well. Where do the cycles of the slow one go?
 
@@ -384,19 +388,19 @@ print(few)
 #
 # ## Why the MXU wants many rows
 #
-# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay. The rows of x march in from the left, sums
-# move down, and results come out below. Press *Play* at a small one. **Look for one thing:** in how many of the cycles do all of the
-# 16 cells work?
+# The MXU is the extreme case. It holds 128 x 128 weights, one in each cell, and they stay. The rows of x march in from the
+# left, sums move down, and results come out below. Press *Play* at a small one. **Look for one thing:** in how many of the
+# cycles do all of the 16 cells work?
 
 # %%
 viz.systolic_stepper(rows=4, columns=4)
 
 # %% [markdown]
-# At the beginning the array fills, at the end it empties, and only in between all of it works. The longer x is, the longer that is. So
-# one row costs nearly as much as many.
+# At the beginning the array fills, at the end it empties, and only in between all of it works. The longer x is, the longer
+# that is. So one row costs nearly as much as many.
 #
-# **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than 8? And
-# 256 than 32?
+# **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than
+# 8? And 256 than 32?
 
 
 # %%
@@ -427,8 +431,8 @@ for m in (8, 32, 64, 128, 256):
     print(f"{m:4} rows: {(b - a) / 16:6,.0f} cycles a product, predicted (compiler)")
 
 # %% [markdown]
-# Eight rows cost nearly what 32 cost: the weights have to be loaded into the cells first, however few rows follow. From 64 on, twice the
-# rows are nearly twice the time.
+# Eight rows cost nearly what 32 cost: the weights have to be loaded into the cells first, however few rows follow. From 64
+# on, twice the rows are nearly twice the time.
 #
 # How much is it at its best? For that we need words for amounts and for rates.
 #
@@ -450,19 +454,19 @@ print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
 # %% [markdown]
 # ## The ladder of memories
 #
-# Each memory holds more than the one before it, brings less in a second, and takes longer to answer. Choose a chip in the picture.
-# **Look for one thing:** which step is the largest?
+# Each memory holds more than the one before it, brings less in a second, and takes longer to answer. Choose a chip in the
+# picture. **Look for one thing:** which step is the largest?
 
 # %%
 viz.memory_ladder(chip="v5e")
 
 # %% [markdown]
-# HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes that copy for
-# you. How long does one take? Here is a kernel that makes its own: it copies `times` pieces, one after another or all at once.
-# (Lesson 5 is about such kernels; skip the code if you like.)
+# HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes
+# that copy for you. How long does one take? Here is a kernel that makes its own: it copies `times` pieces, one after
+# another or all at once. (Lesson 5 is about such kernels; skip the code if you like.)
 #
-# **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB? We take the difference
-# between two copies and one, so that what stands around them drops out.
+# **Predict first:** HBM brings 546 bytes a cycle. How many cycles does a copy of 4 KiB take? And one of 1 MiB? We take the
+# difference between two copies and one, so that what stands around them drops out.
 
 
 # %%
@@ -503,8 +507,8 @@ for kib in (4, 64, 512, 1024):
     print(f"{kib:5} KiB {one:16,} cycles {kib * 1024 / per_cycle:18,.0f} cycles")
 
 # %% [markdown]
-# More than a thousand cycles are latency, whatever the size. The XLU took a hundred, a load from VMEM one or two. A kernel waits for
-# HBM unless it asks early. Pallas does: with a grid it asks for the next block before it works on this one.
+# More than a thousand cycles are latency, whatever the size. The XLU took a hundred, a load from VMEM one or two. A kernel
+# waits for HBM unless it asks early. Pallas does: with a grid it asks for the next block before it works on this one.
 #
 # ### Five chips, and two GPUs
 #
@@ -521,10 +525,11 @@ for name in chips.NAMES:
     )
 
 # %% [markdown]
-# The peak is for bfloat16, and 17.2 GB are 16 GiB. The two cores of a v4 or a v5p look like one device; those of a tpu7x are two.
+# The peak is for bfloat16, and 17.2 GB are 16 GiB. The two cores of a v4 or a v5p look like one device; those of a tpu7x
+# are two.
 #
-# And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its Hopper
-# tuning guide. What lies on the chip is VMEM here; there it is registers and shared memory of 132 SMs, and a cache.
+# And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its
+# Hopper tuning guide. What lies on the chip is VMEM here; there it is registers and shared memory of 132 SMs, and a cache.
 
 # %%
 print("whole chip   TFLOP/s   HBM GB     GB/s   on the chip, MiB")
@@ -544,24 +549,24 @@ for name in chips.GPU_NAMES:
     print(f"{name:10}{rates}   {on_chip}")
 
 # %% [markdown]
-# The chips are alike in what they hold and bring. They differ in how the work is cut: one or two wide cores here, 132 small ones
-# there, which hide latency by switching threads.
+# The chips are alike in what they hold and bring. They differ in how the work is cut: one or two wide cores here, 132 small
+# ones there, which hide latency by switching threads.
 #
 # Chips are wired to each other.
 #
 # > **ICI**: the network between TPU chips: wires from each chip to its neighbours, through which one chip's core can write into
 # > another's memory.
 #
-# The book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/) gives 45 GB/s for a link of a v5e in each direction,
-# and about 1 us for a hop. Exercise 02.4 sends something.
+# The book ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/) gives 45 GB/s for a link of a v5e in each
+# direction, and about 1 us for a hop. Exercise 02.4 sends something.
 #
 # ## One number at a time
 #
-# The scalar unit has registers and a memory of its own, for numbers of 32 bits. In a kernel an array without axes is a scalar and
-# lives there; all others, be it a single element of shape (1, 1), are the vector units'.
+# The scalar unit has registers and a memory of its own, for numbers of 32 bits. In a kernel an array without axes is a
+# scalar and lives there; all others, be it a single element of shape (1, 1), are the vector units'.
 #
-# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how many times
-# longer does it take to add up numbers one by one?
+# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how
+# many times longer does it take to add up numbers one by one?
 
 
 # %%
@@ -595,16 +600,16 @@ print(f"a number from SMEM: {scalar:.1f} cycles; from VMEM: {vector:.5f}")
 print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies left out")
 
 # %% [markdown]
-# A single number costs as many cycles as thousands of them. A bundle has two slots for the scalar unit, so at its best it does three
-# operations in a nanosecond, less than one core of a CPU.
+# A single number costs as many cycles as thousands of them. A bundle has two slots for the scalar unit, so at its best it
+# does three operations in a nanosecond, less than one core of a CPU.
 #
-# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data. What it is good at, VMEM cannot do:
-# any place, no alignment.
+# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data. What it is good at, VMEM
+# cannot do: any place, no alignment.
 #
 # ## Numbers of 32 bits
 #
-# A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e computes with 32 bits only. How many
-# operations is `x + y` then, for 1024 numbers?
+# A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e computes with 32 bits only.
+# How many operations is `x + y` then, for 1024 numbers?
 
 # %%
 shape = (256, 256)
@@ -622,13 +627,13 @@ for chip in ("v5e", "v6e"):
         )
 
 # %% [markdown]
-# On a v5e both operands are widened to float32, added, and packed again. Bytes are saved, arithmetic is not. The VPU of a v6e adds
-# bfloat16 as it is, two in a lane.
+# On a v5e both operands are widened to float32, added, and packed again. Bytes are saved, arithmetic is not. The VPU of a
+# v6e adds bfloat16 as it is, two in a lane.
 #
 # ## What the simulator does not know
 #
-# All cycles on this page are predicted (compiler). The simulator knows the program to the last bundle. It does not know all of the
-# chip. One gap you can see for yourself: eight copies of 1 MiB, one after another, and all at once.
+# All cycles on this page are predicted (compiler). The simulator knows the program to the last bundle. It does not know all
+# of the chip. One gap you can see for yourself: eight copies of 1 MiB, one after another, and all at once.
 
 # %%
 one, after, at_once = (
@@ -645,8 +650,8 @@ for name, found in [
 print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 
 # %% [markdown]
-# Eight at once take hardly longer than one, by the simulator. They cannot: the memory has one bandwidth, and all share it. So a
-# report takes the longer of two times: the simulator's cycles, and the bytes at full speed.
+# Eight at once take hardly longer than one, by the simulator. They cannot: the memory has one bandwidth, and all share it.
+# So a report takes the longer of two times: the simulator's cycles, and the bytes at full speed.
 #
 # There are more gaps.
 #
@@ -655,7 +660,8 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # - **Short copies.** Published timings of kernels with small blocks ask for a latency of 0.5 us, where the simulator has 0.76.
 # - **Heat, the other core, the host** are not in it.
 #
-# ["Reading a report of the compiler"](../docs/compiler.md) has the list. What is certain is which instructions your kernel became.
+# ["Reading a report of the compiler"](../docs/compiler.md) has the list. What is certain is which instructions your kernel
+# became.
 #
 # ## Read a report
 #
@@ -670,8 +676,8 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 #
 # One word in it is new: *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
 #
-# And spills? A spill is a store, and later a load: a *fill*. When are they a reason to worry? The softmax once more, with more and more
-# rows in a turn:
+# And spills? A spill is a store, and later a load: a *fill*. When are they a reason to worry? The softmax once more, with
+# more and more rows in a turn:
 
 # %%
 for rows in (256, 512, 1024):
@@ -679,8 +685,8 @@ for rows in (256, 512, 1024):
     print(f"{rows:4} rows: {r.spills:3} spills, {r.cycles:,} cycles, bound by {r.bound}")
 
 # %% [markdown]
-# Two hundred spills, and it is no slower: there were slots to spare. They matter where the slots for loads and stores are full, and
-# where VMEM is, for that is where spilled registers lie.
+# Two hundred spills, and it is no slower: there were slots to spare. They matter where the slots for loads and stores are
+# full, and where VMEM is, for that is where spilled registers lie.
 #
 # ## Five questions
 #
@@ -691,8 +697,8 @@ for rows in (256, 512, 1024):
 # No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
 #
 # <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
-# Side by side, an exp costs a cycle a register and a row sum two or three; alone, 9 against more than a hundred. The sum, both
-# times.</details>
+# Side by side, an exp costs a cycle a register and a row sum two or three; alone, 9 against more than a hundred. The sum,
+# both times.</details>
 #
 # <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
 # Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
@@ -700,8 +706,8 @@ for rows in (256, 512, 1024):
 #
 # <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
 # <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
-# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread over a
-# vector register.</details>
+# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread
+# over a vector register.</details>
 #
 # <details><summary>5. A report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
 # No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
@@ -709,8 +715,8 @@ for rows in (256, 512, 1024):
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three reports, three
-# cures.
+# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three
+# reports, three cures.
 
 # %% [markdown]
 # ## Further
@@ -719,9 +725,9 @@ for rows in (256, 512, 1024):
 #
 # ### Emulated
 #
-# "If a kernel is accepted by the compiler, it must return the expected results", says JAX's page on TPU kernels, and also: what is
-# unnatural to the hardware may be emulated in software, and slow. TPU kernels are called experimental there, and only a part of
-# `jax.numpy` is accepted. What does emulation look like? Divide whole numbers.
+# "If a kernel is accepted by the compiler, it must return the expected results", says JAX's page on TPU kernels, and also:
+# what is unnatural to the hardware may be emulated in software, and slow. TPU kernels are called experimental there, and
+# only a part of `jax.numpy` is accepted. What does emulation look like? Divide whole numbers.
 
 # %%
 whole = jax.ShapeDtypeStruct((128, 128), jnp.int32)

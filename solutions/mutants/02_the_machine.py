@@ -27,7 +27,7 @@ flops_per_byte = {
     for name in chips.NAMES
 }
 
-# %% answer="02.2" name="takes GB for GiB" judge="exercise" says="The table says 16 GiB, which are 17.2 GB"
+# %% answer="02.2" name="takes GB for GiB" judge="exercise" says="A v5e has 16 GiB, which are 17.2 GB"
 once = {"v5e": "19.5 ms", "v5p": "41.9 ms", "tokens": 58.6}
 
 # %% answer="02.2" name="reads a whole v5p through one core" judge="exercise" says="Both cores read"
@@ -243,8 +243,8 @@ def gated(x):
         s = v / (1 + jnp.exp(-v))
         o_ref[...] = s / jnp.sqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
 
-    block = pl.BlockSpec((256, x.shape[1]), lambda i: (i, 0))
-    steps = (x.shape[0] // 256,)
+    block = pl.BlockSpec((128, x.shape[1]), lambda i: (i, 0))
+    steps = (x.shape[0] // 128,)
     return pl.pallas_call(
         kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
     )(x)
@@ -257,8 +257,8 @@ def gated(x):
         s = half * jnp.tanh(half) + half
         o_ref[...] = s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
 
-    block = pl.BlockSpec((512, 128), lambda i, j: (i, j))
-    steps = (x.shape[0] // 512, x.shape[1] // 128)
+    block = pl.BlockSpec((256, 128), lambda i, j: (i, j))
+    steps = (x.shape[0] // 256, x.shape[1] // 128)
     return pl.pallas_call(
         kernel, out_shape=x, grid=steps, in_specs=[block], out_specs=block
     )(x)

@@ -23,7 +23,7 @@ STREAMS = {
         unit="ms",
         tolerance=0.01,
         near={
-            19.5: "That is 16 GB. The table says 16 GiB, which are 17.2 GB.",
+            19.5: "That is 16 GB. A v5e has 16 GiB, which are 17.2 GB.",
             41.95: "Each byte is read once. Is it written, too?",
             0.1637: "That is how long it takes to fill VMEM. What does HBM hold?",
         },

@@ -8,7 +8,7 @@ from course_lib.lessons.lesson_02.gate import accepted
 
 def _rows() -> list[tuple]:
     """Sizes that blocks of many rows divide: cycles are the subject, not edges."""
-    sizes = ({"M": 1024, "N": 256}, {"M": 512, "N": 128}, {"M": 512, "N": 256})
+    sizes = ({"M": 512, "N": 256}, {"M": 256, "N": 128}, {"M": 256, "N": 256})
     return arguments(("x: f32[M,N]",), sizes, within=(-4, 4))
 
 
@@ -19,7 +19,7 @@ EXERCISE = Exercise(
     defines="gated",
     cases=_rows,
     reference=accepted,
-    golf=Golf(unit=CYCLES, par=6_000),
+    golf=Golf(unit=CYCLES, par=3_700),
     hints=(
         "With one block the first copy, the work and the last copy stand one after another. What if there are two?",
         "A grid lets the copy of one block run beside the work on another. Too many blocks, and each copy's latency "
