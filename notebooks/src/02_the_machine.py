@@ -562,11 +562,31 @@ for name in chips.GPU_NAMES:
 #
 # ## One number at a time
 #
-# The scalar unit has registers and a memory of its own, for numbers of 32 bits. In a kernel an array without axes is a
-# scalar and lives there; all others, be it a single element of shape (1, 1), are the vector units'.
+# The scalar unit has registers and a memory of its own, for numbers of 32 bits. What goes there? `x + 1`, once for an array without
+# axes, read from SMEM, and once for an array of shape (1, 1) in VMEM:
+
+
+# %%
+def add_one(x, space):
+    def kernel(x_ref, o_ref):
+        here = 0 if space == pltpu.SMEM else ...
+        o_ref[here] = x_ref[here] + 1
+
+    spec = pl.BlockSpec(memory_space=space)
+    return pl.pallas_call(kernel, out_shape=x, in_specs=[spec], out_specs=spec)(x)
+
+
+for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
+    count = counted(functools.partial(add_one, space=space), f32(*shape))
+    count.pop("DMA", None)
+    print(f"{space}:", dict(count))
+
+# %% [markdown]
+# One element of an array is still the vector units' business, if it has axes. Without axes it is the scalar unit's, all but what that
+# unit cannot do, such as exp.
 #
-# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how
-# many times longer does it take to add up numbers one by one?
+# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how many
+# times longer does it take to add up numbers one by one?
 
 
 # %%
