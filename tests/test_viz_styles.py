@@ -6,7 +6,14 @@ import re
 import pytest
 
 VIZ = pathlib.Path(__file__).parent.parent / "course_lib/viz"
-ROOTS = {"grid_player": "course-player", "roof_plot": "course-roofs", "vmem_table": "course-vmem-table"}
+ROOTS = {
+    "grid_player": "course-player",
+    "roof_plot": "course-roofs",
+    "vmem_table": "course-vmem-table",
+    "bundle_viewer": "course-bundles",
+    "systolic_stepper": "course-systolic",
+    "memory_ladder": "course-ladder",
+}
 
 
 def rules(name):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 
 from course_lib import chips, cost, errors, text, vocabulary
 from course_lib.compiler import operations
@@ -21,7 +22,7 @@ class Bundle:
     slots: dict[str, int] = dataclasses.field(default_factory=dict)  # unit -> slots filled
     places: tuple[operations.Place | None, ...] = ()  # of each instruction, where the compiler was given any
 
-    @property
+    @functools.cached_property
     def operations(self) -> tuple[operations.Operation, ...]:
         """What it starts, without the compiler's remarks in the form of instructions."""
         return operations.read(self.instructions, self.places)

@@ -12,6 +12,7 @@ function drawHead(root, data) {
   const jumps = make(head, "div", "course-jumps");
   const busiest = button(jumps, "course-busiest", "Busiest loop", "Go to the loop that issues most bundles");
   const next = button(jumps, "course-next-loop", "Next loop", "Go to the next loop of the program");
+  for (const jump of [busiest, next]) jump.removeAttribute("aria-label"); // its text says it
   busiest.disabled = next.disabled = !data.loops.length;
   return { busiest, next };
 }
@@ -39,6 +40,7 @@ function drawDetails(panel, data, row) {
   for (const [unit, words, number, column, end] of data.rows[row][1]) {
     const line = make(list, "li");
     make(line, "b", "", data.units[unit]);
+    line.append(" ");
     make(line, "code", "", words);
     if (number === undefined) continue;
     const [file, at] = data.lines[number], source = data.sources[number];

@@ -1,8 +1,8 @@
 // The memory ladder: a rung for each memory, bars on log axes, and what moves it.
 // dom.js, units.js and ladder_words.js stand before this file.
 
-const AXES = { capacity: [13, 38], bandwidth: [30, 47] }; // powers of two at the ends of the bars: 8 KiB, 1 GB/s about
-const TICKS = { capacity: [[2 ** 20, "1 MiB"], [2 ** 30, "1 GiB"]], bandwidth: [[1e10, "10 GB/s"], [1e12, "1 TB/s"], [1e14, ""]] };
+const AXES = { capacity: [13, 38], bandwidth: [30, 47] }; // powers of two at the ends of the bars
+const TICKS = { capacity: [2 ** 20, 2 ** 30], bandwidth: [1e10, 1e12] };
 const SLIDER = [2, 36]; // powers of two of the bytes: 4 to 64 G
 const VIEW = { TensorCore: "one TensorCore", SM: "one SM" };
 
@@ -14,7 +14,8 @@ const share = (field, value) => {
 function drawAxis(cell, field, words) {
   make(cell, "span", "", words);
   const axis = make(cell, "span", "course-axis");
-  for (const [value, label] of TICKS[field]) make(axis, "i", "", label).style.left = `${100 * share(field, value)}%`;
+  const label = field === "capacity" ? sizeOf : byteRate;
+  for (const value of TICKS[field]) make(axis, "i", "", label(value)).style.left = `${100 * share(field, value)}%`;
 }
 
 function render({ model, el }) {
@@ -28,6 +29,8 @@ function render({ model, el }) {
     return control;
   };
   const chip = field("Chip ", "select"), view = field("of ", "select"), slider = field("How long for ", "input");
+  chip.ariaLabel = "Chip";
+  view.ariaLabel = "A core, or the whole chip";
   for (const [name, { name: words }] of Object.entries(all)) chip.append(new Option(words, name));
   Object.assign(slider, { type: "range", min: SLIDER[0], max: SLIDER[1], step: 0.25, ariaLabel: "Bytes, on a log scale" });
   const amountOf = make(slider.parentElement, "b", "course-bytes");
@@ -59,6 +62,7 @@ function render({ model, el }) {
     const value = name === "latency" ? null : rung[which][name];
     const text = make(cell, "span", value || from ? "course-figure" : "course-unknown", words);
     if (from) {
+      text.append(" ");
       const mark = make(text, "b", "course-whose", from);
       mark.title = whose[from];
       mark.ariaLabel = `(${whose[from]})`;

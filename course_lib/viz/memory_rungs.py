@@ -131,7 +131,7 @@ def _cycles(cycles: float, clock: float | None) -> dict:
     """A latency in cycles; in seconds too, where the clock is known in two ways that agree."""
     words = f"{cycles:,.0f} cycles"
     if not clock:
-        return {"latency": f"{words}; the clock is not published"}
+        return {"latency": f"{words}; clock not published"}
     return {"latency_s": cycles / clock, "latency": f"{text.duration(cycles / clock)} ({words})"}
 
 

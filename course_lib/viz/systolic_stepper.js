@@ -66,10 +66,10 @@ function render({ model, el }) {
   stage.setAttribute("role", "img");
   const bar = make(root, "div", "course-controls");
   const play = button(bar, "course-play", "Play", "Play or pause (space)");
-  play.removeAttribute("aria-label"); // its text says which
   const back = button(bar, "course-back", "◀", "One cycle back (left arrow)");
   const next = button(bar, "course-next", "▶", "One cycle on (right arrow)");
   const reset = button(bar, "course-reset", "Reset", "Back to before the first cycle");
+  for (const each of [play, reset]) each.removeAttribute("aria-label"); // their text says it
   const slider = make(bar, "input", "course-slider");
   Object.assign(slider, { type: "range", min: 0, max: all, step: 1, ariaLabel: "Cycle" });
   const words = make(root, "p", "course-caption");

@@ -1,0 +1,164 @@
+"""The bundle viewer in a browser, without a kernel: keys, mouse, jumps, other widths; its words beside Python's."""
+
+import json
+
+import chromium
+import pytest
+from bundle_samples import viewer
+from widget_page import is_too_wide, open_widget, smallest_letters
+
+from course_lib.compiler import Loop
+from course_lib.viz import bundle_words
+
+MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
+COMPARED = f"""async ([esm, data]) => {{
+    const module = await ({MODULE})(esm);
+    const cells = data.rows.map((_, row) => data.units.map((_, column) =>
+        [module.use(data, row, column), module.cellWords(data, row, column)]));
+    return {{ cells, times: data.rows.map((_, row) => module.times(data, row)),
+        loops: data.loops.map((_, n) => module.loopWords(data, n)),
+        uses: data.loops.map(([first, last]) => module.loopUses(data, first, last)) }};
+}}"""
+OPENS_MS = 1500  # on a machine of two cores that does other things; it takes 100 to 300
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def open_viewer(browser):
+    return lambda width=900, dark=False, **changes: open_widget(browser, viewer(**changes), width=width, dark=dark)
+
+
+def details(page) -> str:
+    return " ".join(page.locator(".course-details").inner_text().split())
+
+
+def loop(page) -> str:
+    return page.locator(".course-loop").inner_text()
+
+
+def active(page) -> str:
+    """What the cell that the keys are at says of itself."""
+    return page.evaluate(
+        "document.getElementById(document.querySelector('[role=grid]').getAttribute('aria-activedescendant'))?.ariaLabel"
+    )
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"loops": (Loop(first=3, last=3, turns=None), Loop(first=5, last=9, turns=1))}]
+)
+def test_the_browser_says_what_python_says(open_viewer, changes):
+    widget = viewer(**changes)
+    data = json.loads(json.dumps(widget.shown))
+    with open_viewer(**changes) as page:
+        theirs = page.evaluate(COMPARED, [str(widget._esm), data])
+    rows, columns = range(len(data["rows"])), range(len(data["units"]))
+    assert theirs["cells"] == [
+        [[bundle_words.use(data, row, c), bundle_words.cell_words(data, row, c)] for c in columns] for row in rows
+    ]
+    assert theirs["times"] == [bundle_words.times(data, row) for row in rows]
+    assert theirs["loops"] == [bundle_words.loop_words(data, n) for n in range(len(data["loops"]))]
+    assert theirs["uses"] == [
+        pytest.approx(bundle_words.loop_uses(data, first, last)) for first, last, _ in data["loops"]
+    ]
+
+
+def test_it_opens_at_the_busiest_loop(open_viewer):
+    with open_viewer() as page:
+        assert loop(page) == "Loop of 12 bundles, 20 to 31. It runs 13 times, in each turn of the loop around it."
+        assert details(page).startswith("Bundle 20, issued 117 times")
+        assert "load v1 = vld [vmem:[s2]] kernel.py line 7: o_ref[...] = jnp.exp(x_ref[...] * 2.0)" in details(page)
+        assert page.locator(".course-details mark").first.inner_text() == "x_ref[...] * 2.0"
+        assert page.locator(".course-first").count() == 1 and page.evaluate("model.saved") == []
+        assert page.errors == []
+
+
+def test_keys_go_from_bundle_to_bundle_and_from_unit_to_unit(open_viewer):
+    with open_viewer() as page:
+        page.locator("[role=grid]").focus()
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate("model.get('row')") == 21 and page.evaluate("model.saved") == [{"row": 21}]
+        assert active(page) == (
+            "bundle 21, VPU, 2 of 4 in use: v2 = vmul.f32 2.0, v1, from kernel.py line 7, x_ref[...] * 2.0"
+        )
+        page.keyboard.press("ArrowRight")
+        assert active(page).startswith("bundle 21, EUP, 0 of 1 in use: vpow2.f32 v2, from kernel.py line 7, jnp.exp(")
+        page.keyboard.press("ArrowDown")
+        assert active(page) == "bundle 22, EUP, 1 of 1 in use: still at work on what began before"
+        for _ in range(9):
+            page.keyboard.press("ArrowRight")
+        assert active(page).startswith("bundle 22, DMA")
+        page.keyboard.press("End")
+        assert page.evaluate("model.get('row')") == 59 and active(page).startswith("bundle 59, DMA")
+        assert loop(page) == "In no loop." and details(page).startswith("Bundle 59, issued once")
+        page.keyboard.press("PageUp")
+        assert page.evaluate("model.get('row')") == 43
+        page.keyboard.press("Home")
+        assert page.evaluate("model.get('row')") == 0 and page.locator(".course-rows").evaluate("e => e.scrollTop") == 0
+        assert page.errors == []
+
+
+def test_the_mouse_shows_and_chooses(open_viewer):
+    with open_viewer() as page:
+        page.locator("[data-row='22']").hover()
+        assert details(page).startswith("Bundle 22, issued 117 times VPU v4 = vmul.f32 2.0, v3")
+        assert page.evaluate("model.get('row')") == 20, "the pointer looks, a click goes there"
+        page.locator("[data-row='22'] [data-column='1']").click()
+        assert page.evaluate("model.get('row')") == 22 and active(page).startswith("bundle 22, EUP")
+        strip = page.locator(".course-strip").bounding_box()
+        page.mouse.click(strip["x"] + strip["width"] - 2, strip["y"] + strip["height"] / 2)
+        assert page.evaluate("model.get('row')") == 59
+        assert page.locator("[data-row='59']").is_visible()
+        page.get_by_role("button", name="Busiest loop").click()
+        assert page.evaluate("model.get('row')") == 20
+        page.get_by_role("button", name="Next loop").click()
+        assert page.evaluate("model.get('row')") == 10, "after the last the first again"
+        assert page.evaluate("document.activeElement.getAttribute('role')") == "grid"
+        assert page.errors == []
+
+
+def test_a_long_program_opens_fast_and_draws_what_is_seen(open_viewer):
+    with open_viewer(length=20_000, loops=(Loop(first=10, last=19_000, turns=9),)) as page:
+        page.locator("[data-row='10']").wait_for()
+        assert page.evaluate("window.openedMs") < OPENS_MS
+        assert page.locator("[data-row]").count() < 30
+        page.locator(".course-rows").evaluate("e => { e.scrollTop = 12000 * 24; }")
+        page.locator("[data-row='12000']").wait_for()
+        assert page.locator("[data-row]").count() < 30
+        assert page.locator("[role=grid]").get_attribute("aria-rowcount") == "20000"
+        assert page.errors == []
+
+
+def test_a_program_without_loops(open_viewer):
+    with open_viewer(length=7, loops=()) as page:
+        assert loop(page) == "In no loop." and page.get_by_role("button", name="Busiest loop").is_disabled()
+        assert page.locator("[data-row]").count() == 7
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("width, dark", [(480, False), (760, True)])
+def test_it_fits_its_width_and_stays_a_white_card(open_viewer, width, dark):
+    with open_viewer(width, dark) as page:
+        assert not is_too_wide(page) and smallest_letters(page) >= 13
+        style = "(name) => getComputedStyle(document.querySelector('.course-bundles'))[name]"
+        assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
+        heads = page.locator(".course-columns .course-cell")
+        cut = heads.evaluate_all(
+            "all => all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"
+        )
+        assert cut == [], "the units' names can be read"
+        assert (page.locator(".course-row .course-words").count() > 0) == (width >= 760)
+        chromium.screenshot(page, f"bundle-viewer-{width}")
+
+
+def test_what_the_kernel_sets_is_shown_until_it_goes_away(open_viewer):
+    with open_viewer() as page:
+        page.evaluate("model.set('row', 45)")
+        assert details(page).startswith("Bundle 45, issued 9 times") and page.evaluate("model.saved") == []
+        page.evaluate("unmount()")
+        page.evaluate("model.set('row', 3)")
+        assert details(page).startswith("Bundle 45") and page.errors == []

@@ -1,0 +1,105 @@
+"""What the bundle viewer says of a program, and its still picture. What it does in a browser: tests/browser."""
+
+import json
+import zlib
+
+import pytest
+from bundle_samples import LINE, code, viewer
+from conftest import needs_libtpu
+from sample_kernels import VECTOR, add
+from shapes import words_on_words
+from viz_samples import overflowing, parsed, words
+
+from course_lib import compiler, viz
+from course_lib.compiler import Loop
+from course_lib.viz import bundle_words
+
+
+def test_a_column_for_each_unit_that_is_used_and_one_for_copies():
+    assert bundle_words.columns(code()) == ["VPU", "EUP", "load", "scalar", "DMA"]
+
+
+def test_loops_in_words():
+    data = bundle_words.data(code())
+    assert bundle_words.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It runs 9 times."
+    assert bundle_words.loop_words(data, 1) == (
+        "Loop of 12 bundles, 20 to 31. It runs 13 times, in each turn of the loop around it."
+    )
+    unknown = bundle_words.data(code(loops=(Loop(first=3, last=3, turns=None),)))
+    assert bundle_words.loop_words(unknown, 0) == (
+        "Loop of 1 bundle, 3 to 3. It runs a number of times that is not known before it runs."
+    )
+    assert [bundle_words.times(data, row) for row in (0, 10, 20, 31, 32, 51)] == [1, 9, 117, 117, 9, 1]
+    assert bundle_words.times(unknown, 3) is None
+
+
+def test_cells_in_words():
+    data = bundle_words.data(code())
+    column = data["units"].index
+    assert bundle_words.cell_words(data, 20, column("load")) == (
+        "bundle 20, load, 1 of 3 in use: v1 = vld [vmem:[s2]], from kernel.py line 7, x_ref[...] * 2.0"
+    )
+    assert bundle_words.cell_words(data, 20, column("VPU")) == "bundle 20, VPU: nothing"
+    assert bundle_words.cell_words(data, 22, column("EUP")) == (
+        "bundle 22, EUP, 1 of 1 in use: still at work on what began before"
+    )
+    assert bundle_words.cell_words(data, 24, column("load")) == (
+        "bundle 24, load, 1 of 3 in use: taken by an operation of another column"
+    )
+    assert bundle_words.cell_words(data, 24, column("DMA")) == "bundle 24, DMA: dma.done.wait s2, 4"
+
+
+def test_use_is_in_quarters_of_the_slots():
+    data = bundle_words.data(code())
+    column = data["units"].index
+    assert [bundle_words.use(data, row, column("VPU")) for row in (20, 21, 22)] == [0, 2, 4]
+    assert [bundle_words.use(data, row, column("EUP")) for row in (20, 21, 22)] == [0, 4, 4], "begun, or at work"
+    assert bundle_words.use(data, 20, column("load")) == 2 and bundle_words.use(data, 24, column("DMA")) == 4
+
+
+def test_the_line_of_a_cell_needs_no_file():
+    in_a_cell = code(sources={("1234.py", 7): LINE})
+    moved = [b.__class__(**vars(b) | {"places": tuple(p and p._replace(file="1234.py") for p in b.places)})
+             for b in in_a_cell.bundles]  # fmt: skip
+    data = bundle_words.data(code(bundles=tuple(moved), sources=in_a_cell.sources))
+    assert "s2]], from line 7, x_ref" in bundle_words.cell_words(data, 20, data["units"].index("load"))
+
+
+def test_the_still_shows_the_busiest_loop():
+    bundle = viewer()._repr_mimebundle_()[0]
+    said = words(bundle["image/svg+xml"])
+    assert "Loop of 12 bundles, 20 to 31. It runs 13 times, in each turn of the loop" in said
+    assert [line for line in said if line.isdigit() and int(line) >= 20] == [str(n) for n in range(20, 32)]
+    assert overflowing(bundle["image/svg+xml"]) == [] == words_on_words(bundle["image/svg+xml"])
+    assert "Slots used: VPU 29 %, EUP 17 %" in bundle["text/plain"]
+    assert "application/vnd.jupyter.widget-view+json" in bundle and parsed(bundle["image/svg+xml"]) is not None
+
+
+@pytest.mark.parametrize(
+    "changes, says",
+    [
+        ({"loops": (), "length": 12}, "The program has no loop: this is all of it."),
+        ({"length": 3000, "loops": (Loop(first=100, last=2900, turns=None),)}, "a number of times that is not known"),
+        ({"kernels": 2}, "Its busiest loop:"),
+    ],
+)
+def test_other_programs_have_a_still_too(changes, says):
+    svg = viewer(**changes)._repr_mimebundle_()[0]["image/svg+xml"]
+    assert says in " ".join(words(svg))
+    assert overflowing(svg) == [] == words_on_words(svg)
+    assert len(svg) < 150_000
+
+
+def test_what_the_browser_gets_is_small():
+    widget = viewer(length=20_000, loops=(Loop(first=10, last=19_000, turns=9),))
+    assert json.loads(zlib.decompress(widget.program)) == json.loads(json.dumps(widget.shown))
+    assert len(widget.program) < 200_000
+    assert widget.row == 10, "it opens at its busiest loop"
+
+
+@needs_libtpu
+def test_a_function_or_its_code():
+    made = compiler.bundles(add, VECTOR, VECTOR)
+    assert viz.bundle_viewer(made).program == viz.bundle_viewer(add, VECTOR, VECTOR).program
+    with pytest.raises(ValueError, match="chip='v9' is not known"):
+        viz.bundle_viewer(add, VECTOR, VECTOR, chip="v9")
