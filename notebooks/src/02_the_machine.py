@@ -201,7 +201,7 @@ viz.bundle_viewer(double_exp, f32(16, 128))
 # %% [markdown]
 # Read the middle. Both registers are loaded in bundle 6, and multiplied in bundle 7. The two multiplications by 1.44 stand
 # in one bundle, since the VPU has several slots. The two powers go to the EUP, one a bundle: it has one. Two bundles later
-# the first is popped, and multiplied by our 2.
+# the first is popped, and multiplied by our 2. (The dot beside it: the EUP gets its work through a slot of the VPU.)
 #
 # Around it stand the copies. The scalar unit works out addresses, starts a copy, `dma`, and waits for it, `dma.done.wait`.
 # A wait is one bundle too, though it takes hundreds of cycles: **bundles are not cycles. A bundle that needs what is not
@@ -454,13 +454,6 @@ print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
 # %% [markdown]
 # ## The ladder of memories
 #
-# Each memory holds more than the one before it, brings less in a second, and takes longer to answer. Choose a chip in the
-# picture. **Look for one thing:** which step is the largest?
-
-# %%
-viz.memory_ladder(chip="v5e")
-
-# %% [markdown]
 # HBM is never computed on. A copy brings what you need into VMEM, in the background, and with a BlockSpec Pallas writes
 # that copy for you. How long does one take? Here is a kernel that makes its own: it copies `times` pieces, one after
 # another or all at once. (Lesson 5 is about such kernels; skip the code if you like.)
@@ -509,6 +502,16 @@ for kib in (4, 64, 512, 1024):
 # %% [markdown]
 # More than a thousand cycles are latency, whatever the size. The XLU took a hundred, a load from VMEM one or two. A kernel
 # waits for HBM unless it asks early. Pallas does: with a grid it asks for the next block before it works on this one.
+#
+# Here are all the memories that a number can lie in. From registers to VMEM, to HBM, to another chip each step is larger,
+# slower and farther away. SMEM stands beside them: it is near, and narrow. **Look for two things:** between which two of
+# them does the bandwidth fall most? And which figures change on other chips?
+
+# %%
+viz.memory_ladder(chip="v5e")
+
+# %% [markdown]
+# The letters say whose a figure is. Where nobody has published one, the picture says so.
 #
 # ### Five chips, and two GPUs
 #
@@ -562,8 +565,8 @@ for name in chips.GPU_NAMES:
 #
 # ## One number at a time
 #
-# The scalar unit has registers and a memory of its own, for numbers of 32 bits. What goes there? `x + 1`, once for an array without
-# axes, read from SMEM, and once for an array of shape (1, 1) in VMEM:
+# The scalar unit has registers and a memory of its own, for numbers of 32 bits. What goes there? `x + 1`, once for an array
+# without axes, read from SMEM, and once for an array of shape (1, 1) in VMEM:
 
 
 # %%
@@ -582,11 +585,11 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
     print(f"{space}:", dict(count))
 
 # %% [markdown]
-# One element of an array is still the vector units' business, if it has axes. Without axes it is the scalar unit's, all but what that
-# unit cannot do, such as exp.
+# One element of an array is still the vector units' business, if it has axes. Without axes it is the scalar unit's, all but
+# what that unit cannot do, such as exp.
 #
-# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how many
-# times longer does it take to add up numbers one by one?
+# SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how
+# many times longer does it take to add up numbers one by one?
 
 
 # %%
