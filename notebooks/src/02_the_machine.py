@@ -421,18 +421,26 @@ def bf16(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
 
 
+print(
+    "predicted (compiler)   cycles a product   weights pushed   rows multiplied, in eights"
+)
 for m in (8, 32, 64, 128, 256):
+    once, args = functools.partial(product, steps=1), (bf16(m, 512), bf16(512, 512))
     a, b = (
-        compiler.compile_tpu(
-            functools.partial(product, steps=steps), bf16(m, 512), bf16(512, 512)
-        ).cycles
+        compiler.compile_tpu(functools.partial(product, steps=steps), *args).cycles
         for steps in (8, 24)
     )
-    print(f"{m:4} rows: {(b - a) / 16:6,.0f} cycles a product, predicted (compiler)")
+    program = [
+        each.text for b in compiler.bundles(once, *args).bundles for each in b.operations
+    ]
+    pushes, rows = (
+        sum(word in text for text in program) for word in ("vmatpush", "vmatmul")
+    )
+    print(f"{m:8} rows {(b - a) / 16:23,.0f} {pushes:19} {registers:16}")
 
 # %% [markdown]
-# Eight rows cost nearly what 32 cost: the weights have to be loaded into the cells first, however few rows follow. From 64
-# on, twice the rows are nearly twice the time.
+# Eight rows cost nearly what 32 cost: the weights have to be pushed into the cells first, as often for 8 rows as for 256.
+# From 64 on, twice the rows are nearly twice the time.
 #
 # How much is it at its best? For that we need words for amounts and for rates.
 #
@@ -705,11 +713,14 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # %%
 for rows in (256, 512, 1024):
     r = compiler.compile_tpu(functools.partial(softmax, rows=rows), table)
-    print(f"{rows:4} rows: {r.spills:3} spills, {r.cycles:,} cycles, bound by {r.bound}")
+    print(
+        f"{rows:4} rows: {r.spills:3} spills, {r.cycles:,} cycles; "
+        f"slots filled: load {r.slots['load']:.0%}, store {r.slots['store']:.0%}"
+    )
 
 # %% [markdown]
-# Two hundred spills, and it is no slower: there were slots to spare. They matter where the slots for loads and stores are
-# full, and where VMEM is, for that is where spilled registers lie.
+# Two hundred spills, and it is no slower: more than half of the slots for loads and stores are empty still. Spills matter
+# where the slots for loads and stores are full, and where VMEM is, for that is where spilled registers lie.
 #
 # ## Five questions
 #

@@ -29,11 +29,7 @@ def function(source: str, name: str) -> str:
     (found,) = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.name == name)
     found.name = "function"
     found.body = found.body[1:] if ast.get_docstring(found) else found.body
-    return (
-        ast.unparse(found)
-        .replace("grid=grid", "grid=(x.shape[0] // block,)")
-        .replace("    grid = (x.shape[0] // block,)\n", "")
-    )
+    return ast.unparse(found)
 
 
 @pytest.mark.parametrize(

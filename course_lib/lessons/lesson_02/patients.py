@@ -26,7 +26,8 @@ def shares(x, block, rows, cheap=False):
         jax.lax.fori_loop(0, block // rows, turn, 0)
 
     spec = pl.BlockSpec((block, x.shape[1]), lambda i: (i, 0))
-    return pl.pallas_call(kernel, out_shape=x, grid=(x.shape[0] // block,), in_specs=[spec], out_specs=spec)(x)
+    grid = (x.shape[0] // block,)
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)(x)
 
 
 # name -> (shape, rows of a block, rows in a turn)
