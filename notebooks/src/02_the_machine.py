@@ -433,9 +433,8 @@ for m in (8, 32, 64, 128, 256):
     program = [
         each.text for b in compiler.bundles(once, *args).bundles for each in b.operations
     ]
-    pushes, rows = (
-        sum(word in text for text in program) for word in ("vmatpush", "vmatmul")
-    )
+    pushes = sum("vmatpush" in text for text in program)
+    registers = sum("vmatmul" in text for text in program)
     print(f"{m:8} rows {(b - a) / 16:23,.0f} {pushes:19} {registers:16}")
 
 # %% [markdown]
