@@ -111,7 +111,7 @@ viz.core_picture()
 # >
 # > **sublane**: one of the 8 rows of a vector register.
 # >
-# > **vreg**: short for vector register, as the compiler's lists have it: 8 sublanes of 128 lanes, 4 KiB.
+# > **vreg**: short for vector register: 8 sublanes of 128 lanes, 4 KiB. The lists of the compiler call them v0 to v63.
 #
 # A TPU is a sequential machine with very wide registers. A core runs one program, one bundle after the other. There are no
 # threads. What makes it fast is that each instruction works on 1024 numbers, and that several units get an instruction in
@@ -421,9 +421,7 @@ def bf16(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
 
 
-print(
-    "predicted (compiler)   cycles a product   weights pushed   rows multiplied, in eights"
-)
+print("predicted (compiler)   cycles a product   pushes of weights   registers of x")
 for m in (8, 32, 64, 128, 256):
     once, args = functools.partial(product, steps=1), (bf16(m, 512), bf16(512, 512))
     a, b = (

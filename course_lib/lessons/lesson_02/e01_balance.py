@@ -48,7 +48,7 @@ EXERCISE = Exercise(
     title="Compare five chips",
     kind="several",
     defines="flops_per_byte",
-    asks=Several(parts=BALANCES, why="a newer chip needs more FLOPs a byte, and int8 twice as many."),
+    asks=Several(parts=BALANCES, why="the two newest ask for the most FLOPs a byte, and int8 for twice as many."),
     hints=(
         "FLOP/s over bytes/s is FLOPs per byte. Which two fields of chips.chip(name) are those?",
         "c.bf16_flops and c.hbm_bandwidth belong to one core both, and c.int8_ops too.",

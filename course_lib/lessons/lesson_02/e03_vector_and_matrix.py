@@ -40,7 +40,6 @@ QUESTIONS = {
             0.78125: "That lets the VPU do one operation a cycle. How many slots does a bundle have for it?",
             6.25: "An operation of the VPU is one FLOP for each number of a register; a cell of an MXU does two.",
             12.5: "That is all of the VPU against one MXU. There are four.",
-            25: "Those are the four slots against the four MXUs' rows. Count numbers, not rows.",
             0.390625: "An operation of the VPU is on a whole register, and there are four slots.",
         },
         why="4,096 FLOPs a cycle against 131,072.",

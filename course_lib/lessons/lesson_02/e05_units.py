@@ -29,7 +29,7 @@ TURNS = {  # what decides, as a question
     "row max": "A row lies across all lanes of a sublane. What has to meet there?",
     "x * row": "The row has a number for each lane already. What is missing is the same in each sublane.",
     "x * column": "The column has one number for a row, in one lane. How many lanes need it?",
-    "1 / x": "How does a division begin?",
+    "1 / x": "The Newton steps behind it are the VPU's. Who makes the first guess of a reciprocal?",
     "rows down": "Each number goes to another sublane. Does it change its lane?",
     "n // m": "Whole numbers, a register of them at a time. Is there a unit that divides them?",
     "q @ k.T": "Is the transposed operand an operation of its own, or can the product take it as it comes?",
