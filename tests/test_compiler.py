@@ -211,8 +211,8 @@ def test_other_chips(chip):
     assert report.vmem_limit == chips.chip(chip).scoped_vmem_bytes
 
 
-# What the MXUs of one program can do in a cycle, as chips.py has it: MXUs x size^2 x 2 on a v5e and on one core of a
-# v5p. On v6e and tpu7x the simulator does twice that of two MXUs of 256 x 256, which is why their clock is unknown.
+# What the MXUs of one program can do in a cycle, as chips/tpu.py has it: MXUs x size^2 x 2 on a v5e and on one core of
+# a v5p. On v6e and tpu7x the simulator does twice that of two MXUs of 256 x 256, which is why their clock is unknown.
 MXU_FLOPS_PER_CYCLE = {"v5e": 131_072, "v5p": 131_072, "v6e": 524_288, "tpu7x": 524_288}
 
 

@@ -124,6 +124,19 @@ def test_a_block_that_is_the_whole_array_has_one_buffer():
     assert single.why == "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
 
 
+def test_a_block_that_no_axis_of_the_grid_moves_has_one_buffer():
+    spec = pl.BlockSpec((256, 512), lambda i: (1, 0))
+    x = jnp.zeros((1024, 512))
+    fn = pl.pallas_call(add_one, out_shape=x, grid=(4,), in_specs=[spec], out_specs=spec)
+    rows = cost.vmem(grid.walk(fn, x))
+    assert [row.buffers for row in rows] == [1, 1]
+    assert rows[0].why == "1 buffer: its index is the same at every step, and the block stays"
+
+
+def add_one(x_ref, o_ref):
+    o_ref[...] = x_ref[...] + 1
+
+
 @pytest.mark.parametrize(
     "shape, dtype, bytes_",
     [

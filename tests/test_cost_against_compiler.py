@@ -133,6 +133,59 @@ def test_vmem_is_what_the_compiler_sets_aside(case):
     assert sorted(ours) == sorted(theirs), f"{report.vmem}"
 
 
+# Index maps over a grid of (1, 4), with the buffers that the compiler gives their blocks: all smaller than the array.
+MAPS = {
+    "constant": (lambda i, j: (0, 0), 1),
+    "constant, not the first": (lambda i, j: (3, 0), 1),
+    "an axis of one step": (lambda i, j: (2 * i + 1, 0), 1),
+    "an axis of several": (lambda i, j: (j, 0), 2),
+    "the same at every step, of an axis of several": (lambda i, j: (j // 4, 0), 2),
+    "the same, chosen": (lambda i, j: (jnp.where(j < 9, i, 1), 0), 2),
+}
+
+
+def with_maps(maps, steps):
+    """A kernel with an input for each map, and whose output has the last one."""
+
+    def kernel(*refs):
+        refs[-1][...] = sum(ref[...] for ref in refs[:-1])
+
+    specs = [pl.BlockSpec((8, 128), index_map) for index_map in maps]
+    x = jax.ShapeDtypeStruct((32, 128), jnp.float32)
+    fn = pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=specs, out_specs=specs[-1])
+    return fn, [x] * len(maps)
+
+
+@needs_libtpu
+def test_a_block_that_no_axis_moves_has_one_buffer():
+    fn, args = with_maps([index_map for index_map, _ in MAPS.values()], (1, 4))
+    report = compiler.compile_tpu(fn, *args, simulate=False)
+    theirs = {piece.name: piece.bytes // (8 * 128 * 4) for piece in report.vmem}
+    ours = {row.name: row.buffers for row in cost.vmem(grid.walk(fn, *args))}
+    assert ours == theirs and list(ours.values())[:-1] == [buffers for _, buffers in MAPS.values()]
+
+
+@needs_libtpu
+def test_in_a_grid_of_one_step_two_buffers_are_not_given_either():
+    x = jax.ShapeDtypeStruct((1024, 512), jnp.float32)
+    one = pl.BlockSpec((512, 512), lambda i: (i, 0), pipeline_mode=pl.Buffered(2))
+
+    def copy_kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    fn = pl.pallas_call(copy_kernel, out_shape=x, grid=(1,), in_specs=[one], out_specs=one)
+    theirs = [piece.bytes for piece in compiler.compile_tpu(fn, x, simulate=False).vmem]
+    assert theirs == [row.bytes for row in cost.vmem(grid.walk(fn, x))] == [512 * 512 * 4] * 2
+
+
+@needs_libtpu
+def test_a_call_without_a_grid_has_no_smaller_blocks():
+    """So ``cost`` need not say how many buffers these would have."""
+    fn, args = with_maps([lambda: (0, 0)], ())
+    refused = compiler.compile_tpu(fn, *args)
+    assert not refused.ok and "the call has no grid" in refused.error.what
+
+
 @needs_libtpu
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8], ids=["f32", "bf16", "int8"])
 def test_legal_sizes_are_those_the_compiler_takes(dtype):

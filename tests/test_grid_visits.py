@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import compat, grid, judges
+from course_lib import compat, compiler, grid, judges
 from course_lib.grid.visits import returns, visits
+from course_lib.judges import order
 
 CORE = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
 ROWS = 8
@@ -119,6 +121,53 @@ def test_a_sum_that_is_kept_by_luck_is_refused_and_called_so():
     assert "is gone" not in said and "came back to it at step (1, 0). Its sum is still there by luck" in said
     assert "two blocks and two buffers" in said and "With three blocks it would be lost" in said
     assert "nobody promises it" in said.lower()
+
+
+BEHIND = {
+    "nothing": (lambda fold: fold, True),
+    "a jit": (jax.jit, True),
+    "a second result": (lambda fold: lambda x: (fold(x), fold(x + 1)), True),
+    "an operation": (lambda fold: lambda x: fold(x) * 2, False),
+    "an operation, in a jit": (lambda fold: jax.jit(lambda x: jax.jit(fold)(x) * 2), False),
+    "an operation beside the result": (lambda fold: lambda x: (lambda y: (y, y + 1))(fold(x)), False),
+}
+
+
+@needs_libtpu
+@pytest.mark.parametrize("behind", BEHIND)
+def test_where_an_operation_follows_the_output_may_lie_in_vmem(behind):
+    """As the compiler puts it; and then nothing is called lost, or kept, without an if."""
+    around, in_hbm = BEHIND[behind]
+    fn, x = around(folded(3)), jnp.ones((ROWS * 3, 256))
+    kept = [
+        note for note in compiler.compile_tpu(fn, x, simulate=False).notes if "o_ref of kernel lies in VMEM" in note
+    ]
+    assert bool(kept) != in_hbm
+    said = order.revisit(grid.walk(fn, x)).what
+    assert ("left VMEM" in said) == in_hbm and ("nobody promises what it finds there. If o_ref" in said) != in_hbm
+
+
+@pytest.mark.parametrize(
+    "blocks, collects, says",
+    [
+        (3, True, "the running sum is gone: in its buffer lies what step (0, 1) left of block (1, 0). If XLA keeps"),
+        (3, False, "If o_ref lies in HBM, it finds what step (0, 1) left of block (1, 0). If XLA keeps all of it in"),
+        (2, True, "the block comes back to the buffer that it left, and finds its own numbers, by luck. If XLA"),
+    ],
+)
+def test_what_may_be_found_is_said_for_both_places(blocks, collects, says):
+    fn = lambda x: folded(blocks, collects=collects)(x) * 2  # noqa: E731
+    said = order.revisit(grid.walk(fn, jnp.ones((ROWS * blocks, 256)))).what
+    assert said.startswith(
+        "Output block (0, 0) of o_ref is left after step (0, 0), and the grid comes back to it at step"
+    )
+    assert says in said and said.endswith("and keeps its numbers, by luck.")
+
+
+def test_the_judge_refuses_it_wherever_it_lies():
+    x = jnp.arange(ROWS * 3 * 256.0).reshape(ROWS * 3, 256)
+    said = judges.simulator_judge(lambda x: folded(3)(x) * 2, lambda x: x.reshape(len(x), 2, 128).sum(1) * 2, x)
+    assert said.passed is False and "nobody promises what it finds there" in said.message
 
 
 def test_with_one_buffer_two_blocks_are_too_many():

@@ -91,13 +91,18 @@ def test_a_right_kernel_is_never_asked(monkeypatch):
 
 
 def test_what_a_kernel_does_not_have_is_not_asked():
-    known = {"scratch": "l_ref", "after": (0, 1), "expect": lambda *_: np.zeros(1), "means": "0", "next": "n"}
+    zero = np.zeros(1, np.float32)
+    known = {"scratch": "l_ref", "after": (0, 1), "expect": lambda *_: zero, "means": "0", "next": "n"}
+    assert "After step (0, 1) l_ref[" in said_of(LOOPS["l_ref"][0], probes=(judges.Probe(**known),)).message
     others = (
         {"scratch": "sum_ref"},
         {"after": (0, 1, 0)},
         {"after": (0, 7)},
         {"grid": (2, 2)},
-        {"expect": lambda *_: np.ones(7)},
+        {"expect": lambda *_: np.ones(7, np.float32)},
+        {"expect": lambda *_: np.zeros((ARGS[0].shape[0] // 2, 2), np.float32)},  # as many numbers, in another shape
+        {"expect": lambda *_: np.zeros(1, np.int32)},
+        {"expect": lambda *_: None},
     )
     said = said_of(LOOPS["l_ref"][0], probes=tuple(judges.Probe(**known | fields) for fields in others))
     assert said.passed is False and "After step" not in said.message and "l_ref is added to" in said.message
@@ -106,6 +111,43 @@ def test_what_a_kernel_does_not_have_is_not_asked():
 def test_scratch_of_another_name_is_found_by_its_place():
     ours = dataclasses.replace(PROBES[1], scratch="running_sum")
     assert "After step (0, 1) l_ref[" in said_of(LOOPS["l_ref"][0], probes=(ours,)).message
+
+
+def collected(x, late=False):
+    """The sum of four blocks of rows, collected in the output; or in scratch, and written at the last step."""
+
+    def sum_kernel(x_ref, o_ref, acc_ref):
+        sum_ref = acc_ref if late else o_ref
+
+        @pl.when(pl.program_id(0) == 0)
+        def start():
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        sum_ref[...] += 2 * x_ref[...]
+
+        @pl.when(pl.program_id(0) == 3)
+        def store():
+            o_ref[...] = sum_ref[...] - 1
+
+    return pl.pallas_call(
+        sum_kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+    )(x)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_output_is_asked_about_where_the_step_writes_it(late):
+    """What an output block holds before it is written is nobody's."""
+    asks = judges.Probe(scratch="o_ref", after=(1,), expect=lambda x: x[:8] + x[8:16], means="two blocks", next="n")
+    fn, x = partial(collected, late=late), jnp.ones((32, 128))
+    said = judges.JUDGES["numbers"](judges.Trial(fn, lambda x: x.reshape(4, 8, 128).sum(0), (x,), probes=(asks,)))
+    assert said.passed is False
+    assert ("After step (1,) o_ref[0, 0] is 4; it should be 2, two blocks." in said.message) != late
+    assert "nan" not in said.message
 
 
 def test_the_step_of_a_probe_lies_in_its_grid():

@@ -153,9 +153,9 @@ def test_every_form_moves_the_bytes_its_docstring_says():
     }.items():
         walk = grid.walk(functools.partial(matmul.matmul, blocks=blocks), x, y)
         assert cost.hbm_bytes(walk) == (elements + out) * size
-        assert cost.vmem_bytes(walk) == matmul_blocks.vmem_bytes(
-            (blocks.bm, blocks.bk, blocks.bn), Problem(m=m, k=k, n=n, dtype=x.dtype)
-        )
+        counted = matmul_blocks.vmem_bytes((blocks.bm, blocks.bk, blocks.bn), Problem(m=m, k=k, n=n, dtype=x.dtype))
+        stays = blocks.bk == k and blocks.bn == n  # y has one buffer then; the choice of blocks counts two
+        assert cost.vmem_bytes(walk) == counted - stays * k * n * size
     assert cost.hbm_bytes(grid.walk(matmul_one_block, x, y)) == (m * k + k * n + out) * size
 
 

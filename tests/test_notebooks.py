@@ -56,6 +56,21 @@ def tree(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_widgets_still_shrinks_with_the_page():
+    """Pages show a bare SVG at its full width. An <img> may be told to shrink."""
+    view, svg = "application/vnd.jupyter.widget-view+json", '<svg width="720" height="50" viewBox="0 0 720 50"></svg>'
+    data = {view: {"model_id": "1"}, "image/svg+xml": svg, "text/plain": "a <still>"}
+    output = nbformat.v4.new_output("display_data", data)
+    stored = run._stable(output, nbformat.v4.new_code_cell(""), ROOT / "notebooks/src/99_x.py").data
+    assert view not in stored and stored["image/svg+xml"] == svg
+    assert stored["text/html"].startswith("<img ") and "max-width: 100%; height: auto" in stored["text/html"]
+    assert 'alt="a &lt;still&gt;"' in stored["text/html"]
+    plain = run._stable(
+        nbformat.v4.new_output("display_data", {"image/svg+xml": svg}), nbformat.v4.new_code_cell(""), ROOT
+    )
+    assert set(plain.data) == {"image/svg+xml"}, "a Picture brings its own"
+
+
 @pytest.fixture
 def build(monkeypatch, capsys):
     """The command, in this process: what it prints, and after that the message it ends with, if it ends with one."""

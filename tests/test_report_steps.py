@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from test_roofline import matmul as blocked
 from viz_samples import add, bare, matmul
 
@@ -13,6 +15,7 @@ from course_lib.compiler.report import Op
 from course_lib.viz import report_words
 
 X = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
+VECTOR = jax.ShapeDtypeStruct((1 << 16,), jnp.float32)
 STEPS = matmul(steps=32, time_split={"issue": 16_000, "MXU": 3_200, "scalar": 1_600, "DMA wait": 3_200}, cycles=24_000)
 
 
@@ -27,6 +30,13 @@ def test_a_step_is_work_scalar_code_and_waiting():
     )
     assert f"a step {says}" in flat(STEPS)
     assert report_words.of_a_step(STEPS) == f"A step takes {says}."
+
+
+@pytest.mark.parametrize("steps, helps", [(32, True), (8, True), (7, False)])
+def test_steps_that_wait_for_copies_are_told_what_helps(steps, helps):
+    report = matmul(steps=steps, time_split={"issue": 5_000, "DMA wait": 19_000}, cycles=24_000)
+    assert ("asked for. Fewer, larger blocks would help, or more buffers" in flat(report)) == helps
+    assert ("Fewer, larger blocks would help, or more buffers." in report_words.of_a_step(report)) == helps
 
 
 @pytest.mark.parametrize("report", [matmul(), matmul(steps=32, time_split={}), bare()])
@@ -120,4 +130,43 @@ def test_of_small_blocks_both_say_something_else():
     fn, args = blocked(512, 512, 512, 128, 128, 128)
     small = roofline.opinions(fn, *args)
     assert small.ratio < 0.8 and "With small blocks trust the model" in small.remark
-    assert small.model.bound == "grid steps" and small.compiler.bound == "core"
+    assert small.model.bound == "grid steps" and small.compiler.bound == "waiting for copies"
+
+
+@needs_libtpu
+def test_larger_blocks_and_more_buffers_help_a_kernel_that_waits():
+    """What a report advises, tried: 64 steps of 1024 numbers, then 8 of 8192; and four buffers in place of two."""
+    few, many = (compiler.compile_tpu(add_in_blocks(size), VECTOR, VECTOR) for size in (8192, 1024))
+    assert many.bound == "waiting for copies" and "larger blocks would help" in flat(many)
+    assert few.cycles < many.cycles / 4
+    two, four = (compiler.compile_tpu(piped(buffers), VECTOR) for buffers in (2, 4))
+    assert two.bound == "waiting for copies" and four.cycles < 0.7 * two.cycles
+
+
+def add_in_blocks(size):
+    def add_kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = x_ref[...] + y_ref[...]
+
+    block = pl.BlockSpec((size,), lambda i: (i,))
+    return pl.pallas_call(
+        add_kernel, out_shape=VECTOR, grid=(VECTOR.size // size,), in_specs=[block, block], out_specs=block
+    )
+
+
+def piped(buffers):
+    """The sum of blocks of 1024 numbers, read ``buffers - 1`` steps ahead."""
+
+    def sum_kernel(x_hbm, o_ref):
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+        def add(x_ref):
+            o_ref[...] += x_ref[...]
+
+        spec = pl.BlockSpec((1024,), lambda i: (i,), pipeline_mode=pl.Buffered(buffers))
+        pltpu.emit_pipeline(add, grid=(64,), in_specs=[spec])(x_hbm)
+
+    return pl.pallas_call(
+        sum_kernel,
+        out_shape=jax.ShapeDtypeStruct((1024,), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+    )

@@ -15,6 +15,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, grid, roofline
 from course_lib.roofline import xla
+from course_lib.roofline.constants import LATENCY_CYCLES, latency
 from course_lib.viz import blocked_product
 from course_lib.viz.roof_plot import readout
 
@@ -112,7 +113,7 @@ def test_what_binds_is_what_the_plot_says(block, bound):
     fn, args = matmul(8192, 8192, 8192, block, block, block)
     predicted = roofline.predict(fn, *args)
     assert predicted.bound == bound
-    assert predicted.steps_s == predicted.steps * V5E.step_s
+    assert predicted.steps_s == pytest.approx(predicted.steps * V5E.step_s)
     product = blocked_product.Product(m=8192, k=8192, n=8192, blocks=(block,) * 3, dtype="bfloat16")
     assert dict(readout(product, blocked_product.rates(chip="v5e")))["binds"] == bound
 
@@ -297,6 +298,15 @@ def test_what_is_only_a_lower_bound_says_so(fn, word):
     assert predicted.memory_s > 0
 
 
+@pytest.mark.parametrize("chip", roofline.FITTED)
+def test_a_latency_is_cycles_of_the_chips_clock(chip):
+    read, write = LATENCY_CYCLES[chip]
+    clock_hz = chips.chip(chip).clock_hz
+    one, other = latency(1.0, chip=chip).values()
+    assert one / other == pytest.approx(read / write)
+    assert clock_hz is None or (one * clock_hz, other * clock_hz) == pytest.approx((read, write))
+
+
 def test_ridge_points():
     assert roofline.ridge_point() == pytest.approx(197e12 / 820e9)
     assert roofline.ridge_point(dtype=jnp.int8) == pytest.approx(2 * roofline.ridge_point())
@@ -330,7 +340,7 @@ def test_a_prediction_prints_what_binds_and_how_far_to_trust_it():
     text = str(predicted)
     assert text.startswith("11.7 ms on a v5e, predicted (model), bound by grid steps.")
     unfolded = " ".join(text.split())
-    assert "grid steps 9.75 ms (32,768), of it latency of copies 6.47 ms." in unfolded
+    assert "grid steps 9.73 ms (32,768), of it latency of copies 6.45 ms." in unfolded
     assert "Fewer, larger blocks would help, or more buffers" in unfolded
     assert predicted.latency_s == pytest.approx(predicted.steps_s - 32_768 * V5E.issue_s)
     assert f"On {roofline.HELD_OUT['v5e'][0]} published timings" in text

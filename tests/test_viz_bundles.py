@@ -21,13 +21,13 @@ def test_a_column_for_each_unit_that_is_used_and_one_for_copies():
 
 def test_loops_in_words():
     data = bundle_words.data(code())
-    assert bundle_words.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It runs 9 times."
+    assert bundle_words.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It makes 9 turns."
     assert bundle_words.loop_words(data, 1) == (
-        "Loop of 12 bundles, 20 to 31. It runs 13 times, in each turn of the loop around it."
+        "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop around it comes to it."
     )
     unknown = bundle_words.data(code(loops=(Loop(first=3, last=3, turns=None),)))
     assert bundle_words.loop_words(unknown, 0) == (
-        "Loop of 1 bundle, 3 to 3. It runs a number of times that is not known before it runs."
+        "Loop of 1 bundle, 3 to 3. It makes a number of turns that is not known before it runs."
     )
     assert [bundle_words.times(data, row) for row in (0, 10, 20, 31, 32, 51)] == [1, 9, 117, 117, 9, 1]
     assert bundle_words.times(unknown, 3) is None
@@ -68,7 +68,7 @@ def test_the_line_of_a_cell_needs_no_file():
 def test_the_still_shows_the_busiest_loop():
     bundle = viewer()._repr_mimebundle_()[0]
     said = words(bundle["image/svg+xml"])
-    assert "Loop of 12 bundles, 20 to 31. It runs 13 times, in each turn of the loop" in said
+    assert "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop" in said
     assert [line for line in said if line.isdigit() and int(line) >= 20] == [str(n) for n in range(20, 32)]
     assert overflowing(bundle["image/svg+xml"]) == [] == words_on_words(bundle["image/svg+xml"])
     assert "Slots used: VPU 29 %, EUP 17 %" in bundle["text/plain"]
@@ -79,7 +79,7 @@ def test_the_still_shows_the_busiest_loop():
     "changes, says",
     [
         ({"loops": (), "length": 12}, "The program has no loop: this is all of it."),
-        ({"length": 3000, "loops": (Loop(first=100, last=2900, turns=None),)}, "a number of times that is not known"),
+        ({"length": 3000, "loops": (Loop(first=100, last=2900, turns=None),)}, "a number of turns that is not known"),
         ({"kernels": 2}, "Its busiest loop:"),
     ],
 )

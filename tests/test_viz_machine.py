@@ -1,10 +1,15 @@
 """The memory ladder's figures beside the registries that they come from, and the picture of the core."""
 
+import jax.numpy as jnp
 import pytest
+from conftest import needs_libtpu
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from sample_kernels import array
 from shapes import words_on_words
 from viz_samples import overflowing, parsed, words
 
-from course_lib import chips, text, viz
+from course_lib import chips, compiler, text, viz
 from course_lib.roofline import constants
 from course_lib.viz import memory_rungs
 
@@ -33,7 +38,7 @@ def test_figures_of_a_v5e_in_words():
     said = {name: (memory_rungs.words(rung, "core", "bandwidth"), rung["latency"]) for name, rung in found.items()}
     assert said == {
         "vector registers": ("49.2 TB/s", "1.33 ns (2 cycles)"),
-        "SMEM": ("5.01 GB/s", "3.93 ns (6 cycles)"),
+        "SMEM": ("6.01 GB/s", "3.99 ns (6 cycles)"),
         "VMEM": ("18.5 TB/s", "not published"),
         "HBM": ("820 GB/s", "760 ns (1,142 cycles)"),
         "a neighbouring chip": ("45 GB/s", "1 us"),
@@ -63,6 +68,27 @@ def test_the_time_of_n_bytes_is_latency_and_bandwidth():
     assert memory_rungs.time_words(rungs("v6e")["VMEM"], "core", 1 << 20) == "at least 86 cycles", "nor is its clock"
     assert memory_rungs.time_words(rungs("h200")["L2 cache"], "chip", 1 << 20) == "not published"
     assert memory_rungs.time_words(rungs("h200")["HBM"], "chip", 48 * 10**9) == "at least 10 ms"
+
+
+def scalar_loads(times: int, chained: bool, chip: str) -> int:
+    """Cycles of a kernel with so many loads from SMEM: each from where the one before says, or one behind the other."""
+
+    def kernel(s_ref, o_ref):
+        found = s_ref[0]
+        for n in range(times):
+            found = s_ref[found] if chained else found + s_ref[n + 1]
+        o_ref[0] = found
+
+    smem = pl.BlockSpec(memory_space=pltpu.SMEM)
+    loads = pl.pallas_call(kernel, out_shape=array((8,), jnp.int32), in_specs=[smem], out_specs=smem)
+    return compiler.compile_tpu(loads, array((512,), jnp.int32), chip=chip).cycles
+
+
+@needs_libtpu
+@pytest.mark.parametrize("chip", ["v5e", "tpu7x"])
+def test_the_simulator_reads_smem_as_we_say(chip):
+    each = [(scalar_loads(96, chained, chip) - scalar_loads(32, chained, chip)) / 64 for chained in (True, False)]
+    assert each == [memory_rungs.SMEM_CYCLES, 1]
 
 
 def test_gpus_stand_beside_with_what_nvidia_prints():

@@ -60,8 +60,23 @@ def test_the_sentence_names_the_cycles_where_they_bind():
     assert report.sentence(matmul()) == (
         "Compiles for v5e: 23,884 cycles, 15.9 us, predicted (compiler); bound by the core; 87 spills, 257 fills."
     )
+    some = matmul(time_split={"DMA wait": 40, "issue": 60})
+    assert "bound by the core, 40 % of its cycles waiting for copies;" in report.sentence(some)
+
+
+def test_cycles_that_mostly_wait_are_not_called_the_cores():
     waiting = matmul(time_split={"DMA wait": 89, "issue": 11})
-    assert "bound by the core, 89 % of its cycles waiting for copies;" in report.sentence(waiting)
+    assert waiting.waiting == 0.89 and waiting.bound == "waiting for copies"
+    assert "; bound by waiting for copies, 89 % of its cycles; 87 spills" in report.sentence(waiting)
+    assert "bound by waiting for copies" in str(waiting)
+    half = dataclasses.replace(waiting, time_split={"DMA wait": 1, "issue": 1})
+    assert half.bound == "core" and bare().waiting == 0.0
+
+
+def test_where_the_bytes_take_as_long_as_cycles_that_wait_they_bind():
+    equal = dict(cycles=15_000, hbm_bytes=8_200_000)
+    assert bare(**equal).bound == "both"
+    assert bare(**equal, time_split={"DMA wait": 89, "issue": 11}).bound == "HBM"
 
 
 def test_the_bound_turns_where_the_two_times_meet():
@@ -80,6 +95,8 @@ def test_of_several_ops_what_binds_for_most_of_the_time_counts():
     both = bare(cycles=105_000, hbm_bytes=41_000_000, ops=(by_hbm, by_core))
     assert both.bound == "HBM", "its bytes take 50 us, its cycles 70, but most time goes into the op that copies"
     assert dataclasses.replace(both, ops=(by_core,)).bound == "core"
+    waits = dataclasses.replace(both, time_split={"DMA wait": 9, "issue": 1})
+    assert waits.bound == "HBM" and dataclasses.replace(waits, ops=(by_core,)).bound == "waiting for copies"
 
 
 def test_two_cores_of_a_megacore_have_two_shares_of_bandwidth():

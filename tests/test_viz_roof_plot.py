@@ -75,7 +75,7 @@ def test_the_readout_says_each_roof_and_which_binds():
         "intensity": "315 FLOPs/byte",
         "compute roof": "698 us",
         "HBM roof": "598 us",
-        "grid steps": "128 × 297 ns = 38.1 us",
+        "grid steps": "128 × 297 ns = 38 us",
         "binds": "compute",
         "predicted (model)": "766 us",
         "share of the peak": "91 %",
@@ -100,7 +100,7 @@ def test_hints_say_whose_constants_and_what_does_not_run():
     assert "refuses" not in said(square, "v5e") and "padding" not in said(square, "v5e")
     assert "padding" in said(product(1100, 1024, 1024, (512, 512, 512)), "v5e")
     assert "which one of 2 cores has for itself" in said(square, "v5p") and "cores" not in said(square, "v5e")
-    assert "18.8 ms is more than any one roof: with two buffers" in said(
+    assert "18.7 ms is more than any one roof: with two buffers" in said(
         product(8192, 8192, 8192, (256, 256, 256)), "v5e"
     )
     assert "more than any one roof" not in said(square, "v5e")

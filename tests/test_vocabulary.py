@@ -61,6 +61,12 @@ def test_the_words_of_three_roofs(seconds, says):
     assert vocabulary.bound_of_roofs(*seconds) == says
 
 
+def test_cycles_that_mostly_wait_are_called_so():
+    said = [vocabulary.bound_of_program(2.0, 1.0, waiting) for waiting in (0, 0.5, 0.51, 1)]
+    assert said == ["core", "core", "waiting for copies", "waiting for copies"]
+    assert vocabulary.bound_of_program(1.0, 1.0, 0.9) == vocabulary.bound_of_program(1.0, 2.0, 0.9) == "HBM"
+
+
 def test_both_turns_at_five_percent():
     said = [vocabulary.bound_of_program(core, 1.0) for core in (0.9, 0.949, 0.951, 1, 1.05, 1.06, 2)]
     assert said == ["HBM", "HBM", "both", "both", "both", "core", "core"]
@@ -71,7 +77,8 @@ def spoken() -> list[str]:
     products = [functools_blocks(n, b) for n, b in ((1024, 128), (1024, 512), (256, 256))]
     predictions = [roofline.predict(fn, *args) for fn, args in products]
     predictions += [roofline.predict(jnp.add, *arrays(1024, 1024)), roofline.predict(jnp.matmul, *arrays(8192, 8192))]
-    reports = [matmul_report(), add(), bare(cycles=1500, hbm_bytes=820_000)]
+    waits = matmul_report(time_split={"DMA wait": 9, "issue": 1})
+    reports = [matmul_report(), waits, add(), bare(cycles=1500, hbm_bytes=820_000)]
     ideals = [blocked_product.Product(m=n, k=n, n=n, blocks=None, dtype="bfloat16") for n in (64, 720, 4096)]
     rates = blocked_product.rates(chip="v5e")
     return [
@@ -86,14 +93,14 @@ def functools_blocks(n: int, block: int):
     return (lambda x, y: matmul(x, y, blocks=(block,) * 3)), arrays(n, n)
 
 
-def test_what_binds_is_called_by_the_five_words_and_no_others():
+def test_what_binds_is_called_by_the_six_words_and_no_others():
     assert set(spoken()) == set(vocabulary.BOUNDS), "each is said by somebody, and nothing else is"
 
 
 def test_the_browser_knows_these_words_only():
     source = (ROOT / "course_lib/viz/roof_model.js").read_text()
     binding = source[source.index("export function bindingRoofs") : source.index("export function readout")]
-    assert set(re.findall(r'"([^"]*)"', binding)) == set(vocabulary.BOUNDS) - {vocabulary.CORE}
+    assert set(re.findall(r'"([^"]*)"', binding)) == set(vocabulary.BOUNDS) - {vocabulary.CORE, vocabulary.WAITING}
     drawn = (ROOT / "course_lib/viz/roof_plot.js").read_text()
     named = set(re.findall(r'(?:roof|mark|includes)\("([^"]*)"', drawn))
     assert named == {vocabulary.HBM, vocabulary.COMPUTE, vocabulary.STEPS}
@@ -103,7 +110,7 @@ def test_the_browser_knows_these_words_only():
 # "memory-bound" and the like are the field's words: lesson 3 defines them, lessons and their pages may use them.
 OTHER_WORDS = re.compile(
     r"bound_by_hbm|(?:MXU|memory) roof|(?:cycle|core|hbm|overhead|step)s?[- ]bound"
-    r"|[Bb]ound by (?!compute\b|grid steps\b|the core\b|HBM\b|both\b|\{|this|copies of)[a-zA-Z]+",
+    r"|[Bb]ound by (?!compute\b|grid steps\b|the core\b|waiting for copies\b|HBM\b|both\b|\{|this|copies of)[a-zA-Z]+",
     re.IGNORECASE,
 )
 FIELD = re.compile(r"(?:memory|compute|network)-bound", re.IGNORECASE)
@@ -130,6 +137,7 @@ def test_other_words_are_found():
     for right in (
         "bound by HBM",
         "bound by the core",
+        "bound by waiting for copies",
         "bound by both core and HBM",
         "bound by {word}",
         "a lower bound",

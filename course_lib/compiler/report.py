@@ -8,6 +8,7 @@ from course_lib import chips, cost, errors, text, vocabulary
 from course_lib.compiler import operations
 
 _ROUNDED = 0.005  # of a time: what is nearer is the same
+_MANY = 8  # steps: in a grid of fewer the first copy and the last one are much of the waiting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,21 +123,28 @@ class Report:
         return {name: cycles / self.steps for name, cycles in {**parts, "waiting for copies": waiting}.items()}
 
     @property
+    def waiting(self) -> float:
+        """The share of the critical path that waits for copies between HBM and VMEM, 0 to 1; 0 where not known."""
+        total = sum(self.time_split.values())
+        return self.time_split.get("DMA wait", 0) / total if total else 0.0
+
+    @property
     def bound(self) -> str | None:
-        """What sets the predicted time: "core", "HBM", "both" (``course_lib.vocabulary``); None where it is not known.
+        """What sets the predicted time: "core", "waiting for copies", "HBM", "both"; None where it is not known.
 
         A program takes the longer of its cycles and its HBM traffic at full speed. Of several ops, one after another,
-        each does so for itself: what binds them for most of the time counts.
+        each does so for itself: what binds them for most of the time counts. (The words: ``course_lib.vocabulary``.)
         """
         if self.core_seconds is None or self.hbm_seconds is None:
             return None
-        bound, chip = vocabulary.bound_of_program(self.core_seconds, self.hbm_seconds), chips.chip(self.chip)
+        bound = vocabulary.bound_of_program(self.core_seconds, self.hbm_seconds, self.waiting)
+        chip = chips.chip(self.chip)
         timed = [op for op in self.ops if op.seconds is not None]
         by_hbm = sum(
             op.seconds for op in timed if _hbm_seconds(op.hbm_bytes or 0, chip) > (_core_seconds(op.cycles, chip) or 0)
         )
         mostly_hbm = by_hbm > sum(op.seconds for op in timed) / 2
-        return vocabulary.HBM if bound == vocabulary.CORE and mostly_hbm else bound
+        return vocabulary.HBM if bound in (vocabulary.CORE, vocabulary.WAITING) and mostly_hbm else bound
 
     @property
     def refusal(self) -> str:
@@ -185,12 +193,14 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def step_words(report: Report) -> str:
-    """What a grid step is made of; "" where it is not known."""
+    """What a grid step is made of, and what helps where it mostly waits; "" where it is not known."""
     if not report.step:
         return ""
     parts = ", ".join(f"{cycles:,.0f} {name}" for name, cycles in report.step.items())
     whole = sum(report.step.values())
-    return f"{whole:,.0f} cycles on average of {report.steps:,}: {parts} that an earlier step asked for"
+    waits = report.bound == vocabulary.WAITING and report.steps >= _MANY
+    helps = f". {vocabulary.AGAINST_WAITING}" if waits else ""
+    return f"{whole:,.0f} cycles on average of {report.steps:,}: {parts} that an earlier step asked for{helps}"
 
 
 def floor_words(report: Report) -> str:

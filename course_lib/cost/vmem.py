@@ -142,6 +142,8 @@ def _why(operand: grid.Operand) -> str:
         return "1 buffer: there is one step, and nothing to fetch beside it"
     if operand.block_shape == operand.shape:
         return "1 buffer: the block is the whole array, and stays"
+    if not operand.changes[1:].any():
+        return "1 buffer: its index is the same at every step, and the block stays"
     return "1 buffer, as asked for with pl.Buffered(1): copies are waited for"
 
 

@@ -2,7 +2,8 @@
 
 A visit is a run of consecutive steps with the same output block. An output block is never copied in, and its buffers
 take turns: with two of them visit v works in buffer v mod 2, and finds what visit v - 2 left there. So a sum that is
-come back to is kept where that was a visit of the same block, by luck, and else lost.
+come back to is kept where that was a visit of the same block, by luck, and else lost. (Where XLA keeps the whole output
+in VMEM, as it may between two operations, blocks lie side by side, and each is kept, by luck too.)
 
 Source: the loop that libtpu 0.0.48.1 emits for a pallas_call counts the changes of an output's block index and takes
 that number modulo 2; emit_pipeline in JAX 0.11.2 does the same. tests/test_grid_visits.py runs the latter.

@@ -10,6 +10,7 @@ import numpy as np
 from jax._src.state.discharge import discharge_state
 from jax.experimental import pallas as pl
 
+from course_lib.grid.buffers import buffers
 from course_lib.grid.call import Call, Operand, Scratch, Walk
 from course_lib.grid.following.follow import index_values
 from course_lib.grid.following.refs import space_of
@@ -232,7 +233,7 @@ def _operand(block, grid: tuple[int, ...], name: str, role: str, scalars: tuple,
         block_shape=tuple(_block_size(size, name) for size in block.block_shape),
         indices=_indices(block.index_map_jaxpr, grid, len(array.shape), scalars),
         memory_space=space_of(block.block_aval),
-        buffers=_buffers(block, int(np.prod(grid, dtype=np.int64))),
+        buffers=buffers(block, grid),
         element=element if any(element) else (),
         padding=tuple(getattr(size, "padding", (0, 0)) for size in block.block_shape) if any(element) else (),
         letters=_letters(block.index_map_jaxpr, len(grid)),
@@ -244,16 +245,6 @@ def _letters(index_map, axes: int) -> tuple[str, ...]:
     """The names of an index map's parameters, one for each axis of the grid; () for a map that takes *indices."""
     names = tuple((index_map.debug_info.arg_names or ())[:axes])
     return names if len(names) == axes and all(map(str.isidentifier, names)) else ()
-
-
-def _buffers(block, steps: int) -> int:
-    """How many copies of a block the compiler keeps: one where it never moves, in one step or as the whole array."""
-    if block.pipeline_mode is not None:
-        return block.pipeline_mode.buffer_count
-    if steps == 1:
-        return 1
-    still = all(not is_variable(v) and v.val == 0 for v in block.index_map_jaxpr.outvars)
-    return 1 if still and tuple(map(_size_of, block.block_shape)) == tuple(block.array_aval.shape) else 2
 
 
 def _block_size(size, name: str) -> int:

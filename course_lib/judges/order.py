@@ -6,13 +6,15 @@ import math
 import numpy as np
 
 from course_lib import grid
+from course_lib.grid import jaxprs
 from course_lib.judges import memory
 from course_lib.judges.verdict import Complaint
 
 
 def revisit(walk: grid.Walk) -> Complaint | None:
-    """The first output block that leaves VMEM and is come back to; None if there is none."""
-    return next((said for call in walk.calls if (said := revisit_of(call))), None)
+    """The first output block that is left and come back to; None if there is none."""
+    in_hbm = _nothing_follows(walk.jaxpr.jaxpr)
+    return next((said for call in walk.calls if (said := revisit_of(call, in_hbm and call.times == 1))), None)
 
 
 def revisit_in_a_pipeline(walk: grid.Walk) -> Complaint | None:
@@ -29,19 +31,36 @@ def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
     return found
 
 
-def revisit_of(call: grid.Pipeline) -> Complaint | None:
-    """The same for one kernel, or for a pipeline inside one. What is lost goes before what is kept by luck."""
+def revisit_of(call: grid.Pipeline, in_hbm: bool = True) -> Complaint | None:
+    """The same for one kernel, or for a pipeline inside one. What is lost goes before what is kept by luck.
+
+    ``in_hbm``: its outputs lie in HBM for sure. A pipeline has buffers of its own wherever they lie.
+    """
     for output in call.outputs:
         found = grid.returns(output) if output.pipelined else []
         if found:
             again = next((one for one in found if not one.kept), found[0])
             left, back = call.step(again.before.last), call.step(again.visit.first)
-            return Complaint(
-                f"Output block {again.visit.block} of {output.name} left VMEM after step {left}, and the grid came "
-                f"back to it at step {back}{_what_is_found(call, output, again)}",
-                _cure(call, output),
-            )
+            block = f"Output block {again.visit.block} of {output.name}"
+            what = f"{block} left VMEM after step {left}, and the grid came back to it at step {back}"
+            if not in_hbm:
+                what = f"{block} is left after step {left}, and the grid comes back to it at step {back}"
+            there = _what_is_found(call, output, again) if in_hbm else _what_may_be_found(call, output, again)
+            return Complaint(f"{what}{there}", _cure(call, output))
     return None
+
+
+def _nothing_follows(jaxpr) -> bool:
+    """Whether no operation takes what a kernel makes: then its outputs are results, which XLA puts into HBM.
+
+    Between two operations XLA keeps small arrays in VMEM: there all blocks of an output lie side by side.
+    """
+    kernels = [e for e in jaxpr.eqns if e.primitive.name in grid.KERNELS or jaxprs.holds_a_kernel(e)]
+    made = {v for eqn in kernels for v in eqn.outvars}
+    if any(jaxprs.is_variable(v) and v in made for eqn in jaxpr.eqns for v in eqn.invars):
+        return False
+    calls = [eqn for eqn in kernels if eqn.primitive.name not in grid.KERNELS]
+    return all(_nothing_follows(inner) for eqn in calls for inner in jaxprs.inside(eqn))
 
 
 def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
@@ -61,6 +80,21 @@ def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return
     if len(np.unique(output.indices, axis=0)) == 2:
         why = f"there are two blocks and two buffers, so {why} With three blocks it would be lost."
     return f". Its sum is still there by luck: {why} Nobody promises it."
+
+
+def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
+    """The same where the output may lie in HBM, and have two buffers, or in VMEM as a whole."""
+    left = f"what step {call.step(again.found.last)} left of block {again.found.block}"
+    if again.kept:
+        in_hbm = "the block comes back to the buffer that it left, and finds its own numbers, by luck"
+    elif _collects(call, output):
+        in_hbm = f"the running sum is gone: in its buffer lies {left}"
+    else:
+        in_hbm = f"it finds {left}"
+    return (
+        f": nobody promises what it finds there. If {output.name} lies in HBM, {in_hbm}. If XLA keeps all of it in "
+        "VMEM for the operation behind the kernel, each block has a place of its own, and keeps its numbers, by luck."
+    )
 
 
 def shared_block(walk: grid.Walk) -> Complaint | None:

@@ -1,4 +1,7 @@
-"""What scratch holds after a grid step, beside what it should hold: asked where the numbers of a kernel are wrong."""
+"""What scratch holds after a grid step, beside what it should hold: asked where the numbers of a kernel are wrong.
+
+An output block in which a kernel collects its sums may be asked about, too.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from jax.interpreters import partial_eval
 
 from course_lib import grid
 from course_lib.compiler.simulating import rewrite
+from course_lib.judges import memory
 from course_lib.judges.finding import Finding, show
 from course_lib.judges.verdict import Complaint
 
@@ -22,9 +26,10 @@ _NEAR = 0.01  # of the largest expected number: what is off by less is a matter 
 class Probe:
     """What a scratch ref must hold after a grid step.
 
-    ``scratch``: its name; where a kernel has none of that name, ``place`` counts its scratch refs of numbers from 0.
-    A kernel without it, or with another grid than ``grid``, is not asked. ``expect`` takes the arguments and returns
-    the value, in the shape of the scratch or one that broadcasts to it. The sentence reads "After step (0, 1)
+    ``scratch``: its name; where a kernel has none of that name, ``place`` counts its scratch refs of numbers from 0. Or
+    the name of an output that this step writes whole. A kernel without it, or with another grid than ``grid``, is not
+    asked. ``expect`` takes the arguments and returns the value, in the scratch's dtype, and in its shape or one that
+    broadcasts to it; or None, for arguments of which it knows nothing. The sentence reads "After step (0, 1)
     l_ref[0, 0] is 61.2; it should be 60.8, ``means``.", and ``next`` is one thing to try.
     """
 
@@ -57,9 +62,13 @@ def first_wrong(found: Finding) -> Complaint | None:
 
 
 def _compared(probe: Probe, name: str, got: np.ndarray, args: tuple) -> Complaint | None:
-    want = np.asarray(probe.expect(*args))
+    expected = probe.expect(*args)
+    if expected is None or (want := np.asarray(expected)).dtype != got.dtype:
+        return None
+    if tuple(n for n in want.shape if n > 1) == tuple(n for n in got.shape if n > 1):
+        want = want.reshape(got.shape)
     try:
-        want = want.reshape(got.shape) if want.size == got.size else np.broadcast_to(want, got.shape)
+        want = np.broadcast_to(want, got.shape)
     except ValueError:  # the learner keeps it in another shape
         return None
     room = _NEAR * np.abs(want[np.isfinite(want)], dtype=np.float64).max(initial=1e-30)
@@ -102,7 +111,11 @@ def _place(call: grid.Call, probe: Probe) -> int | None:
     named = [n for n in numbers if call.scratch[n].name == probe.scratch]
     if not named and probe.place is not None:
         named = numbers[probe.place : probe.place + 1]
-    return len(call.operands) + named[0] if named else None
+    if named:
+        return len(call.operands) + named[0]
+    outputs = [n for n, ref in enumerate(call.operands) if ref.role == "output" and ref.name == probe.scratch]
+    step = np.array([np.ravel_multi_index(probe.after, call.grid)])
+    return outputs[0] if outputs and memory.writes(call, probe.scratch, step)[1] else None
 
 
 def _is_step(step: tuple[int, ...], of: tuple[int, ...]) -> bool:

@@ -50,8 +50,8 @@ def opinions(fn: Callable, *args, chip: str = "v5e") -> Opinions:
 
 
 def _slow_compiler(model: Prediction, report: compiler.Report) -> str:
-    waits = report.time_split.get("DMA wait", 0) > _WAITS * sum(report.time_split.values())
-    if report.bound == vocabulary.CORE and waits and report.chip in LATENCY_CYCLES:
+    by_cycles = report.bound in (vocabulary.CORE, vocabulary.WAITING)
+    if by_cycles and report.waiting > _WAITS and report.chip in LATENCY_CYCLES:
         its, clock = LATENCY_CYCLES[report.chip][0], chips.chip(report.chip).clock_hz
         ours = FITTED[report.chip].read_s
         simulated = f"{text.duration(its / clock)}" if clock else f"{its:,} cycles"

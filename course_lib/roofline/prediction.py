@@ -32,7 +32,7 @@ _ROOFS = {
     vocabulary.COMPUTE: "The arithmetic takes longest: fewer operations, or a narrower dtype, would help.",
     vocabulary.HBM: "The copies between HBM and VMEM take longest: move fewer bytes, by larger blocks or by fusing.",
     vocabulary.STEPS: "Neither arithmetic nor bandwidth: every step waits for copies that were asked for too late to "
-    "arrive, however small they are, and starts new ones. Fewer, larger blocks would help, or more buffers.",
+    f"arrive, however small they are, and starts new ones. {vocabulary.AGAINST_WAITING}.",
     vocabulary.BOTH: "The copies take as long as the arithmetic and the grid steps together: less of one alone would "
     "not help.",
 }

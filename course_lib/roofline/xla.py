@@ -1,9 +1,18 @@
-"""What XLA runs around the kernels of a function: which operations it fuses, and what passes through HBM."""
+"""What XLA runs around the kernels of a function: which operations it fuses, and what passes through HBM.
+
+Arrays are counted with the padding of their tiles, in the order of axes that needs the least: so XLA stores arguments
+and results. It does not hold next to a kernel, which takes its arrays row by row: copies turn them, and are not counted
+(the compiler's report has a note). Nor for what XLA keeps in VMEM between two operations, or never makes, because it
+fuses even two products: that is counted, and does not move.
+"""
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 
 import jax
 import jax.extend.core
+import jax.numpy as jnp
 
 from course_lib import chips, grid
 from course_lib.grid import jaxprs
@@ -169,5 +178,16 @@ def _entered(eqn):
 
 
 def _bytes(variable) -> int:
+    """Bytes that an array takes in HBM; 0 for what is no array."""
     aval = variable.aval
-    return aval.size * aval.dtype.itemsize if hasattr(aval, "dtype") and hasattr(aval, "size") else 0
+    if not (hasattr(aval, "dtype") and hasattr(aval, "shape")):
+        return 0
+    if jnp.issubdtype(aval.dtype, jax.dtypes.extended):  # keys of a random generator, say
+        return aval.size * aval.dtype.itemsize
+    return min(grid.stored_bytes(shape, aval.dtype) for shape in _orders(aval.shape))
+
+
+def _orders(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The shapes an array has with another pair of axes last: the others are not padded, in whatever order."""
+    for last in itertools.permutations(range(len(shape)), min(2, len(shape))):
+        yield (*(n for axis, n in enumerate(shape) if axis not in last), *(shape[axis] for axis in last))

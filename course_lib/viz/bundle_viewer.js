@@ -33,16 +33,19 @@ function drawLegend(root) {
 function drawDetails(panel, data, row) {
   panel.replaceChildren();
   const runs = times(data, row), around = data.loops.some(([first, last]) => first <= row && row <= last);
-  const often = runs === null ? ", issued a number of times that is not known" : `, issued ${runs === 1 ? "once" : `${count(runs)} times`}`;
+  const often = runs === null ? ", issued a number of times that is not known" : `, issued ${runs === 1 ? "once" : `${count(runs)} times`} at most`;
   const kernel = data.kernels.length > 1 ? ` of ${data.kernels.findLast(([, first]) => first <= row)[0]}` : "";
   make(panel, "strong", "course-which", `Bundle ${row}${kernel}${around ? often : ", issued once"}`);
   const list = make(panel, "ul");
+  let before = "";
   for (const [unit, words, number, column, end] of data.rows[row][1]) {
     const line = make(list, "li");
     make(line, "b", "", data.units[unit]);
     line.append(" ");
     make(line, "code", "", words);
-    if (number === undefined) continue;
+    const place = String([number, column, end]), again = place === before;
+    before = place;
+    if (number === undefined || again) continue;
     const [file, at] = data.lines[number], source = data.sources[number];
     const from = make(line, "span", "course-from", `${file ? `${file} ` : ""}line ${at}${source ? ": " : ""}`);
     if (!source) continue;
@@ -85,6 +88,7 @@ function drawViewer(root, model, data) {
   table.setAttribute("aria-colcount", columns);
   table.ariaLabel = `Bundles of ${data.name}: a row for each, a column for each unit`;
   const spacer = make(table, "div", "course-spacer");
+  spacer.setAttribute("role", "presentation");
   spacer.style.height = `${rows * ROW}px`;
   table.style.height = `${Math.min(rows, SEEN) * ROW}px`;
   const details = make(root, "div", "course-details");

@@ -11,12 +11,10 @@ async function inflated(bytes) {
 
 export function loopWords(data, number) {
   const [first, last, turns] = data.loops[number];
-  const runs = turns === 1 ? "once" : `${count(turns ?? 0)} times`;
-  const times = turns === null ? "a number of times that is not known before it runs" : runs;
-  const around = data.loops.filter(([f, l]) => (f !== first || l !== last) && f <= first && last <= l).length;
-  const each = around ? `, in each turn of ${around === 1 ? "the loop" : `${around} loops`} around it` : "";
-  const bundles = last - first + 1;
-  return `Loop of ${count(bundles)} ${bundles === 1 ? "bundle" : "bundles"}, ${first} to ${last}. It runs ${times}${each}.`;
+  const makes = turns === null ? "a number of turns that is not known before it runs" : `${count(turns)} turn${turns === 1 ? "" : "s"}`;
+  const inside = data.loops.some(([f, l]) => (f !== first || l !== last) && f <= first && last <= l);
+  const each = inside ? " each time the loop around it comes to it" : "", bundles = last - first + 1;
+  return `Loop of ${count(bundles)} ${bundles === 1 ? "bundle" : "bundles"}, ${first} to ${last}. It makes ${makes}${each}.`;
 }
 
 // How often a bundle is issued, if no branch jumps over it; null where that is not known.

@@ -7,7 +7,6 @@ from course_lib import text
 from course_lib.compiler import Code
 from course_lib.viz import core_units
 
-COPIES = "DMA"  # the column that no table of slots has
 LASTING = ("MXU", "XLU", "EUP")  # their columns in the table count the cycles in which they work, not what they start
 LATER = "still at work on what began before"
 ELSEWHERE = "taken by an operation of another column"
@@ -16,8 +15,7 @@ ELSEWHERE = "taken by an operation of another column"
 def columns(code: Code) -> list[str]:
     """The units that any bundle uses, in the course's order; then "DMA", for copies that are started or awaited."""
     used = {unit for bundle in code.bundles for unit, n in bundle.slots.items() if n}
-    used |= {operation.unit for bundle in code.bundles for operation in bundle.operations}
-    return [*core_units.in_order(used - {COPIES}), *([COPIES] if COPIES in used else [])]
+    return core_units.in_order(used | {operation.unit for bundle in code.bundles for operation in bundle.operations})
 
 
 def data(code: Code) -> dict:
@@ -37,7 +35,7 @@ def data(code: Code) -> dict:
         "name": code.name,
         "chip": code.chip,
         "units": units,
-        "does": [core_units.DOES.get(unit, "starts copies, and waits for them") for unit in units],
+        "does": [core_units.DOES.get(unit, unit) for unit in units],
         "offered": [code.offered.get(unit, 0) for unit in units],
         "kernels": [[code.bundles[n].op, n] for n in starts],
         "loops": [[loop.first, loop.last, loop.turns] for loop in code.loops],
@@ -57,15 +55,10 @@ def _cell(file: str) -> bool:
 def loop_words(data: dict, number: int) -> str:
     """A loop in a sentence."""
     first, last, turns = data["loops"][number]
-    times = "a number of times that is not known before it runs" if turns is None else _times(turns)
-    spans = [(start, end) for start, end, _ in data["loops"]]
-    around = [span for span in spans if span != (first, last) and span[0] <= first and last <= span[1]]
-    each = f", in each turn of {'the loop' if len(around) == 1 else f'{len(around)} loops'} around it" if around else ""
-    return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It runs {times}{each}."
-
-
-def _times(turns: int) -> str:
-    return "once" if turns == 1 else f"{turns:,} times"
+    makes = "a number of turns that is not known before it runs" if turns is None else text.counted(turns, "turn")
+    inside = any(f <= first and last <= e and (f, e) != (first, last) for f, e, _ in data["loops"])
+    each = " each time the loop around it comes to it" if inside else ""
+    return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It makes {makes}{each}."
 
 
 def times(data: dict, row: int) -> int | None:

@@ -9,6 +9,7 @@ DOES = {
     "load": "VMEM to registers",
     "store": "registers to VMEM",
     "scalar": "addresses, loops, copies",
+    "DMA": "starts copies, and waits for them",
 }
 SPILLS = ("spill", "fill")  # counts of loads and stores that save and restore registers, not units
 

@@ -2,7 +2,8 @@
 
 from course_lib import text, vocabulary
 from course_lib.compiler.report import Report, floor_words, step_words
-from course_lib.viz import time_split
+
+_MUCH = 0.3  # of its cycles: so much waiting is worth a word
 
 
 def sentence(report: Report) -> str:
@@ -65,9 +66,11 @@ def _bound_words(report: Report) -> str:
         return ""
     if report.bound is None:
         return "HBM traffic was not counted" if report.hbm_bytes is None else ""
-    copies = time_split.share_of_copies(report.time_split)
-    waiting = f", {text.percent(copies)} of its cycles waiting for copies" if copies >= 0.3 else ""
-    return vocabulary.bound_by(report.bound) + (waiting if report.bound == vocabulary.CORE else "")
+    share, said = f", {text.percent(report.waiting)} of its cycles", vocabulary.bound_by(report.bound)
+    if report.bound == vocabulary.WAITING:
+        return said + share
+    much = report.bound == vocabulary.CORE and report.waiting >= _MUCH
+    return f"{said}{share} {vocabulary.WAITING}" if much else said
 
 
 def _spills(report: Report) -> str:

@@ -87,7 +87,9 @@ function blocked(s, chip) {
   flow = inTurn(flow, rows, (i) => (row) => inTurn(row, columns, (j) => (tile) => inTurn(tile, depth, (k) => step(i, j, k))));
   const moved = whole(s.m, s.k, size, s.m) * (depth > 1 ? columns : 1)
     + whole(s.k, s.n, size, s.k) * (depth > 1 || columns > 1 ? rows : 1) + whole(s.m, s.n, sizeOut, s.m);
-  const windows = (steps > 1 ? 2 : 1) * ((tiles(bm, bk) + tiles(bk, bn)) * size + tiles(bm, bn) * sizeOut);
+  const held = (...axes) => (axes.some((n) => n > 1) ? 2 : 1); // buffers of a block, by the axes that move it
+  const windows = held(rows, depth) * tiles(bm, bk) * size + held(depth, columns) * tiles(bk, bn) * size
+    + held(rows, columns) * tiles(bm, bn) * sizeOut;
   return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
     vmem_bytes: windows + 4 * tiles(bm, bn), // and the accumulator
     compute_s: steps * compute, memory_s: moved / bandwidth, steps_s: steps * chip.step_s,
@@ -138,7 +140,8 @@ export function hints(s, chip) {
     said.push(`Square products of ${s.dtype} have N/${each} FLOPs/byte${fromThere}.`);
   } else if (bk < s.k && bm === s.bm && bn === s.bn) {
     said.push(`However large the product, bm = ${bm} and bn = ${bn} give at most ${intensity(2 / (size / bm + size / bn))}; `
-      + `copies keep up with the MXU from ${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
+      + `copies, at ${percent(chip.hbm)} of the bandwidth, keep up with the MXU from `
+      + `${significant(most / (chip.bandwidth * chip.hbm), 3)} on.`);
   }
   if (found.seconds > MORE * Math.max(found.compute_s, found.memory_s, found.steps_s)) {
     said.push(`${duration(found.seconds)} is more than any one roof: with two buffers, latency, bytes and work of a step do not `

@@ -167,8 +167,8 @@ def hints(p: Product, chip: dict) -> list[str]:
         bm, _, bn = p.blocks
         said.append(
             f"However large the product, bm = {bm} and bn = {bn} give at most "
-            f"{text.intensity(2 / (size / bm + size / bn))}; copies keep up with the MXU from "
-            f"{text.significant(peak / (chip['bandwidth'] * chip['hbm']), 3)} on."
+            f"{text.intensity(2 / (size / bm + size / bn))}; copies, at {text.percent(chip['hbm'])} of the bandwidth, "
+            f"keep up with the MXU from {text.significant(peak / (chip['bandwidth'] * chip['hbm']), 3)} on."
         )
     if found.seconds > _MORE * max(found.compute_s, found.memory_s, found.steps_s):
         said.append(

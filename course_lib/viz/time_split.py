@@ -50,12 +50,6 @@ def sentence(split: dict[str, int]) -> str:
     return f"{text.percent(cycles / sum(shown.values()))} of the critical path {_ending(name)}."
 
 
-def share_of_copies(split: dict[str, int]) -> float:
-    """The share of the critical path that waits for copies between HBM and VMEM, 0 to 1."""
-    total = sum(split.values())
-    return split.get("DMA wait", 0) / total if total else 0.0
-
-
 def _largest_first(split: dict[str, int]) -> dict[str, int]:
     there = {name: n for name, n in split.items() if n > 0}
     return dict(sorted(there.items(), key=lambda item: (-item[1], item[0])))

@@ -403,7 +403,7 @@ def matmul(x, w):
     )(x, w)
 
 
-# %% answer="04.11" name="masks as if every block were the first" judge="numbers" says="hangs over the end"
+# %% answer="04.11" name="masks one block too many" judge="numbers" says="After step .0, 0,\\s+1. acc_ref.*should be .* the sum of the\\s+products so far"
 def matmul(x, w):
     (m, k), n = x.shape, w.shape[1]
 
@@ -414,8 +414,9 @@ def matmul(x, w):
 
         column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
         row = jax.lax.broadcasted_iota(jnp.int32, w_ref.shape, 0)
-        x = jnp.where(column < k, x_ref[...], 0)
-        w = jnp.where(row < k, w_ref[...], 0)
+        left = k - 128 * (pl.program_id(2) + 1)
+        x = jnp.where(column < left, x_ref[...], 0)
+        w = jnp.where(row < left, w_ref[...], 0)
         acc_ref[...] += jnp.dot(x, w, preferred_element_type=jnp.float32)
 
         @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)

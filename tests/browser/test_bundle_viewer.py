@@ -69,8 +69,8 @@ def test_the_browser_says_what_python_says(open_viewer, changes):
 
 def test_it_opens_at_the_busiest_loop(open_viewer):
     with open_viewer() as page:
-        assert loop(page) == "Loop of 12 bundles, 20 to 31. It runs 13 times, in each turn of the loop around it."
-        assert details(page).startswith("Bundle 20, issued 117 times")
+        assert loop(page) == "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop around it comes to it."
+        assert details(page).startswith("Bundle 20, issued 117 times at most")
         assert "load v1 = vld [vmem:[s2]] kernel.py line 7: o_ref[...] = jnp.exp(x_ref[...] * 2.0)" in details(page)
         assert page.locator(".course-details mark").first.inner_text() == "x_ref[...] * 2.0"
         assert page.locator(".course-first").count() == 1 and page.evaluate("model.saved") == []
@@ -105,7 +105,7 @@ def test_keys_go_from_bundle_to_bundle_and_from_unit_to_unit(open_viewer):
 def test_the_mouse_shows_and_chooses(open_viewer):
     with open_viewer() as page:
         page.locator("[data-row='22']").hover()
-        assert details(page).startswith("Bundle 22, issued 117 times VPU v4 = vmul.f32 2.0, v3")
+        assert details(page).startswith("Bundle 22, issued 117 times at most VPU v4 = vmul.f32 2.0, v3")
         assert page.evaluate("model.get('row')") == 20, "the pointer looks, a click goes there"
         page.locator("[data-row='22'] [data-column='1']").click()
         assert page.evaluate("model.get('row')") == 22 and active(page).startswith("bundle 22, EUP")
@@ -158,7 +158,7 @@ def test_it_fits_its_width_and_stays_a_white_card(open_viewer, width, dark):
 def test_what_the_kernel_sets_is_shown_until_it_goes_away(open_viewer):
     with open_viewer() as page:
         page.evaluate("model.set('row', 45)")
-        assert details(page).startswith("Bundle 45, issued 9 times") and page.evaluate("model.saved") == []
+        assert details(page).startswith("Bundle 45, issued 9 times at most") and page.evaluate("model.saved") == []
         page.evaluate("unmount()")
         page.evaluate("model.set('row', 3)")
         assert details(page).startswith("Bundle 45") and page.errors == []

@@ -239,7 +239,7 @@ def test_jupyterlab_leaves_the_keys_alone(open_plot):
 def test_a_third_roof_that_is_too_high_is_said(open_plot):
     with open_plot(blocks=(2048, 2048, 2048)) as page:
         assert page.locator(".course-third-roof").count() == 0
-        assert page.get_by_text("grid steps: 57.8 PFLOP/s, above this plot").count() == 1
+        assert page.get_by_text("grid steps: 57.9 PFLOP/s, above this plot").count() == 1
 
 
 def test_a_point_dragged_out_of_the_plot_stays_in_sight(open_plot):

@@ -75,8 +75,17 @@ def _stable(output, cell, source: pathlib.Path):
     if str(ROOT) in json.dumps(output):
         raise BuildError(f"{where} prints a path of this machine.")
     if output.output_type in ("display_data", "execute_result"):
-        output.data.pop("application/vnd.jupyter.widget-view+json", None)  # its model dies with the kernel
+        if output.data.pop("application/vnd.jupyter.widget-view+json", None):  # its model dies with the kernel
+            _show_still(output.data)
     return output
+
+
+def _show_still(data: dict) -> None:
+    """Put a widget's still into an <img> as well: pages show a bare SVG at its full width, and a narrow one cuts it."""
+    from course_lib.viz import draw  # here, for it takes a second, and most commands of the build need none
+
+    if "image/svg+xml" in data:
+        data["text/html"] = draw.image(data["image/svg+xml"], data["text/plain"])
 
 
 def _last_line(error: Exception) -> str:

@@ -1,5 +1,7 @@
 """Golf: two products with a ReLU between them, and as few bytes as possible."""
 
+import functools
+
 import jax.numpy as jnp
 
 from course_lib import judges
@@ -22,6 +24,25 @@ def _two_products(x, w, v):
     return jnp.dot(hidden, v, preferred_element_type=jnp.float32)
 
 
+def _first_strip(x, w, v, *, rows, strips):
+    """What the first strip of w and v adds to the first block of rows, where these are cut into so many."""
+    high, wide = x.shape[0] // rows, w.shape[1] // strips
+    return _two_products(x[:high], w[:, :wide], v[:wide])
+
+
+def _probe(rows, strips, name):
+    """The sum after the first strip, in the ref called ``name``: of a grid over the strips, or over rows and strips."""
+    steps = (strips,) if rows == 1 else (rows, strips)
+    return judges.Probe(
+        scratch=name,
+        after=(0,) * len(steps),
+        grid=steps,
+        expect=functools.partial(_first_strip, rows=rows, strips=strips),
+        means="relu(x @ w) @ v with the first strip of w and of v",
+        next="is the ReLU between the two products? It belongs to the hidden columns, before they meet v.",
+    )
+
+
 EXERCISE = Exercise(
     id="03.12",
     title="Golf: two products and what lies between them",
@@ -31,6 +52,7 @@ EXERCISE = Exercise(
     reference=_two_products,
     budget=judges.Budget(vmem_bytes=MOST_VMEM),
     golf=Golf(unit=BYTES, par=2_359_296),
+    probes=tuple(_probe(r, s, name) for r in (1, 2, 4) for s in (2, 4, 8) for name in ("o_ref", "acc_ref")),
     hints=(
         "What is the largest array here, and is it x, w, v, the result, or none of them? Does it have to lie in HBM?",
         "A strip of 128 columns of w makes 128 columns of the hidden array; these meet 128 rows of v. Each strip adds "

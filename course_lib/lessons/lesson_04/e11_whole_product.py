@@ -1,9 +1,12 @@
 """A whole kernel from an empty cell: a product in blocks along all three axes, whatever the sizes."""
 
+import functools
+import itertools
+
 import jax
 import jax.numpy as jnp
 
-from course_lib import chips, cost, grid, text
+from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
 
 LONG = 65_536  # of the axis that is summed over
@@ -24,6 +27,36 @@ def _serves_long_sums(matmul):
     return None
 
 
+def _sum_so_far(x, w, *, grid, k):
+    """What block (0, 0) of the product has collected after step (0, 0, k), where ``grid`` cuts x and w evenly."""
+    (m, depth), n = x.shape, w.shape[1]
+    down, across, strips = grid
+    if m % down or n % across or (strips > 1 and depth % (128 * strips)):
+        return None  # who knows how large the blocks are
+    end = (k + 1) * depth // strips
+    return jnp.dot(x[: m // down, :end], w[:end, : n // across], preferred_element_type=jnp.float32)
+
+
+def _probes(grid):
+    """The sum in scratch after each step of the first output block."""
+    first = "take the step apart: which part of x_ref and of w_ref do the masks let through, and what product is it?"
+    later = (
+        "what becomes of the sum that the step before left, and which part of these blocks do the masks let through?"
+    )
+    return [
+        judges.Probe(
+            scratch="acc_ref",
+            place=0,
+            after=(0, 0, k),
+            grid=grid,
+            expect=functools.partial(_sum_so_far, grid=grid, k=k),
+            means="the sum of the products so far" if k else "the product of the first blocks",
+            next=later if k else first,
+        )
+        for k in range(grid[2])
+    ]
+
+
 EXERCISE = Exercise(
     id="04.11",
     title="From an empty cell: a whole product",
@@ -33,6 +66,7 @@ EXERCISE = Exercise(
     sizes=({"M": 32, "K": 256, "N": 256}, {"M": 40, "K": 300, "N": 200}, {"M": 5, "K": 130, "N": 70}),
     reference=lambda x, w: jnp.dot(x, w, preferred_element_type=jnp.float32).astype(x.dtype),
     also=(_serves_long_sums,),
+    probes=tuple(probe for steps in itertools.product((1, 2, 4), (1, 2), (1, 2)) for probe in _probes(steps)),
     hints=(
         "First the sizes that blocks divide: a grid of three axes, the one that is summed over last; zero a scratch at "
         "its first step, add a product at each, and write o_ref at its last.",
