@@ -133,17 +133,8 @@ PUBLISHED_XLA = {8192: 0.0060471}
 # %% [markdown]
 # ## Two numbers of a chip
 #
-# For a first estimate two numbers are enough: how fast the chip multiplies matrices, and how fast bytes come from HBM.
-#
-# > **MXU**: the units of a TPU that multiply matrices. Nothing else on the chip computes nearly as fast.
-# >
-# > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
-# >
-# > **FLOP/s**: a rate: so many FLOPs in a second.
-# >
-# > **peak**: the FLOP/s of the MXU if nothing else gets in the way.
-# >
-# > **bandwidth**: the bytes that can pass in a second, between HBM and VMEM if nothing else is said.
+# For a first estimate two numbers are enough: the peak, how fast the MXU multiplies matrices, and the bandwidth, how fast bytes
+# come from HBM.
 
 # %%
 v5e = chips.chip("v5e")
@@ -175,12 +166,6 @@ for fn in (in_small_blocks, in_large_blocks):
 # No. It belongs to the MXU. What is left for a program that only adds and multiplies vectors? In each cycle the VPU of a v5e
 # can do four operations on 8 x 128 numbers, by the book
 # ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs.
-#
-# > **VPU**: the unit for most else on vectors: add, max, select. exp and sums along a row have units of their own.
-# >
-# > **lane**: one of the 128 columns of a vector register.
-# >
-# > **sublane**: one of the 8 rows of a vector register.
 
 # %%
 OPERATIONS = 4
@@ -429,9 +414,7 @@ for part, seconds in [
 #
 # - **The bytes.** A step copies 64 KiB. At full speed that takes 0.08 us, a quarter of what we look for.
 # - **The core.** At each step it works out the next blocks, starts their copies, goes round a loop.
-# - **The copies.** Not their bytes, but their latency.
-#
-# > **latency**: the part of a copy's time that does not depend on its size: what even the shortest copy takes.
+# - **The copies.** Not their bytes, but their latency, which even the shortest copy has.
 #
 # The published times cannot tell the last two apart: in each of them every step copies. The compiler's simulator can, for there
 # one of the two can be taken away.

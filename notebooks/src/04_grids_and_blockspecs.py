@@ -159,10 +159,7 @@ viz.grid_player(add_one, sheet)
 # It needs a place that keeps the count from one step to the next.
 #
 # The kernel has scratch, memory that belongs to it alone. Nothing is copied in or out, and it keeps its content from
-# one step to the next.
-#
-# > **SMEM**: the TPU's memory for single numbers. On a GPU the same four letters mean shared memory, which is
-# > something else.
+# one step to the next. Here it lies in SMEM, for a count is a single number.
 #
 # `pl.program_id(0)` is the `i` of the index maps, and `pl.when` runs the function below it only at the steps where a
 # condition holds.

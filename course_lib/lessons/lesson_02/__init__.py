@@ -1,0 +1,3 @@
+"""What the exercises of lesson 2 demand."""
+
+TITLE = "The machine"

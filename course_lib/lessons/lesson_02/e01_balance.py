@@ -1,0 +1,59 @@
+"""How many FLOPs five chips can do for each byte that their HBM brings."""
+
+from course_lib import chips
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
+
+TWO_CORES = "That is the peak of the whole chip over the bandwidth of one of its two cores, or the other way round."
+UPSIDE_DOWN = "That is upside down: bytes for each FLOP. Asked is how many FLOPs there are for each byte."
+OF_INT8 = "That is the ratio with the peak of int8. This question is about bfloat16."
+OF_BF16 = "That is the ratio with the peak of bfloat16. This question is about int8."
+
+
+def _balance(name: str) -> float:
+    return chips.chip(name).bf16_flops / chips.chip(name).hbm_bandwidth
+
+
+def _of_bf16(name: str) -> Predict:
+    """The question for one chip. Slips: two cores where there is one, int8 for bfloat16, and upside down."""
+    ratio, chip = _balance(name), chips.chip(name)
+    near = {1 / ratio: UPSIDE_DOWN}
+    if chip.tensor_cores == 2:
+        near |= {2 * ratio: TWO_CORES, ratio / 2: TWO_CORES}
+    elif chip.int8_ops:
+        near[chip.int8_ops / chip.hbm_bandwidth] = OF_INT8
+    return Predict(
+        value=ratio,
+        unit="",
+        tolerance=0.01,
+        near=near,
+        why="peak over bandwidth.",
+        proof=lambda: chip.chip_flops / chip.chip_bandwidth,
+    )
+
+
+BALANCES = {name: _of_bf16(name) for name in chips.NAMES}
+BALANCES["v5e, int8"] = Predict(
+    value=chips.chip("v5e").int8_ops / chips.chip("v5e").hbm_bandwidth,
+    unit="",
+    tolerance=0.01,
+    near={_balance("v5e"): OF_BF16},
+    why="int8 has twice the peak.",
+    proof=lambda: 2 * _balance("v5e"),
+)
+
+EXERCISE = Exercise(
+    id="02.1",
+    title="Compare five chips",
+    kind="several",
+    defines="flops_per_byte",
+    asks=Several(parts=BALANCES, why="the two newest ask for the most FLOPs a byte, and int8 for twice as many."),
+    hints=(
+        "FLOP/s over bytes/s is FLOPs per byte. Which two fields of chips.chip(name) are those?",
+        "c.bf16_flops and c.hbm_bandwidth belong to one core both, and c.int8_ops too.",
+        "for name in chips.NAMES: c = chips.chip(name); flops_per_byte[name] = c.bf16_flops / c.hbm_bandwidth. Then "
+        'flops_per_byte["v5e, int8"], with c.int8_ops.',
+    ),
+    points=1,
+)

@@ -1,0 +1,67 @@
+"""Find the line that puts a single number where only vectors can be stored."""
+
+import jax.numpy as jnp
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.kinds.find import Find
+
+
+def _blocks() -> list[tuple]:
+    """Two blocks: the sizes are given, and the line that is wrong is wrong for all of them."""
+    return arguments(("x: f32[M,128]",), ({"M": 16},))
+
+
+def _so_far(x):
+    above = (x > 0).astype(jnp.int32).reshape(-1, 8 * 128).sum(axis=1)
+    return jnp.broadcast_to(jnp.repeat(jnp.cumsum(above), 8)[:, None], x.shape)
+
+
+EXERCISE = Exercise(
+    id="02.7",
+    title="Find the line",
+    kind="find",
+    defines="line",
+    listing="""\
+def count_kernel(x_ref, o_ref, total_ref):
+    @pl.when(pl.program_id(0) == 0)
+    def start():
+        total_ref[0] = 0
+
+    above = (x_ref[...] > 0).astype(jnp.int32)
+    total_ref[0] += jnp.sum(above)
+    o_ref[...] = jnp.full(o_ref.shape, total_ref[0])
+
+
+def count(x):
+    block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        count_kernel,
+        out_shape=jax.ShapeDtypeStruct(x.shape, jnp.int32),
+        grid=(x.shape[0] // 8,),
+        in_specs=[block],
+        out_specs=block,
+        scratch_shapes=[pltpu.VMEM((1,), jnp.int32)],
+    )(x)
+""",
+    cases=_blocks,
+    reference=lambda x: _so_far(x),
+    asks=Find(
+        line=19,
+        fixed="        scratch_shapes=[pltpu.SMEM((1,), jnp.int32)],",
+        function="count",
+        refused_by="compiler",
+        near={
+            4: "0 is one number, and total_ref[0] is a place for one. Is there a memory for single numbers?",
+            7: "A sum over all axes is one number. It may be kept from step to step. Where does it lie?",
+            8: "One number is spread over a block: that goes, through a register.",
+        },
+        why="a single number can be stored in SMEM only; VMEM takes vectors.",
+    ),
+    hints=(
+        "How many axes has total_ref[0]? Which unit works with that, and which memory belongs to it?",
+        "The scalar unit stores single numbers, and not in VMEM.",
+        "Look at who says which memory total_ref lies in.",
+    ),
+    points=1,
+)

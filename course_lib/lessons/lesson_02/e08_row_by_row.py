@@ -1,0 +1,68 @@
+"""A kernel that goes through its rows one by one, to repair."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import compiler, text
+from course_lib.checks.exercise import Exercise
+
+BLOCK = (512, 256)
+MOST_TIMES = 1.25  # as long as a copy, by the compiler
+
+
+def _around(kernel):
+    """The call, in one block."""
+
+    def centred(x):
+        return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+    return centred
+
+
+def _copy_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+@functools.cache
+def _cycles_of_a_copy() -> int:
+    return compiler.compile_tpu(_around(_copy_kernel), jax.ShapeDtypeStruct(BLOCK, jnp.float32)).cycles
+
+
+def _takes_little_longer_than_a_copy(centre_kernel):
+    try:
+        report = compiler.compile_tpu(_around(centre_kernel), jax.ShapeDtypeStruct(BLOCK, jnp.float32))
+        copy = _cycles_of_a_copy()
+    except compiler.Unavailable:
+        return None
+    if report.cycles is None or report.cycles <= MOST_TIMES * copy:
+        return None
+    most = max(report.time_split, key=report.time_split.get)
+    return (
+        f"For x[{BLOCK[0]}, {BLOCK[1]}] it takes {report.cycles / copy:.1f} times as long as a copy, predicted "
+        f"(compiler); asked is {MOST_TIMES} times at most. Most of its cycles go to {most} "
+        f"({text.percent(report.time_split[most] / report.cycles)}).",
+        "a register has 8 rows, and the XLU takes a new row sum long before the last one is back. How much of the "
+        "block can one line work on?",
+    )
+
+
+EXERCISE = Exercise(
+    id="02.8",
+    title="Repair: row by row",
+    kind="repair",
+    defines="centre_kernel",
+    inputs=("x: f32[M,N]",),
+    sizes=({"M": 64, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130}),
+    reference=lambda x: x - jnp.mean(x, axis=1, keepdims=True),
+    build=_around,
+    also=(_takes_little_longer_than_a_copy,),
+    hints=(
+        "How many of the 8 sublanes of a register does one row use? And how many row sums are under way at a time?",
+        "There is no need for a loop: x_ref[...] is the whole block, and jnp.mean takes an axis.",
+        "v = x_ref[...], and then v - jnp.mean(v, axis=1, keepdims=True) into o_ref[...].",
+    ),
+    points=2,
+)

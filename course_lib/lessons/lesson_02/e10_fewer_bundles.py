@@ -1,0 +1,60 @@
+"""A whole kernel from an empty cell: the same rows in a twentieth of the core's cycles."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import compiler
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_02.gate import accepted, slow
+
+BLOCK = (1024, 256)
+TIMES_FEWER = 20
+
+
+def _of_the_core(fn) -> int | None:
+    """The cycles in which the core does not wait for copies; None where there are none."""
+    report = compiler.compile_tpu(fn, jax.ShapeDtypeStruct(BLOCK, jnp.float32))
+    return None if report.cycles is None else report.cycles - report.time_split.get("DMA wait", 0)
+
+
+@functools.cache
+def _of_the_slow_one() -> int:
+    return _of_the_core(slow)
+
+
+def _keeps_the_core_for_a_twentieth_of_the_time(gated):
+    try:
+        mine, its = _of_the_core(gated), _of_the_slow_one()
+    except compiler.Unavailable:
+        return None
+    if mine is None or TIMES_FEWER * mine <= its:
+        return None
+    return (
+        f"For x[{BLOCK[0]:,}, {BLOCK[1]}] the core is at it for {mine:,} cycles beside waiting for copies, predicted "
+        f"(compiler). The slow kernel takes {its:,}: {its / mine:.1f} times as many; asked is {TIMES_FEWER} times.",
+        "first what waits (more rows at a time), then what is dear: count the operations of the VPU for one number. "
+        "Which of them could be done once a row, and which by the EUP?",
+    )
+
+
+EXERCISE = Exercise(
+    id="02.10",
+    title="From an empty cell: fewer bundles, the same rows",
+    kind="write",
+    defines="gated",
+    inputs=("x: f32[M,N]",),
+    sizes=({"M": 64, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130}),
+    within=(-4, 4),
+    reference=accepted,
+    also=(_keeps_the_core_for_a_twentieth_of_the_time,),
+    hints=(
+        "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says "
+        "what the core does.",
+        "A division is a reciprocal of the EUP and a dozen operations of the VPU. Each number has two divisions. One "
+        "of them has the same divisor in the whole row: jax.lax.rsqrt once a row, and a multiplication.",
+        "1 / (1 + exp(-x)) is 0.5 * tanh(0.5 * x) + 0.5, and tanh is one trip to the EUP.",
+    ),
+    points=3,
+)

@@ -1,0 +1,31 @@
+"""What 02.10 and 02.11 compute, and the slow kernel that they begin with."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+
+def gated_rows(x):
+    """x over 1 + exp(-x), and then each row over its root mean square."""
+    s = x / (1 + jnp.exp(-x))
+    return s / jnp.sqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
+
+
+def accepted(x):
+    """The same numbers by tanh, which rounds a little more: what a right answer may do as well."""
+    s = x * (0.5 * jnp.tanh(0.5 * x) + 0.5)
+    return s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
+
+
+def slow(x):
+    """``gated_rows`` of an array whose rows 8 divides, eight rows in a turn."""
+
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            here = pl.ds(pl.multiple_of(8 * i, 8), 8)
+            o_ref[here, :] = gated_rows(x_ref[here, :])
+            return carry
+
+        jax.lax.fori_loop(0, x.shape[0] // 8, turn, 0)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
