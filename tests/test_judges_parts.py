@@ -66,6 +66,11 @@ def waits_again(x_hbm, o_ref, buf, sem):
     o_ref[...] = 2 * buf[...]
 
 
+def waits_for_nothing(x_hbm, o_ref, buf, sem):
+    pltpu.make_async_copy(x_hbm, buf, sem).wait()
+    o_ref[...] = 2 * buf[...]
+
+
 def once(kernel):
     return pl.pallas_call(
         kernel,
@@ -87,6 +92,7 @@ LEDGER = {
         r"waits on sems\[0\].*no copy under way signals that",
     ),
     "twice": (once(waits_again), "waits twice on sem for one copy into buf"),
+    "no copy at all": (once(waits_for_nothing), "waits on sem for a copy into buf, and nothing has started one"),
 }
 
 

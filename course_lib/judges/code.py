@@ -71,7 +71,10 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
 
 def _how_to_write(operand: grid.Operand) -> str:
     if operand.memory_space == "hbm":
-        return f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name})."
+        return (
+            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). Is there an emit_pipeline? It returns "
+            "a function: call that with the refs."
+        )
     return (
         f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives the value a "
         "name. Is it written so? Then a Python `for` or `if` around it does nothing here."

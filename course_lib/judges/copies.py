@@ -4,6 +4,7 @@ A wait that nothing answers would hang the chip, and the simulator with it; so i
 """
 
 import dataclasses
+import functools
 
 from course_lib import grid
 from course_lib.judges import memory
@@ -51,10 +52,16 @@ def unordered(walk: grid.Walk) -> Complaint | None:
 
 
 def _readable(call: grid.Call) -> bool:
-    if not grid.has_copies_by_hand(call) or (uses := memory.known_uses(call)) is None or grid.body(call).hidden_copies:
+    if not _starts_or_waits(call) or (uses := memory.known_uses(call)) is None or grid.body(call).hidden_copies:
         return False
     copies = [use for use in uses if use.kind in ("start", "wait")]
     return bool(copies) and all(use.semaphore is not None and use.sure and not use.remote for use in copies)
+
+
+@functools.lru_cache(maxsize=256)
+def _starts_or_waits(call: grid.Call) -> bool:
+    """Whether the kernel has a copy of its own, or a wait for one that nothing starts."""
+    return any(eqn.primitive.name in ("dma_start", "dma_wait") for eqn in grid.equations(call.kernel))
 
 
 def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
@@ -116,6 +123,12 @@ def _hangs(call, use: grid.Use, step: int, key: tuple, pending: list[_Pending], 
         return Complaint(
             f"{who} waits twice on {semaphore} for one copy into {use.ref}: the second wait would never end.",
             "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
+        )
+    if min(key[1:], default=0) < 0:
+        return Complaint(
+            f"{who} waits on {semaphore} for a copy into {use.ref}, and semaphores count from 0: the copy before the "
+            "first one was never started. The wait would never end.",
+            "one .start() before each .wait(): where there is one step only, is there a step before it?",
         )
     if other is not None:
         name = _semaphore(other.use.semaphore_name, tuple(other.use.semaphore[other.entry].tolist()))

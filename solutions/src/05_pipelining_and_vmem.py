@@ -540,8 +540,8 @@ checks.check("05.9", gathered)
 #
 # `waves(x)` is `sin(sin(sin(x)))` of a float32[512, 128] that comes from HBM and goes back there, through at most 32 KiB of VMEM.
 # Its **score** is its cycles, predicted (compiler), the fewer the better. **Par is 19,500**: at par or below it passes. A plain
-# `pallas_call` in blocks of 16 rows takes 25,274 cycles. One buffer of 32 KiB, filled, worked on and emptied again and
-# again, takes 21,965. Both leave something idle: what? The number of rows is a multiple of 64.
+# `pallas_call` in blocks of 16 rows takes about 25,000. One buffer of 32 KiB, filled, worked on and emptied again and
+# again, takes about 22,000. Both leave something idle: what? The number of rows is a multiple of 64.
 #
 # So little VMEM is never enough to keep HBM busy: the floor of its bytes is far below. Ours can be beaten.
 
