@@ -134,7 +134,8 @@ def test_a_mutant_misses_par_and_is_told_so(task):
 @pytest.mark.parametrize("task", of_kind("golf"))
 def test_what_golf_prints_is_one_line(task):
     scores = task.golf.par, golf.ours(task.id) - 1
-    lines = [f"{task.id} passed: {golf.headline(task, score, skipped='compiler')}" for score in scores]
+    skipped = "compiler" if task.golf.unit == golf.BYTES else ""  # without a compiler there are no cycles to score
+    lines = [f"{task.id} passed: {golf.headline(task, score, skipped)}" for score in scores]
     assert max(map(len, lines)) <= text.COLUMNS
 
 

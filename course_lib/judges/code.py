@@ -72,8 +72,8 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
 def _how_to_write(operand: grid.Operand) -> str:
     if operand.memory_space == "hbm":
         return (
-            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). Is there an emit_pipeline? It returns "
-            "a function: call that with the refs."
+            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). An emit_pipeline returns a "
+            "function: has that been called with the refs?"
         )
     return (
         f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives the value a "

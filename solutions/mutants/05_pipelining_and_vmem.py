@@ -169,7 +169,7 @@ def piped_kernel(x_hbm, o_hbm):
     )(x_hbm, o_hbm)
 
 
-# %% answer="05.3" name="makes the pipeline and does not run it" judge="numbers" says="writes nothing to o_hbm.*(?s:.)*emit_pipeline. It returns a function"
+# %% answer="05.3" name="makes the pipeline and does not run it" judge="numbers" says="writes nothing to o_hbm.*(?s:.)*emit_pipeline returns a function"
 def piped_kernel(x_hbm, o_hbm):
     rows, columns = x_hbm.shape
     pltpu.emit_pipeline(

@@ -118,7 +118,7 @@ checks.check("05.2", folded)
 # checks.hint("05.2")
 
 # %% [markdown]
-# ## 05.3 Three under way, by `emit_pipeline`
+# ## 05.3 Three under way, by emit_pipeline
 #
 # *Difficulty 2 of 5. 6 minutes, 8 lines.*
 #

@@ -95,7 +95,6 @@ PARTS = {
         },
         why="the work is longer than a copy: the core has no bubbles.",
         proof=lambda: turn(LONG_WORK, 2),
-        stands_above="the question names it as the time for which the core is busy",
     ),
 }
 
