@@ -93,6 +93,10 @@ FAILURES = {
         compiled(call(lambda x, o: pltpu.sync_copy(x, o), out_shape=Shape(X.shape, jnp.bfloat16))),
         "A copy goes between two refs that differ in element type (`dma_start`",
     ),
+    "copy-of-other-axes": (
+        simulated(call(lambda x, o: pltpu.sync_copy(x.at[0], o.at[pl.ds(0, 1)]))),
+        "A copy goes between two refs that differ in the number of their axes.",
+    ),
     "hbm-ref": (compiled(in_hbm), "The kernel reads or writes a ref that was left in HBM"),
     "hbm-ref, written": (compiled(stays_in_hbm), "The kernel reads or writes a ref that was left in HBM"),
     "hbm-ref, simulated": (simulated(in_hbm), "The kernel reads or writes a ref that was left in HBM"),

@@ -100,6 +100,11 @@ def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
         changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)
         if changed is None:
             continue
+        if next(o for o in call.inputs if o.name == changed).memory_space == "hbm":
+            return Complaint(
+                f"{call.name} copies into its input {changed}, and may not change it.",
+                "the source comes first: make_async_copy(source, target, semaphore). Which way should this one go?",
+            )
         if not written & {output.name for output in call.outputs}:
             return Complaint(
                 f"{call.name} writes to {changed}, which is an input, and to none of its outputs.",

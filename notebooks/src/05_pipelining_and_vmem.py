@@ -2,7 +2,7 @@
 # # Lesson 5: Pipelining and VMEM
 #
 # *60 minutes, then 58 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 4, and of lesson 3 the third roof. A TPU adds one thing: the last cell times on it what is predicted here.*
+# lesson 4, and of lesson 3 the third roof. A TPU adds one thing: a cell under "Further" times on it what is predicted here.*
 #
 # Below, one kernel adds up all blocks of 64 rows of a matrix, and two calls of it differ in one digit. They copy the same
 # blocks, in the same order, and compute the same. Run the three cells.
@@ -349,6 +349,8 @@ def placed(x, place, exps=64):
 
         o_ref[...] = jnp.zeros_like(o_ref)
         fetch(0).start()
+        if place == "waited for at once":
+            fetch(0).wait()
 
         @pl.loop(0, chunks)
         def turn(i):
@@ -359,12 +361,9 @@ def placed(x, place, exps=64):
                     if place == "waited for at once":
                         fetch(i + 1).wait()
 
-            if place == "before the wait":
+            if place in ("before the wait", "waited for at once"):
                 ahead()
-            if place == "waited for at once":
-                pl.when(i == 0)(lambda: fetch(0).wait())
-                ahead()
-            else:
+            if place != "waited for at once":
                 fetch(i).wait()
             if place == "behind the wait":
                 ahead()
@@ -443,11 +442,14 @@ def draw(axes, title, latency, work, under_way, turns=6):
         )
         axes.text(asked + latency / 2, lane + 0.5, i, ha="center", va="center")
         axes.broken_barh([(begun, work)], (0.1, 0.8), color=f"C{i % 2}")
-    axes.set(title=title, yticks=[0.5], yticklabels=["core"], xlim=(0, 9000))
+    lanes = ["core", *(f"buffer {b}" for b in range(under_way))]
+    axes.set(title=title, yticks=[n + 0.5 for n in range(len(lanes))], yticklabels=lanes)
+    axes.set(xlim=(0, 9000))
+    axes.grid(axis="y", visible=False)
 
 
 plt.rcParams.update(viz.PLOT_STYLE)
-fig, panels = plt.subplots(4, 1, figsize=(6.6, 6.4), sharex=True)
+fig, panels = plt.subplots(4, 1, figsize=(6.6, 6.8), sharex=True)
 draw(panels[0], "one under way", L, 250, 1)
 draw(panels[1], "two under way", L, 250, 2)
 draw(panels[2], "two under way, more work", L, 1300, 2)
@@ -519,8 +521,7 @@ print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 
 # %%
 def article(M, N, K):
-    @functools.partial(
-        pl.kernel,
+    @pl.kernel(
         out_type=jax.ShapeDtypeStruct((M, N), jnp.float32),
         mesh=pltpu.TensorCoreMesh(axis_name="x", num_cores=1),
     )
@@ -756,8 +757,8 @@ for mib in (17, 128, 200):
 # `pl.Buffered(1)` on a block that seldom moves saves its second buffer, and costs one wait in 64 steps. Above 128 MiB, which
 # is all there is, you silently get 128.
 #
-# Here is the same table to play with. Type other blocks, and see what fits. **Task:** keep the strips of 128 columns. How many
-# rows of a fit under 16 MiB with two buffers each, if k is 4096?
+# Here is the same table to play with, for matrices of 4096. **Task:** give the strips of a 384 rows, and the blocks of the output
+# as well. Does it fit? Which of the sizes would you change to make it fit?
 
 # %%
 viz.vmem_table(guide, *[jax.ShapeDtypeStruct((4096, 4096), jnp.float32)] * 2)

@@ -220,12 +220,12 @@ vmem = {"A": "4.5 MiB", "B": "3.5 MiB", "C": "4609 KiB", "D": 2048}
 vmem = {"A": "4.5 MiB", "B": "3.5 MiB", "C": "4.625 MiB", "D": 4096}
 
 
-# %% answer="05.5" name="eight rows" judge="exercise" says="For 8192 x 512 block_rows returned 8, blocks of 16 KiB.*times what its bytes take"
+# %% answer="05.5" name="eight rows" judge="exercise" says="For 2048 x 512 block_rows returned 8, blocks of 16 KiB.*times what its bytes take"
 def block_rows(rows, columns):
     return 8
 
 
-# %% answer="05.5" name="one number for all" judge="exercise" says="For 8192 x 512 block_rows returned 32.*(?s:.)*how large a block is, not how many rows"
+# %% answer="05.5" name="one number for all" judge="exercise" says="For 2048 x 512 block_rows returned 32.*(?s:.)*how large a block is, not how many rows"
 def block_rows(rows, columns):
     return min(rows, 32)
 

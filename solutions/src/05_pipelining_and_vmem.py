@@ -228,8 +228,8 @@ checks.check("05.4", vmem)
 # *Difficulty 2 of 5. 7 minutes, 2 lines.*
 #
 # `added(x, y)` adds two float32 matrices in blocks of some rows and all columns: two blocks in, one out, each with two
-# buffers. `block_rows(rows, columns)` chooses how many rows. Nothing is as short as the bytes at full speed; come within 10 % of
-# that, predicted (compiler), for matrices of 8192 rows and 512, 2048 and 8192 columns, in the 16 MiB that a kernel gets. The
+# buffers. `block_rows(rows, columns)` chooses how many rows. Nothing is faster than its bytes at full speed; come within 10 % of
+# that, predicted (compiler), for matrices of 2048 rows and 512, 2048 and 8192 columns, in the 16 MiB that a kernel gets. The
 # number divides `rows`, which is a power of two here, and is at least 8.
 
 

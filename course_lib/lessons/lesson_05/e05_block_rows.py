@@ -9,7 +9,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit, described
 
-LARGE = ((8192, 512), (8192, 2048), (8192, 8192))
+LARGE = ((2048, 512), (2048, 2048), (2048, 8192))
 MOST = 1.1  # times what the bytes alone take
 
 
