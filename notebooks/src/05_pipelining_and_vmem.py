@@ -265,7 +265,8 @@ def cycles_of_a_turn(fn, rows=ROWS):
         compiler.compile_tpu(fn, jax.ShapeDtypeStruct((n * rows, 128), jnp.float32))
         for n in (24, 48)
     )
-    return (more.cycles - few.cycles) / 24, more.step["work"] + more.step["scalar code"]
+    busy = sum(more.step.get(part, 0) for part in ("work", "scalar code"))
+    return (more.cycles - few.cycles) / 24, busy
 
 
 print("cycles of a turn, predicted (compiler)")
