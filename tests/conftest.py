@@ -10,10 +10,14 @@ os.environ["COURSE_PROGRESS"] = "0"
 os.environ["COURSE_RECORD"] = "0"
 os.environ.pop("COURSE_GRADING", None)
 
+import jax
 import pytest
 import seconds
 
 from course_lib import compiler
+
+# What a test compiles for the CPU it runs once or twice: a fifth of its time would go into optimizing that.
+jax.config.update("jax_disable_most_optimizations", True)
 
 
 def pytest_configure(config):

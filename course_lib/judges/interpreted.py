@@ -14,9 +14,9 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import compat, grid
 from course_lib.judges.watchdog import watched
 
-# Without this, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
-# right, which it is not on the chip.
-_CPU_OPTIONS = {"xla_disable_hlo_passes": "algsimp"}
+# Without the first, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
+# right, which it is not on the chip. The second: what runs a few times takes longer to optimize than to run.
+_CPU_OPTIONS = {"xla_disable_hlo_passes": "algsimp", "xla_backend_optimization_level": 0}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -356,8 +356,8 @@ for verdict in judges.judge(add_in_hundreds, jnp.add, a, b):
 
 # %% [markdown]
 # Three judges pass it. The compiler does not. If you suspected the 100, you were right. A block in one dimension may be
-# the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128. Those numbers are the
-# shape of the chip's vector registers:
+# the whole array, or a multiple of 1024, or a power of two that fills at least one row of 128. It may be larger than the
+# array, as 1024 is here. Those numbers are the shape of the chip's vector registers:
 
 # %%
 rows, lanes = v5e.sublanes, v5e.lanes
@@ -382,6 +382,9 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
     print(verdict)
 
 # %% [markdown]
+# The map has one mark for each block. Why is the last block right? The interpreter moves a block that lies past the end back
+# into the array, so steps 1, 2 and 3 all worked on the last one. A v5e does not move it: it halts.
+#
 # The last suspect adds the second half of a vector to the first. Steps 0, 1 and 2 write output blocks 0, 1 and 2. Steps
 # 3, 4 and 5 come back to them and add. Two words are new.
 #

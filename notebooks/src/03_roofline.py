@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 3: The roofline
 #
-# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 30 minutes, for today or for
+# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 40 minutes, for today or for
 # another day. You need lesson 1, pencil and paper. You need no TPU. If you have one, you can time the products yourself.*
 #
 # The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
@@ -191,16 +191,6 @@ print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the p
 # The JAX team's article "Pallas: Custom Kernels in JAX" of November 2025 advises to expect at most 10 to 20 % of the peak from
 # work that is not mostly matrix products. For vector work in float32 on this chip even that is generous. Scalar work, one
 # number at a time, is slower still.
-#
-# The same article has a ladder of memories, in rough numbers for accelerators of today. Each rung is larger and slower than the
-# one before.
-#
-# | memory | answers | holds |
-# |---|---|---|
-# | registers | within a cycle | tens of registers |
-# | memory on the chip, here VMEM | up to ten times as long | tens to hundreds of MB |
-# | HBM | ten times as long again | 10 to 100 GB |
-# | the network behind it | longer | up to thousands of chips |
 #
 # ## How long must it take, at least?
 #
@@ -399,88 +389,16 @@ viz.plot_picture(
 # until there are a few hundred. The dotted line lies beyond 240 because it counts the bytes of x and of the result too.
 # With D = 4096 it is nearer: try it.
 #
-# ## Predict first, then look
-#
-# Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds. You know
-# the peak, the bandwidth, and the bytes of blocks of 128. The clock stood on the host, and starting a call costs about
-# 0.1 ms there.
-
-# %%
-guesses = {  # milliseconds
-    "4096, blocks of 128": None,
-    "4096, large blocks": None,
-    "1024, XLA": None,
-}
-
-# %% [markdown]
-# There are three opinions on each. *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler).
-# *Published* was measured, by the authors of that notebook in the JAX repository. Their clock ran on the host, where a call costs
-# 0.11 ms by our model. So 0.11 ms is added to both predictions.
-
-# %%
-PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
-PUBLISHED_LARGE |= {1024: 0.0001271, 4096: 0.0008891}
-PUBLISHED_XLA |= {1024: 0.0001194, 4096: 0.0008273}
-
-small, large = bf16(1024, 1024), bf16(4096, 4096)
-trials = {
-    "4096, blocks of 128": (in_small_blocks, large, PUBLISHED_SMALL[4096]),
-    "4096, large blocks": (in_large_blocks, large, PUBLISHED_LARGE[4096]),
-    "1024, XLA": (jnp.dot, small, PUBLISHED_XLA[1024]),
-}
-opinions = {}
-print("milliseconds                 yours  model         compiler      published")
-for name, (fn, arg, published) in trials.items():
-    guess = guesses[name]
-    yours = f"{guess:6} ({guess / 1e3 / published:.2f})" if guess else "-"
-    row = f"{name:20} {yours:>13}"
-    both = opinions[name] = roofline.opinions(fn, arg, arg)
-    for seconds in (both.model.wall_s, both.compiler.seconds + roofline.DISPATCH_S):
-        row += f"{seconds * 1e3:7.2f} ({seconds / published:.2f})"
-    print(f"{row} {published * 1e3:9.2f}")
-print("\nIn brackets: the prediction over what was measured.")
-moved = cost.hbm_bytes(grid.walk(in_small_blocks, large, large))
-print(f"The bytes of 4096 in blocks of 128 alone: {moved / bandwidth * 1e3:.1f} ms")
-
-# %% [markdown]
-# How far off were you? Within a factor of 1.5 is good. The first is the hardest: the higher of the two times that you know how to
-# compute is 2.7 ms.
-#
-# The model does well, but its constants were fitted on these very times. A fairer test is timings that it had not seen:
-# `print` a prediction, and it says how far off it was on those. The compiler's simulator was not fitted on these times by
-# us. It is close for large blocks, and nearly 40 % too long for blocks of 128. The next section says why.
-#
-# Look at the product of 1024, too. Nine tenths of its time is the host, which starts each call and waits for it. A clock around
-# a small function measures Python.
-#
-# How near to the peak is a kernel this simple? By the published times:
-
-# %%
-for name, seconds in [
-    ("large blocks", PUBLISHED_LARGE[8192]),
-    ("XLA", PUBLISHED_XLA[8192]),
-]:
-    print(
-        f"{name:13} {flops / seconds / 1e12:5.1f} TFLOP/s, {flops / seconds / peak:.1%} of the peak"
-    )
-
-# %% [markdown]
-# Do you have a TPU? Then measure. Without one this cell says so.
-
-# %%
-a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
-try:
-    print(bench.measure(jnp.dot, a, a))
-except bench.NoAccelerator as error:
-    print(text.folded(str(error)))
-
 # %% [markdown]
 # ## The third roof
 #
 # Now the 91.8 ms. Three times are published for blocks of 128, at three sizes. The sizes differ in many things; try the number
-# of grid steps. Take off the host's 0.11 ms, divide the rest by the steps, and see whether it is the same each time.
+# of grid steps. The clock stood on the host, where a call costs 0.11 ms by our model. Take that off, divide the rest by the
+# steps, and see whether it is the same each time.
 
 # %%
+PUBLISHED_SMALL |= {1024: 0.0002977, 4096: 0.011772}
+small = bf16(1024, 1024)
 arithmetic = 2 * 128**3 / peak
 for n in sorted(PUBLISHED_SMALL):
     count = (n // 128) ** 3
@@ -488,18 +406,18 @@ for n in sorted(PUBLISHED_SMALL):
     print(
         f"N = {n}: {PUBLISHED_SMALL[n] * 1e3:6.2f} ms, {count:7,} steps, {each * 1e6:.3f} us each"
     )
-print(f"of it, arithmetic:   {arithmetic * 1e6:.3f} us")
-print(f"what a step costs:   {(each - arithmetic) * 1e6:.2f} us, by the largest")
 bytes_of_a_step = 2 * 2 * 128 * 128
-print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us, while it computes")
+print(f"of it, arithmetic:   {arithmetic * 1e6:.3f} us")
+print(f"without it:          {(each - arithmetic) * 1e6:.2f} us, by the largest")
+print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us")
 
 # %% [markdown]
-# From 512 steps to 262,144 a step takes the same time, to one part in twenty. So it costs a third of a microsecond beyond
-# its arithmetic, and there were a quarter of a million steps. That is what takes the rest. Was it your guess?
+# From 512 steps to 262,144 a step takes the same time, to one part in twenty: a third of a microsecond more than its
+# arithmetic. There were a quarter of a million steps. That is what takes the rest. Was it your guess?
 #
 # But a third of a microsecond of *what*? It is 500 cycles of a core that multiplies two blocks in 32. There are three suspects.
 #
-# - **The bytes.** A step copies 64 KiB. At full speed that takes 0.08 us, beside the rest. They have an alibi.
+# - **The bytes.** A step copies 64 KiB. At full speed that takes 0.08 us, a quarter of what we look for.
 # - **The core.** At each step it works out the next blocks, starts their copies, goes round a loop.
 # - **The copies.** Not their bytes, but their latency.
 #
@@ -511,8 +429,8 @@ print(f"its bytes alone:     {bytes_of_a_step / bandwidth * 1e6:.3f} us, while i
 # > **buffer**: room in VMEM for one block of an operand. Pallas gives an operand two if its blocks move, so that the next
 # > block can arrive while this one is worked on, and otherwise one.
 #
-# **Predict first.** For the compiler a step of this kernel takes about 750 cycles, and not the 500 that were measured. We
-# will see why; for the comparison it does not matter. What will it take
+# **Predict first.** In the compiler's simulator a step of this kernel takes about 750 cycles, and not the 500 that were
+# measured: its copies are slower than the chip's. For the comparison that does not matter. What will a step take
 #
 # 1. if all index maps return (0, 0)? Then there are as many steps, and nothing to copy after the first;
 # 2. if the blocks come with four buffers in place of two? Then they are asked for three steps ahead, and not one.
@@ -584,22 +502,20 @@ for name, fn in suspects.items():
 
 # %% [markdown]
 # Take the copies away, and two thirds of the step are gone. Ask for them earlier, and half of it is gone. The work of the
-# core is the same each time. Its scalar code, which is what it does about steps and copies, is a seventh of the step with
-# two buffers. With more buffers it grows, and soon it is what remains. So the bytes go free, and the core nearly so: **by
-# the compiler's simulator the latency of the copies is guilty.** The published times fit, and do not prove it.
+# core is the same each time, and its scalar code, which is what it does about steps and copies, is a small part. So
+# **by the compiler's simulator the latency of the copies is guilty.** The published times fit, and do not prove it.
 #
 # Why does asking one step ahead not hide it? Follow one block. It is asked for at the beginning of a step. Its work is
-# done at the end of the next step. So it has two steps: for its latency, for its bytes, for its work.
+# done at the end of the next step. So it has two steps for three things: its latency, its bytes, its work.
 #
 # **a step takes (latency + bytes + work) / 2 with two buffers, / 4 with four,**
 #
-# and never less than its work, nor less than its bytes at full speed. A kernel that also writes at every step takes
-# somewhat longer. Work here is the first two columns together: arithmetic, and the scalar code beside it. With six
-# buffers the work is what is left.
+# and never less than its work, nor less than its bytes at full speed. Work here is arithmetic and the scalar code beside
+# it. With six buffers the work is what is left.
 #
-# How long is the latency? By the compiler 1142 cycles for a read, 0.76 us. That is too long: it would make this step take
-# 0.50 us, and 0.35 was measured. Our model takes the core's part from the compiler, and fits the latency to the published times.
-# That is a fit and no measurement: a shorter latency and a slower core would do as well. `docs/measured.md` has the rest.
+# How long is the latency? The simulator has 0.76 us. That is too long for the published times. Our model takes the core's
+# part from the compiler and fits the latency to those times. That is a fit and no measurement: a shorter latency and a
+# slower core would do as well.
 
 # %%
 fitted = roofline.FITTED["v5e"]
@@ -619,40 +535,17 @@ free = (sum(parts.values()) - parts["bytes"]) / 2
 print(f"if the bytes took no time at all: {count * free * 1e3:.0f} ms")
 
 # %% [markdown]
-# The last line limits the guilt of the bytes: were they free, the kernel would still take seven eighths of its time.
+# The last line clears the bytes: were they free, the kernel would still take seven eighths of its time.
 #
-# Now we know, too, why the compiler and our model disagreed about blocks of 128. `roofline.opinions`, which asked both of them for
-# the table above, says why wherever the two are more than a tenth apart:
-
-# %%
-for name, both in opinions.items():
-    print(text.folded(f"{name}: {both.remark or 'they agree.'}\n"))
-
-# %% [markdown]
-# So a step takes the largest of three: its work, its bytes, and that half of a sum. Which of them is it in larger blocks?
-
-# %%
-print("us, a step          work   (latency + bytes + work) / 2   bytes")
-for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024, 1024)]:
-    work = 2 * bm * bk * bn / peak / fitted.mxu + fitted.issue_s
-    copies = 2 * (bm * bk + bk * bn) / bandwidth / fitted.hbm
-    waiting = (fitted.read_s + copies + work) / 2
-    print(
-        f"{bm:4} x{bk:5} x{bn:5} {work * 1e6:6.2f} {waiting * 1e6:22.2f} {copies * 1e6:15.2f}"
-    )
-
-# %% [markdown]
-# The largest of a row is what its step takes. With blocks of 128 it takes three times as long as its work, with 512 a tenth
-# longer. In the last row it is at work all the time. A kernel takes the sum of its steps, and the first copy and the last write,
-# which have nothing to hide behind. That is what `roofline.predict` computes.
-#
-# As a roof: let arithmetic and bytes take no time. What is left of a step has a price, and no kernel that fetches new
-# blocks at every step, with two buffers, does more FLOP/s than the FLOPs of one step over that price.
+# Now make a roof of it. Let arithmetic and bytes take no time. What is left of a step is its price: 0.30 us of the 0.35. No
+# kernel that fetches new blocks at every step, with two buffers, does more FLOP/s than the FLOPs of one step over that
+# price.
 #
 # > **price of a step**: what a grid step that fetches a new block takes if neither its arithmetic nor its bytes take
 # > time: half of the latency and of what the core does beside the arithmetic.
 
 # %%
+print(f"price of a step: {fitted.step_s * 1e6:.2f} us")
 for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 1024, 1024)]:
     most = 2 * bm * bk * bn / fitted.step_s
     print(
@@ -695,10 +588,13 @@ viz.roof_plot(
 # It is bk, which cancels from the intensity. It makes the steps fewer, and so lifts the third roof alone. Then the slope is in
 # the way, and larger bm and bn, which move fewer bytes, bring the point to the right.
 #
+# The times under the plot are the model's. In the published times copies reach 89 % of the bandwidth: that is the dotted
+# slope. So the bytes of the slow kernel take 23.7 ms there, and not the 21.1 of the data sheet.
+#
 # ## Is this timing possible?
 #
 # A guide to writing kernels publishes 35.039 ms for its kernel and 7.811 ms for the layer it was to replace, for a float32
-# product of 8192. Later a pull request to the guide reports 2.240 ms. What does the chip say to that? The guide is "Define a
+# product of 8192. Later a pull request to the guide reports 2.240 ms. What does a v5e say to that? The guide is "Define a
 # Custom TPU/GPU Kernel" on keras.io, December 2025, and the pull request is number 2284 of keras-io.
 
 # %%
@@ -736,8 +632,8 @@ for name, fn, args in [
     print(f"{name:15} at best {best:7.2%} of the peak")
 
 # %% [markdown]
-# An addition that uses 0.03 % of the peak may be perfect, so the usage tells little. Rather
-# look at the gap between the time it takes and the time it must take.
+# An addition that uses 0.03 % of the peak may be perfect, so the usage tells little. Rather look at the gap between the
+# time it takes and the time it must take. For the products of the opening:
 
 # %%
 must = bench.bound(jnp.dot, x, y).seconds
@@ -747,7 +643,8 @@ for name, takes in [
     ("blocks of 128", PUBLISHED_SMALL[8192]),
 ]:
     print(
-        f"{name:13} must take {must * 1e3:.1f} ms, takes {takes / must:5.2f} times as long"
+        f"{name:13} must take {must * 1e3:.1f} ms, takes {takes / must:5.2f} times as long: "
+        f"{must / takes:.1%} of the peak"
     )
 
 # %% [markdown]
@@ -806,8 +703,89 @@ for b in (256, 512):
 # %% [markdown]
 # ## Further
 #
-# Three sections for those who want more: what happens if all FLOPs are counted alike, how long it takes to bring a matrix to all
-# chips, and where a roofline misleads.
+# Four sections for those who want more: whom to believe if the model, the compiler and a clock disagree, what happens if all
+# FLOPs are counted alike, how long it takes to bring a matrix to all chips, and where a roofline misleads.
+#
+# ### Three opinions on a time
+#
+# Back to the products. Three of them, on a v5e, in bfloat16. Write your guesses into the cell, in milliseconds, before you
+# run the one below it. You know the peak, the bandwidth, and what a step takes. The clock stood on the host.
+
+# %%
+guesses = {  # milliseconds
+    "4096, blocks of 128": None,
+    "4096, large blocks": None,
+    "1024, XLA": None,
+}
+
+# %% [markdown]
+# *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler). *Published* was measured, by the
+# authors of the notebook in the JAX repository. Their clock had the host's 0.11 ms in it, so we add that to both predictions.
+
+# %%
+PUBLISHED_LARGE |= {1024: 0.0001271, 4096: 0.0008891}
+PUBLISHED_XLA |= {1024: 0.0001194, 4096: 0.0008273}
+
+large = bf16(4096, 4096)
+trials = {
+    "4096, blocks of 128": (in_small_blocks, large, PUBLISHED_SMALL[4096]),
+    "4096, large blocks": (in_large_blocks, large, PUBLISHED_LARGE[4096]),
+    "1024, XLA": (jnp.dot, small, PUBLISHED_XLA[1024]),
+}
+opinions = {}
+print("milliseconds                 yours  model         compiler      published")
+for name, (fn, arg, published_s) in trials.items():
+    guess = guesses[name]
+    yours = f"{guess:6} ({guess / 1e3 / published_s:.2f})" if guess else "-"
+    row = f"{name:20} {yours:>13}"
+    both = opinions[name] = roofline.opinions(fn, arg, arg)
+    for seconds in (both.model.wall_s, both.compiler.seconds + roofline.DISPATCH_S):
+        row += f"{seconds * 1e3:7.2f} ({seconds / published_s:.2f})"
+    print(f"{row} {published_s * 1e3:9.2f}")
+print("\nIn brackets: the prediction over what was measured.")
+
+# %% [markdown]
+# Within a factor of 1.5 is good. The model does well, but its constants were fitted on these very times. A fairer test is
+# timings that it had not seen: `print` a prediction, and it says how far off it was on those. The compiler's simulator was
+# not fitted on these times by us. It is close for large blocks, and nearly 40 % too long for blocks of 128, because
+# its copies have a longer latency. `roofline.opinions`, which asked both for this table, says why wherever the two are more
+# than a tenth apart. It compares them without the host's part.
+
+# %%
+for name, both in opinions.items():
+    print(text.folded(f"{name}: {both.remark or 'they agree.'}\n"))
+
+# %% [markdown]
+# Look at the product of 1024, too. Nine tenths of its time is the host, which starts each call and waits for it. A clock around
+# a small function measures Python.
+#
+# Do you have a TPU? Then measure. Without one this cell says so.
+
+# %%
+a = jax.random.normal(jax.random.key(0), (4096, 4096), jnp.bfloat16)
+try:
+    print(bench.measure(jnp.dot, a, a))
+except bench.NoAccelerator as error:
+    print(text.folded(str(error)))
+
+# %% [markdown]
+# A step takes the largest of three: its work, its bytes, and half of latency, bytes and work together. Which of them is it in
+# larger blocks?
+
+# %%
+print("us, a step          work   (latency + bytes + work) / 2   bytes")
+for bm, bk, bn in [(128, 128, 128), (256, 256, 256), (512, 512, 512), (512, 1024, 1024)]:
+    work = 2 * bm * bk * bn / peak / fitted.mxu + fitted.issue_s
+    copies = 2 * (bm * bk + bk * bn) / bandwidth / fitted.hbm
+    waiting = (fitted.read_s + copies + work) / 2
+    print(
+        f"{bm:4} x{bk:5} x{bn:5} {work * 1e6:6.2f} {waiting * 1e6:22.2f} {copies * 1e6:15.2f}"
+    )
+
+# %% [markdown]
+# The largest of a row is what its step takes. With blocks of 128 it takes three times as long as its work, with 512 a tenth
+# longer. In the last row it is at work all the time. A kernel takes the sum of its steps, and the first copy and the last write,
+# which have nothing to hide behind. That is what `roofline.predict` computes.
 #
 # ### Self-attention: not all FLOPs are alike
 #
@@ -884,6 +862,16 @@ print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in mode
 # both.
 #
 # ### Between chips
+#
+# The JAX team's article has a ladder of memories, in rough numbers for accelerators of today. Each rung is larger and slower than the
+# one before.
+#
+# | memory | answers | holds |
+# |---|---|---|
+# | registers | within a cycle | tens of registers |
+# | memory on the chip, here VMEM | up to ten times as long | tens to hundreds of MB |
+# | HBM | ten times as long again | 10 to 100 GB |
+# | the network behind it | longer | up to thousands of chips |
 #
 # When a model is too large for one chip, each chip holds a shard of every matrix, an equal part. Before a product each chip may
 # need the whole matrix. How long must it take to bring it?
