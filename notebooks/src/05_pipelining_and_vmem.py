@@ -463,10 +463,20 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# The white gaps in the lane of the core are bubbles. In the third picture they are gone: there the work is longer than a
-# copy, and two buffers are enough.
+# The white gaps in the lane of the core are bubbles. In the third picture they are gone after the first: there the work is
+# longer than a copy, and two buffers are enough.
 #
 # > **bubble**: a time in which the core waits for a copy.
+#
+# Here is the kernel of the opening to play with. Its times are our model's, with the latency of the compiler. **Task:** set
+# the buffers to 1 and back to 2, and watch the length of a step. Then leave two buffers, and raise the work until no bubble
+# is left. How many cycles does it take?
+
+# %%
+viz.pipeline_chart(functools.partial(added_up, buffers=2), tall)
+
+# %% [markdown]
+# As many as a copy takes: from c = L on the core is always busy.
 #
 # ## The loop that `pallas_call` makes
 #
