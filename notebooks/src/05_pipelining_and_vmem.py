@@ -254,8 +254,8 @@ for buffers in (1, 2, 3):
 # ## How long is a turn?
 #
 # **Predict first.** A turn with one buffer takes some 1200 cycles, and the core is busy in about 20 of them. What does it
-# take with two buffers? Three? Eight? Then the second experiment: with two buffers there is more and more work in a turn. How much longer does a
-# turn take for 100 cycles of work more? Write down four numbers.
+# take with two buffers? Three? Eight? Then the second experiment: two buffers, and more and more work in a turn. How much
+# longer does a turn take for 100 cycles of work more? Write down four numbers.
 
 
 # %%
@@ -329,6 +329,8 @@ for name, buffers, turn, busy in rows:
     )
 
 # %% [markdown]
+# Ten of ten, with an L that was read off two of them. `docs/compiler.md` has 30 other kernels: in, out, both, products.
+#
 # ### Why B and not B - 1?
 #
 # One often reads that with two buffers *one* is filled while the other is worked on, so that B - 1 copies hide a latency. By
