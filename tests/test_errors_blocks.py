@@ -35,6 +35,21 @@ def windows(block, step=8, back=0):
     )
 
 
+def piped(**of_the_output):
+    """A copy by emit_pipeline, in rows of 8."""
+
+    def kernel(x_hbm, o_hbm):
+        pltpu.emit_pipeline(
+            copy,
+            grid=(32,),
+            in_specs=[pl.BlockSpec(*ROWS_OF_8, pipeline_mode=pl.Buffered(3))],
+            out_specs=[pl.BlockSpec(*ROWS_OF_8, **of_the_output)],
+        )(x_hbm, o_hbm)
+
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    return pl.pallas_call(kernel, out_shape=X, in_specs=[anywhere], out_specs=anywhere)
+
+
 FAILURES = {
     "block-bytes": (eight_rows_of_bytes, "The number of rows in the block of input 0 does not suit so narrow a dtype"),
     "block-2d": (
@@ -124,8 +139,13 @@ FAILURES = {
         ),
         "A BlockSpec asks for 3 buffers",
     ),
+    "buffered-output": (
+        compiled(piped(pipeline_mode=pl.Buffered(3))),
+        "An output of emit_pipeline asks for more than two buffers.",
+    ),
 }
 CURES = {
+    "buffered-output": compiled(piped()),
     "element-mix": compiled(windows((pl.Element(16), pl.Element(512)))),
     "element-mix, beside a None": compiled(
         windows((None, pl.Element(16), pl.Element(512))), Shape((4, 256, 512), jnp.float32)

@@ -8,6 +8,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from provoke import SMEM, Shape, X, call, compiled, copy, simulated
 
+from course_lib import errors
+
 
 def copy_with_scratch(x_ref, o_ref, scratch_ref):
     o_ref[...] = x_ref[...]
@@ -39,6 +41,19 @@ def block_in_smem(x):
 
 HALF = Shape((4608, 4096), jnp.float32)
 BIG = Shape((8192, 8192), jnp.float32)
+
+
+def interpreted(fn):
+    """What the plain interpreter makes of fn(ones)."""
+
+    def explain():
+        try:
+            with pltpu.force_tpu_interpret_mode(None):
+                jax.block_until_ready(fn(jnp.ones(X.shape, X.dtype)))
+        except Exception as error:
+            return errors.explain(error)
+
+    return explain
 
 
 def sum_through_smem(x):
@@ -92,6 +107,10 @@ FAILURES = {
     "copy-mismatch, of dtypes": (
         compiled(call(lambda x, o: pltpu.sync_copy(x, o), out_shape=Shape(X.shape, jnp.bfloat16))),
         "A copy goes between two refs that differ in element type (`dma_start`",
+    ),
+    "copy-of-other-axes": (
+        interpreted(call(lambda x, o: pltpu.sync_copy(x.at[0], o.at[pl.ds(0, 1)]), interpret=True)),
+        "A copy goes between two refs that differ in the number of their axes.",
     ),
     "hbm-ref": (compiled(in_hbm), "The kernel reads or writes a ref that was left in HBM"),
     "hbm-ref, written": (compiled(stays_in_hbm), "The kernel reads or writes a ref that was left in HBM"),

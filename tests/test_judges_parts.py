@@ -28,7 +28,7 @@ def doubled(x):
     return 2 * x
 
 
-def copied_in_turns(start=lambda turn: turn + 1 < 4, wait=lambda turn: turn >= 0):
+def copied_in_turns(start=lambda turn: turn + 1 < 4, wait=lambda turn: turn >= 0, semaphore=lambda turn: turn % 2):
     """2 * x, eight rows at a time through a double buffer; every argument is a way to be wrong."""
 
     def kernel(x_hbm, o_ref, buf, sems):
@@ -66,6 +66,11 @@ def waits_again(x_hbm, o_ref, buf, sem):
     o_ref[...] = 2 * buf[...]
 
 
+def waits_for_nothing(x_hbm, o_ref, buf, sem):
+    pltpu.make_async_copy(x_hbm, buf, sem).wait()
+    o_ref[...] = 2 * buf[...]
+
+
 def once(kernel):
     return pl.pallas_call(
         kernel,
@@ -84,9 +89,10 @@ LEDGER = {
     ),
     "never started": (
         copied_in_turns(start=lambda turn: turn != 1),
-        r"waits on sems\[0\].*no copy under way signals that",
+        r"waits on sems\[0\].*nothing has started one",
     ),
     "twice": (once(waits_again), "waits twice on sem for one copy into buf"),
+    "no copy at all": (once(waits_for_nothing), "waits on sem for a copy into buf, and nothing has started one"),
 }
 
 
@@ -96,6 +102,32 @@ def test_the_ledger_of_copies(name):
     found = copies.complaint(grid.walk(fn, X))
     assert (found is None) == (says is None), found
     assert says is None or re.search(says, found.what), found.what
+
+
+def on_one_semaphore(own: bool):
+    """Two copies at once, of which the first is read after one wait."""
+
+    def kernel(x_hbm, o_ref, buf, sems):
+        copies = [pltpu.make_async_copy(x_hbm, buf.at[n], sems.at[n * own]) for n in range(2)]
+        for copy in copies:
+            copy.start()
+        copies[0].wait()
+        o_ref[...] = buf[0]
+        copies[1].wait()
+        o_ref[...] += buf[1]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(X.shape, X.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[pltpu.VMEM((2, *X.shape), jnp.float32), pltpu.SemaphoreType.DMA((2,))],
+    )
+
+
+def test_a_wait_on_a_shared_semaphore_does_not_tell_which_copy_has_arrived():
+    assert copies.early_use(grid.walk(on_one_semaphore(own=True), X)) is None
+    said = copies.early_use(grid.walk(on_one_semaphore(own=False), X))
+    assert "buf[0] after one wait on sems[0]" in said.what and "either of them" in said.what
 
 
 def test_a_copy_without_a_partner_is_the_simulators_to_refuse_and_does_not_hang():

@@ -2,6 +2,7 @@
 
     python tools/bench_model.py          the table, and how far off predictions are on rows left out of the fit
     python tools/bench_model.py --fit    the constants in course_lib/roofline/constants.py, fitted again
+    python tools/bench_model.py --steps  a step by the formula of lesson 5, beside the compiler's, for 30 kernels
 
 The constants are fitted on the rows marked "fit": those where one roof rules alone, so that each constant can be
 read off (docs/measured.md). The error that counts is that of the rows marked "held-out". A "twin" is the kernel of a
@@ -16,6 +17,7 @@ import sys
 import textwrap
 
 import published_kernels
+import step_kernels
 
 from course_lib import roofline
 
@@ -60,8 +62,10 @@ def fitted(chip: str, constants: dict[str, float]) -> roofline.Fitted:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit the constants again and print them")
-    if parser.parse_args().fit:
-        print_constants()
+    parser.add_argument("--steps", action="store_true", help="a step by lesson 5's formula, beside the compiler's")
+    asked = parser.parse_args()
+    if asked.fit or asked.steps:
+        print_constants() if asked.fit else step_kernels.print_table()
         return
     rows = published_kernels.rows()
     reasons = list(dict.fromkeys(row["unpredicted"] for row in rows if row["unpredicted"]))

@@ -71,7 +71,10 @@ def ignores_an_output(walk: grid.Walk) -> Complaint | None:
 
 def _how_to_write(operand: grid.Operand) -> str:
     if operand.memory_space == "hbm":
-        return f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name})."
+        return (
+            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). An emit_pipeline returns a "
+            "function: has that been called with the refs?"
+        )
     return (
         f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives the value a "
         "name. Is it written so? Then a Python `for` or `if` around it does nothing here."
@@ -97,6 +100,11 @@ def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
         changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)
         if changed is None:
             continue
+        if next(o for o in call.inputs if o.name == changed).memory_space == "hbm":
+            return Complaint(
+                f"{call.name} copies into its input {changed}, and may not change it.",
+                "the source comes first: make_async_copy(source, target, semaphore). Which way should this one go?",
+            )
         if not written & {output.name for output in call.outputs}:
             return Complaint(
                 f"{call.name} writes to {changed}, which is an input, and to none of its outputs.",

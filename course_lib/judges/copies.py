@@ -4,6 +4,7 @@ A wait that nothing answers would hang the chip, and the simulator with it; so i
 """
 
 import dataclasses
+import functools
 
 from course_lib import grid
 from course_lib.judges import memory
@@ -51,21 +52,29 @@ def unordered(walk: grid.Walk) -> Complaint | None:
 
 
 def _readable(call: grid.Call) -> bool:
-    if not grid.has_copies_by_hand(call) or (uses := memory.known_uses(call)) is None or grid.body(call).hidden_copies:
+    if not _starts_or_waits(call) or (uses := memory.known_uses(call)) is None or grid.body(call).hidden_copies:
         return False
     copies = [use for use in uses if use.kind in ("start", "wait")]
     return bool(copies) and all(use.semaphore is not None and use.sure and not use.remote for use in copies)
 
 
+@functools.lru_cache(maxsize=256)
+def _starts_or_waits(call: grid.Call) -> bool:
+    """Whether the kernel has a copy of its own, or a wait for one that nothing starts."""
+    return any(eqn.primitive.name in ("dma_start", "dma_wait") for eqn in grid.equations(call.kernel))
+
+
 def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
     """(the first wait or copy that has no partner, the first use of memory while a copy is on its way)."""
     pending: list[_Pending] = []
-    answered: set[tuple] = set()  # semaphores whose copy has been waited for
+    answered: set[tuple] = set()  # copies that have been waited for: (semaphore, target, source)
     unread: list[_Pending] = []  # copies that have arrived, and whose target has not been read since
+    unsure: list[_Pending] = []  # copies that a wait has counted while others were under way on its semaphore
     early = None
     for step, use, entry in _in_order(call):
         if use.kind in ("read", "write"):
             early = early or _touched(call, use, step, entry, pending, unread)
+            early = early or _taken_for_another(call, use, step, entry, pending, unsure)
             unread = [c for c in unread if not _same_place(use, entry, c)]
             continue
         key = tuple(use.semaphore[entry].tolist())
@@ -76,14 +85,15 @@ def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
             pending.append(_Pending(use, step, entry, use.bytes))
             continue
         left = use.bytes
-        for copy in [p for p in pending if tuple(p.use.semaphore[p.entry].tolist()) == key]:
+        for copy in [p for p in pending if _key(p) == key]:
             taken = min(left, copy.bytes)
             left, copy.bytes = left - taken, copy.bytes - taken
         if left:
-            return _hangs(call, use, step, key, pending, answered), early
-        unread += [p for p in pending if not p.bytes]
-        pending = [p for p in pending if p.bytes]
-        answered.add(key)
+            return _hangs(call, use, step, entry, key, pending, answered), early
+        arrived, pending = [p for p in pending if not p.bytes], [p for p in pending if p.bytes]
+        unread += arrived
+        unsure = arrived + [p for p in unsure if _key(p) != key] if any(_key(p) == key for p in pending) else []
+        answered.add(_waited_for(use, entry, key))
     return (early or _never_waited(call, pending[0]) if pending else None), early
 
 
@@ -109,16 +119,24 @@ def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint 
     return None
 
 
-def _hangs(call, use: grid.Use, step: int, key: tuple, pending: list[_Pending], answered: set[tuple]) -> Complaint:
+def _hangs(
+    call, use: grid.Use, step: int, entry: int, key: tuple, pending: list[_Pending], answered: set[tuple]
+) -> Complaint:
     semaphore, who = _semaphore(use.semaphore_name, key), f"{_at(call, step)} {call.name}"
-    other = next((p for p in pending if p.use.number == use.number), None)
-    if key in answered and other is None:
+    other = next((p for p in pending if _same_place(use, entry, p)), None)
+    if _waited_for(use, entry, key) in answered and other is None:
         return Complaint(
             f"{who} waits twice on {semaphore} for one copy into {use.ref}: the second wait would never end.",
             "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
         )
+    if min(key[1:], default=0) < 0:
+        return Complaint(
+            f"{who} waits on {semaphore} for a copy into {use.ref}, and semaphores count from 0: the copy before the "
+            "first one was never started. The wait would never end.",
+            "one .start() before each .wait(): where there is one step only, is there a step before it?",
+        )
     if other is not None:
-        name = _semaphore(other.use.semaphore_name, tuple(other.use.semaphore[other.entry].tolist()))
+        name = _semaphore(other.use.semaphore_name, _key(other))
         return Complaint(
             f"{who} waits on {semaphore} for a copy into {use.ref}, and no copy under way signals that: the one into "
             f"{_named(use.ref, other.use.part, other.entry)} signals {name}. The wait would never end.",
@@ -129,6 +147,12 @@ def _hangs(call, use: grid.Use, step: int, key: tuple, pending: list[_Pending], 
         f"{who} waits on {semaphore} for a copy into {use.ref}, and nothing has started one: the wait would never end.",
         "one .start() before each .wait(); look at the first and the last turn of the loop.",
     )
+
+
+def _waited_for(use: grid.Use, entry: int, key: tuple) -> tuple:
+    """Which copy a wait is for, as far as it says: (semaphore, part of the target, part of the source)."""
+    parts = (use.part, use.source_part)
+    return (key, *(None if part is None else tuple(part[entry].tolist()) for part in parts))
 
 
 def _never_waited(call, copy: _Pending) -> Complaint:
@@ -158,14 +182,19 @@ def _same_place(use: grid.Use, entry: int, copy: _Pending) -> bool:
     return use.number == copy.use.number and _overlap(mine, entry, its, copy.entry)
 
 
+def _its_source(use: grid.Use, entry: int, copy: _Pending) -> bool:
+    """Whether a use touches the source of a copy."""
+    its_source = copy.use.source_part, copy.use.source_inner
+    return use.number == copy.use.source_number and _overlap((use.part, use.inner), entry, its_source, copy.entry)
+
+
 def _touched(
     call, use: grid.Use, step: int, entry: int, pending: list[_Pending], unread: list[_Pending]
 ) -> Complaint | None:
     name = _named(use.ref, use.part, entry)
     for copy in pending:
         into = _same_place(use, entry, copy)
-        its_source = copy.use.source_part, copy.use.source_inner
-        out_of = use.number == copy.use.source_number and _overlap((use.part, use.inner), entry, its_source, copy.entry)
+        out_of = _its_source(use, entry, copy)
         if into and use.kind == "read" and any(_same_place(use, entry, c) for c in unread):
             return Complaint(
                 f"{_at(call, step)} {call.name} reads {name} after the next copy of {copy.use.source} into it has been "
@@ -185,6 +214,31 @@ def _touched(
                 f"wait for the copy before {use.ref} is used again, or use another buffer in the meantime.",
             )
     return None
+
+
+def _taken_for_another(
+    call, use: grid.Use, step: int, entry: int, pending: list[_Pending], unsure: list[_Pending]
+) -> Complaint | None:
+    """A read of the target, or a write to the source, of a copy whose wait may have counted another one."""
+    for copy in unsure:
+        its_source = copy.use.source_part, copy.use.source_inner
+        written = use.number == copy.use.source_number and _overlap(
+            (use.part, use.inner), entry, its_source, copy.entry
+        )
+        touched = _same_place(use, entry, copy) if use.kind == "read" else written
+        if touched and any(_key(p) == _key(copy) for p in pending):
+            name, does = _semaphore(copy.use.semaphore_name, _key(copy)), "reads" if use.kind == "read" else "writes to"
+            return Complaint(
+                f"{_at(call, step)} {call.name} {does} {_named(use.ref, use.part, entry)} after one wait on {name}, on "
+                "which another copy is under way too: the wait ends when either of them has arrived.",
+                "a semaphore of its own for each copy that may be under way: SemaphoreType.DMA((n,)), and sem.at[i].",
+            )
+    return None
+
+
+def _key(copy: _Pending) -> tuple:
+    """The semaphore of a copy."""
+    return tuple(copy.use.semaphore[copy.entry].tolist())
 
 
 def _named(ref: str, part, entry: int) -> str:

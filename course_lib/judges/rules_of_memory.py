@@ -84,7 +84,7 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     if output is not None and output.aliases:
         todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
     elif call.steps == 1 or (output is not None and output.changes.all()):
-        todo = f"write {read.ref} with =, not with +=."
+        todo = f"write {read.ref} with =, not with +=; where it grows in a loop, set it before the loop."
     elif output is not None:
         todo = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
     else:

@@ -3,7 +3,9 @@
 ``predict(f, x, y)`` says which roof binds. docs/measured.md tells where the timings come from.
 """
 
+from course_lib.roofline import pipeline
 from course_lib.roofline.constants import (
+    CLOCK_HZ,
     DISPATCH_S,
     FITTED,
     HELD_OUT,
@@ -18,6 +20,7 @@ from course_lib.roofline.opinions import Opinions, opinions
 from course_lib.roofline.prediction import Prediction, intensity, predict, ridge_point, time_of
 
 __all__ = [
+    "CLOCK_HZ",
     "DISPATCH_S",
     "FITTED",
     "HELD_OUT",
@@ -32,6 +35,7 @@ __all__ = [
     "latency",
     "load",
     "opinions",
+    "pipeline",
     "predict",
     "ridge_point",
     "time_of",

@@ -8,7 +8,12 @@ of the step before it have arrived. So with B buffers B copies are under way, an
 and of its bytes at the bandwidth of the HBM, which all copies share. The loop is read off the programs that the TPU's
 compiler makes of a ``pallas_call``. With the latencies of the compiler's simulator, and with copies that share nothing,
 it gives what the simulator gives, within 1 % for blocks of 4 KiB to 4 MiB; a test compares them.
+
+viz/pipeline_model.js is the same in JavaScript.
 """
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,8 +43,7 @@ def seconds(
     ahead[: len(reads)] = reads
     state, total = (0.0, 0.0), 0.0
     for read in ahead[: buffers - 1]:
-        free = state[0] + read
-        state = (free, 0.0, *state[2:], free + read_s if read else 0.0)
+        state = _asked(state, read, read_s)
     rows, known = _runs(np.column_stack([ahead[buffers - 1 :], work, writes, alone])), {}
     for few in np.split(rows, range(_TOGETHER, len(rows), _TOGETHER)):
         same = _rounded(state), few.tobytes()  # inner axes of a grid go through the same again and again
@@ -48,6 +52,65 @@ def seconds(
         took, state = known[same]
         total += took
     return total + state[1]
+
+
+class Step(NamedTuple):
+    """When a step does what, in seconds from the first copy on; None where it makes no such copy."""
+
+    asked: float | None  # its read is asked for
+    flows: float | None  # the first byte of it arrives
+    arrives: float | None  # the last one
+    starts: float  # the step before has ended, and the core waits for what it needs
+    alone: float | None  # the read of blocks with one buffer is asked for
+    begins: float  # all is there, and the core begins
+    done: float  # the core has done its work
+    leaves: float | None  # the first byte of its results leaves
+    left: float | None  # the last one
+    gone: float | None  # the write is answered
+    ends: float  # the write of the step before is answered, too
+
+
+def steps(
+    work: Sequence[float],
+    reads: Sequence[float],
+    writes: Sequence[float],
+    alone: Sequence[float],
+    *,
+    read_s: float,
+    write_s: float,
+    buffers: int = 2,
+) -> list[Step]:
+    """Each step of what ``seconds`` sums up, with the same arguments."""
+    ahead = [*reads, *[0.0] * (buffers - 1)]
+    state, copies, clock, found = (0.0, 0.0), [], 0.0, []
+    for read in ahead[: buffers - 1]:
+        copies.append((0.0, state[0] + read_s, state[0] + read + read_s) if read else (None, None, None))
+        state = _asked(state, read, read_s)
+    for read, *row in zip(ahead[buffers - 1 :], work, writes, alone, strict=True):
+        t = _times(state, read, *row, read_s, write_s)
+        flows = clock + state[0] + read_s
+        copies.append((clock, flows, clock + t.arrives) if read else (None, None, None))
+        found.append(
+            Step(
+                *copies[len(found)],
+                starts=clock,
+                alone=clock + t.alone if row[2] else None,
+                begins=clock + t.begins,
+                done=clock + t.done,
+                leaves=clock + t.leaves if row[1] else None,
+                left=clock + t.gone - write_s if row[1] else None,
+                gone=clock + t.gone if row[1] else None,
+                ends=clock + t.ends,
+            )
+        )
+        state, clock = _after(state, t), clock + t.ends
+    return found
+
+
+def _asked(state: _State, read: float, read_s: float) -> _State:
+    """The state before the first step, after one more read is asked for."""
+    free = state[0] + read
+    return (free, 0.0, *state[2:], free + read_s if read else 0.0)
 
 
 def _runs(rows: np.ndarray) -> np.ndarray:
@@ -87,22 +150,46 @@ def _alike(state: _State, row: list[float], count: int, read_s: float, write_s: 
     return total, state
 
 
-def _step(
-    state: _State, ahead: float, work: float, write: float, alone: float, read_s: float, write_s: float
-) -> tuple[float, _State]:
+def _step(state: _State, *row: float) -> tuple[float, _State]:
     """One step: its seconds, and the state after it."""
+    times = _times(state, *row)
+    return times.ends, _after(state, times)
+
+
+class _Times(NamedTuple):
+    """Of one step, in seconds from its start; of a copy that it does not make they mean nothing."""
+
+    arrives: float  # of the read that the step asks for
+    alone: float
+    begins: float
+    done: float
+    leaves: float
+    gone: float
+    ends: float
+    free: float  # no byte that was asked for is left to move
+
+
+def _times(
+    state: _State, ahead: float, work: float, write: float, alone: float, read_s: float, write_s: float
+) -> _Times:
     free, written, *coming = state
     if ahead:
         free += ahead
-    coming.append(free + read_s if ahead else 0.0)
-    took = coming.pop(0)
+    arrives = free + read_s if ahead else 0.0
+    begins = alone_from = coming[0] if coming else arrives
     if alone:
-        free = max(free, took) + alone
-        took = free + read_s
-    took += work
+        free = max(free, begins) + alone
+        begins = free + read_s
+    done = leaves = begins + work
     gone = 0.0
     if write:
-        free = max(free, took) + write
+        leaves = max(free, done)
+        free = leaves + write
         gone = free + write_s
-    took = max(took, written)
-    return took, tuple(max(s - took, 0.0) for s in (free, gone, *coming))
+    return _Times(arrives, alone_from, begins, done, leaves, gone, max(done, written), free)
+
+
+def _after(state: _State, t: _Times) -> _State:
+    """The state at the end of a step."""
+    coming = (*state[2:], t.arrives)[1:]
+    return tuple(max(s - t.ends, 0.0) for s in (t.free, t.gone, *coming))

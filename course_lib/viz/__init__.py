@@ -5,6 +5,7 @@ from course_lib.viz.core_picture import core_picture
 from course_lib.viz.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.picture import Picture
+from course_lib.viz.pipeline_chart import PipelineChart, pipeline_chart
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
@@ -17,6 +18,7 @@ __all__ = [
     "GridPlayer",
     "MemoryLadder",
     "Picture",
+    "PipelineChart",
     "Point",
     "RoofPlot",
     "SystolicStepper",
@@ -24,7 +26,11 @@ __all__ = [
     "bundle_viewer",
     "core_picture",
     "grid_player",
+<<<<<<< HEAD
     "memory_ladder",
+=======
+    "pipeline_chart",
+>>>>>>> lesson5
     "plot_picture",
     "roof_plot",
     "systolic_stepper",

@@ -1,5 +1,5 @@
 // What roofline.predict says of a blocked product, in closed form, and the words of roof_plot.py once more, so that
-// nothing asks the kernel. The tests compare both. units.js stands before this file, roof_plot.js behind it.
+// nothing asks the kernel. The tests compare both. units.js and pipeline_model.js stand before this file, roof_plot.js behind it.
 
 const ITEMSIZE = { bfloat16: 2, float32: 4, int8: 1 };
 const SIZE_OUT = { bfloat16: 2, float32: 4, int8: 4 };
@@ -27,14 +27,10 @@ function alike(count) {
   return [[0, 1], [1, count - 3], [count - 2, 1], [count - 1, 1]];
 }
 
-// One step: the flow of copies after it. Times are counted from its end; pipeline.py says what waits for what.
-function stepped({ seconds, free, written, coming }, ahead, work, write, chip) {
-  if (ahead) free += ahead;
-  const arrives = ahead ? free + chip.read_s : 0, done = coming + work;
-  if (write) free = Math.max(free, done) + write;
-  const gone = write ? free + chip.write_s : 0, took = Math.max(done, written);
-  const left = (time) => Math.max(time - took, 0);
-  return { seconds: seconds + took, free: left(free), written: left(gone), coming: left(arrives) };
+// One step: the flow of copies after it. Times are counted from its end; pipeline_model.js says what waits for what.
+function stepped(flow, ahead, work, write, chip) {
+  const t = times(flow, { ahead, work, write }, chip);
+  return { seconds: flow.seconds + t.ends, ...after(flow, t) };
 }
 
 // An axis: its indices in turn, alike ones as often as they come. Once a flow returns, the rest goes in whole rounds.
@@ -42,7 +38,7 @@ function inTurn(flow, size, body) {
   for (const [index, count] of alike(size)) {
     const seen = new Map();
     for (let done = 0; done < count; done++) {
-      const known = [flow.free, flow.written, flow.coming].map((time) => Math.round(time * 1e13)).join();
+      const known = [flow.free, flow.written, ...flow.coming].map((time) => Math.round(time * 1e13)).join();
       const before = seen.get(known);
       if (before) {
         const rounds = Math.floor((count - done) / (done - before.done));
@@ -83,7 +79,7 @@ function blocked(s, chip) {
   const work = compute / chip.products + chip.issue_s;
   const step = (i, j, k) => (flow) => stepped(flow, next(i, j, k), work, k + 1 < depth ? 0 : writes(i, j) / bandwidth, chip);
   const first = reads(0, 0, 0) / bandwidth;
-  let flow = { seconds: 0, free: first, written: 0, coming: first + chip.read_s };
+  let flow = { seconds: 0, ...asking({ free: 0, coming: [] }, first, chip.read_s) };
   flow = inTurn(flow, rows, (i) => (row) => inTurn(row, columns, (j) => (tile) => inTurn(tile, depth, (k) => step(i, j, k))));
   const moved = whole(s.m, s.k, size, s.m) * (depth > 1 ? columns : 1)
     + whole(s.k, s.n, size, s.k) * (depth > 1 || columns > 1 ? rows : 1) + whole(s.m, s.n, sizeOut, s.m);

@@ -14,7 +14,7 @@ from course_lib.viz import blocked_product, draw, roofs
 from course_lib.viz.blocked_product import ITEMSIZE, MOST_STEPS, RESULT, Product
 
 _HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("dom.js", "units.js", "roof_model.js", "words.js", "roof_plot.js")
+_SCRIPTS = ("dom.js", "units.js", "pipeline_model.js", "roof_model.js", "words.js", "roof_plot.js")
 MOST = 65536  # along an axis, or a side of a block
 _ALIKE = 0.005  # two roofs this near are said to take equally long
 _MORE = 1.1  # times the lowest roof: then they are said to add up

@@ -114,6 +114,13 @@ ROWS = (
         "05",
     ),
     Row(
+        "buffered-output",
+        r"Buffer count >2 not supported for output buffered refs",
+        "An output of emit_pipeline asks for more than two buffers.",
+        "leave its pipeline_mode out: more buffers help where a block is fetched, so ask for them in in_specs only.",
+        "05",
+    ),
+    Row(
         "old-spec-order",
         r"'function' object is not iterable",
         "A function stands where the sizes of a block should be. Old tutorials write BlockSpec(index_map, "

@@ -112,4 +112,11 @@ ROWS = (
         "take parts of equal shape with .at[...], and change the dtype after the copy, with astype.",
         "05",
     ),
+    Row(
+        "copy-of-other-axes",
+        r"dynamic_update_slice update must have the same rank as operand",
+        "A copy goes between two refs that differ in the number of their axes.",
+        "a whole number as index takes its axis away, and pl.ds(i, 1) keeps it: cut both ends in the same way.",
+        "05",
+    ),
 )

@@ -1,0 +1,3 @@
+"""What the exercises of lesson 5 demand."""
+
+TITLE = "Pipelining and VMEM"

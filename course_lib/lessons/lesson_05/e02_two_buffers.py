@@ -1,0 +1,30 @@
+"""A loop that fetches the next chunk while it works on this one, with two buffers."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_05 import under_way
+from course_lib.lessons.lesson_05.chunks import folded, in_chunks
+
+
+def _overlaps(fold):
+    return next((said for (x,) in in_chunks() if (said := under_way.too_few(fold, x, wanted=2))), None)
+
+
+EXERCISE = Exercise(
+    id="05.2",
+    title="Two buffers, by hand",
+    kind="write",
+    defines="folded_kernel",
+    judged="folded",
+    cases=in_chunks,
+    reference=folded,
+    also=(_overlaps,),
+    hints=(
+        "Write a function fetch(i) that describes the copy of chunk i: into buffer i mod 2, on semaphore i mod 2. Then "
+        "fetch(i).start() and fetch(i).wait() cannot disagree.",
+        "The prologue starts chunk 0. A turn starts chunk i + 1, if there is one (pl.when), then waits for chunk i, "
+        "then adds it. jax.lax.rem(i, 2) is i mod 2; @pl.loop(0, chunks) makes the turns.",
+        "o_ref[...] = jnp.zeros_like(o_ref); fetch(0).start(); in the loop: under pl.when(i + 1 < chunks) "
+        "fetch(i + 1).start(), then fetch(i).wait(), then o_ref[...] += in_ref[jax.lax.rem(i, 2)].",
+    ),
+    points=3,
+)

@@ -1,0 +1,99 @@
+"""How many rows a step of a memory-bound addition takes."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import chips, compiler, cost, grid, text, vocabulary
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit, described
+
+LARGE = ((2048, 512), (2048, 2048), (2048, 8192))
+MOST = 1.1  # times what the bytes alone take
+
+
+def _small() -> list[tuple]:
+    """Sizes for the judges who run a kernel; powers of two, which blocks divide."""
+    return arguments(("x: f32[M,N]", "y: f32[M,N]"), ({"M": 64, "N": 512}, {"M": 16, "N": 1024}, {"M": 32, "N": 128}))
+
+
+def adding(block_rows):
+    """The addition with the learner's blocks. Raises Unfit for rows that no block can have."""
+    small = [x.shape for x, _ in _small()]
+    chosen = [(shape, block_rows(*shape)) for shape in (*small, *LARGE)]
+    if any(rows is not None for _, rows in chosen):
+        for shape, rows in chosen:
+            _divides(shape, rows)
+
+    def added(x, y):
+        def kernel(x_ref, y_ref, o_ref):
+            o_ref[...] = x_ref[...] + y_ref[...]
+
+        rows = block_rows(*x.shape)
+        if rows is None:
+            return None
+        block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+        return pl.pallas_call(
+            kernel, out_shape=x, grid=(x.shape[0] // rows,), in_specs=[block, block], out_specs=block
+        )(x, y)
+
+    return added
+
+
+def _divides(shape: tuple[int, int], rows: object) -> None:
+    call = f"block_rows{shape}"
+    if type(rows) is not int or rows < 1:
+        raise Unfit(
+            f"{call} returned {described(rows)}; asked for is a whole number of rows.", "// divides in whole numbers."
+        )
+    if shape[0] % rows or rows < 8:
+        raise Unfit(
+            f"{call} returned {rows}; it must divide {shape[0]}, and be 8 at least.",
+            "a power of two does; min(rows, ...) keeps it below the number of rows.",
+        )
+
+
+def _near_the_floor(block_rows):
+    """Whether the large additions fit into VMEM and take, by the compiler, little more than their bytes."""
+    added, limit = adding(block_rows), chips.chip("v5e").scoped_vmem_bytes
+    for shape in LARGE:
+        x, rows = jax.ShapeDtypeStruct(shape, jnp.float32), block_rows(*shape)
+        said = f"For {shape[0]} x {shape[1]} block_rows returned {rows}, blocks of {text.size(4 * rows * shape[1])}"
+        needs = cost.vmem_bytes(grid.walk(added, x, x))
+        if needs > limit:
+            return (
+                f"{said}: their six buffers take {text.size(needs)}, and a kernel gets {text.size(limit)}.",
+                "fewer rows where there are more columns.",
+            )
+        try:
+            report = compiler.compile_tpu(added, x, x)
+        except compiler.Unavailable:
+            return None
+        if report.seconds is not None and report.seconds > MOST * report.hbm_seconds:
+            return (
+                f"{said}: that takes {text.duration(report.seconds)}, {vocabulary.COMPILER}, "
+                f"{report.seconds / report.hbm_seconds:.2f} times what its bytes take. A step waits "
+                f"{report.step['waiting for copies']:,.0f} cycles for copies.",
+                "more bytes in a step: what counts is how large a block is, not how many rows it has.",
+            )
+    return None
+
+
+EXERCISE = Exercise(
+    id="05.5",
+    title="Configure only: how many rows a step?",
+    kind="configure",
+    defines="block_rows",
+    cases=_small,
+    reference=lambda x, y: x + y,
+    build=adding,
+    also=(_near_the_floor,),
+    hints=(
+        "Too few rows: a step waits for a latency. Too many: six buffers do not fit. How many bytes may a block have?",
+        "A block of n bytes needs 6 n of VMEM, 16 MiB at most. With two buffers the bytes decide from some hundred "
+        "KiB a block on. Rows are bytes over 4 * columns.",
+        "min(rows, 2**19 // (4 * columns)) makes blocks of 512 KiB.",
+    ),
+    points=2,
+)

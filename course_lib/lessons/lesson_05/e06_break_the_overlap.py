@@ -1,0 +1,115 @@
+"""What becomes of a turn when its copies are asked for later, or when there are more of them."""
+
+import numpy as np
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.predict import Predict
+from course_lib.checks.kinds.several import Several
+from course_lib.roofline import pipeline
+
+COPY, WORK, LONG_WORK = 1275, 300, 1500  # cycles, predicted (compiler); a test asks it
+CYCLES, TOLERANCE = "cycles", 0.02
+
+
+def turn(work: float, buffers: int) -> float:
+    """Cycles of a further turn that asks for its copies before it waits."""
+
+    def whole(turns: int) -> float:
+        same = np.ones(turns)
+        nothing = 1e-15 * same  # of bytes: they are in the latency; 0 would be no copy
+        return pipeline.seconds(work * same, nothing, 0 * same, 0 * same, read_s=COPY, write_s=0.0, buffers=buffers)
+
+    return (whole(1200) - whole(600)) / 600
+
+
+def asked_for_behind_the_wait(ahead: int) -> float:
+    """Cycles of a further turn that waits first, and then asks for the chunk ``ahead`` turns on; with a clock."""
+    clock, arrives, ends = 0.0, [COPY] * ahead, []
+    for number in range(1200):
+        waited = max(clock, arrives[number])
+        arrives.append(waited + COPY)
+        clock = waited + WORK
+        ends.append(clock)
+    return (ends[-1] - ends[599]) / 600
+
+
+PARTS = {
+    "A": Predict(
+        value=787.5,
+        unit=CYCLES,
+        tolerance=TOLERANCE,
+        near={
+            1575: "That would be with one copy under way. How many are there when it waits?",
+            1275: "That would be if only one copy were under way while it works. The next is asked for before the "
+            "wait.",
+            637.5: "A buffer is worked on before it is filled again: its work is part of its round.",
+            300: "That is the work. Do two copies hide behind so little?",
+        },
+        why="two under way: half of 1275 + 300.",
+        proof=lambda: turn(WORK, 2),
+    ),
+    "B": Predict(
+        value=1575,
+        unit=CYCLES,
+        tolerance=TOLERANCE,
+        near={
+            787.5: "That is A. What is on its way now while the core works?",
+            1275: "That is the copy. The work comes after it, and the next copy after the work.",
+        },
+        why="a copy, then the work, one after the other.",
+        proof=lambda: turn(WORK, 1),
+    ),
+    "C": Predict(
+        value=393.75,
+        unit=CYCLES,
+        tolerance=TOLERANCE,
+        near={
+            525: "That would be with three under way. Count the starts before the first wait.",
+            425: "That would be with three under way while it works. Count the starts before the first wait.",
+            318.75: "A buffer is worked on before it is filled again: its work is part of its round.",
+            300: "The core is not yet busy all of the time: what is a quarter of a round?",
+        },
+        why="four under way: a quarter of 1275 + 300.",
+        proof=lambda: turn(WORK, 4),
+    ),
+    "D": Predict(
+        value=425,
+        unit=CYCLES,
+        tolerance=TOLERANCE,
+        near={
+            393.75: "That is C. When the first wait comes, how many copies have been started?",
+            525: "So it would be if the copy began behind the work. It begins before it, right after the wait.",
+            1275: "That would be with one copy ahead. There are three.",
+        },
+        why="three ahead, each begun as soon as a wait is over: a third of 1275.",
+        proof=lambda: asked_for_behind_the_wait(3),
+    ),
+    "E": Predict(
+        value=1500,
+        unit=CYCLES,
+        tolerance=TOLERANCE,
+        near={
+            1387.5: "That is less than the core is busy in a turn.",
+            2775: "Nothing overlaps there. The next copy is under way while this chunk is worked on.",
+            1275: "The core is busy for longer than a copy takes.",
+        },
+        why="the work is longer than a copy: the core has no bubbles.",
+        proof=lambda: turn(LONG_WORK, 2),
+    ),
+}
+
+EXERCISE = Exercise(
+    id="05.6",
+    title="Predict: break the overlap",
+    kind="several",
+    defines="turns",
+    asks=Several(parts=PARTS, why="what counts is when a copy is asked for."),
+    hints=(
+        "Follow one buffer round: filled, waited for, worked on, filled again. How many turns go by meanwhile?",
+        "A, C and E are the formula of the lesson. For B and D draw the time from one wait to the wait for the chunk "
+        "that is asked for next.",
+        "B: nothing is under way while the core works. D: the copy of chunk i + 3 begins at "
+        "the end of wait i, and three turns later it is waited for.",
+    ),
+    points=2,
+)

@@ -1,0 +1,72 @@
+"""How many copies are under way while a kernel waits, or works: read off its code, before it runs."""
+
+from collections.abc import Callable
+
+from course_lib import grid
+
+
+def at_waits(fn: Callable, *args) -> list[int]:
+    """For each wait for a copy out of HBM, in the order of time: how many such copies are under way, that one included.
+
+    Raises grid.UnreadableCall where the kernel's code cannot be followed.
+    """
+    return [n for call in grid.walk(fn, *args).calls for n in _counts(call, "hbm", "wait")]
+
+
+def too_few(fn: Callable, *args, wanted: int) -> tuple[str, str] | None:
+    """None where ``wanted`` copies out of HBM are under way at each wait for one, or as many as are left; else what is
+    wrong, and what to try.
+    """
+    counts = at_waits(fn, *args)
+    expected = [min(wanted, left) for left in range(len(counts), 0, -1)]
+    short = [(n, has, ask) for n, (has, ask) in enumerate(zip(counts, expected, strict=True)) if has < ask]
+    if not counts:
+        return (
+            "No copy out of HBM is waited for.",
+            "let the kernel make the copies: a pl.BlockSpec(memory_space=pl.ANY) leaves the array in HBM.",
+        )
+    if not short:
+        return None
+    n, has, ask = short[0]
+    return (
+        f"{len(short)} of its {len(counts)} waits find too little under way. Wait number {n}, counted from 0, finds "
+        f"{_copies(has)} on the way in, the one it waits for included; asked for: {ask}.",
+        "look at what is started before that wait. A copy that is not asked for yet cannot arrive meanwhile.",
+    )
+
+
+def nothing_leaving(fn: Callable, *args) -> tuple[str, str] | None:
+    """None where, at each write to a buffer that is copied into HBM but the first, such a copy is under way."""
+    counts = [n for call in grid.walk(fn, *args).calls for n in _counts(call, "vmem", "write")]
+    idle = [n for n, under_way in enumerate(counts) if n and not under_way]
+    if not idle:
+        return None
+    return (
+        f"When result {idle[0]}, counted from 0, is computed, no copy is on its way home: each is waited for before "
+        f"the next block is worked on.",
+        "wait for the copy of a block one or two steps later, when its buffer is needed again.",
+    )
+
+
+def _counts(call: grid.Call, source_space: str, kind: str) -> list[int]:
+    """How many copies out of that memory are under way at each wait for one, or write to the buffers of one."""
+    if not grid.has_copies_by_hand(call):
+        return []
+    sources = {copy.source for copy in grid.body(call).copies if copy.source_space == source_space}
+    under_way, found = 0, []
+    for use in _in_order(call):
+        if use.kind == kind and (use.source if kind == "wait" else use.ref) in sources:
+            found.append(under_way)
+        if use.source in sources:
+            under_way += {"start": 1, "wait": -1}.get(use.kind, 0)
+    return found
+
+
+def _in_order(call: grid.Call) -> list[grid.Use]:
+    """Each use of memory as often as it happens, in the order of time."""
+    uses = [(step, place, use) for place, use in enumerate(grid.memory_uses(call)) for step in use.steps.tolist()]
+    return [use for *_, use in sorted(uses, key=lambda found: found[:2])]
+
+
+def _copies(count: int) -> str:
+    return "one copy" if count == 1 else f"{count} copies"

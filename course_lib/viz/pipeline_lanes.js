@@ -1,0 +1,61 @@
+// The steps of a pipeline over time: pipeline_lanes.py once more. The tests compare both. pipeline_model.js stands before.
+
+const OUT = 2; // buffers of what is written, whatever those of what is read
+const NEAR = 0.05; // T and one of its parts that are nearer than this are the same: vocabulary.py
+const BUBBLE = 0.5; // cycles: a shorter wait is none
+const MODEL = "predicted (model)";
+
+// All of it in cycles; s: what the controls say, as Settings.
+export function played(data, s) {
+  const work = data.scalar + s.work * s.block, pace = (s.block * data.clock) / data.bandwidth;
+  const [reads, writes, alone] = [data.reads, data.writes, data.alone].map((sizes) => sizes.map((size) => size * pace));
+  const [read_s, write_s] = data.latency[s.latency];
+  const all = steps(reads.map(() => work), reads, writes, alone, { read_s, write_s, buffers: s.buffers });
+  const number = all.length, half = number > 3 ? Math.floor(number / 2) : 0, last = all.at(-1);
+  const step = (last.done - (half ? all[half - 1].done : 0)) / (number - half);
+  const mean = (sizes) => sizes.slice(half).reduce((sum, size) => sum + size, 0) / (number - half);
+  const parts = { work, bytes: mean(reads) + mean(writes) + mean(alone),
+    read: reads.slice(half).every(Boolean) ? (read_s + mean(reads) + work) / s.buffers : null,
+    write: writes.slice(half).every(Boolean) ? (write_s + mean(writes) + work) / OUT : null };
+  const shown = Math.min(s.shown, number);
+  const bubbles = all.slice(0, shown).map((each, n) => [n, n ? all[n - 1].done : 0, each.begins])
+    .filter(([, done, begins]) => begins - done > BUBBLE);
+  return { steps: all, work, step, parts, bound: bound(step, parts, data.scalar), bubbles,
+    end: shown === number ? Math.max(last.ends, last.gone ?? 0) : all[shown - 1].ends };
+}
+
+function bound(step, parts, scalar) {
+  const [core, hbm] = [parts.work, parts.bytes].map((part) => Math.abs(step - part) < NEAR * step);
+  if (hbm) return core ? "both" : "HBM";
+  return core && 2 * scalar <= parts.work ? "compute" : "grid steps";
+}
+
+export function lanes(data, s) {
+  const numbered = (name, n) => Array.from({ length: n }, (_, each) => `${name} ${each}`);
+  return [...(data.reads.some(Boolean) ? numbered("buffer", s.buffers) : []), ...(data.alone.some(Boolean) ? ["one buffer"] : []),
+    "core", ...(data.writes.some(Boolean) ? numbered("out", OUT) : [])];
+}
+
+// [lane, kind, step, start, end] of what is drawn.
+export function bars(found, s) {
+  const all = found.steps, made = [];
+  const reading = all.flatMap((step, n) => (step.asked === null ? [] : [n]));
+  reading.forEach((n, visit) => {
+    const step = all[n], lane = `buffer ${visit % s.buffers}`, until = all[(reading[visit + 1] ?? all.length) - 1].done;
+    made.push([lane, "latency", n, step.asked, step.flows], [lane, "bytes", n, step.flows, step.arrives],
+      [lane, "waits", n, step.arrives, step.begins], [lane, "in use", n, step.begins, until]);
+  });
+  const writing = all.flatMap((step, n) => (step.leaves === null ? [] : [n]));
+  writing.forEach((n, visit) => {
+    const step = all[n], lane = `out ${visit % OUT}`, first = visit ? writing[visit - 1] + 1 : 0;
+    made.push([lane, "in use", n, all[first].begins, step.done], [lane, "waits", n, step.done, step.leaves],
+      [lane, "leaving", n, step.leaves, step.left], [lane, "answer", n, step.left, step.gone]);
+  });
+  all.slice(0, s.shown + 1).forEach((step, n) => {
+    if (step.alone !== null) made.push(["one buffer", "latency", n, step.alone, step.begins]);
+    made.push(["core", "work", n, step.begins, step.done]);
+  });
+  for (const [n, start, end] of found.bubbles) made.push(["core", "bubble", n, start, end]);
+  return made.map(([lane, kind, n, start, end]) => [lane, kind, n, start, Math.min(end, found.end)])
+    .filter(([, , , start, end]) => start < end);
+}

@@ -1,0 +1,146 @@
+"""The steps of a kernel's pipeline over time: what is asked for, arrives, is worked on and leaves, and in which buffer.
+
+pipeline_lanes.js is the same in JavaScript; a test compares them.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+from course_lib import vocabulary
+from course_lib.roofline import pipeline
+
+PLAYED = 256  # steps at most; T is that of the later half of them
+OUT = 2  # buffers of what is written, whatever those of what is read
+_NEAR = 0.05  # T and one of its parts that are nearer than this are the same: vocabulary.py
+_BUBBLE = 0.5  # cycles: a shorter wait is none
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the controls say."""
+
+    buffers: int = 2  # of each block that is read ahead
+    block: float = 1.0  # times the kernel's own blocks
+    work: float  # cycles of the core in a step, beside scalar code, with the kernel's own blocks
+    shown: int = 8  # steps
+    latency: str = "compiler"  # or "timings": whose
+
+
+class Played(NamedTuple):
+    """All of it in cycles."""
+
+    steps: list[pipeline.Step]
+    work: float  # the core's, in a step: scalar code too
+    step: float  # T: a step takes so long in the steady state
+    parts: dict[str, float | None]  # what T is the longest of: "work", "bytes", "read", "write"; None: not in each step
+    bound: str  # vocabulary.COMPUTE, HBM, STEPS or BOTH
+    bubbles: list[tuple[int, float, float]]  # (step, from, to): before the work of which shown step the core waits
+    end: float  # of what is shown
+
+
+def played(data: dict, s: Settings) -> Played:
+    """The pipeline under these settings; ``data`` is ``PipelineChart.data``."""
+    work = data["scalar"] + s.work * s.block
+    pace = s.block * data["clock"] / data["bandwidth"]  # cycles for each byte
+    reads, writes, alone = ([size * pace for size in data[name]] for name in ("reads", "writes", "alone"))
+    read_s, write_s = data["latency"][s.latency]
+    steps = pipeline.steps([work] * len(reads), reads, writes, alone, read_s=read_s, write_s=write_s, buffers=s.buffers)
+    count = len(steps)
+    half = count // 2 if count > 3 else 0
+    step = (steps[-1].done - (steps[half - 1].done if half else 0.0)) / (count - half)
+
+    def mean(sizes):
+        return sum(sizes[half:]) / (count - half)
+
+    parts = {
+        "work": work,
+        "bytes": mean(reads) + mean(writes) + mean(alone),
+        "read": (read_s + mean(reads) + work) / s.buffers if all(reads[half:]) else None,
+        "write": (write_s + mean(writes) + work) / OUT if all(writes[half:]) else None,
+    }
+    shown = min(s.shown, count)
+    return Played(
+        steps=steps,
+        work=work,
+        step=step,
+        parts=parts,
+        bound=_bound(step, parts, data["scalar"]),
+        bubbles=_bubbles(steps[:shown]),
+        end=max(steps[-1].ends, steps[-1].gone or 0.0) if shown == count else steps[shown - 1].ends,
+    )
+
+
+def _bound(step: float, parts: dict, scalar: float) -> str:
+    """The part that T is; the price of the steps where it is neither the work nor the bytes."""
+    core, hbm = (abs(step - parts[name]) < _NEAR * step for name in ("work", "bytes"))
+    if core and hbm:
+        return vocabulary.BOTH
+    if hbm:
+        return vocabulary.HBM
+    return vocabulary.COMPUTE if core and 2 * scalar <= parts["work"] else vocabulary.STEPS
+
+
+def _bubbles(steps: list[pipeline.Step]) -> list[tuple[int, float, float]]:
+    before = [0.0, *(step.done for step in steps)]
+    gaps = [(n, done, step.begins) for n, (done, step) in enumerate(zip(before, steps, strict=False))]
+    return [(n, done, begins) for n, done, begins in gaps if begins - done > _BUBBLE]
+
+
+class Bar(NamedTuple):
+    """A piece of time in a lane."""
+
+    lane: str
+    kind: str  # "latency", "bytes", "waits", "in use", "work", "bubble", "leaving", "answer"
+    step: int  # of which step
+    start: float  # cycles
+    end: float
+
+
+def lanes(data: dict, s: Settings) -> list[str]:
+    """Their names, from above."""
+    read = [f"buffer {n}" for n in range(s.buffers)] if any(data["reads"]) else []
+    alone = ["one buffer"] if any(data["alone"]) else []
+    written = [f"out {n}" for n in range(OUT)] if any(data["writes"]) else []
+    return [*read, *alone, "core", *written]
+
+
+def bars(found: Played, s: Settings) -> list[Bar]:
+    """What is drawn, in cycles; what begins later than is shown is left out, what ends later is cut."""
+    made, shown = [], min(s.shown, len(found.steps))
+    made += _reading(found.steps, s.buffers) + _writing(found.steps)
+    for n, step in enumerate(found.steps[: shown + 1]):
+        if step.alone is not None:
+            made += [Bar("one buffer", "latency", n, step.alone, step.begins)]
+        made += [Bar("core", "work", n, step.begins, step.done)]
+    made += [Bar("core", "bubble", n, start, end) for n, start, end in found.bubbles]
+    return [bar._replace(end=min(bar.end, found.end)) for bar in made if bar.start < min(bar.end, found.end)]
+
+
+def _reading(steps: list[pipeline.Step], buffers: int) -> list[Bar]:
+    """Copies in, and until when their buffer is in use: until the step before the next block that comes."""
+    made, reading = [], [n for n, step in enumerate(steps) if step.asked is not None]
+    for visit, n in enumerate(reading):
+        step, lane = steps[n], f"buffer {visit % buffers}"
+        last = reading[visit + 1] - 1 if visit + 1 < len(reading) else len(steps) - 1
+        made += [
+            Bar(lane, "latency", n, step.asked, step.flows),
+            Bar(lane, "bytes", n, step.flows, step.arrives),
+            Bar(lane, "waits", n, step.arrives, step.begins),
+            Bar(lane, "in use", n, step.begins, steps[last].done),
+        ]
+    return made
+
+
+def _writing(steps: list[pipeline.Step]) -> list[Bar]:
+    """Copies out, and from when their buffer is in use: from the step behind the write before."""
+    made, writing = [], [n for n, step in enumerate(steps) if step.leaves is not None]
+    for visit, n in enumerate(writing):
+        step, lane = steps[n], f"out {visit % OUT}"
+        first = writing[visit - 1] + 1 if visit else 0
+        made += [
+            Bar(lane, "in use", n, steps[first].begins, step.done),
+            Bar(lane, "waits", n, step.done, step.leaves),
+            Bar(lane, "leaving", n, step.leaves, step.left),
+            Bar(lane, "answer", n, step.left, step.gone),
+        ]
+    return made

@@ -1,0 +1,593 @@
+# Wrong answers to the exercises of lesson 5. Each stands in the place of the answer cell; `judge` must refuse it, and
+# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+# %% answer="05.1" name="does not wait for what comes in" judge="simulator" says="reads buffer_ref.*before the copy of x_hbm into it has been waited for"
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
+    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
+    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
+    leaving.start()
+    leaving.wait()
+
+
+# %% answer="05.1" name="does not wait for what goes out" judge="simulator" says="copy of buffer_ref into o_hbm is never waited for"
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
+    arriving.start()
+    arriving.wait()
+    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
+    pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1]).start()
+
+
+# %% answer="05.1" name="never starts" judge="numbers" says="nothing has started one: the wait would never end"
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).wait()
+    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
+    pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1]).wait()
+
+
+# %% answer="05.1" name="waits on the other semaphore" judge="simulator" says="waits on sem.1. for a copy into buffer_ref.*signals sem.0."
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
+    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1]).wait()
+    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
+    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
+    leaving.start()
+    leaving.wait()
+
+
+# %% answer="05.1" name="reads HBM" judge="simulator" says="left in HBM"
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    buffer_ref[...] = x_hbm[...] * x_hbm[...]
+    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
+    leaving.start()
+    leaving.wait()
+
+
+# %% answer="05.2" name="one after another" judge="exercise" says="Wait number 0, counted from 0, finds one copy.*asked for: 2"
+def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
+    o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.loop(0, chunks)
+    def turn(i):
+        copy = pltpu.make_async_copy(
+            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[0], in_sem.at[0]
+        )
+        copy.start()
+        copy.wait()
+        o_ref[...] += in_ref[0]
+
+
+# %% answer="05.2" name="starts the next behind the wait" judge="exercise" says="Wait number 0, counted from 0, finds one copy"
+def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
+    def fetch(i):
+        b = jax.lax.rem(i, 2)
+        return pltpu.make_async_copy(
+            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
+        )
+
+    o_ref[...] = jnp.zeros_like(o_ref)
+    fetch(0).start()
+
+    @pl.loop(0, chunks)
+    def turn(i):
+        fetch(i).wait()
+
+        @pl.when(i + 1 < chunks)
+        def ahead():
+            fetch(i + 1).start()
+
+        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+
+
+# %% answer="05.2" name="forgets that the last chunk has no next one" judge="simulator" says="x_hbm.64:80., and x_hbm has 64.*(?s:.)*last turn"
+def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
+    def fetch(i):
+        b = jax.lax.rem(i, 2)
+        return pltpu.make_async_copy(
+            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
+        )
+
+    o_ref[...] = jnp.zeros_like(o_ref)
+    fetch(0).start()
+
+    @pl.loop(0, chunks)
+    def turn(i):
+        fetch(i + 1).start()
+        fetch(i).wait()
+        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+
+
+# %% answer="05.2" name="both chunks in one buffer" judge="numbers" says="starts a copy into in_ref.0. while another copy into it is under way"
+def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
+    def fetch(i):
+        rows = x_hbm.at[pl.ds(16 * i, 16)]
+        return pltpu.make_async_copy(rows, in_ref.at[0], in_sem.at[jax.lax.rem(i, 2)])
+
+    o_ref[...] = jnp.zeros_like(o_ref)
+    fetch(0).start()
+
+    @pl.loop(0, chunks)
+    def turn(i):
+        @pl.when(i + 1 < chunks)
+        def ahead():
+            fetch(i + 1).start()
+
+        fetch(i).wait()
+        o_ref[...] += in_ref[0]
+
+
+# %% answer="05.2" name="waits for the next one" judge="simulator" says="in_ref.0. before the copy of x_hbm into it has been waited for"
+def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
+    def fetch(i):
+        b = jax.lax.rem(i, 2)
+        return pltpu.make_async_copy(
+            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
+        )
+
+    o_ref[...] = jnp.zeros_like(o_ref)
+    fetch(0).start()
+
+    @pl.loop(0, chunks)
+    def turn(i):
+        @pl.when(i + 1 < chunks)
+        def ahead():
+            fetch(i + 1).start()
+            fetch(i + 1).wait()
+
+        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+
+
+# %% answer="05.2" name="does not zero" judge="numbers" says="o_ref is read before anything has been written"
+def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
+    def fetch(i):
+        b = jax.lax.rem(i, 2)
+        return pltpu.make_async_copy(
+            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
+        )
+
+    fetch(0).start()
+
+    @pl.loop(0, chunks)
+    def turn(i):
+        @pl.when(i + 1 < chunks)
+        def ahead():
+            fetch(i + 1).start()
+
+        fetch(i).wait()
+        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+
+
+# %% answer="05.3" name="two buffers" judge="exercise" says="finds 2 copies on the way in.*asked for: 3"
+def piped_kernel(x_hbm, o_hbm):
+    rows, columns = x_hbm.shape
+    pltpu.emit_pipeline(
+        add_kernel,
+        grid=(rows // 16,),
+        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0))],
+        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
+    )(x_hbm, o_hbm)
+
+
+# %% answer="05.3" name="makes the pipeline and does not run it" judge="numbers" says="writes nothing to o_hbm.*(?s:.)*emit_pipeline returns a function"
+def piped_kernel(x_hbm, o_hbm):
+    rows, columns = x_hbm.shape
+    pltpu.emit_pipeline(
+        add_kernel,
+        grid=(rows // 16,),
+        in_specs=[
+            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+        ],
+        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
+    )
+
+
+# %% answer="05.3" name="three buffers for the output" judge="numbers" says="An output of emit_pipeline asks for more than two buffers"
+def piped_kernel(x_hbm, o_hbm):
+    rows, columns = x_hbm.shape
+    ahead = pl.Buffered(3)
+    pltpu.emit_pipeline(
+        add_kernel,
+        grid=(rows // 16,),
+        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=ahead)],
+        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0), pipeline_mode=ahead)],
+    )(x_hbm, o_hbm)
+
+
+# %% answer="05.3" name="numbers of rows in the index map" judge="numbers" says="index map of x_hbm asks for block .16, 0."
+def piped_kernel(x_hbm, o_hbm):
+    rows, columns = x_hbm.shape
+    pltpu.emit_pipeline(
+        add_kernel,
+        grid=(rows // 16,),
+        in_specs=[
+            pl.BlockSpec((16, columns), lambda i: (16 * i, 0), pipeline_mode=pl.Buffered(3))
+        ],
+        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
+    )(x_hbm, o_hbm)
+
+
+# %% answer="05.4" name="every block once" judge="exercise" says="A: .*(?s:.)*What moves has two buffers"
+vmem = {"A": "2.25 MiB", "B": "2.25 MiB", "C": "2.375 MiB", "D": 2048}
+
+# %% answer="05.4" name="w keeps two buffers" judge="exercise" says="B: .*(?s:.)*Does w's block still move"
+vmem = {"A": "4.5 MiB", "B": "4.5 MiB", "C": "4.625 MiB", "D": 2048}
+
+# %% answer="05.4" name="scratch without its lanes" judge="exercise" says="C: .*(?s:.)*rows of 128 lanes"
+vmem = {"A": "4.5 MiB", "B": "3.5 MiB", "C": "4609 KiB", "D": 2048}
+
+# %% answer="05.4" name="forgets the output" judge="exercise" says="D: .*(?s:.)*the output needs room too"
+vmem = {"A": "4.5 MiB", "B": "3.5 MiB", "C": "4.625 MiB", "D": 4096}
+
+
+# %% answer="05.5" name="eight rows" judge="exercise" says="For 2048 x 512 block_rows returned 8, blocks of 16 KiB.*times what its bytes take"
+def block_rows(rows, columns):
+    return 8
+
+
+# %% answer="05.5" name="one number for all" judge="exercise" says="For 2048 x 512 block_rows returned 32.*(?s:.)*how large a block is, not how many rows"
+def block_rows(rows, columns):
+    return min(rows, 32)
+
+
+# %% answer="05.5" name="as many as fit the narrow one" judge="exercise" says="their six buffers take .* MiB"
+def block_rows(rows, columns):
+    return min(rows, 1024)
+
+
+# %% answer="05.5" name="does not divide" judge="exercise" says="it must divide 64"
+def block_rows(rows, columns):
+    return min(rows, 48)
+
+
+# %% answer="05.5" name="a fraction" judge="exercise" says="asked for is a whole number of rows"
+def block_rows(rows, columns):
+    return min(rows, 2**19 / (4 * columns))
+
+
+# %% answer="05.6" name="one under way everywhere" judge="exercise" says="A: .*(?s:.)*How many are there when it waits"
+turns = {
+    "A": "1575 cycles",
+    "B": "1575 cycles",
+    "C": "1575 cycles",
+    "D": "1575 cycles",
+    "E": "2775 cycles",
+}
+
+# %% answer="05.6" name="forgets that nothing overlaps in B" judge="exercise" says="B: .*(?s:.)*while the core works"
+turns = {
+    "A": "788 cycles",
+    "B": "788 cycles",
+    "C": "394 cycles",
+    "D": "425 cycles",
+    "E": "1500 cycles",
+}
+
+# %% answer="05.6" name="D is C" judge="exercise" says="D: .*(?s:.)*When the first wait comes, how many"
+turns = {
+    "A": "788 cycles",
+    "B": "1575 cycles",
+    "C": "394 cycles",
+    "D": "394 cycles",
+    "E": "1500 cycles",
+}
+
+# %% answer="05.6" name="halves the long work" judge="exercise" says="E: .*(?s:.)*less than the core is busy"
+turns = {
+    "A": "788 cycles",
+    "B": "1575 cycles",
+    "C": "394 cycles",
+    "D": "425 cycles",
+    "E": "1388 cycles",
+}
+
+
+# %% answer="05.7" name="hands it back" judge="simulator" says="writes to out_ref.*while a copy of it into o_hbm is under way|is never waited for"
+def tripled(x):
+    return tripled_broken(x)
+
+
+# %% answer="05.7" name="waits at the end, still one buffer" judge="simulator" says="writes to out_ref.*while a copy of it into o_hbm is under way"
+def tripled(x):
+    def kernel(x_ref, o_hbm, out_ref, out_sem):
+        i = pl.program_id(0)
+
+        def send(n):
+            return pltpu.make_async_copy(out_ref, o_hbm.at[pl.ds(16 * n, 16)], out_sem)
+
+        out_ref[...] = 3 * x_ref[...]
+
+        @pl.when(i >= 1)
+        def before():
+            send(i - 1).wait()
+
+        send(i).start()
+
+        @pl.when(i == pl.num_programs(0) - 1)
+        def all_home():
+            send(i).wait()
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // 16,),
+        in_specs=[pl.BlockSpec((16, x.shape[1]), lambda i: (i, 0))],
+        out_specs=ANYWHERE,
+        scratch_shapes=[pltpu.VMEM((16, x.shape[1]), x.dtype), pltpu.SemaphoreType.DMA],
+    )(x)
+
+
+# %% answer="05.7" name="two buffers, the last two never waited for" judge="simulator" says="copy of out_ref into o_hbm.* is never waited for"
+def tripled(x):
+    def kernel(x_ref, o_hbm, out_ref, out_sem):
+        i = pl.program_id(0)
+
+        def send(n):
+            b = jax.lax.rem(n, 2)
+            return pltpu.make_async_copy(
+                out_ref.at[b], o_hbm.at[pl.ds(16 * n, 16)], out_sem.at[b]
+            )
+
+        @pl.when(i >= 2)
+        def free_the_buffer():
+            send(i - 2).wait()
+
+        out_ref[jax.lax.rem(i, 2)] = 3 * x_ref[...]
+        send(i).start()
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // 16,),
+        in_specs=[pl.BlockSpec((16, x.shape[1]), lambda i: (i, 0))],
+        out_specs=ANYWHERE,
+        scratch_shapes=[
+            pltpu.VMEM((2, 16, x.shape[1]), x.dtype),
+            pltpu.SemaphoreType.DMA((2,)),
+        ],
+    )(x)
+
+
+# %% answer="05.7" name="waits at once" judge="exercise" says="no copy is on its way home"
+def tripled(x):
+    def kernel(x_ref, o_hbm, out_ref, out_sem):
+        i = pl.program_id(0)
+        out_ref[...] = 3 * x_ref[...]
+        home = pltpu.make_async_copy(out_ref, o_hbm.at[pl.ds(16 * i, 16)], out_sem)
+        home.start()
+        home.wait()
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // 16,),
+        in_specs=[pl.BlockSpec((16, x.shape[1]), lambda i: (i, 0))],
+        out_specs=ANYWHERE,
+        scratch_shapes=[pltpu.VMEM((16, x.shape[1]), x.dtype), pltpu.SemaphoreType.DMA],
+    )(x)
+
+
+# %% answer="05.7" name="waits for two in a grid of one step" judge="simulator" says="waits on out_sem.-1. .*semaphores count from 0.*(?s:.)*is there a step before it"
+def tripled(x):
+    def kernel(x_ref, o_hbm, out_ref, out_sem):
+        i, last = pl.program_id(0), pl.num_programs(0) - 1
+
+        def send(n):
+            b = jax.lax.rem(n, 2)
+            return pltpu.make_async_copy(
+                out_ref.at[b], o_hbm.at[pl.ds(16 * n, 16)], out_sem.at[b]
+            )
+
+        @pl.when(i >= 2)
+        def free_the_buffer():
+            send(i - 2).wait()
+
+        out_ref[jax.lax.rem(i, 2)] = 3 * x_ref[...]
+        send(i).start()
+
+        @pl.when(i == last)
+        def all_home():
+            send(i - 1).wait()
+            send(i).wait()
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // 16,),
+        in_specs=[pl.BlockSpec((16, x.shape[1]), lambda i: (i, 0))],
+        out_specs=ANYWHERE,
+        scratch_shapes=[
+            pltpu.VMEM((2, 16, x.shape[1]), x.dtype),
+            pltpu.SemaphoreType.DMA((2,)),
+        ],
+    )(x)
+
+
+# %% answer="05.8" name="blames the wait in the loop" judge="exercise" says="Which blocks has the loop waited for when it ends"
+line = 17
+
+# %% answer="05.8" name="blames the write" judge="exercise" says="The block that was there before"
+line = 12
+
+# %% answer="05.8" name="blames the buffers" judge="exercise" says="Block i in buffer i mod 2"
+line = "b = jax.lax.rem(i, 2)"
+
+
+# %% answer="05.9" name="one row at a time" judge="exercise" says="finds one copy on the way in.*asked for: 4"
+def gathered(x, ids):
+    def kernel(ids_ref, x_hbm, o_hbm, row_ref, sem):
+        @pl.loop(0, ids.shape[0])
+        def turn(j):
+            pltpu.sync_copy(x_hbm.at[pl.ds(ids_ref[j], 1)], row_ref)
+            row_ref[...] = 2 * row_ref[...]
+            pltpu.sync_copy(row_ref, o_hbm.at[pl.ds(j, 1)])
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((ids.shape[0], x.shape[1]), x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE],
+        out_specs=ANYWHERE,
+        scratch_shapes=[pltpu.VMEM((1, x.shape[1]), x.dtype), pltpu.SemaphoreType.DMA],
+    )(ids, x)
+
+
+# %% answer="05.9" name="everything into VMEM" judge="exercise" says="For 2048 rows of 256 numbers it needs .* KiB of VMEM"
+def gathered(x, ids):
+    count = ids.shape[0]
+
+    def kernel(ids_ref, x_hbm, o_ref, in_ref, sem):
+        def fetch(j):
+            return pltpu.make_async_copy(
+                x_hbm.at[pl.ds(ids_ref[j], 1)], in_ref.at[j], sem.at[jax.lax.rem(j, 4)]
+            )
+
+        pl.loop(0, count)(lambda j: fetch(j).start())
+        pl.loop(0, count)(lambda j: fetch(j).wait())
+        o_ref[...] = 2 * in_ref[:, 0]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((count, x.shape[1]), x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE],
+        scratch_shapes=[
+            pltpu.VMEM((count, 1, x.shape[1]), x.dtype),
+            pltpu.SemaphoreType.DMA((4,)),
+        ],
+    )(ids, x)
+
+
+# %% answer="05.9" name="needs as many rows as buffers" judge="simulator" says="waited for|never end|reaches outside|under way"
+def gathered(x, ids):
+    count, ring = ids.shape[0], 4
+
+    def kernel(ids_ref, x_hbm, o_hbm, in_ref, out_ref, in_sem, out_sem):
+        def fetch(j):
+            b = jax.lax.rem(j, ring)
+            return pltpu.make_async_copy(
+                x_hbm.at[pl.ds(ids_ref[j], 1)], in_ref.at[b], in_sem.at[b]
+            )
+
+        def send(j):
+            b = jax.lax.rem(j, ring)
+            return pltpu.make_async_copy(
+                out_ref.at[b], o_hbm.at[pl.ds(j, 1)], out_sem.at[b]
+            )
+
+        for j in range(ring - 1):
+            fetch(j).start()
+
+        @pl.loop(0, count)
+        def turn(j):
+            @pl.when(j + ring - 1 < count)
+            def ahead():
+                fetch(j + ring - 1).start()
+
+            fetch(j).wait()
+            b = jax.lax.rem(j, ring)
+            out_ref[b] = 2 * in_ref[b]
+            send(j).start()
+            send(j).wait()
+
+    row = (ring, 1, x.shape[1])
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((count, x.shape[1]), x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE],
+        out_specs=ANYWHERE,
+        scratch_shapes=[
+            pltpu.VMEM(row, x.dtype),
+            pltpu.VMEM(row, x.dtype),
+            pltpu.SemaphoreType.DMA((ring,)),
+            pltpu.SemaphoreType.DMA((ring,)),
+        ],
+    )(ids, x)
+
+
+# %% answer="05.9" name="writes a result that is on its way" judge="simulator" says="writes to out_ref.*while a copy of it into o_hbm is under way"
+def gathered(x, ids):
+    count, ring = ids.shape[0], 4
+
+    def kernel(ids_ref, x_hbm, o_hbm, in_ref, out_ref, in_sem, out_sem):
+        def fetch(j):
+            b = jax.lax.rem(j, ring)
+            return pltpu.make_async_copy(
+                x_hbm.at[pl.ds(ids_ref[j], 1)], in_ref.at[b], in_sem.at[b]
+            )
+
+        def send(j):
+            b = jax.lax.rem(j, ring)
+            return pltpu.make_async_copy(
+                out_ref.at[b], o_hbm.at[pl.ds(j, 1)], out_sem.at[b]
+            )
+
+        for j in range(min(ring - 1, count)):
+            fetch(j).start()
+
+        @pl.loop(0, count)
+        def turn(j):
+            @pl.when(j + ring - 1 < count)
+            def ahead():
+                fetch(j + ring - 1).start()
+
+            fetch(j).wait()
+            b = jax.lax.rem(j, ring)
+            out_ref[b] = 2 * in_ref[b]
+            send(j).start()
+
+        for j in range(count):
+            send(j).wait()
+
+    row = (ring, 1, x.shape[1])
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((count, x.shape[1]), x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), ANYWHERE],
+        out_specs=ANYWHERE,
+        scratch_shapes=[
+            pltpu.VMEM(row, x.dtype),
+            pltpu.VMEM(row, x.dtype),
+            pltpu.SemaphoreType.DMA((ring,)),
+            pltpu.SemaphoreType.DMA((ring,)),
+        ],
+    )(ids, x)
+
+
+# %% answer="05.10" name="pallas_call in blocks of 16 rows" judge="exercise" says="above par.*(?s:.)*DMA wait"
+def waves(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.sin(jnp.sin(jnp.sin(x_ref[...])))
+
+    block = pl.BlockSpec((16, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(x.shape[0] // 16,), in_specs=[block], out_specs=block
+    )(x)
+
+
+# %% answer="05.10" name="one large buffer" judge="exercise" says="above par.*(?s:.)*DMA wait"
+def waves(x):
+    def kernel(x_hbm, o_hbm, buffer_ref, sem):
+        @pl.loop(0, x.shape[0] // 64)
+        def turn(i):
+            rows = pl.ds(64 * i, 64)
+            pltpu.sync_copy(x_hbm.at[rows], buffer_ref)
+            buffer_ref[...] = jnp.sin(jnp.sin(jnp.sin(buffer_ref[...])))
+            pltpu.sync_copy(buffer_ref, o_hbm.at[rows])
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        in_specs=[ANYWHERE],
+        out_specs=ANYWHERE,
+        scratch_shapes=[pltpu.VMEM((64, 128), x.dtype), pltpu.SemaphoreType.DMA],
+    )(x)
+
+
+# %% answer="05.10" name="blocks of 32 rows" judge="budget" says="It needs 64 KiB of VMEM; the budget is 32 KiB"
+def waves(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.sin(jnp.sin(jnp.sin(x_ref[...])))
+
+    block = pl.BlockSpec((32, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(x.shape[0] // 32,), in_specs=[block], out_specs=block
+    )(x)
