@@ -13,6 +13,7 @@ ROOTS = {
     "bundle_viewer": "course-bundles",
     "systolic_stepper": "course-systolic",
     "memory_ladder": "course-ladder",
+    "pipeline_chart": "course-pipeline",
 }
 
 

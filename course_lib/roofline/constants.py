@@ -13,13 +13,9 @@ from course_lib import chips
 # Cycles that a copy takes beside its bytes, HBM to VMEM and VMEM to HBM, predicted (compiler): kernels that copy one
 # block after another, 4 KiB to 8 MiB, simulated by libtpu 0.0.48.1. A v4 it does not simulate.
 LATENCY_CYCLES = {"v5e": (1142, 448), "v5p": (683, 640), "v6e": (562, 470), "tpu7x": (708, 610)}
-<<<<<<< HEAD
-# Cycles a second of chips whose clock is known in one way only (chips/tpu.py), which is good enough for a latency.
+# Cycles a second. Where chips knows a clock in one way only, a likely one: good enough for a latency.
 _LIKELY_CLOCK_HZ = {"v6e": 1.75e9, "tpu7x": 2.2e9}
-=======
-# Cycles a second. Those of v6e and tpu7x are known in one way only (chips.py), which is good enough for a latency.
-CLOCK_HZ = {"v5e": 1.5e9, "v5p": 1.75e9, "v6e": 1.75e9, "tpu7x": 2.2e9}
->>>>>>> lesson5
+CLOCK_HZ = {chip: chips.chip(chip).clock_hz or _LIKELY_CLOCK_HZ[chip] for chip in LATENCY_CYCLES}
 # Cycles in which the core issues something, in a step of a product in blocks of 128 on a v5e, predicted (compiler).
 ISSUE_CYCLES = 154
 
@@ -47,12 +43,7 @@ class Fitted:
 def latency(share: float, *, chip: str = "v5e") -> dict[str, float]:
     """``read_s`` and ``write_s`` of Fitted: a share of what the compiler's simulator counts."""
     read, write = LATENCY_CYCLES[chip]
-<<<<<<< HEAD
-    clock_hz = chips.chip(chip).clock_hz or _LIKELY_CLOCK_HZ[chip]
-    return {"read_s": share * read / clock_hz, "write_s": share * write / clock_hz}
-=======
     return {"read_s": share * read / CLOCK_HZ[chip], "write_s": share * write / CLOCK_HZ[chip]}
->>>>>>> lesson5
 
 
 # The share of the simulator's latency that the timings of a v5e leave. The other chips have its share: of them no

@@ -26,11 +26,8 @@ __all__ = [
     "bundle_viewer",
     "core_picture",
     "grid_player",
-<<<<<<< HEAD
     "memory_ladder",
-=======
     "pipeline_chart",
->>>>>>> lesson5
     "plot_picture",
     "roof_plot",
     "systolic_stepper",
