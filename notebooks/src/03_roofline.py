@@ -402,9 +402,9 @@ for part, seconds in [
     ("a step, by the largest", each),
     ("of it, arithmetic", arithmetic),
     ("without it", each - arithmetic),
-    ("its bytes alone", bytes_of_a_step / bandwidth),
 ]:
     print(f"{part:22} {seconds * 1e6:6.3f} us, {seconds * v5e.clock_hz:4.0f} cycles")
+print(f"its bytes alone        {bytes_of_a_step / bandwidth * 1e6:6.3f} us")
 
 # %% [markdown]
 # From 512 steps to 262,144 a step takes nearly the same time: a third of a microsecond more than its arithmetic. There were
@@ -509,7 +509,14 @@ for buffers in (2, 3, 4, 6):
     print(f"{buffers} buffers {work:10.0f} {rule:10.0f} {sum(step.values()):16.0f}")
 
 # %% [markdown]
-# With six buffers only the work is left. Fewer do not hide the latency.
+# With six buffers only the work is left. Fewer do not hide the latency. Here are the first steps, with two. **Look for one
+# thing:** when is the copy for step 3 asked for, and when does its work begin?
+
+# %%
+viz.pipeline_chart(in_small_blocks, small, small)
+
+# %% [markdown]
+# A step after it was asked for the block is still on its way, and the core waits.
 #
 # ### From a step to a roof
 #
