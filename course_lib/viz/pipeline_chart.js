@@ -159,7 +159,8 @@ function render({ model, el }) {
       for (let tick = 0, every = stride(end, ticks); tick * every <= end; tick++) {
         const x = left + ((tick * every) / end) * wide;
         draw(svg, "line", { x1: x, y1: y - 3, x2: x, y2: y + 3, stroke: "#8a94a0" });
-        draw(svg, "text", { x, y: y + down, "text-anchor": "middle", fill: MUTED }, significant(tick * every, 3));
+        const words = draw(svg, "text", { x, y: y + down, "text-anchor": "middle", fill: MUTED }, significant(tick * every, 3));
+        if (x + words.getComputedTextLength() / 2 > width) Object.entries({ x: width, "text-anchor": "end" }).forEach((each) => words.setAttribute(...each));
       }
     }
     function drawBar([lane, kind, n, from, to], now) {
@@ -181,7 +182,7 @@ function render({ model, el }) {
       words.remove();
       return false;
     }
-    if (plate) words.before(draw(parent, "rect", { x: x - long / 2 - 3, y: y - 13, width: long + 6, height: LANE - 6, rx: 3, fill: PAPER }));
+    if (plate) words.before(draw(parent, "rect", { x: x - long / 2 - 3, y: y - 13, width: long + 6, height: LANE - 6, rx: 3, fill: PAPER, class: "course-plate" }));
     return true;
   }
   const hatches = Object.fromEntries(["#0072b2", "#e69f00"].map((colour) => [colour, `course-hatch-${colour.slice(1)}-${Math.random().toString(36).slice(2)}`]));

@@ -64,9 +64,7 @@ def hints(data: dict, s: Settings, found: Played) -> list[str]:
     """What else there is to know, in sentences."""
     said, parts = [], [part for part in found.parts.values() if part is not None]
     if any(data["reads"]) and s.buffers == 1:
-        said.append(
-            "With one buffer a read is asked for when the work on the block before it is done: nothing hides it."
-        )
+        said.append("With one buffer a read is asked for when the work on the block before is done: nothing hides it.")
     if any(data["reads"]) and s.buffers > OUT:
         said.append(
             "pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
