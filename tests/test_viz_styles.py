@@ -6,7 +6,12 @@ import re
 import pytest
 
 VIZ = pathlib.Path(__file__).parent.parent / "course_lib/viz"
-ROOTS = {"grid_player": "course-player", "roof_plot": "course-roofs", "vmem_table": "course-vmem-table"}
+ROOTS = {
+    "grid_player": "course-player",
+    "pipeline_chart": "course-pipeline",
+    "roof_plot": "course-roofs",
+    "vmem_table": "course-vmem-table",
+}
 
 
 def rules(name):

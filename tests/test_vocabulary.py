@@ -98,6 +98,9 @@ def test_the_browser_knows_these_words_only():
     named = set(re.findall(r'(?:roof|mark|includes)\("([^"]*)"', drawn))
     assert named == {vocabulary.HBM, vocabulary.COMPUTE, vocabulary.STEPS}
     assert f'"{vocabulary.MODEL}"' in source
+    lanes = (ROOT / "course_lib/viz/pipeline_lanes.js").read_text()
+    bound = lanes[lanes.index("function bound(") : lanes.index("export function lanes")]
+    assert set(re.findall(r'"([^"]*)"', bound)) == set(vocabulary.BOUNDS) - {vocabulary.CORE}
 
 
 # "memory-bound" and the like are the field's words: lesson 3 defines them, lessons and their pages may use them.

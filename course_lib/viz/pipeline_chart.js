@@ -3,6 +3,7 @@
 const INK = "#1f2933", MUTED = "#56616d", LINE = "#c9d1d9", PAPER = "#ffffff", RED = "#b34700";
 const SETTINGS = ["buffers", "block", "work", "shown", "latency", "step"];
 const LOOKS = { // kind -> [fill, colour of its hatch, words]
+  queue: ["#dfe4ea", "", "other copies' bytes first"],
   latency: ["#cfe3f1", "#0072b2", "latency of a read"],
   bytes: ["#0072b2", "", "its bytes arrive"],
   waits: ["#ffffff", "", "full, and not used yet"],
@@ -113,7 +114,7 @@ function render({ model, el }) {
   }
 
   function drawChart(s, found, chosen, width) {
-    const names = lanes(data, s), left = width < 560 ? 62 : 74, right = width - 14, wide = right - left;
+    const names = lanes(data, s), left = 78, right = width - 14, wide = right - left;
     const at = (time) => left + (time / found.end) * wide, tops = {};
     const ticks = Math.min(TICKS, Math.floor(wide / 60)), cut = (time) => at(Math.min(time, found.end));
     svg.replaceChildren();
@@ -144,7 +145,7 @@ function render({ model, el }) {
     }
     for (const [lane, kind, n, from, to] of all) {
       const room = at(to) - at(from), middle = (at(from) + at(to)) / 2, y = tops[lane] + 16;
-      if (kind === "bubble") fitting(svg, middle, y, count(Math.round(to - from)), room, { fill: RED });
+      if (kind === "bubble") bubble(n, to - from, found.steps.length).some((words) => fitting(svg, middle, y, words, room, { fill: RED }));
       else if (kind === "latency" || kind === "answer") fitting(svg, middle, y, String(n), room, { plate: true });
     }
     const cursor = draw(svg, "line", { y1: AXIS - 4, y2: top - GAP + 4, class: "course-cursor", visibility: "hidden" });
@@ -154,11 +155,12 @@ function render({ model, el }) {
 
     function axis(end, y, unit, down) {
       draw(svg, "line", { x1: left, y1: y, x2: right, y2: y, stroke: "#8a94a0" });
-      draw(svg, "text", { x: left - 7, y: y + down, "text-anchor": "end", fill: MUTED }, unit);
+      draw(svg, "text", { x: left - 14, y: y + down, "text-anchor": "end", fill: MUTED }, unit);
       for (let tick = 0, every = stride(end, ticks); tick * every <= end; tick++) {
         const x = left + ((tick * every) / end) * wide;
         draw(svg, "line", { x1: x, y1: y - 3, x2: x, y2: y + 3, stroke: "#8a94a0" });
-        draw(svg, "text", { x, y: y + down, "text-anchor": "middle", fill: MUTED }, significant(tick * every, 3));
+        const words = draw(svg, "text", { x, y: y + down, "text-anchor": "middle", fill: MUTED }, significant(tick * every, 3));
+        if (x + words.getComputedTextLength() / 2 > width) Object.entries({ x: width, "text-anchor": "end" }).forEach((each) => words.setAttribute(...each));
       }
     }
     function drawBar([lane, kind, n, from, to], now) {
@@ -176,9 +178,12 @@ function render({ model, el }) {
   // Words in the middle of a piece of time, if it is wide enough for them.
   function fitting(parent, x, y, text, room, { plate = false, ...look } = {}) {
     const words = draw(parent, "text", { x, y, "text-anchor": "middle", ...look }, text), long = words.getComputedTextLength();
-    if (long + 8 > room) return words.remove();
-    if (!plate) return;
-    words.before(draw(parent, "rect", { x: x - long / 2 - 3, y: y - 13, width: long + 6, height: LANE - 6, rx: 3, fill: PAPER }));
+    if (long + 8 > room) {
+      words.remove();
+      return false;
+    }
+    if (plate) words.before(draw(parent, "rect", { x: x - long / 2 - 3, y: y - 13, width: long + 6, height: LANE - 6, rx: 3, fill: PAPER, class: "course-plate" }));
+    return true;
   }
   const hatches = Object.fromEntries(["#0072b2", "#e69f00"].map((colour) => [colour, `course-hatch-${colour.slice(1)}-${Math.random().toString(36).slice(2)}`]));
   function drawHatches(parent) {

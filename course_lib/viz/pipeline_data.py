@@ -39,6 +39,7 @@ def of_plain(chip: str, block: int, work: float | None) -> dict:
         "reads": [block] * PLAYED,
         "writes": [block] * PLAYED,
         "alone": [0] * PLAYED,
+        "ends": False,
         "unit": block,
         "scalar": 0.0,
         "work": 250.0 if work is None else float(work),
@@ -68,18 +69,19 @@ def of_kernel(fn: Callable, args: tuple, chip: str, work: float | None) -> dict:
         "reads": reads[:PLAYED].tolist(),
         "writes": writes[:PLAYED].tolist(),
         "alone": alone[:PLAYED].tolist(),
+        "ends": len(reads) <= PLAYED,
         "unit": next((size for size in most if size), 0.0),
         "scalar": scalar,
         "work": its,
         "buffers": buffers,
         "compiled": report.cycles / len(reads) if report and report.step else None,
-        "notes": [*notes, *_moves(call, len(reads))],
+        "notes": [*notes, *_moves(call)],
     }
 
 
 def _one_buffer(call: grid.Call) -> bool:
     """Whether blocks that are read have one buffer, and none that is written."""
-    single = {o.role for o in call.operands if o.pipelined and o.buffers == 1 and o.changes.sum() > 1}
+    single = {o.role for o in _operands(call) if o.pipelined and o.buffers == 1 and o.changes.sum() > 1}
     return single == {"input"}
 
 
@@ -104,13 +106,22 @@ def _core(kernel, given: dict, report: compiler.Report | None) -> tuple[float, f
     return fitted.issue_s * given["clock"], work, notes
 
 
-def _moves(call: grid.Call, steps: int) -> list[str]:
+def _operands(call: grid.Call) -> tuple[grid.Operand, ...]:
+    """Those of the first pipeline in its body, where there is one; else its own."""
+    if not grid.has_copies_by_hand(call):
+        return call.operands
+    try:
+        return next((pipeline.operands for pipeline in grid.inner_pipelines(call)), call.operands)
+    except grid.UnreadableCall:
+        return call.operands
+
+
+def _moves(call: grid.Call) -> list[str]:
     """Which blocks move, and how often."""
-    pipelines = grid.inner_pipelines(call) if grid.has_copies_by_hand(call) else []
-    if grid.has_copies_by_hand(call) and not pipelines:
+    if grid.has_copies_by_hand(call) and _operands(call) is call.operands:
         return ["It copies by hand: its copies are taken to come evenly, with two buffers."]
     said = []
-    for operand in (o for each in (pipelines[:1] or [call]) for o in each.operands):
+    for operand in _operands(call):
         if not operand.pipelined or operand.role == "prefetch":
             continue
         moved, way = (operand.written, "out") if operand.role == "output" else (operand.fetched, "in")

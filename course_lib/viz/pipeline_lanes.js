@@ -3,6 +3,7 @@
 const OUT = 2; // buffers of what is written, whatever those of what is read
 const NEAR = 0.05; // T and one of its parts that are nearer than this are the same: vocabulary.py
 const BUBBLE = 0.5; // cycles: a shorter wait is none
+const HAIR = 2 ** -20; // cycles: what rounding leaves of nothing
 const MODEL = "predicted (model)";
 
 // All of it in cycles; s: what the controls say, as Settings.
@@ -20,8 +21,12 @@ export function played(data, s) {
   const shown = Math.min(s.shown, number);
   const bubbles = all.slice(0, shown).map((each, n) => [n, n ? all[n - 1].done : 0, each.begins])
     .filter(([, done, begins]) => begins - done > BUBBLE);
-  return { steps: all, work, step, parts, bound: bound(step, parts, data.scalar), bubbles,
-    end: shown === number ? Math.max(last.ends, last.gone ?? 0) : all[shown - 1].ends };
+  let { done: end } = all[shown - 1];
+  if (shown === number && data.ends) {
+    end = Math.max(last.ends, last.gone ?? 0);
+    if (end - last.done > BUBBLE) bubbles.push([number, last.done, end]);
+  }
+  return { steps: all, read: read_s, work, step, parts, bound: bound(step, parts, data.scalar), bubbles, end };
 }
 
 function bound(step, parts, scalar) {
@@ -31,9 +36,9 @@ function bound(step, parts, scalar) {
 }
 
 export function lanes(data, s) {
-  const numbered = (name, n) => Array.from({ length: n }, (_, each) => `${name} ${each}`);
-  return [...(data.reads.some(Boolean) ? numbered("buffer", s.buffers) : []), ...(data.alone.some(Boolean) ? ["one buffer"] : []),
-    "core", ...(data.writes.some(Boolean) ? numbered("out", OUT) : [])];
+  const numbered = (name, most, sizes) => Array.from({ length: Math.min(most, sizes.filter(Boolean).length) }, (_, n) => `${name} ${n}`);
+  return [...numbered("buffer", s.buffers, data.reads), ...(data.alone.some(Boolean) ? ["one buffer"] : []), "core",
+    ...numbered("out", OUT, data.writes)];
 }
 
 // [lane, kind, step, start, end] of what is drawn.
@@ -42,20 +47,24 @@ export function bars(found, s) {
   const reading = all.flatMap((step, n) => (step.asked === null ? [] : [n]));
   reading.forEach((n, visit) => {
     const step = all[n], lane = `buffer ${visit % s.buffers}`, until = all[(reading[visit + 1] ?? all.length) - 1].done;
-    made.push([lane, "latency", n, step.asked, step.flows], [lane, "bytes", n, step.flows, step.arrives],
+    const flows = step.flows - found.read;
+    made.push([lane, "queue", n, step.asked, flows], [lane, "latency", n, flows, step.flows], [lane, "bytes", n, step.flows, step.arrives],
       [lane, "waits", n, step.arrives, step.begins], [lane, "in use", n, step.begins, until]);
   });
   const writing = all.flatMap((step, n) => (step.leaves === null ? [] : [n]));
   writing.forEach((n, visit) => {
     const step = all[n], lane = `out ${visit % OUT}`, first = visit ? writing[visit - 1] + 1 : 0;
-    made.push([lane, "in use", n, all[first].begins, step.done], [lane, "waits", n, step.done, step.leaves],
+    made.push([lane, "in use", n, all[first].begins, step.done], [lane, "queue", n, step.done, step.leaves],
       [lane, "leaving", n, step.leaves, step.left], [lane, "answer", n, step.left, step.gone]);
   });
   all.slice(0, s.shown + 1).forEach((step, n) => {
-    if (step.alone !== null) made.push(["one buffer", "latency", n, step.alone, step.begins]);
+    if (step.alone !== null) {
+      const lane = "one buffer", flows = step.alone + found.read;
+      made.push([lane, "latency", n, step.alone, flows], [lane, "bytes", n, flows, step.begins], [lane, "in use", n, step.begins, step.done]);
+    }
     made.push(["core", "work", n, step.begins, step.done]);
   });
   for (const [n, start, end] of found.bubbles) made.push(["core", "bubble", n, start, end]);
   return made.map(([lane, kind, n, start, end]) => [lane, kind, n, start, Math.min(end, found.end)])
-    .filter(([, , , start, end]) => start < end);
+    .filter(([, , , start, end]) => start < end - HAIR);
 }

@@ -13,6 +13,7 @@ PLAYED = 256  # steps at most; T is that of the later half of them
 OUT = 2  # buffers of what is written, whatever those of what is read
 _NEAR = 0.05  # T and one of its parts that are nearer than this are the same: vocabulary.py
 _BUBBLE = 0.5  # cycles: a shorter wait is none
+_HAIR = 2**-20  # cycles: what rounding leaves of nothing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,11 +31,12 @@ class Played(NamedTuple):
     """All of it in cycles."""
 
     steps: list[pipeline.Step]
+    read: float  # latency of a read
     work: float  # the core's, in a step: scalar code too
     step: float  # T: a step takes so long in the steady state
     parts: dict[str, float | None]  # what T is the longest of: "work", "bytes", "read", "write"; None: not in each step
     bound: str  # vocabulary.COMPUTE, HBM, STEPS or BOTH
-    bubbles: list[tuple[int, float, float]]  # (step, from, to): before the work of which shown step the core waits
+    bubbles: list[tuple[int, float, float]]  # (step, from, to): the core waits before its work; or behind the last step
     end: float  # of what is shown
 
 
@@ -59,14 +61,19 @@ def played(data: dict, s: Settings) -> Played:
         "write": (write_s + mean(writes) + work) / OUT if all(writes[half:]) else None,
     }
     shown = min(s.shown, count)
+    bubbles, end = _bubbles(steps[:shown]), steps[shown - 1].done
+    if shown == count and data["ends"]:
+        end = max(steps[-1].ends, steps[-1].gone or 0.0)
+        bubbles += [(count, steps[-1].done, end)] if end - steps[-1].done > _BUBBLE else []
     return Played(
         steps=steps,
+        read=read_s,
         work=work,
         step=step,
         parts=parts,
         bound=_bound(step, parts, data["scalar"]),
-        bubbles=_bubbles(steps[:shown]),
-        end=max(steps[-1].ends, steps[-1].gone or 0.0) if shown == count else steps[shown - 1].ends,
+        bubbles=bubbles,
+        end=end,
     )
 
 
@@ -90,7 +97,7 @@ class Bar(NamedTuple):
     """A piece of time in a lane."""
 
     lane: str
-    kind: str  # "latency", "bytes", "waits", "in use", "work", "bubble", "leaving", "answer"
+    kind: str  # "queue", "latency", "bytes", "waits", "in use", "work", "bubble", "leaving", "answer"
     step: int  # of which step
     start: float  # cycles
     end: float
@@ -98,32 +105,36 @@ class Bar(NamedTuple):
 
 def lanes(data: dict, s: Settings) -> list[str]:
     """Their names, from above."""
-    read = [f"buffer {n}" for n in range(s.buffers)] if any(data["reads"]) else []
+    read = [f"buffer {n}" for n in range(min(s.buffers, sum(map(bool, data["reads"]))))]
     alone = ["one buffer"] if any(data["alone"]) else []
-    written = [f"out {n}" for n in range(OUT)] if any(data["writes"]) else []
+    written = [f"out {n}" for n in range(min(OUT, sum(map(bool, data["writes"]))))]
     return [*read, *alone, "core", *written]
 
 
 def bars(found: Played, s: Settings) -> list[Bar]:
     """What is drawn, in cycles; what begins later than is shown is left out, what ends later is cut."""
     made, shown = [], min(s.shown, len(found.steps))
-    made += _reading(found.steps, s.buffers) + _writing(found.steps)
+    made += _reading(found, s.buffers) + _writing(found.steps)
     for n, step in enumerate(found.steps[: shown + 1]):
         if step.alone is not None:
-            made += [Bar("one buffer", "latency", n, step.alone, step.begins)]
+            made += [Bar("one buffer", "latency", n, step.alone, step.alone + found.read)]
+            made += [Bar("one buffer", "bytes", n, step.alone + found.read, step.begins)]
+            made += [Bar("one buffer", "in use", n, step.begins, step.done)]
         made += [Bar("core", "work", n, step.begins, step.done)]
     made += [Bar("core", "bubble", n, start, end) for n, start, end in found.bubbles]
-    return [bar._replace(end=min(bar.end, found.end)) for bar in made if bar.start < min(bar.end, found.end)]
+    return [bar._replace(end=min(bar.end, found.end)) for bar in made if bar.start < min(bar.end, found.end) - _HAIR]
 
 
-def _reading(steps: list[pipeline.Step], buffers: int) -> list[Bar]:
+def _reading(found: Played, buffers: int) -> list[Bar]:
     """Copies in, and until when their buffer is in use: until the step before the next block that comes."""
-    made, reading = [], [n for n, step in enumerate(steps) if step.asked is not None]
+    steps, made = found.steps, []
+    reading = [n for n, step in enumerate(steps) if step.asked is not None]
     for visit, n in enumerate(reading):
         step, lane = steps[n], f"buffer {visit % buffers}"
         last = reading[visit + 1] - 1 if visit + 1 < len(reading) else len(steps) - 1
         made += [
-            Bar(lane, "latency", n, step.asked, step.flows),
+            Bar(lane, "queue", n, step.asked, step.flows - found.read),
+            Bar(lane, "latency", n, step.flows - found.read, step.flows),
             Bar(lane, "bytes", n, step.flows, step.arrives),
             Bar(lane, "waits", n, step.arrives, step.begins),
             Bar(lane, "in use", n, step.begins, steps[last].done),
@@ -139,7 +150,7 @@ def _writing(steps: list[pipeline.Step]) -> list[Bar]:
         first = writing[visit - 1] + 1 if visit else 0
         made += [
             Bar(lane, "in use", n, steps[first].begins, step.done),
-            Bar(lane, "waits", n, step.done, step.leaves),
+            Bar(lane, "queue", n, step.done, step.leaves),
             Bar(lane, "leaving", n, step.leaves, step.left),
             Bar(lane, "answer", n, step.left, step.gone),
         ]

@@ -6,11 +6,13 @@ from course_lib import text
 from course_lib.viz import draw, pipeline_lanes, pipeline_words
 from course_lib.viz.pipeline_lanes import Bar, Played, Settings
 
-_LEFT, _LANE, _GAP = 68, 20, 5  # pixels
+_LEFT, _LANE, _GAP = 80, 20, 5  # pixels
+_KEYS = 3  # of the legend, beside one another
 _AXIS = 36
 _TICKS = 8  # at most
 # kind of bar -> (fill, stroke of its hatch, lean of it, words)
 LOOKS = {
+    "queue": ("#dfe4ea", "", 0, "other copies' bytes first"),
     "latency": ("#cfe3f1", draw.BLUE, 1, "latency of a read"),
     "bytes": (draw.BLUE, "", 0, "its bytes arrive"),
     "waits": (draw.PAPER, "", 0, "full, and not used yet"),
@@ -54,7 +56,7 @@ def lanes(data: dict, s: Settings, found: Played) -> draw.Panel:
         parts.append(draw.line(x, _AXIS, x, top, draw.LINE, dash="2 3"))
     drawn = [bar for bar in pipeline_lanes.bars(found, s) if bar.lane in tops]
     parts += [_bar(bar, scale, tops[bar.lane]) for bar in drawn]
-    parts += [_name(bar, scale, tops[bar.lane]) for bar in drawn]
+    parts += [_name(bar, scale, tops[bar.lane], len(found.steps)) for bar in drawn]
     parts.append(_axis(found.end, wide, top + 2, "cycles", 15))
     return draw.Panel("".join(parts), top + _AXIS - 12)
 
@@ -77,27 +79,23 @@ def _fits(words: str, room: float) -> bool:
     return draw.width_of(words, 12) + 6 < room
 
 
-def _bar(bar: Bar, scale: float, top: float) -> str:
+def _bar(bar: Bar, scale: float, top: float, high: float = _LANE) -> str:
     fill, stroke, lean, does = LOOKS[bar.kind]
     left, width = _LEFT + bar.start * scale, max((bar.end - bar.start) * scale, 0.8)
     words = f"step {bar.step}, {does}: {pipeline_words.cycles(bar.end - bar.start)}"
+    body = draw.box(left, top, width, high, fill, stroke=draw.GREY if bar.kind == "waits" else "", title=words)
     if bar.kind == "bubble":
-        return draw.box(left, top, width, _LANE, fill, title=words) + _dashed(left, top, width)
-    edge = draw.GREY if bar.kind == "waits" else ""
-    body = draw.box(left, top, width, _LANE, fill, stroke=edge, title=words)
-    return body + (draw.hatch(left, top, width, _LANE, stroke, lean=lean) if lean and width > 3 else "")
+        edges = (draw.line(left, y, left + width, y, _RED, width=1.6, dash="4 3") for y in (top, top + high))
+        return body + "".join(edges)
+    return body + (draw.hatch(left, top, width, high, stroke, lean=lean) if lean and width > 3 else "")
 
 
-def _dashed(left: float, top: float, width: float) -> str:
-    sides = [(left, top, left + width, top), (left, top + _LANE, left + width, top + _LANE)]
-    return "".join(draw.line(*side, _RED, width=1.6, dash="4 3") for side in sides)
-
-
-def _name(bar: Bar, scale: float, top: float) -> str:
+def _name(bar: Bar, scale: float, top: float, steps: int) -> str:
     """The step of a copy, on a white plate; how long a bubble is."""
     left, width = _LEFT + bar.start * scale, (bar.end - bar.start) * scale
     if bar.kind == "bubble":
-        return _fitting(left + width / 2, top + 14, text.count(round(bar.end - bar.start)), width, _RED)
+        words = pipeline_words.bubble(bar, steps)
+        return next(filter(None, (_fitting(left + width / 2, top + 14, each, width, _RED) for each in words)), "")
     words = str(bar.step)
     if bar.kind not in ("latency", "answer") or not _fits(words, width):
         return ""
@@ -125,11 +123,11 @@ def stride(end: float) -> float:
 
 
 def _legend(kinds: set[str]) -> draw.Panel:
-    parts, room = [], draw.INNER / 4
+    parts, room = [], draw.INNER / _KEYS
     shown = [kind for kind in LOOKS if kind in kinds]
     for n, kind in enumerate(shown):
-        left, top = n % 4 * room, n // 4 * 20
-        key = _bar(Bar("", kind, 0, 0, 1), 22, 0)
-        parts.append(draw.moved(draw.Panel(f'<g transform="scale(1 0.7)">{key}</g>', 14), left - _LEFT, top + 3))
+        left, top = n % _KEYS * room, n // _KEYS * 20
+        key = _bar(Bar("", kind, 0, 0, 1), 22, 0, high=14)
+        parts.append(draw.moved(draw.Panel(key, 14), left - _LEFT, top + 3))
         parts.append(draw.label(left + 30, top + 14, LOOKS[kind][3], room - 34))
-    return draw.Panel("".join(parts), -(-len(shown) // 4) * 20)
+    return draw.Panel("".join(parts), -(-len(shown) // _KEYS) * 20)

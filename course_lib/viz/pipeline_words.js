@@ -8,10 +8,13 @@ export const title = (data, s) => `${data.kernel}, ${counted(s.buffers, "buffer"
 
 export function readout(data, s, found) {
   const scalar = data.scalar ? `, ${wholeOf(data.scalar)} of them scalar code` : "", { parts } = found;
-  const rows = [["work, c", `${cycles(found.work)}${scalar}`], ["bytes", `${cycles(parts.bytes)} at ${byteRate(data.bandwidth)}`]];
+  const most = Math.max(...Object.values(parts).filter((part) => part !== null));
+  const mark = (part) => (part === most ? ", the longest" : "");
+  const rows = [["work, c", `${cycles(found.work)}${scalar}${mark(found.work)}`],
+    ["bytes", `${cycles(parts.bytes)} at ${byteRate(data.bandwidth)}${mark(parts.bytes)}`]];
   for (const [name, buffers, there] of [["read", s.buffers, data.reads], ["write", OUT, data.writes]]) {
     if (!there.some(Boolean)) continue;
-    const value = parts[name] === null ? `not each step ${name}s` : cycles(parts[name]);
+    const value = parts[name] === null ? `not each step ${name}s` : `${cycles(parts[name])}${mark(parts[name])}`;
     rows.push([`(latency of a ${name} + its bytes + c) / ${buffers}`, value]);
   }
   rows.push(["T, a step", `${cycles(found.step)}, ${duration(found.step / data.clock)}, ${MODEL}`], ["binds", found.bound],
@@ -49,12 +52,19 @@ export function hints(data, s, found) {
   return [...said, ...data.notes];
 }
 
+// What stands in a bubble, the longest first: as much as there is room for.
+export function bubble(step, long, steps) {
+  const name = step === 0 ? "prologue" : step === steps ? "drain" : "";
+  return [...(name ? [`${name} ${wholeOf(long)}`] : []), wholeOf(long)];
+}
+
 export function caption(s, found, n) {
   const step = found.steps[n], before = found.steps[n - 1];
   const visits = found.steps.slice(0, n + 1).filter((each) => each.asked !== null).length;
   const said = step.asked === null ? [`Step ${n} reads nothing ahead.`]
     : [`Step ${n}: its read, asked for at ${wholeOf(step.asked)}, fills buffer ${(visits - 1) % s.buffers} until `
       + `${wholeOf(step.arrives)}.`];
+  if (step.alone !== null) said.push(`A block that has one buffer is asked for at ${wholeOf(step.alone)}.`);
   const gap = found.bubbles.find(([number]) => number === n);
   const late = before && before.ends - before.done > step.begins - step.starts;
   said.push(gap ? `The core waits ${cycles(gap[2] - gap[1])} for ${late ? `the write of step ${n - 2}` : "it"}.`

@@ -6,7 +6,7 @@ pipeline_words.js says the same in JavaScript; a test compares them.
 import math
 
 from course_lib import text, vocabulary
-from course_lib.viz.pipeline_lanes import OUT, Played, Settings
+from course_lib.viz.pipeline_lanes import OUT, Bar, Played, Settings
 
 _MORE = 1.05  # times the longest part: then T is said to be more than each
 
@@ -29,14 +29,19 @@ def readout(data: dict, s: Settings, found: Played) -> list[tuple[str, str]]:
     """(name, value with its unit): the parts of a step, what binds, and how much of the time the core waits."""
     parts, read, write = found.parts, any(data["reads"]), any(data["writes"])
     scalar = f", {_whole(data['scalar'])} of them scalar code" if data["scalar"] else ""
+    most = max(part for part in parts.values() if part is not None)
+
+    def mark(part: float) -> str:
+        return ", the longest" if part == most else ""
+
     rows = [
-        ("work, c", f"{cycles(found.work)}{scalar}"),
-        ("bytes", f"{cycles(parts['bytes'])} at {text.byte_rate(data['bandwidth'])}"),
+        ("work, c", f"{cycles(found.work)}{scalar}{mark(found.work)}"),
+        ("bytes", f"{cycles(parts['bytes'])} at {text.byte_rate(data['bandwidth'])}{mark(parts['bytes'])}"),
     ]
     for name, buffers, there in (("read", s.buffers, read), ("write", OUT, write)):
         if there:
             part = parts[name]
-            value = f"not each step {name}s" if part is None else cycles(part)
+            value = f"not each step {name}s" if part is None else f"{cycles(part)}{mark(part)}"
             rows.append((f"(latency of a {name} + its bytes + c) / {buffers}", value))
     shown = min(s.shown, len(found.steps))
     rows += [
@@ -59,9 +64,7 @@ def hints(data: dict, s: Settings, found: Played) -> list[str]:
     """What else there is to know, in sentences."""
     said, parts = [], [part for part in found.parts.values() if part is not None]
     if any(data["reads"]) and s.buffers == 1:
-        said.append(
-            "With one buffer a read is asked for when the work on the block before it is done: nothing hides it."
-        )
+        said.append("With one buffer a read is asked for when the work on the block before is done: nothing hides it.")
     if any(data["reads"]) and s.buffers > OUT:
         said.append(
             "pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
@@ -85,6 +88,13 @@ def hints(data: dict, s: Settings, found: Played) -> list[str]:
     return [*said, *data["notes"]]
 
 
+def bubble(bar: Bar, steps: int) -> list[str]:
+    """What stands in a bubble of a kernel of so many steps, the longest first: as much as there is room for."""
+    long = _whole(bar.end - bar.start)
+    name = "prologue" if bar.step == 0 else "drain" if bar.step == steps else ""
+    return [f"{name} {long}", long] if name else [long]
+
+
 def caption(s: Settings, found: Played, n: int) -> str:
     """What step ``n`` does, and when."""
     step, before = found.steps[n], found.steps[n - 1] if n else None
@@ -96,6 +106,8 @@ def caption(s: Settings, found: Played, n: int) -> str:
             f"Step {n}: its read, asked for at {_whole(step.asked)}, fills buffer {(visits - 1) % s.buffers} until "
             f"{_whole(step.arrives)}."
         ]
+    if step.alone is not None:
+        said.append(f"A block that has one buffer is asked for at {_whole(step.alone)}.")
     gap = next((end - start for number, start, end in found.bubbles if number == n), None)
     if gap is None:
         said.append("The core does not wait.")

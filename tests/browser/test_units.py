@@ -54,7 +54,7 @@ def test_the_browser_writes_numbers_as_python_does():
         assert not wrong, (name, wrong[:5])
 
 
-@pytest.mark.parametrize("widget", [viz.GridPlayer, viz.RoofPlot, viz.VmemTable])
+@pytest.mark.parametrize("widget", [viz.GridPlayer, viz.PipelineChart, viz.RoofPlot, viz.VmemTable])
 def test_no_widget_writes_numbers_by_itself(widget):
     before, units, after = str(widget._esm).partition(UNITS.read_text())
     assert units

@@ -1,0 +1,246 @@
+"""The pipeline chart in a browser, without a kernel: its steps beside Python's; controls, keys, play, widths."""
+
+import dataclasses
+import itertools
+
+import chromium
+import numpy as np
+import pytest
+from test_viz_pipeline_chart import CHARTS
+from widget_page import is_too_wide, open_widget, smallest_letters
+
+from course_lib import viz
+from course_lib.roofline import pipeline
+from course_lib.viz import pipeline_lanes, pipeline_words
+from course_lib.viz.pipeline_lanes import Settings
+from course_lib.viz.pipeline_still import stride
+
+MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
+COMPARED = f"""async ([esm, data, settings]) => {{
+    const module = await ({MODULE})(esm);
+    return settings.map((s) => {{
+        const found = module.played(data, s), bars = module.bars(found, s);
+        const steps = [...Array(Math.min(s.shown, found.steps.length)).keys()];
+        return {{ ...found, bars, lanes: module.lanes(data, s), title: module.title(data, s),
+            readout: module.readout(data, s, found), hints: module.hints(data, s, found),
+            captions: steps.map((n) => module.caption(s, found, n)),
+            bubbled: found.bubbles.map(([n, from, to]) => module.bubble(n, to - from, found.steps.length)),
+            stride: module.stride(found.end) }};
+    }});
+}}"""
+# Words on the plot that lie on others, or reach out of it.
+COVERED = """() => {
+    const plot = document.querySelector('.course-plot').getBoundingClientRect();
+    const all = [...document.querySelectorAll('.course-plot text')];
+    const words = all.map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const outside = words.filter(([, box]) => box.left < plot.left - 1 || box.right > plot.right + 1);
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 4 < b.bottom && b.top + 4 < a.bottom;
+    const over = ([one, a], n) => words.slice(n + 1).filter(([, b]) => meet(a, b)).map(([other]) => [one, other]);
+    return [outside.map(([text]) => text), words.flatMap(over)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def open_chart(browser):
+    return lambda chart=None, **more: open_widget(browser, chart or viz.pipeline_chart(), **{"width": 760} | more)
+
+
+def shown(page) -> dict:
+    names, values = page.locator("dt").all_text_contents(), page.locator("dd").all_text_contents()
+    return dict(zip(names, values, strict=True))
+
+
+def step(page) -> int:
+    return page.evaluate("model.get('step')")
+
+
+def caption(page) -> str:
+    return page.locator(".course-caption").inner_text()
+
+
+WAYS = [  # buffers, block, work, shown, latency
+    (1, 1.0, 40.0, 8, "compiler"),
+    (2, 1.0, 250.0, 8, "compiler"),
+    (3, 0.25, 700.5, 5, "timings"),
+    (8, 16.0, 9000.0, 32, "compiler"),
+    (2, 0.5, 12.0, 20, "timings"),
+]
+
+
+def test_the_browser_plays_what_python_plays(open_chart):
+    charts = {name: make() for name, make in CHARTS.items()}
+    ways = [Settings(**dict(zip(("buffers", "block", "work", "shown", "latency"), way, strict=True))) for way in WAYS]
+    with open_chart() as page:
+        for name, chart in charts.items():
+            own = [chart.settings, *ways]
+            theirs = page.evaluate(COMPARED, [str(chart._esm), chart.data, [dataclasses.asdict(s) for s in own]])
+            for s, their in zip(own, theirs, strict=True):
+                compare(chart.data, s, their, name)
+
+
+def compare(data: dict, s: Settings, their: dict, name: str) -> None:
+    """What the browser makes of a chart with these settings, beside what Python makes of it."""
+    found = pipeline_lanes.played(data, s)
+    assert set(their["steps"][0]) == set(pipeline.Step._fields)
+    theirs = [[numbered(step[field]) for field in pipeline.Step._fields] for step in their["steps"]]
+    ours = [list(map(numbered, step)) for step in found.steps]
+    np.testing.assert_allclose(theirs, ours, rtol=1e-9, atol=1e-6, err_msg=f"{name}, {s}")
+    assert {part: numbered(value) for part, value in their["parts"].items()} == pytest.approx(
+        {part: numbered(value) for part, value in found.parts.items()}
+    )
+    for figure in ("read", "work", "step", "end"):
+        assert their[figure] == pytest.approx(getattr(found, figure), rel=1e-9), (name, figure, s)
+    assert their["bound"] == found.bound and their["stride"] == stride(found.end)
+    assert [number for number, *_ in their["bubbles"]] == [number for number, *_ in found.bubbles]
+    drawn = pipeline_lanes.bars(found, s)
+    assert [tuple(bar[:3]) for bar in their["bars"]] == [bar[:3] for bar in drawn], (name, s)
+    ends = [[bar[3:] for bar in bars] for bars in (their["bars"], drawn)]
+    assert list(itertools.chain(*ends[0])) == pytest.approx(list(itertools.chain(*ends[1])), abs=1e-6), (name, s)
+    assert their["lanes"] == pipeline_lanes.lanes(data, s) and their["title"] == pipeline_words.title(data, s)
+    assert list(map(tuple, their["readout"])) == pipeline_words.readout(data, s, found)
+    assert their["hints"] == pipeline_words.hints(data, s, found)
+    assert their["captions"] == [pipeline_words.caption(s, found, n) for n in range(len(their["captions"]))]
+    bubbles = [bar for bar in drawn if bar.kind == "bubble"]
+    assert their["bubbled"] == [pipeline_words.bubble(bar, len(found.steps)) for bar in bubbles]
+
+
+def numbered(time: float | None) -> float:
+    return -1.0 if time is None else time
+
+
+def test_the_controls_change_the_pipeline(open_chart):
+    with open_chart() as page:
+        assert shown(page)["binds"] == "grid steps" and page.evaluate("model.saved") == []
+        page.get_by_label("buffers").select_option("4")
+        assert page.locator(".course-plot text", has_text="buffer 3").count() == 1
+        assert "emit_pipeline" in page.locator(".course-hints").inner_text()
+        page.get_by_label("work, cycles a step").fill("1500")
+        page.get_by_label("work, cycles a step").press("Enter")
+        assert shown(page)["binds"] == "compute" and page.evaluate("model.get('work')") == 1500
+        page.get_by_label("block").select_option(label="64 KiB")
+        assert page.get_by_label("work, cycles a step").input_value() == "3000", "the work grows with the block"
+        assert page.evaluate("model.get('work')") == 1500
+        page.get_by_label("steps shown").fill("3")
+        page.get_by_label("steps shown").press("Enter")
+        assert shown(page)["bubbles"] == "1 in the 3 steps shown"
+        page.get_by_label("latency").select_option("timings")
+        assert "Latency of a read 742 cycles" in page.locator(".course-hints").inner_text()
+        page.get_by_role("button", name="Back to the kernel's own pipeline").click()
+        assert page.evaluate("[model.get('buffers'), model.get('block'), model.get('work'), model.get('shown')]") == [
+            2, 1, 250, 8,
+        ]  # fmt: skip
+        assert page.errors == []
+
+
+def test_nonsense_in_a_box_is_said_and_not_taken(open_chart):
+    with open_chart() as page:
+        for nonsense, taken in (("", "250"), ("2.5", "250"), ("0", "1"), ("99999999", "1000000")):
+            page.get_by_label("work, cycles a step").fill(nonsense)
+            page.get_by_label("work, cycles a step").press("Enter")
+            assert "will not do" in page.locator(".course-message").inner_text(), nonsense
+            assert page.get_by_label("work, cycles a step").input_value() == taken
+            page.get_by_role("button", name="Back to the kernel's own pipeline").click()
+        assert page.locator(".course-message").inner_text() == ""
+        assert page.errors == []
+
+
+def test_the_keyboard_goes_through_the_steps(open_chart):
+    with open_chart() as page:
+        page.locator(".course-plot").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        assert step(page) == 2 and caption(page).startswith("Step 2: its read")
+        assert page.locator(".course-plot").get_attribute("aria-valuetext") == caption(page)
+        page.keyboard.press("End")
+        assert step(page) == 7 and page.locator(".course-plot").get_attribute("aria-valuenow") == "7"
+        page.keyboard.press("ArrowRight")
+        assert step(page) == 7
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowLeft")
+        assert step(page) == 0
+        page.keyboard.press("ArrowUp")
+        assert page.evaluate("model.get('buffers')") == 3
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate("model.get('buffers')") == 1
+        assert "nothing hides it" in page.locator(".course-hints").inner_text()
+        assert page.evaluate("document.activeElement.className") == "course-plot", "the focus stays"
+        assert page.errors == []
+
+
+def test_the_mouse_chooses_a_step(open_chart):
+    with open_chart() as page:
+        page.locator(".course-work[data-step='4']").click()
+        assert step(page) == 4 and caption(page).startswith("Step 4")
+        page.locator(".course-latency[data-step='5']").click()
+        assert step(page) == 5
+        page.locator(".course-plot text", has_text="step").click(force=True)
+        assert step(page) == 0, "the place in time counts where there is no bar"
+        assert page.evaluate("model.saved.length") == 3
+
+
+@pytest.mark.parametrize("still", [False, True])
+def test_it_plays_to_the_last_step(open_chart, still):
+    chart = viz.pipeline_chart(shown=2)
+    with open_chart(chart, reduced_motion=still) as page:
+        page.get_by_role("button", name="Play the steps").click()
+        assert page.locator(".course-play").inner_text() == "Pause"
+        page.wait_for_function("model.get('step') === 1")
+        cursor = page.locator(".course-cursor").get_attribute("visibility")
+        assert cursor == ("hidden" if still else "visible")
+        page.wait_for_function("document.querySelector('.course-play').textContent === 'Play'")
+        assert step(page) == 1 and page.evaluate("model.saved.at(-1)") == {"step": 1}
+        page.locator(".course-plot").focus()
+        page.keyboard.press("Space")
+        assert page.locator(".course-play").inner_text() == "Pause" and step(page) == 0, "from the start again"
+        page.keyboard.press("Space")
+        assert page.locator(".course-play").inner_text() == "Play"
+        assert page.errors == []
+
+
+def test_jupyterlab_leaves_the_keys_alone(open_chart):
+    with open_chart() as page:
+        taken = page.locator("input, select, button, .course-plot").evaluate_all(
+            "(all) => all.filter((e) => e.dataset.lmSuppressShortcuts !== 'true').length"
+        )
+        assert taken == 0
+
+
+def test_what_the_kernel_sets_is_shown(open_chart):
+    with open_chart() as page:
+        page.evaluate("model.set('buffers', 5)")
+        assert page.locator(".course-plot text", has_text="buffer 4").count() == 1
+        page.evaluate("model.set('step', 99)")
+        assert caption(page).startswith("Step 7")
+        page.evaluate("unmount()")
+        page.evaluate("model.set('buffers', 1)")
+        assert page.locator(".course-plot text", has_text="buffer 4").count() == 1, "it has gone away quietly"
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("width", [480, 1100])
+def test_it_fits_its_width_and_no_words_lie_on_others(open_chart, width):
+    for name in ("a row alone", "by hand"):
+        with open_chart(CHARTS[name](), width=width) as page:
+            for buffers, number in ((2, 8), (8, 32), (1, 5)):
+                page.evaluate("([b, n]) => { model.set('buffers', b); model.set('shown', n); }", [buffers, number])
+                assert not is_too_wide(page) and smallest_letters(page) >= 13, name
+                assert page.evaluate(COVERED) == [[], []], (name, buffers, number)
+            assert page.errors == []
+    with open_chart(width=width) as page:
+        chromium.screenshot(page, f"pipeline-chart-{width}")
+
+
+def test_it_is_a_white_card_on_a_dark_page(open_chart):
+    with open_chart(dark=True) as page:
+        style = "(name) => getComputedStyle(document.querySelector('.course-pipeline'))[name]"
+        assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
+        assert page.evaluate(style, "color") == "rgb(31, 41, 51)"
+        chromium.screenshot(page, "pipeline-chart-dark")
