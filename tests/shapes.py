@@ -33,18 +33,24 @@ def _lines(node: ElementTree.Element, place, size: float = 12.0):
     """(text, its corners) of each line below a node; ``place`` takes its coordinates to those of the picture."""
     for kind, numbers in re.findall(r"(\w+)\(([^)]*)\)", node.get("transform", "")):
         place = _MOVES[kind](place, *map(float, re.split(r"[ ,]+", numbers)))
-    size = float(node.get("font-size", size))
+    size = float(_said(node, "font-size", str(size)).removesuffix("px"))
     if node.tag == f"{_SVG}text":
         title = node.find(f"{_SVG}title")
         shown = "".join(node.itertext()) if title is None else title.tail
-        wide = _WIDE * draw.width_of(shown, size, node.get("font-weight") is not None)
-        shift = {"start": 0, "middle": wide / 2, "end": wide}[node.get("text-anchor", "start")]
+        wide = _WIDE * draw.width_of(shown, size, bool(_said(node, "font-weight", "")))
+        shift = {"start": 0, "middle": wide / 2, "end": wide}[_said(node, "text-anchor", "start")]
         left, low = float(node.get("x", 0)) - shift, float(node.get("y", 0))
         right, top = left + wide, low - _TALL * size
         if shown.strip():
             yield shown, [place(x, y) for x, y in ((left, top), (right, top), (right, low), (left, low))]
     for child in node:
         yield from _lines(child, place, size)
+
+
+def _said(node: ElementTree.Element, name: str, otherwise: str) -> str:
+    """An attribute; matplotlib writes it into the style."""
+    in_style = re.search(rf"(?:^|;)\s*{name}:\s*([^;]+)", node.get("style", ""))
+    return node.get(name) or (in_style[1].strip() if in_style else otherwise)
 
 
 def _moved(place, right, down=0.0):
