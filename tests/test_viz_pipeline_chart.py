@@ -276,7 +276,7 @@ def test_ticks_are_round_and_few():
         (dict(chip="v3"), "chip='v3' is not known"),
         (dict(fn=added_up, block=4096), "block=4096 is for the plain kernel"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ", ".join(value),
 )
 def test_bad_input_is_refused_in_words(wrong, says):
     with pytest.raises(ValueError, match=says):
