@@ -118,6 +118,17 @@ def test_a_step_takes_the_longest_of_its_parts(buffers, work):
     assert found.bound == ("compute" if work > found.parts["read"] else "grid steps")
 
 
+def test_a_few_steps_are_averaged_over_whole_turns_of_the_buffers():
+    """With two buffers every second step waits: three steps would count the wait once or twice."""
+    data = pipeline_data.of_plain("v5e", 32 << 10, 60.0) | {
+        "writes": [0] * 6,
+        "reads": [32 << 10] * 6,
+        "alone": [0] * 6,
+    }
+    found = pipeline_lanes.played(data, settings(work=60.0))
+    assert found.step == pytest.approx(found.parts["read"])
+
+
 def test_what_binds_is_said_in_the_vocabularys_words():
     def bound(**given):
         chart = viz.pipeline_chart(**given)
