@@ -118,6 +118,17 @@ def test_a_step_takes_the_longest_of_its_parts(buffers, work):
     assert found.bound == ("compute" if work > found.parts["read"] else "grid steps")
 
 
+def test_a_few_steps_are_averaged_over_whole_turns_of_the_buffers():
+    """With two buffers every second step waits: three steps would count the wait once or twice."""
+    data = pipeline_data.of_plain("v5e", 32 << 10, 60.0) | {
+        "writes": [0] * 6,
+        "reads": [32 << 10] * 6,
+        "alone": [0] * 6,
+    }
+    found = pipeline_lanes.played(data, settings(work=60.0))
+    assert found.step == pytest.approx(found.parts["read"])
+
+
 def test_what_binds_is_said_in_the_vocabularys_words():
     def bound(**given):
         chart = viz.pipeline_chart(**given)
@@ -276,7 +287,7 @@ def test_ticks_are_round_and_few():
         (dict(chip="v3"), "chip='v3' is not known"),
         (dict(fn=added_up, block=4096), "block=4096 is for the plain kernel"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ", ".join(value),
 )
 def test_bad_input_is_refused_in_words(wrong, says):
     with pytest.raises(ValueError, match=says):

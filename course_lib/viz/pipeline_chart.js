@@ -56,7 +56,8 @@ function render({ model, el }) {
   boxes.buffers = field(controls, "buffers", choice(offered.map((n) => [n, n])));
   const blocks = TIMES.filter((n) => n === 1 || (data.unit * n >= 512 && data.unit * n <= 2 ** 24));
   boxes.block = field(controls, "block", choice(blocks.map((n) => [n, `${sizeOf(data.unit * n)}`])));
-  boxes.work = field(controls, "work, cycles a step", input({ min: 1, max: MOST_WORK, step: 1 }));
+  const worked = data.scalar ? "work beside scalar code, cycles a step" : "work, cycles a step";
+  boxes.work = field(controls, worked, input({ min: 1, max: MOST_WORK, step: 1 }));
   boxes.shown = field(controls, "steps shown", input({ min: 1, max: Math.min(MOST_SHOWN, data.reads.length), step: 1 }));
   boxes.latency = field(controls, "latency", choice([["compiler", "the compiler's"], ["timings", "from timings"]]));
   const play = button(controls, "course-play", "Play", "Play the steps one after another");
@@ -102,7 +103,7 @@ function render({ model, el }) {
     list.replaceChildren();
     for (const [name, value] of readout(data, s, found)) {
       make(list, "dt", "", name);
-      make(list, "dd", ["binds", "T, a step"].includes(name) ? "course-bold" : "", value);
+      make(list, "dd", ["binds", "T, a step on average"].includes(name) ? "course-bold" : "", value);
     }
     said.replaceChildren();
     for (const line of hints(data, s, found)) make(said, "p", "", line);

@@ -38,9 +38,11 @@ def pipeline_chart(
     """The first steps of the pipeline of the first kernel of ``fn(*args)``: a lane a buffer, and one for the core.
 
     What is copied in which step is read off the kernel (``grid.walk``). Its work a step, in cycles, is the compiler's,
-    or the model's where there is no compiler; ``work`` replaces it, beside scalar code. Times are those of
-    ``roofline.pipeline``: predicted (model). Without ``fn`` a plain kernel is shown, which reads and writes a block of
-    ``block`` bytes in each step (32 KiB) and works ``work`` cycles on it (250).
+    or the model's where there is no compiler; ``work`` replaces it, beside scalar code. Times are predicted (model):
+    those of ``roofline.pipeline``. Its loop asks for the blocks of a later step before it waits for its own, as
+    pallas_call and emit_pipeline do, and its copies share the HBM, which they do not in the compiler's simulator.
+    Without ``fn`` a plain kernel is shown, which reads and writes a block of ``block`` bytes in each step (32 KiB) and
+    works ``work`` cycles on it (250).
 
     ``buffers``: of each block that is read, 1 to 8; by itself the kernel's own. ``shown``: steps. ``latency``:
     "compiler", what its simulator counts for a copy, or "timings", what published timings leave of that. All of these

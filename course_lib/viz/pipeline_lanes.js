@@ -12,7 +12,8 @@ export function played(data, s) {
   const [reads, writes, alone] = [data.reads, data.writes, data.alone].map((sizes) => sizes.map((size) => size * pace));
   const [read_s, write_s] = data.latency[s.latency];
   const all = steps(reads.map(() => work), reads, writes, alone, { read_s, write_s, buffers: s.buffers });
-  const number = all.length, half = number > 3 ? Math.floor(number / 2) : 0, last = all.at(-1);
+  const number = all.length, later = Math.floor(number / 2), last = all.at(-1);
+  const half = number > 3 ? number - (Math.floor(later / s.buffers) * s.buffers || later) : 0; // buffers take turns
   const step = (last.done - (half ? all[half - 1].done : 0)) / (number - half);
   const mean = (sizes) => sizes.slice(half).reduce((sum, size) => sum + size, 0) / (number - half);
   const parts = { work, bytes: mean(reads) + mean(writes) + mean(alone),

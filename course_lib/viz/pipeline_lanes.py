@@ -48,7 +48,7 @@ def played(data: dict, s: Settings) -> Played:
     read_s, write_s = data["latency"][s.latency]
     steps = pipeline.steps([work] * len(reads), reads, writes, alone, read_s=read_s, write_s=write_s, buffers=s.buffers)
     count = len(steps)
-    half = count // 2 if count > 3 else 0
+    half = count - (count // 2 // s.buffers * s.buffers or count // 2) if count > 3 else 0  # buffers take turns
     step = (steps[-1].done - (steps[half - 1].done if half else 0.0)) / (count - half)
 
     def mean(sizes):

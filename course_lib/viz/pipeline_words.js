@@ -17,7 +17,7 @@ export function readout(data, s, found) {
     const value = parts[name] === null ? `not each step ${name}s` : `${cycles(parts[name])}${mark(parts[name])}`;
     rows.push([`(latency of a ${name} + its bytes + c) / ${buffers}`, value]);
   }
-  rows.push(["T, a step", `${cycles(found.step)}, ${duration(found.step / data.clock)}, ${MODEL}`], ["binds", found.bound],
+  rows.push(["T, a step on average", `${cycles(found.step)}, ${duration(found.step / data.clock)}, ${MODEL}`], ["binds", found.bound],
     ["the core waits", percent(Math.max(0, 1 - found.work / found.step))],
     ["bubbles", `${found.bubbles.length} in the ${counted(Math.min(s.shown, found.steps.length), "step")} shown`]);
   if (data.compiled && untouched(data, s)) {
@@ -32,7 +32,7 @@ export function hints(data, s, found) {
   if (reads && s.buffers === 1) {
     said.push("With one buffer a read is asked for when the work on the block before is done: nothing hides it.");
   }
-  if (reads && s.buffers > OUT) {
+  if (reads && s.buffers > Math.max(OUT, data.buffers)) {
     said.push("pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
       + "there as well.");
   }

@@ -44,8 +44,9 @@ def readout(data: dict, s: Settings, found: Played) -> list[tuple[str, str]]:
             value = f"not each step {name}s" if part is None else f"{cycles(part)}{mark(part)}"
             rows.append((f"(latency of a {name} + its bytes + c) / {buffers}", value))
     shown = min(s.shown, len(found.steps))
+    step = f"{cycles(found.step)}, {text.duration(found.step / data['clock'])}, {vocabulary.MODEL}"
     rows += [
-        ("T, a step", f"{cycles(found.step)}, {text.duration(found.step / data['clock'])}, {vocabulary.MODEL}"),
+        ("T, a step on average", step),
         ("binds", found.bound),
         ("the core waits", text.percent(max(0.0, 1 - found.work / found.step))),
         ("bubbles", f"{len(found.bubbles)} in the {text.counted(shown, 'step')} shown"),
@@ -65,7 +66,7 @@ def hints(data: dict, s: Settings, found: Played) -> list[str]:
     said, parts = [], [part for part in found.parts.values() if part is not None]
     if any(data["reads"]) and s.buffers == 1:
         said.append("With one buffer a read is asked for when the work on the block before is done: nothing hides it.")
-    if any(data["reads"]) and s.buffers > OUT:
+    if any(data["reads"]) and s.buffers > max(OUT, data["buffers"]):
         said.append(
             "pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
             "there as well."
