@@ -153,7 +153,7 @@ checks.check("02.4", links)
 # | x * column | x times a column, float32[128, 1] |
 # | 1 / x | the reciprocal of each number |
 # | rows down | `pltpu.roll(x, 1, 0)`: each row goes to the next one's place |
-# | n // m | whole numbers: int32[128, 128] over int32[128, 128] |
+# | n // m | whole numbers: int32[8, 128] over int32[8, 128] |
 # | q @ k.T | a product of bfloat16[128, 128], the second operand transposed |
 # | s + 1 | read from SMEM, and the result stored there |
 # | exp(s) | read from SMEM, and the result stored there |
@@ -229,7 +229,7 @@ def product(q, k):
     return jnp.dot(q, k.T, preferred_element_type=jnp.float32)
 
 
-x, n = array(128, 128), array(128, 128, dtype=jnp.int32)
+x, n = array(128, 128), array(8, 128, dtype=jnp.int32)
 q = array(128, 128, dtype=jnp.bfloat16)
 ten = {
     "column max": (on_vectors(column_max), x),
