@@ -698,7 +698,7 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # | ask | look at | if so, change |
 # |---|---|---|
 # | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion. Nothing else helps |
-# | Does the core wait for copies? | *DMA wait* of *time goes* | larger blocks, or more buffers: fewer waits for the same bytes |
+# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | larger blocks, or more buffers: fewer waits for the same bytes |
 # | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
 # | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
 #
