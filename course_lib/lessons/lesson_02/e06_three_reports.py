@@ -72,8 +72,8 @@ EXERCISE = Exercise(
     defines="read",
     asks=Several(parts={patient: _pair(patient) for patient in RIGHT}, why="one kernel, three reasons, three cures."),
     hints=(
-        "First two times: the cycles at 1.5 in a nanosecond, the bytes at 820. If the cycles are longer, *time goes* says "
-        "where they go.",
+        "First two times: the cycles at 1.5 in a nanosecond, the bytes at 820. If the cycles are longer, *time goes* "
+        "says where they go.",
         "DMA wait is waiting for copies: of their latency, unless HBM binds. XLU is waiting for the XLU's answers.",
         "Bandwidth: only fewer bytes help. Latency of copies: fewer, larger ones. Latency of a unit: more at a time.",
     ),
