@@ -698,7 +698,7 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # | ask | look at | if so, change |
 # |---|---|---|
 # | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion. Nothing else helps |
-# | Does the core wait for copies? | *DMA wait* of *time goes* | larger blocks, or more buffers: fewer waits for the same bytes |
+# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | larger blocks, or more buffers: fewer waits for the same bytes |
 # | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
 # | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
 #
@@ -761,19 +761,19 @@ for rows in (256, 512, 1024):
 # only a part of `jax.numpy` is accepted. What does emulation look like? Divide whole numbers.
 
 # %%
-whole = jax.ShapeDtypeStruct((128, 128), jnp.int32)
-square = f32(128, 128)
+whole = jax.ShapeDtypeStruct((8, 128), jnp.int32)
+register = f32(8, 128)
 for name, fn, args in [
-    ("x + y, float32", jnp.add, (square, square)),
-    ("x / y, float32", jnp.divide, (square, square)),
-    ("sin(x), float32", jnp.sin, (square,)),
+    ("x + y, float32", jnp.add, (register, register)),
+    ("x / y, float32", jnp.divide, (register, register)),
+    ("sin(x), float32", jnp.sin, (register,)),
     ("n + m, int32", jnp.add, (whole, whole)),
     ("n >> 3, int32", lambda n: n >> 3, (whole,)),
     ("n // 8, int32", lambda n: n // 8, (whole,)),
     ("n // m, int32", lambda n, m: n // m, (whole, whole)),
 ]:
     count = counted(applied(fn, *args), *args)
-    print(f"{name:16} {count['VPU'] / 16:6.0f} VPU operations a register")
+    print(f"{name:16} {count['VPU']:4} VPU operations for one register")
 
 # %% [markdown]
 # There is no division of whole numbers on the VPU. The compiler writes one, bit by bit: more than two sines. `n // 8` is dear
@@ -783,7 +783,7 @@ for name, fn, args in [
 
 # %%
 for name, fn in [("cumsum", lambda x: jnp.cumsum(x, axis=0)), ("sort", jnp.sort)]:
-    report = compiler.compile_tpu(applied(fn, square), square)
+    report = compiler.compile_tpu(applied(fn, register), register)
     print(f"{name}: {'compiles' if report.ok else text.folded(str(report.error))}")
 
 # %% [markdown]

@@ -93,7 +93,7 @@ unit_of = {"q @ k.T": "XLU"}
 # %% answer="02.5" name="says ALU" judge="exercise" says="none of the options"
 unit_of = {"x * row": "ALU"}
 
-# %% answer="02.6" name="trusts DMA wait alone" judge="exercise" says="which is longer, that of the cycles or that of the bytes"
+# %% answer="02.6" name="trusts DMA wait alone" judge="exercise" says="which takes longer: its cycles, or its bytes at full speed"
 read = {"A": ("the latency of copies", "larger blocks")}
 
 # %% answer="02.6" name="wants larger blocks where HBM binds" judge="exercise" says="What do those bytes take at full speed"

@@ -14,8 +14,8 @@ RIGHT = {
 # For each patient: a sentence for each wrong answer, what binds first, then the cures.
 WRONG = {
     "A": {
-        "the latency of copies": "It waits for copies most of the time, true. But two times stand there: which "
-        "is longer, that of the cycles or that of the bytes?",
+        "the latency of copies": "It waits for copies most of the time, true. But which takes longer: its cycles, "
+        "or its bytes at full speed? Work out both.",
         "the latency of the XLU": "That is a tenth of its cycles, and its cycles do not even set the time.",
         "instructions": "To issue them is a fifth of its cycles, and its cycles do not even set the time.",
         "larger blocks": "They would make fewer waits of the same bytes. What do those bytes take at full speed?",
@@ -39,7 +39,7 @@ WRONG = {
         "a cheaper operation": "The slots are nearly empty, so it has little to do. What does the core do meanwhile?",
     },
 }
-NEXT = "go through the lesson's four questions in their order, each with its line of the report."
+NEXT = "go through the lesson's four questions in their order, each with its figures."
 
 
 def _pair(patient: str) -> tuple[Choose, Choose]:
@@ -72,7 +72,8 @@ EXERCISE = Exercise(
     defines="read",
     asks=Several(parts={patient: _pair(patient) for patient in RIGHT}, why="one kernel, three reasons, three cures."),
     hints=(
-        "First the line *predicted*: does it say bound by HBM? Only if it does not, look at *time goes*.",
+        "First two times: the cycles at 1.5 in a nanosecond, the bytes at 820. If the cycles are longer, *time goes* "
+        "says where they go.",
         "DMA wait is waiting for copies: of their latency, unless HBM binds. XLU is waiting for the XLU's answers.",
         "Bandwidth: only fewer bytes help. Latency of copies: fewer, larger ones. Latency of a unit: more at a time.",
     ),

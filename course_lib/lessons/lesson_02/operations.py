@@ -27,7 +27,7 @@ ON_VECTORS: dict[str, tuple[Callable, tuple]] = {
     "x * column": (lambda x, c: x * c, (_array(_SQUARE), _array(_COLUMN))),
     "1 / x": (lambda x: 1 / x, (_array(_SQUARE),)),
     "rows down": (lambda x: pltpu.roll(x, 1, 0), (_array(_SQUARE),)),
-    "n // m": (lambda n, m: n // m, (_array(_SQUARE, jnp.int32),) * 2),
+    "n // m": (lambda n, m: n // m, (_array((8, 128), jnp.int32),) * 2),
     "q @ k.T": (
         lambda q, k: jnp.dot(q, k.T, preferred_element_type=jnp.float32),
         (_array(_SQUARE, jnp.bfloat16),) * 2,
