@@ -2,7 +2,7 @@
 # # Lesson 3: The roofline
 #
 # *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 40 minutes, for today or for
-# another day. You need lesson 1, pencil and paper. You need no TPU. If you have one, you can time the products yourself.*
+# another day. You need lessons 1 and 2, pencil and paper. You need no TPU. If you have one, you can time the products yourself.*
 #
 # The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
 # blocks of 128 x 128 x 128 takes 91.8 ms. The same kernel in blocks of 512 x 1024 x 1024 takes 6.10 ms. XLA's own product
@@ -195,10 +195,12 @@ print(f"predicted (compiler): {report.seconds * 1e6:.0f} us, {report.hbm_bytes:,
 
 # %% [markdown]
 # The compiler's time is that of the bytes: its report takes the longer of the cycles and the bytes at full speed. No
-# cleverness can make this addition faster. In bfloat16 half as many would do. (The additions would take
-# longer: the VPU of a v5e widens both vectors to float32 first. The bytes would still rule.) It is **memory-bound**, and the arithmetic units are idle nearly
-# all of the time. One prefers the opposite, **compute-bound**, because then the expensive part of the chip is at work. Our
-# reports name the memory that is meant: *bound by HBM*, *bound by compute*.
+# cleverness can make this addition faster. In bfloat16 it would move half as many bytes. (The additions would take longer:
+# the VPU of a v5e widens both vectors to float32 first. The bytes would still rule.)
+#
+# It is **memory-bound**, and the arithmetic units are idle nearly all of the time. One prefers the opposite,
+# **compute-bound**, because then the expensive part of the chip is at work. Our reports name the memory that is meant:
+# *bound by HBM*, *bound by compute*.
 #
 # > **memory-bound**: what takes longer for its bytes than for its arithmetic.
 # >
@@ -869,16 +871,6 @@ print("predicted (model), us:", *(f"{model.seconds * 1e6:.1f}" for model in mode
 # both.
 #
 # ### Between chips
-#
-# The JAX team's article has a ladder of memories, in rough numbers for accelerators of today. Each rung is larger and slower than the
-# one before.
-#
-# | memory | answers | holds |
-# |---|---|---|
-# | registers | within a cycle | tens of registers |
-# | memory on the chip, here VMEM | up to ten times as long | tens to hundreds of MB |
-# | HBM | ten times as long again | 10 to 100 GB |
-# | the network behind it | longer | up to thousands of chips |
 #
 # When a model is too large for one chip, each chip holds a shard of every matrix, an equal part. Before a product each chip may
 # need the whole matrix. How long must it take to bring it?

@@ -2,7 +2,7 @@
 # # Lesson 4: Grids and BlockSpecs
 #
 # *60 minutes, then 75 for the exercises. What stands under "Further" is not counted: it can wait, and no exercise needs
-# it. You need lesson 1; lesson 3 helps. A TPU adds one thing: the kernels run on it.*
+# it. You need lesson 1 and the words of lesson 2; lesson 3 helps. A TPU adds one thing: the kernels run on it.*
 #
 # Below are two functions that multiply `x` by `w`. They share one kernel and cut the arrays into the same blocks. They
 # differ in the order of two letters and of two numbers. Run the three cells.
