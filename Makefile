@@ -44,8 +44,8 @@ build:  ## build notebooks, solutions and exercises from their sources (ARGS=…
 	@$(SETUP) dev $(LANE)
 	@$(PY) tools/build_notebooks.py $(ARGS)
 
-lesson:  ## lay out a new lesson: make lesson NAME=05_pipelining
-	$(if $(NAME),,$(error Which lesson? Say: make lesson NAME=05_pipelining))
+lesson:  ## lay out a new lesson: make lesson NAME=07_tiled_matmul
+	$(if $(NAME),,$(error Which lesson? Say: make lesson NAME=07_tiled_matmul))
 	@$(SETUP) dev $(LANE)
 	@$(PY) tools/new_lesson.py "$(NAME)"
 

@@ -1,4 +1,4 @@
-"""Lay out a new lesson: make lesson NAME=05_pipelining.
+"""Lay out a new lesson: make lesson NAME=07_tiled_matmul.
 
 Every file in tools/lesson_template is filled in and put where it belongs; then what is read off the lessons is built.
 """

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Lesson 2: The machine
 #
-# *60 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 15 minutes. You need lesson 1 and no
+# *70 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 20 minutes. Short of time? Leave
+# out "Numbers of 32 bits" and "What the simulator does not know": about 60 minutes. You need lesson 1 and no
 # TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
 #
 # Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how
@@ -76,7 +77,7 @@ print(f"{few.seconds / many.seconds:.0f} times as long")
 # `pl.multiple_of` promises the compiler what the start is a multiple of.)
 #
 # Nothing in the few lines of `turn` looks slow. To see what is, you have to know the machine: what its parts are, which of
-# them your operations go to, and which of them lets you wait.
+# them your operations go to, and which of them makes you wait.
 #
 # ## One core, in one picture
 #
@@ -87,8 +88,8 @@ print(f"{few.seconds / many.seconds:.0f} times as long")
 viz.core_picture()
 
 # %% [markdown]
-# From HBM to VMEM by a copy, from VMEM to a register by a load, from there to the VPU. There is no shorter way: the units
-# of a core take their operands from registers and from nowhere else.
+# From HBM to VMEM by a copy, from VMEM to a register by a load, from there to the VPU. There is no shorter way: numbers
+# from memory reach the units of a core only through registers.
 #
 # > **core**: what runs a kernel: the units below, with their registers and memories. A TPU's is called TensorCore.
 # >
@@ -119,11 +120,11 @@ viz.core_picture()
 #
 # ## Which unit does what?
 #
-# **Predict first.** Here are eight operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or
-# MXU. Two of the eight need two.
+# **Predict first.** Here are ten operations on a block of 128 x 128 numbers. For each write down a unit: VPU, EUP, XLU or
+# MXU. Some need two.
 #
-# `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum of each row, `x.T`, `x @
-# x`
+# `x + 1`, `where(x > 0, x, 0)`, `tanh(x)`, `exp(x)`, x plus the sum of each column, x plus the sum of each row, x times
+# its first column, `pltpu.roll(x, 1, 0)`, which moves all rows down by one, `x.T`, `x @ x`
 #
 # The next cell reads the answer off the programs that the compiler makes.
 
@@ -154,6 +155,8 @@ operations = {
     "exp(x)": jnp.exp,
     "x + sum of each column": lambda x: x + jnp.sum(x, axis=0, keepdims=True),
     "x + sum of each row": lambda x: x + jnp.sum(x, axis=1, keepdims=True),
+    "x * column": lambda x: x * x[:, :1],
+    "roll(x, 1, 0)": lambda x: pltpu.roll(x, 1, 0),
     "x.T": lambda x: x.T,
     "x @ x": lambda x: jnp.dot(x, x, preferred_element_type=jnp.float32),
 }
@@ -170,6 +173,8 @@ for name, fn in operations.items():
 # - exp is 2^x on the EUP, and a multiplication of the VPU before it, because exp(x) is 2^(x log2 e).
 # - The sum of each *column* is the VPU's: registers are added to registers, lane by lane, and a few operations bring the 8
 #   sublanes together. The sum of each *row* has to bring 128 lanes together, and that is the XLU's.
+# - A column has one number for each row, which has to get from one lane to all: the XLU again. To roll down by a row is a
+#   matter of sublanes, and the VPU's.
 # - EUP, XLU and MXU have a companion in the column *pop*.
 #
 # > **pop**: the instruction that fetches a result from the EUP, the XLU or the MXU, once it is there.
@@ -259,9 +264,9 @@ for n in (4, 6, 12):
 # %% [markdown]
 # The first four cost next to nothing. From the fifth on each costs 64 cycles: 256 registers, four a cycle.
 #
-# **cycles for a register = the largest of: stores, loads / 3, operations of the VPU / 4, operations of the EUP.**
+# **A register takes at least the largest of: stores, loads / 3, operations of VPU and EUP together / 4, operations of the EUP.**
 #
-# That is for a v5e, and for programs that never wait. Now the waiting.
+# (An operation of the EUP takes a slot of the VPU as well.) That is for a v5e, and without waiting. Now the waiting.
 #
 # ## How long until the answer is there?
 #
@@ -319,7 +324,7 @@ for name, op in one_of_each.items():
 
 # %% [markdown]
 # A row sum takes more than a hundred cycles to come back. But the XLU takes new work long before: side by side, a further
-# one costs less than three. With forty row sums to ask for, a program asks for all of them, and then begins to pop. With
+# one costs less than three. With dozens of row sums to ask for, a program asks for all of them, and then begins to pop. With
 # one, it waits.
 #
 # **The core does not look for other work while it waits.** It issues in order. It is the compiler that puts other work
@@ -338,8 +343,9 @@ viz.bundle_viewer(functools.partial(softmax, rows=8), table)
 # There is none. The loop asks for a maximum and waits, then asks for a sum and waits. With 512 rows it asks for 64 maxima
 # one after another, and by the last of them the first is there.
 #
-# If that is the reason, most of the time should be gone once nothing crosses lanes, and it should halve with every doubling
-# of the rows as long as the waiting rules. Take the cause away:
+# If that is the reason, two things should be seen. A kernel in which nothing crosses lanes should be several times as fast
+# at 8 rows. And the time of `softmax` should halve with every doubling of the rows, as long as the waiting rules. Take the
+# cause away:
 
 
 # %%
@@ -374,7 +380,7 @@ for name, fn in [("softmax", softmax), ("without lanes", without_lanes)]:
 
 # %% [markdown]
 # Along the columns the slow call is more than four times as fast. What is left of the difference is what each turn costs by
-# itself: the loop, the EUP, the way of a register down to its store. Along the rows each doubling nearly halves the time,
+# itself: the loop, the EUP, the long way from a load to its store. Along the rows each doubling nearly halves the time,
 # until the copies of the block take longest. So the XLU's latency is guilty, and the cure is **more independent work
 # between a request and its pop**.
 #
@@ -385,6 +391,7 @@ print(few)
 
 # %% [markdown]
 # *time goes: XLU* is time in which the core waits for the XLU. The *slots* line says that the unit itself has little to do.
+# (Its shares are of the whole program, those of the viewer of the loop alone.)
 #
 # ## Why the MXU wants many rows
 #
@@ -396,8 +403,9 @@ print(few)
 viz.systolic_stepper(rows=4, columns=4)
 
 # %% [markdown]
-# At the beginning the array fills, at the end it empties, and only in between all of it works. The longer x is, the longer
-# that is. So one row costs nearly as much as many.
+# At the beginning the array fills, at the end it empties, and only in between all of it works. The more rows x has, the
+# longer that is. There is a second cost, which the picture leaves out: the weights have to be pushed into the cells first.
+# So one row costs nearly as much as many.
 #
 # **Predict first.** x[M, 512] @ w[512, 512] in bfloat16, everything in VMEM already. How much longer do 32 rows take than
 # 8? And 256 than 32?
@@ -421,7 +429,7 @@ def bf16(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
 
 
-print("predicted (compiler)   cycles a product   pushes of weights   registers of x")
+print("predicted (compiler)   cycles a product   pushes of weights   registers fed in")
 for m in (8, 32, 64, 128, 256):
     once, args = functools.partial(product, steps=1), (bf16(m, 512), bf16(512, 512))
     a, b = (
@@ -436,10 +444,10 @@ for m in (8, 32, 64, 128, 256):
     print(f"{m:8} rows {(b - a) / 16:23,.0f} {pushes:19} {registers:16}")
 
 # %% [markdown]
-# Eight rows cost nearly what 32 cost: the weights have to be pushed into the cells first, as often for 8 rows as for 256.
-# From 64 on, twice the rows are nearly twice the time.
+# Eight rows cost nearly what 32 cost: the weights are pushed as often for 8 rows as for 256, and the way through the array is
+# as long. From 64 on each further row costs the same.
 #
-# How much is it at its best? For that we need words for amounts and for rates.
+# How near is that to the best there is? For that we need words for amounts and for rates.
 #
 # > **FLOPs**: an amount of work: so many additions and multiplications of numbers.
 # >
@@ -455,6 +463,10 @@ cells = v5e.mxus * v5e.mxu_size**2
 print(f"{v5e.mxus} MXUs of {v5e.mxu_size} x {v5e.mxu_size} cells: {cells:,} in all")
 print(f"a multiplication and an addition in each, {v5e.clock_hz / 1e9:.1f} GHz:", end=" ")
 print(f"{2 * cells * v5e.clock_hz / 1e12:.0f} TFLOP/s")
+at_peak = 256 * 512 * 512 / cells
+print(
+    f"256 rows at the peak: {at_peak:,.0f} cycles, {at_peak * 16 / (b - a):.0%} of those above"
+)
 
 # %% [markdown]
 # ## The ladder of memories
@@ -505,60 +517,19 @@ for kib in (4, 64, 512, 1024):
     print(f"{kib:5} KiB {one:16,} cycles {kib * 1024 / per_cycle:18,.0f} cycles")
 
 # %% [markdown]
-# More than a thousand cycles are latency, whatever the size. The XLU took a hundred, a load from VMEM one or two. A kernel
-# waits for HBM unless it asks early. Pallas does: with a grid it asks for the next block before it works on this one.
+# More than a thousand cycles are latency, whatever the size. The XLU took a hundred. A kernel waits for HBM unless it asks
+# early. Pallas does: with a grid it asks for the next block before it works on this one.
 #
-# Here are all the memories that a number can lie in. From registers to VMEM, to HBM, to another chip each step is larger,
-# slower and farther away. SMEM stands beside them: it is near, and narrow. **Look for two things:** between which two of
+# Here are all the memories that a number can lie in. From registers to VMEM to HBM each step is larger, slower and
+# farther away, and another chip is farther still. SMEM stands beside them: it is near, and narrow. **Look for two things:** between which two of
 # them does the bandwidth fall most? And which figures change on other chips?
 
 # %%
 viz.memory_ladder(chip="v5e")
 
 # %% [markdown]
-# The letters say whose a figure is. Where nobody has published one, the picture says so.
-#
-# ### Five chips, and two GPUs
-#
-# A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core:
-
-# %%
-print("one core         MXUs    TFLOP/s   HBM GB   GB/s   VMEM MiB   cores on the chip")
-for name in chips.NAMES:
-    c = chips.chip(name)
-    print(
-        f"{name:8}{c.mxus:3} x {c.mxu_size}^2 cells"
-        f"{c.bf16_flops / 1e12:8.1f}{c.hbm_bytes / 1e9:9.1f}{c.hbm_bandwidth / 1e9:7.0f}"
-        f"{c.vmem_bytes / 2**20:9.0f}{c.tensor_cores:12}"
-    )
-
-# %% [markdown]
-# The peak is for bfloat16, and 17.2 GB are 16 GiB. The two cores of a v4 or a v5p look like one device; those of a tpu7x
-# are two.
-#
-# And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its
-# Hopper tuning guide. What lies on the chip is VMEM here; there it is registers and shared memory of 132 SMs, and a cache.
-
-# %%
-print("whole chip   TFLOP/s   HBM GB     GB/s   on the chip, MiB")
-for name in chips.NAMES:
-    c = chips.chip(name)
-    on_chip = f"{c.vmem_bytes * c.tensor_cores / 2**20:.0f} of VMEM"
-    hbm = c.hbm_bytes * c.tensor_cores / 1e9
-    rates = f"{c.chip_flops / 1e12:10.0f}{hbm:9.1f}{c.chip_bandwidth / 1e9:9.0f}"
-    print(f"{name:10}{rates}   {on_chip}")
-for name in chips.GPU_NAMES:
-    g = chips.gpu(name)
-    sms = g.sms * (g.sm_register_bytes + g.sm_shared_bytes) / 2**20
-    on_chip = f"{sms:.0f} in its SMs, {g.l2_bytes / 2**20:.0f} of cache"
-    rates = (
-        f"{g.bf16_flops / 1e12:10.0f}{g.hbm_bytes / 1e9:9.1f}{g.hbm_bandwidth / 1e9:9.0f}"
-    )
-    print(f"{name:10}{rates}   {on_chip}")
-
-# %% [markdown]
-# The chips are alike in what they hold and bring. They differ in how the work is cut: one or two wide cores here, 132 small
-# ones there, which hide latency by switching threads.
+# The letters say whose a figure is. Where nobody has published one, the picture says so. The bandwidth falls most from VMEM
+# to HBM, more than twenty times. On other chips all the rates and sizes change, except the register of 8 x 128.
 #
 # Chips are wired to each other.
 #
@@ -590,8 +561,8 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
     print(f"{space}:", dict(count))
 
 # %% [markdown]
-# One element of an array is still the vector units' business, if it has axes. Without axes it is the scalar unit's, all but
-# what that unit cannot do, such as exp.
+# An array in VMEM is the vector units' business, even if it has one element. A number without axes, as `x_ref[0]` is, is the
+# scalar unit's, all but what that unit cannot do, such as exp.
 #
 # SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how
 # many times longer does it take to add up numbers one by one?
@@ -622,21 +593,35 @@ def further(fn, small, large):
     return (work[1] - work[0]) / (large.size - small.size)
 
 
+def written_out(x):
+    def kernel(x_ref, o_ref):
+        total = 0.0
+        for i in range(x.size):
+            total += x_ref[i]
+        o_ref[0] = total
+
+    smem = pl.BlockSpec(memory_space=pltpu.SMEM)
+    return pl.pallas_call(kernel, out_shape=f32(1), in_specs=[smem], out_specs=smem)(x)
+
+
 scalar = further(sum_of_scalars, f32(256), f32(512))
+alone = further(written_out, f32(256), f32(512))
 vector = further(sum_of_vectors, f32(256, 128), f32(512, 128))
 print(f"a number from SMEM: {scalar:.1f} cycles; from VMEM: {vector:.5f}")
 print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies left out")
+print(f"from SMEM without the loop: {alone:.1f} cycles, {alone / vector:,.0f} times")
 
 # %% [markdown]
-# A single number costs as many cycles as thousands of them. A bundle has two slots for the scalar unit, so at its best it
-# does three operations in a nanosecond, less than one core of a CPU.
+# A part of that is the loop. The rest is the width of a register: one number costs what a register of them costs. A bundle has two slots for the scalar unit, so at its best it
+# does three operations in a nanosecond. That is less than one core of a CPU does, says the JAX team's article.
 #
-# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data. What it is good at, VMEM
-# cannot do: any place, no alignment.
+# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data. One thing it can do and
+# VMEM cannot: give a number from any place. VMEM gives rows from any row on, but lanes only from a multiple of 128 on.
 #
 # ## Numbers of 32 bits
 #
-# A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e computes with 32 bits only.
+# A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e adds, multiplies and compares
+# numbers of 32 bits only.
 # How many operations is `x + y` then, for 1024 numbers?
 
 # %%
@@ -685,7 +670,8 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 #
 # - **Data.** The simulator does not know what is in memory, and takes an unknown scalar for 0. Where a `pl.when` asks for a number in
 #   SMEM, it may count the wrong branch.
-# - **Short copies.** Published timings of kernels with small blocks ask for a latency of 0.5 us, where the simulator has 0.76.
+# - **Short copies.** To published timings of kernels with small blocks a latency of 0.5 us fits (lesson 3), where the
+#   simulator has 0.76.
 # - **Heat, the other core, the host** are not in it.
 #
 # ["Reading a report of the compiler"](../docs/compiler.md) has the list. What is certain is which instructions your kernel
@@ -697,14 +683,93 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 #
 # | ask | look at | if so, change |
 # |---|---|---|
-# | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion. Nothing else helps |
-# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | larger blocks, or more buffers: fewer waits for the same bytes |
+# | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion; larger blocks only where a block is read again |
+# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | in a grid of many small steps larger blocks, or more buffers; in a grid of one step, more steps |
 # | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
 # | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
 #
-# One word in it is new: *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
+# In *time goes*, *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
 #
-# And spills? A spill is a store, and later a load: a *fill*. When are they a reason to worry? The softmax once more, with
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel adds 1 to every number of a block in VMEM. You make it multiply by 2 as well. How much longer does it
+# take?</summary>
+# No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
+#
+# <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
+# With rows of one register: side by side, an EUP operation costs a cycle and a row sum two or three; in a chain, a few cycles against more
+# than a hundred. The sum, both times.</details>
+#
+# <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
+# Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
+# copies for the next block that were started early.</details>
+#
+# <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
+# <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
+# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread
+# over a vector register.</details>
+#
+# <details><summary>5. A kernel reads each byte once. Its report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
+# No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three
+# reports, three cures.
+
+# %% [markdown]
+# ## Further
+#
+# The chips side by side, spills, what the hardware has not, and what has been written about it.
+#
+# ### Five chips, and two GPUs
+#
+# A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core:
+
+# %%
+print("one core         MXUs    TFLOP/s   HBM GB   GB/s   VMEM MiB   cores on the chip")
+for name in chips.NAMES:
+    c = chips.chip(name)
+    print(
+        f"{name:8}{c.mxus:3} x {c.mxu_size}^2 cells"
+        f"{c.bf16_flops / 1e12:8.1f}{c.hbm_bytes / 1e9:9.1f}{c.hbm_bandwidth / 1e9:7.0f}"
+        f"{c.vmem_bytes / 2**20:9.0f}{c.tensor_cores:12}"
+    )
+
+# %% [markdown]
+# The peak is for bfloat16, and 17.2 GB are 16 GiB. The two cores of a v4 or a v5p look like one device; those of a
+# tpu7x are two devices. For the v5p JAX has 2460 GB/s, where Google's page says 2765; this course takes JAX's.
+#
+# And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its
+# Hopper tuning guide. What lies on the chip is VMEM here; there it is registers and shared memory of 132 SMs, and a cache.
+
+# %%
+print("whole chip   TFLOP/s   HBM GB     GB/s   on the chip, MiB")
+for name in chips.NAMES:
+    c = chips.chip(name)
+    on_chip = f"{c.vmem_bytes * c.tensor_cores / 2**20:.0f} of VMEM"
+    hbm = c.hbm_bytes * c.tensor_cores / 1e9
+    rates = f"{c.chip_flops / 1e12:10.0f}{hbm:9.1f}{c.chip_bandwidth / 1e9:9.0f}"
+    print(f"{name:10}{rates}   {on_chip}")
+for name in chips.GPU_NAMES:
+    g = chips.gpu(name)
+    sms = g.sms * (g.sm_register_bytes + g.sm_shared_bytes) / 2**20
+    on_chip = f"{sms:.0f} in its SMs, {g.l2_bytes / 2**20:.0f} of cache"
+    rates = (
+        f"{g.bf16_flops / 1e12:10.0f}{g.hbm_bytes / 1e9:9.1f}{g.hbm_bandwidth / 1e9:9.0f}"
+    )
+    print(f"{name:10}{rates}   {on_chip}")
+
+# %% [markdown]
+# The chips differ in size by a factor of ten, and most in how the work is cut: one or two wide cores here, 132 small ones
+# there, which hide latency by switching threads.
+#
+# ### Are spills a reason to worry?
+#
+# A spill is a store, and later a load: a *fill*. The softmax once more, with
 # more and more rows in a turn:
 
 # %%
@@ -718,41 +783,6 @@ for rows in (256, 512, 1024):
 # %% [markdown]
 # Two hundred spills, and it is no slower: more than half of the slots for loads and stores are empty still. Spills matter
 # where the slots for loads and stores are full, and where VMEM is, for that is where spilled registers lie.
-#
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A kernel adds 1 to every number of a block in VMEM. You make it multiply by 2 as well. How much longer does it
-# take?</summary>
-# No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
-#
-# <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
-# Side by side, an exp costs a cycle a register and a row sum two or three; alone, 9 against more than a hundred. The sum,
-# both times.</details>
-#
-# <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
-# Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
-# copies for the next block that were started early.</details>
-#
-# <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
-# <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
-# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread
-# over a vector register.</details>
-#
-# <details><summary>5. A report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
-# No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three
-# reports, three cures.
-
-# %% [markdown]
-# ## Further
-#
-# What the hardware has not, and what has been written about it.
 #
 # ### Emulated
 #
@@ -776,8 +806,8 @@ for name, fn, args in [
     print(f"{name:16} {count['VPU']:4} VPU operations for one register")
 
 # %% [markdown]
-# There is no division of whole numbers on the VPU. The compiler writes one, bit by bit: more than two sines. `n // 8` is dear
-# because it rounds down for negative numbers too; `n >> 3` does the same and is one operation.
+# There is no division of whole numbers on the VPU. The compiler writes one, bit by bit: more than two sines. `n // 8` is
+# a division towards zero, and then a correction for negative numbers; `n >> 3` rounds down by itself, in one operation.
 #
 # Not accepted at all:
 

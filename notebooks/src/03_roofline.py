@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Lesson 3: The roofline
 #
-# *60 minutes, then 85 for the exercises. What stands under "Further" at the end is extra: 40 minutes, for today or for
+# *75 minutes, then 85 for the exercises. Short of time? Leave out "More than 240 rows at a time" and "From a step to a roof":
+# about 60 minutes. What stands under "Further" at the end is extra: 40 minutes, for today or for
 # another day. You need lessons 1 and 2, pencil and paper. You need no TPU. If you have one, you can time the products yourself.*
 #
 # The documentation of JAX times one product on a TPU v5e: two bfloat16 matrices, 8192 by 8192 each. A kernel that works in
@@ -163,9 +164,8 @@ for fn in (in_small_blocks, in_large_blocks):
 #
 # ### Is the peak everybody's?
 #
-# No. It belongs to the MXU. What is left for a program that only adds and multiplies vectors? In each cycle the VPU of a v5e
-# can do four operations on 8 x 128 numbers, by the book
-# ["How to Scale Your Model"](https://jax-ml.github.io/scaling-book/), chapter on TPUs.
+# No. It belongs to the MXU. What is left for a program that only adds and multiplies vectors? The VPU of a v5e does four
+# operations a cycle, each on 8 x 128 numbers (lesson 2).
 
 # %%
 OPERATIONS = 4
@@ -520,7 +520,7 @@ viz.pipeline_chart(in_small_blocks, small, small)
 # %% [markdown]
 # A step after it was asked for the block is still on its way, and the core waits.
 #
-# ### From a step to a roof
+# ## From a step to a roof
 #
 # How long is the latency on the chip? Less than the simulator's 1142 cycles, which are 0.76 us: that is why it makes a step 750
 # cycles long, and not 526. Our model takes the core's part from the compiler, and fits the latency to the published times.

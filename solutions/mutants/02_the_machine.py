@@ -43,19 +43,19 @@ once = {"v5e": "21 ms", "v5p": "41.9 ms", "tokens": 117}
 once = {"v5e": "163.7 us", "v5p": None, "tokens": None}
 
 # %% answer="02.3" name="has one slot for the VPU" judge="exercise" says="How many slots does a bundle have"
-units = {"share": "0.78 %", "width": 72, "K = 32": "the VPU"}
+units = {"share": "0.78 %", "operations": 16, "K = 32": "the MXU"}
 
 # %% answer="02.3" name="compares with one MXU" judge="exercise" says="all of the VPU against one MXU"
-units = {"share": "12.5 %", "width": 72, "K = 32": "the VPU"}
+units = {"share": "12.5 %", "operations": 16, "K = 32": "the MXU"}
 
 # %% answer="02.3" name="forgets one of the two products" judge="exercise" says="2 K FLOPs a score together"
-units = {"share": "3.125 %", "width": 144, "K = 32": "the VPU"}
+units = {"share": "3.125 %", "operations": 8, "K = 32": "the MXU"}
 
-# %% answer="02.3" name="wants a faster MXU" judge="exercise" says="4 . 32 FLOPs for a score"
-units = {"share": "3.125 %", "width": 72, "K = 32": "the MXU"}
+# %% answer="02.3" name="fills an MXU with a narrow head" judge="exercise" says="stand empty"
+units = {"share": "3.125 %", "operations": 16, "K = 32": "the VPU"}
 
 # %% answer="02.3" name="blames the memory" judge="exercise" says="made in VMEM and used up there"
-units = {"share": "3.125 %", "width": 72, "K = 32": "HBM"}
+units = {"share": "3.125 %", "operations": 16, "K = 32": "HBM"}
 
 # %% answer="02.4" name="takes Mi for a million" judge="exercise" says="67.1 million bytes"
 links = {"one link": "1422 us", "first byte": "6 us", "all of it": "752 us"}

@@ -88,17 +88,18 @@ checks.check("02.2", once)
 # the VPU, and each takes an operation on a whole register.
 #
 # - `"share"`: how much of the FLOP/s of the MXUs are those of the VPU? In %.
-# - `"width"`: one head of attention makes a table of scores. For each score its two products do 4 K FLOPs together, where K is the
-#   width of the head; its softmax does, say, 9 operations of the VPU. At which K do both units take equally long? A plain number.
-# - `"K = 32"`: a head of width 32, and a kernel in which products and softmax overlap perfectly. Which of `"the MXU"`, `"the VPU"` and
-#   `"HBM"` would have to be faster?
+# - `"operations"`: one head of attention makes a table of scores. For each score its two products do 4 K FLOPs together, where K
+#   is the width of the head, here 128. How many operations of the VPU may the softmax do for each score, until both units
+#   take equally long? A plain number.
+# - `"K = 32"`: a head of width 32, a softmax of 9 operations, and a kernel in which products and softmax overlap perfectly. Which
+#   of `"the MXU"`, `"the VPU"` and `"HBM"` would have to be faster? Think of how much of an MXU such a head fills.
 #
 # 1 % either way will do.
 
 # %% answer="02.3"
-units = {"share": None, "width": None, "K = 32": None}
+units = {"share": None, "operations": None, "K = 32": None}
 ### BEGIN SOLUTION
-units |= {"share": "3.125 %", "width": 72, "K = 32": "the VPU"}
+units |= {"share": "3.125 %", "operations": 16, "K = 32": "the MXU"}
 ### END SOLUTION
 
 # %% check="02.3"

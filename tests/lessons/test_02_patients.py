@@ -4,10 +4,14 @@ import ast
 import inspect
 import textwrap
 
+import jax
+import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
+from jax.experimental import pallas as pl
 from lesson_files import code_cells
 
+from course_lib import compiler
 from course_lib.lessons.lesson_02 import gate, operations, patients
 
 CELLS = code_cells("solutions/src", "02_the_machine")
@@ -58,3 +62,28 @@ def test_each_patient_has_one_cure():
         best = patients.best_cure(name)
         assert times[best] < 0.6 * times[""]
         assert all(times[cure] > 0.8 * times[""] for cure in patients.CURES if cure != best), (name, times)
+
+
+@needs_libtpu
+def test_a_narrow_head_takes_as_long_as_one_that_fills_an_mxu():
+    """What 02.3 says of K = 32: scores in VMEM, the same blocks at every step, so that nothing is copied between."""
+
+    def scores(width, steps):
+        q = jax.ShapeDtypeStruct((512, width), jnp.bfloat16)
+        block = pl.BlockSpec(q.shape, lambda i: (0, 0))
+
+        def kernel(q_ref, k_ref, o_ref):
+            o_ref[...] = jnp.dot(q_ref[...], k_ref[...].T, preferred_element_type=jnp.float32)
+
+        out = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+        call = pl.pallas_call(
+            kernel,
+            out_shape=out,
+            grid=(steps,),
+            in_specs=[block, block],
+            out_specs=pl.BlockSpec((512, 512), lambda i: (0, 0)),
+        )
+        return compiler.compile_tpu(call, q, q).cycles
+
+    narrow, filled = (scores(width, 12) - scores(width, 4) for width in (32, 128))
+    assert narrow == pytest.approx(filled, rel=0.02)

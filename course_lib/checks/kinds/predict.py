@@ -37,6 +37,7 @@ class Predict:
     why: str  # one short sentence, said once it is right
     proof: Callable[[], float]
     published: float | None = None  # what was measured and is printed below the question: to copy is not to predict
+    next: str = _LIST_ALL  # what to try where no known slip explains the number
     stands_above: str = ""  # why the number may be read in the lesson or above its question; "" where it must not
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ def result(task: Exercise, answer: object) -> Result:
         return not_yet(task.id, *_other_measure(given, wanted, example))
     if given.value <= 0 < asked.value:
         less = "nothing" if given.value == 0 else "less than nothing"
-        return not_yet(task.id, f"it is not {given}.", f"{given} is {less}; what is asked is more.", _LIST_ALL)
+        return not_yet(task.id, f"it is not {given}.", f"{given} is {less}; what is asked is more.", asked.next)
     ratio = given.value / (asked.value * wanted.factor)
     if asked.published and _near(given.value, asked.published * wanted.factor, _COPIED):
         return not_yet(
@@ -107,7 +108,7 @@ def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: fl
     for unit in quantity.as_bytes(given.unit):
         if _near(given.number * unit.factor, right, tolerance):
             return f"A small b is a bit; {unit.text} are bytes, with a capital B.", "look at the unit again."
-    return _slip(ratio, wanted, tolerance) or _off_by(ratio, asked.tolerance)
+    return _slip(ratio, wanted, tolerance) or _off_by(ratio, asked)
 
 
 def _slip(ratio: float, wanted: quantity.Unit, tolerance: float) -> tuple[str, str] | None:
@@ -135,16 +136,19 @@ def _slip(ratio: float, wanted: quantity.Unit, tolerance: float) -> tuple[str, s
     return None
 
 
-def _off_by(ratio: float, tolerance: float) -> tuple[str, str]:
+def _off_by(ratio: float, asked: Predict) -> tuple[str, str]:
     """In rough words only: the exact ratio would give the number away."""
     large = "large" if ratio > 1 else "small"
     size = max(ratio, 1 / ratio) if ratio > 0 else math.inf
-    if size < _CLOSE and tolerance:
-        return f"Close, and a little too {large}: {100 * tolerance:g} % either way will do.", "keep one more digit."
+    if size < _CLOSE and asked.tolerance:
+        return (
+            f"Close, and a little too {large}: {100 * asked.tolerance:g} % either way will do.",
+            "keep one more digit.",
+        )
     if size < _CLOSE:
         return f"Close, and a little too {large}: this number can be counted.", "look for what you rounded."
     words = "by less than twice" if size < 2 else "by less than ten times" if size < 10 else "by ten times or more"
-    return f"It is too {large}, {words}.", _LIST_ALL
+    return f"It is too {large}, {words}.", asked.next
 
 
 def _near(value: float, other: float, tolerance: float) -> bool:

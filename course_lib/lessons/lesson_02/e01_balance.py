@@ -8,6 +8,10 @@ from course_lib.checks.kinds.several import Several
 TWO_CORES = "That is the peak of the whole chip over the bandwidth of one of its two cores, or the other way round."
 UPSIDE_DOWN = "That is upside down: bytes for each FLOP. Asked is how many FLOPs there are for each byte."
 OF_INT8 = "That is the ratio with the peak of int8. This question is about bfloat16."
+RATE_OVER_RATE = "write peak and bandwidth with their units, and divide: FLOP/s over bytes/s."
+HALF_FOR_INT8 = (
+    "That is half of the ratio for bfloat16. For int8 the peak is twice as high, and the bandwidth is the same."
+)
 OF_BF16 = "That is the ratio with the peak of bfloat16. This question is about int8."
 
 
@@ -29,6 +33,7 @@ def _of_bf16(name: str) -> Predict:
         tolerance=0.01,
         near=near,
         why="peak over bandwidth.",
+        next=RATE_OVER_RATE,
         proof=lambda: chip.chip_flops / chip.chip_bandwidth,
     )
 
@@ -38,8 +43,9 @@ BALANCES["v5e, int8"] = Predict(
     value=chips.chip("v5e").int8_ops / chips.chip("v5e").hbm_bandwidth,
     unit="",
     tolerance=0.01,
-    near={_balance("v5e"): OF_BF16},
+    near={_balance("v5e"): OF_BF16, _balance("v5e") / 2: HALF_FOR_INT8},
     why="int8 has twice the peak.",
+    next=RATE_OVER_RATE,
     proof=lambda: 2 * _balance("v5e"),
 )
 

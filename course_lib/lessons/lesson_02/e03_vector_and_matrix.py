@@ -21,13 +21,15 @@ def _vpu_a_cycle() -> int:
     return SLOTS * chip.sublanes * chip.lanes
 
 
-def _width_where_both_take_as_long() -> float:
-    """K, for which the 4 K FLOPs of a score on the MXU take as long as its operations on the VPU."""
-    return OPERATIONS / _vpu_a_cycle() * _mxu_a_cycle() / 4
+def _operations_where_both_take_as_long(width: int) -> float:
+    """Operations of the VPU for a score that take as long as its 4 K FLOPs on the MXU."""
+    return 4 * width / _mxu_a_cycle() * _vpu_a_cycle()
 
 
 def _slower_unit(width: int) -> str:
-    of_mxu, of_vpu = 4 * width / _mxu_a_cycle(), OPERATIONS / _vpu_a_cycle()
+    """A head narrower than an MXU takes the time of one that fills it: a test compiles both."""
+    filled = max(width, chips.chip("v5e").mxu_size)
+    of_mxu, of_vpu = 4 * filled / _mxu_a_cycle(), OPERATIONS / _vpu_a_cycle()
     return "the MXU" if of_mxu > of_vpu else "the VPU"
 
 
@@ -42,32 +44,37 @@ QUESTIONS = {
             12.5: "That is all of the VPU against one MXU. There are four.",
             0.390625: "An operation of the VPU is on a whole register, and there are four slots.",
         },
+        next="write down for each unit what it does in one cycle, in FLOPs, and divide.",
         why="4,096 FLOPs a cycle against 131,072.",
         proof=lambda: 100 * _vpu_a_cycle() / _mxu_a_cycle(),
     ),
-    "width": Predict(
-        value=72,
+    "operations": Predict(
+        value=16,
         unit="",
         tolerance=0.01,
         near={
-            144: "That is right if the two products have 2 K FLOPs a score together. They have 4 K.",
-            288: "That is K FLOPs a score. There are two products, with a multiplication and an addition each.",
-            8: "That is for one operation a score. There are nine.",
-            2.25: "Is that 9 over 4? The two units do not do equally many FLOPs in a cycle.",
+            8: "That is right if the two products have 2 K FLOPs a score together. They have 4 K.",
+            4: "That is K FLOPs a score. There are two products, with a multiplication and an addition each.",
+            64: "That is for one MXU. There are four.",
+            32: "That is twice too many. A cell of an MXU does two FLOPs in a cycle, a multiplication and an addition.",
+            512: "That is the FLOPs of the products. The two units do not do equally many in a cycle.",
         },
+        next="write down for each unit how many cycles one score takes it, and make the two equal.",
         why="there the vector work takes as long as the products.",
-        proof=_width_where_both_take_as_long,
+        proof=lambda: _operations_where_both_take_as_long(128),
+        stands_above="16 is a number of registers, of rows and of much else.",
     ),
     "K = 32": Choose(
         options=("the MXU", "the VPU", "HBM"),
-        right="the VPU",
+        right="the MXU",
         wrong={
-            "the MXU": "It has 4 * 32 FLOPs for a score, at 131,072 a cycle. How long does the other unit need?",
+            "the VPU": "So it would be if the products took a quarter of the time of K = 128. But of an MXU's 128 rows of "
+            "cells a head of width 32 fills 32, and the others stand empty.",
             "HBM": "The scores are made in VMEM and used up there; a head's bytes are few beside T * T scores.",
         },
-        why="the products are done before the softmax is.",
+        why="a head of 32 takes the products as long as one of 128, and there 9 operations are fewer than 16.",
         proof=lambda: _slower_unit(32),
-        next="work out the time of each unit for one score.",
+        next="ask how long the products take with K = 128, and whether a narrower head makes them faster.",
     ),
 }
 
@@ -80,7 +87,7 @@ EXERCISE = Exercise(
     hints=(
         "Count for one cycle, and leave the clock out: all units have the same. An MXU has 128 x 128 cells.",
         "MXU: 4 units of 128 * 128 cells, a multiplication and an addition in each. VPU: 4 slots of 8 * 128 numbers.",
-        "width: 4 K / 131,072 cycles on the one side, 9 / 4,096 on the other. Which K makes them equal? And below it?",
+        "operations: 4 * 128 / 131,072 cycles on the one side, n / 4,096 on the other. With K = 32, is the MXU faster?",
     ),
     points=2,
 )

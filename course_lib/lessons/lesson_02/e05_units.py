@@ -38,6 +38,16 @@ TURNS = {  # what decides, as a question
 }
 
 
+NEXT = {
+    "n // m": "ask which units of the picture work on whole numbers, a register at a time.",
+    "s + 1": "look where s lies: read from SMEM it is one number, and not a register.",
+    "exp(s)": "look which unit of the picture has exp.",
+    "1 / x": "look which unit of the picture makes a first guess of 1/x.",
+    "q @ k.T": "look which unit of the picture multiplies matrices.",
+}
+LANES = "draw one register, 8 sublanes by 128 lanes, and where the numbers that meet start and end."
+
+
 def _asked(name: str) -> Choose:
     right = RIGHT[name]
     return Choose(
@@ -46,7 +56,7 @@ def _asked(name: str) -> Choose:
         wrong={unit: f"{ASKS[unit]} {TURNS[name]}" for unit in operations.UNITS if unit != right},
         why="so the program says.",
         proof=lambda: operations.unit(name),
-        next="look at the picture of the core, and at which lane the numbers start and end in.",
+        next=NEXT.get(name, LANES),
     )
 
 
