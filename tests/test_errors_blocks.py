@@ -171,6 +171,8 @@ CURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failure_is_explained(failure):
+    if failure == "buffered-output" and jax.__version_info__ >= (0, 12):
+        pytest.skip("JAX 0.12 gives an output of emit_pipeline as many buffers as it asks for")
     provoke.assert_explained(failure, *FAILURES[failure])
 
 

@@ -126,6 +126,8 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_failure_is_explained(failure):
+    if failure == "part-of-a-row, written" and jax.__version_info__ >= (0, 12):
+        pytest.skip("JAX 0.12 stops at the start, which it cannot prove, before it looks at the part of a row")
     provoke.assert_explained(failure, *FAILURES[failure])
 
 

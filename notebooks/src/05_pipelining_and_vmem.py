@@ -548,7 +548,7 @@ print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 # arrays that the kernel has been given whole: there you choose the buffers of each input, and may do things before, behind
 # and between pipelines. `add_kernel` is the same in both: inside `emit_pipeline`, too, `pl.program_id(0)` is the step.
 #
-# What is written back has two buffers as well, and never more. A write is answered sooner than a read. So a step that reads
+# What is written back has two buffers as well, and with JAX 0.11 never more. A write is answered sooner than a read. So a step that reads
 # and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2; where both waits are near it
 # takes somewhat more. The first table under *Further* has all of these.
 #

@@ -84,8 +84,8 @@ unit_of = {"column max": "VPU", "row max": "VPU"}
 # %% answer="02.5" name="does not see the broadcast" judge="exercise" says="The column has one number for a row"
 unit_of = {"x * column": "VPU"}
 
-# %% answer="02.5" name="gives exp of a scalar to the scalar unit" judge="exercise" says="Which unit knows exp"
-unit_of = {"exp(s)": "scalar"}
+# %% answer="02.5" name="thinks a power is made of products" judge="exercise" says="two and a half times"
+unit_of = {"x ** 2.5": "VPU"}
 
 # %% answer="02.5" name="turns the operand round first" judge="exercise" says="Is the transposed operand an operation of its own"
 unit_of = {"q @ k.T": "XLU"}

@@ -182,18 +182,6 @@ def piped_kernel(x_hbm, o_hbm):
     )
 
 
-# %% answer="05.3" name="three buffers for the output" judge="numbers" says="An output of emit_pipeline asks for more than two buffers"
-def piped_kernel(x_hbm, o_hbm):
-    rows, columns = x_hbm.shape
-    ahead = pl.Buffered(3)
-    pltpu.emit_pipeline(
-        add_kernel,
-        grid=(rows // 16,),
-        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=ahead)],
-        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0), pipeline_mode=ahead)],
-    )(x_hbm, o_hbm)
-
-
 # %% answer="05.3" name="numbers of rows in the index map" judge="numbers" says="index map of x_hbm asks for block .16, 0."
 def piped_kernel(x_hbm, o_hbm):
     rows, columns = x_hbm.shape

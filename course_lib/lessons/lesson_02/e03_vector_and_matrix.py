@@ -68,8 +68,8 @@ QUESTIONS = {
         options=("the MXU", "the VPU", "HBM"),
         right="the MXU",
         wrong={
-            "the VPU": "So it would be if the products took a quarter of the time of K = 128. But of an MXU's 128 rows of "
-            "cells a head of width 32 fills 32, and the others stand empty.",
+            "the VPU": "So it would be if the products took a quarter of the time of K = 128. But of the 128 rows of "
+            "cells of an MXU a head of width 32 fills 32, and the others stand empty.",
             "HBM": "The scores are made in VMEM and used up there; a head's bytes are few beside T * T scores.",
         },
         why="a head of 32 takes the products as long as one of 128, and there 9 operations are fewer than 16.",

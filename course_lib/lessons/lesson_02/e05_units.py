@@ -14,8 +14,8 @@ RIGHT = {
     "rows down": "VPU",
     "n // m": "VPU",
     "q @ k.T": "MXU",
+    "x ** 2.5": "EUP",
     "s + 1": "scalar",
-    "exp(s)": "EUP",
 }
 ASKS = {  # for each unit that is chosen in another's place
     "VPU": "It works lane by lane: number 5 of one register meets number 5 of another.",
@@ -34,14 +34,14 @@ TURNS = {  # what decides, as a question
     "n // m": "Whole numbers, a register of them at a time. Is there a unit that divides them?",
     "q @ k.T": "Is the transposed operand an operation of its own, or can the product take it as it comes?",
     "s + 1": "s is one number, read from SMEM, and the sum goes back there.",
-    "exp(s)": "s is one number from SMEM. Which unit knows exp, and does it matter how many numbers there are?",
+    "x ** 2.5": "x times itself two and a half times? A power is made with a logarithm. Which unit has that?",
 }
 
 
 NEXT = {
     "n // m": "ask which units of the picture work on whole numbers, a register at a time.",
     "s + 1": "look where s lies: read from SMEM it is one number, and not a register.",
-    "exp(s)": "look which unit of the picture has exp.",
+    "x ** 2.5": "look which unit of the picture has exp and log.",
     "1 / x": "look which unit of the picture makes a first guess of 1/x.",
     "q @ k.T": "look which unit of the picture multiplies matrices.",
 }
