@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -18,7 +19,19 @@ from course_lib.checks.record import Entry
 TASKS, POINTS = len(exercises()), sum(task.points for task in exercises().values())
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TODAY = datetime.date.today().isoformat()
+TODAY = "2026-05-17"
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch):
+    """It stays the same day, whenever the tests run."""
+
+    class Day(datetime.date):
+        @classmethod
+        def today(cls):
+            return cls.fromisoformat(TODAY)
+
+    monkeypatch.setattr(record, "datetime", types.SimpleNamespace(date=Day))
 
 
 @pytest.fixture
