@@ -349,7 +349,7 @@ print(f"c = {c:.0f} cycles, L = {L:.0f}")
 for buffers, report in ((2, two), (1, one)):
     us = 256 * turn_by_formula(L, c, buffers) / clock * 1e6
     print(
-        f"{buffers} buffers: formula {us:5.1f} us, predicted (compiler) {report.seconds * 1e6:5.1f}"
+        f"buffers: {buffers}, formula {us:5.1f} us, predicted (compiler) {report.seconds * 1e6:5.1f}"
     )
 
 # %% [markdown]

@@ -181,7 +181,8 @@ checks.check("05.3", piped)
 # - **C** as A, and there is scratch too, `pltpu.VMEM((256, 1), jnp.float32)`?
 #
 # - **D** Another kernel multiplies x[512, bk] by w[bk, 512], bfloat16, along a k of 8192; both move, and the float32 output
-#   of (512, 512) moves too. The largest bk that divides 8192 and lets all of it fit into 16 MiB: a plain number.
+#   of (512, 512) moves too. The largest bk that divides 8192 and lets all of it fit into 16 MiB, spills apart: a plain
+#   number.
 #
 # A to C as text with a unit, and to the byte: `"12,345 bytes"`, or KiB or MiB if you do not round.
 
