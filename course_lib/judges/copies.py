@@ -156,7 +156,7 @@ def _waited_for(use: grid.Use, entry: int, key: tuple) -> tuple:
 
 
 def _never_waited(call, copy: _Pending) -> Complaint:
-    name = _semaphore(copy.use.semaphore_name, tuple(copy.use.semaphore[copy.entry].tolist()))
+    name = _semaphore(copy.use.semaphore_name, _key(copy))
     where = "" if call.steps == 1 else f", started at step {call.step(copy.step)},"
     return Complaint(
         f"The copy of {copy.use.source} into {copy.use.ref}{where} is never waited for: {name} is left signalled, and "
@@ -221,11 +221,7 @@ def _taken_for_another(
 ) -> Complaint | None:
     """A read of the target, or a write to the source, of a copy whose wait may have counted another one."""
     for copy in unsure:
-        its_source = copy.use.source_part, copy.use.source_inner
-        written = use.number == copy.use.source_number and _overlap(
-            (use.part, use.inner), entry, its_source, copy.entry
-        )
-        touched = _same_place(use, entry, copy) if use.kind == "read" else written
+        touched = (_same_place if use.kind == "read" else _its_source)(use, entry, copy)
         if touched and any(_key(p) == _key(copy) for p in pending):
             name, does = _semaphore(copy.use.semaphore_name, _key(copy)), "reads" if use.kind == "read" else "writes to"
             return Complaint(

@@ -657,8 +657,8 @@ viz.plot_picture(
 #
 # So two are enough if the work is longer than a copy, as in the article's program, or if the blocks are large. **This is
 # the third roof of lesson 3**: with two buffers and small blocks a step costs half a latency, however little it moves and computes.
-# More buffers lower it, up to a dozen or so: `emit_pipeline` has more scalar code to run for more of them. Larger blocks
-# get out from under it.
+# More buffers lower it, as long as the scalar code that keeps them stays short: it grows with them, as lesson 3's table
+# of suspects shows. Larger blocks get out from under it.
 #
 # To published times a shorter latency fits than the simulator's, 0.49 us in place of 0.76 (lesson 3). Then the sizes in the
 # picture shrink in the same proportion.
