@@ -34,6 +34,7 @@ SHOWS_ITSELF = {  # as a picture, in a notebook
     "course_lib/compiler/report.py",
     "course_lib/compiler/compare.py",
     "course_lib/judges/block_map.py",
+    "course_lib/checks/course.py",
     "course_lib/checks/panel.py",
 }
 FILES = sorted((ROOT / "course_lib").rglob("*.py"))

@@ -21,7 +21,10 @@ ITS_OWN = {
     *(f"{folder}/src/{NAME}.py" for folder in ("notebooks", "solutions")),
     *(f"{folder}/{NAME}.ipynb" for folder in ("notebooks", "exercises", "solutions")),
     f"solutions/mutants/{NAME}.py",
-    *(f"course_lib/lessons/lesson_98/{name}" for name in ("__init__.py", "e01_double.py", "solutions.json")),
+    *(
+        f"course_lib/lessons/lesson_98/{name}"
+        for name in ("__init__.py", "e01_double.py", "minutes.json", "solutions.json")
+    ),
     *(f"docs/{folder}/98.md" for folder in ("coverage", "instructor")),
 }
 GENERATED = {"README.md", "notebooks/00_start_here.ipynb"}

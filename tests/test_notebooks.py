@@ -116,13 +116,16 @@ def test_a_stale_notebook_is_found(tree, build):
 def test_what_belongs_to_a_lesson_is_built_with_it_and_nothing_else(tree, build):
     exercises = '# %% answer="90.1"\nx = None\n### BEGIN SOLUTION\nx = 1\n### END SOLUTION\n'
     (tree / "solutions/src/90_new.py").write_text(exercises)
-    (tree / "notebooks/src/90_new.py").write_text("# %% [markdown]\n# # Lesson 90: New\n\n# %%\n1 + 1\n")
+    (tree / "notebooks/src/90_new.py").write_text(
+        "# %% [markdown]\n# # Lesson 90: New\n#\n# *5 minutes, then 7 for the exercises.*\n\n# %%\n1 + 1\n"
+    )
     (tree / "notebooks/src/91_other.py").write_text("# %%\n1 / 0\n")
     before = {file for file in tree.rglob("*") if file.is_file()}
-    assert build("--only", "90") == "4 files built, 4 changed.\n"
+    assert build("--only", "90") == "5 files built, 5 changed.\n"
     made = {file.relative_to(tree).as_posix() for file in tree.rglob("*") if file.is_file() and file not in before}
     notebooks = {f"{folder}/90_new.ipynb" for folder in ("notebooks", "exercises", "solutions")}
-    assert made == notebooks | {"course_lib/lessons/lesson_90/solutions.json"}
+    assert made == notebooks | {f"course_lib/lessons/lesson_90/{name}.json" for name in ("minutes", "solutions")}
+    assert json.loads((tree / "course_lib/lessons/lesson_90/minutes.json").read_text()) == {"lesson": 5, "exercises": 7}
     assert json.loads((tree / "course_lib/lessons/lesson_90/solutions.json").read_text()) == {"90.1": "x = None\nx = 1"}
     (blank,) = nbformat.read(tree / "exercises/90_new.ipynb", 4).cells
     assert blank.source == "x = None"

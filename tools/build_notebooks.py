@@ -3,7 +3,7 @@
     notebooks/src/NN_topic.py  ->  notebooks/NN_topic.ipynb   executed
     solutions/src/NN_topic.py  ->  solutions/NN_topic.ipynb   executed
                                    exercises/NN_topic.ipynb   answers removed, not executed
-                                   course_lib/lessons/lesson_NN/solutions.json, golf.json
+                                   course_lib/lessons/lesson_NN/solutions.json, golf.json, minutes.json
     the titles of all lessons  ->  README.md's table
     a kernel and a verdict     ->  docs/learner.svg
 

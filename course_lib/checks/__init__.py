@@ -1,6 +1,7 @@
 """Checks of the exercises: ``check("01.1", answer)`` judges it, ``hint`` and ``solution`` help, ``progress`` shows."""
 
 from course_lib.checks.checking import assess, check, report
+from course_lib.checks.course import course_map
 from course_lib.checks.help import hint, listing, solution
 from course_lib.checks.machine import doctor, start
 from course_lib.checks.panel import progress
@@ -13,6 +14,7 @@ __all__ = [
     "Result",
     "assess",
     "check",
+    "course_map",
     "doctor",
     "hint",
     "listing",

@@ -65,6 +65,9 @@ class Lesson:
 
     number: str  # "03"
     title: str
+    gives: str  # what the reader can do afterwards: "write a kernel, and ..."
+    needs: tuple[int, ...]  # the lessons it builds on
+    hardware: str  # what a TPU or a GPU adds
     exercises: tuple[Exercise, ...]
 
 
@@ -97,11 +100,18 @@ def lessons() -> tuple[Lesson, ...]:
 
 @functools.cache
 def lesson(number: str) -> Lesson:
-    """The lesson called ``number``, from its folder: ``TITLE``, and ``EXERCISE`` of each file e01_*.py, e02_*.py, ...
+    """The lesson called ``number``, from its folder: what ``__init__.py`` says of it, and ``EXERCISE`` of each file
+    e01_*.py, e02_*.py, ...
 
-    Raises ValueError for a file whose exercise has another number, or none.
+    Raises ValueError for a package that leaves something out, a need that is no earlier lesson, and a file whose
+    exercise has another number, or none.
     """
     package = importlib.import_module(f"course_lib.lessons.lesson_{number}")
+    said = {name.lower(): getattr(package, name, None) for name in ("TITLE", "GIVES", "NEEDS", "HARDWARE")}
+    if left_out := [name.upper() for name, value in said.items() if value is None]:
+        raise ValueError(f"lesson_{number}/__init__.py does not say {left_out[0]}; lesson_01 shows how.")
+    if wrong := [need for need in said["needs"] if need >= int(number) or f"{need:02}" not in errors.WRITTEN]:
+        raise ValueError(f"lesson_{number}: NEEDS has {wrong[0]!r}, which is no lesson before this one.")
     found: dict[int, Exercise] = {}
     for file in pathlib.Path(package.__file__).parent.glob("e[0-9][0-9]_*.py"):
         task = getattr(importlib.import_module(f"{package.__name__}.{file.stem}"), "EXERCISE", None)
@@ -111,4 +121,4 @@ def lesson(number: str) -> Lesson:
         if place in found:
             raise ValueError(f"lesson_{number} has two files for {task.id}; one of them is {file.name}.")
         found[place] = task
-    return Lesson(number=number, title=package.TITLE, exercises=tuple(found[place] for place in sorted(found)))
+    return Lesson(number=number, **said, exercises=tuple(found[place] for place in sorted(found)))

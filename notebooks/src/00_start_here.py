@@ -89,8 +89,15 @@ with checks.rehearsal():
     checks.check("01.6", 4096)
 
 # %% [markdown]
-# ## The lessons
+# ## The course
 #
+# What each lesson gives you, what it builds on, how long it takes and what a TPU adds. Run the cell again whenever you
+# like, here or in any notebook: it shows how far you are.
+
+# %%
+checks.course_map()
+
+# %% [markdown]
 # <!-- lessons -->
 #
 # Read a lesson, run its cells, then open its exercises. More are being written: where a lesson points to one that is not in
@@ -102,7 +109,7 @@ with checks.rehearsal():
 #
 # What you try, and what passed and when, is kept in `course_progress.json`, a small file in the course's folder. Nobody
 # reads it but you; delete it, and you begin anew. (In Colab it lasts as long as the runtime.) A pass stays a pass,
-# whatever you try afterwards. Run this cell, here or in any notebook:
+# whatever you try afterwards. This cell has every exercise:
 
 # %%
 checks.progress()

@@ -9,7 +9,7 @@ from building import ROOT, BuildError, relative
 
 PUBLIC = pathlib.Path("notebooks/src/public.json")  # {"repo": "owner/name", "tag": "v1"}: written by --colab
 _TITLE = re.compile(r"^# # (?:Lesson \d+: )?(.*)$", re.M)
-_MINUTES = re.compile(r"^# \*(\d+(?: to \d+)?) minutes, then (\d+) for the exercises", re.M)
+_MINUTES = re.compile(r"^# \*(\d+) minutes, then (\d+) for the exercises", re.M)
 
 
 def readme() -> str:
@@ -43,6 +43,13 @@ def table(folder: pathlib.Path, but: str = "") -> str:
         ]
         lines.append(f"| {' | '.join(cells + [badge(public, source)] * bool(public['repo']))} |")
     return "\n".join(lines)
+
+
+def minutes(stem: str) -> dict[str, int]:
+    """{"lesson": 60, "exercises": 55}, as the first cell of the lesson says; nothing where it does not."""
+    source = ROOT / f"notebooks/src/{stem}.py"
+    said = _MINUTES.search(source.read_text()) if source.exists() else None
+    return {"lesson": int(said[1]), "exercises": int(said[2])} if said else {}
 
 
 def address() -> dict[str, str]:

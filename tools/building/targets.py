@@ -44,6 +44,7 @@ def exercises(source: pathlib.Path) -> Files:
         f"exercises/{source.stem}.ipynb": dump(without_answers(solved)),
         f"solutions/{source.stem}.ipynb": dump(executed),
         f"{lesson}/solutions.json": _json(answers_of(solved)),
+        f"{lesson}/minutes.json": _json(lessons.minutes(source.stem)),
     }
     return files | ({f"{lesson}/golf.json": _json(scores)} if scores else {})
 
