@@ -26,6 +26,7 @@ class Find:
     near: dict[int, str]
     function: str
     refused_by: str
+    next: str = "follow one block through the listing, line by line: is it the one that you want?"
 
 
 def problem(asked: Find, listing: str) -> str:
@@ -62,11 +63,10 @@ def result(task: Exercise, answer: object) -> Result:
     (number,) = found
     if number == asked.line:
         return passed(task.id, asked.why)
-    next = "follow one block through the listing, line by line: is it the one that you want?"
     if not (text := lines[number - 1].strip()):
-        return not_yet(task.id, f"line {number} is blank.", "", next)
+        return not_yet(task.id, f"line {number} is blank.", "", asked.next)
     message = asked.near.get(number, "It does what it should.")
-    return not_yet(task.id, f"line {number} is not the one.", f"Line {number}: {text}\n{message}", next)
+    return not_yet(task.id, f"line {number} is not the one.", f"Line {number}: {text}\n{message}", asked.next)
 
 
 def _lines_meant(answer: object, lines: list[str]) -> list[int]:

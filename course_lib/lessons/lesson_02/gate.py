@@ -17,6 +17,36 @@ def accepted(x):
     return s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
 
 
+def _over_its_root_mean_square(s):
+    return s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
+
+
+_BETWEEN = "At 0 the gate is a half, far to the left 0, far to the right 1. tanh goes from -1 to 1: what makes one the other?"
+# (what is computed by mistake, what to say, what to try)
+SLIPS = (
+    (
+        lambda x: _over_its_root_mean_square(x * jnp.tanh(x)),
+        "The gate is tanh(x) here, which is between -1 and 1.",
+        _BETWEEN,
+    ),
+    (
+        lambda x: _over_its_root_mean_square(x * jnp.tanh(0.5 * x)),
+        "The gate is tanh(x / 2) here, which is between -1 and 1.",
+        _BETWEEN,
+    ),
+    (
+        lambda x: _over_its_root_mean_square(x * (0.5 * jnp.tanh(x) + 0.5)),
+        "The gate is 1 / (1 + exp(-2 x)) here, which is too steep.",
+        "(1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). What is y?",
+    ),
+    (
+        lambda x: x * (0.5 * jnp.tanh(0.5 * x) + 0.5),
+        "The gate is right. The rows are not divided by their root mean square yet.",
+        "jax.lax.rsqrt of the mean of the squares, once a row.",
+    ),
+)
+
+
 def slow(x):
     """``gated_rows`` of an array whose rows 8 divides, eight rows in a turn."""
 
