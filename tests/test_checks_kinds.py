@@ -234,6 +234,7 @@ def test_a_bad_choice_is_refused(fields, says):
         "o_block=pl.BlockSpec((1024,),lambda i:(0,))",
         "  8      o_block = pl.BlockSpec((1024,), lambda i: (0,))",  # as checks.listing prints it
         "o_block = pl.BlockSpec((1024,), lambda i: (i,))",  # as it should be
+        "o_block = pl.BlockSpec(",  # a part that no other line has
     ],
 )
 def test_the_line_by_number_or_text(answer):
@@ -253,6 +254,7 @@ def test_the_line_by_number_or_text(answer):
         (np.arange(2), "copy the text"),
         (True, "copy the text"),
         ("o_block", "copy the text of one line"),
+        ("pl.BlockSpec((", "give the number of the one you mean"),  # in more than one line
         ([8], "copy the text"),
     ],
 )

@@ -68,9 +68,7 @@ def test_nothing_is_said_of_other_numbers(mean):
 
 def test_a_right_kernel_may_have_its_size_written_in():
     """Nobody is refused for it: it is right for these arguments, and others will show."""
-    verdicts = judges.judge(
-        centred(lambda x: jnp.sum(x, axis=1, keepdims=True) / 300), lambda x: x - row_means(x), X
-    )
+    verdicts = judges.judge(centred(lambda x: jnp.sum(x, axis=1, keepdims=True) / 300), lambda x: x - row_means(x), X)
     assert all(verdict.passed is not False for verdict in verdicts)
 
 

@@ -63,8 +63,8 @@ def too_few_bits(found: Finding) -> Complaint | None:
         )
     if _approximates(found):
         return Complaint(
-            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step makes "
-            "16 of them, and a float32 has 24.",
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step "
+            "makes 16 of them, and a float32 has 24.",
             "take one Newton step more, or leave approx=True out; or find a formula without a division.",
         )
     return Complaint(

@@ -174,7 +174,10 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
     par = f"par is {golf.par:,}" + (f", ours {best:,}" if best is not None else "")
     if golf.unit == CYCLES:
         whole = f'checks.report("{task.id}") shows the whole report.'
-        return f"It takes {said(value, CYCLES)}; {par}. {_where_cycles_go(report)}".strip(), f"{_less(report, _steps(task, defined))} {whole}"
+        return (
+            f"It takes {said(value, CYCLES)}; {par}. {_where_cycles_go(report)}".strip(),
+            f"{_less(report, _steps(task, defined))} {whole}",
+        )
     walk = grid.walk(task.build(defined), *task.arguments()[0])
     outside = around(walk)
     if outside and sum(outside.values()) > max(row.bytes for row in cost.traffic(walk)):
