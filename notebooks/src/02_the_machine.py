@@ -267,8 +267,9 @@ print(f" 4 and a tanh: {tanh_and_four.cycles - cycles[0]:9} cycles more than a c
 #
 # **A register takes at least the largest of: stores, loads / 3, operations of VPU and EUP together / 4, operations of the EUP.**
 #
-# (An operation of the EUP takes a slot of the VPU as well.) That is for a v5e, and a floor: a tanh with four multiplications,
-# five operations, should cost 64 cycles more than a copy, and costs more than twice that. And it is without waiting. Now the waiting.
+# (An operation of the EUP takes a slot of the VPU as well.) That is for a v5e, and a floor: a tanh with four multiplications
+# is five operations, by the rule 64 cycles more than a copy, and takes more than twice that. All of it is without waiting.
+# Now the waiting.
 #
 # ## How long until the answer is there?
 #
@@ -677,9 +678,9 @@ print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies l
 print(f"from SMEM without the loop: {alone:.1f} cycles, {alone / vector:,.0f} times")
 
 # %% [markdown]
-# A part of that is the loop. The rest is the width of a register: one number costs what a register of them costs. A bundle
-# has two slots for the scalar unit, so at its best it does three operations in a nanosecond. That is less than one core of
-# a CPU does, says the JAX team's article.
+# A part of that is the loop. The rest is the width of a register: one number costs what a register of them costs.
+# A bundle has two slots for the scalar unit, so at its best it does three operations in a nanosecond. That is
+# less than one core of a CPU does, says the JAX team's article.
 #
 # One thing SMEM can do and VMEM cannot: give a number from any place. Where does VMEM begin?
 

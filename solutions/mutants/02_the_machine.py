@@ -54,9 +54,6 @@ units = {"share": "0.78 %", "operations": 16, "K = 32": "the MXU"}
 # %% answer="02.3" name="turns the share round" judge="exercise" says="Asked is the share: turn it round"
 units = {"share": "3200 %", "operations": 16, "K = 32": "the MXU"}
 
-# %% answer="02.3" name="has two slots for the VPU" judge="exercise" says="Has the VPU all its slots"
-units = {"share": "1.5625 %", "operations": 16, "K = 32": "the MXU"}
-
 # %% answer="02.3" name="compares with one MXU" judge="exercise" says="all of the VPU against one MXU"
 units = {"share": "12.5 %", "operations": 16, "K = 32": "the MXU"}
 
@@ -159,12 +156,6 @@ def centre_kernel(x_ref, o_ref):
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.sum(v, axis=1, keepdims=True) / 256
-
-
-# %% answer="02.8" name="takes the sum off" judge="numbers" says="takes the sum off each row, and the mean is asked"
-def centre_kernel(x_ref, o_ref):
-    v = x_ref[...]
-    o_ref[...] = v - jnp.sum(v, axis=1, keepdims=True)
 
 
 # %% answer="02.8" name="takes eight rows more than there are" judge="numbers" says="the slice is longer than the ref"
