@@ -171,6 +171,28 @@ def test_cycles_above_par_say_where_they_go(agreed):
     assert said.score == 4312 and 'checks.report("01.99")' in said.next
 
 
+@pytest.mark.parametrize(
+    "most, steps, says",
+    [
+        ("DMA wait", 1, "what if there are two"),
+        ("DMA wait", 8, "each of 8 steps waits for its copies' latency, however small its block: try fewer steps"),
+        ("DMA wait", 2, "which of these can be less"),
+        ("DMA wait", None, "which of these can be less"),  # nobody knows: several kernels, or copies by hand
+        ("XLU", 8, "the core waits for the XLU's answers: try more rows"),
+        ("issue", 1, "which of these can be less"),
+    ],
+)
+def test_what_helps_against_the_largest_part_of_the_cycles(agreed, monkeypatch, most, steps, says):
+    agreed(report=report_of(4312, time_split={most: 85, "other": 15}))
+    monkeypatch.setattr(golf, "_steps", lambda task, defined: steps)
+    assert says in golf.result(task("cycles", par=4000), double).next
+
+
+def test_steps_are_those_of_one_kernel_in_blocks():
+    assert golf._steps(task("cycles", par=1), double) == 1
+    assert golf._steps(task("cycles", par=1), lambda x: double(double(x))) is None
+
+
 @pytest.mark.parametrize("where", ["under_nbval", "building"])
 def test_no_cycles_are_printed_where_lines_are_compared(agreed, monkeypatch, where):
     """A new libtpu must not change what is stored."""

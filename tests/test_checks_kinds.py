@@ -234,6 +234,7 @@ def test_a_bad_choice_is_refused(fields, says):
         "o_block=pl.BlockSpec((1024,),lambda i:(0,))",
         "  8      o_block = pl.BlockSpec((1024,), lambda i: (0,))",  # as checks.listing prints it
         "o_block = pl.BlockSpec((1024,), lambda i: (i,))",  # as it should be
+        "o_block = pl.BlockSpec(",  # a part that no other line has
     ],
 )
 def test_the_line_by_number_or_text(answer):
@@ -253,6 +254,7 @@ def test_the_line_by_number_or_text(answer):
         (np.arange(2), "copy the text"),
         (True, "copy the text"),
         ("o_block", "copy the text of one line"),
+        ("pl.BlockSpec((", "give the number of the one you mean"),  # in more than one line
         ([8], "copy the text"),
     ],
 )
@@ -301,7 +303,7 @@ WORDS = "The plain interpreter computes the numbers, and the compiler never look
 
 def test_an_explanation_passes_by_the_learners_own_judgment_only(capsys):
     said = checks.check("01.9", WORDS)
-    assert said.outcome == "not yet" and said.headline == "yours to judge."
+    assert said.outcome == "not yet" and said.headline == "compare: it is yours to judge."
     out = capsys.readouterr().out
     assert "Ours: Each judge looks at" in out and out.count("\n  - ") == 3
     assert 'compare, then say checks.assess("01.9", "yes"), "partly" or "no".' in out
@@ -341,7 +343,7 @@ def test_another_assessment_gets_a_sentence_and_no_pass(word, capsys):
     checks.assess("01.9", word)
     said = " ".join(capsys.readouterr().out.split())
     assert 'which is none of the three: say "yes", "partly" or "no".' in said
-    assert checks.check("01.9", WORDS).headline == "yours to judge."
+    assert checks.check("01.9", WORDS).headline == "compare: it is yours to judge."
 
 
 def test_only_explanations_are_assessed():

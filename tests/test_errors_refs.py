@@ -35,6 +35,14 @@ def kernel_stores_f32(x_ref, o_ref):
     o_ref[...] = x_ref[...].astype(jnp.float32)
 
 
+def kernel_takes_eight_rows(x_ref, o_ref):
+    def turn(i, carry):
+        o_ref[pl.ds(8 * i, 8), :] = x_ref[pl.ds(8 * i, 8), :]
+        return carry
+
+    jax.lax.fori_loop(0, 1, turn, 0)
+
+
 def kernel_stores_a_row(x_ref, o_ref):
     o_ref[...] = x_ref[0, :]
 
@@ -69,6 +77,10 @@ FAILURES = {
     "slice-outside": (
         compiled(call(lambda x, o: o.__setitem__(pl.ds(0, 8), x[pl.ds(250, 8)]))),
         "A slice of a ref that starts at 250 does not fit into the axis, which is 256 long.",
+    ),
+    "slice-too-long": (
+        provoke.raised(lambda x: call(kernel_takes_eight_rows, interpret=True)(x), jnp.ones((5, 128))),
+        "The kernel takes a slice of shape (8, 128) of a ref of shape (5, 128): the slice is longer than the ref.",
     ),
     "too-many-indices": (
         compiled(call(lambda x, o: o.__setitem__(..., x[0, 0, 0]))),

@@ -1,5 +1,6 @@
 """What the bundle viewer says of a program, and its still picture. What it does in a browser: tests/browser."""
 
+import dataclasses
 import json
 import zlib
 
@@ -73,6 +74,19 @@ def test_the_still_shows_the_busiest_loop():
     assert overflowing(bundle["image/svg+xml"]) == [] == words_on_words(bundle["image/svg+xml"])
     assert "Slots used: VPU 29 %, EUP 17 %" in bundle["text/plain"]
     assert "application/vnd.jupyter.widget-view+json" in bundle and parsed(bundle["image/svg+xml"]) is not None
+
+
+def test_a_long_loop_shows_all_that_it_begins_in_the_still():
+    """Bundles that begin nothing but work of the scalar unit share a row; of a fuller loop there are the fullest."""
+    quiet = {"instructions": (), "places": (), "slots": {}}
+    bundles = [dataclasses.replace(b, **quiet) if 23 <= n <= 40 else b for n, b in enumerate(code().bundles)]
+    loop = (Loop(first=20, last=58, turns=3),)
+    folded = words(viewer(bundles=tuple(bundles), loops=loop)._repr_mimebundle_()[0]["image/svg+xml"])
+    numbers = [n for n in map(str, range(20, 59)) if n in folded]
+    assert numbers == ["20", "21", "22", *map(str, range(41, 59))] and "23-40" in folded
+    assert "In bundles, one a row: its bundles" in folded and "nothing but work of the scalar unit" in folded
+    full = words(viewer(loops=loop)._repr_mimebundle_()[0]["image/svg+xml"])
+    assert "its fullest" in " ".join(full) and "nothing but work of the scalar unit" not in full
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def _common(task: Exercise) -> str:
         return f"kind is {task.kind!r}; it may be {', '.join(RESULTS)}."
     if not task.title or not task.defines.isidentifier():
         return f"title {task.title!r} and defines {task.defines!r} are a heading and a Python name."
-    for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes", "probes"):
+    for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes", "probes", "slips"):
         if not isinstance(getattr(task, name), tuple):
             return f"{name} is {getattr(task, name)!r:.60}; it is a tuple: one item wants a comma, (item,)."
     if len(task.hints) < MIN_HINTS or not all(isinstance(h, str) and h for h in task.hints):

@@ -42,6 +42,7 @@ class Exercise:
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
     golf: Golf | None = None  # the unit of the score, and par
+    slips: tuple[tuple[Callable, str, str], ...] = ()  # (what is computed by mistake, what to say, what to try)
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong numbers
     arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 

@@ -53,7 +53,7 @@ def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complai
         if taken[n] != needed[n] and both(n, lambda part: part.set(jnp.nan)) != (taken[n], needed[n]):
             taken[n] = needed[n] = False
     element = f"{found.name} at [{', '.join(map(str, found.first))}]" if found.first else found.name
-    name = _name(found, place, len(leaves))
+    name = argument_name(found, place)
     if len(missing := np.flatnonzero(needed & ~taken)):
         return Complaint(
             f"{element} should depend on {_part(name, missing, leaves[place].ndim, axis)}, and does not.",
@@ -79,10 +79,10 @@ def _part(name: str, indices: np.ndarray, rank: int, axis: int) -> str:
     return f"{name}[{':, ' * axis}{start if stop == start + 1 else f'{start}:{stop}'}{', :' * (rank - axis - 1)}]"
 
 
-def _name(found: Finding, place: int, leaves: int) -> str:
+def argument_name(found: Finding, place: int) -> str:
     """What the reference calls an argument, or "argument 0"."""
     try:
         names = list(inspect.signature(found.reference).parameters)
     except (TypeError, ValueError):
         names = []
-    return names[place] if len(names) == len(found.args) == leaves else f"argument {place}"
+    return names[place] if len(names) == len(found.args) == len(found.leaves) else f"argument {place}"

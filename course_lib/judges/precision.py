@@ -61,6 +61,12 @@ def too_few_bits(found: Finding) -> Complaint | None:
             "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
             "dot. Turn to bfloat16 in the last line only, and not before a product.",
         )
+    if _approximates(found):
+        return Complaint(
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step "
+            "makes 16 of them, and a float32 has 24.",
+            "take one Newton step more, or leave approx=True out; or find a formula without a division.",
+        )
     return Complaint(
         what,
         "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",

@@ -10,6 +10,7 @@ from course_lib.judges import (
     rules_of_blocks,
     rules_of_memory,
     rules_of_softmax,
+    sizes,
 )
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
@@ -48,6 +49,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     rules_of_memory.never_written,
     rules_of_blocks.rows_left_out,
     patterns.swallowed_nan,
+    sizes.written_in,
     patterns.an_argument,
     patterns.transposed,
     precision.through_float32,

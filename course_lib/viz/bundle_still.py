@@ -9,8 +9,9 @@ from course_lib.viz import bundle_words, draw
 _SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # of a unit that is used by no, 1 .. 4 quarters
 _NAME, _SHARE, _LANE = 76, 66, 30  # pixels: of the lanes' names and shares, and height
 _MOST_PIXELS, _APART = 240, 80  # columns of a lane; fewer than these stand apart
-_MOST_ROWS, _ROW = 16, 24  # of the bundles that are shown in full
+_MOST_ROWS, _ROW = 24, 24  # of the bundles that are shown in full
 _NUMBER, _CELL = 52, 44
+_QUIET = "nothing but work of the scalar unit"
 _NO_LOOP = "The program has no loop: this is all of it."
 
 
@@ -19,8 +20,9 @@ def still(data: dict) -> str:
     first, last = _range(data)
     words = [draw.paragraph(line, size=17) for line in _lines(data)]
     lanes = [_lane(data, column, first, last) for column in range(len(data["units"]))]
-    rows = _fullest(data, first, last)
-    title = "its bundles" if len(rows) == last - first + 1 else f"its fullest, {rows[0]} to {rows[-1]}"
+    rows = _rows(data, first, last)
+    complete = (rows[0].start, rows[-1].stop) == (first, last + 1)
+    title = "its bundles" if complete else f"its fullest, {rows[0].start} to {rows[-1].stop - 1}"
     head = draw.heading(f"In bundles, one a row: {title}")
     panel = draw.stacked(
         [*words, draw.stacked(lanes), head, _columns(data), *(_bundle(data, row) for row in rows)], gap=3
@@ -75,16 +77,30 @@ def _mean_use(data: dict, column: int, rows: range) -> int:
     return math.ceil(sum(bundle_words.use(data, row, column) for row in rows) / len(rows))
 
 
-def _fullest(data: dict, first: int, last: int) -> range:
-    """The bundles that fill most slots, next to each other."""
-    rows = range(first, last + 1)
+def _rows(data: dict, first: int, last: int) -> list[range]:
+    """The rows of the table, next to each other: a bundle each; in a long loop those that begin nothing share one.
+
+    Of a loop that is longer still the rows that fill most slots.
+    """
+    rows = [range(row, row + 1) for row in range(first, last + 1)]
+    if len(rows) > _MOST_ROWS:
+        runs = itertools.groupby(range(first, last + 1), lambda row: row if _begins(data, row) else -1)
+        rows = [range(places[0], places[-1] + 1) for places in (list(run) for _, run in runs)]
     if len(rows) <= _MOST_ROWS:
         return rows
-    filled = [
-        sum(n for unit, n in zip(data["units"], data["rows"][row][0], strict=True) if unit != "scalar") for row in rows
-    ]
+    filled = [sum(_begun(data, row) for row in each) for each in rows]
     best = max(range(len(rows) - _MOST_ROWS + 1), key=lambda start: sum(filled[start : start + _MOST_ROWS]))
     return rows[best : best + _MOST_ROWS]
+
+
+def _begins(data: dict, row: int) -> bool:
+    """Whether a bundle begins anything but work of the scalar unit."""
+    return any(data["units"][operation[0]] != "scalar" for operation in data["rows"][row][1])
+
+
+def _begun(data: dict, row: int) -> int:
+    """The slots that a bundle uses of all units but the scalar one."""
+    return sum(n for unit, n in zip(data["units"], data["rows"][row][0], strict=True) if unit != "scalar")
 
 
 def _columns(data: dict) -> draw.Panel:
@@ -95,16 +111,18 @@ def _columns(data: dict) -> draw.Panel:
     return draw.Panel("".join(parts), 18)
 
 
-def _bundle(data: dict, row: int) -> draw.Panel:
-    parts = [draw.label(_NUMBER - 10, 16, str(row), _NUMBER, size=13, anchor="end", fill=draw.MUTED)]
+def _bundle(data: dict, rows: range) -> draw.Panel:
+    """A bundle, or several that begin nothing."""
+    number = str(rows.start) if len(rows) == 1 else f"{rows.start}-{rows[-1]}"
+    parts = [draw.label(_NUMBER - 10, 16, number, _NUMBER, size=13, anchor="end", fill=draw.MUTED)]
     for column in range(len(data["units"])):
-        use, own = bundle_words.use(data, row, column), len(bundle_words.started(data, row, column))
+        use, own = _mean_use(data, column, rows), sum(len(bundle_words.started(data, row, column)) for row in rows)
         parts.append(draw.box(_left(column), 1, _CELL - 2, _ROW - 3, _SHADES[use]))
         ink = draw.PAPER if use > 2 else draw.INK
         if use:
             parts.append(draw.label(_left(column) + _CELL / 2 - 1, 16, own or "·", size=13, fill=ink, anchor="middle"))
     left = _left(len(data["units"])) + 8
-    words = "; ".join(operation[1] for operation in data["rows"][row][1])
+    words = "; ".join(operation[1] for operation in data["rows"][rows.start][1]) if len(rows) == 1 else _QUIET
     parts.append(draw.label(left, 16, words, draw.INNER - left, size=12))
     return draw.Panel("".join(parts), _ROW)
 

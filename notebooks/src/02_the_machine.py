@@ -1,9 +1,8 @@
 # %% [markdown]
 # # Lesson 2: The machine
 #
-# *70 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 20 minutes. Short of time? Leave
-# out "Numbers of 32 bits" and "What the simulator does not know": about 60 minutes. You need lesson 1 and no
-# TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
+# *60 minutes, then 59 for the exercises. What stands under "Further" at the end is extra: 35 minutes. You need lesson 1 and
+# no TPU. Nothing here is timed on a chip: what a TPU adds is that the kernels run on it.*
 #
 # Below is one kernel, a softmax of each row of a table. It takes the rows of its block in turns, and an argument says how
 # many rows make a turn. We call it twice: with 8 rows in a turn, and with 512.
@@ -260,13 +259,17 @@ viz.plot_picture(fig, "Flat up to four multiplications, then a straight line.")
 # %%
 for n in (4, 6, 12):
     print(f"{n:2} multiplications: {cycles[n] - cycles[0]:4} cycles more than a copy")
+tanh_and_four = compiler.compile_tpu(applied(lambda x: times(jnp.tanh(x), 4), big), big)
+print(f" 4 and a tanh: {tanh_and_four.cycles - cycles[0]:9} cycles more than a copy")
 
 # %% [markdown]
 # The first four cost next to nothing. From the fifth on each costs 64 cycles: 256 registers, four a cycle.
 #
 # **A register takes at least the largest of: stores, loads / 3, operations of VPU and EUP together / 4, operations of the EUP.**
 #
-# (An operation of the EUP takes a slot of the VPU as well.) That is for a v5e, and without waiting. Now the waiting.
+# (An operation of the EUP takes a slot of the VPU as well.) That is for a v5e, and a floor: a tanh with four multiplications
+# is five operations, by the rule 64 cycles more than a copy, and takes more than twice that. All of it is without waiting.
+# Now the waiting.
 #
 # ## How long until the answer is there?
 #
@@ -275,9 +278,10 @@ for n in (4, 6, 12):
 #
 # > **latency**: how long an answer takes, however little was asked for: of a unit, or of a memory.
 #
-# Take an operation of each unit, on one register. First as a chain, where each needs the result of the one before. Then on
-# registers of their own, where none needs another. We compile 8 of them and 24, and divide the difference by 16, so that the
-# copies around them drop out. **Predict first:** which unit is the slowest to answer?
+# Take an operation of each unit, on one register; for the MXU, 8 x 128 numbers times 128 x 128 weights. First as a chain,
+# where each needs the result of the one before. Then on registers of their own, where none needs another. We compile 8 of
+# them and 24, and divide the difference by 16, so that the copies around them drop out. **Predict first:** which unit is
+# the slowest to answer?
 
 
 # %%
@@ -312,19 +316,24 @@ def row_sums(v):
     return v - jnp.sum(v, axis=1, keepdims=True)
 
 
+def times_weights(v):
+    return jnp.dot(v, jnp.ones((128, 128), v.dtype), preferred_element_type=jnp.float32)
+
+
 one_of_each = {
     "VPU, multiply": lambda v: v * 1.5,
     "EUP, tanh": jnp.tanh,
     "XLU, row sums": row_sums,
     "XLU, rotate": lambda v: pltpu.roll(v, 1, 1),
+    "MXU, product": times_weights,
 }
 print("cycles for one more   in a chain   side by side")
 for name, op in one_of_each.items():
     print(f"{name:20}{each(chained, op):12.1f}{each(side_by_side, op):15.1f}")
 
 # %% [markdown]
-# A row sum takes more than a hundred cycles to come back. But the XLU takes new work long before: side by side, a further
-# one costs less than three. With dozens of row sums to ask for, a program asks for all of them, and then begins to pop. With
+# XLU and MXU take more than a hundred cycles to answer. But they take new work long before: side by side, a further row sum
+# costs less than three. With dozens of row sums to ask for, a program asks for all of them, and then begins to pop. With
 # one, it waits.
 #
 # **The core does not look for other work while it waits.** It issues in order. It is the compiler that puts other work
@@ -564,6 +573,63 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
 # An array in VMEM is the vector units' business, even if it has one element. A number without axes, as `x_ref[0]` is, is the
 # scalar unit's, all but what that unit cannot do, such as exp.
 #
+# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data: it gives one number at a
+# time, VMEM a register. (How much slower that is stands under *Further*.)
+#
+# ## Read a report
+#
+# `compiler.compile_tpu(fn, *args)` returns a report. Ask it four questions, in this order.
+#
+# (A report takes the longer of two times: the simulator's cycles, and the bytes at full speed. The simulator does not know
+# that all copies share one bandwidth; *Further* shows it.)
+#
+# | ask | look at | if so, change |
+# |---|---|---|
+# | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion; larger blocks only where a block is read again |
+# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | in a grid of many small steps larger blocks, or more buffers; in a grid of one step, more steps |
+# | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
+# | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
+#
+# In *time goes*, *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel adds 1 to every number of a block in VMEM. You make it multiply by 2 as well. How much longer does it
+# take?</summary>
+# No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
+#
+# <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
+# With rows of one register: side by side, an EUP operation costs a cycle and a row sum two or three; in a chain, a few cycles against more
+# than a hundred. The sum, both times.</details>
+#
+# <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
+# Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
+# copies for the next block that were started early.</details>
+#
+# <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
+# <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
+# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread
+# over a vector register.</details>
+#
+# <details><summary>5. A kernel reads each byte once. Its report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
+# No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three
+# reports, three cures.
+
+# %% [markdown]
+# ## Further
+#
+# Numbers one by one and of 16 bits, what the simulator does not know, the chips side by side, spills, what the hardware has
+# not, and what has been written about it.
+#
+# ### Numbers one by one
+#
 # SMEM gives one number of 32 bits at a time, from any place. VMEM gives a register at a time, 4 KiB. **Predict first:** how
 # many times longer does it take to add up numbers one by one?
 
@@ -612,13 +678,34 @@ print(f"{scalar / vector:,.0f} times, predicted (compiler), waiting for copies l
 print(f"from SMEM without the loop: {alone:.1f} cycles, {alone / vector:,.0f} times")
 
 # %% [markdown]
-# A part of that is the loop. The rest is the width of a register: one number costs what a register of them costs. A bundle has two slots for the scalar unit, so at its best it
-# does three operations in a nanosecond. That is less than one core of a CPU does, says the JAX team's article.
+# A part of that is the loop. The rest is the width of a register: one number costs what a register of them costs.
+# A bundle has two slots for the scalar unit, so at its best it does three operations in a nanosecond. That is
+# less than one core of a CPU does, says the JAX team's article.
 #
-# So SMEM is for what decides: indices, lengths, flags, the number of a step. It is not for data. One thing it can do and
-# VMEM cannot: give a number from any place. VMEM gives rows from any row on, but lanes only from a multiple of 128 on.
+# One thing SMEM can do and VMEM cannot: give a number from any place. Where does VMEM begin?
+
+
+# %%
+def from_place(s_ref, x_ref, o_ref, axis):
+    starts = pl.ds(s_ref[0], o_ref.shape[axis])
+    o_ref[...] = x_ref[starts, :] if axis == 0 else x_ref[:, starts]
+
+
+place = pl.BlockSpec(memory_space=pltpu.SMEM)
+for name, axis, x in [("rows", 0, f32(64, 128)), ("lanes", 1, f32(8, 512))]:
+    taken = pl.pallas_call(
+        functools.partial(from_place, axis=axis),
+        out_shape=f32(8, 128),
+        in_specs=[place, pl.BlockSpec()],
+    )
+    report = compiler.compile_tpu(taken, jax.ShapeDtypeStruct((1,), jnp.int32), x)
+    said = "compiles" if report.ok else report.error.what
+    print(text.folded(f"{name} from any place on: {said}"))
+
+# %% [markdown]
+# Rows from any row on, lanes from a multiple of 128 on, if the place is known only while the kernel runs.
 #
-# ## Numbers of 32 bits
+# ### Numbers of 32 bits
 #
 # A lane is 32 bits wide. Two bfloat16 share one, and a load brings both. But the VPU of a v5e adds, multiplies and compares
 # numbers of 32 bits only.
@@ -643,7 +730,7 @@ for chip in ("v5e", "v6e"):
 # On a v5e both operands are widened to float32, added, and packed again. Bytes are saved, arithmetic is not. The VPU of a
 # v6e adds bfloat16 as it is, two in a lane.
 #
-# ## What the simulator does not know
+# ### What the simulator does not know
 #
 # All cycles on this page are predicted (compiler). The simulator knows the program to the last bundle. It does not know all
 # of the chip. One gap you can see for yourself: eight copies of 1 MiB, one after another, and all at once.
@@ -677,54 +764,6 @@ print(f"8 MiB at full speed: {8 * 2**20 / per_cycle:,.0f} cycles")
 # ["Reading a report of the compiler"](../docs/compiler.md) has the list. What is certain is which instructions your kernel
 # became.
 #
-# ## Read a report
-#
-# `compiler.compile_tpu(fn, *args)` returns a report. Ask it four questions, in this order.
-#
-# | ask | look at | if so, change |
-# |---|---|---|
-# | Do the bytes take longer than the cycles? | *bound by HBM* | fewer bytes: a narrower dtype, fewer operands, fusion; larger blocks only where a block is read again |
-# | Does the core wait for copies? | *bound by waiting for copies*; *DMA wait* of *time goes* | in a grid of many small steps larger blocks, or more buffers; in a grid of one step, more steps |
-# | Does it wait for a unit? | *XLU*, *MXU* or *EUP* of *time goes* | more independent work in a turn: more rows at a time |
-# | Is it busy? | *issue* of *time goes*; the fullest of the *slots* | less work for that unit: another operation, another axis |
-#
-# In *time goes*, *issue* are the cycles in which the core issues vector instructions, and waits for nothing.
-#
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A kernel adds 1 to every number of a block in VMEM. You make it multiply by 2 as well. How much longer does it
-# take?</summary>
-# No longer: a register's store takes a slot that is there once a bundle, and the VPU has four.</details>
-#
-# <details><summary>2. Which is dearer on a TPU, an exp or a sum along a row?</summary>
-# With rows of one register: side by side, an EUP operation costs a cycle and a row sum two or three; in a chain, a few cycles against more
-# than a hundred. The sum, both times.</details>
-#
-# <details><summary>3. A GPU hides latency by switching to other threads. What hides it here?</summary>
-# Other work of the same program: independent registers in the same turn, placed between request and pop by the compiler, and
-# copies for the next block that were started early.</details>
-#
-# <details><summary>4. Where is the number 3.0, if your kernel says <code>x_ref[...] * 3.0</code>? And if it says
-# <code>x_ref[...] * s_ref[0]</code>, with s_ref in SMEM?</summary>
-# In the instruction itself, or a register that holds it 1024 times. From SMEM it comes to the scalar unit, and is spread
-# over a vector register.</details>
-#
-# <details><summary>5. A kernel reads each byte once. Its report says "DMA wait 85 %, bound by HBM". Do larger blocks help?</summary>
-# No. The bytes at full speed take longer than all of the cycles, waiting included. Fewer bytes help.</details>
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 2](../exercises/02_the_machine.ipynb). If you have time for one only, take 02.6: three
-# reports, three cures.
-
-# %% [markdown]
-# ## Further
-#
-# The chips side by side, spills, what the hardware has not, and what has been written about it.
-#
 # ### Five chips, and two GPUs
 #
 # A vendor's page prints the whole chip. A kernel runs on one core. JAX knows the core:
@@ -740,7 +779,8 @@ for name in chips.NAMES:
     )
 
 # %% [markdown]
-# The peak is for bfloat16, and 17.2 GB are 16 GiB. The two cores of a v4 or a v5p look like one device; those of a
+# The peak is for bfloat16, and 17.2 GB are 16 GiB. Left out is a memory on the v4's chip that both of its cores share, CMEM:
+# JAX knows it by name and has no figure for it. The two cores of a v4 or a v5p look like one device; those of a
 # tpu7x are two devices. For the v5p JAX has 2460 GB/s, where Google's page says 2765; this course takes JAX's.
 #
 # And whole chips. The GPUs' figures are from NVIDIA's data sheets of the H100 and H200 (SXM), without sparsity, and its
@@ -767,22 +807,76 @@ for name in chips.GPU_NAMES:
 # The chips differ in size by a factor of ten, and most in how the work is cut: one or two wide cores here, 132 small ones
 # there, which hide latency by switching threads.
 #
-# ### Are spills a reason to worry?
-#
-# A spill is a store, and later a load: a *fill*. The softmax once more, with
-# more and more rows in a turn:
+# Does a peak follow from the cells? On a v5e it did: two FLOPs a cell and cycle. **Predict first:** at which clock would a
+# v6e reach its peak so? The next cell divides, and asks the simulator what further rows of a product cost.
+
 
 # %%
-for rows in (256, 512, 1024):
-    r = compiler.compile_tpu(functools.partial(softmax, rows=rows), table)
+def flops_of_a_cell(chip):
+    """FLOPs of a cell in a cycle, predicted (compiler), of further rows of a product."""
+    found = []
+    for m in (256, 1024):
+        args = bf16(m, 512), bf16(512, 512)
+        runs = [functools.partial(product, steps=steps) for steps in (8, 24)]
+        a, b = (compiler.compile_tpu(run, *args, chip=chip).cycles for run in runs)
+        found.append((b - a) / 16)
+    c = chips.chip(chip)
+    return 2 * (1024 - 256) * 512 * 512 / (found[1] - found[0]) / (c.mxus * c.mxu_size**2)
+
+
+for name in ("v5e", "v5p", "v6e", "tpu7x"):
+    c = chips.chip(name)
+    cells, of_cell = c.mxus * c.mxu_size**2, flops_of_a_cell(name)
     print(
-        f"{rows:4} rows: {r.spills:3} spills, {r.cycles:,} cycles; "
-        f"slots filled: load {r.slots['load']:.0%}, store {r.slots['store']:.0%}"
+        f"{name:6} at 2 FLOPs a cell: {c.bf16_flops / cells / 2e9:.2f} GHz; the simulator "
+        f"has {of_cell:.0f}: {c.bf16_flops / cells / of_cell / 1e9:.2f} GHz"
     )
 
 # %% [markdown]
-# Two hundred spills, and it is no slower: more than half of the slots for loads and stores are empty still. Spills matter
-# where the slots for loads and stores are full, and where VMEM is, for that is where spilled registers lie.
+# The first two come out at the clocks that are published, 1.5 and 1.75 GHz. For v6e and tpu7x the simulator has twice the
+# FLOPs that so many cells make, and we know of no page that says why, or at which clock they run. So this course gives
+# cycles for those two, and no clock.
+#
+# ### Are spills a reason to worry?
+#
+# A spill is a store, and later a load: a *fill*. The softmax once more, with more and more rows in a turn. Its copies take
+# longer than its work there, and would hide what spills cost. So here the block stays, and nothing is copied between steps:
+
+
+# %%
+def softmax_of_what_stays(x, rows, steps):
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            here = pl.ds(pl.multiple_of(i * rows, rows), rows)
+            v = x_ref[here, :]
+            e = jnp.exp(v - jnp.max(v, axis=1, keepdims=True))
+            o_ref[here, :] = e / jnp.sum(e, axis=1, keepdims=True)
+            return carry
+
+        jax.lax.fori_loop(0, x.shape[0] // rows, turn, 0)
+
+    block = pl.BlockSpec(x.shape, lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(steps,), in_specs=[block], out_specs=block
+    )(x)
+
+
+for rows in (256, 512, 1024):
+    a, b = (
+        compiler.compile_tpu(
+            functools.partial(softmax_of_what_stays, rows=rows, steps=steps), f32(1024, 128)
+        )
+        for steps in (8, 24)
+    )
+    print(
+        f"{rows:4} rows: {b.spills:3} spills, {(b.cycles - a.cycles) / 16:,.0f} cycles a step; "
+        f"slots filled: load {b.slots['load']:.0%}, store {b.slots['store']:.0%}"
+    )
+
+# %% [markdown]
+# Two hundred spills, and it is faster still: twice as many rows in a turn save more than the spills cost. So a spill is not
+# a fault by itself. Look at the time, and at the slots for loads and stores: here more than half of them are empty. And
+# look at VMEM, for that is where spilled registers lie.
 #
 # ### Emulated
 #

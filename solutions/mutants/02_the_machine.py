@@ -27,6 +27,12 @@ flops_per_byte = {
     for name in chips.NAMES
 }
 
+# %% answer="02.1" name="takes the figures of a vendor's page" judge="exercise" says="(?s)v4: .*This course takes JAX's"
+flops_per_byte = {"v4": 275e12 / 1200e9}
+
+# %% answer="02.2" name="takes 95 GB for a v5p" judge="exercise" says="(?s)v5p: .*how many cores has the chip"
+once = {"v5e": "21 ms", "v5p": "38.6 ms", "tokens": 58.6}
+
 # %% answer="02.2" name="takes GB for GiB" judge="exercise" says="A v5e has 16 GiB, which are 17.2 GB"
 once = {"v5e": "19.5 ms", "v5p": "41.9 ms", "tokens": 58.6}
 
@@ -44,6 +50,9 @@ once = {"v5e": "163.7 us", "v5p": None, "tokens": None}
 
 # %% answer="02.3" name="has one slot for the VPU" judge="exercise" says="How many slots does a bundle have"
 units = {"share": "0.78 %", "operations": 16, "K = 32": "the MXU"}
+
+# %% answer="02.3" name="turns the share round" judge="exercise" says="Asked is the share: turn it round"
+units = {"share": "3200 %", "operations": 16, "K = 32": "the MXU"}
 
 # %% answer="02.3" name="compares with one MXU" judge="exercise" says="all of the VPU against one MXU"
 units = {"share": "12.5 %", "operations": 16, "K = 32": "the MXU"}
@@ -117,7 +126,7 @@ line = 4
 # %% answer="02.7" name="blames the sum" judge="exercise" says="Where does it lie"
 line = 7
 
-# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should"
+# %% answer="02.7" name="blames the block" judge="exercise" says="(?s)line 12 is not the one.*does what it should.*The kernel writes a single number to VMEM.*which unit writes there"
 line = 12
 
 
@@ -143,10 +152,21 @@ def centre_kernel(x_ref, o_ref):
     o_ref[...] = v - jnp.mean(v)
 
 
-# %% answer="02.8" name="divides by 256 whatever the width" judge="numbers" says="(?s)With arguments of float32.20,300.*it should be -149.5"
+# %% answer="02.8" name="divides by 256 whatever the width" judge="numbers" says="(?s)With arguments of float32.20,300.*256 is written in. With 300 in its place.*take a length from the ref"
 def centre_kernel(x_ref, o_ref):
     v = x_ref[...]
     o_ref[...] = v - jnp.sum(v, axis=1, keepdims=True) / 256
+
+
+# %% answer="02.8" name="takes eight rows more than there are" judge="numbers" says="the slice is longer than the ref"
+def centre_kernel(x_ref, o_ref):
+    def turn(i, carry):
+        here = pl.ds(8 * i, 8)
+        v = x_ref[here, :]
+        o_ref[here, :] = v - jnp.mean(v, axis=1, keepdims=True)
+        return carry
+
+    jax.lax.fori_loop(0, pl.cdiv(x_ref.shape[0], 8), turn, 0)
 
 
 # %% answer="02.8" name="takes eight rows in a turn" judge="numbers" says="o_ref.16:20. is memory nothing has written"
@@ -163,7 +183,7 @@ def centre_kernel(x_ref, o_ref):
 # %% answer="02.9" name="says too little" judge="exercise" says="words"
 why = "There are no threads."
 
-# %% answer="02.9" name="does not judge itself" judge="exercise" says="assess"
+# %% answer="02.9" name="does not judge itself" judge="exercise" says="(?s)compare: it is yours.*assess"
 why = """None: a core runs one program, in order, on very wide registers. Copies, the XLU and the
 MXU work in the background, so latency is hidden by asking early and by other work from the same
 program, which my kernel has to bring: many rows in a turn, and blocks that are fetched ahead."""
@@ -192,6 +212,28 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
+# %% answer="02.10" name="mends the approximate reciprocal once" judge="numbers" says="(?s)a Newton step makes 16 of them.*one Newton step more"
+def gated(x):
+    def kernel(x_ref, o_ref):
+        v = x_ref[...]
+        d = 1 + jnp.exp(-v)
+        r = pltpu.reciprocal(d, approx=True)
+        s = v * r * (2 - d * r)
+        o_ref[...] = s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+
+# %% answer="02.10" name="takes tanh for the gate" judge="numbers" says="The gate is tanh.x. here, which is between -1 and 1"
+def gated(x):
+    def kernel(x_ref, o_ref):
+        v = x_ref[...]
+        s = v * jnp.tanh(v)
+        o_ref[...] = s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+
 # %% answer="02.10" name="computes the gate outside the kernel" judge="exercise" says="part of it is not in the kernel"
 def gated(x):
     def kernel(s_ref, o_ref):
@@ -202,7 +244,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(s)
 
 
-# %% answer="02.10" name="forgets the second half of the gate" judge="numbers" says="is 1.01816; it should be -0.954908"
+# %% answer="02.10" name="forgets the second half of the gate" judge="numbers" says="The gate is tanh.x / 2. here"
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]
@@ -212,7 +254,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.11" name="leaves it in one block" judge="exercise" says="(?s)it is above par.*DMA wait"
+# %% answer="02.11" name="leaves it in one block" judge="exercise" says="(?s)it is above par.*DMA wait.*what if there are two"
 def gated(x):
     def kernel(x_ref, o_ref):
         half = 0.5 * x_ref[...]
@@ -222,7 +264,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.11" name="makes the blocks too small" judge="exercise" says="(?s)it is above par.*DMA wait"
+# %% answer="02.11" name="makes the blocks too small" judge="exercise" says="(?s)it is above par.*DMA wait.*each of 8 steps waits.*try fewer steps"
 def gated(x):
     def kernel(x_ref, o_ref):
         half = 0.5 * x_ref[...]

@@ -478,11 +478,12 @@ checks.check("02.9", why)
 #
 # *Difficulty 4 of 5. 25 minutes, 10 lines. Further.*
 #
-# `slow_gated(x)` multiplies each number by a gate between 0 and 1, x / (1 + exp(-x)), and then divides each row by its root
-# mean square. For x[1024, 256] its core is at work, or waits for one of its own units, for tens of thousands of cycles.
+# `slow_gated(x)` multiplies each number x by a gate between 0 and 1, 1 / (1 + exp(-x)), and then divides each row by its
+# root mean square. For x[1024, 256] its core is at work, or waits for one of its own units, for tens of thousands of cycles.
 # Write `gated(x)`, kernel and call, which returns the same rows and needs **a twentieth** of them at most. Cycles in which
 # the core waits for copies do not count here. The check tries other sizes as well, some of them odd, with numbers between
-# -4 and 4.
+# -4 and 4. Results may be off by the rounding of float32, about one part in 100,000. An approximate reciprocal is too rough
+# for that, and with one Newton step behind it still a little.
 #
 # More rows at a time are not enough. Look at the report of what you have, and at what a division is made of.
 

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 from lesson_files import code_cells
 
 from course_lib import compiler
+from course_lib.checks.exercise import exercise
 from course_lib.lessons.lesson_02 import gate, operations, patients
 
 CELLS = code_cells("solutions/src", "02_the_machine")
@@ -62,6 +64,15 @@ def test_each_patient_has_one_cure():
         best = patients.best_cure(name)
         assert times[best] < 0.6 * times[""]
         assert all(times[cure] > 0.8 * times[""] for cure in patients.CURES if cure != best), (name, times)
+
+
+@needs_libtpu
+def test_02_7_quotes_the_compiler():
+    task = exercise("02.7")
+    names = {"jax": jax, "jnp": jnp, "pl": pl, "pltpu": pltpu}
+    exec(task.listing, names)
+    said = compiler.compile_tpu(names["count"], jax.ShapeDtypeStruct((16, 128), jnp.float32), simulate=False).error
+    assert f'"{said.what}"' in task.asks.next
 
 
 @needs_libtpu

@@ -53,5 +53,8 @@ def result(task: Exercise, answer: object) -> Result:
     if assessed:
         headline, next = f'you said "{assessed}".', "add what yours lacks, and assess it again."
     else:
-        headline, next = "yours to judge.", f'compare, then say checks.assess("{task.id}", "yes"), "partly" or "no".'
+        headline, next = (
+            "compare: it is yours to judge.",
+            f'compare, then say checks.assess("{task.id}", "yes"), "partly" or "no".',
+        )
     return not_yet(task.id, headline, ours, next)

@@ -11,13 +11,16 @@ from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, p
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
+_ENOUGH = 12  # characters of a line that stand for all of it
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Find:
     """``line`` of the exercise's listing, counted from 1, should be ``fixed``.
 
-    ``near`` has sentences for other lines that a careful reader may suspect. ``function`` is the name in the listing
-    that is judged, with the exercise's arguments and reference: ``refused_by`` refuses it, and passes it once fixed.
+    ``near`` has sentences for other lines that a careful reader may suspect, ``next`` what to do before another try.
+    ``function`` is the name in the listing that is judged, with the exercise's arguments and reference: ``refused_by``
+    refuses it, and passes it once fixed.
     """
 
     line: int
@@ -26,6 +29,7 @@ class Find:
     near: dict[int, str]
     function: str
     refused_by: str
+    next: str = "follow one block through the listing, line by line: is it the one that you want?"
 
 
 def problem(asked: Find, listing: str) -> str:
@@ -62,20 +66,22 @@ def result(task: Exercise, answer: object) -> Result:
     (number,) = found
     if number == asked.line:
         return passed(task.id, asked.why)
-    next = "follow one block through the listing, line by line: is it the one that you want?"
     if not (text := lines[number - 1].strip()):
-        return not_yet(task.id, f"line {number} is blank.", "", next)
+        return not_yet(task.id, f"line {number} is blank.", "", asked.next)
     message = asked.near.get(number, "It does what it should.")
-    return not_yet(task.id, f"line {number} is not the one.", f"Line {number}: {text}\n{message}", next)
+    return not_yet(task.id, f"line {number} is not the one.", f"Line {number}: {text}\n{message}", asked.next)
 
 
 def _lines_meant(answer: object, lines: list[str]) -> list[int]:
     """The numbers of the lines that an answer names; [] if it names none."""
     if (number := _number(answer)) is not None:
         return [number] if 1 <= number <= len(lines) else []
-    if isinstance(answer, str):  # as it is printed, with its number, or without
-        return [n for n, line in enumerate(lines, 1) if _same(line, answer) or _same(f"{n}{line}", answer)]
-    return []
+    if not isinstance(answer, str):
+        return []
+    whole = [n for n, line in enumerate(lines, 1) if _same(line, answer) or _same(f"{n}{line}", answer)]
+    if whole or len(part := _squeezed(answer)) < _ENOUGH:  # as it is printed, with its number, or without
+        return whole
+    return [n for n, line in enumerate(lines, 1) if part in _squeezed(line)]
 
 
 def _number(answer: object) -> int | None:
@@ -97,4 +103,8 @@ def _not_a_line(answer: object, found: list[int], count: int) -> tuple[str, str]
 
 
 def _same(line: str, other: str) -> bool:
-    return "".join(line.split()) == "".join(other.split())
+    return _squeezed(line) == _squeezed(other)
+
+
+def _squeezed(line: str) -> str:
+    return "".join(line.split())

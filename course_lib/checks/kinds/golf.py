@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BYTES, CYCLES = "bytes", "cycles"
 ABOVE_PAR = "the judges agree, and it is above par."
 SKIPPED = "skipped: its score."
+_FEW = 4  # grid steps: with more the latency of their copies adds up
 # What moves nothing where it stands outside the kernels: names, and other shapes of what lies there.
 _FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_put", "optimization_barrier"}
 
@@ -172,8 +173,10 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
     golf, best = task.golf, ours(task.id)
     par = f"par is {golf.par:,}" + (f", ours {best:,}" if best is not None else "")
     if golf.unit == CYCLES:
-        return f"It takes {said(value, CYCLES)}; {par}. {_where_cycles_go(report)}".strip(), (
-            f'which of these can be less? checks.report("{task.id}") shows the whole report.'
+        whole = f'checks.report("{task.id}") shows the whole report.'
+        return (
+            f"It takes {said(value, CYCLES)}; {par}. {_where_cycles_go(report)}".strip(),
+            f"{_less(report, _steps(task, defined))} {whole}",
         )
     walk = grid.walk(task.build(defined), *task.arguments()[0])
     outside = around(walk)
@@ -189,6 +192,27 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
         why, next = most.what, most.next
     once = f"Every array once would be {least(task):,}."
     return f"It moves {value:,} bytes between HBM and the chip; {par}. {once} {why}", next
+
+
+def _steps(task: Exercise, defined: object) -> int | None:
+    """The grid steps of an answer that is one kernel, all of whose arrays come in blocks; None for any other."""
+    try:
+        (call,) = grid.walk(task.build(defined), *task.arguments()[0]).calls
+    except (ValueError, grid.UnreadableCall):  # no kernel, or several
+        return None
+    return call.steps if all(each.pipelined for each in (*call.inputs, *call.outputs)) else None
+
+
+def _less(report: compiler.Report | None, steps: int | None) -> str:
+    """What to try against the part that takes most cycles."""
+    most = max(report.time_split, key=report.time_split.get) if report is not None and report.time_split else ""
+    if most == "DMA wait" and steps == 1:
+        return "in one step the copy in, the work and the copy out stand one after another: what if there are two?"
+    if most == "DMA wait" and (steps or 0) > _FEW:
+        return f"each of {steps:,} steps waits for its copies' latency, however small its block: try fewer steps."
+    if most in ("XLU", "EUP", "MXU"):
+        return f"the core waits for the {most}'s answers: try more rows, or more independent work, at a time."
+    return "which of these can be less?"
 
 
 def _where_cycles_go(report: compiler.Report | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from course_lib import chips, errors, grid, judges, roofline, text
+from course_lib.checks.kinds import slips
 from course_lib.checks.result import NOT_YET, Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
@@ -46,6 +47,8 @@ def result(task: Exercise, defined: object) -> Result:
         for trial, said in _sessions(task, trials, say):
             report = report or (said.report if trial is trials[0] else None)
             if said.passed is False:
+                if said.judge == "numbers" and said.ran and (slip := slips.found(task, trial)):
+                    said = dataclasses.replace(said, message=slip[0], next=slip[1])
                 return _refused(task, said, trial, trials, report)
             heard.append(said)
     if complaint := _further_demand(task, defined):

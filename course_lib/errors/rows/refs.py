@@ -66,6 +66,14 @@ ROWS = (
         "08",
     ),
     Row(
+        "slice-too-long",
+        r"slice_sizes must be less than or equal to operand shape, got slice_sizes (?P<size>\([^\n]*?\)) for operand "
+        r"shape (?P<shape>\([^\n]*?\))",
+        "The kernel takes a slice of shape {size} of a ref of shape {shape}: the slice is longer than the ref.",
+        "a slice is as long as the ref or shorter, wherever it starts. Take sizes that fit every shape that is tried.",
+        "04",
+    ),
+    Row(
         "too-many-indices",
         r"`indices` must not be longer than `shape`: indices=(?P<indices>\([^\n]*\)), shape=(?P<shape>\([^)]*\))",
         "The kernel gives the indices {indices} to a ref of shape {shape}: one index too many, or more.",

@@ -8,6 +8,8 @@ from course_lib.checks.kinds.several import Several
 TWO_CORES = "That is the peak of the whole chip over the bandwidth of one of its two cores, or the other way round."
 UPSIDE_DOWN = "That is upside down: bytes for each FLOP. Asked is how many FLOPs there are for each byte."
 OF_INT8 = "That is the ratio with the peak of int8. This question is about bfloat16."
+PUBLISHED = "That is with the figures of Google's page. This course takes JAX's, which chips.chip(name) has."
+ON_GOOGLES_PAGE = {"v4": 275e12 / 1200e9, "v5p": 459e12 / 2765e9}  # where they differ by more than 1 %
 RATE_OVER_RATE = "write peak and bandwidth with their units, and divide: FLOP/s over bytes/s."
 HALF_FOR_INT8 = (
     "That is half of the ratio for bfloat16. For int8 the peak is twice as high, and the bandwidth is the same."
@@ -23,6 +25,8 @@ def _of_bf16(name: str) -> Predict:
     """The question for one chip. Slips: two cores where there is one, int8 for bfloat16, and upside down."""
     ratio, chip = _balance(name), chips.chip(name)
     near = {1 / ratio: UPSIDE_DOWN}
+    if name in ON_GOOGLES_PAGE:
+        near[ON_GOOGLES_PAGE[name]] = PUBLISHED
     if chip.tensor_cores == 2:
         near |= {2 * ratio: TWO_CORES, ratio / 2: TWO_CORES}
     elif chip.int8_ops:

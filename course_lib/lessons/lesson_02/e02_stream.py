@@ -6,6 +6,7 @@ from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
 PARAMETERS = 7e9
+AMOUNT_OVER_RATE = "write the bytes that are read over the bytes of a second, each with its unit."
 
 
 def _stream_ms(name: str) -> float:
@@ -27,6 +28,7 @@ STREAMS = {
             41.95: "Each byte is read once. Is it written, too?",
             0.1637: "That is how long it takes to fill VMEM. What does HBM hold?",
         },
+        next=AMOUNT_OVER_RATE,
         why="what it holds, over its bandwidth.",
         proof=lambda: _stream_ms("v5e"),
     ),
@@ -36,8 +38,11 @@ STREAMS = {
         tolerance=0.01,
         near={
             83.74: "That is all of the chip through the bandwidth of one of its two cores. Both cores read.",
+            38.62: "That is 95 GB. What has chips.chip for hbm_bytes, and how many cores has the chip?",
+            34.36: "That is with the figures of Google's page. This course takes JAX's, chips.chip.",
             20.93: "That is one core's half through the bandwidth of the whole chip.",
         },
+        next=AMOUNT_OVER_RATE,
         why="twice as long as a v5e, with six times the memory.",
         proof=lambda: _stream_ms("v5p"),
     ),
@@ -53,6 +58,7 @@ STREAMS = {
             47.67: "That reads all of the HBM for a token. How many bytes do the weights have?",
             14071.4: "That is the arithmetic, at the peak. Which of the two takes longer?",
         },
+        next=AMOUNT_OVER_RATE,
         why="every weight is read for every token.",
         proof=_tokens_per_second,
     ),

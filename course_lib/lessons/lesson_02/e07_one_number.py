@@ -56,6 +56,8 @@ def count(x):
             7: "A sum over all axes is one number. It may be kept from step to step. Where does it lie?",
             8: "One number is spread over a block: that goes, through a register.",
         },
+        next='the compiler says: "The kernel writes a single number to VMEM. The vector unit writes whole registers '
+        'there." So ask of every ref: which memory is it in, and which unit writes there?',
         why="a single number can be stored in SMEM only; VMEM takes vectors.",
     ),
     hints=(

@@ -58,6 +58,18 @@ EXERCISE = Exercise(
     sizes=({"M": 64, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130}),
     reference=lambda x: x - jnp.mean(x, axis=1, keepdims=True),
     build=_around,
+    slips=(
+        (
+            lambda x: x - jnp.sum(x, axis=1, keepdims=True),
+            "That takes the sum off each row, and the mean is asked.",
+            "divide the sum by the number of columns, or take jnp.mean.",
+        ),
+        (
+            lambda x: jnp.broadcast_to(jnp.mean(x, axis=1, keepdims=True), x.shape),
+            "That is the mean of each row itself. It is to be taken off the row.",
+            "what is x minus its mean?",
+        ),
+    ),
     also=(_takes_little_longer_than_a_copy,),
     hints=(
         "How many of the 8 sublanes of a register does one row use? And how many row sums are under way at a time?",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from course_lib import compiler
 from course_lib.checks.exercise import Exercise
-from course_lib.lessons.lesson_02.gate import accepted, slow
+from course_lib.lessons.lesson_02.gate import SLIPS, accepted, slow
 
 BLOCK = (1024, 256)
 TIMES_FEWER = 20
@@ -48,6 +48,7 @@ EXERCISE = Exercise(
     sizes=({"M": 64, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130}),
     within=(-4, 4),
     reference=accepted,
+    slips=SLIPS,
     also=(_keeps_the_core_for_a_twentieth_of_the_time,),
     hints=(
         "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says "

@@ -3,7 +3,7 @@
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
-from course_lib.lessons.lesson_02.gate import accepted
+from course_lib.lessons.lesson_02.gate import SLIPS, accepted
 
 
 def _rows() -> list[tuple]:
@@ -19,6 +19,7 @@ EXERCISE = Exercise(
     defines="gated",
     cases=_rows,
     reference=accepted,
+    slips=SLIPS,
     golf=Golf(unit=CYCLES, par=3_700),
     hints=(
         "With one block the first copy, the work and the last copy stand one after another. What if there are two?",

@@ -1,0 +1,79 @@
+"""The rule about sizes that are written in: it says what it has tried, and nothing of numbers that are none."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.experimental import pallas as pl
+
+from course_lib import judges
+
+X = jax.random.normal(jax.random.key(0), (24, 300))
+
+
+def centred(mean):
+    """x minus ``mean(x)``, a kernel in one block."""
+
+    def kernel(x_ref, o_ref):
+        x = x_ref[...]
+        o_ref[...] = x - mean(x)
+
+    return lambda x: pl.pallas_call(kernel, out_shape=x)(x)
+
+
+def row_means(x):
+    return jnp.mean(x, axis=1, keepdims=True)
+
+
+def said(mean, reference=lambda x: x - row_means(x), x=X):
+    (verdict,) = judges.judge(centred(mean), reference, x)
+    return verdict
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [lambda x: jnp.sum(x, axis=1, keepdims=True) / 256, lambda x: jnp.sum(x, axis=1, keepdims=True) * (1 / 256)],
+    ids=["over", "times"],
+)
+def test_a_size_that_is_written_in_is_found_by_trying(mean):
+    verdict = said(mean)
+    assert "256 is written in. With 300 in its place, which is the length of axis 1 of x here, all of it" in str(
+        verdict
+    ).replace("\n", " ")
+    assert verdict.next.startswith("take a length from the ref, x_ref.shape[axis]")
+
+
+def test_the_number_of_turns_may_be_a_size_too():
+    def mean(x):
+        of_columns = [x[:, n * 100 : (n + 1) * 100] for n in range(3)]
+        return sum(jnp.sum(part, axis=1, keepdims=True) for part in of_columns) / 128
+
+    assert "128 is written in. With 300 in its place" in said(mean).message.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [
+        lambda x: jnp.sum(x, axis=1, keepdims=True) / 300 + 16,  # the number is right, and something else is wrong
+        lambda x: jnp.sum(x, axis=1, keepdims=True) / 150 - 64,
+        lambda x: 64 * row_means(x),  # no size makes it right
+        lambda x: jnp.sum(x, axis=1, keepdims=True) / 3,  # too small to be taken for a size
+        lambda x: jnp.max(x, axis=1, keepdims=True),
+    ],
+    ids=["added", "both", "scaled", "small", "maximum"],
+)
+def test_nothing_is_said_of_other_numbers(mean):
+    verdict = said(mean)
+    assert verdict.passed is False and "written in" not in verdict.message
+
+
+def test_a_right_kernel_may_have_its_size_written_in():
+    """Nobody is refused for it: it is right for these arguments, and others will show."""
+    verdicts = judges.judge(centred(lambda x: jnp.sum(x, axis=1, keepdims=True) / 300), lambda x: x - row_means(x), X)
+    assert all(verdict.passed is not False for verdict in verdicts)
+
+
+def test_many_numbers_are_not_tried():
+    """Each try is a kernel that is compiled anew: with too many the rule is silent."""
+    numbers = range(20, 40)
+    verdict = said(lambda x: jnp.sum(x, axis=1, keepdims=True) / 256 + sum(jnp.sin(x[:, :1] * n) * 0 for n in numbers))
+    assert verdict.passed is False and "written in" not in verdict.message
