@@ -9,6 +9,7 @@ from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.picture import Picture
 from course_lib.viz.pipeline_chart import PipelineChart, pipeline_chart
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
+from course_lib.viz.precision_explorer import PrecisionExplorer, precision_explorer
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
 from course_lib.viz.stages import Stage
@@ -25,6 +26,7 @@ __all__ = [
     "Picture",
     "PipelineChart",
     "Point",
+    "PrecisionExplorer",
     "RoofPlot",
     "Stage",
     "SystolicStepper",
@@ -36,6 +38,7 @@ __all__ = [
     "memory_ladder",
     "pipeline_chart",
     "plot_picture",
+    "precision_explorer",
     "roof_plot",
     "systolic_stepper",
     "three_roofs",
