@@ -70,10 +70,11 @@ def legal_sizes(
     """The block sizes that the TPU takes along one axis of an array, ascending; ``length`` itself is always one.
 
     ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128, the
-    one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24; bool is held as int32). The only axis of a vector
-    is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other axes are free. (Where no source is
-    named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only sizes that divide the length, so that
-    no block is ragged. Raises ValueError for a length below 1, and an axis that is not there.
+    one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as int32,
+    takes 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other
+    axes are free. (Where no source is named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only
+    sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, and an axis that is
+    not there.
     """
     if length < 1:
         raise ValueError(f"length={length} is not the length of an axis: it is 1 or more.")
@@ -121,20 +122,13 @@ def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int)
 def _pieces(call: grid.Call) -> list[Allocation]:
     rows = [
         _piece(
-            call,
-            o.name,
-            o.block_shape,
-            o.dtype,
-            buffers=o.buffers,
-            why=_why(o),
-            purpose=f"{o.role} window",
-            unit=WINDOW,
+            call, o.name, o.block_shape, o.dtype, _why(o), buffers=o.buffers, purpose=f"{o.role} window", unit=WINDOW
         )
         for o in call.operands
         if o.memory_space == "vmem"
     ]
     rows += [
-        _piece(call, s.name, s.shape, s.dtype, why="scratch: kept from one grid step to the next")
+        _piece(call, s.name, s.shape, s.dtype, "scratch: kept from one grid step to the next")
         for s in call.scratch
         if s.memory_space == "vmem"
     ]
@@ -150,8 +144,8 @@ def _scoped(call: grid.Call, scratch: grid.Scratch) -> Allocation:
         if held is not None and scratch.shape[1:] == copy.shape:
             (name, purpose), buffers = held, scratch.shape[0]
             why = f"{buffers} buffers of the pipeline in the kernel's body"
-            return _piece(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, purpose=purpose)
-    return _piece(call, scratch.name, scratch.shape, scratch.dtype, why="allocated by the kernel's body")
+            return _piece(call, name, copy.shape, scratch.dtype, why, buffers=buffers, purpose=purpose)
+    return _piece(call, scratch.name, scratch.shape, scratch.dtype, "allocated by the kernel's body")
 
 
 def _why(operand: grid.Operand) -> str:
@@ -168,28 +162,11 @@ def _why(operand: grid.Operand) -> str:
 
 
 def _piece(
-    call: grid.Call,
-    name: str,
-    shape: tuple[int, ...],
-    dtype,
-    *,
-    why: str,
-    buffers: int = 1,
-    purpose: str = "scratch",
-    unit: int = 1,
+    call: grid.Call, name: str, shape, dtype, why: str, *, buffers: int = 1, purpose: str = "scratch", unit: int = 1
 ) -> Allocation:
     size = _round_up(padded_bytes(shape, dtype) * buffers, unit)
-    return Allocation(
-        op=call.name,
-        name=name,
-        shape=shape,
-        dtype=dtype,
-        buffers=buffers,
-        bytes=size,
-        why=why,
-        purpose=purpose,
-        unit=unit,
-    )
+    of_one = {"shape": shape, "dtype": dtype, "why": why}
+    return Allocation(op=call.name, name=name, buffers=buffers, bytes=size, purpose=purpose, unit=unit, **of_one)
 
 
 def _round_up(n: int, multiple: int) -> int:

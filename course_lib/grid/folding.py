@@ -1,7 +1,7 @@
 """What an index map computes, as far as its form shows: libtpu folds constants before it looks whether a block moves.
 
-``j * 0``, ``j % 1``, ``j - j`` and ``jnp.where(j < 4, 0, 0)`` are numbers to it; ``j // 4`` and ``jnp.minimum(j, 0)`` are
-not, though they are the same number at every step. A test asks libtpu 0.0.48 about each of these.
+``j * 0``, ``j % 1``, ``j - j`` and ``jnp.where(j < 4, 0, 0)`` are numbers to it. ``j // 4`` and ``jnp.minimum(j, 0)``
+are not, though they are the same number at every step. A test asks libtpu 0.0.48 about each of these.
 """
 
 import operator

@@ -106,7 +106,8 @@ def as_text(table: VmemTable) -> str:
 def _lines(table: VmemTable) -> list[str]:
     shown = zip(table.data["rows"], table.rows, table.shapes, strict=True)
     return [
-        f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes {_by(cost.padded_shape(shape, given['dtype']))}, "
+        f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes "
+        f"{_by(cost.padded_shape(shape, given['dtype']))}, "
         f"{text.counted(row.buffers, 'buffer')}: {text.size(row.bytes)}"
         for given, row, shape in shown
     ]
