@@ -73,8 +73,8 @@ def legal_sizes(
     one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as int32,
     takes 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other
     axes are free. (Where no source is named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only
-    sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, and an axis that is
-    not there.
+    sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, and an axis that
+    is not there.
     """
     if length < 1:
         raise ValueError(f"length={length} is not the length of an axis: it is 1 or more.")
