@@ -865,11 +865,10 @@ for name, fn, several in [
         print(f"{name:7}{buffers:3} buffers {formula:14.0f} {turn:9.0f} {busy:9.0f}")
 
 # %% [markdown]
-# With four buffers both waits of the copying kernel are about 300 cycles, and a step takes an eighth more than either: whatever
-# the one has lost, the other does not make up for. On both sides the formula is close.
+# With four buffers the two waits of the copying kernel are about equal, and a step takes an eighth more than the formula, which is
+# close wherever one of them is the longer.
 #
-# The core's own part grows with the buffers: it counts which of them is next. From about 16 on that part
-# is all of the step, and each further buffer makes it longer.
+# The core's own part grows with the buffers. From about 16 on it is all of the step: 32 take longer than 16.
 #
 # ### 528,049 cycles, and 982 us
 #
