@@ -95,7 +95,7 @@ def copy_blocks(shape, block, dtype, scratch=(), mode=None):
     def kernel(x_ref, o_ref, *scratch_refs):
         total = jnp.zeros((), jnp.float32)
         for ref in scratch_refs:
-            ref[...] = jnp.full(ref.shape, pl.program_id(0), ref.dtype)
+            ref[...] = jnp.full(ref.shape, pl.program_id(0)).astype(ref.dtype)
             total += ref[...].astype(jnp.float32).sum()
         o_ref[...] = (x_ref[...].astype(jnp.float32) + total).astype(o_ref.dtype)
 
@@ -122,6 +122,11 @@ def copy_blocks(shape, block, dtype, scratch=(), mode=None):
         dict(shape=(64, 24, 512), block=(1, 24, 512), dtype=jnp.bfloat16),
         dict(shape=(256, 512), block=(64, 512), dtype=jnp.float32, scratch=[pltpu.VMEM((3, 5, 100), jnp.bfloat16)]),
         dict(shape=(256, 512), block=(64, 512), dtype=jnp.float32, scratch=[pltpu.VMEM((3, 100), jnp.float32)]),
+        dict(shape=(1, 128), block=(1, 128), dtype=jnp.float32),
+        dict(shape=(1, 1000), block=(1, 1000), dtype=jnp.bfloat16),
+        dict(shape=(2, 128), block=(2, 128), dtype=jnp.int8),
+        dict(shape=(300,), block=(300,), dtype=jnp.bfloat16),
+        dict(shape=(1200,), block=(1200,), dtype=jnp.int8),
     ],
     ids=str,
 )
@@ -133,6 +138,44 @@ def test_vmem_is_what_the_compiler_sets_aside(case):
     assert sorted(ours) == sorted(theirs), f"{report.vmem}"
 
 
+NARROW = [
+    ((1, 128), jnp.bfloat16),
+    ((1, 256), jnp.int8),
+    ((3, 1, 128), jnp.bfloat16),
+    ((2, 128), jnp.int8),
+    ((300,), jnp.bfloat16),
+    ((100,), jnp.int8),
+    ((1, 128), jnp.bool_),
+    ((5, 128), jnp.bool_),
+    ((3, 5, 100), jnp.bool_),
+    ((300,), jnp.bool_),
+]
+
+
+@needs_libtpu
+def test_narrow_scratch_takes_whole_words():
+    """Each piece alone takes another number of bytes, so the sorted lists tell them apart as far as they differ."""
+    fn, x = copy_blocks((32, 128), (8, 128), jnp.float32, scratch=[pltpu.VMEM(*piece) for piece in NARROW])
+    report = compiler.compile_tpu(fn, x, simulate=False)
+    theirs = sorted(piece.bytes for piece in report.vmem if piece.purpose == "scratch")
+    assert theirs == sorted(cost.padded_bytes(*piece) for piece in NARROW), report.vmem
+
+
+@needs_libtpu
+def test_booleans_are_int32_in_vmem():
+    """Arrays of 128 MiB as int32: smaller ones XLA keeps in VMEM whole, and the kernel needs no window."""
+
+    def masked_kernel(mask_ref, x_ref, o_ref):
+        o_ref[...] = mask_ref[...] & (x_ref[...] > 0)
+
+    block = pl.BlockSpec((512, 1024), lambda i: (i, 0))
+    mask, x = (jax.ShapeDtypeStruct((64 * 512, 1024), dtype) for dtype in (jnp.bool_, jnp.float32))
+    fn = pl.pallas_call(masked_kernel, out_shape=mask, grid=(64,), in_specs=[block, block], out_specs=block)
+    report = compiler.compile_tpu(fn, mask, x, simulate=False)
+    theirs = [piece.bytes for piece in report.vmem if piece.purpose in ("input window", "output window")]
+    assert theirs == [row.bytes for row in cost.vmem(grid.walk(fn, mask, x))] == [2 * 512 * 1024 * 4] * 3
+
+
 # Index maps over a grid of (1, 4), with the buffers that the compiler gives their blocks: all smaller than the array.
 MAPS = {
     "constant": (lambda i, j: (0, 0), 1),
@@ -141,16 +184,22 @@ MAPS = {
     "an axis of several": (lambda i, j: (j, 0), 2),
     "the same at every step, of an axis of several": (lambda i, j: (j // 4, 0), 2),
     "the same, chosen": (lambda i, j: (jnp.where(j < 9, i, 1), 0), 2),
+    "the same, the smaller": (lambda i, j: (jnp.minimum(j, 0), 0), 2),
+    "an axis of several, and nothing done to it": (lambda i, j: (j // 1 + 0, 0), 2),
+    "times nothing": (lambda i, j: ((j + 1) * 0, 0), 1),
+    "modulo 1": (lambda i, j: (j % 1 + 1, 0), 1),
+    "less itself": (lambda i, j: (2 * j - 2 * j, 0), 1),
+    "either way the same": (lambda i, j: (jnp.where(j < 4, 2, 2), 0), 1),
 }
 
 
-def with_maps(maps, steps):
+def with_maps(maps, steps, mode=None):
     """A kernel with an input for each map, and whose output has the last one."""
 
     def kernel(*refs):
         refs[-1][...] = sum(ref[...] for ref in refs[:-1])
 
-    specs = [pl.BlockSpec((8, 128), index_map) for index_map in maps]
+    specs = [pl.BlockSpec((8, 128), index_map, pipeline_mode=mode) for index_map in maps]
     x = jax.ShapeDtypeStruct((32, 128), jnp.float32)
     fn = pl.pallas_call(kernel, out_shape=x, grid=steps, in_specs=specs, out_specs=specs[-1])
     return fn, [x] * len(maps)
@@ -163,6 +212,17 @@ def test_a_block_that_no_axis_moves_has_one_buffer():
     theirs = {piece.name: piece.bytes // (8 * 128 * 4) for piece in report.vmem}
     ours = {row.name: row.buffers for row in cost.vmem(grid.walk(fn, *args))}
     assert ours == theirs and list(ours.values())[:-1] == [buffers for _, buffers in MAPS.values()]
+
+
+@needs_libtpu
+def test_a_block_that_no_axis_moves_has_one_buffer_though_two_are_asked_for():
+    maps = [lambda i, j: (0, 0), lambda i, j: (j * 0, 0), lambda i, j: (j, 0)]
+    fn, args = with_maps(maps, (1, 4), pl.Buffered(2))
+    theirs = {
+        piece.name: piece.bytes // (8 * 128 * 4) for piece in compiler.compile_tpu(fn, *args, simulate=False).vmem
+    }
+    assert theirs == {row.name: row.buffers for row in cost.vmem(grid.walk(fn, *args))}
+    assert list(theirs.values()) == [1, 1, 2, 2]
 
 
 @needs_libtpu
@@ -187,7 +247,7 @@ def test_a_call_without_a_grid_has_no_smaller_blocks():
 
 
 @needs_libtpu
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8], ids=["f32", "bf16", "int8"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.int8, jnp.bool_], ids=["f32", "bf16", "int8", "bool"])
 def test_legal_sizes_are_those_the_compiler_takes(dtype):
     """Of all multiples of 8 rows up to 64: libtpu 0.0.48 refuses what is not legal; 0.0.50 takes more for int8."""
     legal = cost.legal_sizes(64 * 7, axis=0, rank=2, dtype=dtype, even=False)

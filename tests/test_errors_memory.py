@@ -19,6 +19,14 @@ def kernel_copies_without_a_semaphore(x_ref, o_ref):
     pltpu.make_async_copy(x_ref, o_ref).start()
 
 
+def kernel_takes_both_semaphores(x_ref, o_ref, sem):
+    pltpu.make_async_copy(x_ref, o_ref, sem).start()
+
+
+def kernel_keeps_no_copy(x_ref, o_ref, sem):
+    pltpu.make_async_copy(x_ref, o_ref, sem).start().wait()
+
+
 def in_hbm(x):
     return pl.pallas_call(copy, out_shape=x, in_specs=[pl.BlockSpec(memory_space=pl.ANY)])(x)
 
@@ -99,6 +107,14 @@ FAILURES = {
     "copy-of-a-value": (
         compiled(call(lambda x, o: pltpu.sync_copy(x[...], o))),
         "A copy was given a value where it needs a place",
+    ),
+    "copy-of-all-semaphores": (
+        simulated(call(kernel_takes_both_semaphores, scratch_shapes=[pltpu.SemaphoreType.DMA((2,))])),
+        "A copy was given all semaphores of an array of shape (2,), and takes one.",
+    ),
+    "copy-not-kept": (
+        compiled(call(kernel_keeps_no_copy, scratch_shapes=[pltpu.SemaphoreType.DMA])),
+        ".wait() is called on None",
     ),
     "copy-mismatch": (
         compiled(call(lambda x, o: pltpu.sync_copy(x, o.at[0:8]))),

@@ -5,6 +5,7 @@ from course_lib.cost.padding import AGAINST_PADDING, padding, padding_of, paddin
 from course_lib.cost.traffic import Traffic, hbm_bytes, payload_bytes, stored_bytes, traffic
 from course_lib.cost.vmem import (
     Allocation,
+    held_as,
     is_legal_size,
     largest_block,
     legal_sizes,
@@ -21,6 +22,7 @@ __all__ = [
     "Work",
     "flops",
     "hbm_bytes",
+    "held_as",
     "is_legal_size",
     "kernel_flops",
     "largest_block",

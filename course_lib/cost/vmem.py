@@ -12,6 +12,8 @@ import numpy as np
 
 from course_lib import chips, grid
 
+WINDOW = 1024  # bytes: the windows of an operand take a multiple of it (libtpu 0.0.48); scratch does not
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Allocation:
@@ -25,6 +27,7 @@ class Allocation:
     shape: tuple[int, ...] | None = None  # of one buffer; shape, dtype and why are known of what is counted here
     dtype: np.dtype | None = None
     why: str = ""  # there are so many buffers
+    unit: int = 1  # bytes that all of it is rounded up to
 
 
 def vmem(walk: grid.Walk) -> list[Allocation]:
@@ -37,20 +40,28 @@ def vmem_bytes(walk: grid.Walk) -> int:
     return max((sum(b.bytes for b in _pieces(call)) for call in walk.calls), default=0)
 
 
-def padded_shape(shape: Sequence[int]) -> tuple[int, ...]:
+def padded_shape(shape: Sequence[int], dtype=np.float32) -> tuple[int, ...]:
     """The shape that an array takes in VMEM: lanes padded to 128, sublanes to a power of two up to 8, then to 8s.
 
-    That is how libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
+    There are at least as many rows as a word of 4 bytes holds, 2 of bf16 and 4 of int8; a vector is padded to 128
+    words. That is how libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
     """
     *rest, lanes = shape or (1,)
-    if rest:
-        rest[-1] = _round_up(rest[-1], 8) if rest[-1] > 4 else 1 << (rest[-1] - 1).bit_length()
-    return (*rest, _round_up(lanes, 128))
+    words = grid.rows_in_a_word(held_as(dtype))
+    if not rest:
+        return (_round_up(lanes, 128 * words),)
+    rows = _round_up(rest[-1], 8) if rest[-1] > 4 else max(words, 1 << (rest[-1] - 1).bit_length())
+    return (*rest[:-1], rows, _round_up(lanes, 128))
 
 
 def padded_bytes(shape: Sequence[int], dtype) -> int:
     """Bytes of an array in VMEM, padding included."""
-    return math.prod(padded_shape(shape)) * np.dtype(dtype).itemsize
+    return math.prod(padded_shape(shape, dtype)) * held_as(dtype).itemsize
+
+
+def held_as(dtype) -> np.dtype:
+    """The dtype of an array in VMEM: its own, but int32 of bool, for which Pallas hands the compiler 4 bytes each."""
+    return np.dtype(np.int32) if np.dtype(dtype) == np.bool_ else np.dtype(dtype)
 
 
 def legal_sizes(
@@ -59,10 +70,11 @@ def legal_sizes(
     """The block sizes that the TPU takes along one axis of an array, ascending; ``length`` itself is always one.
 
     ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128, the
-    one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24). The only axis of a vector
-    is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other axes are free. (Where no source is
-    named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only sizes that divide the length, so that
-    no block is ragged. Raises ValueError for a length below 1, and an axis that is not there.
+    one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as int32,
+    takes 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other
+    axes are free. (Where no source is named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only
+    sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, and an axis that
+    is not there.
     """
     if length < 1:
         raise ValueError(f"length={length} is not the length of an axis: it is 1 or more.")
@@ -71,11 +83,11 @@ def legal_sizes(
     target = chips.chip(chip)
     behind = rank - 1 - axis % rank
     if rank == 1:
-        least = target.lanes * max(1, 4 // np.dtype(dtype).itemsize)
+        least = target.lanes * grid.rows_in_a_word(held_as(dtype))
         chunk = target.lanes * target.sublanes
         sizes = {n for n in range(chunk, length, chunk)} | {1 << p for p in range(40) if least <= 1 << p < length}
     else:
-        rows = target.sublanes * (4 if np.dtype(dtype).itemsize == 1 else 1)
+        rows = target.sublanes * (4 if held_as(dtype).itemsize == 1 else 1)
         step = {0: target.lanes, 1: rows}.get(behind, 1)
         sizes = set(range(step, length, step))
     return sorted(n for n in sizes | {length} if not even or length % n == 0)
@@ -109,12 +121,14 @@ def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int)
 
 def _pieces(call: grid.Call) -> list[Allocation]:
     rows = [
-        _piece(call, o.name, o.block_shape, o.dtype, buffers=o.buffers, why=_why(o), purpose=f"{o.role} window")
+        _piece(
+            call, o.name, o.block_shape, o.dtype, _why(o), buffers=o.buffers, purpose=f"{o.role} window", unit=WINDOW
+        )
         for o in call.operands
         if o.memory_space == "vmem"
     ]
     rows += [
-        _piece(call, s.name, s.shape, s.dtype, why="scratch: kept from one grid step to the next")
+        _piece(call, s.name, s.shape, s.dtype, "scratch: kept from one grid step to the next")
         for s in call.scratch
         if s.memory_space == "vmem"
     ]
@@ -130,8 +144,8 @@ def _scoped(call: grid.Call, scratch: grid.Scratch) -> Allocation:
         if held is not None and scratch.shape[1:] == copy.shape:
             (name, purpose), buffers = held, scratch.shape[0]
             why = f"{buffers} buffers of the pipeline in the kernel's body"
-            return _piece(call, name, copy.shape, scratch.dtype, buffers=buffers, why=why, purpose=purpose)
-    return _piece(call, scratch.name, scratch.shape, scratch.dtype, why="allocated by the kernel's body")
+            return _piece(call, name, copy.shape, scratch.dtype, why, buffers=buffers, purpose=purpose)
+    return _piece(call, scratch.name, scratch.shape, scratch.dtype, "allocated by the kernel's body")
 
 
 def _why(operand: grid.Operand) -> str:
@@ -148,12 +162,11 @@ def _why(operand: grid.Operand) -> str:
 
 
 def _piece(
-    call: grid.Call, name: str, shape: tuple[int, ...], dtype, *, why: str, buffers: int = 1, purpose: str = "scratch"
+    call: grid.Call, name: str, shape, dtype, why: str, *, buffers: int = 1, purpose: str = "scratch", unit: int = 1
 ) -> Allocation:
-    size = padded_bytes(shape, dtype) * buffers
-    return Allocation(
-        op=call.name, name=name, shape=shape, dtype=dtype, buffers=buffers, bytes=size, why=why, purpose=purpose
-    )
+    size = _round_up(padded_bytes(shape, dtype) * buffers, unit)
+    of_one = {"shape": shape, "dtype": dtype, "why": why}
+    return Allocation(op=call.name, name=name, buffers=buffers, bytes=size, purpose=purpose, unit=unit, **of_one)
 
 
 def _round_up(n: int, multiple: int) -> int:

@@ -77,6 +77,7 @@ class Use:
     source_inner: np.ndarray | None = None
     semaphore: np.ndarray | None = None  # int64[n, k]: the semaphore's number, and its index if it is one of an array
     semaphore_name: str = ""
+    semaphores: tuple[int, ...] = ()  # the shape of the array that it is one of
     bytes: int = 0  # of a copy
     remote: bool = False  # the copy goes to another chip
     eqn: jax.extend.core.JaxprEqn | None = None  # of a read or a write

@@ -68,6 +68,14 @@ def _own_name(call: grid.Call, ref: str) -> str:
     return f"the block of {found[0].operands[int(buffer[1])].name}" if found else "a block of the pipeline"
 
 
+def _never_copied(call: grid.Call) -> str:
+    """The name of an input that is left in HBM and that no copy reads; "" where there is none."""
+    waiting = [operand.name for operand in call.inputs if operand.memory_space == "hbm"]
+    uses = memory.known_uses(call)
+    touched = {use.source for use in uses or ()} | {use.ref for use in uses or ()}
+    return next((name for name in waiting if uses is not None and name not in touched), "")
+
+
 def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     when = f" at step {call.step(read.step)}" if call.steps > 1 else ""
     if read.rows:
@@ -83,6 +91,8 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
     output = next((o for o in call.outputs if o.name == read.ref), None)
     if output is not None and output.aliases:
         todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
+    elif (unread := _never_copied(call)) and output is None:
+        todo = f"{unread} lies in HBM and no copy of it is started: is a line missing, or a pair of brackets, .start()?"
     elif call.steps == 1 or (output is not None and output.changes.all()):
         todo = f"write {read.ref} with =, not with +=; where it grows in a loop, set it before the loop."
     elif output is not None:

@@ -8,13 +8,16 @@ const by = (shape) => `(${shape.join(", ")}${shape.length === 1 ? "," : ""})`;
 
 // ---- what a buffer takes
 
-export function padded(shape) {
-  const tiles = shape.length ? [...shape] : [1], rank = tiles.length;
-  tiles[rank - 1] = up(tiles[rank - 1], 128);
-  if (rank > 1) tiles[rank - 2] = tiles[rank - 2] > 4 ? up(tiles[rank - 2], 8) : 2 ** Math.ceil(Math.log2(tiles[rank - 2]));
+export function padded(row, shape) {
+  const tiles = shape.length ? [...shape] : [1], rank = tiles.length, words = Math.max(1, Math.floor(4 / row.itemsize));
+  tiles[rank - 1] = up(tiles[rank - 1], rank > 1 ? 128 : 128 * words);
+  if (rank > 1) {
+    const rows = tiles[rank - 2];
+    tiles[rank - 2] = rows > 4 ? up(rows, 8) : Math.max(words, 2 ** Math.ceil(Math.log2(rows)));
+  }
   return tiles;
 }
-const needs = (row, shape, buffers) => product(padded(shape)) * row.itemsize * buffers;
+const needs = (row, shape, buffers) => up(product(padded(row, shape)) * row.itemsize * buffers, row.unit);
 export const total = (data, shapes, buffers) => data.rows.reduce((sum, row, n) => sum + needs(row, shapes[n], buffers[n]), 0);
 
 export function verdict(data, shapes, buffers) {
@@ -202,11 +205,11 @@ function render({ model, el }) {
         box.classList.toggle("course-illegal", wrong.some((each) => each.row === n && each.axis === axis));
         box.setAttribute("aria-invalid", wrong.some((each) => each.row === n && each.axis === axis));
       });
-      cell.textContent = by(padded(shapes[n]));
+      cell.textContent = by(padded(row, shapes[n]));
       if (choice) choice.value = buffers[n];
       size.replaceChildren();
       make(size, "span", "", sizeOf(need));
-      const waste = 1 - product(shapes[n]) / product(padded(shapes[n]));
+      const waste = 1 - product(shapes[n]) / product(padded(row, shapes[n]));
       if (waste > 0) make(size, "span", "course-waste", `${waste < 0.005 ? "<1" : fixed(100 * waste, 0)} % padding`);
       parts[n].style.width = `${(100 * need) / scale}%`;
       parts[n].classList.toggle("course-narrow", need / scale < 0.02 + 0.016 * row.name.length);

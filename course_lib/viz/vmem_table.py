@@ -75,8 +75,7 @@ class VmemTable(anywidget.AnyWidget):
         """The buffers as they are shown now."""
         shown = zip(self.data["rows"], self.shapes, self.buffers, strict=True)
         return [
-            Row(row["name"], self.data["kernel"], row["purpose"], n, cost.padded_bytes(shape, row["dtype"]) * n)
-            for row, shape, n in shown
+            Row(row["name"], self.data["kernel"], row["purpose"], n, _bytes(row, shape, n)) for row, shape, n in shown
         ]
 
     def _repr_mimebundle_(self, **kwargs):
@@ -85,6 +84,11 @@ class VmemTable(anywidget.AnyWidget):
         data["image/svg+xml"] = still(self)
         data["text/plain"] = as_text(self)
         return data, metadata
+
+
+def _bytes(row: dict, shape: Sequence[int], buffers: int) -> int:
+    """Of all buffers of a row, rounded up as ``cost.vmem`` does."""
+    return -(-cost.padded_bytes(shape, row["dtype"]) * buffers // row["unit"]) * row["unit"]
 
 
 def still(table: VmemTable) -> str:
@@ -102,7 +106,8 @@ def as_text(table: VmemTable) -> str:
 def _lines(table: VmemTable) -> list[str]:
     shown = zip(table.data["rows"], table.rows, table.shapes, strict=True)
     return [
-        f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes {_by(cost.padded_shape(shape))}, "
+        f"{row.name}, {row.purpose}: {_by(shape)} {given['dtype']}, takes "
+        f"{_by(cost.padded_shape(shape, given['dtype']))}, "
         f"{text.counted(row.buffers, 'buffer')}: {text.size(row.bytes)}"
         for given, row, shape in shown
     ]
@@ -186,7 +191,8 @@ def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
                 "purpose": buffer.purpose,
                 "shape": list(buffer.shape),
                 "dtype": np.dtype(buffer.dtype).name,
-                "itemsize": np.dtype(buffer.dtype).itemsize,
+                "itemsize": cost.held_as(buffer.dtype).itemsize,
+                "unit": buffer.unit,
                 "buffers": buffer.buffers,
                 "array": array,  # the operand's whole shape; None for scratch, and for a pipeline in the body
                 "rule": bool(array),

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lesson 5: Pipelining and VMEM
 #
-# *75 minutes, then 58 for the exercises. What stands under "Further" is not counted, and no exercise needs it. Short of time?
-# Leave out "The article's program" and "528,049 cycles, and 982 us": about 60 minutes. You need the words of lesson 2,
-# lesson 4, and of lesson 3 the third roof. A TPU adds one thing: a cell under "Further" times on it what is predicted here.*
+# *60 minutes, then 58 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need the
+# words of lesson 2, lesson 4, and of lesson 3 the third roof. A TPU adds one thing: a cell under "Further" times on it what
+# is predicted here.*
 #
 # Below, one kernel adds up all blocks of 64 rows of a matrix, and two calls of it differ in one digit: `pl.Buffered(n)` asks for
 # n buffers for an operand. They copy the same blocks, in the same order, and compute the same. Run the three cells.
@@ -549,75 +549,8 @@ print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 # and between pipelines. `add_kernel` is the same in both: inside `emit_pipeline`, too, `pl.program_id(0)` is the step.
 #
 # What is written back has two buffers as well, and with JAX 0.11 never more. A write is answered sooner than a read. So a step that reads
-# and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2; where both waits are near it
-# takes somewhat more. The first table under *Further* has all of these.
-#
-# ## The article's program
-#
-# With `pl.kernel` a whole kernel looks like a function of arrays. This is the program with which the JAX team's article
-# "Pallas: Custom Kernels in JAX" ends, as printed there except for three things. Today `out_shape=` is `out_type=`, the mesh is
-# called `TensorCoreMesh`, and the three sizes are arguments here. A mesh says on which cores the kernel runs: here on one.
-
-
-# %%
-def article(M, N, K):
-    @pl.kernel(
-        out_type=jax.ShapeDtypeStruct((M, N), jnp.float32),
-        mesh=pltpu.TensorCoreMesh(axis_name="x", num_cores=1),
-    )
-    def matmul_kernel(x_hbm_ref, y_hbm_ref, out_hbm_ref):
-        def pipeline_body(x_vmem_ref, y_vmem_ref, out_vmem_ref):
-            @pl.when(pl.program_id(2) == 0)
-            def _():
-                out_vmem_ref[...] = jnp.zeros_like(out_vmem_ref)
-
-            out_vmem_ref[...] += jnp.dot(
-                x_vmem_ref[...], y_vmem_ref[...], preferred_element_type=jnp.float32
-            )
-
-        pltpu.emit_pipeline(
-            pipeline_body,
-            in_specs=[
-                pl.BlockSpec((512, 512), lambda i, j, k: (i, k)),
-                pl.BlockSpec((512, 512), lambda i, j, k: (k, j)),
-            ],
-            out_specs=pl.BlockSpec((512, 512), lambda i, j, k: (i, j)),
-            grid=(M // 512, N // 512, K // 512),
-        )(x_hbm_ref, y_hbm_ref, out_hbm_ref)
-
-    return matmul_kernel
-
-
-square = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
-report = compiler.compile_tpu(article(4096, 4096, 4096), square, square)
-print(report)
-peak_s = 2 * 4096**3 / chips.chip("v5e").bf16_flops
-print(f"that is {peak_s / report.seconds:.0%} of the peak, predicted (compiler)")
-
-# %% [markdown]
-# The article prints no time. It says that with well chosen blocks a kernel as simple as this can reach 90 % and more. Is the
-# rest waiting for copies? Read the line *a step*: 4096 is cut into steps whose work is longer than their copies, and next to
-# nothing is waited for. Two buffers are enough here. What is left over is scalar code, and a body that is longer than its
-# products. (The simulator again lets copies share nothing; a chart of this kernel by our model, in which they share the
-# HBM, shows some waiting.)
-#
-# Then the article checks: `np.testing.assert_allclose(kernel_result, reference, atol=1e-4)`. We run it with all of K, and
-# one block of the result in place of 64, which takes this machine a second. `target()` says which TPU is meant where there
-# is none. And we allow 1e-3: how far apart are two neighbouring float32 numbers of the size of these sums?
-
-# %%
-a = jax.random.normal(jax.random.key(0), (512, 4096), jnp.bfloat16)
-b = jax.random.normal(jax.random.key(1), (4096, 512), jnp.bfloat16)
-reference = jnp.dot(a, b, preferred_element_type=jnp.float32)
-with chips.chip("v5e").target():
-    kernel_result = article(512, 512, 4096)(a, b)
-np.testing.assert_allclose(kernel_result, reference, atol=1e-3)
-print("assert_allclose is content")
-print(f"neighbours are {np.spacing(jnp.abs(reference).max()):.1e} apart at the largest sum")
-
-# %% [markdown]
-# So 1e-4 is three such steps, for sums of 4096 products that two programs add up in different orders. To miss it by one is the
-# order of a sum, and no mistake.
+# and writes takes at least the longest of c, (L of the read + c) / B and (L of the write + c) / 2. The first table under
+# *Further* has all of these.
 #
 # ## When are two buffers enough?
 #
@@ -655,58 +588,12 @@ viz.plot_picture(
 # (These are the first of the six sizes tried.) What counts is the bytes under way, divided by the time of one copy. Eight
 # small blocks do it as well as two large ones, in less VMEM.
 #
-# So two are enough if the work is longer than a copy, as in the article's program, or if the blocks are large. **This is
+# So two are enough if the work is longer than a copy, or if the blocks are large. **This is
 # the third roof of lesson 3**: with two buffers and small blocks a step costs half a latency, however little it moves and computes.
-# More buffers lower it, as long as the scalar code that keeps them stays short: it grows with them, as lesson 3's table
-# of suspects shows. Larger blocks get out from under it.
+# More buffers lower it, up to a dozen or so: *Further* has the table. Larger blocks get out from under it.
 #
 # To published times a shorter latency fits than the simulator's, 0.49 us in place of 0.76 (lesson 3). Then the sizes in the
 # picture shrink in the same proportion.
-#
-# ## 528,049 cycles, and 982 us
-#
-# Lesson 1's report on 64 Mi additions said 528,049 cycles, which are 351 us, and also 982 us, and told you why both are
-# right. Here you can see it: one copy of a MiB, then two, four, eight at once.
-
-
-# %%
-def at_once(copies):
-    def kernel(x_hbm, o_ref, buffer_ref, sem):
-        under_way = [
-            pltpu.make_async_copy(x_hbm.at[i], buffer_ref.at[i], sem.at[i])
-            for i in range(copies)
-        ]
-        for copy in under_way:
-            copy.start()
-        for copy in under_way:
-            copy.wait()
-        o_ref[...] = buffer_ref[copies - 1, :8]
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
-        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
-        scratch_shapes=[
-            pltpu.VMEM((copies, 2048, 128), jnp.float32),
-            pltpu.SemaphoreType.DMA((copies,)),
-        ],
-    )
-
-
-for copies in (1, 2, 4, 8):
-    report = compiler.compile_tpu(
-        at_once(copies), jax.ShapeDtypeStruct((copies, 2048, 128), jnp.float32)
-    )
-    print(
-        f"{copies} at once: {report.cycles:,} cycles are {report.core_seconds * 1e6:5.2f} us; "
-        f"the bytes alone {report.hbm_seconds * 1e6:5.2f} us"
-    )
-
-# %% [markdown]
-# The simulator lets every copy run at full speed, however many there are: eight MiB cost it as much as one. It knows
-# latencies, not that the copies share one memory. So its cycles are what the core would need if each copy had the HBM to itself, and the
-# bytes over the bandwidth are what HBM needs. A report says the longer of the two. For lesson 1 that is 982 us: three large blocks are under way
-# at once there, which no HBM brings at that speed.
 #
 # ## VMEM to the byte
 #
@@ -943,6 +830,158 @@ for name, reads, writes in [
     )
 
 # %% [markdown]
+# ### Two waits in one step, and more buffers than help
+#
+# A step that reads and writes waits twice. If one of the waits is much the longer, only that one counts, as the formula has
+# it. What if they are about equal? And can there be too many buffers? The first lines below copy blocks of 64 rows. The others only
+# read them.
+
+
+# %%
+def copied(x, buffers):
+    def kernel(x_hbm, o_hbm):
+        block = (ROWS, 128), lambda i: (i, 0)
+        pltpu.emit_pipeline(
+            copy_kernel,
+            grid=(x.shape[0] // ROWS,),
+            in_specs=[pl.BlockSpec(*block, pipeline_mode=pl.Buffered(buffers))],
+            out_specs=[pl.BlockSpec(*block)],
+        )(x_hbm, o_hbm)
+
+    anywhere = pl.BlockSpec(memory_space=pl.ANY)
+    return pl.pallas_call(kernel, out_shape=x, in_specs=[anywhere], out_specs=anywhere)(x)
+
+
+print("predicted (compiler)      formula  compiler  of it the core is busy")
+for name, fn, several in [
+    ("copies", copied, (2, 3, 4, 8)),
+    ("reads", piped, (8, 16, 24, 32)),
+]:
+    for buffers in several:
+        turn, busy = cycles_of_a_turn(functools.partial(fn, buffers=buffers))
+        formula = turn_by_formula(L, busy, buffers)
+        if fn is copied:
+            formula = max(formula, turn_by_formula(write + ROWS * 128 * 4 / RATE, busy, 2))
+        print(f"{name:7}{buffers:3} buffers {formula:14.0f} {turn:9.0f} {busy:9.0f}")
+
+# %% [markdown]
+# With four buffers the two waits of the copying kernel are about equal, and a step takes an eighth more than the formula, which is
+# close wherever one of them is the longer.
+#
+# The core's own part grows with the buffers. From about 16 on it is all of the step: 32 take longer than 16.
+#
+# ### 528,049 cycles, and 982 us
+#
+# Lesson 1's report on 64 Mi additions said 528,049 cycles, which are 351 us, and also 982 us, and told you why both are
+# right. Here you can see it: one copy of a MiB, then two, four, eight at once.
+
+
+# %%
+def at_once(copies):
+    def kernel(x_hbm, o_ref, buffer_ref, sem):
+        under_way = [
+            pltpu.make_async_copy(x_hbm.at[i], buffer_ref.at[i], sem.at[i])
+            for i in range(copies)
+        ]
+        for copy in under_way:
+            copy.start()
+        for copy in under_way:
+            copy.wait()
+        o_ref[...] = buffer_ref[copies - 1, :8]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[
+            pltpu.VMEM((copies, 2048, 128), jnp.float32),
+            pltpu.SemaphoreType.DMA((copies,)),
+        ],
+    )
+
+
+for copies in (1, 2, 4, 8):
+    report = compiler.compile_tpu(
+        at_once(copies), jax.ShapeDtypeStruct((copies, 2048, 128), jnp.float32)
+    )
+    print(
+        f"{copies} at once: {report.cycles:,} cycles are {report.core_seconds * 1e6:5.2f} us; "
+        f"the bytes alone {report.hbm_seconds * 1e6:5.2f} us"
+    )
+
+# %% [markdown]
+# The simulator lets every copy run at full speed, however many there are: eight MiB cost it as much as one. It knows
+# latencies, not that the copies share one memory. So its cycles are what the core would need if each copy had the HBM to itself, and the
+# bytes over the bandwidth are what HBM needs. A report says the longer of the two. For lesson 1 that is 982 us: three large blocks are under way
+# at once there, which no HBM brings at that speed.
+#
+# ### The article's program
+#
+# With `pl.kernel` a whole kernel looks like a function of arrays. This is the program with which the JAX team's article
+# "Pallas: Custom Kernels in JAX" ends, as printed there except for three things. Today `out_shape=` is `out_type=`, the mesh is
+# called `TensorCoreMesh`, and the three sizes are arguments here. A mesh says on which cores the kernel runs: here on one.
+
+
+# %%
+def article(M, N, K):
+    @pl.kernel(
+        out_type=jax.ShapeDtypeStruct((M, N), jnp.float32),
+        mesh=pltpu.TensorCoreMesh(axis_name="x", num_cores=1),
+    )
+    def matmul_kernel(x_hbm_ref, y_hbm_ref, out_hbm_ref):
+        def pipeline_body(x_vmem_ref, y_vmem_ref, out_vmem_ref):
+            @pl.when(pl.program_id(2) == 0)
+            def _():
+                out_vmem_ref[...] = jnp.zeros_like(out_vmem_ref)
+
+            out_vmem_ref[...] += jnp.dot(
+                x_vmem_ref[...], y_vmem_ref[...], preferred_element_type=jnp.float32
+            )
+
+        pltpu.emit_pipeline(
+            pipeline_body,
+            in_specs=[
+                pl.BlockSpec((512, 512), lambda i, j, k: (i, k)),
+                pl.BlockSpec((512, 512), lambda i, j, k: (k, j)),
+            ],
+            out_specs=pl.BlockSpec((512, 512), lambda i, j, k: (i, j)),
+            grid=(M // 512, N // 512, K // 512),
+        )(x_hbm_ref, y_hbm_ref, out_hbm_ref)
+
+    return matmul_kernel
+
+
+square = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
+report = compiler.compile_tpu(article(4096, 4096, 4096), square, square)
+print(report)
+peak_s = 2 * 4096**3 / chips.chip("v5e").bf16_flops
+print(f"that is {peak_s / report.seconds:.0%} of the peak, predicted (compiler)")
+
+# %% [markdown]
+# The article prints no time. It says that with well chosen blocks a kernel as simple as this can reach 90 % and more. Is the
+# rest waiting for copies? Read the line *a step*: 4096 is cut into steps whose work is longer than their copies, and next to
+# nothing is waited for. Two buffers are enough here. What is left over is scalar code, and a body that is longer than its
+# products. (The simulator again lets copies share nothing; a chart of this kernel by our model, in which they share the
+# HBM, shows some waiting.)
+#
+# Then the article checks: `np.testing.assert_allclose(kernel_result, reference, atol=1e-4)`. We run it with all of K, and
+# one block of the result in place of 64, which takes this machine a second. `target()` says which TPU is meant where there
+# is none. And we allow 1e-3: how far apart are two neighbouring float32 numbers of the size of these sums?
+
+# %%
+a = jax.random.normal(jax.random.key(0), (512, 4096), jnp.bfloat16)
+b = jax.random.normal(jax.random.key(1), (4096, 512), jnp.bfloat16)
+reference = jnp.dot(a, b, preferred_element_type=jnp.float32)
+with chips.chip("v5e").target():
+    kernel_result = article(512, 512, 4096)(a, b)
+np.testing.assert_allclose(kernel_result, reference, atol=1e-3)
+print("assert_allclose is content")
+print(f"neighbours are {np.spacing(jnp.abs(reference).max()):.1e} apart at the largest sum")
+
+# %% [markdown]
+# So 1e-4 is three such steps, for sums of 4096 products that two programs add up in different orders. To miss it by one is the
+# order of a sum, and no mistake.
+#
 # ### Revisited blocks and buffers
 #
 # Lesson 4 said that an output which is left and come back to finds what the visit before last has left. Now you can see

@@ -19,13 +19,6 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
     pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1]).start()
 
 
-# %% answer="05.1" name="never starts" judge="numbers" says="nothing has started one: the wait would never end"
-def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).wait()
-    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
-    pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1]).wait()
-
-
 # %% answer="05.1" name="waits on the other semaphore" judge="simulator" says="waits on sem.1. for a copy into buffer_ref.*signals sem.0."
 def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
     pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
@@ -39,6 +32,28 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
 # %% answer="05.1" name="reads HBM" judge="simulator" says="left in HBM"
 def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
     buffer_ref[...] = x_hbm[...] * x_hbm[...]
+    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
+    leaving.start()
+    leaving.wait()
+
+
+# %% answer="05.1" name="takes semaphores 1 and 2 of two" judge="simulator" says="starts a copy on sem.2., and sem has 2: they are counted from 0"
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1])
+    arriving.start()
+    arriving.wait()
+    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
+    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[2])
+    leaving.start()
+    leaving.wait()
+
+
+# %% answer="05.1" name="calls neither start nor wait" judge="numbers" says="buffer_ref is read before anything has been written.*(?s:.)*x_hbm lies in HBM and no copy of it is started"
+def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
+    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
+    arriving.start
+    arriving.wait
+    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
     leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
     leaving.start()
     leaving.wait()
@@ -195,8 +210,35 @@ def piped_kernel(x_hbm, o_hbm):
     )(x_hbm, o_hbm)
 
 
+# %% answer="05.3" name="a number for pipeline_mode" judge="numbers" says="pipeline_mode is a plain number.*(?s:.)*pl.Buffered.3."
+def piped_kernel(x_hbm, o_hbm):
+    rows, columns = x_hbm.shape
+    pltpu.emit_pipeline(
+        add_kernel,
+        grid=(rows // 16,),
+        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=3)],
+        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
+    )(x_hbm, o_hbm)
+
+
+# %% answer="05.3" name="calls it with x only" judge="numbers" says="another number of specs than its function was given refs"
+def piped_kernel(x_hbm, o_hbm):
+    rows, columns = x_hbm.shape
+    pltpu.emit_pipeline(
+        add_kernel,
+        grid=(rows // 16,),
+        in_specs=[
+            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+        ],
+        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
+    )(x_hbm)
+
+
 # %% answer="05.4" name="every block once" judge="exercise" says="A: .*(?s:.)*What moves has two buffers"
 vmem = {"A": "2.25 MiB", "B": "2.25 MiB", "C": "2.375 MiB", "D": 2048}
+
+# %% answer="05.4" name="two buffers for x only" judge="exercise" says="A: .*(?s:.)*One of the strips has one buffer"
+vmem = {"A": "3.5 MiB", "B": "3.5 MiB", "C": "4.625 MiB", "D": 2048}
 
 # %% answer="05.4" name="w keeps two buffers" judge="exercise" says="B: .*(?s:.)*Does w's block still move"
 vmem = {"A": "4.5 MiB", "B": "4.5 MiB", "C": "4.625 MiB", "D": 2048}
@@ -228,6 +270,11 @@ def block_rows(rows, columns):
     return min(rows, 48)
 
 
+# %% answer="05.5" name="blocks of 128 KiB" judge="exercise" says="returned 4; a block has 8 rows at least: 256 KiB of these"
+def block_rows(rows, columns):
+    return min(rows, 2**17 // (4 * columns))
+
+
 # %% answer="05.5" name="a fraction" judge="exercise" says="asked for is a whole number of rows"
 def block_rows(rows, columns):
     return min(rows, 2**19 / (4 * columns))
@@ -240,6 +287,24 @@ turns = {
     "C": "1575 cycles",
     "D": "1575 cycles",
     "E": "2775 cycles",
+}
+
+# %% answer="05.6" name="the work apart from the round" judge="exercise" says="A: .*(?s:.)*part of the round that two turns share"
+turns = {
+    "A": "938 cycles",
+    "B": "1575 cycles",
+    "C": "619 cycles",
+    "D": "425 cycles",
+    "E": "1500 cycles",
+}
+
+# %% answer="05.6" name="half a copy on top of the long work" judge="exercise" says="E: .*(?s:.)*is it still waited for"
+turns = {
+    "A": "788 cycles",
+    "B": "1575 cycles",
+    "C": "394 cycles",
+    "D": "425 cycles",
+    "E": "2138 cycles",
 }
 
 # %% answer="05.6" name="forgets that nothing overlaps in B" judge="exercise" says="B: .*(?s:.)*while the core works"
@@ -388,6 +453,17 @@ def tripled(x):
             pltpu.VMEM((2, 16, x.shape[1]), x.dtype),
             pltpu.SemaphoreType.DMA((2,)),
         ],
+    )(x)
+
+
+# %% answer="05.7" name="leaves it to pallas_call" judge="exercise" says="No copy of a buffer into HBM is started by the kernel"
+def tripled(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = 3 * x_ref[...]
+
+    block = pl.BlockSpec((16, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(x.shape[0] // 16,), in_specs=[block], out_specs=block
     )(x)
 
 

@@ -22,7 +22,7 @@ COMPARED = f"""async ([esm, data, cases]) => {{
         module.total(data, shapes, buffers),
         module.verdict(data, shapes, buffers),
         module.illegal(data, shapes).map((each) => each.words),
-        shapes.map((shape) => module.padded(shape)),
+        shapes.map((shape, n) => module.padded(data.rows[n], shape)),
     ]);
 }}"""
 
@@ -82,7 +82,8 @@ def test_the_figures_in_the_browser_are_pythons(open_table, fn, args):
         assert total == sum(each.bytes for each in table.rows)
         assert words == verdict(table.rows, table.data)
         assert complaints == illegal(table.data["rows"], shapes)
-        assert list(map(tuple, tiles)) == list(map(cost.padded_shape, shapes))
+        dtypes = [each["dtype"] for each in table.data["rows"]]
+        assert list(map(tuple, tiles)) == list(map(cost.padded_shape, shapes, dtypes))
 
 
 def test_it_opens_with_the_kernels_own_blocks(open_table):

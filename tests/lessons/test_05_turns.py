@@ -70,7 +70,7 @@ def reports(part: str) -> tuple[compiler.Report, compiler.Report]:
 @pytest.mark.parametrize("part", e06.PARTS)
 def test_a_turn_takes_what_05_6_says(part):
     few, more = reports(part)
-    assert (more.cycles - few.cycles) / 24 == pytest.approx(e06.PARTS[part].value, rel=e06.TOLERANCE)
+    assert (more.cycles - few.cycles) / 24 == pytest.approx(e06.PARTS[part].value, rel=e06.PARTS[part].tolerance)
 
 
 @needs_libtpu

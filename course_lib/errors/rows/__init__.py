@@ -20,6 +20,7 @@ from course_lib.errors.rows import (
     names,
     operations,
     ours,
+    pipelines,
     refs,
     simulator,
     starts,
@@ -29,6 +30,7 @@ from course_lib.errors.rows import (
 
 SUBJECTS = (
     ours,
+    pipelines,
     blocks,
     grids,
     index_maps,

@@ -102,7 +102,22 @@ ROWS = (
         "copy-of-a-value",
         r"DMA source/destination(?:/semaphore)? arguments must be Refs",
         "A copy was given a value where it needs a place: from a ref, to a ref.",
-        "leave out the [...], which reads; a part of a ref is x_ref.at[0:8].",
+        "leave out the [...], which reads; a part of a ref is x_ref.at[0:8], and one semaphore of several sem.at[0]. "
+        "What was computed is written to a ref first.",
+        "05",
+    ),
+    Row(
+        "copy-of-all-semaphores",
+        r"Cannot (?:signal|wait)[^\n]*? on a non-\(\)-shaped semaphore: (?P<shape>\([^)]*\))",
+        "A copy was given all semaphores of an array of shape {shape}, and takes one.",
+        "say which: sem.at[0]; a copy that may be under way at the same time takes another.",
+        "05",
+    ),
+    Row(
+        "copy-not-kept",
+        r"'NoneType' object has no attribute '(?P<what>start|wait)'",
+        ".{what}() is called on None: .start() and .wait() return nothing.",
+        "keep the copy itself in a variable, copy = pltpu.make_async_copy(...), and call copy.start() and copy.wait().",
         "05",
     ),
     Row(

@@ -62,7 +62,7 @@ ROWS = (
         r"Out of bound slice: start=(?P<start>-?\d+).*?dim=(?P<axis>\d+)",
         "A slice of a ref that starts at {start} does not fit into the axis, which is {axis} long.",
         "start + size may be as large as the axis and no larger; a ref in a kernel has the block's shape, not the "
-        "array's.",
+        "array's. A copy ahead is started only if there is such a block.",
         "08",
     ),
     Row(

@@ -35,7 +35,8 @@ ROWS = (
         "traced-if",
         r"TracerBoolConversionError",
         "The kernel used `if` (or `while`, `and`, `or`, `min`) on a value that is known only when it runs.",
-        "use jnp.where to choose between values, or @pl.when(condition) to run a piece of the kernel.",
+        "use jnp.where to choose between values, or @pl.when(condition) to run a piece of the kernel. In a condition "
+        "`a and b` is (a) & (b), with these brackets.",
         "08",
     ),
     Row(

@@ -323,6 +323,7 @@ class Follower:
             source_inner=other_axes(source, shape, entries),
             semaphore=None if index is None else np.insert(index, 0, semaphore.ref.number, axis=1),
             semaphore_name=semaphore.ref.name if semaphore else "",
+            semaphores=tuple(semaphore.ref.aval.shape) if semaphore else (),
             bytes=int(np.prod(target.sizes, dtype=np.int64)) * target.ref.aval.dtype.itemsize if target else 0,
             remote=remote,
             sure=not self.unsure,

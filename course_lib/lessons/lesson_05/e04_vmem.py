@@ -54,6 +54,7 @@ PARTS = {
             4352 * KI: "The output moves too: while one block is written back, the next is computed.",
             9216 * KI: "Twice too much: a bfloat16 has two bytes.",
             8704 * KI: "x and w are bfloat16; a number of them has two bytes.",
+            3584 * KI: "One of the strips has one buffer there. x's block moves with i, and w's with j.",
             2560 * KI: "Only the output has two buffers there. Which of the three move?",
         },
         why="two buffers each of 1 MiB, 1 MiB and 256 KiB.",
@@ -77,6 +78,7 @@ PARTS = {
         near={
             4609 * KI: "A column of (256, 1) takes more than its numbers: VMEM has rows of 128 lanes.",
             4864 * KI: "Scratch has no second buffer: nothing is copied into it.",
+            128 * KI: "That is the scratch. Its blocks take as much as in A, on top of it.",
             4608 * KI: "That is A. The scratch takes room as well.",
             4672 * KI: "The scratch is float32: four bytes for each of 256 rows of 128 lanes.",
         },
@@ -89,6 +91,7 @@ PARTS = {
         near={
             4096: "Two buffers of x and of w of that depth are 16 MiB, and the output needs room too.",
             1024: "It fits. Does the next size fit as well?",
+            3840: "The output has two buffers as well, and the size has to divide 8192.",
             3584: "That much room there is. It has to divide 8192.",
             8192: "Two buffers of one such strip take 16 MiB alone.",
         },

@@ -1,5 +1,7 @@
 """How many rows a step of a memory-bound addition takes."""
 
+import numbers
+
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -43,13 +45,18 @@ def adding(block_rows):
 
 def _divides(shape: tuple[int, int], rows: object) -> None:
     call = f"block_rows{shape}"
-    if type(rows) is not int or rows < 1:
+    if isinstance(rows, bool) or not isinstance(rows, numbers.Integral) or rows < 1:
         raise Unfit(
             f"{call} returned {described(rows)}; asked for is a whole number of rows.", "// divides in whole numbers."
         )
-    if shape[0] % rows or rows < 8:
+    if rows < 8:
         raise Unfit(
-            f"{call} returned {rows}; it must divide {shape[0]}, and be 8 at least.",
+            f"{call} returned {rows}; a block has 8 rows at least: {text.size(32 * shape[1])} of these.",
+            "let a block have more bytes, so that it has 8 rows where they are long.",
+        )
+    if shape[0] % rows:
+        raise Unfit(
+            f"{call} returned {rows}; it must divide {shape[0]}.",
             "a power of two does; min(rows, ...) keeps it below the number of rows.",
         )
 

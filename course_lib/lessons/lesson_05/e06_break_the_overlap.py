@@ -8,7 +8,6 @@ from course_lib.checks.kinds.several import Several
 from course_lib.roofline import pipeline
 
 COPY, WORK, LONG_WORK = 1275, 300, 1500  # cycles, predicted (compiler); a test asks it
-CYCLES, TOLERANCE = "cycles", 0.02
 
 
 def turn(work: float, buffers: int) -> float:
@@ -33,68 +32,75 @@ def asked_for_behind_the_wait(ahead: int) -> float:
     return (ends[-1] - ends[599]) / 600
 
 
+def _cycles(value: float, why: str, proof, near: dict[float, str]) -> Predict:
+    return Predict(value=value, unit="cycles", tolerance=0.02, near=near, why=why, proof=proof)
+
+
+ITS_ROUND = "A buffer is worked on before it is filled again: its work is part of its round."
 PARTS = {
-    "A": Predict(
-        value=787.5,
-        unit=CYCLES,
-        tolerance=TOLERANCE,
-        near={
+    "A": _cycles(
+        787.5,
+        "two under way: half of 1275 + 300.",
+        lambda: turn(WORK, 2),
+        {
             1575: "That would be with one copy under way. How many are there when it waits?",
             1275: "That would be if only one copy were under way while it works. The next is asked for before the "
             "wait.",
-            637.5: "A buffer is worked on before it is filled again: its work is part of its round.",
+            637.5: ITS_ROUND,
+            937.5: "Half a copy and all of the work: but the work is part of the round that two turns share.",
+            975: "That is a copy less the work of one turn. Follow one buffer round: how long, and how many turns?",
             300: "That is the work. Do two copies hide behind so little?",
         },
-        why="two under way: half of 1275 + 300.",
-        proof=lambda: turn(WORK, 2),
     ),
-    "B": Predict(
-        value=1575,
-        unit=CYCLES,
-        tolerance=TOLERANCE,
-        near={
+    "B": _cycles(
+        1575,
+        "a copy, then the work, one after the other.",
+        lambda: turn(WORK, 1),
+        {
             787.5: "That is A. What is on its way now while the core works?",
             1275: "That is the copy. The work comes after it, and the next copy after the work.",
+            1875: "The work is counted twice. A turn has a copy and its work.",
+            2850: "Two copies: but a turn starts only one, and the prologue is not a part of it.",
         },
-        why="a copy, then the work, one after the other.",
-        proof=lambda: turn(WORK, 1),
     ),
-    "C": Predict(
-        value=393.75,
-        unit=CYCLES,
-        tolerance=TOLERANCE,
-        near={
+    "C": _cycles(
+        393.75,
+        "four under way: a quarter of 1275 + 300.",
+        lambda: turn(WORK, 4),
+        {
             525: "That would be with three under way. Count the starts before the first wait.",
             425: "That would be with three under way while it works. Count the starts before the first wait.",
-            318.75: "A buffer is worked on before it is filled again: its work is part of its round.",
+            318.75: ITS_ROUND,
+            618.75: "A quarter of a copy and all of the work: but the work is part of the round that four turns share.",
             300: "The core is not yet busy all of the time: what is a quarter of a round?",
         },
-        why="four under way: a quarter of 1275 + 300.",
-        proof=lambda: turn(WORK, 4),
     ),
-    "D": Predict(
-        value=425,
-        unit=CYCLES,
-        tolerance=TOLERANCE,
-        near={
+    "D": _cycles(
+        425,
+        "three ahead, each begun as soon as a wait is over: a third of 1275.",
+        lambda: asked_for_behind_the_wait(3),
+        {
             393.75: "That is C. When the first wait comes, how many copies have been started?",
+            318.75: "A quarter of a copy: but when the wait comes, only three of them are under way.",
             525: "So it would be if the copy began behind the work. It begins before it, right after the wait.",
             1275: "That would be with one copy ahead. There are three.",
+            1575: "That is B. Here copies are under way while the core works: the one for chunk i + 3, say.",
+            637.5: "That would be with two ahead. BUFFERS is 4: what does the prologue start?",
         },
-        why="three ahead, each begun as soon as a wait is over: a third of 1275.",
-        proof=lambda: asked_for_behind_the_wait(3),
     ),
-    "E": Predict(
-        value=1500,
-        unit=CYCLES,
-        tolerance=TOLERANCE,
-        near={
+    "E": _cycles(
+        1500,
+        "the work is longer than a copy: the core has no bubbles.",
+        lambda: turn(LONG_WORK, 2),
+        {
             1387.5: "That is less than the core is busy in a turn.",
+            787.5: "That is A, and less than the core is busy in a turn.",
+            750: "Two buffers let copies overlap. The core still works on one chunk after another.",
             2775: "Nothing overlaps there. The next copy is under way while this chunk is worked on.",
+            2137.5: "Half a copy on top of the work: is it still waited for, if it was asked for a turn ago?",
+            1800: "The 1500 are all that the core does in a turn: the 300 are among them.",
             1275: "The core is busy for longer than a copy takes.",
         },
-        why="the work is longer than a copy: the core has no bubbles.",
-        proof=lambda: turn(LONG_WORK, 2),
     ),
 }
 

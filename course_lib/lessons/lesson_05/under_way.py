@@ -38,6 +38,11 @@ def too_few(fn: Callable, *args, wanted: int) -> tuple[str, str] | None:
 def nothing_leaving(fn: Callable, *args) -> tuple[str, str] | None:
     """None where, at each write to a buffer that is copied into HBM but the first, such a copy is under way."""
     counts = [n for call in grid.walk(fn, *args).calls for n in _counts(call, "vmem", "write")]
+    if not counts:
+        return (
+            "No copy of a buffer into HBM is started by the kernel.",
+            "send the results by hand: out_specs=ANYWHERE leaves the output in HBM, and make_async_copy fills it.",
+        )
     idle = [n for n, under_way in enumerate(counts) if n and not under_way]
     if not idle:
         return None
