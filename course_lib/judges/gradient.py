@@ -17,6 +17,7 @@ import numpy as np
 
 from course_lib.judges import gradient_slips
 from course_lib.judges.budget import Budget
+from course_lib.judges.rounding import QUICKLY
 from course_lib.judges.sitting import JUDGES
 from course_lib.judges.slips import Slip
 from course_lib.judges.trial import Trial, arrays
@@ -88,7 +89,7 @@ def judge_gradient(
     if strange := [name for name in judges if name not in JUDGES]:
         raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")
     asked = Gradient(of=of, slips=slips, pre=pre, activation=activation)
-    ordinary, *more = gradient_trials(asked, fn, reference, [arrays(args)], chip=chip)
+    ordinary, *more = trials(asked, fn, reference, [arrays(args)], chip)
     verdicts = []
     for name in (name for name in JUDGES if name in judges):
         said = JUDGES[name](ordinary)
@@ -100,9 +101,7 @@ def judge_gradient(
     return verdicts
 
 
-def gradient_trials(
-    asked: Gradient, fn: Callable, reference: Callable, cases: list[tuple], *, chip: str
-) -> list[Trial]:
+def trials(asked: Gradient, fn: Callable, reference: Callable, cases: list[tuple], chip: str) -> list[Trial]:
     """A trial of the gradient for each case, then one more with zeros in the first; same shapes share a trace."""
     first: dict[tuple, Trial] = {}
     made = []
@@ -240,7 +239,7 @@ def with_zeros(asked: Gradient, reference: Callable, args: tuple) -> tuple | Non
     changed = jax.tree.map(one, args)
     try:
         g = cotangent(reference, changed, random=True)
-        backwards = jax.jit(pulled_back(reference, asked.places(reference, changed)))
+        backwards = jax.jit(pulled_back(reference, asked.places(reference, changed)), compiler_options=QUICKLY)
         at_zero = jax.tree.leaves(backwards(*changed, g))
         finite = all(bool(jnp.isfinite(leaf).all()) for leaf in at_zero)
         kinks = {
