@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from provoke import ROWS_OF_8, X, call, compiled, copy, raised
 
-from course_lib.judges.gradient import pulled_back
+from course_lib.judges.pulling_back import pulled_back
 
 
 def ruled(backward, forward=None):
@@ -53,6 +53,7 @@ def both_ways(x):
     return pulled_back(f, (0,))(x, x)
 
 
+CORE = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
 IN_HBM = pl.BlockSpec(memory_space=pl.ANY)
 NOBODY_HAS_TOLD = "JAX was asked for a gradient through a kernel"
 FAILURES = {
@@ -68,9 +69,7 @@ FAILURES = {
     "gradient, with aliases": (raw(copy, input_output_aliases={0: 0}), NOBODY_HAS_TOLD),
     "gradient, with copies by hand": (raw(copies, in_specs=[IN_HBM], out_specs=IN_HBM), NOBODY_HAS_TOLD),
     "gradient, of a pl.kernel": (
-        compiled(
-            jax.grad(lambda x: pl.kernel(copies, out_type=x, mesh=compat.tensorcore_mesh("core", num_cores=1))(x).sum())
-        ),
+        compiled(jax.grad(lambda x: pl.kernel(copies, out_type=x, mesh=CORE)(x).sum())),
         NOBODY_HAS_TOLD,
     ),
     "gradient-undefined": (compiled(ruled(None)), "f has a jax.custom_vjp, and no rules"),
