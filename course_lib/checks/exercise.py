@@ -9,7 +9,7 @@ from collections.abc import Callable
 from course_lib import errors
 from course_lib.checks import declaration, inputs
 from course_lib.checks.kinds.golf import Golf
-from course_lib.judges import JUDGES, Budget, Probe
+from course_lib.judges import JUDGES, Budget, Gradient, Probe, Slip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,9 @@ class Exercise:
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
     golf: Golf | None = None  # the unit of the score, and par
-    slips: tuple[tuple[Callable, str, str], ...] = ()  # (what is computed by mistake, what to say, what to try)
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong numbers
+    slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong numbers
+    gradient: Gradient | None = None  # judged as well, once the function itself is right
     arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows

@@ -224,7 +224,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
-# %% answer="02.10" name="takes tanh for the gate" judge="numbers" says="The gate is tanh.x. here, which is between -1 and 1"
+# %% answer="02.10" name="takes tanh for the gate" judge="numbers" says="the gate is tanh.x., which is between -1 and 1"
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]
@@ -244,7 +244,7 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(s)
 
 
-# %% answer="02.10" name="forgets the second half of the gate" judge="numbers" says="The gate is tanh.x / 2. here"
+# %% answer="02.10" name="forgets the second half of the gate" judge="numbers" says="the gate is tanh.x / 2."
 def gated(x):
     def kernel(x_ref, o_ref):
         v = x_ref[...]

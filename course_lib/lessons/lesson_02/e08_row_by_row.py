@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib import compiler, text
+from course_lib import compiler, judges, text
 from course_lib.checks.exercise import Exercise
 
 BLOCK = (512, 256)
@@ -59,15 +59,15 @@ EXERCISE = Exercise(
     reference=lambda x: x - jnp.mean(x, axis=1, keepdims=True),
     build=_around,
     slips=(
-        (
-            lambda x: x - jnp.sum(x, axis=1, keepdims=True),
-            "That takes the sum off each row, and the mean is asked.",
-            "divide the sum by the number of columns, or take jnp.mean.",
+        judges.Slip(
+            means="the sum was taken off each row, and the mean is asked",
+            value=lambda x: x - jnp.sum(x, axis=1, keepdims=True),
+            next="divide the sum by the number of columns, or take jnp.mean.",
         ),
-        (
-            lambda x: jnp.broadcast_to(jnp.mean(x, axis=1, keepdims=True), x.shape),
-            "That is the mean of each row itself. It is to be taken off the row.",
-            "what is x minus its mean?",
+        judges.Slip(
+            means="that is the mean of each row itself, and it is to be taken off the row",
+            value=lambda x: jnp.broadcast_to(jnp.mean(x, axis=1, keepdims=True), x.shape),
+            next="what is x minus its mean?",
         ),
     ),
     also=(_takes_little_longer_than_a_copy,),

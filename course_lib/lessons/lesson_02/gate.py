@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from course_lib.judges import Slip
+
 
 def gated_rows(x):
     """x over 1 + exp(-x), and then each row over its root mean square."""
@@ -27,37 +29,36 @@ def _over_its_root_mean_square(s):
 _BETWEEN = (
     "At 0 the gate is a half, far to the left 0, far to the right 1. tanh goes from -1 to 1: what makes one the other?"
 )
-# (what is computed by mistake, what to say, what to try)
 SLIPS = (
-    (
-        lambda x: _over_its_root_mean_square(x * jnp.tanh(x)),
-        "The gate is tanh(x) here, which is between -1 and 1.",
-        _BETWEEN,
+    Slip(
+        means="the gate is tanh(x), which is between -1 and 1",
+        value=lambda x: _over_its_root_mean_square(x * jnp.tanh(x)),
+        next=_BETWEEN,
     ),
-    (
-        lambda x: _over_its_root_mean_square(x * jnp.tanh(0.5 * x)),
-        "The gate is tanh(x / 2) here, which is between -1 and 1.",
-        _BETWEEN,
+    Slip(
+        means="the gate is tanh(x / 2), which is between -1 and 1",
+        value=lambda x: _over_its_root_mean_square(x * jnp.tanh(0.5 * x)),
+        next=_BETWEEN,
     ),
-    (
-        lambda x: _over_its_root_mean_square(x * (0.5 * jnp.tanh(x) + 0.5)),
-        "The gate is 1 / (1 + exp(-2 x)) here, which is too steep.",
-        "(1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). What is y?",
+    Slip(
+        means="the gate is 1 / (1 + exp(-2 x)), which is too steep",
+        value=lambda x: _over_its_root_mean_square(x * (0.5 * jnp.tanh(x) + 0.5)),
+        next="(1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). What is y?",
     ),
-    (
-        lambda x: _over_its_root_mean_square(x * x * (0.5 * jnp.tanh(0.5 * x) + 0.5)),
-        "Each number is multiplied by itself as well.",
-        "x over 1 + exp(-x) is x times the gate already.",
+    Slip(
+        means="each number is multiplied by itself as well",
+        value=lambda x: _over_its_root_mean_square(x * x * (0.5 * jnp.tanh(0.5 * x) + 0.5)),
+        next="x over 1 + exp(-x) is x times the gate already.",
     ),
-    (
-        lambda x: _gated(x) / (jnp.mean(_gated(x) ** 2, axis=1, keepdims=True) + 1e-6),
-        "The rows are divided by the mean of the squares. Its root is missing.",
-        "jax.lax.rsqrt of that mean, and a multiplication.",
+    Slip(
+        means="the rows are divided by the mean of the squares, and its root is missing",
+        value=lambda x: _gated(x) / (jnp.mean(_gated(x) ** 2, axis=1, keepdims=True) + 1e-6),
+        next="jax.lax.rsqrt of that mean, and a multiplication.",
     ),
-    (
-        _gated,
-        "The gate is right. The rows are not divided by their root mean square yet.",
-        "jax.lax.rsqrt of the mean of the squares, once a row.",
+    Slip(
+        means="the gate is right, and the rows are not divided by their root mean square",
+        value=_gated,
+        next="jax.lax.rsqrt of the mean of the squares, once a row.",
     ),
 )
 
