@@ -123,7 +123,7 @@ def lesson_98(tmp_path, monkeypatch):
     monkeypatch.setattr(lessons, "__path__", [*lessons.__path__, str(tmp_path)])
     folder = tmp_path / "lesson_98"
     folder.mkdir()
-    (folder / "__init__.py").write_text('TITLE = "Choosing"\n')
+    (folder / "__init__.py").write_text('TITLE, GIVES, NEEDS, HARDWARE = "Choosing", "choose.", (), "Nothing."\n')
     yield folder
     for name in [name for name in sys.modules if name.startswith("course_lib.lessons.lesson_98")]:
         del sys.modules[name]
