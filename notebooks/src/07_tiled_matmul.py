@@ -293,7 +293,7 @@ for dtype, preferred in (
 # ## Which of the three numbers?
 #
 # Now the opening. All three cuts have 512 steps of the same work, so look at what they copy. By lesson 4's rule a block of
-# x comes at every step, for its map uses k, the last axis; and so does a block of y. **With pencil:** how many MiB of x,
+# x comes at every step, for its map uses k, the last axis; and so does one of y. **With pencil:** how many MiB of x,
 # and of y, does each cut copy in all? A matrix has 32 MiB. How often is it copied whole?
 
 
@@ -397,7 +397,7 @@ for bk, report in by_depth.items():
 #
 # Two buffers for each operand, and the sum: **2 (bm bk + bk bn + bm bn) times the size of a number, and 4 bm bn.** For
 # bfloat16 and blocks of 1024 along all axes: **how much is that?** Does it fit into 16 MiB? Change the sizes in the table
-# until it does. The one of the three that you would give up last is not bk.
+# until it does. Which of the three would you give up first?
 
 # %%
 in_large_blocks = functools.partial(product, bm=1024, bk=1024, bn=1024)
@@ -430,37 +430,38 @@ for (bm, bk, bn), report in (
 print(f"{'XLA':16} {xla.hbm_bytes / MIB:16.0f} {xla.seconds * 1e6:19.0f}")
 
 # %% [markdown]
-# There it is: about a third of one percent ahead of XLA's own product, with the kernel of the opening. x comes once, y eight
-# times. (How XLA cuts its product the report does not say. It moves every array once.) The library of this course came to
-# the same choice by a search, and `course_lib/kernels/matmul.py` leaves out scratch where K is one block.
+# There it is: a little ahead of XLA's own product, with the kernel of the opening. x comes once, y eight times. (Of XLA's
+# own operations a report counts every array once. How XLA cuts its product it does not say.) The library of this course came
+# to the same choice by a search. Its `course_lib/kernels/matmul.py` leaves out the scratch where K is one block.
 #
 # It is no rule for all shapes. The strips grow with K: at K = 65,536 the two of them, twice, would take 256 MiB.
 #
-# Now all of them under the roofs of lesson 3. **Look for one thing:** `A` is at the slope. What holds the others?
+# Now all of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which?
 
 # %%
 chip = chips.chip("v5e")
 flops = 2 * 4096**3
 points = {**reports, "all of K": whole_k, "XLA": xla}
 fig, axes = plt.subplots()
-reach = np.array([80.0, 2000.0])
-axes.loglog(reach, np.minimum(chip.bf16_flops, reach * chip.hbm_bandwidth) / 1e12, alpha=0)
 bend = chip.bf16_flops / chip.hbm_bandwidth
 roof = np.array([80.0, bend, 2000.0])
-axes.plot(roof, np.minimum(chip.bf16_flops, roof * chip.hbm_bandwidth) / 1e12, color="gray")
-for name, report in points.items():
+height = np.minimum(chip.bf16_flops, roof * chip.hbm_bandwidth) / 1e12
+axes.loglog(roof, height, color="gray", label="the roofs of a v5e")
+for mark, (name, report) in zip("osD^v", points.items(), strict=True):
     place = flops / report.hbm_bytes, flops / report.seconds / 1e12
-    axes.plot(*place, "o")
-    above = 8 if name in ("XLA", "A") else -14
-    axes.annotate(name, place, (0, above), textcoords="offset points", ha="center")
-    print(f"{name:8} {place[0]:5.0f} FLOPs/byte {place[1]:4.0f} TFLOP/s (compiler)")
+    axes.plot(*place, mark, label=name)
+    print(
+        f"{name:8} {place[0]:5.0f} FLOPs/byte {place[1]:4.0f} TFLOP/s, predicted (compiler)"
+    )
+axes.legend(loc="lower right")
 axes.set(xlabel="FLOPs/byte", ylabel="TFLOP/s, predicted (compiler)", ylim=(60, 240))
 axes.set_xticks([100, 200, 500, 1000], labels=[100, 200, 500, 1000])
 axes.set_yticks([75, 100, 150, 200], labels=[75, 100, 150, 200])
 axes.minorticks_off()
 viz.plot_picture(
     fig,
-    "A lies on the slope, the HBM roof; the others lie below the flat roof, by the price of their steps.",
+    "A lies on the slope, the HBM roof. The others lie under the flat roof, by the price of "
+    "their steps: B and C well below it, all of K and XLA close to it.",
 )
 
 # %% [markdown]
@@ -588,7 +589,7 @@ for name, curve in error_curves.items():
 
 
 # %%
-def dot_at(precision, dtype):
+def dot_at(precision):
     """One product of 512 x 512 x 512 in each of 64 steps, all on the same blocks."""
 
     def kernel(x_ref, y_ref, o_ref):
@@ -606,30 +607,28 @@ def dot_at(precision, dtype):
     )
 
 
-cycles = {}
+by_level = {}
 for name, (_, dtype, precision) in LEVELS.items():
     factor = jax.ShapeDtypeStruct((512, 512), dtype)
-    report = compiler.compile_tpu(dot_at(precision, dtype), factor, factor)
-    cycles[name] = round(report.cycles / 64)
+    by_level[name] = compiler.compile_tpu(dot_at(precision), factor, factor)
+cycles = {name: round(report.cycles / 64) for name, report in by_level.items()}
 viz.precision_explorer(error_curves, cycles=cycles)
 
 # %% [markdown]
 # In one pass float32 operands keep three digits: their rounding is the whole error. Operands that *are* bfloat16 lose nothing
-# in the product, and what is left is the float32 sum. Three passes are some 500 times better than one, six as good as
-# float32 itself, for three and six times the cycles. And none of the three upper curves rises with K: with random signs the
-# sum grows as its error does.
+# in the product; what is left is the rounding of the float32 sum. Three passes are some hundred times better than one, and
+# six are as good as float32 itself. They cost nearly three and nearly six times the cycles. The upper two curves do not rise
+# with K: with random signs the sums grow as their errors do.
 #
 # What is certain here, and what is not? The parts and their errors are arithmetic. That the compiler makes one, three, six
 # passes you can count in its program. That one pass rounds to bfloat16 is the page's word: the program hands float32
 # registers to the unit, and the rounding is inside.
 
 # %%
-for name, (_, dtype, precision) in LEVELS.items():
-    factor = jax.ShapeDtypeStruct((512, 512), dtype)
-    listing = compiler.compile_tpu(dot_at(precision, dtype), factor, factor).listing
+for name, report in by_level.items():
     rows = sum(
         (16 if "bf16" in told else 8)
-        for bundle in listing
+        for bundle in report.listing
         for told in bundle.instructions
         if "vmatmul" in told
     )
@@ -869,7 +868,7 @@ for name, report in (
 factor = jax.ShapeDtypeStruct((512, 512), jnp.float32)
 for level in ("bfloat16", "float32"):
     with jax.default_matmul_precision(level):
-        report = compiler.compile_tpu(dot_at(None, jnp.float32), factor, factor)
+        report = compiler.compile_tpu(dot_at(None), factor, factor)
     print(f"{level:8} {report.cycles / 64:7,.0f} cycles, predicted (compiler)")
 
 # %% [markdown]
