@@ -11,6 +11,8 @@
 # FIRST CELL
 
 # %%
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -351,7 +353,7 @@ def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
 def against_rows(x, y):
     (m, depth), n = x.shape, y.shape[0]
     return pl.pallas_call(
-        lambda *refs: against_rows_kernel(*refs, depth=depth),
+        functools.partial(against_rows_kernel, depth=depth),
         out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
         grid=(pl.cdiv(m, 32), pl.cdiv(n, 128), pl.cdiv(depth, 128)),
         in_specs=[

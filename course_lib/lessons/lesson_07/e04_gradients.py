@@ -4,6 +4,7 @@ import jax.numpy as jnp
 
 from course_lib import grid
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit
 
 
 def _gradients(x, w, g):
@@ -11,18 +12,22 @@ def _gradients(x, w, g):
     return dx, jnp.dot(x.T, g, preferred_element_type=jnp.float32)
 
 
-def _no_transpose_outside(gradients):
-    x, w, g = EXERCISE.arguments()[0]
-    names = [eqn.primitive.name for eqn in _outside(grid.walk(gradients, x, w, g).jaxpr.jaxpr)]
-    if "transpose" in names:
-        return (
+def no_transpose_outside(gradients):
+    """``gradients`` as it is. Raises Unfit where it transposes an array outside its kernels."""
+    try:
+        jaxpr = grid.walk(gradients, *EXERCISE.arguments()[0]).jaxpr.jaxpr
+    except Exception:  # the judges say better what is wrong with it
+        return gradients
+    if any(eqn.primitive.name == "transpose" for eqn in _outside(jaxpr)):
+        raise Unfit(
             "Outside the kernels an array is transposed: that is a copy in HBM, an operation of its own.",
             "hand the arrays over as they are; dot_general names the axes that meet, and so may .T inside the kernel.",
         )
-    return None
+    return gradients
 
 
 def _outside(jaxpr):
+    """The operations around the kernels."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in grid.KERNELS:
             continue
@@ -40,7 +45,7 @@ EXERCISE = Exercise(
     inputs=("x: bf16[M,K]", "w: bf16[K,N]", "g: bf16[M,N]"),
     sizes=({"M": 32, "K": 128, "N": 256}, {"M": 16, "K": 256, "N": 128}, {"M": 40, "K": 72, "N": 200}),
     reference=_gradients,
-    also=(_no_transpose_outside,),
+    build=no_transpose_outside,
     hints=(
         "In g @ w.T both arrays have an axis N: it is their last, and it disappears. Which axis do x and g share in "
         "x.T @ g?",

@@ -100,10 +100,7 @@ def _near_the_best(blocks):
         except compiler.Unavailable:
             return None
         if not theirs.ok:
-            return (
-                f"{said}. {theirs.error.cause if hasattr(theirs.error, 'cause') else theirs.error}",
-                "smaller blocks.",
-            )
+            return f"{said}. {theirs.error.what}", "make the largest of its blocks smaller."
         ratio = theirs.seconds / ours.seconds
         if ratio > MOST:
             return (
@@ -118,12 +115,16 @@ def _why(shape, sizes, theirs) -> str:
     (m, k, n), (bm, bk, bn) = shape, sizes
     steps = (m // bm) * (k // bk) * (n // bn)
     if theirs.hbm_seconds > 0.9 * theirs.seconds:
-        times = f"x is copied {n // bn if bk < k else 1} times, y {m // bm} times"
-        return f"Its {text.size(theirs.hbm_bytes)} of HBM traffic set the time: {times}."
+        often = f"all of x is copied {_times(n // bn if bk < k else 1)}, all of y {_times(m // bm)}"
+        return f"Its {text.size(theirs.hbm_bytes)} of HBM traffic set the time: {often}."
     if steps < 4:
         return f"In {steps} steps there is little for a copy to hide behind: the first and the last one show in full."
     waits = theirs.step.get("waiting for copies", 0)
     return f"It has {steps:,} steps, and each waits {waits:,.0f} cycles for copies."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 EXERCISE = Exercise(

@@ -2,7 +2,24 @@
 
 import jax.numpy as jnp
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
+
+
+def _first_sum(k):
+    def expect(x, y):
+        return jnp.dot(x[:32, : 128 * (k + 1)], y[:128, : 128 * (k + 1)].T, preferred_element_type=jnp.float32)
+
+    return judges.Probe(
+        scratch="acc_ref",
+        place=0,
+        after=(0, 0, k),
+        grid=(1, 2, 2),
+        expect=expect,
+        means="the rows of x times the rows of y, as far as K has come",
+        next="which axis of each block runs along K, and which of its columns does this step let through?",
+    )
+
 
 EXERCISE = Exercise(
     id="07.7",
@@ -17,6 +34,7 @@ EXERCISE = Exercise(
         {"M": 5, "K": 100, "N": 130},
     ),
     reference=lambda x, y: jnp.dot(x, y.T, preferred_element_type=jnp.float32).astype(x.dtype),
+    probes=(_first_sum(0), _first_sum(1)),
     hints=(
         "K is the last axis of both blocks. Past the end of K lies anything, in both.",
         "Of this step's 128 columns depth - 128 * pl.program_id(2) are the array's own. Choose with jnp.where, on "

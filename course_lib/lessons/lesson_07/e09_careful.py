@@ -64,7 +64,8 @@ def _serves_long_sums(careful):
 
 
 def _one_pass(x, y):
-    """The accuracy that every judge asks for; ``_exact_enough`` asks for more."""
+    """What the judges of numbers ask for: no more than one pass gives. ``_exact_enough`` asks for the rest, and says
+    what a term left out has to do with it."""
     return jnp.dot(x.astype(jnp.bfloat16), y.astype(jnp.bfloat16), preferred_element_type=jnp.float32)
 
 
@@ -75,7 +76,7 @@ EXERCISE = Exercise(
     defines="careful",
     inputs=("x: f32[M,K]", "y: f32[K,N]"),
     sizes=({"M": 64, "K": 512, "N": 256}, {"M": 72, "K": 300, "N": 200}, {"M": 5, "K": 130, "N": 70}),
-    reference=lambda x, y: jnp.dot(x, y, precision="highest"),
+    reference=_one_pass,
     also=(_of_bfloat16_alone, _exact_enough, _serves_long_sums),
     hints=(
         "a.astype(jnp.bfloat16) keeps the leading bits. What is left of a when you take them away, and how many "
