@@ -319,8 +319,8 @@ for name, report in reports.items():
 
 # %% [markdown]
 # **x is copied N / bn times, y is copied M / bm times, and bk is in neither.** `A` has bn = 128, and copies x 32 times. So
-# it waits for HBM. `B` has bk = 128, the smallest number too, and pays nothing for it in bytes: bk must not be large, bm
-# and bn must.
+# it waits for HBM. `B` has bk = 128, the smallest number too, and pays nothing for it in bytes. bm and bn must
+# be large; bk need not.
 #
 # Take the cause away to be sure: here is `A` with index maps that do not move, so that nothing is copied after the first
 # step. The sums are wrong, the work is the same.
@@ -349,9 +349,9 @@ print(f"{still.seconds * 1e6:.0f} us, predicted (compiler)")
 # %% [markdown]
 # ## What a step costs beside its products
 #
-# `B` and `C` copy less than HBM could bring in their time, and are still 12 % and more behind the matrix units, which would
-# need 698 us. Many will say: it is the sum, which is loaded, added to and stored at each step. **Predict:** what does a
-# step of 512 x bk x 512 gain, in percent, if the sum is not added up, and each product simply overwrites the last?
+# `B` and `C` copy less than HBM could bring in their time, and are still far from what the matrix units could do. Many will
+# say: it is the sum, which is loaded, added to and stored at each step. Take it away. **Predict:** how many percent does a
+# step of 512 x bk x 512 gain, if each product simply overwrites the one before? (The result is wrong, the steps are the same.)
 
 
 # %%
@@ -389,15 +389,15 @@ for bk, report in by_depth.items():
     )
 
 # %% [markdown]
-# Hardly anything: the addition finds room beside the products, whose units it does not need. What is dear is a *step*: some
-# 300 cycles beyond its products, whether they take 1024 cycles or 4096. So the cure is not a cheaper sum but fewer steps,
-# and so a longer bk. That costs no bytes. What it costs is room.
+# Hardly anything. Adding needs other units than multiplying, and goes on beside it. What is dear is a *step*: some hundred
+# cycles beyond its products, between 300 and 500, whether the products take 1024 cycles or 4096. So the cure is not a cheaper
+# sum but fewer steps, and so a longer bk. That costs no bytes. What it costs is room.
 #
 # ## Room
 #
 # Two buffers for each operand, and the sum: **2 (bm bk + bk bn + bm bn) times the size of a number, and 4 bm bn.** For
-# bfloat16 and blocks of 1024 along all axes: **how much is that?** Does it fit into 16 MiB? Change the sizes in the table
-# until it does. Which of the three would you give up first?
+# bfloat16 and blocks of 1024 along all axes: **how much is that?** Does it fit into 16 MiB? Write down a number and a yes
+# or a no. In the table you can change the sizes; the compiler has the last word below it.
 
 # %%
 in_large_blocks = functools.partial(product, bm=1024, bk=1024, bn=1024)
