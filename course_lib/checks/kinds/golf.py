@@ -178,7 +178,7 @@ def headline(task: Exercise, value: int, skipped: str) -> str:
         return f"at par or below, in {CYCLES}, {vocabulary.COMPILER}."
     words = [said(value, golf.unit), f"par {golf.par:,}"]
     if best is not None:
-        words[1:] = [words[1], f"better than ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
+        words[1:] = [words[1], f"beats ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
     if skipped:
         words.append(f"skipped: {skipped}")
     return "; ".join(words) + "."
