@@ -6,8 +6,8 @@
 # you see what a float32 product in one pass really is.*
 #
 # Below is one kernel, a product in blocks of `bm` x `bk` and `bk` x `bn`, and three choices of these three numbers. Each
-# choice makes 512 steps out of a product of 4096 x 4096 matrices, and each step multiplies as many pairs of numbers. Run
-# the three cells.
+# choice makes 512 steps out of a product of 4096 x 4096 matrices, and each step multiplies and adds the same number of
+# pairs. Run the three cells.
 
 # %%
 # FIRST CELL
@@ -184,8 +184,7 @@ print(
 
 # %% [markdown]
 # Six times zero, eighteen times added, six times stored: once for each output block. While k runs, x's block moves right,
-# y's moves down, the sum stays. That is right only with k last. Lesson 4 showed what happens otherwise, and 07.1 asks you
-# which of the orders are right.
+# y's moves down, the sum stays. That is right only with k last. Lesson 4 showed what happens otherwise.
 #
 # ## Where the sum belongs
 #
@@ -228,8 +227,8 @@ viz.plot_picture(
 # The arithmetic is the same but for one thing, how often the sum is rounded to bfloat16. In one step both kernels round
 # once, and both are equally good. So the rounding is to blame, and no product.
 #
-# Is scratch dearer, then? **Guess** before you run the cell: blocks of 512, a product of 4096. Which of the three is the
-# fastest, which moves the most bytes, which takes the most VMEM?
+# Is scratch dearer, then? **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the
+# sum in `o_ref`, or bfloat16 out with scratch. Which is faster, which moves more bytes, which takes more VMEM?
 
 # %%
 print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
@@ -246,10 +245,10 @@ for name, report in (
 # Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
 # are half as large. So the choice is about being right:
 #
-# > **Add in `o_ref` if the output has the dtype of the sum and nothing is left to do with it. Else add in scratch, and
-# > write `o_ref` in the last step.**
+# > **Add in `o_ref` if the output has the dtype of the sum. If it is narrower, add in a scratch of that dtype, and write
+# > `o_ref` once, in the last step.**
 #
-# "Left to do" is a cast, a bias, an activation: lesson 9.
+# What is left to do with the sum, a bias or an activation, is done in the last step either way: lesson 9.
 #
 # ## What comes out of a product
 #
@@ -319,8 +318,8 @@ for name, report in reports.items():
 
 # %% [markdown]
 # **x is copied N / bn times, y is copied M / bm times, and bk is in neither.** `A` has bn = 128, and copies x 32 times. So
-# it waits for HBM. `B` has bk = 128, the smallest number too, and pays nothing for it in bytes. bm and bn must
-# be large; bk need not.
+# it waits for HBM. `B` has bk = 128, as small a number, and pays nothing for it in bytes. bm and bn must be large; bk need
+# not.
 #
 # Take the cause away to be sure: here is `A` with index maps that do not move, so that nothing is copied after the first
 # step. The sums are wrong, the work is the same.
@@ -436,7 +435,7 @@ print(f"{'XLA':16} {xla.hbm_bytes / MIB:16.0f} {xla.seconds * 1e6:19.0f}")
 #
 # It is no rule for all shapes. The strips grow with K: at K = 65,536 the two of them, twice, would take 256 MiB.
 #
-# Now all of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which?
+# Now all of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which roof?
 
 # %%
 chip = chips.chip("v5e")
@@ -568,7 +567,8 @@ def error_at(depth, passes, dtype):
     x = jax.random.normal(jax.random.key(6), (64, depth), dtype).astype(jnp.float32)
     y = jax.random.normal(jax.random.key(7), (depth, 64), dtype).astype(jnp.float32)
     exact = np.asarray(x, np.float64) @ np.asarray(y, np.float64)
-    return float(relative_error(in_passes(x, y, passes), exact))
+    error = relative_error(in_passes(x, y, passes), exact)
+    return float(f"{error:.0e}")  # one digit: the order of a sum changes the second
 
 
 LEVELS = {
@@ -728,8 +728,7 @@ for name, call in (
 # 2 (512 x 1024 + 1024 x 256 + 512 x 256) x 2 bytes = 3.5 MiB, and 0.5 MiB for the sum: 4 MiB, and what spills.</details>
 #
 # <details><summary>3. The output is float32, and a bias is to be added at the end. Where do you add up?</summary>
-# <code>o_ref</code> has the dtype, and in the last step the bias can be added to it as well. Scratch is needed only if
-# something must be rounded, or if what is left to do needs another shape.</details>
+# In <code>o_ref</code>: it has the dtype of the sum, and in the last step the bias is added to it as well.</details>
 #
 # <details><summary>4. K = 1000 and bk = 256. A colleague masks x, since zero times anything is zero. What is missing?</summary>
 # Zero times NaN is NaN, and past the end lies anything. y as well.</details>
@@ -751,8 +750,7 @@ print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one asks for a kernel, and for the orders
-# in which it is right.
+# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one is a product of few rows.
 #
 # ## Further
 #
@@ -857,8 +855,30 @@ for name, report in (
 
 # %% [markdown]
 # The article says that a kernel as simple as this reaches 90 % and more with well chosen blocks. With 512 along all axes it
-# does not quite, in neither dress; with all of K in one block you have seen 97 %.
+# does not quite, in neither form; with all of K in one block you have seen 97 %.
 #
+# ### On a chip
+#
+# All three precisions, in a kernel that runs here. On a machine without a TPU you see float32 three times. On a TPU, by the
+# page and by the parts, it should be what the picture above says. Nobody has run this cell there yet: you may be the first.
+
+
+# %%
+def float32_product(precision):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], precision=precision)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((128, 128), jnp.float32))
+
+
+wide = jax.random.normal(jax.random.key(8), (128, 1024))
+tall = jax.random.normal(jax.random.key(9), (1024, 128))
+exact = np.asarray(wide, np.float64) @ np.asarray(tall, np.float64)
+for precision in (None, "high", "highest"):
+    error = relative_error(float32_product(precision)(wide, tall), exact)
+    print(f"{precision!s:8}", f"{error:.0e}" if error > 1e-6 else "as good as float32")
+
+# %% [markdown]
 # ### A precision from outside
 #
 # JAX's page also says that the lowering knows `jax.default_matmul_precision`. Does it reach into a kernel that does not name

@@ -597,7 +597,7 @@ def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
         o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
-# %% answer="07.8" name="too short" judge="exercise" says="5 different words; 12 are asked"
+# %% answer="07.8" name="too short" judge="exercise" says="6 different words; 12 are asked"
 why = "bn, since x is copied less."
 
 
