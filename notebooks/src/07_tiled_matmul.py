@@ -137,7 +137,8 @@ for n in (256, 512, 1024, 2048, 4096):
 #
 # A block of the output is now a sum over steps. The grid is (i, j, k), and `o_ref` stays while k runs, so it can hold the
 # sum. Here is that kernel for a small product, bfloat16 in and float32 out. **Before you press Play:** the grid is (3, 2,
-# 3). How often is `o_ref` set to zero, how often is something added, and how often does it go back to HBM?
+# 3). How often is `o_ref` set to zero, how often is something added, and how often does it go back to HBM? Then step through it:
+# the lane below VMEM counts the parts of the sum that `o_ref` carries.
 
 
 # %%
@@ -415,7 +416,9 @@ print(report.error)
 # %%
 MIB = 2**20
 whole_k = compiled(512, 4096, 512, limit=64 * MIB)
-print("  bm    bk    bn  steps   HBM MiB   VMEM MiB       us, predicted (compiler)")
+print(
+    "  bm    bk    bn  steps   HBM MiB   VMEM MiB     us     cycles, predicted (compiler)"
+)
 for (bm, bk, bn), report in (
     ((512, 512, 512), reports["C"]),
     ((512, 1024, 512), by_depth[1024]),
@@ -424,9 +427,9 @@ for (bm, bk, bn), report in (
     steps = (4096 // bm) * (4096 // bk) * (4096 // bn)
     print(
         f"{bm:4} {bk:5} {bn:5} {steps:6} {report.hbm_bytes / MIB:9.0f}",
-        f"{report.vmem_bytes / MIB:10.2f} {report.seconds * 1e6:8.0f}",
+        f"{report.vmem_bytes / MIB:10.2f} {report.seconds * 1e6:6.0f} {report.cycles:10,}",
     )
-print(f"{'XLA':16} {xla.hbm_bytes / MIB:16.0f} {xla.seconds * 1e6:19.0f}")
+print(f"{'XLA':16} {xla.hbm_bytes / MIB:16.0f} {xla.seconds * 1e6:17.0f} {xla.cycles:10,}")
 
 # %% [markdown]
 # There it is: a little ahead of XLA's own product, with the kernel of the opening. x comes once, y eight times. (Of XLA's
@@ -706,9 +709,9 @@ for name, call in (
 
 # %% [markdown]
 # Before the kernel y.T is a copy in the compiled program, an operation of its own. In `dot_general` and inside there is no
-# such thing: the block goes into the matrix unit the other way round, and `x.T @ y` is a few percent dearer. The two ways
-# inside are one program, to the cycle. Their index maps changed as well: the axis that counts output columns is y's first
-# now.
+# such thing: the block is turned on its way into the matrix unit. For `x @ y.T` that costs next to nothing, for `x.T @ y` a
+# few percent. The two ways inside are equal to the cycle. Mind the index maps: the axis of y that counts output columns is
+# its first one now.
 #
 # ## The opening, once more
 #
