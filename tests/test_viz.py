@@ -111,6 +111,12 @@ def test_the_still_shows_a_sum_that_is_half_done(name):
     assert all(1 < each["parts"][step] < each["of"][step] for each in kernel["accumulators"])
 
 
+def test_garbage_is_hatched_in_the_still():
+    fn, args = SAMPLES["carried"]
+    svg = viz.grid_player(fn, *args)._repr_mimebundle_()[0]["image/svg+xml"]
+    assert len(re.findall('fill="#fbe3c0"', svg)) == 4 and 'fill="#d55e00" font-weight="600">garbage and 3 parts' in svg
+
+
 def test_a_kernel_that_carries_nothing_says_nothing_of_it():
     for name in ("ragged", "revisits", "pipeline"):
         assert kernel_of(name)["accumulators"] == []
