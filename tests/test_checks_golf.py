@@ -1,5 +1,6 @@
 """Golf: what a score is, when it passes, what is said of it, and what of it is kept."""
 
+import dataclasses
 import json
 
 import jax
@@ -72,7 +73,7 @@ def report_of(cycles, **more):
     [
         (ONCE, ONCE, "01.99 passed: 32,768 bytes; par 32,768, ours 32,768."),
         (ONCE + 1, ONCE - 1, "01.99 passed: 32,768 bytes; par 32,769, ours 32,767."),
-        (ONCE, ONCE + 1, "01.99 passed: 32,768 bytes; par 32,768; better than ours, 32,769."),
+        (ONCE, ONCE + 1, "01.99 passed: 32,768 bytes; par 32,768; beats ours, 32,769."),
         (ONCE, None, "01.99 passed: 32,768 bytes; par 32,768."),
     ],
 )
@@ -101,7 +102,7 @@ def test_a_kernel_that_a_judge_refuses_has_no_score():
 
 def test_who_could_not_sit_is_named(agreed):
     agreed("numbers, simulator and races agree; skipped: compiler.")
-    assert str(golf.result(task(), double)).endswith("; better than ours, 32,868; skipped: compiler.")
+    assert str(golf.result(task(), double)).endswith("; beats ours, 32,868; skipped: compiler.")
 
 
 # What is counted
@@ -158,7 +159,7 @@ def test_bytes_that_depend_on_data_are_no_score(agreed):
 def test_cycles_are_the_compilers(agreed):
     agreed(report=report_of(4312))
     said = golf.result(task("cycles", par=5000), double)
-    assert str(said) == "01.99 passed: 4,312 cycles, predicted (compiler); par 5,000; better than ours, 32,868."
+    assert str(said) == "01.99 passed: 4,312 cycles, predicted (compiler); par 5,000; beats ours, 32,868."
 
 
 def test_cycles_above_par_say_where_they_go(agreed):
@@ -191,6 +192,31 @@ def test_what_helps_against_the_largest_part_of_the_cycles(agreed, monkeypatch, 
 def test_steps_are_those_of_one_kernel_in_blocks():
     assert golf._steps(task("cycles", par=1), double) == 1
     assert golf._steps(task("cycles", par=1), lambda x: double(double(x))) is None
+
+
+def at_large(monkeypatch, report):
+    """A task that scores 4096 rows, and the shapes that the compiler is asked about, which answers with ``report``."""
+    asked = []
+    monkeypatch.setattr(compiler, "compile_tpu", lambda fn, *args, **more: asked.append(args[0].shape) or report)
+    large = Golf(unit="cycles", par=5000, at=lambda: (jax.ShapeDtypeStruct((4096, 256), jnp.float32),))
+    return dataclasses.replace(task(), golf=large), asked
+
+
+def test_cycles_may_be_those_of_arguments_too_large_to_run(agreed, monkeypatch):
+    agreed(report=report_of(99))  # of the first arguments
+    scored, asked = at_large(monkeypatch, report_of(4312))
+    assert golf.result(scored, double).score == 4312 and asked == [(4096, 256)]
+
+
+def test_what_the_compiler_refuses_at_that_size_is_no_score(agreed, monkeypatch):
+    scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), ok=False))
+    said = golf.result(scored, double)
+    assert (said.outcome, said.score) == ("not yet", None) and "the compiler refuses it" in said.message
+
+
+def test_bytes_are_those_of_arguments_that_every_judge_has_seen():
+    with pytest.raises(ValueError, match="at= is for cycles"):
+        Golf(unit="bytes", par=1, at=tuple)
 
 
 @pytest.mark.parametrize("where", ["under_nbval", "building"])

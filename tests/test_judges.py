@@ -292,3 +292,21 @@ def test_a_grid_without_steps_or_with_far_too_many_is_said():
 def test_a_refused_simulation_leaves_the_next_one_alone():
     assert last(blocked(steps=8, index=lambda i: (i % 4,))).judge == "simulator"
     assert all(v.passed is not False for v in judges.judge(blocked(), jnp.add, *vectors()))
+
+
+@pytest.mark.parametrize("columns", [128, 256])
+def test_two_outputs_that_are_each_others_are_told_so(columns):
+    """Of one shape, and of two."""
+
+    def kernel(x_ref, o_ref, p_ref):
+        o_ref[...] = 2 * x_ref[:, : o_ref.shape[1]]
+        p_ref[...] = 3 * x_ref[:, : p_ref.shape[1]]
+
+    def both(x):
+        out = [jax.ShapeDtypeStruct((8, n), x.dtype) for n in (128, columns)]
+        return pl.pallas_call(kernel, out_shape=out)(x)
+
+    x = jnp.arange(1.0, 8 * 256 + 1).reshape(8, 256)
+    said = judges.numbers_judge(both, lambda x: (3 * x[:, :columns], 2 * x[:, :128]), x)
+    assert said.passed is False and "they are exchanged" in said.message
+    assert judges.numbers_judge(both, lambda x: (2 * x[:, :128], 3 * x[:, :columns]), x).passed

@@ -60,12 +60,16 @@ def _exchanged(got: list[np.ndarray], want: list[Expected], names: tuple = ()) -
     """Two outputs that are each other's."""
     for first, second in itertools.combinations(range(len(got)), 2):
         pairs = [(got[first], want[second]), (got[second], want[first])]
-        alike = all((g.shape, g.dtype) == (w.value.shape, w.value.dtype) and right(g, w).all() for g, w in pairs)
-        if alike and not right(got[first], want[first]).all():
+        if all(_is(g, w) for g, w in pairs) and not _is(got[first], want[first]):
             one, other = (names[first][0], names[second][0]) if names else (f"Output {first}", f"output {second}")
             what = f"{one} is what {other} should be, and the other way round: they are exchanged."
             return Complaint(what, "return them in the other order.")
     return None
+
+
+def _is(got: np.ndarray, want: Expected) -> bool:
+    """Whether an output is right in shape, dtype and every element."""
+    return (got.shape, got.dtype) == (want.value.shape, want.value.dtype) and bool(right(got, want).all())
 
 
 def _complaint(found: Finding) -> Complaint:

@@ -1,6 +1,7 @@
 """Golf: a kernel that every judge accepts gets a score, HBM bytes or predicted cycles; the fewer, the better.
 
-The score is that of the first arguments, of which all judges have agreed that the kernel is right there.
+The score is that of the first arguments, of which all judges have agreed that the kernel is right there; or, in
+cycles, that of larger ones, which are compiled only.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
@@ -37,12 +39,17 @@ class Golf:
 
     unit: str
     par: int
+    at: Callable[[], tuple] | None = None  # cycles only: the arguments that are scored, where no judge could run them
 
     def __post_init__(self) -> None:
         if self.unit not in (BYTES, CYCLES):
             raise ValueError(f'unit is {self.unit!r}; it may be "{BYTES}" or "{CYCLES}".')
         if type(self.par) is not int or self.par < 1:
             raise ValueError(f"par is {self.par!r}; it is a whole number of {self.unit}, 1 or more.")
+        if self.at is not None and self.unit != CYCLES:
+            raise ValueError(
+                "at= is for cycles: bytes are counted for the first arguments, which every judge has seen."
+            )
 
 
 class NotCounted(Exception):
@@ -59,27 +66,41 @@ def result(task: Exercise, defined: object) -> Result:
     if not said.passed:
         return said
     try:
-        value = score(task, defined, said.report)
+        report = _scored(task, defined) if task.golf.at else said.report
+        value = score(task, defined, report)
     except compiler.Unavailable as error:  # nobody can tell here: it is not passed, and nothing is wrong with it
         why = f"The judges agree. Cycles are predicted by the TPU's compiler, and there is none here. {error}"
         return not_yet(task.id, SKIPPED, why, "check it on a machine that has the compiler: Linux on Intel or AMD.")
     except NotCounted as error:
         return not_yet(task.id, "the judges agree, and it has no score.", str(error), error.next, report=said.report)
     if value > task.golf.par:
-        what, next = _above_par(task, defined, value, said.report)
+        what, next = _above_par(task, defined, value, report)
         return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report)
     skipped = said.headline.rstrip(".").partition("; skipped: ")[2]
     return dataclasses.replace(said, headline=headline(task, value, skipped), score=value)
 
 
+def _scored(task: Exercise, defined: object) -> compiler.Report:
+    """The compiler's report on what is scored."""
+    return compiler.compile_tpu(task.build(defined), *_scored_at(task), chip=task.chips[0])
+
+
+def _scored_at(task: Exercise) -> tuple:
+    """The arguments that are scored."""
+    return task.golf.at() if task.golf.at else task.arguments()[0]
+
+
 def score(task: Exercise, defined: object, report: compiler.Report | None = None) -> int:
-    """The score of what the learner defined, with the first arguments. ``report``: the compiler's, if it is known.
+    """The score of what the learner defined, with the first arguments or those of ``golf.at``. ``report``: the
+    compiler's on it, if it is known.
 
     Raises NotCounted, and compiler.Unavailable where cycles are asked for and no compiler is there.
     """
     fn, case = task.build(defined), task.arguments()[0]
     if task.golf.unit == CYCLES:
-        report = report or compiler.compile_tpu(fn, *case, chip=task.chips[0])
+        report = report or _scored(task, defined)
+        if not report.ok:
+            raise NotCounted(f"For the arrays that are scored the compiler refuses it. {report.error}", "mend that.")
         if report.cycles is None:
             raise NotCounted(
                 " ".join(["The compiler's simulator gives no cycles.", *report.notes]), "write it in another way."
@@ -162,7 +183,7 @@ def headline(task: Exercise, value: int, skipped: str) -> str:
         return f"at par or below, in {CYCLES}, {vocabulary.COMPILER}."
     words = [said(value, golf.unit), f"par {golf.par:,}"]
     if best is not None:
-        words[1:] = [words[1], f"better than ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
+        words[1:] = [words[1], f"beats ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
     if skipped:
         words.append(f"skipped: {skipped}")
     return "; ".join(words) + "."
@@ -197,7 +218,7 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
 def _steps(task: Exercise, defined: object) -> int | None:
     """The grid steps of an answer that is one kernel, all of whose arrays come in blocks; None for any other."""
     try:
-        (call,) = grid.walk(task.build(defined), *task.arguments()[0]).calls
+        (call,) = grid.walk(task.build(defined), *_scored_at(task)).calls
     except (ValueError, grid.UnreadableCall):  # no kernel, or several
         return None
     return call.steps if all(each.pipelined for each in (*call.inputs, *call.outputs)) else None

@@ -1,0 +1,51 @@
+"""A sum in scratch, and a factor for each column at the end."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+
+def _depths_in_blocks() -> list[tuple]:
+    """K in whole blocks of 128: 07.7 is about the rest. The first has two steps for each of four output blocks."""
+    sizes = ({"M": 64, "K": 256, "N": 256}, {"M": 40, "K": 384, "N": 200}, {"M": 5, "K": 128, "N": 70})
+    return arguments(("x: bf16[M,K]", "y: bf16[K,N]", "s: f32[1,N]"), sizes)
+
+
+def _scaled(x, y, s):
+    return (jnp.dot(x, y, preferred_element_type=jnp.float32) * s).astype(x.dtype)
+
+
+def _first_sum(k):
+    def expect(x, y, s):
+        return jnp.dot(x[:32, : 128 * (k + 1)], y[: 128 * (k + 1), :128], preferred_element_type=jnp.float32)
+
+    return judges.Probe(
+        scratch="acc_ref",
+        place=0,
+        after=(0, 0, k),
+        grid=(2, 2, 2),
+        expect=expect,
+        means="the sum of the products so far, not scaled yet",
+        next="keep in acc_ref the plain sum: s is for the last step.",
+    )
+
+
+EXERCISE = Exercise(
+    id="07.2",
+    title="A sum of its own, and something left to do",
+    kind="write",
+    defines="scaled_kernel",
+    judged="scaled",
+    cases=_depths_in_blocks,
+    reference=_scaled,
+    probes=(_first_sum(0), _first_sum(1)),
+    hints=(
+        "Three parts: at the first step of axis 2, at every step, at the last one. In which of them does s belong?",
+        "acc_ref holds the plain sum in float32. o_ref is written once, where pl.program_id(2) is "
+        "pl.num_programs(2) - 1.",
+        "The last part is o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype): scale, then round.",
+    ),
+    points=2,
+)

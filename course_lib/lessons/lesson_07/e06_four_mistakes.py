@@ -1,0 +1,44 @@
+"""One kernel with four mistakes, to repair."""
+
+import jax.numpy as jnp
+
+from course_lib import grid
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+
+def _whole_blocks() -> list[tuple]:
+    """Sizes that the blocks divide: 07.7 is about edges. Three output blocks and more: two would be right by luck."""
+    sizes = ({"M": 96, "K": 512, "N": 256}, {"M": 32, "K": 256, "N": 384}, {"M": 64, "K": 128, "N": 128})
+    return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
+
+
+def _in_the_same_blocks(mended):
+    call = grid.walk(mended, *_whole_blocks()[0]).calls[0]
+    shapes = [tuple(map(int, operand.block_shape)) for operand in (*call.inputs, *call.outputs)]
+    if shapes != [(32, 128), (128, 128), (32, 128)]:
+        return (
+            f"Its blocks are {', '.join(map(str, shapes))}; those of broken are (32, 128), (128, 128), (32, 128).",
+            "keep the blocks: none of them is a mistake.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="07.6",
+    title="Repair: four mistakes",
+    kind="repair",
+    defines="mended",
+    cases=_whole_blocks,
+    reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
+    also=(_in_the_same_blocks,),
+    hints=(
+        "One mistake is in what is missing, one in the order of the grid, one in a dtype, one in a map. The "
+        "verdict names one of them at a time.",
+        "Which block of the output belongs to step (i, j)? What lies in acc_ref before the first step? How often "
+        "is its sum rounded? Which axis has to be last, and where is it asked for?",
+        "Grid (m // 32, n // 128, depth // 128), maps lambda i, j, k:, program_id(2) and num_programs(2); zero acc_ref "
+        "at the first step of k; float32 scratch; (i, j) for the output.",
+    ),
+    points=2,
+)

@@ -1,0 +1,46 @@
+"""A product whose depth no block divides, with y stored by rows."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+
+
+def _first_sum(k):
+    def expect(x, y):
+        return jnp.dot(x[:32, : 128 * (k + 1)], y[:128, : 128 * (k + 1)].T, preferred_element_type=jnp.float32)
+
+    return judges.Probe(
+        scratch="acc_ref",
+        place=0,
+        after=(0, 0, k),
+        grid=(1, 2, 2),
+        expect=expect,
+        means="the rows of x times the rows of y, as far as K has come",
+        next="which axis of each block runs along K, and which of its columns does this step let through?",
+    )
+
+
+EXERCISE = Exercise(
+    id="07.7",
+    title="A ragged depth, and y the other way round",
+    kind="write",
+    defines="against_rows_kernel",
+    judged="against_rows",
+    inputs=("x: bf16[M,K]", "y: bf16[N,K]"),
+    sizes=(
+        {"M": 32, "K": 256, "N": 256},
+        {"M": 40, "K": 300, "N": 70},
+        {"M": 5, "K": 100, "N": 130},
+    ),
+    reference=lambda x, y: jnp.dot(x, y.T, preferred_element_type=jnp.float32).astype(x.dtype),
+    probes=(_first_sum(0), _first_sum(1)),
+    hints=(
+        "K is the last axis of both blocks. Past the end of K lies anything, in both.",
+        "Of this step's 128 columns depth - 128 * pl.program_id(2) are the array's own. Choose with jnp.where, on "
+        "x and on y.",
+        "jax.lax.dot_general(x, y, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32) lets the last axes "
+        "meet; broadcasted_iota(jnp.int32, block.shape, 1) counts the columns.",
+    ),
+    points=3,
+)

@@ -1,0 +1,27 @@
+"""Which of the three sizes of a block decides what, in words."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.explain import Explain
+
+EXERCISE = Exercise(
+    id="07.8",
+    title="Explain: which number, and why",
+    kind="explain",
+    defines="why",
+    asks=Explain(
+        model="bn should be larger: all of x is copied N / bn times and y M / bm times, and bk is in neither. So a "
+        "longer bk leaves the bytes as they are; it makes fewer steps, and each step costs some hundred cycles "
+        "beside its products. Both end with VMEM: two buffers for each of the three blocks, the sum, and what spills.",
+        look_for=(
+            "that x is copied N / bn times, and y M / bm times",
+            "that bk decides the number of steps and no bytes",
+            "that VMEM holds two buffers of each block and the sum",
+        ),
+    ),
+    hints=(
+        "How often is all of x copied? Which of the three numbers is in that?",
+        "The kernel waits for HBM. What does bk change, if not the bytes?",
+        "One sentence on bytes, one on steps, one on VMEM.",
+    ),
+    points=0,
+)

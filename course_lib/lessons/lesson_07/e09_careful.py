@@ -1,0 +1,91 @@
+"""A whole kernel from an empty cell: a float32 product out of bfloat16 products."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import chips, cost, grid, text
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit
+
+MOST = 3e-5  # of the numbers' size
+PASS_OR_TWO = 0.01  # what one pass may be off by, of that size, and some room
+LONG = 65_536
+
+
+def _dots(jaxpr):
+    """Every dot_general of a jaxpr and of what is inside its operations."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            yield eqn
+        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                yield from _dots(getattr(inner, "jaxpr", inner))
+
+
+def _of_bfloat16_alone(careful):
+    x, y = EXERCISE.arguments()[0]
+    for eqn in _dots(jax.make_jaxpr(careful)(x, y).jaxpr):
+        names = [str(v.aval.dtype) for v in eqn.invars]
+        if names != ["bfloat16", "bfloat16"]:
+            return (
+                f"A product in it has operands of {' and '.join(names)}; on a chip such operands are rounded inside "
+                "the unit, unless a precision is asked for.",
+                "split each block into two bfloat16 parts, and multiply the parts.",
+            )
+    return None
+
+
+def exact_enough(careful):
+    """``careful`` as it is. Raises Unfit where its error is that of a term left out; other mistakes are the judges'."""
+    x, y = (jax.random.normal(jax.random.key(n), shape) for n, shape in ((0, (40, 512)), (1, (512, 130))))
+    exact = np.asarray(x, np.float64) @ np.asarray(y, np.float64)
+    try:
+        with chips.chip("v5e").target():
+            difference = np.asarray(careful(x, y), np.float64) - exact
+    except Exception:
+        return careful
+    error = float(np.sqrt(np.mean(difference**2) / np.mean(exact**2)))
+    if MOST < error < PASS_OR_TWO:
+        raise Unfit(
+            f"For x[40, 512] @ y[512, 130] its relative error is {error:.0e}; {MOST:.0e} is allowed.",
+            "x is x1 + x2 and y is y1 + y2, and their product has four terms. Which of them are large enough to count?",
+        )
+    return careful
+
+
+def _serves_long_sums(careful):
+    """Whether the blocks stay small along all three axes."""
+    limit = chips.chip("v5e").scoped_vmem_bytes
+    for m, k, n in ((128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)):
+        x, y = jax.ShapeDtypeStruct((m, k), jnp.float32), jax.ShapeDtypeStruct((k, n), jnp.float32)
+        needs = cost.vmem_bytes(grid.walk(careful, x, y))
+        if needs > limit:
+            return (
+                f"For x[{m:,}, {k:,}] @ y[{k:,}, {n:,}] it needs {text.size(needs)} of VMEM; a kernel may use "
+                f"{text.size(limit)}.",
+                "cut the long axis too, into blocks whose size does not grow with it.",
+            )
+    return None
+
+
+EXERCISE = Exercise(
+    id="07.9",
+    title="From an empty cell: float32 out of bfloat16",
+    kind="write",
+    defines="careful",
+    inputs=("x: f32[M,K]", "y: f32[K,N]"),
+    sizes=({"M": 64, "K": 512, "N": 256}, {"M": 72, "K": 300, "N": 200}, {"M": 5, "K": 130, "N": 70}),
+    reference=lambda x, y: jnp.dot(x, y, precision="highest"),
+    build=exact_enough,
+    also=(_of_bfloat16_alone, _serves_long_sums),
+    hints=(
+        "a.astype(jnp.bfloat16) keeps the leading bits. What is left of a when you take them away, and how many "
+        "bits of that does another bfloat16 keep?",
+        "Mask the float32 blocks first, where K hangs over; then split them: x1, x2, y1, y2. Three of the four "
+        "products count.",
+        "o_ref is float32, so it can hold the sum: o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1), each with "
+        "preferred_element_type=jnp.float32.",
+    ),
+    points=4,
+)

@@ -1,0 +1,899 @@
+# %% [markdown]
+# # Lesson 7: Tiled matmul
+#
+# *60 minutes, then 57 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
+# lesson 1, lesson 4, and of lesson 5 the buffers and the VMEM; lesson 3 helps with the roofs. A TPU adds one thing: on it
+# you see what a float32 product in one pass really is.*
+#
+# Below is one kernel, a product in blocks of `bm` x `bk` and `bk` x `bn`, and three choices of these three numbers. Each
+# choice makes 512 steps out of a product of 4096 x 4096 matrices, and each step multiplies and adds the same number of
+# pairs. Run the three cells.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import bench, chips, compiler, cost, grid, judges, viz
+
+
+def in_scratch_kernel(x_ref, y_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+def product(x, y, bm, bk, bn, limit=None):
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        in_scratch_kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=limit),
+    )(x, y)
+
+
+def product_in_jax(x, y):
+    return jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype)
+
+
+CUTS = {"A": (1024, 1024, 128), "B": (1024, 128, 1024), "C": (512, 512, 512)}
+for name, (bm, bk, bn) in CUTS.items():
+    steps = (4096 // bm) * (4096 // bk) * (4096 // bn)
+    print(f"{name}: {steps} steps, in each {bm * bk * bn:,} pairs multiplied and added")
+
+# %%
+square = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
+
+
+def compiled(bm, bk, bn, limit=None, fn=product):
+    call = functools.partial(fn, bm=bm, bk=bk, bn=bn, limit=limit)
+    return compiler.compile_tpu(call, square, square)
+
+
+reports = {name: compiled(*blocks) for name, blocks in CUTS.items()}
+xla = compiler.compile_tpu(product_in_jax, square, square)
+for report in sorted(reports.values(), key=lambda report: report.seconds):
+    print(f"one of the three: {report.seconds * 1e6:6.0f} us, predicted (compiler)")
+print(f"XLA's own product: {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
+
+# %% [markdown]
+# One of them takes nearly twice as long as the others. **Which, and which of the three numbers must not be small?** Write
+# down a letter and a name. And a second guess: XLA is faster than all three. Can a kernel of these dozen lines catch up with
+# it, with three other numbers and nothing else?
+#
+# After this lesson you can
+# - build a product from one block to a grid with the reduction in it,
+# - say where the sum belongs, in the output or in scratch,
+# - choose blocks by bytes, steps and room,
+# - make all three axes ragged,
+# - say how exact a product is, and multiply operands that are stored transposed.
+#
+# ## One block
+#
+# The simplest product has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with pencil:**
+# three bfloat16 matrices of N x N, 16 MiB of VMEM. For N = 256, 512, 1024, 2048, 4096: which fit? And when N doubles, by
+# what factor does the *program* grow?
+
+
+# %%
+def one_block(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = product.astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel, out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
+    )(x, y)
+
+
+def square_of(n):
+    return jax.ShapeDtypeStruct((n, n), jnp.bfloat16)
+
+
+print("   N   MiB counted   bundles of program   waiting for copies (compiler)")
+for n in (256, 512, 1024, 2048, 4096):
+    operands = square_of(n), square_of(n)
+    counted = cost.vmem_bytes(grid.walk(one_block, *operands)) / 2**20
+    words = f"{n:4} {counted:13.3f}"
+    if n <= 1024:
+        report = compiler.compile_tpu(one_block, *operands)
+        words += f" {report.bundles:20,} {report.waiting:20.0%}"
+    print(words)
+
+# %% [markdown]
+# 2048 does not fit into 16 MiB. 4096 needs 96 MiB: a v5e has 128, and one could ask for them (lesson 5). Three reasons
+# remain not to.
+#
+# - The program is written out in full: with every doubling of N it grows about eightfold, as the work does. At 4096 it
+#   would have a million bundles.
+# - Nothing hides the copies. All of x and y must be there before the first product, and the result leaves after the last.
+# - With float32, or one size more, it ends.
+#
+# So the arrays are cut. Cutting M and N alone is lesson 4's product of strips, and its blocks still grow with K. We cut K
+# as well.
+#
+# ## K into the grid
+#
+# A block of the output is now a sum over steps. The grid is (i, j, k), and `o_ref` stays while k runs, so it can hold the
+# sum. Here is that kernel for a small product, bfloat16 in and float32 out. **Before you press Play:** the grid is (3, 2,
+# 3). How often is `o_ref` set to zero, how often is something added, and how often does it go back to HBM? Then step through it:
+# the lane below VMEM counts the parts of the sum that `o_ref` carries.
+
+
+# %%
+def in_output_kernel(x_ref, y_ref, o_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+    o_ref[...] += product.astype(o_ref.dtype)
+
+
+def in_output(x, y, bm, bk, bn, out=jnp.float32, limit=None):
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        in_output_kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), out),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=limit),
+    )(x, y)
+
+
+x = jax.random.normal(jax.random.key(0), (48, 384), jnp.bfloat16)
+y = jax.random.normal(jax.random.key(1), (384, 256), jnp.bfloat16)
+in_small_blocks = functools.partial(in_output, bm=16, bk=128, bn=128)
+viz.grid_player(in_small_blocks, x, y)
+
+# %%
+reference = functools.partial(jnp.dot, preferred_element_type=jnp.float32)
+for verdict in judges.judge(in_small_blocks, reference, x, y):
+    print(verdict)
+print(
+    *(
+        f"{row.name} {row.copies} copies {row.direction}"
+        for row in cost.traffic(grid.walk(in_small_blocks, x, y))
+    ),
+    sep=", ",
+)
+
+# %% [markdown]
+# Six times zero, eighteen times added, six times stored: once for each output block. While k runs, x's block moves right,
+# y's moves down, the sum stays. That is right only with k last. Lesson 4 showed what happens otherwise.
+#
+# ## Where the sum belongs
+#
+# The output above is float32. If it is bfloat16, `o_ref` holds only 8 bits of the sum, and each step rounds it anew. The
+# kernel of the opening adds in a float32 scratch and rounds once. **Predict** two curves: the depth is 4096, and the number
+# of steps over K goes from 1 to 32. How does the error of each kernel change with the number of steps?
+
+# %%
+deep_x = jax.random.normal(jax.random.key(2), (16, 4096), jnp.bfloat16)
+deep_y = jax.random.normal(jax.random.key(3), (4096, 128), jnp.bfloat16)
+exact = np.asarray(deep_x, np.float64) @ np.asarray(deep_y, np.float64)
+
+
+def relative_error(result, exact):
+    difference = np.asarray(result, np.float64) - exact
+    return np.sqrt(np.mean(difference**2) / np.mean(exact**2))
+
+
+plt.rcParams.update(viz.PLOT_STYLE)
+steps = (1, 2, 4, 8, 16, 32)
+fig, axes = plt.subplots()
+for name, kernel in (
+    ("the sum in a bfloat16 o_ref", functools.partial(in_output, out=jnp.bfloat16)),
+    ("the sum in a float32 scratch", product),
+):
+    calls = [functools.partial(kernel, bm=16, bk=4096 // n, bn=128) for n in steps]
+    found = [relative_error(call(deep_x, deep_y), exact) for call in calls]
+    axes.plot(steps, [100 * error for error in found], "o-", label=name)
+    print(f"{name:29} {found[0]:.2%} in 1 step, {found[-1]:.2%} in 32")
+axes.set_xscale("log", base=2)
+axes.set(xlabel="steps over K = 4096", ylabel="error, % of the numbers")
+axes.set_xticks(steps, labels=steps)
+axes.set_ylim(bottom=0)
+axes.legend()
+viz.plot_picture(
+    fig, "One line rises with the steps, for each step rounds the sum; one is flat."
+)
+
+# %% [markdown]
+# The arithmetic is the same but for one thing, how often the sum is rounded to bfloat16. In one step both kernels round
+# once, and both are equally good. So the rounding is to blame, and no product.
+#
+# Is scratch dearer, then? **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the
+# sum in `o_ref`, or bfloat16 out with scratch. Which is faster, which moves more bytes, which takes more VMEM?
+
+# %%
+print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
+for name, report in (
+    ("o_ref, float32 out", compiled(512, 512, 512, fn=in_output)),
+    ("scratch, bfloat16 out", reports["C"]),
+):
+    print(
+        f"{name:24} {report.seconds * 1e6:7.0f} {report.hbm_bytes / 2**20:9.0f}",
+        f"{report.vmem_bytes / 2**20:10.2f}",
+    )
+
+# %% [markdown]
+# Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
+# are half as large. So the choice is about being right:
+#
+# > **Add in `o_ref` if the output has the dtype of the sum. If it is narrower, add in a scratch of that dtype, and write
+# > `o_ref` once, in the last step.**
+#
+# What is left to do with the sum, a bias or an activation, is done in the last step either way: lesson 9.
+#
+# ## What comes out of a product
+#
+# `preferred_element_type` names the dtype in which `jnp.dot` adds up and comes out. A matrix unit adds in 32 bits. What if
+# one does not ask for it? **For each row guess** what the compiler says, and what the plain JAX of this machine makes of
+# 256 products of 10 and 10.
+
+
+# %%
+def dot_of(dtype, preferred):
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=preferred)
+        o_ref[...] = product.astype(o_ref.dtype)
+
+    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((256, 256), jnp.int32))
+    tens = jnp.full((256, 256), 10, dtype)
+    return (
+        compiler.compile_tpu(call, tens, tens, simulate=False),
+        jnp.dot(tens, tens, preferred_element_type=preferred)[0, 0],
+    )
+
+
+for dtype, preferred in (
+    (jnp.bfloat16, None),
+    (jnp.bfloat16, jnp.float32),
+    (jnp.int8, None),
+    (jnp.int8, jnp.int32),
+):
+    report, ten_tens = dot_of(dtype, preferred)
+    names = [jnp.dtype(d).name if d else "not named" for d in (dtype, preferred)]
+    says = "compiles" if report.ok else "refused"
+    print(
+        f"{names[0]:9} {names[1]:10} {says:9} 256 * 100 = {ten_tens}, as {ten_tens.dtype}"
+    )
+
+# %% [markdown]
+# Left out, the product comes in the dtype of its operands. For int8 25,600 does not fit into eight bits, and nobody says a
+# word on a CPU: what is left is the rest modulo 256. The TPU's compiler refuses both. **Always name it: float32 for
+# floats, int32 for int8.** A product of int8 takes half the cycles; *Further* shows it.
+#
+# ## Which of the three numbers?
+#
+# Now the opening. All three cuts have 512 steps of the same work, so look at what they copy. By lesson 4's rule a block of
+# x comes at every step, for its map uses k, the last axis; and so does one of y. **With pencil:** how many MiB of x,
+# and of y, does each cut copy in all? A matrix has 32 MiB. How often is it copied whole?
+
+
+# %%
+def times_copied(m, n, bm, bn):
+    """How often all of x, and all of y, is copied, if K is cut."""
+    return n // bn, m // bm
+
+
+print("             x times  y times   MiB in all   the report says   its HBM alone")
+for name, (bm, bk, bn) in CUTS.items():
+    x_times, y_times = times_copied(4096, 4096, bm, bn)
+    mib = 32 * (x_times + y_times + 1)
+    report = reports[name]
+    print(
+        f"{name} {bm:4} {bk:4} {bn:4} {x_times:4} {y_times:8} {mib:12}",
+        f"{report.hbm_bytes / 2**20:17.0f} {report.hbm_seconds * 1e6:11.0f} us",
+    )
+for name, report in reports.items():
+    print(
+        f"{name}: {report.seconds * 1e6:5.0f} us, predicted (compiler); binds: {report.bound}"
+    )
+
+# %% [markdown]
+# **x is copied N / bn times, y is copied M / bm times, and bk is in neither.** `A` has bn = 128, and copies x 32 times. So
+# it waits for HBM. `B` has bk = 128, as small a number, and pays nothing for it in bytes. bm and bn must be large; bk need
+# not.
+#
+# Take the cause away to be sure: here is `A` with index maps that do not move, so that nothing is copied after the first
+# step. The sums are wrong, the work is the same.
+
+
+# %%
+def standing_still(x, y, bm, bk, bn, limit=None):
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        in_scratch_kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (0, 0)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (0, 0)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+still = compiled(*CUTS["A"], fn=standing_still)
+print(f"A: {reports['A'].seconds * 1e6:.0f} us, with blocks that stand still", end=" ")
+print(f"{still.seconds * 1e6:.0f} us, predicted (compiler)")
+
+# %% [markdown]
+# ## What a step costs beside its products
+#
+# `B` and `C` copy less than HBM could bring in their time, and are still far from what the matrix units could do. Many will
+# say: it is the sum, which is loaded, added to and stored at each step. Take it away. **Predict:** how many percent does a
+# step of 512 x bk x 512 gain, if each product simply overwrites the one before? (The result is wrong, the steps are the same.)
+
+
+# %%
+def overwriting(x, y, bm, bk, bn, limit=None):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        acc_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+print("cycles of a step, predicted (compiler)")
+print("  bk   the MXUs alone   added up   overwritten   steps in all")
+by_depth = {256: compiled(512, 256, 512), 512: reports["C"], 1024: compiled(512, 1024, 512)}
+for bk, report in by_depth.items():
+    steps = 64 * 4096 // bk
+    without = compiled(512, bk, 512, fn=overwriting)
+    print(
+        f"{bk:4} {512 * bk * 512 / 65536:16.0f} {report.cycles / steps:10.0f}",
+        f"{without.cycles / steps:13.0f} {steps:14}",
+    )
+
+# %% [markdown]
+# Hardly anything. Adding needs other units than multiplying, and goes on beside it. What is dear is a *step*: some hundred
+# cycles beyond its products, between 300 and 500, whether the products take 1024 cycles or 4096. So the cure is not a cheaper
+# sum but fewer steps, and so a longer bk. That costs no bytes. What it costs is room.
+#
+# ## Room
+#
+# Two buffers for each operand, and the sum: **2 (bm bk + bk bn + bm bn) times the size of a number, and 4 bm bn.** For
+# bfloat16 and blocks of 1024 along all axes: **how much is that?** Does it fit into 16 MiB? Write down a number and a yes
+# or a no. In the table you can change the sizes; the compiler has the last word below it.
+
+# %%
+in_large_blocks = functools.partial(product, bm=1024, bk=1024, bn=1024)
+viz.vmem_table(in_large_blocks, square, square)
+
+# %%
+report = compiler.compile_tpu(in_large_blocks, square, square, simulate=False)
+print(f"counted: {cost.vmem_bytes(grid.walk(in_large_blocks, square, square)) / 2**20} MiB")
+print(report.error)
+
+# %% [markdown]
+# Counted it fits to the last byte, and the compiler refuses it: its spills want room, too. So leave some. A kernel that
+# asks for 64 MiB may have longer blocks. And the longest bk is K itself: **all of K in one block.** Then the grid has one
+# step along k, x's block stays while j runs, and there is no sum to be kept. **Predict its bytes**, for bm = bn = 512.
+
+# %%
+MIB = 2**20
+whole_k = compiled(512, 4096, 512, limit=64 * MIB)
+print(
+    "  bm    bk    bn  steps   HBM MiB   VMEM MiB     us     cycles, predicted (compiler)"
+)
+for (bm, bk, bn), report in (
+    ((512, 512, 512), reports["C"]),
+    ((512, 1024, 512), by_depth[1024]),
+    ((512, 4096, 512), whole_k),
+):
+    steps = (4096 // bm) * (4096 // bk) * (4096 // bn)
+    print(
+        f"{bm:4} {bk:5} {bn:5} {steps:6} {report.hbm_bytes / MIB:9.0f}",
+        f"{report.vmem_bytes / MIB:10.2f} {report.seconds * 1e6:6.0f} {report.cycles:10,}",
+    )
+print(f"{'XLA':16} {xla.hbm_bytes / MIB:16.0f} {xla.seconds * 1e6:17.0f} {xla.cycles:10,}")
+
+# %% [markdown]
+# There it is: a little ahead of XLA's own product, with the kernel of the opening. x comes once, y eight times. (Of XLA's
+# own operations a report counts every array once. How XLA cuts its product it does not say.) The library of this course came
+# to the same choice by a search. Its `course_lib/kernels/matmul.py` leaves out the scratch where K is one block.
+#
+# It is no rule for all shapes. The strips grow with K: at K = 65,536 the two of them, twice, would take 256 MiB.
+#
+# Now all of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which roof?
+
+# %%
+chip = chips.chip("v5e")
+flops = 2 * 4096**3
+points = {**reports, "all of K": whole_k, "XLA": xla}
+fig, axes = plt.subplots()
+bend = chip.bf16_flops / chip.hbm_bandwidth
+roof = np.array([80.0, bend, 2000.0])
+height = np.minimum(chip.bf16_flops, roof * chip.hbm_bandwidth) / 1e12
+axes.loglog(roof, height, color="gray", label="the roofs of a v5e")
+for mark, (name, report) in zip("osD^v", points.items(), strict=True):
+    place = flops / report.hbm_bytes, flops / report.seconds / 1e12
+    axes.plot(*place, mark, label=name)
+    print(
+        f"{name:8} {place[0]:5.0f} FLOPs/byte {place[1]:4.0f} TFLOP/s, predicted (compiler)"
+    )
+axes.legend(loc="lower right")
+axes.set(xlabel="FLOPs/byte", ylabel="TFLOP/s, predicted (compiler)", ylim=(60, 240))
+axes.set_xticks([100, 200, 500, 1000], labels=[100, 200, 500, 1000])
+axes.set_yticks([75, 100, 150, 200], labels=[75, 100, 150, 200])
+axes.minorticks_off()
+viz.plot_picture(
+    fig,
+    "A lies on the slope, the HBM roof. The others lie under the flat roof, by the price of "
+    "their steps: B and C well below it, all of K and XLA close to it.",
+)
+
+# %% [markdown]
+# ## Ragged on all three axes
+#
+# M, N and K that no block divides. What hangs over M or N ends in rows and columns of the output that do not exist, and is
+# dropped. What hangs over K is *added up*. Lesson 4 said: choose with `jnp.where`. Here are two operands. **Which of the
+# four kernels are right:** no mask, a mask for x alone, for y alone, for both? And why should one not be enough, if zero
+# times anything is zero?
+
+
+# %%
+def within(block, axis, left):
+    """The block, with zeros from index ``left`` of an axis on."""
+    place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
+    return jnp.where(place < left, block, jnp.zeros_like(block))
+
+
+def ragged_product(x, y, masks):
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = 32, 128, 128
+
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        left = depth - bk * pl.program_id(2)
+        x, y = x_ref[...], y_ref[...]
+        if "x" in masks:
+            x = within(x, 1, left)
+        if "y" in masks:
+            y = within(y, 0, left)
+        acc_ref[...] += jnp.dot(x, y, preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+ragged_x = jax.random.normal(jax.random.key(4), (40, 300), jnp.bfloat16)
+ragged_y = jax.random.normal(jax.random.key(5), (300, 200), jnp.bfloat16)
+for masks in ("", "x", "y", "xy"):
+    call = functools.partial(ragged_product, masks=masks)
+    verdict = judges.judge(call, product_in_jax, ragged_x, ragged_y)[-1]
+    says = (
+        "all four judges pass"
+        if verdict.passed
+        else f"refused by the judge of {verdict.judge}"
+    )
+    print(f"masked: {' and '.join(masks) or 'nothing':8} {says}")
+
+# %% [markdown]
+# Only with both. Past the end lies anything, and zero times NaN, or times infinity, is NaN. A masked x does not help
+# against garbage in y.
+#
+# A mask for M or N would be work for nothing: no sum runs over these axes. And where bk divides K no mask is needed either.
+#
+# ## How exact is a product of float32?
+#
+# The matrix units of a v5e multiply bfloat16 numbers and add in float32. JAX's page on
+# [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) says of 32-bit operands that they "will be
+# rounded to bfloat16 unless float32 precision is requested". `precision="high"` or `"highest"` requests it. How can a unit
+# of bfloat16 do that? A float32 is a sum of bfloat16 numbers: its leading bits, then what these leave over, then what is
+# left of that. Multiply the parts, and add.
+#
+# > **pass**: one product of bfloat16 matrices on the matrix units. A product of float32 takes one, three or six.
+#
+# In plain JAX this is spelled out below, for parts that are exact in float32. **Predict the picture:** four curves over K,
+# from 128 to 8192. How far apart are they, and which of them rise with K?
+
+
+# %%
+def parts(a, count):
+    """``count`` bfloat16 numbers, held in float32, that add up to nearly a."""
+    found = []
+    for _ in range(count):
+        found.append(a.astype(jnp.bfloat16).astype(jnp.float32))
+        a = a - found[-1]
+    return found
+
+
+def in_passes(x, y, passes):
+    """x @ y of bfloat16 parts: 1, 3 or 6 products, the smallest added first."""
+    count = {1: 1, 3: 2, 6: 3}[passes]
+    xs, ys = parts(x, count), parts(y, count)
+    pairs = [(i, j) for i in range(count) for j in range(count) if i + j < count]
+    return sum(jnp.dot(xs[i], ys[j]) for i, j in sorted(pairs, key=sum, reverse=True))
+
+
+def error_at(depth, passes, dtype):
+    x = jax.random.normal(jax.random.key(6), (64, depth), dtype).astype(jnp.float32)
+    y = jax.random.normal(jax.random.key(7), (depth, 64), dtype).astype(jnp.float32)
+    exact = np.asarray(x, np.float64) @ np.asarray(y, np.float64)
+    error = relative_error(in_passes(x, y, passes), exact)
+    return float(f"{error:.0e}")  # one digit: the order of a sum changes the second
+
+
+LEVELS = {
+    "bf16 operands": (1, jnp.bfloat16, None),
+    "f32, one pass": (1, jnp.float32, None),
+    "f32, three passes": (3, jnp.float32, "high"),
+    "f32, six passes": (6, jnp.float32, "highest"),
+}
+depths = (128, 1024, 8192)
+error_curves = {
+    name: {depth: error_at(depth, passes, dtype) for depth in depths}
+    for name, (passes, dtype, _) in LEVELS.items()
+}
+for name, curve in error_curves.items():
+    print(
+        f"{name:18} relative error {curve[128]:.0e} at K = 128, {curve[8192]:.0e} at 8192"
+    )
+
+
+# %%
+def dot_at(precision):
+    """One product of 512 x 512 x 512 in each of 64 steps, all on the same blocks."""
+
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(
+            x_ref[...], y_ref[...], precision=precision, preferred_element_type=jnp.float32
+        )
+
+    stays = pl.BlockSpec((512, 512), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((512, 512), jnp.float32),
+        grid=(64,),
+        in_specs=[stays, stays],
+        out_specs=stays,
+    )
+
+
+by_level = {}
+for name, (_, dtype, precision) in LEVELS.items():
+    factor = jax.ShapeDtypeStruct((512, 512), dtype)
+    by_level[name] = compiler.compile_tpu(dot_at(precision), factor, factor)
+cycles = {name: round(report.cycles / 64) for name, report in by_level.items()}
+viz.precision_explorer(error_curves, cycles=cycles)
+
+# %% [markdown]
+# In one pass float32 operands keep three digits: their rounding is the whole error. Operands that *are* bfloat16 lose nothing
+# in the product; what is left is the rounding of the float32 sum. Three passes are some hundred times better than one, and
+# six are as good as float32 itself. They cost nearly three and nearly six times the cycles. The upper two curves do not rise
+# with K: with random signs the sums grow as their errors do.
+#
+# What is certain here, and what is not? The parts and their errors are arithmetic. That the compiler makes one, three, six
+# passes you can count in its program. That one pass rounds to bfloat16 is the page's word: the program hands float32
+# registers to the unit, and the rounding is inside.
+
+# %%
+for name, report in by_level.items():
+    rows = sum(
+        (16 if "bf16" in told else 8)
+        for bundle in report.listing
+        for told in bundle.instructions
+        if "vmatmul" in told
+    )
+    print(
+        f"{name:18} {rows // 8192:2} times the rows of one product; {cycles[name]:6,} cycles"
+    )
+
+# %% [markdown]
+# (One instruction multiplies a register: 8 rows of float32, or 16 of bfloat16.) On your machine the judges and the
+# simulator multiply in float32. **A kernel that needs more than three digits of float32 must ask for it**, or it is right
+# here and wrong there.
+#
+# ## Operands that are stored transposed
+#
+# A gradient needs `x @ y.T` and `x.T @ y`. Here are three ways to write the first. `y.T` before the kernel; `y_ref[...].T`
+# inside; and `dot_general`, which names the axes that meet. **Guess:** which costs how much more than a plain product?
+
+
+# %%
+def strips(kernel, x_axis, y_axis):
+    """x @ y in blocks of 512; ``x_axis``, ``y_axis``: which axis of x and of y has the results' rows, columns."""
+
+    def call(x, y):
+        m, n = x.shape[x_axis], y.shape[y_axis]
+        x_block = (512, x.shape[1]) if x_axis == 0 else (x.shape[0], 512)
+        y_block = (y.shape[0], 512) if y_axis == 1 else (512, y.shape[1])
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+            grid=(m // 512, n // 512),
+            in_specs=[
+                pl.BlockSpec(x_block, lambda i, j: (i, 0) if x_axis == 0 else (0, i)),
+                pl.BlockSpec(y_block, lambda i, j: (0, j) if y_axis == 1 else (j, 0)),
+            ],
+            out_specs=pl.BlockSpec((512, 512), lambda i, j: (i, j)),
+        )(x, y)
+
+    return call
+
+
+def plain_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+
+def turned_inside_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = jnp.dot(x_ref[...], y_ref[...].T, preferred_element_type=jnp.float32)
+
+
+def last_axes_kernel(x_ref, y_ref, o_ref):
+    axes = (((1,), (1,)), ((), ()))  # the last of x meets the last of y; no batch
+    o_ref[...] = jax.lax.dot_general(
+        x_ref[...], y_ref[...], axes, preferred_element_type=jnp.float32
+    )
+
+
+def first_axes_kernel(x_ref, y_ref, o_ref):
+    axes = (((0,), (0,)), ((), ()))
+    o_ref[...] = jax.lax.dot_general(
+        x_ref[...], y_ref[...], axes, preferred_element_type=jnp.float32
+    )
+
+
+matrix = jax.ShapeDtypeStruct((1024, 1024), jnp.bfloat16)
+plain = strips(plain_kernel, 0, 1)
+for name, call in (
+    ("x @ y", plain),
+    ("x @ y.T, before the kernel", lambda x, y: plain(x, y.T)),
+    ("x @ y.T, inside", strips(turned_inside_kernel, 0, 0)),
+    ("x @ y.T, dot_general", strips(last_axes_kernel, 0, 0)),
+    ("x.T @ y, dot_general", strips(first_axes_kernel, 1, 1)),
+):
+    report = compiler.compile_tpu(call, matrix, matrix)
+    others = ", ".join(f"{op.kind} {op.cycles:,}" for op in report.ops if op.cycles)
+    print(f"{name:27} {report.cycles:6,} cycles, predicted (compiler): {others}")
+
+# %% [markdown]
+# Before the kernel y.T is a copy in the compiled program, an operation of its own. In `dot_general` and inside there is no
+# such thing: the block is turned on its way into the matrix unit. For `x @ y.T` that costs next to nothing, for `x.T @ y` a
+# few percent. The two ways inside are equal to the cycle. Mind the index maps: the axis of y that counts output columns is
+# its first one now.
+#
+# ## The opening, once more
+#
+# `A` it was, and bn. x is copied N / bn times and y M / bm times; bk is in neither. A step costs some hundred cycles beside
+# its products, so a long bk is good, as far as the room goes. And yes: with (512, 4096, 512), and nothing else changed but
+# the limit of VMEM, the kernel of the opening is where XLA is.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A bfloat16 product of 2048 x 8192 x 1024 (M, K, N), blocks bm = 512, bk = 1024, bn = 256. How often is all
+# of x copied, and all of y? How many MiB of y is that?</summary>
+# x 1024 / 256 = 4 times, y 2048 / 512 = 4 times: 4 times 16 MiB.</details>
+#
+# <details><summary>2. And how much VMEM do these blocks need, with a float32 scratch and a bfloat16 output?</summary>
+# 2 (512 x 1024 + 1024 x 256 + 512 x 256) x 2 bytes = 3.5 MiB, and 0.5 MiB for the sum: 4 MiB, and what spills.</details>
+#
+# <details><summary>3. The output is float32, and a bias is to be added at the end. Where do you add up?</summary>
+# In <code>o_ref</code>: it has the dtype of the sum, and in the last step the bias is added to it as well.</details>
+#
+# <details><summary>4. K = 1000 and bk = 256. A colleague masks x, since zero times anything is zero. What is missing?</summary>
+# Zero times NaN is NaN, and past the end lies anything. y as well.</details>
+#
+# <details><summary>5. A float32 product agrees with NumPy to six digits in every judge, and to three on a chip. Why?</summary>
+# One pass: the matrix units round to bfloat16. The interpreters multiply in float32. Ask for
+# <code>precision="highest"</code>, and pay six passes.</details>
+
+# %% [markdown]
+# Questions 1 and 2, for those who like to see it:
+
+# %%
+x, y = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((2048, 8192), (8192, 1024)))
+walk = grid.walk(functools.partial(product, bm=512, bk=1024, bn=256), x, y)
+for row in cost.traffic(walk):
+    print(f"{row.name:6} {row.bytes / MIB:4.0f} MiB")
+print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one is a product of few rows.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### int8
+#
+# A product of int8 adds up in int32 and is exact. How many cycles does the product of 512 x 512 x 512 take, if bfloat16
+# takes 2048 and a register holds four times as many rows as of float32?
+
+
+# %%
+def int8_dot():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.int32)
+
+    stays = pl.BlockSpec((512, 512), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((512, 512), jnp.int32),
+        grid=(64,),
+        in_specs=[stays, stays],
+        out_specs=stays,
+    )
+
+
+factor = jax.ShapeDtypeStruct((512, 512), jnp.int8)
+report = compiler.compile_tpu(int8_dot(), factor, factor)
+print(
+    f"int8: {report.cycles / 64:,.0f} cycles, bfloat16: {cycles['bf16 operands']:,}",
+    end=" ",
+)
+print("(predicted (compiler))")
+print(f"the data sheet says {chip.int8_ops / chip.bf16_flops:.1f} times as many operations")
+
+# %% [markdown]
+# Half, and a register holds 32 rows of int8. What the numbers mean, a scale for each column say, stands beside the product:
+# lesson 9 has it.
+#
+# ### Blocks by search
+#
+# The rules give candidates; the compiler decides between them. `bench.autotune` compiles each and keeps the order. Here are
+# some for a shape that is all K: 512 x 8192 x 2048. **Guess the order** before you run the cell.
+
+# %%
+rows, columns = (
+    jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((512, 8192), (8192, 2048))
+)
+
+
+def product_in(x, y, *, blocks):
+    return product(x, y, *blocks)
+
+
+choices = [
+    (128, 1024, 256),
+    (256, 512, 512),
+    (512, 512, 512),
+    (512, 2048, 512),
+    (512, 256, 2048),
+]
+print(bench.autotune(product_in, rows, columns, candidates=choices))
+
+# %% [markdown]
+# All of M in one block, so that y, the large one, is copied once; then few steps.
+#
+# ### The article's program beside `pallas_call`
+#
+# Lesson 5 has the program of the JAX team's article: `pl.kernel`, `emit_pipeline`, blocks of 512, the sum in the output.
+# Here is the same pipeline and, beside it, `pallas_call` with the same body and blocks. Which is faster?
+
+
+# %%
+def article(x, y):
+    (m, depth), n = x.shape, y.shape[1]
+
+    @pl.kernel(
+        out_type=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        mesh=pltpu.TensorCoreMesh(axis_name="x", num_cores=1),
+    )
+    def kernel(x_hbm, y_hbm, o_hbm):
+        pltpu.emit_pipeline(
+            in_output_kernel,
+            in_specs=[
+                pl.BlockSpec((512, 512), lambda i, j, k: (i, k)),
+                pl.BlockSpec((512, 512), lambda i, j, k: (k, j)),
+            ],
+            out_specs=pl.BlockSpec((512, 512), lambda i, j, k: (i, j)),
+            grid=(m // 512, n // 512, depth // 512),
+        )(x_hbm, y_hbm, o_hbm)
+
+    return kernel(x, y)
+
+
+peak_us = flops / chip.bf16_flops * 1e6
+for name, report in (
+    ("pl.kernel, emit_pipeline", compiler.compile_tpu(article, square, square)),
+    ("pallas_call", compiled(512, 512, 512, fn=in_output)),
+):
+    us = report.seconds * 1e6
+    print(f"{name:25} {us:4.0f} us, {peak_us / us:.0%} of the peak, predicted (compiler)")
+
+# %% [markdown]
+# The article says that a kernel as simple as this reaches 90 % and more with well chosen blocks. With 512 along all axes it
+# does not quite, in neither form; with all of K in one block you have seen 97 %.
+#
+# ### On a chip
+#
+# All three precisions, in a kernel that runs here. On a machine without a TPU you see float32 three times. On a TPU, by the
+# page and by the parts, it should be what the picture above says. Nobody has run this cell there yet: you may be the first.
+
+
+# %%
+def float32_product(precision):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], precision=precision)
+
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((128, 128), jnp.float32))
+
+
+wide = jax.random.normal(jax.random.key(8), (128, 1024))
+tall = jax.random.normal(jax.random.key(9), (1024, 128))
+exact = np.asarray(wide, np.float64) @ np.asarray(tall, np.float64)
+for precision in (None, "high", "highest"):
+    error = relative_error(float32_product(precision)(wide, tall), exact)
+    print(f"{precision!s:8}", f"{error:.0e}" if error > 1e-6 else "as good as float32")
+
+# %% [markdown]
+# ### A precision from outside
+#
+# JAX's page also says that the lowering knows `jax.default_matmul_precision`. Does it reach into a kernel that does not name
+# a precision?
+
+# %%
+factor = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+for level in ("bfloat16", "float32"):
+    with jax.default_matmul_precision(level):
+        report = compiler.compile_tpu(dot_at(None), factor, factor)
+    print(f"{level:8} {report.cycles / 64:7,.0f} cycles, predicted (compiler)")
+
+# %% [markdown]
+# It does. So the same kernel may be six times dearer in somebody else's program. Where the digits matter, write the
+# precision into the kernel.

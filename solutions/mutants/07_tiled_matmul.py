@@ -1,0 +1,900 @@
+# Wrong answers to the exercises of lesson 7. Each stands in the place of the answer cell; `judge` must refuse it, and
+# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+# %% answer="07.1" name="K first" judge="simulator" says="came back to it at step .1, 0.(?s:.)*put\\s+axis 0 last"
+def few_rows(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(k // 128, n // 128),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda k, j: (0, k)),
+            pl.BlockSpec((128, 128), lambda k, j: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda k, j: (0, j)),
+    )(x, y)
+
+
+# %% answer="07.1" name="no zero" judge="numbers" says="At step .0, 0. o_ref is\\s+read before anything has been written"
+def few_rows(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda j, k: (0, k)),
+            pl.BlockSpec((128, 128), lambda j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j, k: (0, j)),
+    )(x, y)
+
+
+# %% answer="07.1" name="zero at the first column" judge="numbers" says="Every step sets\\s+everything anew(?s:.)*Which axis of the grid"
+def few_rows(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda j, k: (0, k)),
+            pl.BlockSpec((128, 128), lambda j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j, k: (0, j)),
+    )(x, y)
+
+
+# %% answer="07.1" name="x by the columns of the output" judge="numbers" says="x_ref's map returns j second(?s:.)*did you mean k"
+def few_rows(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda j, k: (0, j)),
+            pl.BlockSpec((128, 128), lambda j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j, k: (0, j)),
+    )(x, y)
+
+
+# %% answer="07.1" name="does not name the dtype" judge="numbers" says="preferred_element_type=jnp.float32 in every dot"
+def few_rows(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(x_ref[...], y_ref[...])
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda j, k: (0, k)),
+            pl.BlockSpec((128, 128), lambda j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j, k: (0, j)),
+    )(x, y)
+
+
+# %% answer="07.1" name="all of K in one block" judge="exercise" says="All of K, 256, is in one block; asked for are blocks of 128"
+def few_rows(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    (m, k), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128,),
+        in_specs=[
+            pl.BlockSpec((m, k), lambda j: (0, 0)),
+            pl.BlockSpec((k, 128), lambda j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j: (0, j)),
+    )(x, y)
+
+
+# %% answer="07.2" name="scales the running sum" judge="numbers" says="After step .0, 0, 0. acc_ref(?s:.)*not scaled yet"
+def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+    acc_ref[...] *= s_ref[...]
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.2" name="rounds before it scales" judge="numbers" says="Turn to bfloat16 in the last line only"
+def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype) * s_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.2" name="collects in the output" judge="numbers" says="keep in acc_ref the plain sum"
+def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+    o_ref[...] += (product * s_ref[...]).astype(o_ref.dtype)
+
+
+# %% answer="07.2" name="forgets the scale" judge="numbers" says="should be 4.25722e.08"
+def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.2" name="stores at the first step" judge="numbers" says="o_ref is written for the last time at step .0, 0, 0., and acc_ref goes on"
+def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == 0)
+    def store():
+        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
+
+
+# %% answer="07.2" name="no zero" judge="numbers" says="acc_ref is read before anything has been written to it"
+def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
+    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
+
+
+# %% answer="07.3" name="counts in seven bits" judge="exercise" says="neighbours are 1 apart, so 129 is held"
+held = {"A": 128, "B": 131072, "C": "98,304 cycles", "D": "x2 y2"}
+
+
+# %% answer="07.3" name="takes 127 for the largest" judge="exercise" says="-128 is an int8, too"
+held = {"A": 256, "B": 133144, "C": "98,304 cycles", "D": "x2 y2"}
+
+
+# %% answer="07.3" name="takes uint32" judge="exercise" says="one bit for the sign"
+held = {"A": 256, "B": 262144, "C": "98,304 cycles", "D": "x2 y2"}
+
+
+# %% answer="07.3" name="nine passes" judge="exercise" says="those that do not matter are left out"
+held = {"A": 256, "B": 131072, "C": "147,456 cycles", "D": "x2 y2"}
+
+
+# %% answer="07.3" name="leaves out a middle term" judge="exercise" says="One small part and one leading one"
+held = {"A": 256, "B": 131072, "C": "98,304 cycles", "D": "x2 y1"}
+
+
+# %% answer="07.4" name="transposes in front of the kernel" judge="exercise" says="Outside the kernels an array is transposed: that is a copy in HBM"
+def gradients(x, w, g):
+    def kernel(g_ref, wt_ref, xt_ref, dx_ref, dw_ref):
+        dx_ref[...] = jnp.dot(g_ref[...], wt_ref[...], preferred_element_type=jnp.float32)
+        dw_ref[...] = jnp.dot(xt_ref[...], g_ref[...], preferred_element_type=jnp.float32)
+
+    out = [jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (x, w)]
+    return pl.pallas_call(kernel, out_shape=out)(g, w.T, x.T)
+
+
+# %% answer="07.4" name="the plain product" judge="numbers" says="A matrix product does not fit: the left side has 256 columns"
+def gradients(x, w, g):
+    def kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref):
+        x, w, g = x_ref[...], w_ref[...], g_ref[...]
+        dx_ref[...] = jax.lax.dot_general(
+            g, w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32
+        )
+        dw_ref[...] = jax.lax.dot_general(
+            x, g, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32
+        )
+
+    out = [jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (x, w)]
+    return pl.pallas_call(kernel, out_shape=out)(x, w, g)
+
+
+# %% answer="07.4" name="meets on the first axes twice" judge="numbers" says="wrote a value of shape .256, 128. to a place of shape .128, 256."
+def gradients(x, w, g):
+    def kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref):
+        x, w, g = x_ref[...], w_ref[...], g_ref[...]
+        dx_ref[...] = jax.lax.dot_general(
+            g, w, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+        )
+        dw_ref[...] = jax.lax.dot_general(
+            g, x, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32
+        )
+
+    out = [jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (x, w)]
+    return pl.pallas_call(kernel, out_shape=out)(x, w, g)
+
+
+# %% answer="07.4" name="rounds to bfloat16 on the way" judge="numbers" says="Turn to bfloat16 in the last line only"
+def gradients(x, w, g):
+    def kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref):
+        x, w, g = x_ref[...], w_ref[...], g_ref[...]
+        dx_ref[...] = (
+            jax.lax.dot_general(
+                g, w, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+            )
+            .astype(jnp.bfloat16)
+            .astype(jnp.float32)
+        )
+        dw_ref[...] = jax.lax.dot_general(
+            x, g, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32
+        )
+
+    out = [jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (x, w)]
+    return pl.pallas_call(kernel, out_shape=out)(x, w, g)
+
+
+# %% answer="07.4" name="the gradients in the other order" judge="numbers" says="Output 0 has shape|they are exchanged"
+def gradients(x, w, g):
+    def kernel(x_ref, w_ref, g_ref, dw_ref, dx_ref):
+        dx_ref[...] = jnp.dot(g_ref[...], w_ref[...].T, preferred_element_type=jnp.float32)
+        dw_ref[...] = jnp.dot(x_ref[...].T, g_ref[...], preferred_element_type=jnp.float32)
+
+    out = [jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (w, x)]
+    return pl.pallas_call(kernel, out_shape=out)(x, w, g)
+
+
+# %% answer="07.5" name="128 along all axes" judge="exercise" says="For 512 x 8192 x 2048 blocks returned .128, 128, 128.(?s:.)*It has 4,096 steps"
+def blocks(m, k, n):
+    return min(m, 128), min(k, 128), min(n, 128)
+
+
+# %% answer="07.5" name="512 along all axes" judge="exercise" says="For 16 x 4096 x 4096 blocks returned .16, 512, 512.(?s:.)*waits"
+def blocks(m, k, n):
+    return min(m, 512), min(k, 512), min(n, 512)
+
+
+# %% answer="07.5" name="all of K always" judge="exercise" says="The kernel needs 25.00 MiB of VMEM"
+def blocks(m, k, n):
+    return min(m, 512), k, min(n, 512)
+
+
+# %% answer="07.5" name="1024 along m and n always" judge="exercise" says="In 2 steps there is little for a copy to hide behind"
+def blocks(m, k, n):
+    return min(m, 1024), min(k, 512), min(n, 1024)
+
+
+# %% answer="07.5" name="does not cut down to the array" judge="exercise" says="which does not divide m = 64"
+def blocks(m, k, n):
+    return 512, 512, 512
+
+
+# %% answer="07.5" name="right for the first shape alone" judge="exercise" says="For 4096 x 256 x 4096(?s:.)*all of x is copied once, all of y 8 times"
+def blocks(m, k, n):
+    return min(m, 512), min(k, 2048), min(n, 256 if m < 512 else 512)
+
+
+# %% answer="07.6" name="as broken" judge="numbers" says="o_ref's map returns i second(?s:.)*did you mean j"
+def mended(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        acc_ref[...] += jnp.dot(
+            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
+        ).astype(acc_ref.dtype)
+
+        @pl.when(pl.program_id(0) == pl.num_programs(0) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(depth // 128, m // 32, n // 128),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda k, i, j: (i, k)),
+            pl.BlockSpec((128, 128), lambda k, i, j: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda k, i, j: (j, i)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.bfloat16)],
+    )(x, y)
+
+
+# %% answer="07.6" name="still not set to zero" judge="numbers" says="acc_ref is read before anything has been written to it"
+def mended(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        acc_ref[...] += jnp.dot(
+            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
+        ).astype(acc_ref.dtype)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 32, n // 128, depth // 128),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="07.6" name="K still first" judge="numbers" says="where a new output block begins, acc_ref holds(?s:.)*put the reduction axis last"
+def mended(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(
+            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
+        ).astype(acc_ref.dtype)
+
+        @pl.when(pl.program_id(0) == pl.num_programs(0) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(depth // 128, m // 32, n // 128),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda k, i, j: (i, k)),
+            pl.BlockSpec((128, 128), lambda k, i, j: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda k, i, j: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="07.6" name="still a bfloat16 sum" judge="numbers" says="acc_ref is bfloat16"
+def mended(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(
+            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
+        ).astype(acc_ref.dtype)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 32, n // 128, depth // 128),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.bfloat16)],
+    )(x, y)
+
+
+# %% answer="07.6" name="still the wrong map" judge="numbers" says="o_ref's map returns i second(?s:.)*did you mean j"
+def mended(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(
+            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
+        ).astype(acc_ref.dtype)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 32, n // 128, depth // 128),
+        in_specs=[
+            pl.BlockSpec((32, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((32, 128), lambda i, j, k: (j, i)),
+        scratch_shapes=[pltpu.VMEM((32, 128), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="07.6" name="other blocks" judge="exercise" says="keep the blocks: none of them is a mistake"
+def mended(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = product.astype(o_ref.dtype)
+
+    out = jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
+    return pl.pallas_call(kernel, out_shape=out)(x, y)
+
+
+# %% answer="07.7" name="no mask" judge="numbers" says="hangs over the end(?s:.)*axis 1 has 300 elements"
+def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jax.lax.dot_general(
+        x_ref[...], y_ref[...], (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32
+    )
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.7" name="masks x alone" judge="numbers" says="The kernel masks x_ref, and not y_ref"
+def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    def inside(block):
+        column = jax.lax.broadcasted_iota(jnp.int32, block.shape, 1)
+        left = depth - 128 * pl.program_id(2)
+        return jnp.where(column < left, block, jnp.zeros_like(block))
+
+    acc_ref[...] += jax.lax.dot_general(
+        inside(x_ref[...]),
+        y_ref[...],
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.7" name="multiplies by the mask" judge="numbers" says="NaN . 0 is NaN. That is what this kernel does"
+def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    def inside(block):
+        column = jax.lax.broadcasted_iota(jnp.int32, block.shape, 1)
+        left = depth - 128 * pl.program_id(2)
+        return block * (column < left).astype(block.dtype)
+
+    acc_ref[...] += jax.lax.dot_general(
+        inside(x_ref[...]),
+        inside(y_ref[...]),
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.7" name="masks y along its rows" judge="numbers" says="does it run along axis 1 of the block"
+def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    left = depth - 128 * pl.program_id(2)
+
+    def inside(block):
+        column = jax.lax.broadcasted_iota(jnp.int32, block.shape, 1)
+        return jnp.where(column < left, block, jnp.zeros_like(block))
+
+    def rows_inside(block):
+        row = jax.lax.broadcasted_iota(jnp.int32, block.shape, 0)
+        return jnp.where(row < left, block, jnp.zeros_like(block))
+
+    acc_ref[...] += jax.lax.dot_general(
+        inside(x_ref[...]),
+        rows_inside(y_ref[...]),
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.7" name="the same mask in every step" judge="numbers" says="which of its columns does this step let through"
+def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    def inside(block):
+        column = jax.lax.broadcasted_iota(jnp.int32, block.shape, 1)
+        return jnp.where(column < depth % 128, block, jnp.zeros_like(block))
+
+    acc_ref[...] += jax.lax.dot_general(
+        inside(x_ref[...]),
+        inside(y_ref[...]),
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.7" name="the plain product" judge="numbers" says="which axis of each block runs along K"
+def against_rows_kernel(x_ref, y_ref, o_ref, acc_ref, *, depth):
+    @pl.when(pl.program_id(2) == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    def inside(block):
+        column = jax.lax.broadcasted_iota(jnp.int32, block.shape, 1)
+        left = depth - 128 * pl.program_id(2)
+        return jnp.where(column < left, block, jnp.zeros_like(block))
+
+    acc_ref[...] += jax.lax.dot_general(
+        inside(x_ref[...]),
+        inside(y_ref[...]),
+        (((1,), (0,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+# %% answer="07.8" name="too short" judge="exercise" says="6 different words; 12 are asked"
+why = "bn, since x is copied less."
+
+
+# %% answer="07.8" name="does not judge itself" judge="exercise" says="A good answer mentions"
+why = """bn should be larger, since all of x is copied N / bn times; bk makes fewer steps and
+changes no bytes, and VMEM ends both."""
+
+
+# %% answer="07.8" name="says another word" judge="exercise" says="A good answer mentions"
+why = """bn should be larger, since all of x is copied N / bn times; bk makes fewer steps and
+changes no bytes, and VMEM ends both."""
+checks.assess("07.8", "perhaps")
+
+
+# %% answer="07.9" name="one pass" judge="exercise" says="its relative error is 2e-03(?s:.)*their product has four terms"
+def careful(x, y):
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = 64, 256, 128
+
+    def two_parts(block, axis):
+        place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
+        block = jnp.where(place < depth - bk * pl.program_id(2), block, 0)
+        leading = block.astype(jnp.bfloat16)
+        return leading, (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
+
+    def dot(a, b):
+        return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x1, x2 = two_parts(x_ref[...], 1)
+        y1, y2 = two_parts(y_ref[...], 0)
+        o_ref[...] += dot(x1, y1)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(x, y)
+
+
+# %% answer="07.9" name="splits x alone" judge="exercise" says="its relative error is [12]e-03"
+def careful(x, y):
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = 64, 256, 128
+
+    def two_parts(block, axis):
+        place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
+        block = jnp.where(place < depth - bk * pl.program_id(2), block, 0)
+        leading = block.astype(jnp.bfloat16)
+        return leading, (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
+
+    def dot(a, b):
+        return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x1, x2 = two_parts(x_ref[...], 1)
+        y1, y2 = two_parts(y_ref[...], 0)
+        o_ref[...] += dot(x2, y1) + dot(x1, y1)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(x, y)
+
+
+# %% answer="07.9" name="multiplies float32" judge="exercise" says="has operands of float32 and float32"
+def careful(x, y):
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = 64, 256, 128
+
+    def two_parts(block, axis):
+        place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
+        block = jnp.where(place < depth - bk * pl.program_id(2), block, 0)
+        return block, None
+
+    def dot(a, b):
+        return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x1, x2 = two_parts(x_ref[...], 1)
+        y1, y2 = two_parts(y_ref[...], 0)
+        o_ref[...] += dot(x1, y1)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(x, y)
+
+
+# %% answer="07.9" name="masks the leading parts alone" judge="numbers" says="hangs over the end"
+def careful(x, y):
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = 64, 256, 128
+
+    def two_parts(block, axis):
+        place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
+        left = depth - bk * pl.program_id(2)
+        leading = block.astype(jnp.bfloat16)
+        rest = (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
+        return jnp.where(place < left, leading, jnp.zeros_like(leading)), rest
+
+    def dot(a, b):
+        return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x1, x2 = two_parts(x_ref[...], 1)
+        y1, y2 = two_parts(y_ref[...], 0)
+        o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(x, y)
+
+
+# %% answer="07.9" name="leaves K whole" judge="exercise" says="it needs .* of VMEM(?s:.)*cut the long axis"
+def careful(x, y):
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = 64, depth, 128
+
+    def two_parts(block, axis):
+        place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
+        leading = block.astype(jnp.bfloat16)
+        return leading, (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
+
+    def dot(a, b):
+        return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+    def kernel(x_ref, y_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x1, x2 = two_parts(x_ref[...], 1)
+        y1, y2 = two_parts(y_ref[...], 0)
+        o_ref[...] += dot(x2, y1) + dot(x1, y2) + dot(x1, y1)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(depth, bk)),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(x, y)
+
+
+# %% answer="07.10" name="blocks of 512" judge="exercise" says="above par.*(?s:.)*1,212,158 cycles"
+def fast(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = min(m, 512), min(depth, 512), min(n, 512)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="07.10" name="long in K, and narrow" judge="exercise" says="above par"
+def fast(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = min(m, 1024), min(depth, 1024), min(n, 128)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="07.10" name="too large for VMEM" judge="exercise" says="For the arrays that are scored the compiler refuses it"
+def fast(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = min(m, 512), min(depth, 4096), min(n, 512)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+# %% answer="07.10" name="a sum in bfloat16" judge="numbers" says="acc_ref is bfloat16"
+def fast(x, y):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(
+            x_ref[...], y_ref[...], preferred_element_type=jnp.float32
+        ).astype(acc_ref.dtype)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    bm, bk, bn = min(m, 512), min(depth, 128), min(n, 512)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.bfloat16)],
+    )(x, y)
