@@ -102,7 +102,7 @@ for name, fn, args in [
     print(f"{name:22} {report.seconds * 1e6:7.1f} {report.hbm_bytes:16,}")
 
 # %% [markdown]
-# The kernel is a little slower, and it moves twice the bytes. And look at the third row: **without bias and ReLU the line of
+# The kernel is a little slower, and it moves twice the bytes: each row of blocks reads all of w again. And look at the third row: **without bias and ReLU the line of
 # JAX takes as long as with them.** They were free before we began.
 #
 # What is wrong with the story of the three operations? Write down a guess. By the middle of the lesson you can say what XLA did,
@@ -126,14 +126,13 @@ for name, fn, args in [
 # %%
 report = compiler.compile_tpu(layer, *sizes, simulate=False)
 for line in report.hlo.splitlines():
-    line = re.sub(
-        r", (metadata|backend_config)=.*", "", re.sub(r"\{[\d,]+:[^}]*\}", "", line)
-    )
-    if re.search(r"ENTRY| convolution\(| add\(| maximum\(| fusion\(", line):
-        print(line.strip()[:94])
+    line = re.sub(r"\{[\d,]+:[^}]*\}", "", line.strip())  # the layouts
+    line = re.sub(r", (metadata|backend_config|dim_labels)=.*| \(\w+\.\d+: .*", "", line)
+    if re.search(r"^ENTRY|^%fused| convolution\(| add\(| maximum\(|=kOutput", line):
+        print(line)
 
 # %% [markdown]
-# The last line is the whole layer: one `fusion`, which calls the computation above it. In that stand the product (XLA calls it a
+# The last line is the whole layer: one `fusion`, which calls the computation at the top. In that stand the product (XLA calls it a
 # convolution), the addition and the maximum. XLA walks through the product block by block, as our kernel does, and does the rest
 # to each block. It is no secret: a paper on what XLA fuses and what not is arXiv 2301.13062.
 #
@@ -210,7 +209,8 @@ viz.traffic(
 program(in_pieces, *sizes)
 
 # %% [markdown]
-# z has 8 MiB there, and a v5e has 128 MiB of VMEM. XLA writes it into VMEM and leaves it there for the next operation.
+# Not a byte more. z has 8 MiB there, and a v5e has 128 MiB of VMEM: XLA leaves it in VMEM for the next operation. The addition
+# reads z there and writes it there, and is not even in the list.
 #
 # ## What XLA does not fuse
 #
@@ -236,7 +236,7 @@ program(rms_norm, rows, weight)
 
 # %% [markdown]
 # Four passes and three. The maximum of a row is known when all of the row has been read. Only then can the sum of the exponentials
-# begin, and only after the sum the result. XLA makes a program of each stage, and each reads x from HBM anew.
+# begin, and only after the sum the result. Each of these stages is an operation of XLA's program, and reads x from HBM anew.
 #
 # Is it that? Take the cause away: hand the mean over as an argument, so that no row has to be finished before it is used.
 
@@ -249,9 +249,9 @@ def given_the_mean(x, mean, weight):
 program(given_the_mean, rows, f32(8192, 1), weight)
 
 # %% [markdown]
-# Two passes and the mean's. (The mean is stored as a column, and XLA stores a column so that it is not padded.) So:
+# Two passes and a bit, which is the mean. So it is that:
 #
-# > **A reduction, and then the same array again: XLA reads it twice.** A kernel that holds whole rows reads them once.
+# > **What waits for a reduction of an array reads the array again.** A kernel that holds whole rows reads them once.
 #
 # Here is that kernel. A block is a few whole rows; their means need no other rows.
 
@@ -333,17 +333,15 @@ print(
 # cycles to spare, as long as the rest finds room beside it. Guess which of the three does not.
 
 # %%
-print("us, predicted (compiler)    kernel     XLA")
 for name, activation in [
     ("none", lambda z: z),
     ("relu", jax.nn.relu),
-    ("gelu, by tanh", jax.nn.gelu),
+    ("gelu", jax.nn.gelu),
     ("silu", jax.nn.silu),
 ]:
     ours = functools.partial(fused, activation=activation)
-    xlas = jax.jit(lambda x, w, b, f=activation: f(x @ w + b))
-    us = [compiler.compile_tpu(fn, *sizes).seconds * 1e6 for fn in (ours, xlas)]
-    print(f"{name:24} {us[0]:9.1f} {us[1]:7.1f}")
+    report = compiler.compile_tpu(ours, bf16(1024, 2048), bf16(2048, 1024), bf16(1024))
+    print(f"{name:5} {report.seconds * 1e6:6.1f} us, predicted (compiler)")
 
 # %% [markdown]
 # ### A prologue: weights in bytes
@@ -382,7 +380,7 @@ def norm_then_product(x, weight, w):
     return rms_norm(wide, weight).astype(x.dtype) @ w
 
 
-program(norm_then_product, bf16(32768, 2048), f32(2048), bf16(2048, 2048))
+program(norm_then_product, bf16(8192, 4096), f32(4096), bf16(4096, 1024))
 
 # %% [markdown]
 # One program for the sums of squares, then a fusion with the rest of the norm *and* the product in it: x is read twice, and the normed x is never
@@ -559,8 +557,7 @@ for name, make in [
     ("random", functools.partial(jax.random.normal, keys[0])),
 ]:
     a, c = make((8, 256)), make((256, 384))
-    with chips.chip("v5e").target():
-        close = jnp.allclose(pl.pallas_call and wrong_columns(a, c), a @ c, atol=1e-3)
+    close = jnp.allclose(wrong_columns(a, c), a @ c, atol=1e-3)
     print(f"{name:7} allclose: {bool(close)}")
 
 # %% [markdown]
@@ -635,7 +632,7 @@ try:
 except AttributeError as error:
     print("pl.dot:", str(error).split(".  ")[0][:80])
 refused = compiler.compile_tpu(fused_matmul, wide, wide, simulate=False)
-print("compiles:", refused.ok, "|", text.folded(str(refused.error.cause))[:90])
+print("the kernel:", refused.refusal + ".", refused.error.what.splitlines()[0])
 print(f"TensorCores of a v5e: {chips.chip('v5e').cores}")
 print("the layer, in XLA's program:")
 program(lambda a, b: jax.nn.relu(a @ b), wide, wide)
@@ -669,9 +666,10 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # Why?</summary>
 # The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
 #
-# <details><summary>3. A LayerNorm of 1 GiB: how many GiB does a program move that reads x for each reduction, and once for the
-# result? A kernel with whole rows?</summary>
-# With a reduction for the mean and one for the variance 4, the result written included. 2.</details>
+# <details><summary>3. A LayerNorm of 1 GiB, with the mean and the mean of the squares added up side by side. How many GiB does XLA's
+# program move, and how many a kernel with whole rows?</summary>
+# 3: neither of the two waits for the other, so one reading serves both; a second for the result, and the result. The kernel
+# moves 2.</details>
 #
 # <details><summary>4. Why does the activation not stand where the product of a block along K is added to the sum?</summary>
 # The sum is not finished: relu(a) + relu(b) is not relu(a + b).</details>
@@ -736,8 +734,12 @@ class StandardDenseReLU(keras.layers.Layer):
 
 class FusedDense(StandardDenseReLU):
     def call(self, x):
-        with chips.chip("v5e").target():
-            return fused_matmul(x, self.w)
+        return fused_matmul(x, self.w)
+
+
+x, w = (jax.random.normal(key, (128, 128)) for key in keys[:2])
+one, other = StandardDenseReLU(w)(x), FusedDense(w)(x)
+print("the same, nearly:", bool(jnp.allclose(one, other, atol=1e-3)))
 
 
 def add_kernel(x_ref, y_ref, o_ref):

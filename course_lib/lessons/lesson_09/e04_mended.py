@@ -38,7 +38,7 @@ def _for_the_guides_size(mended):
     except compiler.Unavailable:
         return None
     if not report.ok:
-        return f"For 8192 x 8192 the compiler refuses it: {report.error.cause}", "smaller blocks; look at VMEM first."
+        return f"For 8192 x 8192 the compiler refuses it: {report.error.what}", "smaller blocks; look at VMEM first."
     if report.seconds is not None and report.seconds > MOST_S:
         return (
             f"For 8192 x 8192 it takes {text.duration(report.seconds)}, {vocabulary.COMPILER}; "
