@@ -100,7 +100,7 @@ for name, fn, args in [
     print(f"{name:22} {report.seconds * 1e6:7.1f} {report.hbm_bytes:16,}")
 
 # %% [markdown]
-# The kernel is a little slower, and it moves twice the bytes: each row of blocks reads all of w again. And look at the third row: **without bias and ReLU the line of
+# The kernel is a little slower, and it moves more bytes, not fewer: each row of blocks reads all of w again. And look at the third row: **without bias and ReLU the line of
 # JAX takes as long as with them.** They were free before we began.
 #
 # What is wrong with the story of the three operations? Write down a guess. By the middle of the lesson you can say what XLA did,
@@ -155,7 +155,8 @@ def program(fn, *args):
             o for name in calls.get(op.name, ()) for o in inside[name] if o not in silent
         ]
         print(f"{op.hbm_bytes or 0:15,}  {op.kind:10} {', '.join(held)}"[:94])
-    print(f"{report.hbm_bytes:15,}  bytes")
+    total = "not counted" if report.hbm_bytes is None else f"{report.hbm_bytes:,}"
+    print(f"{total:>15}  bytes")
 
 
 program(layer, *sizes)
@@ -249,7 +250,8 @@ program(given_the_mean, rows, f32(8192, 1), weight)
 # %% [markdown]
 # Two passes and a bit, which is the mean. So it is that:
 #
-# > **What waits for a reduction of an array reads the array again.** A kernel that holds whole rows reads them once.
+# > **In XLA's program, what waits for a reduction of an array reads the array again.** A kernel that holds whole rows reads
+# > them once.
 #
 # Here is that kernel. A block is a few whole rows; their means need no other rows.
 
@@ -302,12 +304,14 @@ def product_then_layer(x, w, b):
     return jax.nn.relu(z + b)
 
 
+print("the epilogue in the kernel:")
+program(fused, *large)
+print("the epilogue behind the kernel:")
 program(product_then_layer, *large)
 
 # %% [markdown]
-# z goes out and comes back: with a kernel in the middle the layer moves over a thousand million bytes, where XLA alone moved a
-# third of a thousand million. **Who writes the product as a kernel has to write its neighbours too.** Hence
-# the two words:
+# The same kernel twice, and the difference is z, out and back. **Who writes the product as a kernel has to write its neighbours
+# too.** Hence two words:
 #
 # > **epilogue**: what is done to a block of the result before it is written.
 # >
@@ -490,19 +494,17 @@ print(f"its bytes alone: {report.hbm_seconds * 1e6:.0f} us")
 # > **dispatch**: what the host does to start a program on the device, some 0.1 ms a call. The call returns at once, and
 # > the device works on by itself; `y.block_until_ready()` waits until y is there.
 #
-# Three things in it are right: a warm-up, many runs, a wait. What a dispatch in each call does to a short kernel you can work out. The
-# third line is the time with one dispatch for a hundred calls.
+# Three things in it are right: a warm-up, many runs, a wait. But it waits for each call, so that each holds a dispatch. With one wait
+# behind all of them the host sends off the next call while the device still works on this one. Predicted (model):
 
 # %%
 dispatch = roofline.DISPATCH_S
 print(f"a dispatch, fitted on published times: {dispatch * 1e6:.0f} us")
-for name, seconds in [("RMSNorm of 256 MiB", 3.3e-4), ("RMSNorm of 1 MiB", 2.6e-6)]:
+for mib in (128, 1):
+    seconds = 2 * mib * 2**20 / chips.chip("v5e").hbm_bandwidth
     each, together = seconds + dispatch, max(seconds, dispatch)
-    print(
-        f"{name:18} {seconds * 1e6:6.1f} us: waited for each time {each * 1e6:6.1f},",
-        end="",
-    )
-    print(f" waited for once {together * 1e6:6.1f}")
+    print(f"RMSNorm of {mib:3} MiB {seconds * 1e6:6.1f} us: ", end="")
+    print(f"with a wait each {each * 1e6:6.1f}, with one wait {together * 1e6:6.1f}")
 
 # %% [markdown]
 # The large norm is timed rightly by one wait for all. The small one never is from the host: its clock shows the dispatch, either way.
@@ -529,8 +531,8 @@ except bench.Impossible as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# **And an input of ones?** It takes as long as any other. But the same run is often the only one whose result is looked at, and ones hide nearly
-# everything. Here a kernel reads the wrong columns of w. Who notices?
+# **And an input of ones?** The run that is timed is often the only one whose result is looked at, and ones hide nearly everything. Here
+# a kernel reads the wrong columns of w. Who notices?
 
 
 # %%
@@ -588,7 +590,7 @@ decide(
 decide("RMSNorm, 64 x 512", rms_norm, f32(64, 512), f32(512))
 
 # %% [markdown]
-# - **The opening:** products are the roof, and XLA is under it. No kernel for this layer will be faster than a few per cent.
+# - **The opening:** products are the roof, 87.2 us, and XLA's whole layer takes 92.1. No kernel can win more than that.
 # - **The large norm:** a gap of 1.5, all of it bytes. Worth a kernel.
 # - **int8 weights:** no gap. The bytes must come, and XLA brings each once.
 # - **The small norm:** a gap too, of a quarter of a microsecond. A dispatch takes hundreds of times as long: put it into one jit
@@ -646,11 +648,11 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # The guide says of 8192 that it is large enough to be memory-bound. The last line above says what the roof is. And today's compiler refuses
 # the kernel: its blocks need 16.12 MiB, as you counted in lesson 5.
 #
-# But in those days it ran, and took 35 ms, of which the MXU needs less than six. **Where is the rest?** You have all you need:
+# But in those days it ran (each block had one buffer then, its author says), and took 35 ms, of which the MXU needs less than six. **Where is the rest?** You have all you need:
 # the ledger of lesson 4. Exercise 09.3 asks you for the bytes, and 09.4 for a kernel of the same ReLU that takes 8 ms at most.
 #
-# And the opening's guess? The fused kernel gained nothing, because XLA had fused already; because products were the roof; and
-# because its blocks read the arrays more often than XLA's. It would have gained had one of these been otherwise: as in the norm.
+# And the opening's guess? The fused kernel gained nothing, because XLA had fused already, and because products were the roof, so
+# that bytes did not matter. In the norm both were otherwise, and a third of the time was to be had.
 #
 # ## Five questions
 #
@@ -759,12 +761,19 @@ for verdict in judges.judge(add_vectors, jnp.add, *[jnp.arange(2048, dtype=jnp.i
     print(verdict)
 
 # %% [markdown]
-# ### XLA fuses two products
+# ### What else XLA does
 #
-# One often reads that XLA never fuses a product with a product. Here are two, with a ReLU between them, in two sizes.
+# One often reads that XLA never fuses a product with a product. Here are two, with a ReLU between them. The hidden array would have
+# 64 MiB. And for the heart of attention, a softmax between two products, XLA brings a kernel of its own. The scores still go out to it.
 
 # %%
-for wide_by in (512, 1024):
-    print(f"x of {wide_by} columns:")
-    hidden = bf16(wide_by, 8192), bf16(8192, wide_by)
-    program(lambda x, w, v: jax.nn.relu(x @ w) @ v, bf16(16384, wide_by), *hidden)
+print("two products:")
+hidden = bf16(4096, 512), bf16(512, 8192), bf16(8192, 512)
+program(lambda x, w, v: jax.nn.relu(x @ w) @ v, *hidden)
+attention = compiler.compile_tpu(
+    lambda q, k, v: jax.nn.softmax(q @ k.T) @ v, *[bf16(8192, 128)] * 3, simulate=False
+)
+print(
+    "attention:",
+    [f"{op.kind} {op.name}" for op in attention.ops if op.kind != "copy-start"],
+)
