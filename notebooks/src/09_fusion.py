@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Lesson 9: Fusion
 #
-# *60 minutes, then 57 for the exercises. What stands under "Further" is not counted, and no exercise needs it. Short of time?
-# Leave out "A kernel is a wall" and "Arrays turned round, arrays copied": about 50 minutes. You need lesson 3, and lesson 7's
-# product in blocks. A TPU adds one thing: under "Further" the layer of the opening is timed on it.*
+# *55 minutes, then 57 for the exercises. What stands under "Further" is not counted, and no exercise needs it. Short of time?
+# Leave out "Arrays turned round, arrays copied": about 50 minutes. You need lesson 3, and lesson 7's product in blocks. A TPU
+# adds one thing: under "Further" the layer of the opening is timed on it.*
 #
-# A layer of a network is a product, a bias, and a ReLU. As three operations, so one reads, the product is written to HBM, read
-# for the bias, written, read for the ReLU, written. The kernel below does all three while a block of the product is still in
-# VMEM. It is the best known reason to write a kernel.
+# A layer of a network is a product, a bias, and a ReLU. As three operations, so one reads, the product is written to HBM,
+# read for the bias, written, read for the ReLU, written. The kernel below does all three while a block of the product is
+# still in VMEM. It is the best known reason to write a kernel.
 #
-# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the one line of JAX, under
-# `jax.jit`? And how many times fewer bytes does it move?
+# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the one line of JAX,
+# under `jax.jit`? And how many times fewer bytes does it move?
 
 # %%
 # FIRST CELL
@@ -100,11 +100,11 @@ for name, fn, args in [
     print(f"{name:22} {report.seconds * 1e6:7.1f} {report.hbm_bytes:16,}")
 
 # %% [markdown]
-# The kernel is a little slower, and it moves more bytes, not fewer: each row of blocks reads all of w again. And look at the third row: **without bias and ReLU the line of
-# JAX takes as long as with them.** They were free before we began.
+# The kernel is a little slower, and it moves more bytes, not fewer: each row of blocks reads all of w again. And look at the
+# third row: **without bias and ReLU the line of JAX takes as long as with them.** They were free before we began.
 #
-# What is wrong with the story of the three operations? Write down a guess. By the middle of the lesson you can say what XLA did,
-# and at its end you know when the same idea pays.
+# What is wrong with the story of the three operations? Write down a guess. By the middle of the lesson you can say what XLA
+# did, and at its end you know when the same idea pays.
 #
 # After this lesson you can
 # - read in XLA's own program what it has fused,
@@ -115,8 +115,7 @@ for name, fn, args in [
 #
 # ## What XLA fuses by itself
 #
-# > **HLO**: the language of XLA. Each line is one operation on whole arrays; after its optimizations each line of the main
-# > computation is one program for the chip.
+# > **HLO**: the language of XLA: lines, each of them an operation on whole arrays.
 #
 # A report holds XLA's program as XLA writes it. Here are the parts of it that do something, for the layer, with the layouts
 # left out.
@@ -130,12 +129,12 @@ for line in report.hlo.splitlines():
         print(line.replace(", kind", ",\n    kind"))
 
 # %% [markdown]
-# The last line is the whole layer: one `fusion`, which calls the computation at the top. In that stand the product (XLA calls it a
-# convolution), the addition and the maximum. XLA walks through the product block by block, as our kernel does, and does the rest
-# to each block. It is no secret: a paper on what XLA fuses and what not is arXiv 2301.13062.
+# The last line is the whole layer: one `fusion`, which calls the computation at the top. In that stand the product (XLA calls
+# it a convolution), the addition and the maximum. XLA walks through the product block by block, as our kernel does, and does
+# the rest to each block. It is no secret: a paper on what XLA fuses and what not is arXiv 2301.13062.
 #
-# To see this for any function, the next cell keeps the names alone. For each operation of the main computation: what is inside it,
-# and the bytes that it moves.
+# To see this for any function, the next cell keeps the names alone. For each operation of the main computation: what is
+# inside it, and the bytes that it moves.
 
 
 # %%
@@ -162,8 +161,8 @@ def program(fn, *args):
 program(layer, *sizes)
 
 # %% [markdown]
-# `copy-start` brings x into VMEM ahead of time. Then one fusion, and each array moved once. (XLA may read an array of a product more
-# often than that; its program does not say, so the count is a lower bound for products.)
+# `copy-start` brings x into VMEM ahead of time. Then one fusion, and each array moved once. (XLA may read an array of a
+# product more often than that; its program does not say, so the count is a lower bound for products.)
 #
 # **Take the cause away.** If fusion is why the layer costs no more than its product, then without fusion it must cost more.
 # `jax.lax.optimization_barrier` is a wall: XLA moves nothing across it. Guess what three programs move, for a z of 256 MiB.
@@ -202,14 +201,15 @@ viz.traffic(
 #
 # > **eager**: without `jax.jit` JAX compiles and starts each operation by itself. XLA then never sees two of them together.
 #
-# A kernel that beats eager JAX has beaten a missing `jit`. And at the size of the opening not even the wall makes three trips:
+# A kernel that beats eager JAX has beaten a missing `jit`. And at the size of the opening not even the wall makes three
+# trips:
 
 # %%
 program(in_pieces, *sizes)
 
 # %% [markdown]
-# Not a byte more. z has 8 MiB there, and a v5e has 128 MiB of VMEM: XLA leaves it in VMEM for the next operation. The addition
-# reads z there and writes it there, and is not even in the list.
+# Not a byte more. z has 8 MiB there, and a v5e has 128 MiB of VMEM: XLA leaves it in VMEM for the next operation. The
+# addition reads z there and writes it there, and is not even in the list.
 #
 # ## What XLA does not fuse
 #
@@ -234,8 +234,9 @@ print("RMSNorm:")
 program(rms_norm, rows, weight)
 
 # %% [markdown]
-# Four passes and three. The maximum of a row is known when all of the row has been read. Only then can the sum of the exponentials
-# begin, and only after the sum the result. Each of these stages is an operation of XLA's program, and reads x from HBM anew.
+# Four passes and three. The maximum of a row is known when all of the row has been read. Only then can the sum of the
+# exponentials begin, and only after the sum the result. Each of these stages is an operation of XLA's program, and reads x
+# from HBM anew.
 #
 # Is it that? Take the cause away: hand the mean over as an argument, so that no row has to be finished before it is used.
 
@@ -287,15 +288,15 @@ for name, fn in [("XLA", rms_norm), ("kernel", rms_norm_kernel)]:
     print(f"RMSNorm, {name:12} {passes:8.2f} {report.hbm_bytes:16,} {times}")
 
 # %% [markdown]
-# A third of the bytes saved, and the time goes with them. This fusion pays: nothing but bytes stands in the way of a norm, so that
-# fewer bytes are less time. In the opening the products took the time, and fewer bytes would have changed nothing.
+# A third of the bytes saved, and the time goes with them. This fusion pays: nothing but bytes stands in the way of a norm, so
+# that fewer bytes are less time. In the opening the products took the time, and fewer bytes would have changed nothing.
 #
 # > **A fusion saves bytes. It saves time where bytes are the roof**, and where XLA has not saved them already.
 #
 # ## A kernel is a wall
 #
-# XLA cannot look into a kernel. What stands in front of it and behind it is not fused with it. Here the product alone is a kernel,
-# and bias and ReLU are left to XLA. Write down what that does to the layer, before you run it.
+# XLA cannot look into a kernel. What stands in front of it and behind it is not fused with it. Here the product alone is a
+# kernel, and bias and ReLU are left to XLA. Write down what that does to the layer, before you run it.
 
 
 # %%
@@ -310,17 +311,18 @@ print("the epilogue behind the kernel:")
 program(product_then_layer, *large)
 
 # %% [markdown]
-# The same kernel twice, and the difference is z, out and back. **Who writes the product as a kernel has to write its neighbours
-# too.** Hence two words:
+# The same kernel twice, and the difference is z, out and back. **Who writes the product as a kernel has to write its
+# neighbours too.** Hence two words:
 #
 # > **epilogue**: what is done to a block of the result before it is written.
 # >
-# > **prologue of a product**: what is done to a block of an operand before it is multiplied, such as making int8 weights wide.
+# > **prologue of a product**: what is done to a block of an operand before it is multiplied, such as making int8 weights
+# > wide.
 #
 # ### Where does the epilogue stand?
 #
-# In `fused` it stands behind the product: each block of the result is finished in one step. With K in the grid, as in
-# lesson 7, a block is finished in its last step along K. In an earlier one the sum is not the sum yet, and a ReLU does not wait:
+# In `fused` it stands behind the product: each block of the result is finished in one step. With K in the grid, as in lesson
+# 7, a block is finished in its last step along K. In an earlier one the sum is not the sum yet, and a ReLU does not wait:
 
 # %%
 first, second = jnp.float32(-3), jnp.float32(5)
@@ -330,8 +332,9 @@ print(
 )
 
 # %% [markdown]
-# The bias comes once as well, and its block has to be legal: `b` as (1, N), in blocks of (1, bn) at (0, j). What does an activation
-# cost? Where the MXU is the roof, the other units have cycles to spare. Guess what relu, gelu and silu add, in per cent.
+# The bias comes once as well, and its block has to be legal: `b` as (1, N), in blocks of (1, bn) at (0, j). What does an
+# activation cost? Where the MXU is the roof, the other units have cycles to spare. Guess what relu, gelu and silu add, in per
+# cent.
 
 # %%
 for name, activation in [
@@ -345,13 +348,14 @@ for name, activation in [
     print(f"{name:5} {report.seconds * 1e6:6.1f} us, predicted (compiler)")
 
 # %% [markdown]
-# A hundredth at most. That is the fused layer's real merit: whatever the activation, it is free, in XLA's program and in yours.
+# A hundredth at most. That is the fused layer's real merit: whatever the activation, it is free, in XLA's program and in
+# yours.
 #
 # ### A prologue: weights in bytes
 #
-# A layer that serves one user has few rows. Then its time is that of its weights, which come from HBM once, whatever the number of
-# rows (lesson 3). Stored in int8, with one float for each column, they are half of bfloat16's bytes. But the MXU gets
-# bfloat16 here. Who makes them wide, and where? If XLA did it in a program of its own, the wide weights would go out and
+# A layer that serves one user has few rows. Then its time is that of its weights, which come from HBM once, whatever the
+# number of rows (lesson 3). Stored in int8, with one float for each column, they are half of bfloat16's bytes. But the MXU
+# gets bfloat16 here. Who makes them wide, and where? If XLA did it in a program of its own, the wide weights would go out and
 # come in. **Guess:** does it?
 
 
@@ -367,12 +371,13 @@ print("int8:")
 program(from_int8, few, jax.ShapeDtypeStruct((8192, 8192), jnp.int8), f32(8192))
 
 # %% [markdown]
-# Half the bytes, and no wide weights in HBM: the conversion is inside the fusion, in front of the product, and so is the scale
-# behind it. XLA writes prologues too. Here the choice of a dtype paid, and no kernel was needed. You write this one in 09.2
-# all the same: inside a kernel of yours, a grouped product or an attention say, nobody widens weights for you.
+# Half the bytes, and no wide weights in HBM: the conversion is inside the fusion, in front of the product, and so is the
+# scale behind it. XLA writes prologues too. Here the choice of a dtype paid, and no kernel was needed. You write this one in
+# 09.2 all the same: inside a kernel of yours, a grouped product or an attention say, nobody widens weights for you.
 #
-# The scale stands *behind* the product, since one number belongs to a whole column of it: N products for a row and not K times N.
-# In front of it, `q * scale` would have to be rounded to bfloat16 as well. A factor of a **row** of x can wait in the same way.
+# The scale stands *behind* the product, since one number belongs to a whole column of it: N products for a row and not K
+# times N. In front of it, `q * scale` would have to be rounded to bfloat16 as well. A factor of a **row** of x can wait in
+# the same way.
 #
 # What about a norm in front of a product?
 
@@ -385,19 +390,21 @@ def norm_then_product(x, weight, w):
 program(norm_then_product, rows, weight, bf16(4096, 4096))
 
 # %% [markdown]
-# One program for the sums of squares, then a fusion with the rest of the norm *and* the product in it: x is read twice, and the normed x is never
-# stored. In HBM's time that second reading costs little here, for the product takes longer. 09.9 finds a way to read it once.
+# One program for the sums of squares, then a fusion with the rest of the norm *and* the product in it: x is read twice, and
+# the normed x is never stored. In HBM's time that second reading costs little here, for the product takes longer. 09.9 finds
+# a way to read it once.
 #
-# ### Arrays turned round, arrays copied
+# ## Arrays turned round, arrays copied
 #
 # There are two ways more to move bytes that nobody asked for. Both arise at the wall.
 #
-# > **relayout**: a copy of an array in another order of its axes or another tiling, made because the next program wants it so.
+# > **relayout**: a copy of an array in another order of its axes or another tiling, made because the next program wants it
+# > so.
 # >
 # > **defensive copy**: a copy made because a program will overwrite an array that somebody may still need.
 #
-# The first kernel below takes a narrow array. The second works in place: `input_output_aliases={0: 0}` says that the result goes
-# where x was. How many times the array's bytes does each move?
+# The first kernel below takes a narrow array. The second works in place: `input_output_aliases={0: 0}` says that the result
+# goes where x was. How many times the array's bytes does each move?
 
 
 # %%
@@ -441,13 +448,12 @@ print("in place, of a value kept:")
 program(made_and_kept, f32(32768, 1024))
 
 # %% [markdown]
-# **Narrow:** XLA keeps an array of 64 columns on its side, so that no lane is empty. A kernel takes rows. So XLA turns the array in front
-# of the kernel and back behind it, and in between every row of 64 fills 128 lanes: five times the bytes. Fold two rows into one
-# of 128, and the copies are gone.
+# **Narrow:** XLA keeps an array of 64 columns on its side, so that no lane is empty. A kernel takes rows. So XLA turns the
+# array in front of the kernel and back behind it, and in between every row of 64 fills 128 lanes: five times the bytes. Fold
+# two rows into one of 128, and the copies are gone.
 #
-# **In place:** an argument belongs to the caller, so XLA copies it first. A value made inside the function and used by
-# nobody else is not copied; if somebody else needs it, it is. To give an argument away, say
-# `jax.jit(f, donate_argnums=0)`.
+# **In place:** an argument belongs to the caller, so XLA copies it first. A value made inside the function and used by nobody
+# else is not copied; if somebody else needs it, it is. To give an argument away, say `jax.jit(f, donate_argnums=0)`.
 #
 # So `program` of the *whole* function, with the kernel in it, is worth a look before anything is compared.
 #
@@ -455,12 +461,12 @@ program(made_and_kept, f32(32768, 1024))
 #
 # Five rules, each of which somebody has broken in print.
 #
-# 1. **The same work.** Same dtype in and out, same precision. A float32 product is one bfloat16 pass on a TPU unless more is asked
-#    (lesson 7): a kernel that asks for more looks slow, and one that asks for less looks fast.
+# 1. **The same work.** Same dtype in and out, same precision. A float32 product is one bfloat16 pass on a TPU unless more is
+#    asked (lesson 7): a kernel that asks for more looks slow, and one that asks for less looks fast.
 # 2. **Under `jit`.** And with its neighbours, since XLA fuses across them.
 # 3. **Bytes first.** They can be counted on both sides, and they cannot be flattered.
-# 4. **Then cycles, and whose.** What is predicted (compiler) for XLA's products held up beside published times. For XLA's elementwise and
-#    row-wise code there was no published time to check it with. The report says so:
+# 4. **Then cycles, and whose.** What is predicted (compiler) for XLA's products held up beside published times. For XLA's
+#    elementwise and row-wise code there was no published time to check it with. The report says so:
 
 # %%
 report = compiler.compile_tpu(softmax, f32(2048, 4096))
@@ -470,16 +476,16 @@ print([f"{name}: {seconds * 1e6:.0f} us" for name, seconds in shares])
 print(f"its bytes alone: {report.hbm_seconds * 1e6:.0f} us")
 
 # %% [markdown]
-# So of a softmax we may claim the bytes, 4 passes against 2. We may not claim what the cycles of XLA's reductions add to that.
-# The simulator flatters in four places: it gives each copy the whole bandwidth; it counts no time between one program
+# So of a softmax we may claim the bytes, 4 passes against 2. We may not claim what the cycles of XLA's reductions add to
+# that. The simulator flatters in four places: it gives each copy the whole bandwidth; it counts no time between one program
 # and the next; it may be too hard on XLA's reductions; and it knows nothing of heat and of the host.
 #
 # 5. **Against the roof, not only against XLA.** 3 % faster than XLA may be 60 % of what the chip can do.
 #
 # ## Timing it on a device
 #
-# Once there is a chip, a clock decides. Here is how a guide timed its layer and its kernel, in short: `warm-up`, then 100 calls, each
-# waited for.
+# Once there is a chip, a clock decides. Here is how a guide timed its layer and its kernel, in short: `warm-up`, then 100
+# calls, each waited for.
 #
 # ```python
 # layer(x, w)                              # warm-up
@@ -489,13 +495,14 @@ print(f"its bytes alone: {report.hbm_seconds * 1e6:.0f} us")
 # seconds = (time.perf_counter() - start) / 100
 # ```
 #
-# > **warm-up**: calls before the clock starts. The first call of a jitted function traces and compiles; that is not what is timed.
+# > **warm-up**: calls before the clock starts. The first call of a jitted function traces and compiles; that is not what is
+# > timed.
 # >
-# > **dispatch**: what the host does to start a program on the device, some 0.1 ms a call. The call returns at once, and
-# > the device works on by itself; `y.block_until_ready()` waits until y is there.
+# > **dispatch**: what the host does to start a program on the device, some 0.1 ms a call. The call returns at once, and the
+# > device works on by itself; `y.block_until_ready()` waits until y is there.
 #
-# Three things in it are right: a warm-up, many runs, a wait. But it waits for each call, so that each holds a dispatch. With one wait
-# behind all of them the host sends off the next call while the device still works on this one. Predicted (model):
+# Three things in it are right: a warm-up, many runs, a wait. But it waits for each call, so that each holds a dispatch. With
+# one wait behind all of them the host sends off the next call while the device still works on this one. Predicted (model):
 
 # %%
 dispatch = roofline.DISPATCH_S
@@ -507,10 +514,10 @@ for mib in (128, 1):
     print(f"with a wait each {each * 1e6:6.1f}, with one wait {together * 1e6:6.1f}")
 
 # %% [markdown]
-# The large norm is timed rightly by one wait for all. The small one never is from the host: its clock shows the dispatch, either way.
-# A profile of the device tells, and so does a loop *on* the device. `bench.measure` does both, and what else it takes:
-# a warm-up, a copy of the arguments for each call in turn so that no cache knows them, the median and the spread, and a refusal of
-# what cannot be. Without a chip it says so:
+# The large norm is timed rightly by one wait for all. The small one never is from the host: its clock shows the dispatch,
+# either way. A profile of the device tells, and so does a loop *on* the device. `bench.measure` does both, and what else it
+# takes: a warm-up, a copy of the arguments for each call in turn so that no cache knows them, the median and the spread, and
+# a refusal of what cannot be. Without a chip it says so:
 
 # %%
 try:
@@ -519,8 +526,8 @@ except bench.NoAccelerator as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# What is forgotten most often is the wait. Then the time is that of a hundred dispatches, and the speed is a miracle. Lesson 3
-# gave the cure: hold the roofline beside the clock.
+# What is forgotten most often is the wait. Then the time is that of a hundred dispatches, and the speed is a miracle. Lesson
+# 3 gave the cure: hold the roofline beside the clock.
 
 # %%
 least = bench.bound(layer, *large)
@@ -531,8 +538,8 @@ except bench.Impossible as error:
     print(text.folded(str(error)))
 
 # %% [markdown]
-# **And an input of ones?** The run that is timed is often the only one whose result is looked at, and ones hide nearly everything. Here
-# a kernel reads the wrong columns of w. Who notices?
+# **And an input of ones?** The run that is timed is often the only one whose result is looked at, and ones hide nearly
+# everything. Here a kernel reads the wrong columns of w. Who notices?
 
 
 # %%
@@ -563,8 +570,8 @@ for name, make in [
 # %% [markdown]
 # ## When not to write a kernel
 #
-# Two rooflines decide it: what the chip must do, and what XLA's program does. Their gap is all that a kernel can win.
-# For four functions: the products at the MXU's peak, the bytes that must move, and XLA's bytes.
+# Two rooflines decide it: what the chip must do, and what XLA's program does. Their gap is all that a kernel can win. For
+# four functions: the products at the MXU's peak, the bytes that must move, and XLA's bytes.
 
 
 # %%
@@ -593,17 +600,17 @@ decide("RMSNorm, 64 x 512", rms_norm, f32(64, 512), f32(512))
 # - **The opening:** products are the roof, 87.2 us, and XLA's whole layer takes 92.1. No kernel can win more than that.
 # - **The large norm:** a gap of 1.5, all of it bytes. Worth a kernel.
 # - **int8 weights:** no gap. The bytes must come, and XLA brings each once.
-# - **The small norm:** a gap too, of a quarter of a microsecond. A dispatch takes hundreds of times as long: put it into one jit
-#   with its neighbours and forget it.
+# - **The small norm:** a gap too, of a quarter of a microsecond. A dispatch takes hundreds of times as long: put it into one
+#   jit with its neighbours and forget it.
 #
 # An article from the makers of Pallas says it so: for most users the compiler is good enough; where 5 to 10 % save much
 # money, or where the compiler is fooled, a kernel pays. Both are visible in this table.
 #
 # ## The 35 ms mystery
 #
-# Now the guide that lesson 3 cited: "Define a Custom TPU/GPU Kernel", keras.io, December 2025. Its kernel fuses a product of 8192 x
-# 8192, float32, with a ReLU. It names three reasons why that works. Its own figures, measured by its author: 7.811 ms for the
-# layer, 35.039 ms for the kernel. Here is the kernel; it called `pl.dot`, which is gone.
+# Now the guide that lesson 3 cited: "Define a Custom TPU/GPU Kernel", keras.io, December 2025. Its kernel fuses a product of
+# 8192 x 8192, float32, with a ReLU. It names three reasons why that works. Its own figures, measured by its author: 7.811 ms
+# for the layer, 35.039 ms for the kernel. Here is the kernel; it called `pl.dot`, which is gone.
 
 
 # %%
@@ -645,31 +652,30 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # | *Automatic parallelization:* Pallas spreads the tiles over the hardware's cores | a v5e has one TensorCore; its grid is a loop (lesson 4). |
 # | *Drop-in inference speed* | 35.039 ms in place of 7.811. |
 #
-# The guide says of 8192 that it is large enough to be memory-bound. The last line above says what the roof is. And today's compiler refuses
-# the kernel: its blocks need 16.12 MiB, as you counted in lesson 5.
+# The guide says of 8192 that it is large enough to be memory-bound. The last line above says what the roof is. And today's
+# compiler refuses the kernel: its blocks need 16.12 MiB, as you counted in lesson 5.
 #
-# But in those days it ran (each block had one buffer then, its author says), and took 35 ms, of which the MXU needs less than six. **Where is the rest?** You have all you need:
-# the ledger of lesson 4. Exercise 09.3 asks you for the bytes, and 09.4 for a kernel of the same ReLU that takes 8 ms at most.
+# But in those days it ran (each block had one buffer then, its author says), and took 35 ms, of which the MXU needs less than
+# six. **Where is the rest?** You have all you need: the ledger of lesson 4. Exercise 09.3 asks you for the bytes, and 09.4
+# for a kernel of the same ReLU that takes 8 ms at most.
 #
-# And the opening's guess? The fused kernel gained nothing, because XLA had fused already, and because products were the roof, so
-# that bytes did not matter. In the norm both were otherwise, and a third of the time was to be had.
+# And the opening's guess? The fused kernel gained nothing, because XLA had fused already, and because products were the roof,
+# so that bytes did not matter. In the norm both were otherwise, and a third of the time was to be had.
 #
 # ## Five questions
 #
 # Answer each before you open it.
 #
 # <details><summary>1. A kernel is three times faster than `jax.nn.relu(x @ w + b)`, typed at the prompt. What do you ask
-# first?</summary>
-# Whether the line was jitted. Typed at the prompt it is three programs, and the product goes to HBM and back between them.</details>
+# first?</summary> Whether the line was jitted. Typed at the prompt it is three programs, and the product goes to HBM and back
+# between them.</details>
 #
 # <details><summary>2. You replace the product in the middle of a model by a kernel that is 2 % faster. The model is 20 % slower.
-# Why?</summary>
-# The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
+# Why?</summary> The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
 #
 # <details><summary>3. A LayerNorm of 1 GiB, with the mean and the mean of the squares added up side by side. How many GiB does XLA's
-# program move, and how many a kernel with whole rows?</summary>
-# 3: neither of the two waits for the other, so one reading serves both; a second for the result, and the result. The kernel
-# moves 2.</details>
+# program move, and how many a kernel with whole rows?</summary> 3: neither of the two waits for the other, so one reading
+# serves both; a second for the result, and the result. The kernel moves 2.</details>
 #
 # <details><summary>4. Why does the activation not stand where the product of a block along K is added to the sum?</summary>
 # The sum is not finished: relu(a) + relu(b) is not relu(a + b).</details>
@@ -715,8 +721,8 @@ for name, fn in [("JAX, layer", layer), ("kernel, layer", fused)]:
 # %% [markdown]
 # ### The guide's layers
 #
-# The guide compares two layers of Keras: one that multiplies and then takes the ReLU, one that calls the kernel. On a small size
-# both give the same. The guide writes its blocks by keyword, `index_map=` first, and its first kernel, an addition, is
+# The guide compares two layers of Keras: one that multiplies and then takes the ReLU, one that calls the kernel. On a small
+# size both give the same. The guide writes its blocks by keyword, `index_map=` first, and its first kernel, an addition, is
 # called with int32: both work.
 
 # %%
@@ -763,8 +769,9 @@ for verdict in judges.judge(add_vectors, jnp.add, *[jnp.arange(2048, dtype=jnp.i
 # %% [markdown]
 # ### What else XLA does
 #
-# One often reads that XLA never fuses a product with a product. Here are two, with a ReLU between them. The hidden array would have
-# 64 MiB. And for the heart of attention, a softmax between two products, XLA brings a kernel of its own. The scores still go out to it.
+# One often reads that XLA never fuses a product with a product. Here are two, with a ReLU between them. The hidden array
+# would have 64 MiB. And for the heart of attention, a softmax between two products, XLA brings a kernel of its own. The
+# scores still go out to it.
 
 # %%
 print("two products:")

@@ -4,8 +4,8 @@
 # An epilogue, a prologue and a norm to write, a published kernel to explain and to mend, a benchmark to repair, and six
 # workloads of which some deserve a kernel. Nothing here needs a TPU.
 #
-# Come here from lesson 9 (`notebooks/09_fusion.ipynb`). About 57 minutes. Short of time? Do 09.1, 09.3 and 09.4. Want
-# more? 09.8 and 09.9, 60 minutes, begin with an empty cell.
+# Come here from lesson 9 (`notebooks/09_fusion.ipynb`). About 57 minutes. Short of time? Do 09.1, 09.3 and 09.4. Want more?
+# 09.8 and 09.9, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -27,8 +27,8 @@ from course_lib import compiler, cost, grid
 #
 # `layer(x, w, b, activation)` returns `activation(x @ w + b)`, in the dtype of x. x is (M, K), w (K, N), b (N,), all float32
 # or all bfloat16; M, K and N are multiples of 128. `activation` is a function such as `jax.nn.relu`, `jax.nn.gelu` or
-# `jax.nn.silu`: call it in the kernel. Take blocks of 128 in all three directions, K last in the grid, and add up in
-# float32. The bias and the activation come on top of the finished sum, **once for each block of the result**.
+# `jax.nn.silu`: call it in the kernel. Take blocks of 128 in all three directions, K last in the grid, and add up in float32.
+# The bias and the activation come on top of the finished sum, **once for each block of the result**.
 #
 # A reshape around the kernel is free: `b.reshape(1, -1)` has rows and columns, as blocks do.
 
@@ -78,10 +78,10 @@ checks.check("09.1", layer)
 #
 # *Difficulty 3 of 5. 8 minutes, 16 lines.*
 #
-# Weights are stored in bytes: column j of w is about `scale[j] * q[:, j]`. `from_bytes(x, q, scale)` returns
-# `(x @ q) * scale` in float32. x is bfloat16[M, K] with few rows, q int8[K, N], scale float32[N]; K and N are multiples of 128.
-# Read each array from HBM once, and never have a wide copy of q in HBM. q is too large for VMEM as a whole: 192 KiB are
-# allowed. All numbers of an int8 are numbers of a bfloat16, too.
+# Weights are stored in bytes: column j of w is about `scale[j] * q[:, j]`. `from_bytes(x, q, scale)` returns `(x @ q) *
+# scale` in float32. x is bfloat16[M, K] with few rows, q int8[K, N], scale float32[N]; K and N are multiples of 128. Read
+# each array from HBM once, and never have a wide copy of q in HBM. q is too large for VMEM as a whole: 192 KiB are allowed.
+# All numbers of an int8 are numbers of a bfloat16, too.
 
 
 # %% answer="09.2"
@@ -121,15 +121,15 @@ checks.check("09.2", from_bytes)
 #
 # *Difficulty 3 of 5. 8 minutes, 4 lines. Fast track.*
 #
-# `guide` is the kernel of the published guide, with `jnp.dot` in place of `pl.dot`, which Pallas has no more. It multiplies two
-# float32 matrices of 8192 x 8192. It took 35 ms where the layer that it was to replace took 8. Go through its grid with lesson
-# 4's rule, a block whose index stays is not copied again, and say, for that size:
+# `guide` is the kernel of the published guide, with `jnp.dot` in place of `pl.dot`, which Pallas has no more. It multiplies
+# two float32 matrices of 8192 x 8192. It took 35 ms where the layer that it was to replace took 8. Go through its grid with
+# lesson 4's rule, a block whose index stays is not copied again, and say, for that size:
 #
 # - **A** How often does the whole of b come from HBM? A plain number.
 # - **B** How many bytes pass through HBM, everything together? Text with a unit; 2 % either way will do.
 # - **C** How long do they take at 819 GB/s? Text with a unit; 2 % either way will do.
-# - **D** One change makes B four times smaller, or nearly. Which? `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"`, or
-#   `"4 buffers"`, where (bm, bn) is the block of the result, now (128, 128).
+# - **D** One change makes B four times smaller, or nearly. Which? `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"`, or `"4
+#   buffers"`, where (bm, bn) is the block of the result, now (128, 128).
 
 
 # %% given="09.3"
@@ -175,9 +175,9 @@ checks.check("09.3", mystery)
 # *Difficulty 3 of 5. 10 minutes, 24 lines. Fast track.*
 #
 # Write `mended(a, b)`: `relu(a @ b)` of float32 matrices, in blocks for which the product of 8192 takes **8 ms at most**,
-# predicted (compiler), in the **16 MiB** of VMEM that a kernel gets unless it asks for more. The guide's kernel above meets neither.
-# Sizes are powers of two from 128 on: `min(size, block)` serves small ones. The sum may be collected in `o_ref`, for the
-# result is float32 and stays where it is while K runs; when does the ReLU come?
+# predicted (compiler), in the **16 MiB** of VMEM that a kernel gets unless it asks for more. The guide's kernel above meets
+# neither. Sizes are powers of two from 128 on: `min(size, block)` serves small ones. The sum may be collected in `o_ref`, for
+# the result is float32 and stays where it is while K runs; when does the ReLU come?
 
 
 # %% answer="09.4"
@@ -225,14 +225,15 @@ checks.check("09.4", mended)
 #
 # For each of six functions below, on a v5e, answer with the first of these that is true:
 #
-# - `"dispatch"`: all of it takes less than a tenth of the 100 us that it takes to start anything. A kernel of its own is not the cure.
+# - `"dispatch"`: all of it takes less than a tenth of the 100 us that it takes to start anything. A kernel of its own is not
+#   the cure.
 # - `"compute"`: its products take longer at the MXU's peak than XLA's bytes do. Leave it to XLA.
 # - `"bytes"`: XLA moves little more than must be moved, less than 1.2 times. Leave it to XLA.
 # - `"kernel"`: XLA moves much more than must be moved. A kernel that fuses it is worth a try.
 #
 # `must(fn, *args)` says what must be moved: every argument and every result once. For the rest there is
-# `compiler.compile_tpu(fn, *args, simulate=False)`, whose `.hbm_bytes` are XLA's; 819 GB/s; and 197 TFLOP/s. **Guess all
-# six before you compute any.**
+# `compiler.compile_tpu(fn, *args, simulate=False)`, whose `.hbm_bytes` are XLA's; 819 GB/s; and 197 TFLOP/s. **Guess all six
+# before you compute any.**
 
 
 # %% given="09.5"
@@ -296,14 +297,15 @@ checks.check("09.5", worth)
 #
 # *Difficulty 3 of 5. 8 minutes, 18 lines.*
 #
-# Between two layers of a transformer stands `add_and_norm(x, r, weight)`. It returns two arrays, the norm first: with s = x + r,
+# Between two layers of a transformer stands `add_and_norm(x, r, weight)`. It returns two arrays, the norm first: with s = x +
+# r,
 #
-# - the norm: each row of s over its root mean square, times `weight`; that is
-#   `s * jax.lax.rsqrt(mean of s * s along the row + 1e-6) * weight`, in float32, rounded at the end to the dtype of x,
+# - the norm: each row of s over its root mean square, times `weight`; that is `s * jax.lax.rsqrt(mean of s * s along the row
+#   + 1e-6) * weight`, in float32, rounded at the end to the dtype of x,
 # - and s itself.
 #
-# x and r are float32 or bfloat16[M, N]; s has their dtype; `weight` is float32[N]. Any M, any N. Move every array through HBM once: XLA reads
-# s a second time. Several results are a list of `out_shape` and of `out_specs`.
+# x and r are float32 or bfloat16[M, N]; s has their dtype; `weight` is float32[N]. Any M, any N. Move every array through HBM
+# once: XLA reads s a second time. Several results are a list of `out_shape` and of `out_specs`.
 
 
 # %% answer="09.6"
@@ -341,14 +343,14 @@ checks.check("09.6", add_and_norm)
 #
 # *Difficulty 2 of 5. 5 minutes, 8 lines.*
 #
-# `times_broken` compares a layer with the kernel that is to replace it, on a machine that is made of sums: no clock of yours is
-# asked. It behaves as a device does. A call takes 0.1 ms of the host to send off, and returns before the device has
-# finished. The first call of what `machine.jit` returns compiles. Without `jit` every operation is sent off by itself. And the machine
-# has a cache: a batch that was there a call ago is worked on faster.
+# `times_broken` compares a layer with the kernel that is to replace it, on a machine that is made of sums: no clock of yours
+# is asked. It behaves as a device does. A call takes 0.1 ms of the host to send off, and returns before the device has
+# finished. The first call of what `machine.jit` returns compiles. Without `jit` every operation is sent off by itself. And
+# the machine has a cache: a batch that was there a call ago is worked on faster.
 #
-# Write `times(machine)`, which returns the **device's** seconds for one call: (of the jitted layer, of the jitted kernel). 3 % either way
-# will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and all that is sent off later
-# comes later. One wait for a hundred calls, or a hundred waits?
+# Write `times(machine)`, which returns the **device's** seconds for one call: (of the jitted layer, of the jitted kernel). 3
+# % either way will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and all that is
+# sent off later comes later. One wait for a hundred calls, or a hundred waits?
 
 
 # %% given="09.7"
@@ -394,13 +396,13 @@ checks.check("09.7", times)
 #
 # *Difficulty 5 of 5. 35 minutes, 40 lines. Further.*
 #
-# `softmax(x)` is `jax.nn.softmax(x, axis=-1)` of float32[M, N]. The rows are long, and VMEM is **128 KiB** for all of it: a few rows do
-# not fit. M is a multiple of 8, and N of 512. Read x **twice** and write the result once: a maximum of its own, then a sum of its
-# own, then the result would be three reads, as in XLA's program. Of its exponents none may be greater than 0, or the first
-# large x makes an inf.
+# `softmax(x)` is `jax.nn.softmax(x, axis=-1)` of float32[M, N]. The rows are long, and VMEM is **128 KiB** for all of it: a
+# few rows do not fit. M is a multiple of 8, and N of 512. Read x **twice** and write the result once: a maximum of its own,
+# then a sum of its own, then the result would be three reads, as in XLA's program. Of its exponents none may be greater than
+# 0, or the first large x makes an inf.
 #
-# Two passes want an axis in the grid. A block of the result that is visited while nothing can be written to it yet stays where it
-# is if its index says so: which index may it have in the first pass, so that it is copied home no more often?
+# Two passes want an axis in the grid. A block of the result that is visited while nothing can be written to it yet stays
+# where it is if its index says so: which index may it have in the first pass, so that it is copied home no more often?
 
 # %% answer="09.8"
 softmax = None
@@ -454,10 +456,10 @@ checks.check("09.8", softmax)
 #
 # *Difficulty 4 of 5. 25 minutes, 26 lines. Further.*
 #
-# `norm_product(x, w)` is `rms(x) @ w`, float32, where `rms(x)` is each row of x times
-# `jax.lax.rsqrt(mean of its squares + 1e-6)`. Its **score** is the bytes that pass through HBM for x[256, 1024] and w[1024, 256],
-# the fewer the better, in at most 1 MiB of VMEM. **Par is 3,500,000**: at par or below it passes. All of x and w and the
-# result once is 2,359,296; the norm by one kernel and the product by another move about twice that. M, K and N are multiples of 128.
+# `norm_product(x, w)` is `rms(x) @ w`, float32, where `rms(x)` is each row of x times `jax.lax.rsqrt(mean of its squares +
+# 1e-6)`. Its **score** is the bytes that pass through HBM for x[256, 1024] and w[1024, 256], the fewer the better, in at most
+# 1 MiB of VMEM. **Par is 3,500,000**: at par or below it passes. All of x and w and the result once is 2,359,296; the norm by
+# one kernel and the product by another move about twice that. M, K and N are multiples of 128.
 #
 # A row's mean is known when all of the row has been read, and then the row is gone. Does the product have to wait for it?
 
@@ -508,5 +510,5 @@ checks.check("09.9", norm_product)
 # %% [markdown]
 # ## Where next
 #
-# You know what XLA does by itself, and when a kernel moves fewer bytes than it. Lesson 10 is about the other half of a
-# kernel in a model: its gradient.
+# You know what XLA does by itself, and when a kernel moves fewer bytes than it. Lesson 10 is about the other half of a kernel
+# in a model: its gradient.
