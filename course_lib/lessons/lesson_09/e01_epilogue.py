@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from course_lib import grid
+from course_lib import grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 
@@ -13,7 +13,7 @@ ACTIVATIONS = {128: jax.nn.relu, 256: jax.nn.gelu, 384: jax.nn.silu}  # by the r
 def _sizes() -> list[tuple]:
     """Sizes that blocks of 128 divide, one to three of them along K; each number of rows has another activation."""
     inputs = ("x: T[M,K]", "w: T[K,N]", "b: T[N]")
-    sizes = ({"M": 128, "K": 256, "N": 256}, {"M": 256, "K": 128, "N": 128}, {"M": 384, "K": 384, "N": 128})
+    sizes = ({"M": 128, "K": 256, "N": 256}, {"M": 256, "K": 128, "N": 128}, {"M": 384, "K": 256, "N": 128})
     return [
         *arguments(tuple(text.replace("T", "f32") for text in inputs), sizes),
         *arguments(tuple(text.replace("T", "bf16") for text in inputs), sizes[:1]),
@@ -63,6 +63,16 @@ EXERCISE = Exercise(
     reference=_reference,
     build=_with_each,
     also=(_once_for_each_block,),
+    probes=(
+        judges.Probe(
+            scratch="acc_ref",
+            place=0,
+            after=(0, 0, 0),
+            expect=lambda x, w, b: jnp.dot(x[:128, :128], w[:128, :128], preferred_element_type=jnp.float32),
+            means="the product of the first blocks, and nothing else",
+            next="let bias and activation wait for the last step along K: the sum is not finished before.",
+        ),
+    ),
     hints=(
         "It is lesson 7's product in blocks with one part more, which runs when the sum of a block is finished. Which "
         "step of the grid is that?",

@@ -1,10 +1,12 @@
 """A product with weights that are stored in bytes: made wide in VMEM, and nowhere else."""
 
+import jax
 import jax.numpy as jnp
 
-from course_lib import cost, judges
+from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
 
 MOST_VMEM = 192 * 2**10
 
@@ -21,6 +23,21 @@ def _reference(x, q, scale):
     return jnp.dot(x, q.astype(x.dtype), preferred_element_type=jnp.float32) * scale
 
 
+def _reads_bytes(from_bytes):
+    """The function, if its kernel reads q as it is stored. Raises Unfit where q is made wide in front of the kernel."""
+    arrays = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _few_rows()[0]]
+    try:
+        calls = grid.walk(from_bytes, *arrays).calls
+    except Exception:  # whatever it raises is said when the judges run it
+        return from_bytes
+    if calls and all(operand.dtype != jnp.int8 for call in calls for operand in call.operands):
+        raise Unfit(
+            "No kernel reads int8: q is made wide before the kernel, so its wide copy goes to HBM and comes back.",
+            "hand q over as it is, and say q_ref[...].astype(x_ref.dtype) in the kernel.",
+        )
+    return from_bytes
+
+
 def _each_once(x, q, scale) -> int:
     return cost.stored_bytes(x, q, scale, jnp.zeros((x.shape[0], q.shape[1]), jnp.float32))
 
@@ -32,6 +49,7 @@ EXERCISE = Exercise(
     defines="from_bytes",
     cases=_few_rows,
     reference=_reference,
+    build=_reads_bytes,
     budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
     hints=(
         "x is small and q is large. Which of them stays in VMEM while the other passes by?",

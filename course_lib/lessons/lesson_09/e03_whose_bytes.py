@@ -49,7 +49,6 @@ PARTS = {
             805_306_368: "That is each array once. How often is b read?",
             34_628_173_824: "That reads a as often as b. a's map uses i alone: for how many steps in a row does it "
             "stay?",
-            17_179_869_184 * 2 + 268_435_456: "a's strip stays for a whole row of blocks.",
             268_435_456 * 2: "b is read more often than once.",
             4_429_185_024: "Four bytes a number, not one.",
             8_858_370_048: "Float32 has four bytes.",

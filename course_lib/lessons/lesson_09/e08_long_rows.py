@@ -1,6 +1,7 @@
 """A whole kernel from an empty cell: softmax of rows that do not fit into VMEM, with two reads of x."""
 
 import jax
+import jax.numpy as jnp
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
@@ -19,6 +20,14 @@ def _twice_and_once(x) -> int:
     return 3 * cost.stored_bytes(x)
 
 
+def _largest(x):
+    return jnp.max(x[:8], axis=1, keepdims=True)
+
+
+def _total(x):
+    return jnp.sum(jnp.exp(x[:8] - _largest(x)), axis=1, keepdims=True)
+
+
 EXERCISE = Exercise(
     id="09.8",
     title="From an empty cell: softmax of rows that do not fit",
@@ -27,6 +36,20 @@ EXERCISE = Exercise(
     cases=_long_rows,
     reference=lambda x: jax.nn.softmax(x, axis=-1),
     budget=judges.Budget(hbm_bytes=_twice_and_once, vmem_bytes=MOST_VMEM),
+    probes=tuple(
+        judges.Probe(scratch=name, place=place, after=(0, 0, 3), grid=(2, 2, 4), expect=expect, means=means, next=next)
+        for place, (name, expect, means, next) in enumerate(
+            (
+                ("max_ref", _largest, "the largest number of each row", "begin with -inf, and keep the larger one."),
+                (
+                    "sum_ref",
+                    _total,
+                    "the sum of exp(x - largest) of each row",
+                    "when a larger maximum comes, multiply the old sum by exp(old - new).",
+                ),
+            )
+        )
+    ),
     hints=(
         "In one pass you know the largest number so far, and the sum of exp(x - largest so far). When a larger one "
         "comes, what must the old sum be multiplied by?",
