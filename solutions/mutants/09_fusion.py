@@ -609,7 +609,7 @@ def softmax(x):
     )(x)
 
 
-# %% answer="09.8" name="no maximum" judge="numbers" says="(?s)is nan; it should be"
+# %% answer="09.8" name="no maximum" judge="numbers" says="(?s)After step .0, 0, 3. sum_ref.*the largest number of each row"
 def softmax(x):
     (m, n), rows, columns = x.shape, 8, 512
 
@@ -638,7 +638,7 @@ def softmax(x):
     )(x)
 
 
-# %% answer="09.8" name="the old sum is not rescaled" judge="numbers" says="(?s)is wrong"
+# %% answer="09.8" name="the old sum is not rescaled" judge="numbers" says="(?s)After step .0, 0, 3. sum_ref.*the sum of exp.*of each row"
 def softmax(x):
     (m, n), rows, columns = x.shape, 8, 512
 
