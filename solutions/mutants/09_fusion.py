@@ -378,19 +378,19 @@ def mended(a, b):
     )(a, b)
 
 
-# %% answer="09.5" name="writes a kernel for everything" judge="exercise" says="2 x 137 GFLOPs"
+# %% answer="09.5" name="writes a kernel for everything" judge="exercise" says="69 GFLOPs"
 worth = dict.fromkeys("ABCDEF", "kernel")
 
 
 # %% answer="09.5" name="no kernel at all" judge="exercise" says="which of them read x"
-worth = {"A": "compute", **dict.fromkeys("BCDE", "bytes"), "F": "dispatch"}
+worth = {"A": "compute", **dict.fromkeys("BCDE", "HBM"), "F": "dispatch"}
 
 
-# %% answer="09.5" name="a kernel for wide weights" judge="exercise" says="Does XLA write the wide weights to HBM"
+# %% answer="09.5" name="a kernel for wide weights" judge="exercise" says="Does XLA write the wide weights anywhere"
 worth = {
     "A": "compute",
     "B": "kernel",
-    "C": "bytes",
+    "C": "HBM",
     "D": "kernel",
     "E": "kernel",
     "F": "dispatch",
@@ -401,8 +401,8 @@ worth = {
 worth = {
     "A": "compute",
     "B": "kernel",
-    "C": "bytes",
-    "D": "bytes",
+    "C": "HBM",
+    "D": "HBM",
     "E": "kernel",
     "F": "kernel",
 }

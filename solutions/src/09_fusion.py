@@ -4,8 +4,8 @@
 # An epilogue, a prologue and a norm to write, a published kernel to explain and to mend, a benchmark to repair, and six
 # workloads of which some deserve a kernel. Nothing here needs a TPU.
 #
-# Come here from lesson 9 (`notebooks/09_fusion.ipynb`). About 57 minutes. Short of time? Do 09.1, 09.3 and 09.4. Want more?
-# 09.8 and 09.9, 60 minutes, begin with an empty cell.
+# Come here from lesson 9 (`notebooks/09_fusion.ipynb`). About 57 minutes. Short of time? Do 09.1, 09.3 and 09.4.
+# Want more? 09.8 and 09.9, 60 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -228,7 +228,7 @@ checks.check("09.4", mended)
 # - `"dispatch"`: all of it takes less than a tenth of the 100 us that it takes to start anything. A kernel of its own is not
 #   the cure.
 # - `"compute"`: its products take longer at the MXU's peak than XLA's bytes do. Leave it to XLA.
-# - `"bytes"`: XLA moves little more than must be moved, less than 1.2 times. Leave it to XLA.
+# - `"HBM"`: XLA moves little more than must be moved, less than 1.2 times. Leave it to XLA.
 # - `"kernel"`: XLA moves much more than must be moved. A kernel that fuses it is worth a try.
 #
 # `must(fn, *args)` says what must be moved: every argument and every result once. For the rest there is
@@ -257,7 +257,7 @@ def added_layer_norm(x, r):
 workloads = {
     "A": (
         lambda x, w, v: jax.nn.relu(x @ w) @ v,
-        (bf16(16384, 1024), bf16(1024, 4096), bf16(4096, 1024)),
+        (bf16(16384, 1024), bf16(1024, 2048), bf16(2048, 1024)),
     ),
     "B": (lambda x: jax.nn.log_softmax(x, axis=-1), (shaped(16384, 8192),)),
     "C": (
@@ -276,10 +276,10 @@ workloads = {
 worth = {"A": None, "B": None, "C": None, "D": None, "E": None, "F": None}
 ### BEGIN SOLUTION
 worth |= {
-    "A": "compute",  # it moves four times what it must, and the products take longer still
+    "A": "compute",  # it moves more than it must, and the products take longer still
     "B": "kernel",  # the maximum, the sum and the result read x one by one
-    "C": "bytes",  # one fusion: three in, one out
-    "D": "bytes",  # XLA widens the weights while it multiplies
+    "C": "HBM",  # one fusion: three in, one out
+    "D": "HBM",  # XLA widens the weights while it multiplies
     "E": "kernel",  # the sum is read again for the result
     "F": "dispatch",
 }

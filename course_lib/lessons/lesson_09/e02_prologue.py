@@ -20,7 +20,7 @@ def _few_rows() -> list[tuple]:
 
 
 def _reference(x, q, scale):
-    return jnp.dot(x, q.astype(x.dtype), preferred_element_type=jnp.float32) * scale
+    return jnp.dot(x.astype(jnp.float32), q.astype(jnp.float32)) * scale
 
 
 def _reads_bytes(from_bytes):

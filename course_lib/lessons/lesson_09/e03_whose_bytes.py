@@ -40,6 +40,7 @@ PARTS = {
         },
         why="b's strip changes at every step, so each of 64 rows of blocks reads all of it.",
         proof=_reads_of_b,
+        stands_above="as sizes of blocks and arrays",
     ),
     "B": Predict(
         value=17_716_740_096,

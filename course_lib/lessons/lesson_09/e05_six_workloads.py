@@ -7,21 +7,21 @@ from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_09 import workloads
 
-OPTIONS = ("dispatch", "compute", "bytes", "kernel")
-RIGHT = {"A": "compute", "B": "kernel", "C": "bytes", "D": "bytes", "E": "kernel", "F": "dispatch"}
+OPTIONS = ("dispatch", "compute", "HBM", "kernel")
+RIGHT = {"A": "compute", "B": "kernel", "C": "HBM", "D": "HBM", "E": "kernel", "F": "dispatch"}
 LONG = "Divide its bytes by 819 GB/s. Is that below 10 us?"
 NO_PRODUCT = "There is no matrix product in it."
 WRONG = {
     "A": {
         "dispatch": LONG,
-        "bytes": "Compare what XLA moves with what must be moved. And before that: how long do the two products take?",
+        "HBM": "Compare what XLA moves with what must be moved. And before that: how long do the two products take?",
         "kernel": "XLA does write what lies between the two products. What do its bytes take, and what do 2 x 137 "
         "GFLOPs?",
     },
     "B": {
         "dispatch": LONG,
         "compute": NO_PRODUCT,
-        "bytes": "Look at .ops of the report: which of them read x?",
+        "HBM": "Look at .ops of the report: which of them read x?",
     },
     "C": {
         "dispatch": LONG,
@@ -31,22 +31,22 @@ WRONG = {
     "D": {
         "dispatch": LONG,
         "compute": "With 16 rows the products take a fifteenth of the time that the weights take to arrive.",
-        "kernel": "Does XLA write the wide weights to HBM? Its bytes tell.",
+        "kernel": "Does XLA write the wide weights anywhere? Its .ops tell.",
     },
     "E": {
         "dispatch": LONG,
         "compute": NO_PRODUCT,
-        "bytes": "Two arrays come in, two go out. Does XLA move four?",
+        "HBM": "Two arrays come in, two go out. Does XLA move four?",
     },
     "F": {
         "compute": NO_PRODUCT,
-        "bytes": "Work out how long its bytes take, and compare that with what it takes to start anything.",
+        "HBM": "Work out how long its bytes take, and compare that with what it takes to start anything.",
         "kernel": "It moves half as much again as it must. How many microseconds is that, and how many does the start "
         "of a kernel take?",
     },
 }
 WHY = {
-    "A": "the products take 1.4 ms, XLA's bytes less than a third of that.",
+    "A": "the products take 0.7 ms, XLA's bytes a fifth of that.",
     "B": "x is read three times and need be read once.",
     "C": "one fusion reads three arrays and writes one.",
     "D": "the weights come as bytes and are widened on the way.",
