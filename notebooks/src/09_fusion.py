@@ -146,14 +146,17 @@ def program(fn, *args):
         if opened := re.match(r"(?:ENTRY )?%([\w.\-]+) \(.*\{$", line):
             inner = inside.setdefault(opened[1], [])
         elif found := re.match(r"\s+(?:ROOT )?%([\w.\-]+) = .*? ([a-z][\w\-]*)\(", line):
-            inner.append(found[2])
-            calls[found[1]] = re.findall(r"calls=%([\w.\-]+)", line)
-    silent = ("parameter", "constant", "broadcast", "bitcast", "fusion", "reshape", "copy")
+            inner.append((found[2], re.findall(r"calls=%([\w.\-]+)", line)))
+            calls[found[1]] = inner[-1][1]
+    silent = ("parameter", "constant", "broadcast", "bitcast", "reshape", "copy", "tuple")
+
+    def held(computations):  # a fusion may hold fusions
+        for name, within in (pair for c in computations for pair in inside[c]):
+            yield from held(within) if name == "fusion" else [name]
+
     for op in report.ops:
-        held = [
-            o for name in calls.get(op.name, ()) for o in inside[name] if o not in silent
-        ]
-        print(f"{op.hbm_bytes or 0:15,}  {op.kind:10} {', '.join(held)}"[:94])
+        names = [n for n in dict.fromkeys(held(calls.get(op.name, ()))) if n not in silent]
+        print(f"{op.hbm_bytes or 0:15,}  {op.kind:10} {', '.join(names)}".rstrip())
     total = "not counted" if report.hbm_bytes is None else f"{report.hbm_bytes:,}"
     print(f"{total:>15}  bytes")
 
@@ -388,15 +391,16 @@ def norm_then_product(x, weight, w):
 
 
 program(norm_then_product, rows, weight, bf16(4096, 4096))
+print(bench.bound(norm_then_product, rows, weight, bf16(4096, 4096)))
 
 # %% [markdown]
 # One program for the sums of squares, then a fusion with the rest of the norm *and* the product in it: x is read twice, and
-# the normed x is never stored. In HBM's time that second reading costs little here, for the product takes longer. 09.9 finds
-# a way to read it once.
+# the normed x is never stored. The second reading is hidden here: the product takes longer than all of the bytes. With fewer
+# columns in w it would not be, and 09.9 finds a way to read x once.
 #
 # ## Arrays turned round, arrays copied
 #
-# There are two ways more to move bytes that nobody asked for. Both arise at the wall.
+# There are two ways more to move bytes that nobody asked for. Both arise at a kernel.
 #
 # > **relayout**: a copy of an array in another order of its axes or another tiling, made because the next program wants it
 # > so.
@@ -440,6 +444,8 @@ print("narrow, by XLA:")
 program(lambda x: x + 1, f32(262144, 64))
 print("narrow, by the kernel:")
 program(add_one, f32(262144, 64))
+print("as many numbers in rows of 128, by the kernel:")
+program(add_one, f32(131072, 128))
 print("in place, of an argument:")
 program(in_place, f32(32768, 1024))
 print("in place, of a value used up:")
@@ -449,8 +455,8 @@ program(made_and_kept, f32(32768, 1024))
 
 # %% [markdown]
 # **Narrow:** XLA keeps an array of 64 columns on its side, so that no lane is empty. A kernel takes rows. So XLA turns the
-# array in front of the kernel and back behind it, and in between every row of 64 fills 128 lanes: five times the bytes. Fold
-# two rows into one of 128, and the copies are gone.
+# array in front of the kernel and back behind it, and in between every row of 64 fills 128 lanes: five times the bytes. Store
+# the same numbers in rows of 128 from the start, and the copies are gone.
 #
 # **In place:** an argument belongs to the caller, so XLA copies it first. A value made inside the function and used by nobody
 # else is not copied; if somebody else needs it, it is. To give an argument away, say `jax.jit(f, donate_argnums=0)`.
@@ -459,7 +465,7 @@ program(made_and_kept, f32(32768, 1024))
 #
 # ## An honest baseline
 #
-# Five rules, each of which somebody has broken in print.
+# Five rules.
 #
 # 1. **The same work.** Same dtype in and out, same precision. A float32 product is one bfloat16 pass on a TPU unless more is
 #    asked (lesson 7): a kernel that asks for more looks slow, and one that asks for less looks fast.
@@ -477,7 +483,7 @@ print(f"its bytes alone: {report.hbm_seconds * 1e6:.0f} us")
 
 # %% [markdown]
 # So of a softmax we may claim the bytes, 4 passes against 2. We may not claim what the cycles of XLA's reductions add to
-# that. The simulator flatters in four places: it gives each copy the whole bandwidth; it counts no time between one program
+# that. The simulator flatters a kernel in four places: it gives each copy the whole bandwidth; it counts no time between one program
 # and the next; it may be too hard on XLA's reductions; and it knows nothing of heat and of the host.
 #
 # 5. **Against the roof, not only against XLA.** 3 % faster than XLA may be 60 % of what the chip can do.
@@ -639,7 +645,7 @@ try:
 except AttributeError as error:
     print("pl.dot:", str(error).split(".  ")[0][:80])
 refused = compiler.compile_tpu(fused_matmul, wide, wide, simulate=False)
-print("the kernel:", refused.refusal + ".", refused.error.what.splitlines()[0])
+print(text.folded(f"the kernel: {refused.refusal}. {refused.error.what}"))
 print(f"TensorCores of a v5e: {chips.chip('v5e').cores}")
 print("the layer, in XLA's program:")
 program(lambda a, b: jax.nn.relu(a @ b), wide, wide)
