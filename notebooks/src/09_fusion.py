@@ -673,15 +673,18 @@ print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
 # Answer each before you open it.
 #
 # <details><summary>1. A kernel is three times faster than `jax.nn.relu(x @ w + b)`, typed at the prompt. What do you ask
-# first?</summary> Whether the line was jitted. Typed at the prompt it is three programs, and the product goes to HBM and back
-# between them.</details>
+# first?</summary>
+# Whether the line was jitted. Typed at the prompt it is three programs, and the product goes to HBM and back between
+# them.</details>
 #
 # <details><summary>2. You replace the product in the middle of a model by a kernel that is 2 % faster. The model is 20 % slower.
-# Why?</summary> The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
+# Why?</summary>
+# The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
 #
 # <details><summary>3. A LayerNorm of 1 GiB, with the mean and the mean of the squares added up side by side. How many GiB does XLA's
-# program move, and how many a kernel with whole rows?</summary> 3: neither of the two waits for the other, so one reading
-# serves both; a second for the result, and the result. The kernel moves 2.</details>
+# program move, and how many a kernel with whole rows?</summary>
+# 3: neither of the two waits for the other, so one reading serves both; a second for the result, and the result. The kernel
+# moves 2.</details>
 #
 # <details><summary>4. Why does the activation not stand where the product of a block along K is added to the sum?</summary>
 # The sum is not finished: relu(a) + relu(b) is not relu(a + b).</details>
@@ -709,7 +712,7 @@ program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096))
 # With a TPU, fill in the left column. *Compiler* is predicted (compiler).
 
 # %%
-full = [jnp.ones(s.shape, s.dtype) for s in sizes]
+full = [jax.random.normal(k, s.shape, s.dtype) for k, s in zip(keys, sizes, strict=True)]
 
 
 def measured(fn, *args):

@@ -15,8 +15,7 @@ WRONG = {
     "A": {
         "dispatch": LONG,
         "HBM": "Compare what XLA moves with what must be moved. And before that: how long do the two products take?",
-        "kernel": "XLA does write what lies between the two products. What do its bytes take, and what do the "
-        "2 x 69 GFLOPs?",
+        "kernel": "XLA moves more than it must. What do its bytes take, and what do the 2 x 69 GFLOPs?",
     },
     "B": {
         "dispatch": LONG,
