@@ -374,9 +374,10 @@ print("int8:")
 program(from_int8, few, jax.ShapeDtypeStruct((8192, 8192), jnp.int8), f32(8192))
 
 # %% [markdown]
-# Half the bytes, and no wide weights in HBM: the conversion is inside the fusion, in front of the product, and so is the
-# scale behind it. XLA writes prologues too. Here the choice of a dtype paid, and no kernel was needed. You write this one in
-# 09.2 all the same: inside a kernel of yours, a grouped product or an attention say, nobody widens weights for you.
+# Half the bytes, and no wide weights in HBM. There is not even a conversion in the list: XLA's product takes bfloat16 on one
+# side and int8 on the other, and the scale is fused behind it. Here the choice of a dtype paid, and no kernel was needed. You
+# write this one in 09.2 all the same: inside a kernel of yours, a grouped product or an attention say, nobody widens weights
+# for you.
 #
 # The scale stands *behind* the product, since one number belongs to a whole column of it: N products for a row and not K
 # times N. In front of it, `q * scale` would have to be rounded to bfloat16 as well. A factor of a **row** of x can wait in
@@ -394,9 +395,9 @@ program(norm_then_product, rows, weight, bf16(4096, 4096))
 print(bench.bound(norm_then_product, rows, weight, bf16(4096, 4096)))
 
 # %% [markdown]
-# One program for the sums of squares, then a fusion with the rest of the norm *and* the product in it: x is read twice, and
-# the normed x is never stored. The second reading is hidden here: the product takes longer than all of the bytes. With fewer
-# columns in w it would not be, and 09.9 finds a way to read x once.
+# One operation for the sums of squares, then a fusion with the rest of the norm *and* the product in it, a prologue by XLA: x
+# is read twice, and the normed x is never stored. The second reading is hidden here: the product takes longer than all of the
+# bytes. With fewer columns in w it would not be, and 09.9 finds a way to read x once.
 #
 # ## Arrays turned round, arrays copied
 #
