@@ -81,7 +81,7 @@ def test_the_words_of_a_step():
     kernel = kernel_of("matmul")
     assert grid_step.caption(kernel, 38) == (
         "Step 39 of 64, grid index (2, 1, 2). x_ref block (2, 2): copied in. y_ref block (2, 1): copied in. "
-        "o_ref block (2, 1): stays, no copy. HBM traffic so far: 2,850,816 bytes."
+        "o_ref block (2, 1): stays, no copy. In o_ref: 3 of 4 parts. HBM traffic so far: 2,850,816 bytes."
     )
     assert "o_ref block (2, 1): written back after this step" in grid_step.caption(kernel, 39)
     assert "order_ref: in SMEM from the start. x_ref block (2, 0): same block, no copy." in grid_step.caption(
@@ -91,6 +91,37 @@ def test_the_words_of_a_step():
     assert "x_hbm: 1 copy by the kernel itself." in grid_step.caption(kernel_of("by hand"), 1)
     assert "x_ref window at element (-8, 0): copied in" in grid_step.caption(kernel_of("padded windows"), 0)
     assert grid_step.caption(kernel_of("no grid"), 0).startswith("Step 1 of 1, grid index (). a_ref block ():")
+
+
+def test_what_is_carried_from_step_to_step():
+    kernel = kernel_of("carried")
+    assert [each["name"] for each in kernel["accumulators"]] == ["p_ref", "acc_ref"]
+    said = [grid_step.caption(kernel, step).partition(" In p_ref: ")[2].partition(" HBM")[0] for step in (0, 3, 4)]
+    assert said == [
+        "garbage and 1 part. In acc_ref: garbage, zeroed, 1 of 4 parts.",
+        "garbage and 4 parts. In acc_ref: 4 of 4 parts, stored to o_ref.",
+        "garbage and 1 part. In acc_ref: old value, zeroed, 1 of 4 parts.",
+    ]
+
+
+@pytest.mark.parametrize("name", ["carried", "matmul", "large"])
+def test_the_still_shows_a_sum_that_is_half_done(name):
+    kernel = kernel_of(name)
+    step = grid_step.telling_step(kernel)
+    assert all(1 < each["parts"][step] < each["of"][step] for each in kernel["accumulators"])
+
+
+def test_garbage_is_hatched_in_the_still():
+    fn, args = SAMPLES["carried"]
+    svg = viz.grid_player(fn, *args)._repr_mimebundle_()[0]["image/svg+xml"]
+    assert len(re.findall('fill="#fbe3c0"', svg)) == 4 and 'fill="#d55e00" font-weight="600">garbage and 3 parts' in svg
+
+
+def test_a_kernel_that_carries_nothing_says_nothing_of_it():
+    for name in ("ragged", "revisits", "pipeline"):
+        assert kernel_of(name)["accumulators"] == []
+    fn, args = SAMPLES["ragged"]
+    assert "Carried" not in viz.grid_player(fn, *args)._repr_mimebundle_()[0]["image/svg+xml"]
 
 
 def test_an_illegal_revisit_is_told_where_it_happens():
@@ -295,7 +326,8 @@ def test_the_still_picture_shows_the_step_that_is_set():
     assert words.count("block (128, 128)") == 3
     assert "In VMEM the blue buffer is in use." in bundle["image/svg+xml"], "the other one shows a block, too"
     blue = re.findall(r'<rect [^>]*fill="#0072b2"', bundle["image/svg+xml"])
-    assert len(blue) == 3 + 3 + 1, "a block and a buffer of each operand, and the legend"
+    assert len(blue) == 3 + 3 + 1 + 1, "a block and a buffer of each operand, the part that is added, and the legend"
+    assert "3 of 4 parts" in words
 
 
 def test_the_still_picture_shows_what_goes_wrong():

@@ -13,7 +13,7 @@ _NARROW = 430  # pixels
 _LEGEND = [*flow_picture.ARROWS, (flow_picture.MARKED, "kept for the way back")]
 
 
-def gradient_flow(variants: Mapping[str, tuple[Sequence[Stage], Sequence[Stage]]], chip: str = "v5e") -> FlowPlayer:
+def gradient_flow(variants: Mapping[str, tuple[Sequence[Stage], Sequence[Stage]]], *, chip: str = "v5e") -> FlowPlayer:
     """Forward stages, downwards, beside the stages of the gradient, which run back up; between them what is kept.
 
     ``variants``: name -> (forward stages, backward stages), each a list of ``Stage``s in the order in which they run,

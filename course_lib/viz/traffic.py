@@ -13,7 +13,7 @@ _WHO, _TITLE = "traffic", "What moves between HBM and the core"
 _LEGEND = [*flow_picture.ARROWS, (flow_picture.MARKED, "written by one stage, read by a later one")]
 
 
-def traffic(variants: Mapping[str, Sequence[Stage]], chip: str = "v5e") -> FlowPlayer:
+def traffic(variants: Mapping[str, Sequence[Stage]], *, chip: str = "v5e") -> FlowPlayer:
     """Ways to compute the same, side by side: what each stage reads from HBM and writes to it, totals, and their time.
 
     ``variants``: name -> ``Stage``s in order, as ``{"unfused": [...], "fused": [...]}``; up to 4, of up to 12 stages.
