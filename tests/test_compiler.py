@@ -44,6 +44,7 @@ def test_report_of_a_vector_add():
     assert 2_500 < report.cycles < 4_500
     assert report.seconds == pytest.approx(report.cycles / chips.chip("v5e").clock_hz)
     assert "predicted" in str(report) and "libtpu" in str(report)
+    assert report.hlo.startswith("HloModule") and 'custom_call_target="tpu_custom_call"' in report.hlo
 
 
 def test_slots_name_the_unit_that_works():

@@ -207,6 +207,31 @@ def test_memory_that_is_read_too_early_or_too_late():
     assert (stale.ref, stale.step, stale.left_by) == ("acc_ref", 2, 1)
 
 
+@pytest.mark.parametrize("adds_up_again", [False, True])
+def test_a_second_pass_may_use_what_the_first_has_left_in_scratch(adds_up_again):
+    def kernel(x_ref, o_ref, acc_ref):
+        @pl.when((pl.program_id(0) == 0) & (pl.program_id(1) == 0))
+        def _start():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        @pl.when((pl.program_id(0) == 0) | adds_up_again)
+        def _collect():
+            acc_ref[...] += x_ref[...]
+
+        o_ref[...] = x_ref[...] + acc_ref[...]
+
+    fn = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((24, 128), jnp.float32),
+        grid=(2, 3),
+        in_specs=[pl.BlockSpec((8, 128), lambda second, j: (j, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda second, j: (second * j, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+    )
+    stale = memory.stale_read(grid.walk(fn, jnp.ones((24, 128))).calls[0])
+    assert (stale is not None) == adds_up_again
+
+
 def test_the_order_of_a_grid():
     assert order.revisit(column_sums()) is None
     said = order.revisit(column_sums(order_of_axes="kj"))

@@ -39,6 +39,7 @@ def report(
         vmem_limit=_vmem_limit(jaxpr, chip),
         vmem=_renamed(pieces, names, "op"),
         code_bytes=answer["code_bytes"],
+        hlo=answer["hlo"],
         time_split={} if endless else simulation.time_split(simulated, module),
         steps=None if endless else _steps(walk, rows),
         ops=_renamed(rows, names, "name"),

@@ -97,6 +97,7 @@ class Report:
     listing: tuple[Bundle, ...] = ()
     extrapolation: Extrapolation | None = None
     notes: tuple[str, ...] = ()
+    hlo: str = ""  # XLA's optimized program, as XLA writes it
     versions: str = ""
 
     @property

@@ -65,11 +65,19 @@ def stale_read(call: grid.Call) -> Read | None:
     """The first read of scratch that finds there what the steps of another output block have left; None if none.
 
     Where every step has an output block of its own, scratch may well carry something on; unless one is come back to.
+    So may it where no step of the new block writes to it: a second pass uses what the first has found.
     """
     begins = new_outputs(call)
     if begins.all() and not any(grid.returns(o) for o in call.outputs if o.pipelined):
         return None
-    return next(leftovers(call, np.cumsum(begins)), None)
+    group = np.cumsum(begins)
+    found = leftovers(call, group)
+    return next((read for read in found if _written_in(call, read.ref, group == group[read.step])), None)
+
+
+def _written_in(call: grid.Call, name: str, steps: np.ndarray) -> bool:
+    """Whether one of ``steps`` (bool[S]) may write to the ref called ``name``."""
+    return writes(call, name, np.flatnonzero(steps))[0]
 
 
 def leftovers(call: grid.Call, group: np.ndarray) -> Iterator[Read]:

@@ -1,0 +1,92 @@
+"""A product with a bias and an activation on top: once for each block of the result."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import grid, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+ACTIVATIONS = {128: jax.nn.relu, 256: jax.nn.gelu, 384: jax.nn.silu}  # by the rows of x: each judge sees all of them
+
+
+def _sizes() -> list[tuple]:
+    """Sizes that blocks of 128 divide, one to three of them along K; each number of rows has another activation."""
+    inputs = ("x: T[M,K]", "w: T[K,N]", "b: T[N]")
+    sizes = ({"M": 128, "K": 256, "N": 256}, {"M": 256, "K": 128, "N": 128}, {"M": 384, "K": 256, "N": 128})
+    cases = [
+        *arguments(tuple(text.replace("T", "f32") for text in inputs), sizes),
+        *arguments(tuple(text.replace("T", "bf16") for text in inputs), sizes[:1]),
+    ]
+    return [(x, w, _raised(x, w, b)) for x, w, b in cases]
+
+
+def _raised(x, w, b):
+    """The bias, raised so that most sums are positive: a ReLU of half zeros would hide half of the mistakes."""
+    sums = jnp.dot(x, w, preferred_element_type=jnp.float32)
+    return (b + jnp.std(sums)).astype(b.dtype)
+
+
+def _with_each(layer):
+    """The layer with the activation that goes with the rows of x."""
+
+    def activated(x, w, b):
+        return layer(x, w, b, ACTIVATIONS[x.shape[0]])
+
+    return activated
+
+
+def _reference(x, w, b):
+    z = jnp.dot(x, w, preferred_element_type=jnp.float32) + b.astype(jnp.float32)
+    return ACTIVATIONS[x.shape[0]](z).astype(x.dtype)
+
+
+def _once_for_each_block(layer):
+    """Whether the activation stands in a part of the kernel that runs in the last step along K alone.
+
+    It is looked for by an activation that no kernel has otherwise.
+    """
+    x, w = jax.ShapeDtypeStruct((128, 384), jnp.float32), jax.ShapeDtypeStruct((384, 128), jnp.float32)
+    b = jax.ShapeDtypeStruct((128,), jnp.float32)
+    traced = jax.make_jaxpr(lambda x, w, b: layer(x, w, b, jnp.sinh))(x, w, b)
+    calls = list(grid.pallas_calls(traced.jaxpr))
+    steps = [call.params["grid_mapping"].grid for call in calls]
+    at_every_step = any(eqn.primitive.name == "sinh" for call in calls for eqn in call.params["jaxpr"].eqns)
+    if at_every_step and any(len(axes) == 3 and axes[-1] > 1 for axes in steps):
+        return (
+            "The numbers are right, and the activation is computed at every step along K: for K = 384 three times for "
+            "each block of the result, and two of them are thrown away.",
+            "put it where the sum is finished: under pl.when(k == last), with the bias and the write to o_ref.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="09.1",
+    title="An epilogue: bias and activation",
+    kind="write",
+    defines="layer",
+    cases=_sizes,
+    reference=_reference,
+    build=_with_each,
+    also=(_once_for_each_block,),
+    probes=(
+        judges.Probe(
+            scratch="acc_ref",
+            place=0,
+            after=(0, 0, 0),
+            expect=lambda x, w, b: jnp.dot(x[:128, :128], w[:128, :128], preferred_element_type=jnp.float32),
+            means="the product of the first blocks, and nothing else",
+            next="let bias and activation wait for the last step along K: the sum is not finished before.",
+        ),
+    ),
+    hints=(
+        "It is lesson 7's product in blocks with one part more, which runs when the sum of a block is finished. Which "
+        "step of the grid is that?",
+        "The bias as (1, N) in blocks of (1, 128): which of i, j and k does its index map use? Collect in a scratch "
+        "pltpu.VMEM((128, 128), jnp.float32).",
+        "Under pl.when(pl.program_id(2) == pl.num_programs(2) - 1): z = acc_ref[...] + b_ref[...].astype(jnp.float32), "
+        "then o_ref[...] = activation(z).astype(o_ref.dtype). b_ref's map is lambda i, j, k: (0, j).",
+    ),
+    points=2,
+)

@@ -1,0 +1,62 @@
+"""A product with weights that are stored in bytes: made wide in VMEM, and nowhere else."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import cost, grid, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
+
+MOST_VMEM = 192 * 2**10
+
+
+def _few_rows() -> list[tuple]:
+    """Few rows, and columns that blocks of 128 divide: weights are the subject, not edges."""
+    inputs = ("x: bf16[M,K]", "q: int8[K,N]", "scale: f32[N]")
+    return arguments(
+        inputs, ({"M": 16, "K": 256, "N": 1024}, {"M": 32, "K": 128, "N": 256}, {"M": 16, "K": 384, "N": 128})
+    )
+
+
+def _reference(x, q, scale):
+    return jnp.dot(x.astype(jnp.float32), q.astype(jnp.float32)) * scale
+
+
+def _reads_bytes(from_bytes):
+    """The function, if its kernel reads q as it is stored. Raises Unfit where q is made wide in front of the kernel."""
+    arrays = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _few_rows()[0]]
+    try:
+        calls = grid.walk(from_bytes, *arrays).calls
+    except Exception:  # whatever it raises is said when the judges run it
+        return from_bytes
+    if calls and all(operand.dtype != jnp.int8 for call in calls for operand in call.operands):
+        raise Unfit(
+            "No kernel reads int8: q is made wide before the kernel, so its wide copy goes to HBM and comes back.",
+            "hand q over as it is, and say q_ref[...].astype(x_ref.dtype) in the kernel.",
+        )
+    return from_bytes
+
+
+def _each_once(x, q, scale) -> int:
+    return cost.stored_bytes(x, q, scale, jnp.zeros((x.shape[0], q.shape[1]), jnp.float32))
+
+
+EXERCISE = Exercise(
+    id="09.2",
+    title="A prologue: weights in int8",
+    kind="write",
+    defines="from_bytes",
+    cases=_few_rows,
+    reference=_reference,
+    build=_reads_bytes,
+    budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
+    hints=(
+        "x is small and q is large. Which of them stays in VMEM while the other passes by?",
+        "One axis in the grid, over the columns: x whole, with a map that does not use j; q in blocks of (K, 128). The "
+        "block of q is made wide in the kernel: .astype(x_ref.dtype).",
+        "One number of scale belongs to one column of the sum, so it can wait until after the product, in float32: "
+        "o_ref[...] = product * scale_ref[...], with scale as (1, N) in blocks of (1, 128).",
+    ),
+    points=2,
+)

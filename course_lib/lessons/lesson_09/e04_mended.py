@@ -1,0 +1,68 @@
+"""The published kernel, to mend: blocks along K, and blocks for which b is read less often."""
+
+import jax.numpy as jnp
+
+from course_lib import chips, compiler, cost, grid, text, vocabulary
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.lessons.lesson_09.guide import SQUARE
+
+MOST_S = 8e-3
+
+
+def _powers_of_two() -> list[tuple]:
+    """Sizes that blocks divide: edges are not the subject."""
+    sizes = ({"M": 128, "K": 256, "N": 128}, {"M": 256, "K": 128, "N": 128}, {"M": 128, "K": 512, "N": 256})
+    return arguments(("a: f32[M,K]", "b: f32[K,N]"), sizes)
+
+
+def _for_the_guides_size(mended):
+    """Whether the product of 8192 fits, moves few enough bytes, and is predicted to be fast enough."""
+    chip = chips.chip("v5e")
+    walk = grid.walk(mended, SQUARE, SQUARE)
+    needs, moved = cost.vmem_bytes(walk), cost.hbm_bytes(walk)
+    if needs > chip.scoped_vmem_bytes:
+        return (
+            f"For 8192 x 8192 its blocks take {text.size(needs)} of VMEM; a kernel gets "
+            f"{text.size(chip.scoped_vmem_bytes)}.",
+            "cut K into blocks, too: then a block of a has bm x bk numbers, and not bm x 8192.",
+        )
+    if (bytes_s := moved / chip.hbm_bandwidth) > MOST_S:
+        return (
+            f"For 8192 x 8192 it moves {moved / 1e9:.1f} GB, which take {text.duration(bytes_s)} at full speed; "
+            f"{text.duration(MOST_S)} are allowed.",
+            "b is read once for each row of blocks, a once for each column of them: which sizes make both few?",
+        )
+    try:
+        report = compiler.compile_tpu(mended, SQUARE, SQUARE)
+    except compiler.Unavailable:
+        return None
+    if not report.ok:
+        return f"For 8192 x 8192 the compiler refuses it: {report.error.what}", "smaller blocks; look at VMEM first."
+    if report.seconds is not None and report.seconds > MOST_S:
+        return (
+            f"For 8192 x 8192 it takes {text.duration(report.seconds)}, {vocabulary.COMPILER}; "
+            f"{text.duration(MOST_S)} are allowed. Its bytes take {text.duration(bytes_s)}, so they are not to blame.",
+            "fewer and longer steps: how many does your grid have, and how long is bk?",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="09.4",
+    title="The 35 ms mystery, mended",
+    kind="repair",
+    defines="mended",
+    cases=_powers_of_two,
+    reference=lambda a, b: jnp.maximum(jnp.dot(a, b, preferred_element_type=jnp.float32), 0),
+    also=(_for_the_guides_size,),
+    hints=(
+        "Two things are wrong, and the second stands behind the first: the blocks are too small, and with whole rows "
+        "of 8192 larger ones find no room.",
+        "Three axes in the grid, K last, as in lesson 7. Then bm and bn may grow: with both at 1024, each matrix is "
+        "read 8 times. Count VMEM: two buffers each of (bm, bk), (bk, bn), (bm, bn), four bytes a number.",
+        "bm = bn = 1024 and bk = 256 take 12 MiB, if o_ref collects the sum: zero it when k is 0, add at each step, "
+        "and take jnp.maximum(o_ref[...], 0) under pl.when in the last step along K.",
+    ),
+    points=3,
+)

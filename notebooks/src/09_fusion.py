@@ -1,0 +1,796 @@
+# %% [markdown]
+# # Lesson 9: Fusion
+#
+# *55 minutes, then 57 for the exercises. What stands under "Further" is not counted, and no exercise needs it. Short of time?
+# Leave out "Arrays turned round, arrays copied": about 50 minutes. You need lesson 3, and lesson 7's product in blocks. A TPU
+# adds one thing: under "Further" the layer of the opening is timed on it.*
+#
+# A layer of a network is a product, a bias, and a ReLU. As three operations, so one reads, the product is written to HBM,
+# read for the bias, written, read for the ReLU, written. The kernel below does all three while a block of the product is
+# still in VMEM. It is the best known reason to write a kernel.
+#
+# **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the one line of JAX,
+# under `jax.jit`? And how many times fewer bytes does it move?
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import (
+    bench,
+    chips,
+    compiler,
+    cost,
+    judges,
+    roofline,
+    text,
+    viz,
+)
+
+
+def layer(x, w, b):
+    return jax.nn.relu(x @ w + b)
+
+
+def fused(x, w, b, activation=jax.nn.relu, bm=512, bn=512):
+    """activation(x @ w + b): whole rows of x meet whole columns of w."""
+
+    def kernel(x_ref, w_ref, b_ref, o_ref):
+        z = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+        z = z + b_ref[...].astype(jnp.float32)
+        o_ref[...] = activation(z).astype(o_ref.dtype)
+
+    (m, k), n = x.shape, w.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn),
+        in_specs=[
+            pl.BlockSpec((bm, k), lambda i, j: (i, 0)),
+            pl.BlockSpec((k, bn), lambda i, j: (0, j)),
+            pl.BlockSpec((1, bn), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)),
+    )(x, w, b.reshape(1, n))
+
+
+def bf16(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+
+def f32(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+
+keys = jax.random.split(jax.random.key(0), 3)
+x, w, b = (
+    jax.random.normal(key, shape, jnp.bfloat16)
+    for key, shape in zip(keys, [(128, 256), (256, 128), (128,)], strict=True)
+)
+for verdict in judges.judge(functools.partial(fused, bm=64, bn=128), layer, x, w, b):
+    print(verdict)
+
+
+# %%
+def product(x, w):
+    return x @ w
+
+
+def product_kernel(x, w):
+    """The kernel without bias and ReLU."""
+    return fused(x, w, jnp.zeros(w.shape[1], x.dtype), activation=lambda z: z)
+
+
+sizes = bf16(2048, 2048), bf16(2048, 2048), bf16(2048)
+print("                            us      bytes moved      (a v5e, predicted (compiler))")
+for name, fn, args in [
+    ("JAX, layer", layer, sizes),
+    ("kernel, layer", fused, sizes),
+    ("JAX, product alone", product, sizes[:2]),
+    ("kernel, product alone", product_kernel, sizes[:2]),
+]:
+    report = compiler.compile_tpu(fn, *args)
+    print(f"{name:22} {report.seconds * 1e6:7.1f} {report.hbm_bytes:16,}")
+
+# %% [markdown]
+# The kernel is a little slower, and it moves more bytes, not fewer: each row of blocks reads all of w again. And look at the
+# third row: **without bias and ReLU the line of JAX takes as long as with them.** They were free before we began.
+#
+# What is wrong with the story of the three operations? Write down a guess. By the middle of the lesson you can say what XLA
+# did, and at its end you know when the same idea pays.
+#
+# After this lesson you can
+# - read in XLA's own program what it has fused,
+# - name what it does not fuse, and count the bytes that this costs,
+# - put an epilogue or a prologue into a kernel, in the place where it costs nothing,
+# - compare a kernel with XLA so that the comparison stands,
+# - decide by two rooflines that a kernel is not worth writing.
+#
+# ## What XLA fuses by itself
+#
+# > **HLO**: the language of XLA: lines, each of them an operation on whole arrays.
+#
+# A report holds XLA's program as XLA writes it. Here are the parts of it that do something, for the layer, with the layouts
+# left out.
+
+# %%
+report = compiler.compile_tpu(layer, *sizes, simulate=False)
+for line in report.hlo.splitlines():
+    line = re.sub(r"\{[\d,]+:[^}]*\}", "", line.strip())  # the layouts
+    line = re.sub(r", (metadata|backend_config|dim_labels)=.*| \(\w+\.\d+: .*", "", line)
+    if re.search(r"^ENTRY|^%fused| convolution\(| add\(| maximum\(|=kOutput", line):
+        print(line.replace(", kind", ",\n    kind"))
+
+# %% [markdown]
+# The last line is the whole layer: one `fusion`, which calls the computation at the top. In that stand the product (XLA calls
+# it a convolution), the addition and the maximum. XLA walks through the product block by block, as our kernel does, and does
+# the rest to each block. It is no secret: a paper on what XLA fuses and what not is arXiv 2301.13062.
+#
+# To see this for any function, the next cell keeps the names alone. For each operation of the main computation: what is
+# inside it, and the bytes that it moves.
+
+
+# %%
+def program(fn, *args):
+    """XLA's program for a v5e: its operations, what is fused into each, and the bytes each moves."""
+    report = compiler.compile_tpu(fn, *args, simulate=False)
+    inside, calls = {}, {}
+    for line in report.hlo.splitlines():
+        if opened := re.match(r"(?:ENTRY )?%([\w.\-]+) \(.*\{$", line):
+            inner = inside.setdefault(opened[1], [])
+        elif found := re.match(r"\s+(?:ROOT )?%([\w.\-]+) = .*? ([a-z][\w\-]*)\(", line):
+            inner.append((found[2], re.findall(r"calls=%([\w.\-]+)", line)))
+            calls[found[1]] = inner[-1][1]
+    silent = ("parameter", "constant", "broadcast", "bitcast", "reshape", "copy", "tuple")
+
+    def held(computations):  # a fusion may hold fusions
+        for name, within in (pair for c in computations for pair in inside[c]):
+            yield from held(within) if name == "fusion" else [name]
+
+    for op in report.ops:
+        names = [n for n in dict.fromkeys(held(calls.get(op.name, ()))) if n not in silent]
+        print(f"{op.hbm_bytes or 0:15,}  {op.kind:10} {', '.join(names)}".rstrip())
+    total = "not counted" if report.hbm_bytes is None else f"{report.hbm_bytes:,}"
+    print(f"{total:>15}  bytes")
+
+
+program(layer, *sizes)
+
+# %% [markdown]
+# `copy-start` brings x into VMEM ahead of time. Then one fusion, and each array moved once. (XLA may read an array of a
+# product more often than that; its program does not say, so the count is a lower bound for products.)
+#
+# **Take the cause away.** If fusion is why the layer costs no more than its product, then without fusion it must cost more.
+# `jax.lax.optimization_barrier` is a wall: XLA moves nothing across it. Guess what three programs move, for a z of 256 MiB.
+
+
+# %%
+def in_pieces(x, w, b):
+    z = jax.lax.optimization_barrier(x @ w)
+    z = jax.lax.optimization_barrier(z + b)
+    return jax.nn.relu(z)
+
+
+large = bf16(16384, 1024), bf16(1024, 8192), bf16(8192)
+print("as one:")
+program(layer, *large)
+print("in pieces:")
+program(in_pieces, *large)
+
+# %%
+z = cost.stored_bytes(bf16(16384, 8192))
+read = {"x": cost.stored_bytes(large[0]), "w": cost.stored_bytes(large[1])}
+viz.traffic(
+    {
+        "in pieces": [
+            viz.Stage("x @ w", reads=read, writes={"z": z}),
+            viz.Stage("+ b", reads={"z": z}, writes={"z + b": z}),
+            viz.Stage("relu", reads={"z + b": z}, writes={"y": z}),
+        ],
+        "as one": [viz.Stage("layer", reads=read, writes={"y": z})],
+    }
+)
+
+# %% [markdown]
+# Look for the arrows of z: in pieces it passes five times between core and HBM, as one it passes once. So the story of the
+# three operations is true, of three operations. Who runs them like that? Whoever leaves `jax.jit` out.
+#
+# > **eager**: without `jax.jit` JAX compiles and starts each operation by itself. XLA then never sees two of them together.
+#
+# A kernel that beats eager JAX has beaten a missing `jit`. And at the size of the opening not even the wall makes three
+# trips:
+
+# %%
+program(in_pieces, *sizes)
+
+# %% [markdown]
+# Not a byte more. z has 8 MiB there, and a v5e has 128 MiB of VMEM: XLA leaves it in VMEM for the next operation. The
+# addition reads z there and writes it there, and is not even in the list.
+#
+# ## What XLA does not fuse
+#
+# Now the softmax and the norm of rows. Both read and write as much as a copy, if they are done in one go: two passes of the
+# array. **Predict** how many passes XLA's programs make. An array of 8192 x 4096 float32 has 134,217,728 bytes.
+
+
+# %%
+def rms_norm(x, weight):
+    mean = jnp.mean(x * x, axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt(mean + 1e-6) * weight
+
+
+def softmax(x):
+    return jax.nn.softmax(x, axis=-1)
+
+
+rows, weight = f32(8192, 4096), f32(4096)
+print("softmax:")
+program(softmax, rows)
+print("RMSNorm:")
+program(rms_norm, rows, weight)
+
+# %% [markdown]
+# Four passes and three. The maximum of a row is known when all of the row has been read. Only then can the sum of the
+# exponentials begin, and only after the sum the result. Each of these stages is an operation of XLA's program, and reads x
+# from HBM anew.
+#
+# Is it that? Take the cause away: hand the mean over as an argument, so that no row has to be finished before it is used.
+
+
+# %%
+def given_the_mean(x, mean, weight):
+    return x * jax.lax.rsqrt(mean + 1e-6) * weight
+
+
+program(given_the_mean, rows, f32(8192, 1), weight)
+
+# %% [markdown]
+# Two passes and a bit, which is the mean. So it is that:
+#
+# > **In XLA's program, what waits for a reduction of an array reads the array again.** A kernel that holds whole rows reads
+# > them once.
+#
+# Here is that kernel. A block is a few whole rows; their means need no other rows.
+
+
+# %%
+def rms_norm_kernel(x, weight, bm=64):
+    def kernel(x_ref, weight_ref, o_ref):
+        x = x_ref[...]
+        mean = jnp.mean(x * x, axis=-1, keepdims=True)
+        o_ref[...] = x * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]
+
+    n = x.shape[1]
+    block = pl.BlockSpec((bm, n), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // bm,),
+        in_specs=[block, pl.BlockSpec((1, n), lambda i: (0, 0))],
+        out_specs=block,
+    )(x, weight.reshape(1, n))
+
+
+small = jax.random.normal(jax.random.key(1), (128, 256))
+for verdict in judges.judge(rms_norm_kernel, rms_norm, small, jnp.ones(256)):
+    print(verdict)
+
+# %%
+print("                     passes of x        bytes   at 819 GB/s   predicted (compiler)")
+for name, fn in [("XLA", rms_norm), ("kernel", rms_norm_kernel)]:
+    report = compiler.compile_tpu(fn, rows, weight)
+    passes = report.hbm_bytes / cost.stored_bytes(rows)
+    times = f"{report.hbm_seconds * 1e6:9.1f} us {report.seconds * 1e6:16.1f} us"
+    print(f"RMSNorm, {name:12} {passes:8.2f} {report.hbm_bytes:16,} {times}")
+
+# %% [markdown]
+# A third of the bytes saved, and the time goes with them. This fusion pays: nothing but bytes stands in the way of a norm, so
+# that fewer bytes are less time. In the opening the products took the time, and fewer bytes would have changed nothing.
+#
+# > **A fusion saves bytes. It saves time where bytes are the roof**, and where XLA has not saved them already.
+#
+# ## A kernel is a wall
+#
+# XLA cannot look into a kernel. What stands in front of it and behind it is not fused with it. Here the product alone is a
+# kernel, and bias and ReLU are left to XLA. Write down what that does to the layer, before you run it.
+
+
+# %%
+def product_then_layer(x, w, b):
+    z = product_kernel(x, w)
+    return jax.nn.relu(z + b)
+
+
+print("the epilogue in the kernel:")
+program(fused, *large)
+print("the epilogue behind the kernel:")
+program(product_then_layer, *large)
+
+# %% [markdown]
+# The same kernel twice, and the difference is z, out and back. **Who writes the product as a kernel has to write its
+# neighbours too.** Hence two words:
+#
+# > **epilogue**: what is done to a block of the result before it is written.
+# >
+# > **prologue of a product**: what is done to a block of an operand before it is multiplied, such as making int8 weights
+# > wide.
+#
+# ### Where does the epilogue stand?
+#
+# In `fused` it stands behind the product: each block of the result is finished in one step. With K in the grid, as in lesson
+# 7, a block is finished in its last step along K. In an earlier one the sum is not the sum yet, and a ReLU does not wait:
+
+# %%
+first, second = jnp.float32(-3), jnp.float32(5)
+relu = jax.nn.relu
+print(
+    "relu of the sum:", relu(first + second), "  sum of relus:", relu(first) + relu(second)
+)
+
+# %% [markdown]
+# The bias comes once as well, and its block has to be legal: `b` as (1, N), in blocks of (1, bn) at (0, j). What does an
+# activation cost? Where the MXU is the roof, the other units have cycles to spare. Guess what relu, gelu and silu add, in per
+# cent.
+
+# %%
+for name, activation in [
+    ("none", lambda z: z),
+    ("relu", jax.nn.relu),
+    ("gelu", jax.nn.gelu),
+    ("silu", jax.nn.silu),
+]:
+    ours = functools.partial(fused, activation=activation, bm=256, bn=256)
+    report = compiler.compile_tpu(ours, bf16(512, 2048), bf16(2048, 512), bf16(512))
+    print(f"{name:5} {report.seconds * 1e6:6.1f} us, predicted (compiler)")
+
+# %% [markdown]
+# A hundredth at most. That is the fused layer's real merit: whatever the activation, it is free, in XLA's program and in
+# yours.
+#
+# ### A prologue: weights in bytes
+#
+# A layer that serves one user has few rows. Then its time is that of its weights, which come from HBM once, whatever the
+# number of rows (lesson 3). Stored in int8, with one float for each column, they are half of bfloat16's bytes. But the MXU
+# gets bfloat16 here. Who makes them wide, and where? If XLA did it in a program of its own, the wide weights would go out and
+# come in. **Guess:** does it?
+
+
+# %%
+def from_int8(x, q, scale):
+    return jnp.dot(x, q.astype(x.dtype), preferred_element_type=jnp.float32) * scale
+
+
+few = bf16(16, 8192)
+print("bfloat16:")
+program(product, few, bf16(8192, 8192))
+print("int8:")
+program(from_int8, few, jax.ShapeDtypeStruct((8192, 8192), jnp.int8), f32(8192))
+
+# %% [markdown]
+# Half the bytes, and no wide weights in HBM. There is not even a conversion in the list: XLA's product takes bfloat16 on one
+# side and int8 on the other, and the scale is fused behind it. Here the choice of a dtype paid, and no kernel was needed. You
+# write this one in 09.2 all the same: inside a kernel of yours, a grouped product or an attention say, nobody widens weights
+# for you.
+#
+# The scale stands *behind* the product, since one number belongs to a whole column of it: N products for a row and not K
+# times N. In front of it, `q * scale` would have to be rounded to bfloat16 as well. A factor of a **row** of x can wait in
+# the same way.
+#
+# What about a norm in front of a product?
+
+
+# %%
+def norm_then_product(x, weight, w):
+    return rms_norm(x, weight).astype(w.dtype) @ w
+
+
+program(norm_then_product, rows, weight, bf16(4096, 4096))
+print(bench.bound(norm_then_product, rows, weight, bf16(4096, 4096)))
+
+# %% [markdown]
+# One operation for the sums of squares, then a fusion with the rest of the norm *and* the product in it, a prologue by XLA: x
+# is read twice, and the normed x is never stored. The second reading is hidden here: the product takes longer than all of the
+# bytes. With fewer columns in w it would not be, and 09.9 finds a way to read x once.
+#
+# ## Arrays turned round, arrays copied
+#
+# There are two ways more to move bytes that nobody asked for. Both arise at a kernel.
+#
+# > **relayout**: a copy of an array in another order of its axes or another tiling, made because the next program wants it
+# > so.
+# >
+# > **defensive copy**: a copy made because a program will overwrite an array that somebody may still need.
+#
+# The first kernel below takes a narrow array. The second works in place: `input_output_aliases={0: 0}` says that the result
+# goes where x was. How many times the array's bytes does each move?
+
+
+# %%
+def add_one(x, rows=4096, aliases=None):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+
+    block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // rows,),
+        in_specs=[block],
+        out_specs=block,
+        input_output_aliases=aliases or {},
+    )(x)
+
+
+def in_place(x):
+    return add_one(x, rows=512, aliases={0: 0})
+
+
+def made_and_used_up(x):
+    return in_place(2 * x)
+
+
+def made_and_kept(x):
+    made = 2 * x
+    return in_place(made), made
+
+
+print("narrow, by XLA:")
+program(lambda x: x + 1, f32(262144, 64))
+print("narrow, by the kernel:")
+program(add_one, f32(262144, 64))
+print("as many numbers in rows of 128, by the kernel:")
+program(add_one, f32(131072, 128))
+print("in place, of an argument:")
+program(in_place, f32(32768, 1024))
+print("in place, of a value used up:")
+program(made_and_used_up, f32(32768, 1024))
+print("in place, of a value kept:")
+program(made_and_kept, f32(32768, 1024))
+
+# %% [markdown]
+# **Narrow:** XLA keeps an array of 64 columns on its side, so that no lane is empty. A kernel takes rows. So XLA turns the
+# array in front of the kernel and back behind it, and in between every row of 64 fills 128 lanes: five times the bytes. Store
+# the same numbers in rows of 128 from the start, and the copies are gone.
+#
+# **In place:** an argument belongs to the caller, so XLA copies it first. A value made inside the function and used by nobody
+# else is not copied; if somebody else needs it, it is. To give an argument away, say `jax.jit(f, donate_argnums=0)`.
+#
+# So `program` of the *whole* function, with the kernel in it, is worth a look before anything is compared.
+#
+# ## An honest baseline
+#
+# Five rules.
+#
+# 1. **The same work.** Same dtype in and out, same precision. A float32 product is one bfloat16 pass on a TPU unless more is
+#    asked (lesson 7): a kernel that asks for more looks slow, and one that asks for less looks fast.
+# 2. **Under `jit`.** And with its neighbours, since XLA fuses across them.
+# 3. **Bytes first.** They can be counted on both sides, and they cannot be flattered.
+# 4. **Then cycles, and whose.** What is predicted (compiler) for XLA's products held up beside published times. For XLA's
+#    elementwise and row-wise code there was no published time to check it with. The report says so:
+
+# %%
+report = compiler.compile_tpu(softmax, f32(2048, 4096))
+print(text.folded(next(note for note in report.notes if "XLA's own code" in note)))
+shares = [(op.name, op.seconds) for op in report.ops if op.seconds]
+print([f"{name}: {seconds * 1e6:.0f} us" for name, seconds in shares])
+print(f"its bytes alone: {report.hbm_seconds * 1e6:.0f} us")
+
+# %% [markdown]
+# So of a softmax we may claim the bytes, 4 passes against 2. We may not claim what the cycles of XLA's reductions add to
+# that. The simulator flatters a kernel in four places: it gives each copy the whole bandwidth; it counts no time between one program
+# and the next; it may be too hard on XLA's reductions; and it knows nothing of heat and of the host.
+#
+# 5. **Against the roof, not only against XLA.** 3 % faster than XLA may be 60 % of what the chip can do.
+#
+# ## Timing it on a device
+#
+# Once there is a chip, a clock decides. Here is how a guide timed its layer and its kernel, in short: `warm-up`, then 100
+# calls, each waited for.
+#
+# ```python
+# layer(x, w)                              # warm-up
+# start = time.perf_counter()
+# for _ in range(100):
+#     layer(x, w).block_until_ready()
+# seconds = (time.perf_counter() - start) / 100
+# ```
+#
+# > **warm-up**: calls before the clock starts. The first call of a jitted function traces and compiles; that is not what is
+# > timed.
+# >
+# > **dispatch**: what the host does to start a program on the device, some 0.1 ms a call. The call returns at once, and the
+# > device works on by itself; `y.block_until_ready()` waits until y is there.
+#
+# Three things in it are right: a warm-up, many runs, a wait. But it waits for each call, so that each holds a dispatch. With
+# one wait behind all of them the host sends off the next call while the device still works on this one. Predicted (model):
+
+# %%
+dispatch = roofline.DISPATCH_S
+print(f"a dispatch, fitted on published times: {dispatch * 1e6:.0f} us")
+for mib in (128, 1):
+    seconds = 2 * mib * 2**20 / chips.chip("v5e").hbm_bandwidth
+    each, together = seconds + dispatch, max(seconds, dispatch)
+    print(f"RMSNorm of {mib:3} MiB {seconds * 1e6:6.1f} us: ", end="")
+    print(f"with a wait each {each * 1e6:6.1f}, with one wait {together * 1e6:6.1f}")
+
+# %% [markdown]
+# The large norm is timed rightly by one wait for all. The small one never is from the host: its clock shows the dispatch,
+# either way. A profile of the device tells, and so does a loop *on* the device. `bench.measure` does both, and what else it
+# takes: a warm-up, a copy of the arguments for each call in turn so that no cache knows them, the median and the spread, and
+# a refusal of what cannot be. Without a chip it says so:
+
+# %%
+try:
+    print(bench.measure(layer, x, w, b))
+except bench.NoAccelerator as error:
+    print(text.folded(str(error)))
+
+# %% [markdown]
+# What is forgotten most often is the wait. Then the time is that of a hundred dispatches, and the speed is a miracle. Lesson
+# 3 gave the cure: hold the roofline beside the clock.
+
+# %%
+least = bench.bound(layer, *large)
+print(least)
+try:
+    bench.refuse_the_impossible("layer", dispatch, least)
+except bench.Impossible as error:
+    print(text.folded(str(error)))
+
+# %% [markdown]
+# **And an input of ones?** The run that is timed is often the only one whose result is looked at, and ones hide nearly
+# everything. Here a kernel reads the wrong columns of w. Who notices?
+
+
+# %%
+def wrong_columns(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), jnp.float32),
+        grid=(w.shape[1] // 128,),
+        in_specs=[
+            pl.BlockSpec(x.shape, lambda j: (0, 0)),
+            pl.BlockSpec((w.shape[0], 128), lambda j: (0, 0)),
+        ],
+        out_specs=pl.BlockSpec((x.shape[0], 128), lambda j: (0, j)),
+    )(x, w)
+
+
+for name, make in [
+    ("ones", jnp.ones),
+    ("random", functools.partial(jax.random.normal, keys[0])),
+]:
+    a, c = make((8, 256)), make((256, 384))
+    close = jnp.allclose(wrong_columns(a, c), a @ c, atol=1e-3)
+    print(f"{name:7} allclose: {bool(close)}")
+
+# %% [markdown]
+# ## When not to write a kernel
+#
+# Two rooflines decide it: what the chip must do, and what XLA's program does. Their gap is all that a kernel can win. For
+# four functions: the products at the MXU's peak, the bytes that must move, and XLA's bytes.
+
+
+# %%
+def decide(name, fn, *args):
+    least = bench.bound(fn, *args)
+    moved = compiler.compile_tpu(fn, *args, simulate=False).hbm_bytes
+    us = [least.compute_s, least.memory_s, moved / chips.chip("v5e").hbm_bandwidth]
+    now, must = max(us[0], us[2]), max(us[:2])
+    row = "".join(f"{1e6 * seconds:9.1f}" for seconds in us)
+    print(f"{name:22}{row} {now / must:9.2f}")
+
+
+print("us                      products must move XLA moves  XLA / must")
+decide("the opening's layer", layer, *sizes)
+decide("RMSNorm, 8192 x 4096", rms_norm, rows, weight)
+decide(
+    "int8 weights, 16 rows",
+    from_int8,
+    few,
+    jax.ShapeDtypeStruct((8192, 8192), jnp.int8),
+    f32(8192),
+)
+decide("RMSNorm, 64 x 512", rms_norm, f32(64, 512), f32(512))
+
+# %% [markdown]
+# - **The opening:** products are the roof, 87.2 us, and XLA's whole layer takes 92.1. No kernel can win more than that.
+# - **The large norm:** a gap of 1.5, all of it bytes. Worth a kernel.
+# - **int8 weights:** no gap. The bytes must come, and XLA brings each once.
+# - **The small norm:** a gap too, of a quarter of a microsecond. A dispatch takes hundreds of times as long: put it into one
+#   jit with its neighbours and forget it.
+#
+# An article from the makers of Pallas says it so: for most users the compiler is good enough; where 5 to 10 % save much
+# money, or where the compiler is fooled, a kernel pays. Both are visible in this table.
+#
+# ## The 35 ms mystery
+#
+# Now the guide that lesson 3 cited: "Define a Custom TPU/GPU Kernel", keras.io, December 2025. Its kernel fuses a product of
+# 8192 x 8192, float32, with a ReLU. It names three reasons why that works. Its own figures, measured by its author: 7.811 ms
+# for the layer, 35.039 ms for the kernel. Here is the kernel; it called `pl.dot`, which is gone.
+
+
+# %%
+def matmul_relu_kernel(a_ref, b_ref, c_ref):
+    product = jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+    c_ref[...] = jnp.maximum(product, 0)
+
+
+def fused_matmul(a, b):
+    (m, k), n = a.shape, b.shape[1]
+    return pl.pallas_call(
+        matmul_relu_kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), a.dtype),
+        grid=(m // 128, n // 128),
+        in_specs=[
+            pl.BlockSpec((128, k), lambda i, j: (i, 0)),
+            pl.BlockSpec((k, 128), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j)),
+    )(a, b)
+
+
+wide = f32(8192, 8192)
+try:
+    pl.dot(small, small.T)
+except AttributeError as error:
+    print("pl.dot:", str(error).split(".  ")[0][:80])
+refused = compiler.compile_tpu(fused_matmul, wide, wide, simulate=False)
+print(text.folded(f"the kernel: {refused.refusal}. {refused.error.what}"))
+print(f"TensorCores of a v5e: {chips.chip('v5e').cores}")
+print("the layer, in XLA's program:")
+program(lambda a, b: jax.nn.relu(a @ b), wide, wide)
+print(bench.bound(lambda a, b: jax.nn.relu(a @ b), wide, wide))
+
+# %% [markdown]
+# | the guide's reason | what you can say now |
+# |---|---|
+# | *Memory bandwidth efficiency:* the ReLU is computed while the data is in VMEM, which saves round trips | true of the kernel, and of XLA's layer under `jit`: one fusion. The guide's layer ran eagerly, so there the round trip was real. |
+# | *Automatic parallelization:* Pallas spreads the tiles over the hardware's cores | a v5e has one TensorCore; its grid is a loop (lesson 4). |
+# | *Drop-in inference speed* | 35.039 ms in place of 7.811. |
+#
+# The guide says of 8192 that it is large enough to be memory-bound. The last line above says what the roof is. And today's
+# compiler refuses the kernel: its blocks need 16.12 MiB, as you counted in lesson 5.
+#
+# But in those days it ran (each block had one buffer then, its author says), and took 35 ms, of which the MXU needs less than
+# six. **Where is the rest?** You have all you need: the ledger of lesson 4. Exercise 09.3 asks you for the bytes, and 09.4
+# for a kernel of the same ReLU that takes 8 ms at most.
+#
+# And the opening's guess? The fused kernel gained nothing, because XLA had fused already, and because products were the roof,
+# so that bytes did not matter. In the norm both were otherwise, and a third of the time was to be had.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel is three times faster than `jax.nn.relu(x @ w + b)`, typed at the prompt. What do you ask
+# first?</summary>
+# Whether the line was jitted. Typed at the prompt it is three programs, and the product goes to HBM and back between
+# them.</details>
+#
+# <details><summary>2. You replace the product in the middle of a model by a kernel that is 2 % faster. The model is 20 % slower.
+# Why?</summary>
+# The kernel is a wall: what XLA had fused before and behind the product is now a program of its own.</details>
+#
+# <details><summary>3. A LayerNorm of 1 GiB, with the mean and the mean of the squares added up side by side. How many GiB does XLA's
+# program move, and how many a kernel with whole rows?</summary>
+# 3: neither of the two waits for the other, so one reading serves both; a second for the result, and the result. The kernel
+# moves 2.</details>
+#
+# <details><summary>4. Why does the activation not stand where the product of a block along K is added to the sum?</summary>
+# The sum is not finished: relu(a) + relu(b) is not relu(a + b).</details>
+#
+# <details><summary>5. Somebody reports 0.1 ms for a product of 8192. What happened?</summary>
+# The clock saw the dispatch, and nobody waited: the MXU needs 5.6 ms.</details>
+
+# %% [markdown]
+# Question 3, for those who like to see it:
+
+# %%
+program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096))
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 9](../exercises/09_fusion.ipynb). The first one is an epilogue with K in the grid.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### The opening on a real chip
+#
+# With a TPU, fill in the left column. *Compiler* is predicted (compiler).
+
+# %%
+full = [jax.random.normal(k, s.shape, s.dtype) for k, s in zip(keys, sizes, strict=True)]
+
+
+def measured(fn, *args):
+    try:
+        return f"{bench.measure(fn, *args).seconds * 1e6:.1f}"
+    except bench.NoAccelerator:
+        return "no TPU"
+
+
+print("us                 measured  compiler")
+for name, fn in [("JAX, layer", layer), ("kernel, layer", fused)]:
+    predicted = compiler.compile_tpu(fn, *sizes).seconds * 1e6
+    print(f"{name:18} {measured(fn, *full):>8} {predicted:9.1f}")
+
+# %% [markdown]
+# ### The guide's layers
+#
+# The guide compares two layers of Keras: one that multiplies and then takes the ReLU, one that calls the kernel. On a small
+# size both give the same. The guide writes its blocks by keyword, `index_map=` first, and its first kernel, an addition, is
+# called with int32: both work.
+
+# %%
+import keras
+
+
+class StandardDenseReLU(keras.layers.Layer):
+    def __init__(self, w):
+        super().__init__()
+        self.w = w
+
+    def call(self, x):
+        return keras.ops.relu(keras.ops.matmul(x, self.w))
+
+
+class FusedDense(StandardDenseReLU):
+    def call(self, x):
+        return fused_matmul(x, self.w)
+
+
+x, w = (jax.random.normal(key, (128, 128)) for key in keys[:2])
+one, other = StandardDenseReLU(w)(x), FusedDense(w)(x)
+print("the same, nearly:", bool(jnp.allclose(one, other, atol=1e-3)))
+
+
+def add_kernel(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def add_vectors(x, y):
+    block = pl.BlockSpec(index_map=lambda i: (i,), block_shape=(1024,))
+    return pl.pallas_call(
+        add_kernel,
+        out_shape=x,
+        grid=(x.shape[0] // 1024,),
+        in_specs=[block] * 2,
+        out_specs=block,
+    )(x, y)
+
+
+for verdict in judges.judge(add_vectors, jnp.add, *[jnp.arange(2048, dtype=jnp.int32)] * 2):
+    print(verdict)
+
+# %% [markdown]
+# ### What else XLA does
+#
+# One often reads that XLA never fuses a product with a product. Here are two, with a ReLU between them. The hidden array
+# would have 64 MiB. And for the heart of attention, a softmax between two products, XLA brings a kernel of its own. The
+# scores still go out to it.
+
+# %%
+print("two products:")
+hidden = bf16(4096, 512), bf16(512, 8192), bf16(8192, 512)
+program(lambda x, w, v: jax.nn.relu(x @ w) @ v, *hidden)
+attention = compiler.compile_tpu(
+    lambda q, k, v: jax.nn.softmax(q @ k.T) @ v, *[bf16(8192, 128)] * 3, simulate=False
+)
+print(
+    "attention:",
+    [f"{op.kind} {op.name}" for op in attention.ops if op.kind != "copy-start"],
+)

@@ -1,0 +1,837 @@
+# Wrong answers to the exercises of lesson 9. Each stands in the place of the answer cell; `judge` must refuse it, and
+# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+# %% answer="09.1" name="activates every partial sum" judge="numbers" says="(?s)After step .0, 0, 0. acc_ref.*the product of the first blocks, and nothing else"
+def layer(x, w, b, activation):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, b_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        part = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+        acc_ref[...] += activation(part + b_ref[...].astype(jnp.float32))
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def finish():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 128, n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((128, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+            pl.BlockSpec((1, 128), lambda i, j, k: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((128, 128), jnp.float32)],
+    )(x, w, b.reshape(1, n))
+
+
+# %% answer="09.1" name="activates at every step" judge="exercise" says="activation is computed at every step along K"
+def layer(x, w, b, activation):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, b_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+        z = acc_ref[...] + b_ref[...].astype(jnp.float32)
+        o_ref[...] = activation(z).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 128, n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((128, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+            pl.BlockSpec((1, 128), lambda i, j, k: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((128, 128), jnp.float32)],
+    )(x, w, b.reshape(1, n))
+
+
+# %% answer="09.1" name="one piece of the bias for all columns" judge="numbers" says="(?s)Output block .0, 1., made at steps .0, 1, 0. to .0, 1, 1., is wrong"
+def layer(x, w, b, activation):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, b_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def finish():
+            z = acc_ref[...] + b_ref[...].astype(jnp.float32)
+            o_ref[...] = activation(z).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 128, n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((128, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+            pl.BlockSpec((1, 128), lambda i, j, k: (0, 0)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((128, 128), jnp.float32)],
+    )(x, w, b.reshape(1, n))
+
+
+# %% answer="09.1" name="leaves bias and activation to XLA" judge="exercise" says="(?s)outside the kernel: add, max"
+def layer(x, w, b, activation):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    z = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // 128, n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((128, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
+    )(x, w)
+    return activation(z + b.astype(jnp.float32)).astype(x.dtype)
+
+
+# %% answer="09.1" name="the bias at every step along K" judge="numbers" says="(?s)After step .0, 0, 0. acc_ref.*the product of the first blocks, and nothing else"
+def layer(x, w, b, activation):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, b_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        part = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+        acc_ref[...] += part + b_ref[...].astype(jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def finish():
+            o_ref[...] = activation(acc_ref[...]).astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // 128, n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((128, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+            pl.BlockSpec((1, 128), lambda i, j, k: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((128, 128), jnp.float32)],
+    )(x, w, b.reshape(1, n))
+
+
+# %% answer="09.2" name="widens in HBM" judge="exercise" says="made wide before the kernel"
+def from_bytes(x, q, scale):
+    (m, k), n = x.shape, q.shape[1]
+
+    def kernel(x_ref, q_ref, scale_ref, o_ref):
+        product = jnp.dot(x_ref[...], q_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = product * scale_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128,),
+        in_specs=[
+            pl.BlockSpec((m, k), lambda j: (0, 0)),
+            pl.BlockSpec((k, 128), lambda j: (0, j)),
+            pl.BlockSpec((1, 128), lambda j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j: (0, j)),
+    )(x, q.astype(x.dtype), scale.reshape(1, n))
+
+
+# %% answer="09.2" name="one piece of the scale for all columns" judge="numbers" says="(?s)Output block .0, 1., written at step .1,., is wrong"
+def from_bytes(x, q, scale):
+    (m, k), n = x.shape, q.shape[1]
+
+    def kernel(x_ref, q_ref, scale_ref, o_ref):
+        wide = q_ref[...].astype(x_ref.dtype)
+        product = jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)
+        o_ref[...] = product * scale_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128,),
+        in_specs=[
+            pl.BlockSpec((m, k), lambda j: (0, 0)),
+            pl.BlockSpec((k, 128), lambda j: (0, j)),
+            pl.BlockSpec((1, 128), lambda j: (0, 0)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j: (0, j)),
+    )(x, q, scale.reshape(1, n))
+
+
+# %% answer="09.2" name="all of q at once" judge="budget" says="KiB of VMEM; the budget is"
+def from_bytes(x, q, scale):
+    def kernel(x_ref, q_ref, scale_ref, o_ref):
+        wide = q_ref[...].astype(x_ref.dtype)
+        product = jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)
+        o_ref[...] = product * scale_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], q.shape[1]), jnp.float32),
+    )(x, q, scale.reshape(1, -1))
+
+
+# %% answer="09.2" name="x anew for each block" judge="budget" says="(?s)moves 388 KiB between HBM and VMEM; the budget is 332 KiB"
+def from_bytes(x, q, scale):
+    (m, k), n = x.shape, q.shape[1]
+
+    def kernel(x_ref, q_ref, scale_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        wide = q_ref[...].astype(x_ref.dtype)
+        o_ref[...] += jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(1) == pl.num_programs(1) - 1)
+        def finish():
+            o_ref[...] = o_ref[...] * scale_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda j, k: (0, k)),
+            pl.BlockSpec((128, 128), lambda j, k: (k, j)),
+            pl.BlockSpec((1, 128), lambda j, k: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((m, 128), lambda j, k: (0, j)),
+    )(x, q, scale.reshape(1, n))
+
+
+# %% answer="09.3" name="each array once" judge="exercise" says="Which index does b's map use"
+mystery = {"A": 1, "B": "805 MB", "C": "0.98 ms", "D": "bm = 512"}
+
+
+# %% answer="09.3" name="a as often as b" judge="exercise" says="for how many steps in a row"
+mystery = {"A": 64, "B": "34.6 GB", "C": "42.3 ms", "D": "bm = 512"}
+
+
+# %% answer="09.3" name="strips, not arrays" judge="exercise" says="How many of them make one b"
+mystery = {"A": 4096, "B": "17.7 GB", "C": "21.6 ms", "D": "bm = 512"}
+
+
+# %% answer="09.3" name="the time that was measured" judge="exercise" says="How much of it do the bytes explain"
+mystery = {"A": 64, "B": "17.7 GB", "C": "35 ms", "D": "bm = 512"}
+
+
+# %% answer="09.3" name="blocks along K" judge="exercise" says="used more often before it leaves"
+mystery = {"A": 64, "B": "17.7 GB", "C": "21.6 ms", "D": "K in blocks of 128"}
+
+
+# %% answer="09.3" name="wider strips" judge="exercise" says="How many rows of blocks still read all"
+mystery = {"A": 64, "B": "17.7 GB", "C": "21.6 ms", "D": "bn = 512"}
+
+
+# %% answer="09.4" name="as published" judge="exercise" says="For 8192 x 8192 its blocks take 16.12 MiB of VMEM"
+def mended(a, b):
+    def kernel(a_ref, b_ref, o_ref):
+        product = jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = jnp.maximum(product, 0)
+
+    (m, k), n = a.shape, b.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // 128, n // 128),
+        in_specs=[
+            pl.BlockSpec((128, k), lambda i, j: (i, 0)),
+            pl.BlockSpec((k, 128), lambda i, j: (0, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j: (i, j)),
+    )(a, b)
+
+
+# %% answer="09.4" name="blocks along K, and no larger ones" judge="exercise" says="it moves 34.6 GB"
+def mended(a, b):
+    (m, k), n = a.shape, b.shape[1]
+
+    def kernel(a_ref, b_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def finish():
+            o_ref[...] = jnp.maximum(o_ref[...], 0)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // 128, n // 128, k // 128),
+        in_specs=[
+            pl.BlockSpec((128, 128), lambda i, j, k: (i, k)),
+            pl.BlockSpec((128, 128), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((128, 128), lambda i, j, k: (i, j)),
+    )(a, b)
+
+
+# %% answer="09.4" name="blocks of 1024 in all directions" judge="exercise" says="its blocks take 24 MiB of VMEM"
+def mended(a, b):
+    (m, k), n = a.shape, b.shape[1]
+    bm, bk, bn = min(m, 1024), min(k, 1024), min(n, 1024)
+
+    def kernel(a_ref, b_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def finish():
+            o_ref[...] = jnp.maximum(o_ref[...], 0)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // bm, n // bn, k // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(a, b)
+
+
+# %% answer="09.4" name="the ReLU of every partial sum" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 1., is wrong"
+def mended(a, b):
+    (m, k), n = a.shape, b.shape[1]
+    bm, bk, bn = min(m, 1024), min(k, 128), min(n, 1024)
+
+    def kernel(a_ref, b_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        part = jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = jnp.maximum(o_ref[...] + part, 0)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // bm, n // bn, k // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(a, b)
+
+
+# %% answer="09.4" name="long rows, thin blocks of K in the way" judge="exercise" says="(?s)it moves 9.9 GB.*8 ms are allowed"
+def mended(a, b):
+    (m, k), n = a.shape, b.shape[1]
+    bm, bk, bn = min(m, 2048), min(k, 128), min(n, 256)
+
+    def kernel(a_ref, b_ref, o_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def finish():
+            o_ref[...] = jnp.maximum(o_ref[...], 0)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // bm, n // bn, k // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+    )(a, b)
+
+
+# %% answer="09.5" name="writes a kernel for everything" judge="exercise" says="69 GFLOPs"
+worth = dict.fromkeys("ABCDEF", "kernel")
+
+
+# %% answer="09.5" name="no kernel at all" judge="exercise" says="which of them read x"
+worth = {"A": "compute", **dict.fromkeys("BCDE", "HBM"), "F": "dispatch"}
+
+
+# %% answer="09.5" name="a kernel for wide weights" judge="exercise" says="Does XLA write the wide weights anywhere"
+worth = {
+    "A": "compute",
+    "B": "kernel",
+    "C": "HBM",
+    "D": "kernel",
+    "E": "kernel",
+    "F": "dispatch",
+}
+
+
+# %% answer="09.5" name="a kernel for half a microsecond" judge="exercise" says="how many does the start of a kernel take"
+worth = {
+    "A": "compute",
+    "B": "kernel",
+    "C": "HBM",
+    "D": "HBM",
+    "E": "kernel",
+    "F": "kernel",
+}
+
+
+# %% answer="09.6" name="the norm of x alone" judge="numbers" says="(?s)Output 0 at .0, 0. is 0; it should be"
+def add_and_norm(x, r, weight):
+    (m, n), rows = x.shape, 16
+
+    def kernel(x_ref, r_ref, weight_ref, o_ref, s_ref):
+        s_ref[...] = x_ref[...] + r_ref[...]
+        s = x_ref[...].astype(jnp.float32)
+        mean = jnp.mean(s * s, axis=1, keepdims=True)
+        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
+
+    block = pl.BlockSpec((rows, n), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype)] * 2,
+        grid=(pl.cdiv(m, rows),),
+        in_specs=[block, block, pl.BlockSpec((1, n), lambda i: (0, 0))],
+        out_specs=[block, block],
+    )(x, r, weight.reshape(1, n))
+
+
+# %% answer="09.6" name="two kernels" judge="budget" says="(?s)moves 161 KiB between HBM and VMEM; the budget is 129 KiB"
+def add_and_norm(x, r, weight):
+    (m, n), rows = x.shape, 16
+    block = pl.BlockSpec((rows, n), lambda i: (i, 0))
+
+    def add(x_ref, r_ref, s_ref):
+        s_ref[...] = x_ref[...] + r_ref[...]
+
+    def norm(s_ref, weight_ref, o_ref):
+        s = s_ref[...].astype(jnp.float32)
+        mean = jnp.mean(s * s, axis=1, keepdims=True)
+        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
+
+    out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    steps = (pl.cdiv(m, rows),)
+    s = pl.pallas_call(
+        add, out_shape=out, grid=steps, in_specs=[block, block], out_specs=block
+    )(x, r)
+    row = pl.BlockSpec((1, n), lambda i: (0, 0))
+    o = pl.pallas_call(
+        norm, out_shape=out, grid=steps, in_specs=[block, row], out_specs=block
+    )(s, weight.reshape(1, n))
+    return o, s
+
+
+# %% answer="09.6" name="the mean of the block" judge="numbers" says="(?s)Output 0 at .0, 0. is 193.505; it should be 1299.83"
+def add_and_norm(x, r, weight):
+    (m, n), rows = x.shape, 16
+
+    def kernel(x_ref, r_ref, weight_ref, o_ref, s_ref):
+        s_ref[...] = x_ref[...] + r_ref[...]
+        s = s_ref[...].astype(jnp.float32)
+        mean = jnp.mean(s * s)
+        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
+
+    block = pl.BlockSpec((rows, n), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype)] * 2,
+        grid=(pl.cdiv(m, rows),),
+        in_specs=[block, block, pl.BlockSpec((1, n), lambda i: (0, 0))],
+        out_specs=[block, block],
+    )(x, r, weight.reshape(1, n))
+
+
+# %% answer="09.6" name="the sum first" judge="numbers" says="(?s)Output 0 is what output 1 should be"
+def add_and_norm(x, r, weight):
+    (m, n), rows = x.shape, 16
+
+    def kernel(x_ref, r_ref, weight_ref, s_ref, o_ref):
+        s_ref[...] = x_ref[...] + r_ref[...]
+        s = s_ref[...].astype(jnp.float32)
+        mean = jnp.mean(s * s, axis=1, keepdims=True)
+        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
+
+    block = pl.BlockSpec((rows, n), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype)] * 2,
+        grid=(pl.cdiv(m, rows),),
+        in_specs=[block, block, pl.BlockSpec((1, n), lambda i: (0, 0))],
+        out_specs=[block, block],
+    )(x, r, weight.reshape(1, n))
+
+
+# %% answer="09.6" name="columns in blocks" judge="numbers" says="(?s)Output 0 at .0, 0. is 1583.93; it should be 1299.83"
+def add_and_norm(x, r, weight):
+    (m, n), rows = x.shape, 16
+
+    def kernel(x_ref, r_ref, weight_ref, o_ref, s_ref):
+        s_ref[...] = x_ref[...] + r_ref[...]
+        s = s_ref[...].astype(jnp.float32)
+        mean = jnp.mean(s * s, axis=1, keepdims=True)
+        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
+
+    block = pl.BlockSpec((rows, 128), lambda i, j: (i, j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype)] * 2,
+        grid=(pl.cdiv(m, rows), pl.cdiv(n, 128)),
+        in_specs=[block, block, pl.BlockSpec((1, 128), lambda i, j: (0, j))],
+        out_specs=[block, block],
+    )(x, r, weight.reshape(1, n))
+
+
+# %% answer="09.7" name="nothing is mended" judge="exercise" says="three operations"
+def times(machine):
+    x = machine.ones()
+
+    def seconds(fn):
+        begin = machine.clock()
+        for _ in range(100):
+            y = fn(x)
+        return (machine.clock() - begin) / 100
+
+    return seconds(machine.layer), seconds(machine.jit(machine.kernel))
+
+
+# %% answer="09.7" name="nobody waits" judge="exercise" says="Who waits for the device"
+def times(machine):
+    batches = [machine.batch(n) for n in range(4)]
+
+    def seconds(fn):
+        fn(batches[-1]).block_until_ready()
+        begin = machine.clock()
+        for number in range(100):
+            fn(batches[number % 4])
+        return (machine.clock() - begin) / 100
+
+    return seconds(machine.jit(machine.layer)), seconds(machine.jit(machine.kernel))
+
+
+# %% answer="09.7" name="waits for each call" judge="exercise" says="A dispatch is in it"
+def times(machine):
+    batches = [machine.batch(n) for n in range(4)]
+
+    def seconds(fn):
+        fn(batches[-1]).block_until_ready()
+        begin = machine.clock()
+        for number in range(100):
+            fn(batches[number % 4]).block_until_ready()
+        return (machine.clock() - begin) / 100
+
+    return seconds(machine.jit(machine.layer)), seconds(machine.jit(machine.kernel))
+
+
+# %% answer="09.7" name="one batch" judge="exercise" says="The same batch again and again"
+def times(machine):
+    x = machine.batch(0)
+
+    def seconds(fn):
+        fn(x).block_until_ready()
+        begin = machine.clock()
+        for _ in range(100):
+            y = fn(x)
+        y.block_until_ready()
+        return (machine.clock() - begin) / 100
+
+    return seconds(machine.jit(machine.layer)), seconds(machine.jit(machine.kernel))
+
+
+# %% answer="09.7" name="cold" judge="exercise" says="The first call compiles"
+def times(machine):
+    batches = [machine.batch(n) for n in range(4)]
+
+    def seconds(fn):
+        begin = machine.clock()
+        for number in range(100):
+            y = fn(batches[number % 4])
+        y.block_until_ready()
+        return (machine.clock() - begin) / 100
+
+    return seconds(machine.jit(machine.layer)), seconds(machine.jit(machine.kernel))
+
+
+# %% answer="09.7" name="the layer without jit" judge="exercise" says="the layer without jit"
+def times(machine):
+    batches = [machine.batch(n) for n in range(4)]
+
+    def seconds(fn):
+        fn(batches[-1]).block_until_ready()
+        begin = machine.clock()
+        for number in range(100):
+            y = fn(batches[number % 4])
+        y.block_until_ready()
+        return (machine.clock() - begin) / 100
+
+    return seconds(machine.layer), seconds(machine.jit(machine.kernel))
+
+
+# %% answer="09.8" name="whole rows" judge="budget" says="KiB of VMEM; the budget is"
+def softmax(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jax.nn.softmax(x_ref[...], axis=-1)
+
+    block = pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(x.shape[0] // 8,), in_specs=[block], out_specs=block
+    )(x)
+
+
+# %% answer="09.8" name="no maximum" judge="numbers" says="(?s)After step .0, 0, 3. sum_ref.*the largest number of each row"
+def softmax(x):
+    (m, n), rows, columns = x.shape, 8, 512
+
+    def kernel(x_ref, o_ref, sum_ref):
+        second, j = pl.program_id(1), pl.program_id(2)
+
+        @pl.when((second == 0) & (j == 0))
+        def nothing_yet():
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        @pl.when(second == 0)
+        def collect():
+            sum_ref[...] += jnp.sum(jnp.exp(x_ref[...]), axis=1, keepdims=True)
+
+        @pl.when(second == 1)
+        def result():
+            o_ref[...] = jnp.exp(x_ref[...]) / sum_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(m // rows, 2, n // columns),
+        in_specs=[pl.BlockSpec((rows, columns), lambda i, second, j: (i, j))],
+        out_specs=pl.BlockSpec((rows, columns), lambda i, second, j: (i, second * j)),
+        scratch_shapes=[pltpu.VMEM((rows, 1), jnp.float32)],
+    )(x)
+
+
+# %% answer="09.8" name="the old sum is not rescaled" judge="numbers" says="(?s)After step .0, 0, 3. sum_ref.*the sum of exp.*of each row"
+def softmax(x):
+    (m, n), rows, columns = x.shape, 8, 512
+
+    def kernel(x_ref, o_ref, max_ref, sum_ref):
+        second, j = pl.program_id(1), pl.program_id(2)
+        values = x_ref[...]
+
+        @pl.when((second == 0) & (j == 0))
+        def nothing_yet():
+            max_ref[...] = jnp.full_like(max_ref, -jnp.inf)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        @pl.when(second == 0)
+        def collect():
+            largest = jnp.maximum(max_ref[...], jnp.max(values, axis=1, keepdims=True))
+            sum_ref[...] += jnp.sum(jnp.exp(values - largest), axis=1, keepdims=True)
+            max_ref[...] = largest
+
+        @pl.when(second == 1)
+        def result():
+            o_ref[...] = jnp.exp(values - max_ref[...]) / sum_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(m // rows, 2, n // columns),
+        in_specs=[pl.BlockSpec((rows, columns), lambda i, second, j: (i, j))],
+        out_specs=pl.BlockSpec((rows, columns), lambda i, second, j: (i, second * j)),
+        scratch_shapes=[pltpu.VMEM((rows, 1), jnp.float32)] * 2,
+    )(x)
+
+
+# %% answer="09.8" name="three reads" judge="budget" says="(?s)x_ref is fetched 24 times: 384 KiB, 3 times the whole array"
+def softmax(x):
+    (m, n), rows, columns = x.shape, 8, 512
+
+    def kernel(x_ref, o_ref, max_ref, sum_ref):
+        stage, j = pl.program_id(1), pl.program_id(2)
+        values = x_ref[...]
+
+        @pl.when((stage == 0) & (j == 0))
+        def nothing_yet():
+            max_ref[...] = jnp.full_like(max_ref, -jnp.inf)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        @pl.when(stage == 0)
+        def largest():
+            max_ref[...] = jnp.maximum(max_ref[...], jnp.max(values, axis=1, keepdims=True))
+
+        @pl.when(stage == 1)
+        def total():
+            raised = jnp.exp(values - max_ref[...])
+            sum_ref[...] += jnp.sum(raised, axis=1, keepdims=True)
+
+        @pl.when(stage == 2)
+        def result():
+            o_ref[...] = jnp.exp(values - max_ref[...]) / sum_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(m // rows, 3, n // columns),
+        in_specs=[pl.BlockSpec((rows, columns), lambda i, stage, j: (i, j))],
+        out_specs=pl.BlockSpec((rows, columns), lambda i, stage, j: (i, (stage // 2) * j)),
+        scratch_shapes=[pltpu.VMEM((rows, 1), jnp.float32)] * 2,
+    )(x)
+
+
+# %% answer="09.8" name="the result's block moves in both passes" judge="simulator" says="(?s)left VMEM after step .0, 0, 0., and the grid came back to it"
+def softmax(x):
+    (m, n), rows, columns = x.shape, 8, 512
+
+    def kernel(x_ref, o_ref, max_ref, sum_ref):
+        second, j = pl.program_id(1), pl.program_id(2)
+        values = x_ref[...]
+
+        @pl.when((second == 0) & (j == 0))
+        def nothing_yet():
+            max_ref[...] = jnp.full_like(max_ref, -jnp.inf)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        @pl.when(second == 0)
+        def collect():
+            largest = jnp.maximum(max_ref[...], jnp.max(values, axis=1, keepdims=True))
+            here = jnp.sum(jnp.exp(values - largest), axis=1, keepdims=True)
+            sum_ref[...] = sum_ref[...] * jnp.exp(max_ref[...] - largest) + here
+            max_ref[...] = largest
+
+        @pl.when(second == 1)
+        def result():
+            o_ref[...] = jnp.exp(values - max_ref[...]) / sum_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(m // rows, 2, n // columns),
+        in_specs=[pl.BlockSpec((rows, columns), lambda i, second, j: (i, j))],
+        out_specs=pl.BlockSpec((rows, columns), lambda i, second, j: (i, j)),
+        scratch_shapes=[pltpu.VMEM((rows, 1), jnp.float32)] * 2,
+    )(x)
+
+
+# %% answer="09.9" name="the norm first, then the product" judge="exercise" says="par"
+def norm_product(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def norm(x_ref, o_ref):
+        x = x_ref[...]
+        mean = jnp.mean(x * x, axis=1, keepdims=True)
+        o_ref[...] = x * jax.lax.rsqrt(mean + 1e-6)
+
+    def product(x_ref, w_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
+
+    rows = pl.BlockSpec((32, k), lambda i: (i, 0))
+    normed = pl.pallas_call(
+        norm, out_shape=x, grid=(m // 32,), in_specs=[rows], out_specs=rows
+    )(x)
+    return pl.pallas_call(
+        product,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(k // 128,),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda k: (0, k)),
+            pl.BlockSpec((128, n), lambda k: (k, 0)),
+        ],
+        out_specs=pl.BlockSpec((m, n), lambda k: (0, 0)),
+    )(normed, w)
+
+
+# %% answer="09.9" name="w anew for each block of rows" judge="exercise" says="(?s)above par.*w_ref is fetched 64 times"
+def norm_product(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x = x_ref[...]
+        factor = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+        part = x_ref[:, pl.ds(pl.multiple_of(128 * pl.program_id(1), 128), 128)]
+        o_ref[...] += jnp.dot(part * factor, w_ref[...], preferred_element_type=jnp.float32)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(m // 32, k // 128),
+        in_specs=[
+            pl.BlockSpec((32, k), lambda i, k: (i, 0)),
+            pl.BlockSpec((128, n), lambda i, k: (k, 0)),
+        ],
+        out_specs=pl.BlockSpec((32, n), lambda i, k: (i, 0)),
+    )(x, w)
+
+
+# %% answer="09.9" name="the factor of a part of the row" judge="numbers" says="(?s)nearly right: off by up to 15 %"
+def norm_product(x, w):
+    (m, k), n = x.shape, w.shape[1]
+
+    def kernel(x_ref, w_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        x = x_ref[...]
+        normed = x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+        o_ref[...] += jnp.dot(normed, w_ref[...], preferred_element_type=jnp.float32)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), jnp.float32),
+        grid=(k // 128,),
+        in_specs=[
+            pl.BlockSpec((m, 128), lambda k: (0, k)),
+            pl.BlockSpec((128, n), lambda k: (k, 0)),
+        ],
+        out_specs=pl.BlockSpec((m, n), lambda k: (0, 0)),
+    )(x, w)
+
+
+# %% answer="09.9" name="everything at once" judge="budget" says="MiB of VMEM; the budget is"
+def norm_product(x, w):
+    def kernel(x_ref, w_ref, o_ref):
+        x = x_ref[...]
+        normed = x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+        o_ref[...] = jnp.dot(normed, w_ref[...], preferred_element_type=jnp.float32)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), jnp.float32),
+    )(x, w)
