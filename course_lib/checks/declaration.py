@@ -29,7 +29,7 @@ def _common(task: Exercise) -> str:
         return f"kind is {task.kind!r}; it may be {', '.join(RESULTS)}."
     if not task.title or not task.defines.isidentifier():
         return f"title {task.title!r} and defines {task.defines!r} are a heading and a Python name."
-    for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes", "probes"):
+    for name in ("hints", "inputs", "dtypes", "judges", "chips", "also", "sizes", "probes", "slips"):
         if not isinstance(getattr(task, name), tuple):
             return f"{name} is {getattr(task, name)!r:.60}; it is a tuple: one item wants a comma, (item,)."
     if len(task.hints) < MIN_HINTS or not all(isinstance(h, str) and h for h in task.hints):
@@ -42,6 +42,10 @@ def _common(task: Exercise) -> str:
 def _judged(task: Exercise) -> str:
     if any(not isinstance(probe, judges.Probe) for probe in task.probes):
         return f"probes has {task.probes!r:.60}; it is a tuple of judges.Probe."
+    if any(not isinstance(slip, judges.Slip) for slip in task.slips):
+        return f"slips has {task.slips!r:.60}; it is a tuple of judges.Slip."
+    if any(isinstance(slip.output, str) for slip in task.slips):
+        return "slips has one whose output is a name; only gradients have names, an output has a number, from 0."
     if task.asks is not None:
         return f"asks is for {', '.join(ASKS)}; its kind is {task.kind}."
     if (task.kind == "golf") != isinstance(task.golf, Golf):
@@ -64,7 +68,25 @@ def _runnable(task: Exercise) -> str:
         return "it has typed inputs and cases; one of them makes the arguments, not both."
     if not typed and task.cases is None:
         return 'there are no arguments: inputs=("x: f32[N]",) with sizes=({"N": 4096}, ...), or cases=.'
-    return _typed(task) if typed else ""
+    return (_typed(task) if typed else "") or _differentiated(task)
+
+
+def _differentiated(task: Exercise) -> str:
+    """What is wrong with the gradient that is asked for."""
+    asked = task.gradient
+    if asked is None:
+        return ""
+    if not isinstance(asked, judges.Gradient):
+        return f"gradient is {asked!r:.60}; it is a judges.Gradient."
+    if not task.inputs:
+        return ""  # nobody knows the arguments before they are made
+    names = [inputs.declared(text).name for text in task.inputs]
+    if unknown := [one for one in asked.of or () if one not in names and one not in range(len(names))]:
+        return f"the gradient is asked for by {unknown[0]!r}; the inputs are {', '.join(names)}."
+    known = [f"d{name}" for name in names]
+    if strange := [slip.output for slip in asked.slips if isinstance(slip.output, str) and slip.output not in known]:
+        return f"a slip of the gradient has the output {strange[0]!r}; there are {', '.join(known)}."
+    return ""
 
 
 def _typed(task: Exercise) -> str:
@@ -96,6 +118,8 @@ def _typed(task: Exercise) -> str:
 
 
 def _asked(task: Exercise) -> str:
+    if task.gradient is not None or task.slips:
+        return "gradient and slips are for kernels, of the kinds write, configure, repair and golf."
     if task.golf is not None:
         return "golf is for kernels, of the kind golf."
     if not isinstance(task.asks, ASKS[task.kind]):

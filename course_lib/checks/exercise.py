@@ -9,7 +9,7 @@ from collections.abc import Callable
 from course_lib import errors
 from course_lib.checks import declaration, inputs
 from course_lib.checks.kinds.golf import Golf
-from course_lib.judges import JUDGES, Budget, Probe
+from course_lib.judges import JUDGES, Budget, Gradient, Probe, Slip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,8 @@ class Exercise:
     also: tuple[Callable, ...] = ()
     golf: Golf | None = None  # the unit of the score, and par
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong numbers
+    slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong numbers
+    gradient: Gradient | None = None  # judged as well, once the function itself is right
     arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows

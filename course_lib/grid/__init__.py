@@ -15,6 +15,7 @@ from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
 from course_lib.grid.following.follow import body, broken_promise, has_copies_by_hand, memory_uses, scoped_scratch
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
+from course_lib.grid.origin import made_by
 from course_lib.grid.pipelines import inner_pipelines
 from course_lib.grid.tiles import moved_bytes, stored_bytes, tile
 from course_lib.grid.trace import run, trace, trace_with_result
@@ -41,6 +42,7 @@ __all__ = [
     "equations",
     "has_copies_by_hand",
     "inner_pipelines",
+    "made_by",
     "memory_uses",
     "moved_bytes",
     "pallas_calls",

@@ -20,10 +20,12 @@ from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge, most_traffic
 from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
+from course_lib.judges.gradient import Gradient, gradient_trials, judge_gradient
 from course_lib.judges.numbers import numbers_judge
 from course_lib.judges.probing import Probe
 from course_lib.judges.simulator import races_judge, simulator_judge
 from course_lib.judges.sitting import JUDGES, NAMES, judge
+from course_lib.judges.slips import Slip
 from course_lib.judges.tolerance import Expected, close, expected, right
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
@@ -31,7 +33,9 @@ from course_lib.judges.verdict import Verdict
 __all__ = [
     "JUDGES",
     "NAMES",
+    "Gradient",
     "Probe",
+    "Slip",
     "BlockMap",
     "Budget",
     "Expected",
@@ -44,6 +48,8 @@ __all__ = [
     "device_judge",
     "expected",
     "judge",
+    "gradient_trials",
+    "judge_gradient",
     "most_traffic",
     "numbers_judge",
     "races_judge",

@@ -24,43 +24,54 @@ def other_structure(walk: grid.Walk, expected) -> Complaint | None:
 
 
 def difference(
-    got: list[np.ndarray], want: list[Expected], walk: grid.Walk, reference: Callable, args: tuple, **more
+    got: list[np.ndarray],
+    want: list[Expected],
+    walk: grid.Walk,
+    reference: Callable,
+    args: tuple,
+    names: tuple[tuple[str, str], ...] = (),
+    **more,
 ) -> Complaint | None:
     """What is wrong and where, and what to try; None if every output is right.
 
-    ``more``: what else helps to explain it, as in Finding: ``run``, ``probes``, ``in_order``.
+    ``names``: (name, what it is) of each output, where it has one.
+    ``more``: what else helps to explain it, as in Finding: ``run``, ``probes``, ``slips``, ``in_order`` ...
     """
     if len(got) != len(want):
         arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
         return Complaint(f"It returns {arrays}; it should return {len(want)}.", "look at out_shape.")
-    if complaint := _exchanged(got, want):
+    if complaint := _exchanged(got, want, names):
         return complaint
     for number, (g, w) in enumerate(zip(got, want, strict=True)):
-        name = "The output" if len(want) == 1 else f"Output {number}"
+        name, is_called = names[number] if names else ("The output" if len(want) == 1 else f"Output {number}", "")
         if g.shape != w.value.shape:
             return Complaint(f"{name} has shape {g.shape}; it should be {w.value.shape}.", "look at out_shape.")
         if g.dtype != w.value.dtype:
-            return Complaint(f"{name} is {g.dtype}; it should be {w.value.dtype}.", "look at the dtype in out_shape.")
+            next = "a gradient has the dtype of its argument: .astype at the end." if names else ""
+            what = f"{name} is {g.dtype}; it should be {w.value.dtype}."
+            return Complaint(what, next or "look at the dtype in out_shape.")
         if (wrong := ~right(g, w)).any():
-            known = {"walk": walk, "reference": reference, "args": args} | more
+            known = {"walk": walk, "reference": reference, "args": args, "is_called": is_called} | more
             return _complaint(Finding(name=name, number=number, got=g, want=w, wrong=wrong, **known))
     return None
 
 
-def _exchanged(got: list[np.ndarray], want: list[Expected]) -> Complaint | None:
+def _exchanged(got: list[np.ndarray], want: list[Expected], names: tuple = ()) -> Complaint | None:
     """Two outputs that are each other's."""
     for first, second in itertools.combinations(range(len(got)), 2):
         pairs = [(got[first], want[second]), (got[second], want[first])]
         alike = all((g.shape, g.dtype) == (w.value.shape, w.value.dtype) and right(g, w).all() for g, w in pairs)
         if alike and not right(got[first], want[first]).all():
-            what = f"Output {first} is what output {second} should be, and the other way round: they are exchanged."
+            one, other = (names[first][0], names[second][0]) if names else (f"Output {first}", f"output {second}")
+            what = f"{one} is what {other} should be, and the other way round: they are exchanged."
             return Complaint(what, "return them in the other order.")
     return None
 
 
 def _complaint(found: Finding) -> Complaint:
     because = rules.because(found)
-    where = " ".join(part for part in (_block(found), _value(found), because.what, _how_many(found)) if part)
+    which = _block(found)
+    where = " ".join(part for part in (which, _value(found, said=bool(which)), because.what, _how_many(found)) if part)
     block = found.laid_out_by[1].block_shape if found.laid_out_by else None
     return Complaint(where, because.next, block_map(found.name, found.wrong, found.unwritten, block))
 
@@ -72,17 +83,25 @@ def _block(found: Finding) -> str:
     call, output = found.laid_out_by
     if not len(found.steps):
         block = tuple(e // b for e, b in zip(found.first, output.block_shape, strict=True))
-        return f"No grid step writes output block {block}."
-    block, last = tuple(output.indices[found.steps[-1]].tolist()), call.step(int(found.steps[-1]))
-    if len(found.steps) == 1:
-        return f"Output block {block}, written at step {last}, is wrong."
-    return f"Output block {block}, made at steps {call.step(int(found.steps[0]))} to {last}, is wrong."
+        return f"No grid step writes {_named(found, 'output block', block)}."
+    block = tuple(output.indices[found.steps[-1]].tolist())
+    how = "written at step" if len(found.steps) == 1 else f"made at steps {call.step(int(found.steps[0]))} to"
+    return f"{_named(found, 'Output block', block)}, {how} {call.step(int(found.steps[-1]))}, is wrong."
 
 
-def _value(found: Finding) -> str:
+def _named(found: Finding, kind: str, block: tuple[int, ...]) -> str:
+    """ "Output block (1, 0)", or "Block (1, 0) of dw, the gradient of w" where an output has a name."""
+    if not found.is_called:
+        return f"{kind} {block}"
+    return f"{'Block' if kind[0] == 'O' else 'block'} {block} of {found.name}, {found.is_called}"
+
+
+def _value(found: Finding, said: bool) -> str:
+    """The first wrong element. ``said``: what is called by a name has been said already."""
     first = found.first
     at = f" at [{', '.join(map(str, first))}]" if first else ""
-    return f"{found.name}{at} is {show(found.got[first])}; it should be {show(found.want.value[first])}."
+    is_called = f", {found.is_called}," if found.is_called and not said else ""
+    return f"{found.name}{is_called}{at} is {show(found.got[first])}; it should be {show(found.want.value[first])}."
 
 
 def _how_many(found: Finding) -> str:

@@ -27,6 +27,9 @@ class Finding:
     args: tuple
     run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; where running is cheap
     probes: tuple = ()  # of ``probing``: what scratch should hold on the way
+    slips: tuple = ()  # of ``slips``: what likely mistakes would return
+    suspects: Callable = lambda found: ()  # makes more of them
+    is_called: str = ""  # what it is, where it has a name of its own: "the gradient of w"
     in_order: bool = False  # its steps ran one after another, whatever the kernel says of its axes
 
     @property
@@ -40,8 +43,17 @@ class Finding:
 
     @functools.cached_property
     def made_by(self) -> tuple[grid.Call, grid.Operand] | None:
-        """The last kernel with an output of this shape in blocks, and that output; None if there is none."""
-        return next(reversed(self._makers(self.walk.calls)), None)
+        """The last kernel with an output of this shape in blocks, and that output; None if there is none.
+
+        Where the output is followed to the kernel that makes it, that one and no other.
+        """
+        makers = self._makers(self.walk.calls)
+        origin = grid.made_by(self.walk, self.number)
+        if origin is not None:
+            makers = [(call, o) for call, o in makers if call is origin[0] and o is origin[1]]
+        elif self.is_called and len(makers) > 1:  # of a gradient: x and dx, and what else has that shape
+            return None
+        return next(reversed(makers), None)
 
     @functools.cached_property
     def laid_out_by(self) -> tuple[grid.Pipeline, grid.Operand] | None:

@@ -46,8 +46,11 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
         walk,
         trial.reference,
         trial.args,
+        trial.names,
         run=functools.partial(trial.traced.run, True) if interpret is True else None,
         probes=trial.probes,
+        slips=trial.slips,
+        suspects=trial.suspects,
         in_order=interpret is True,
     )
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)

@@ -10,6 +10,7 @@ from course_lib.judges import (
     rules_of_blocks,
     rules_of_memory,
     rules_of_softmax,
+    slips,
 )
 from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
@@ -27,6 +28,7 @@ def because(found: Finding) -> Complaint:
 
 # The order is that of certainty: what is read off the grid and the code goes before what the numbers look like.
 _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
+    slips.declared,
     rules_of_blocks.outside,
     rules_of_blocks.rows_outside,
     rules_of_blocks.unvisited,
@@ -42,6 +44,7 @@ _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     rules_of_blocks.past_the_edge,
     rules_of_memory.written_too_early,
     probing.first_wrong,
+    slips.suspected,
     rules_of_softmax.running_sum,
     rules_of_softmax.no_maximum,
     rules_of_memory.computed,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from course_lib import compiler, grid
+from course_lib.judges.finding import Finding
 from course_lib.judges.interpreted import Traced
 from course_lib.judges.probing import Probe
+from course_lib.judges.slips import Slip, Suspect
 from course_lib.judges.tolerance import Expected, expected
 
 
@@ -22,7 +24,9 @@ class Trial:
 
     Everything below is computed when it is first asked for, and once. ``like``: a trial of the same function for the
     same chip with arguments of the same shapes and dtypes, whose trace, and whose compiled runs, are these too.
-    ``probes``: what scratch should hold on the way, asked where the numbers are wrong.
+    ``probes``: what scratch should hold on the way, asked where the numbers are wrong. ``slips``: what likely mistakes
+    would return; ``suspects`` makes more of them for what is wrong. ``names``: (name, what it is) of each output, for
+    sentences about it; () for "the output".
     Raises ValueError for an argument that is no array and no number.
     """
 
@@ -32,6 +36,9 @@ class Trial:
     chip: str = "v5e"
     like: Trial | None = None
     probes: tuple[Probe, ...] = ()
+    slips: tuple[Slip, ...] = ()
+    suspects: Callable[[Finding], Iterable[Suspect]] = lambda found: ()
+    names: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "args", arrays(self.args))

@@ -8,7 +8,9 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from course_lib import chips, errors, grid, judges, roofline, text
+import jax
+
+from course_lib import chips, compiler, errors, grid, judges, roofline, text
 from course_lib.checks.result import NOT_YET, Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
@@ -39,18 +41,48 @@ def result(task: Exercise, defined: object) -> Result:
         return not_yet(task.id, "that is not what is judged.", *complaint)
     if not_built is not None:
         return not_yet(task.id, _NOT_BUILT, *_explained(not_built))
-    if complaint := _arithmetic_around(task, trials):
+    if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
-    heard, report = [], None
     with progress.shown(f"judging {task.id}") as say:
-        for trial, said in _sessions(task, trials, say):
-            report = report or (said.report if trial is trials[0] else None)
-            if said.passed is False:
-                return _refused(task, said, trial, trials, report)
-            heard.append(said)
+        refusal, heard, report = _heard(task, trials, task.budget, say)
+        if refusal is None and task.gradient is not None:
+            say(f"judging {task.id}: its gradient")
+            refusal, of_gradient, its_report = _gradient_heard(task, fn, cases, say)
+            heard, report = heard + of_gradient, its_report or report
+    if refusal is not None:
+        return refusal
     if complaint := _further_demand(task, defined):
         return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
-    return passed(task.id, _agreement(heard), report=report)
+    return passed(task.id, _agreement(heard, "" if task.gradient is None else ", on the gradient too"), report=report)
+
+
+def _heard(
+    task: Exercise,
+    trials: list[judges.Trial],
+    limit: judges.Budget | None,
+    say: Callable[[str], None],
+    what: str = "it",
+) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
+    """(the first refusal or None, the verdicts before it, the compiler's report on the first trial)."""
+    heard, report = [], None
+    for trial, said in _sessions(task, trials, limit, say):
+        report = report or (said.report if trial is trials[0] else None)
+        if said.passed is False:
+            return _refused(task, said, trial, trials, report, limit, what), heard, report
+        heard.append(said)
+    return None, heard, report
+
+
+def _gradient_heard(
+    task: Exercise, fn: Callable, cases: list[tuple], say: Callable[[str], None]
+) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
+    """The same for the gradient of a function that is right."""
+    asked = task.gradient
+    trials = judges.gradient_trials(asked, fn, task.reference, cases, chip=task.chips[0])
+    free = task.arithmetic_around if asked.arithmetic_around is None else asked.arithmetic_around
+    if not free and (complaint := _arithmetic_around(trials, "the gradient's arithmetic")):
+        return not_yet(task.id, "part of the gradient is not in a kernel.", *complaint), [], None
+    return _heard(task, trials, asked.budget, say, "its gradient")
 
 
 def _trials(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[judges.Trial]:
@@ -58,7 +90,9 @@ def _trials(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[jud
     first: dict[str, judges.Trial] = {}
     trials = []
     for case in cases:
-        trials.append(judges.Trial(fn, task.reference, case, task.chips[0], first.get(_shapes(case)), task.probes))
+        trials.append(
+            judges.Trial(fn, task.reference, case, task.chips[0], first.get(_shapes(case)), task.probes, task.slips)
+        )
         first.setdefault(_shapes(case), trials[-1])
     return trials
 
@@ -115,23 +149,23 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
     return None
 
 
-def _arithmetic_around(task: Exercise, trials: list[judges.Trial]) -> tuple[str, str] | None:
+def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic") -> tuple[str, str] | None:
     """Arithmetic beside the kernel, where all of it is to be done inside. Where there is no kernel, a judge says so."""
-    for trial in trials if not task.arithmetic_around else ():
+    for trial in trials:
         try:
             found = judges.arithmetic_around(trial.walk) if trial.like is None else []
         except Exception:  # the judges will say what is wrong
             continue
         if found and code.not_a_kernel(trial.walk) is None:
             return (
-                f"Part of the arithmetic stands outside the kernel: {', '.join(found)}.",
+                f"Part of {what} stands outside the kernel: {', '.join(found)}.",
                 "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",
             )
     return None
 
 
 def _sessions(
-    task: Exercise, trials: list[judges.Trial], say: Callable[[str], None]
+    task: Exercise, trials: list[judges.Trial], limit: judges.Budget | None, say: Callable[[str], None]
 ) -> Iterator[tuple[judges.Trial, judges.Verdict]]:
     """(trial, verdict) of each judge in order.
 
@@ -146,11 +180,11 @@ def _sessions(
     order = [name for name in seats if name in task.judges]
     if _is_long(trials[0]) and "compiler" in order:
         order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
-    if task.budget is not None:
+    if limit is not None:
         order.append("budget")
     if chips.on_a_tpu():
         order.append("device")
-    asked = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=task.budget), "device": device.sit}
+    asked = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=limit), "device": device.sit}
     seats |= {"budget": each, "device": trials}
     for name in order:
         for trial in seats[name]:
@@ -175,15 +209,23 @@ def _touches(call: grid.Call) -> float:
         return float("inf")
 
 
-def _refused(task: Exercise, said: judges.Verdict, trial: judges.Trial, trials: list[judges.Trial], report) -> Result:
-    message = f"{said.message}{_price_of_steps(task, trial)}" if said.judge == "budget" else said.message
+def _refused(
+    task: Exercise,
+    said: judges.Verdict,
+    trial: judges.Trial,
+    trials: list[judges.Trial],
+    report: compiler.Report | None,
+    limit: judges.Budget | None,
+    what: str,
+) -> Result:
+    message = f"{said.message}{_price_of_steps(task, trial, limit)}" if said.judge == "budget" else said.message
     name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
     several = sum(other.like is None for other in trials) > 1
     return Result(
         id=task.id,
         outcome=NOT_YET,
         judge=said.judge,
-        headline=f"the {name} refused it." if said.ran else f"the {name} could not run it.",
+        headline=f"the {name} refused {what}." if said.ran else f"the {name} could not run {what}.",
         message=f"With arguments {_shapes(trial.args)}: {message}" if several else message,
         next=said.next,
         blocks=said.blocks,
@@ -191,9 +233,9 @@ def _refused(task: Exercise, said: judges.Verdict, trial: judges.Trial, trials: 
     )
 
 
-def _price_of_steps(task: Exercise, trial: judges.Trial) -> str:
+def _price_of_steps(task: Exercise, trial: judges.Trial, limit: judges.Budget) -> str:
     """How many grid steps there are and what they cost, where a time is limited; "" elsewhere."""
-    if task.budget.times_reference is None:
+    if limit.times_reference is None:
         return ""
     steps, fitted = sum(call.steps for call in trial.walk.calls), roofline.FITTED.get(task.chips[0])
     if fitted is None or not steps:
@@ -221,13 +263,13 @@ def _explained(error: Exception) -> tuple[str, str]:
 
 
 def _shapes(case: tuple) -> str:
-    shapes = [f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in case]
+    shapes = [f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in jax.tree.leaves(case)]
     return f"of {shapes[0]}" if len(set(shapes)) == 1 else ", ".join(shapes)
 
 
-def _agreement(heard: list[judges.Verdict]) -> str:
+def _agreement(heard: list[judges.Verdict], on: str = "") -> str:
     """Who agrees and who could not sit, on one line: the same line wherever the same judges sit."""
     agreed = list(dict.fromkeys(said.judge for said in heard if said.passed))
     skipped = list(dict.fromkeys(said.judge for said in heard if said.passed is None))
-    text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree" if len(agreed) > 1 else f"{agreed[0]} agrees"
+    text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree{on}" if len(agreed) > 1 else f"{agreed[0]} agrees{on}"
     return f"{text}; skipped: {', '.join(skipped)}." if skipped else f"{text}."

@@ -1,0 +1,280 @@
+"""The gradient judge: the vjp of a function beside that of its reference, before the same judges.
+
+A function of x, w and b with a custom_vjp becomes a function of x, w, b and the cotangent g, which returns dx, dw, db
+and what the forward rule returns. That is an ordinary trial: its outputs have names, and slips of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges import gradient_slips
+from course_lib.judges.budget import Budget
+from course_lib.judges.sitting import JUDGES
+from course_lib.judges.slips import Slip
+from course_lib.judges.trial import Trial, arrays
+from course_lib.judges.verdict import Verdict
+
+_SEED = 2027
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Gradient:
+    """What is asked of the gradient of a function, beside the function itself.
+
+    ``of``: the arguments by which it is differentiated, names as in the reference's signature, or places from 0; None:
+    all that are floats. ``slips``: likely mistakes; their ``value`` takes the arguments and the cotangent, and returns
+    the gradients in the order of ``of``. ``reference(*args, g)`` returns the gradients where the vjp of the exercise's
+    reference is not the accuracy that is asked for. ``pre(*args)`` is the pre-activation, z, and ``activation`` the
+    elementwise function of it that the reference returns (None: what it returns is z); with them more slips are known.
+    ``zeros``: once more with zeros in every argument in turn, so that a kink at 0 shows; False where ties and zeros may
+    be treated in more than one way. ``arithmetic_around``: whether arithmetic may stand around the kernels of the
+    gradient; None: as the exercise says. ``budget``: of the function forwards and backwards together.
+    Raises ValueError for what contradicts itself.
+    """
+
+    of: tuple[str | int, ...] | None = None
+    slips: tuple[Slip, ...] = ()
+    reference: Callable | None = None
+    pre: Callable | None = None
+    activation: Callable | None = None
+    zeros: bool = True
+    arithmetic_around: bool | None = None
+    budget: Budget | None = None
+
+    def __post_init__(self) -> None:
+        if problem := _problem(self):
+            raise ValueError(f"Gradient: {problem}")
+
+    def places(self, reference: Callable, args: tuple) -> tuple[int, ...]:
+        """Which arguments it is asked for. Raises ValueError for one that is not there, or is no float."""
+        names = argument_names(reference, args)
+        floats = [n for n, arg in enumerate(args) if jnp.issubdtype(jnp.result_type(arg), jnp.floating)]
+        if self.of is None:
+            return tuple(floats)
+        for one in self.of:
+            if one not in names and one not in range(len(args)):
+                raise ValueError(f"a gradient of {one!r} is asked for; the arguments are {', '.join(names)}.")
+        found = tuple(names.index(one) if isinstance(one, str) else one for one in self.of)
+        if other := [names[n] for n in found if n not in floats]:
+            raise ValueError(f"a gradient of {other[0]} is asked for, and its numbers are no floats.")
+        return found
+
+
+def judge_gradient(
+    fn: Callable,
+    reference: Callable,
+    *args,
+    of: tuple[str | int, ...] | None = None,
+    slips: tuple[Slip, ...] = (),
+    pre: Callable | None = None,
+    activation: Callable | None = None,
+    judges: tuple[str, ...] = tuple(JUDGES),
+    chip: str = "v5e",
+) -> list[Verdict]:
+    """The verdicts on the gradient of ``fn``, as ``judge`` gives them on its value, up to the first that refuses.
+
+    ``reference(*args)`` is differentiated by JAX; ``fn`` by its custom_vjp. ``of``, ``slips``, ``pre`` and
+    ``activation`` are those of ``Gradient``. Raises ValueError for an argument that is no array, for a reference that
+    does not run or is no float, for a name in ``of`` that is no argument, and for an unknown chip or judge.
+    """
+    if strange := [name for name in judges if name not in JUDGES]:
+        raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")
+    asked = Gradient(of=of, slips=slips, pre=pre, activation=activation)
+    ordinary, *more = gradient_trials(asked, fn, reference, [arrays(args)], chip=chip)
+    verdicts = []
+    for name in (name for name in JUDGES if name in judges):
+        said = JUDGES[name](ordinary)
+        for further in more if name == "numbers" and said.passed else ():
+            said = JUDGES[name](further)
+        verdicts.append(said)
+        if said.passed is False:
+            break
+    return verdicts
+
+
+def gradient_trials(
+    asked: Gradient, fn: Callable, reference: Callable, cases: list[tuple], *, chip: str
+) -> list[Trial]:
+    """A trial of the gradient for each case, then one more with zeros in the first; same shapes share a trace."""
+    first: dict[tuple, Trial] = {}
+    made = []
+    sets = [(case, number % 2 == 1) for number, case in enumerate(cases)]
+    if asked.zeros and (flat := with_zeros(asked, reference, cases[0])) is not None:
+        sets.append((flat, True))
+    for case, random in sets:
+        key = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(case))
+        made.append(_trial(asked, fn, reference, case, random, chip, first.get(key)))
+        first.setdefault(key, made[-1])
+    return made
+
+
+def _trial(asked, fn, reference, case: tuple, random: bool, chip: str, like: Trial | None) -> Trial:
+    places, names = asked.places(reference, case), argument_names(reference, case)
+    g = cotangent(reference, case, random)
+    backwards = pulled_back(reference, places, names)
+    wanted = backwards if asked.reference is None else _with_output(asked.reference, reference, names)
+    outputs = tuple((f"d{names[n]}", f"the gradient of {names[n]}") for n in places)
+    outputs += (("y", "the output, as the forward rule of custom_vjp returns it"),)
+    return Trial(
+        pulled_back(fn, places, names),
+        wanted,
+        (*case, g),
+        chip,
+        like,
+        slips=asked.slips,
+        names=outputs,
+        suspects=functools.partial(
+            gradient_slips.suspects,
+            problem=gradient_slips.Problem(
+                reference=reference,
+                backwards=backwards,
+                places=places,
+                names=names,
+                pre=asked.pre,
+                activation=asked.activation,
+            ),
+        ),
+    )
+
+
+def pulled_back(fn: Callable, places: tuple[int, ...], names: tuple[str, ...] = ()) -> Callable:
+    """The function of ``fn``'s arguments and a cotangent that returns the gradients at ``places``, and the value."""
+
+    def gradients(*args_and_cotangent):
+        *args, g = args_and_cotangent
+
+        def of_these(*values):
+            changed = [*args]
+            for place, value in zip(places, values, strict=True):
+                changed[place] = value
+            return fn(*changed)
+
+        y, pull_back = jax.vjp(of_these, *(args[place] for place in places))
+        if (got := _types(y)) != (want := _types(g)):
+            raise TypeError(
+                f"Under a gradient the function returns {got}, and otherwise {want}: the forward rule of its custom_vjp"
+            )
+        return (*pull_back(g), y)
+
+    return _named(gradients, (*names, "g")) if names else gradients
+
+
+def _with_output(backwards: Callable, reference: Callable, names: tuple[str, ...]) -> Callable:
+    def gradients(*args_and_cotangent):
+        returned = backwards(*args_and_cotangent)
+        returned = returned if isinstance(returned, (tuple, list)) else (returned,)
+        return (*returned, reference(*args_and_cotangent[:-1]))
+
+    return _named(gradients, (*names, "g"))
+
+
+def _named(fn: Callable, names: tuple[str, ...]) -> Callable:
+    """The function with names for its parameters, which sentences about arguments use."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    try:
+        fn.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    except ValueError:  # "argument 0", of a reference whose signature nobody knows
+        pass
+    return fn
+
+
+def argument_names(reference: Callable, args: tuple) -> tuple[str, ...]:
+    """What the reference calls its arguments; where nobody can tell: "argument 0" and so on."""
+    try:
+        names = tuple(inspect.signature(reference).parameters)
+    except (TypeError, ValueError):
+        names = ()
+    return names[: len(args)] if len(names) >= len(args) else tuple(f"argument {n}" for n in range(len(args)))
+
+
+def cotangent(reference: Callable, args: tuple, random: bool):
+    """The cotangent for ``reference(*args)``, of its shape and dtype: numbers from -1 to 1, or such as tell positions.
+
+    No row of it is 0, so that what a kernel does with the last rows shows. Raises ValueError where the reference does
+    not run, or returns anything but floats.
+    """
+    try:
+        outputs = jax.eval_shape(reference, *args)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise ValueError(f"the reference cannot be run with these arguments. {said}") from error
+    for output in jax.tree.leaves(outputs):
+        if not jnp.issubdtype(output.dtype, jnp.floating):
+            raise ValueError(f"the reference returns {output.dtype}, which has no gradient: it must return floats.")
+    rng = np.random.default_rng(_SEED)
+
+    def one(output):
+        if random:
+            return jnp.asarray(rng.uniform(-1, 1, output.shape), output.dtype)
+        places = np.indices(output.shape, dtype=np.int64)
+        code = sum(step * index for step, index in zip((3, 7, 5, 11), places[::-1], strict=False)) + 1
+        return jnp.asarray(code % 251 - 125.5, output.dtype)  # never 0, and exact in bfloat16
+
+    return jax.tree.map(one, outputs)
+
+
+def with_zeros(asked: Gradient, reference: Callable, args: tuple) -> tuple | None:
+    """Arguments of the same types at which much is exactly 0: every second row of the floats; random beside it.
+
+    None where no kink is met there, where the reference's slope at one is that of neither side (jnp.maximum halves a
+    tie), and where it or its gradient is not finite.
+    """
+    rng = np.random.default_rng(_SEED)
+
+    def one(arg):
+        if not jnp.issubdtype(arg.dtype, jnp.floating):
+            return arg
+        values = rng.uniform(-1, 1, arg.shape)
+        if arg.ndim:
+            values[::2] = 0
+        return jnp.asarray(values, arg.dtype)
+
+    changed = jax.tree.map(one, args)
+    try:
+        g = cotangent(reference, changed, random=True)
+        backwards = jax.jit(pulled_back(reference, asked.places(reference, changed)))
+        at_zero = jax.tree.leaves(backwards(*changed, g))
+        finite = all(bool(jnp.isfinite(leaf).all()) for leaf in at_zero)
+        kinks = {
+            _equal(at_zero, jax.tree.leaves(backwards(*beside, g))) for beside in gradient_slips.beside_zero(changed)
+        }
+    except Exception:  # the ordinary arguments will say why
+        return None
+    return changed if finite and kinks == {True, False} else None
+
+
+def _equal(these: list, others: list) -> bool:
+    return all(bool((one == other).all()) for one, other in zip(these, others, strict=True))
+
+
+def _types(tree) -> str:
+    types = [f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" for leaf in jax.tree.leaves(tree)]
+    return types[0] if len(types) == 1 else f"({', '.join(types)})"
+
+
+def _problem(asked: Gradient) -> str:
+    if asked.of is not None and not (
+        isinstance(asked.of, tuple)
+        and asked.of
+        and all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in asked.of)
+        and len(set(asked.of)) == len(asked.of)
+    ):
+        return f'of is {asked.of!r:.60}; it is a tuple of arguments, each once: ("x", "w").'
+    if not isinstance(asked.slips, tuple) or any(not isinstance(slip, Slip) for slip in asked.slips):
+        return f"slips is {asked.slips!r:.60}; it is a tuple of judges.Slip."
+    for name in ("reference", "pre", "activation"):
+        if getattr(asked, name) is not None and not callable(getattr(asked, name)):
+            return f"{name} is {getattr(asked, name)!r:.60}; it is a function."
+    if asked.activation is not None and asked.pre is None:
+        return "activation is given, and pre is not: the activation is a function of what pre returns."
+    if asked.budget is not None and not isinstance(asked.budget, Budget):
+        return f"budget is {asked.budget!r:.60}; it is a judges.Budget."
+    return ""
