@@ -81,7 +81,7 @@ def test_the_words_of_a_step():
     kernel = kernel_of("matmul")
     assert grid_step.caption(kernel, 38) == (
         "Step 39 of 64, grid index (2, 1, 2). x_ref block (2, 2): copied in. y_ref block (2, 1): copied in. "
-        "o_ref block (2, 1): stays, no copy. HBM traffic so far: 2,850,816 bytes."
+        "o_ref block (2, 1): stays, no copy. In o_ref: 3 of 4 parts. HBM traffic so far: 2,850,816 bytes."
     )
     assert "o_ref block (2, 1): written back after this step" in grid_step.caption(kernel, 39)
     assert "order_ref: in SMEM from the start. x_ref block (2, 0): same block, no copy." in grid_step.caption(
@@ -295,7 +295,8 @@ def test_the_still_picture_shows_the_step_that_is_set():
     assert words.count("block (128, 128)") == 3
     assert "In VMEM the blue buffer is in use." in bundle["image/svg+xml"], "the other one shows a block, too"
     blue = re.findall(r'<rect [^>]*fill="#0072b2"', bundle["image/svg+xml"])
-    assert len(blue) == 3 + 3 + 1, "a block and a buffer of each operand, and the legend"
+    assert len(blue) == 3 + 3 + 1 + 1, "a block and a buffer of each operand, the part that is added, and the legend"
+    assert "3 of 4 parts" in words
 
 
 def test_the_still_picture_shows_what_goes_wrong():

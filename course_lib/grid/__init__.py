@@ -10,6 +10,7 @@ differs from the step before; an output block is written back when the next step
 lists the output blocks that are left and come back to, and what lies in their buffer then.
 """
 
+from course_lib.grid.accumulators import Accumulator, accumulators
 from course_lib.grid.body import Body, Broken, Copy, Use
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
 from course_lib.grid.following.follow import body, broken_promise, has_copies_by_hand, memory_uses, scoped_scratch
@@ -25,6 +26,7 @@ from course_lib.grid.walk import walk, walk_traced
 
 __all__ = [
     "KERNELS",
+    "Accumulator",
     "Body",
     "Broken",
     "Call",
@@ -37,6 +39,7 @@ __all__ = [
     "UnreadableCall",
     "Use",
     "Walk",
+    "accumulators",
     "body",
     "broken_promise",
     "equations",

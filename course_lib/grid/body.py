@@ -79,6 +79,7 @@ class Use:
     semaphore_name: str = ""
     bytes: int = 0  # of a copy
     remote: bool = False  # the copy goes to another chip
+    eqn: jax.extend.core.JaxprEqn | None = None  # of a read or a write
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,35 +2,46 @@
 
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.core_picture import core_picture
+from course_lib.viz.flow_player import FlowPlayer
+from course_lib.viz.gradient_flow import gradient_flow
 from course_lib.viz.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.picture import Picture
 from course_lib.viz.pipeline_chart import PipelineChart, pipeline_chart
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
+from course_lib.viz.precision_explorer import PrecisionExplorer, precision_explorer
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
+from course_lib.viz.stages import Stage
 from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
+from course_lib.viz.traffic import traffic
 from course_lib.viz.vmem_table import VmemTable, vmem_table
 
 __all__ = [
     "PLOT_STYLE",
     "BundleViewer",
+    "FlowPlayer",
     "GridPlayer",
     "MemoryLadder",
     "Picture",
     "PipelineChart",
     "Point",
+    "PrecisionExplorer",
     "RoofPlot",
+    "Stage",
     "SystolicStepper",
     "VmemTable",
     "bundle_viewer",
     "core_picture",
+    "gradient_flow",
     "grid_player",
     "memory_ladder",
     "pipeline_chart",
     "plot_picture",
+    "precision_explorer",
     "roof_plot",
     "systolic_stepper",
     "three_roofs",
+    "traffic",
     "vmem_table",
 ]

@@ -198,10 +198,10 @@ def card(panel: Panel, title: str, description: str) -> str:
     return _picture(WIDTH, height, edge + moved(panel, PAD, PAD), title, description)
 
 
-def sheet(panel: Panel, title: str, description: str) -> str:
+def sheet(panel: Panel, title: str, description: str, width: float = INNER) -> str:
     """A whole picture without an edge, to stand on a card that HTML draws."""
-    paper = f'<rect width="{INNER}" height="{number(panel.height)}" fill="{PAPER}"/>'
-    return _picture(INNER, panel.height, paper + panel.body, title, description)
+    paper = f'<rect width="{number(width)}" height="{number(panel.height)}" fill="{PAPER}"/>'
+    return _picture(width, panel.height, paper + panel.body, title, description)
 
 
 def _picture(width: float, height: float, body: str, title: str, description: str) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from course_lib import cost, grid, text
+from course_lib.viz import grid_accumulator
 
 MOST_STEPS = 1_000_000  # of all kernels together; more would make the notebook that holds a player heavy
 MOST_WINDOWS = 100_000  # copies made by hand whose place in the array is drawn
@@ -94,6 +95,7 @@ def kernel_frames(shown: Shown) -> dict:
         "grid": list(call.grid),
         "steps": call.steps,
         "operands": operands,
+        "accumulators": grid_accumulator.frames(call),
         "lanes": [_lane(n, o) for n, o in enumerate(call.operands) if o.pipelined] + by_hand,
         "notes": [*shown.notes, *_notes(call), *([problem] if problem else [])],
         "uncounted": bool(problem),

@@ -72,6 +72,14 @@ function drawTimeline(parent, kernel, goTo, current) {
       if (step >= 0) goTo(step, true);
     };
   }
+  for (const each of kernel.accumulators) {
+    const says = `On to the next step at which all parts are in ${each.name}`;
+    const label = button(names, "course-lane", `∑ ${each.name}`, says);
+    label.onclick = () => {
+      const step = nextFull(each, current());
+      if (step >= 0) goTo(step);
+    };
+  }
   const strip = make(box, "div", "course-strip");
   const canvas = make(strip, "canvas", "course-timeline");
   canvas.setAttribute("role", "img");
@@ -112,6 +120,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
   make(title, "span", "", words);
   const stage = make(root, "div", "course-operands");
   const views = kernel.operands.map((operand) => drawOperand(stage, kernel, operand, goTo));
+  const carried = drawAccumulators(root, kernel);
   const legend = make(root, "div", "course-legend");
   const bar = drawControls(root, kernel);
   const time = drawTimeline(root, kernel, goTo, () => step);
@@ -134,6 +143,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
   }
   function show() {
     if (shownWidth) for (const view of [...views, time]) view.show(step); // not before it stands on the page
+    carried.show(step);
     ledger(step);
     put(caption, captionOf(kernel, step));
     showProblem();

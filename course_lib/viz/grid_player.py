@@ -18,6 +18,7 @@ _SCRIPTS = (
     "dom.js",
     "grid_plane.js",
     "grid_operand.js",
+    "grid_accumulator.js",
     "grid_timeline.js",
     "grid_player.js",
 )
@@ -27,9 +28,10 @@ def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> 
     """The grids of the kernels of ``fn(*args)``, to play step by step with mouse or keys. The kernel is not run.
 
     Shows per operand the array in HBM, the buffers in VMEM, what is copied between them at each step and what is not,
-    and the bytes so far; what it counts is what ``cost.traffic`` counts. A grid is a pallas_call's, or that of the
-    emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of several grids, ``call`` says
-    which is shown first: its number, or the name of its kernel. The kernel is traced for ``chip``.
+    and the bytes so far; what it counts is what ``cost.traffic`` counts. Where a scratch ref or an output block is
+    added to over several steps, it shows how much is in it (``grid.accumulators``). A grid is a pallas_call's, or that
+    of the emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of several grids,
+    ``call`` says which is shown first: its number, or the name of its kernel. The kernel is traced for ``chip``.
 
     Raises grid.UnreadableCall (a ValueError) where there is no kernel or none that can be read, where a grid has no
     step, or more than 1,000,000; ValueError where ``call`` is none of the grids, and for an unknown chip.

@@ -150,7 +150,8 @@ function byHandInWords(kernel, operand, step) {
 }
 
 function captionOf(kernel, step) {
-  const said = kernel.operands.map((operand) => ` ${movesInWords(kernel, operand, step)}.`).join("");
+  const moves = kernel.operands.map((operand) => ` ${movesInWords(kernel, operand, step)}.`).join("");
+  const said = moves + kernel.accumulators.map((e) => ` In ${e.name}: ${accumulatorWords(e, step).join(", ")}.`).join("");
   const total = kernel.lanes.reduce((sum, lane) => sum + bytesUpTo(lane, step), 0);
   return `Step ${count(step + 1)} of ${count(kernel.steps)}, grid index ${tuple(coordinates(kernel, step))}.` +
     `${said} HBM traffic so far: ${count(total)} bytes.`;

@@ -7,6 +7,8 @@ import collections
 
 import numpy as np
 
+from course_lib.viz.grid_accumulator import half_full, words
+
 _NEAR = 2000  # steps from the middle of a grid within which a telling one is looked for
 
 
@@ -53,6 +55,7 @@ def caption(kernel: dict, step: int) -> str:
     """The step in words."""
     total = sum(row["bytes"] for row in ledger(kernel, step))
     said = "".join(f" {_moves(kernel, operand, step)}." for operand in kernel["operands"])
+    said += "".join(f" In {each['name']}: {', '.join(words(each, step))}." for each in kernel["accumulators"])
     return (
         f"Step {step + 1:,} of {kernel['steps']:,}, grid index {coordinates(kernel, step)}.{said} "
         f"HBM traffic so far: {total:,} bytes."
@@ -133,7 +136,10 @@ def goes_wrong(operand: dict) -> np.ndarray:
 
 
 def telling_step(kernel: dict) -> int:
-    """A step to show where only one can be: the first problem, else one where a block stays and another is copied."""
+    """A step to show where only one can be: the first problem, else one where a block stays and another is copied.
+
+    Of those, where the kernel adds up over steps, one with some of the parts.
+    """
     wrong = problem_steps(kernel)
     if len(wrong):
         return int(wrong[0])
@@ -142,6 +148,7 @@ def telling_step(kernel: dict) -> int:
         when = events(kernel, lane)[0]
         moves.update(set(when[abs(when - middle) <= _NEAR].tolist()))
     mixed = [step for step, lanes in moves.items() if lanes < len(kernel["lanes"])]
+    mixed = [step for step in mixed if half_full(kernel["accumulators"], step)] or mixed
     return min(mixed, key=lambda step: (-moves[step], abs(step - middle)), default=middle)
 
 

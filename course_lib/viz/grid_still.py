@@ -3,7 +3,7 @@
 import numpy as np
 
 from course_lib import text
-from course_lib.viz import draw, grid_step
+from course_lib.viz import draw, grid_accumulator, grid_step
 from course_lib.viz.grid_still_plane import AGAIN, COMPLETE, FILL, LOST, NOW, PARTLY, SEEN, plane
 
 _LEFT, _GAP = 58, 18  # room for the words HBM and VMEM; room between operands
@@ -29,6 +29,7 @@ def still(kernel: dict, step: int) -> str:
     states = set()
     panels = [draw.heading(kernel["title"], f"grid {tuple(kernel['grid'])}, {text.counted(kernel['steps'], 'step')}")]
     panels += [_row(kernel, row, step, states) for row in rows]
+    panels += [_carried(kernel["accumulators"], step)] if kernel["accumulators"] else []
     panels += [_legend(states, any(_held_before(operand, step) for operand in operands))]
     panels += [draw.paragraph(sentence, size=13, bold=True, fill=draw.RED) for sentence in said]
     panels += [draw.paragraph(words, size=13)]
@@ -104,6 +105,25 @@ def _slots(operand: dict, step: int, x: float, y: float, room: float) -> str:
     if operand["space"] == "smem":
         parts.append(draw.label(x + count * (wide + 4) + 4, y + 17, "in SMEM", room, fill=draw.MUTED))
     return "".join(parts)
+
+
+def _carried(accumulators: list[dict], step: int) -> draw.Panel:
+    """What lies in VMEM from step to step, and how much of it is there: a box for each part."""
+    head, row = 24, 30
+    body = draw.box(0, 0, draw.INNER, head + row * len(accumulators), _VMEM, radius=4)
+    body += draw.label(8, 17, "Carried in VMEM from step to step", size=13, bold=True)
+    for n, each in enumerate(accumulators):
+        y, parts, of = head + n * row, int(each["parts"][step]), int(each["of"][step])
+        body += draw.label(8, y + 17, each["name"], 150, size=13, bold=True)
+        cells = min(of, grid_accumulator.MOST_CELLS)
+        for cell, (x, wide) in enumerate(draw.columns(210, [1] * cells)):
+            begins, ends = cell * of // cells, (cell + 1) * of // cells  # the parts of this cell
+            now = begins < parts <= ends and grid_accumulator.adds(each, step)
+            fill = FILL[NOW] if now else FILL[SEEN] if parts >= ends else draw.PAPER
+            body += draw.box(_LEFT + 110 + x, y + 3, wide - 2, 18, fill, stroke=draw.MUTED)
+        said = " → ".join(grid_accumulator.words(each, step))
+        body += draw.label(_LEFT + 328, y + 17, said, draw.INNER - _LEFT - 332, size=13, bold=True)
+    return draw.Panel(body, head + row * len(accumulators))
 
 
 def _held_before(operand: dict, step: int) -> bool:

@@ -16,7 +16,7 @@ class Timeline {
   layout(width) {
     const { kernel } = this;
     this.width = Math.max(40, width);
-    this.height = this.top + LANE * kernel.lanes.length;
+    this.height = this.top + LANE * (kernel.lanes.length + kernel.accumulators.length);
     this.step = this.width / kernel.steps; // pixels
     this.context = sharp(this.canvas, this.width, this.height);
     const context = sharp(this.background, this.width, this.height);
@@ -24,6 +24,9 @@ class Timeline {
     context.fillRect(0, 0, this.width, this.height);
     this.drawOuterAxis(context);
     kernel.lanes.forEach((lane, n) => this.drawLane(context, lane, this.top + n * LANE));
+    kernel.accumulators.forEach((each, n) => {
+      drawFilling(context, each, this.top + (kernel.lanes.length + n) * LANE, this.width, this.step);
+    });
     this.drawMarks(context);
   }
 
@@ -95,6 +98,7 @@ class Timeline {
     const { kernel } = this;
     const lanes = kernel.lanes.map((lane) =>
       `${lane.name}: ${count(lane.when.length)} ${lane.direction === "in" ? "copies in" : "copies out"}`);
+    lanes.push(...kernel.accumulators.map((each) => `${each.name}: how full it is`));
     const wrong = kernel.problemSteps.length;
     const problems = wrong ? ` ${count(wrong)} of the steps ${wrong === 1 ? "is" : "are"} marked as wrong.` : "";
     const binned = this.step < 2

@@ -296,6 +296,7 @@ class Follower:
             inner=other_axes(part, np.shape(active), entries),
             whole=part is not None and part.sizes == tuple(ref.aval.shape),
             sure=not self.unsure,
+            eqn=eqn,
         )
         self._noted(use)
 

@@ -1,0 +1,130 @@
+"""A computation as stages that read arrays from HBM and write arrays to it: what each moves, and what is kept.
+
+Plain data, checked when it is made, for ``traffic`` and ``gradient_flow``.
+"""
+
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+MOST_STAGES, MOST_MOVES, MOST_VARIANTS = 12, 8, 4  # that a picture has room for
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One operation, a kernel or one of XLA's. ``reads`` and ``writes``: array -> bytes moved from and to HBM.
+
+    Raises ValueError for an empty name, for bytes that are no whole number from 0 on, and where nothing is moved.
+    """
+
+    name: str
+    reads: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    writes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"Stage: name={self.name!r} is no name. Say what the stage does, in a word or two.")
+        for field in ("reads", "writes"):
+            object.__setattr__(self, field, _checked_moves(field, getattr(self, field)))
+        if not self.reads and not self.writes:
+            raise ValueError(f"Stage: {self.name!r} neither reads nor writes an array. Name one in reads or in writes.")
+        if len(self.moves) > MOST_MOVES:
+            raise ValueError(
+                f"Stage: {self.name!r} moves {len(self.moves)} arrays, and there is room for {MOST_MOVES}. Put small "
+                "ones together under one name."
+            )
+
+    @property
+    def moves(self) -> tuple["Move", ...]:
+        """What it reads, then what it writes."""
+        found = [(self.reads, "read"), (self.writes, "write")]
+        return tuple(Move(array, size, way) for arrays, way in found for array, size in arrays.items())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes between HBM and the core."""
+        return sum(move.bytes for move in self.moves)
+
+
+class Move(NamedTuple):
+    """One array on its way. ``way``: "read", from HBM to the core, or "write", back."""
+
+    array: str
+    bytes: int
+    way: str
+
+
+def _checked_moves(field: str, given: object) -> dict[str, int]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"Stage: {field}={given!r} is no dict of array -> bytes, such as {{'x': 4096}}.")
+    found = {}
+    for array, size in given.items():
+        try:
+            found[str(array)] = operator.index(size)
+        except TypeError:
+            found[str(array)] = -1
+        if found[str(array)] < 0 or isinstance(size, bool) or not str(array).strip():
+            raise ValueError(
+                f"Stage: {field}[{array!r}]={size!r} are no bytes. Say a whole number, 0 or more, for an array that "
+                "has a name."
+            )
+    return found
+
+
+def total(stages: Sequence[Stage]) -> int:
+    """Bytes that all stages move."""
+    return sum(stage.bytes for stage in stages)
+
+
+def read_back(stages: Sequence[Stage]) -> set[str]:
+    """The arrays that one stage writes and a later one reads."""
+    found, written = set(), set()
+    for stage in stages:
+        found |= written & set(stage.reads)
+        written |= set(stage.writes)
+    return found
+
+
+def residuals(forward: Sequence[Stage], backward: Sequence[Stage]) -> dict[str, int]:
+    """Arrays of the forward stages that backward stages read, and their bytes: what is kept for the way back.
+
+    An array has the bytes that the forward stages write of it; of one that they only read, the fewest that a stage
+    reads, for it may be read several times over.
+    """
+    wanted = {array for stage in backward for array in stage.reads}
+    made = {move.array for stage in backward for move in stage.moves if move.way == "write"}
+    touched = dict.fromkeys(move.array for stage in forward for move in stage.moves)
+    found = {}
+    for array in touched:
+        if array not in wanted or (array in made and not _read_first(array, backward)):
+            continue
+        written = [stage.writes[array] for stage in forward if array in stage.writes]
+        read = [stage.reads[array] for stage in (*forward, *backward) if array in stage.reads]
+        found[array] = max(written) if written else min(read)
+    return found
+
+
+def _read_first(array: str, stages: Sequence[Stage]) -> bool:
+    """Whether a stage reads the array before, or as, one writes it."""
+    first = next(stage for stage in stages if array in stage.reads or array in stage.writes)
+    return array in first.reads
+
+
+def checked_variants(who: str, variants: object, check) -> dict:
+    """Of each name what ``check(name, value)`` makes of its value. Raises ValueError that begins with ``who``."""
+    if not isinstance(variants, Mapping) or not variants:
+        raise ValueError(f"{who}: variants={variants!r} is no dict of name -> stages with something in it.")
+    if len(variants) > MOST_VARIANTS:
+        raise ValueError(f"{who}: {len(variants)} variants are too many to compare. Say up to {MOST_VARIANTS}.")
+    return {str(name): check(str(name), value) for name, value in variants.items()}
+
+
+def checked_stages(who: str, where: str, stages: object) -> tuple[Stage, ...]:
+    """A list of stages. Raises ValueError that begins with ``who`` and says ``where``."""
+    given = list(stages) if isinstance(stages, Sequence) and not isinstance(stages, str) else [stages]
+    if not given or not all(isinstance(stage, Stage) for stage in given) or given == [stages]:
+        raise ValueError(f"{who}: {where} is {stages!r}. Say a list of viz.Stage(name, reads={{...}}, writes={{...}}).")
+    if len(given) > MOST_STAGES:
+        raise ValueError(f"{who}: {where} has {len(given)} stages, and there is room for {MOST_STAGES}.")
+    return tuple(given)
