@@ -55,13 +55,13 @@ def dense_in_jax(x, w, b):
 keys = jax.random.split(jax.random.key(0), 6)
 shapes = (192, 128), (128, 384), (384,)
 x, w, b = (jax.random.normal(key, s) for key, s in zip(keys[:3], shapes, strict=True))
-changes = tuple(
-    jax.random.normal(key, s) for key, s in zip(keys[3:], shapes, strict=True)
-)
+changes = tuple(jax.random.normal(key, s) for key, s in zip(keys[3:], shapes, strict=True))
 
 moved = jax.jvp(forward, (x, w, b), changes)[1]
 expected = jax.jvp(dense_in_jax, (x, w, b), changes)[1]
-print("jax.jvp, largest difference from plain JAX:", f"{jnp.abs(moved - expected).max():.0e}")
+print(
+    "jax.jvp, largest difference from plain JAX:", f"{jnp.abs(moved - expected).max():.0e}"
+)
 
 # %%
 try:
@@ -255,15 +255,17 @@ rest = [
 viz.gradient_flow(
     {
         "save z": (
-            [viz.Stage("y = silu(x @ w + b)", reads={"x": X, "w": W}, writes={"y": Y, "z": Y})],
+            [
+                viz.Stage(
+                    "y = silu(x @ w + b)", reads={"x": X, "w": W}, writes={"y": Y, "z": Y}
+                )
+            ],
             [viz.Stage("dz", reads={"g": Y, "z": Y}, writes={"dz": Y}), *rest],
         ),
         "recompute z": (
             [viz.Stage("y = silu(x @ w + b)", reads={"x": X, "w": W}, writes={"y": Y})],
             [
-                viz.Stage(
-                    "z again, dz", reads={"g": Y, "x": X, "w": W}, writes={"dz": Y}
-                ),
+                viz.Stage("z again, dz", reads={"g": Y, "x": X, "w": W}, writes={"dz": Y}),
                 *rest,
             ],
         ),
@@ -282,7 +284,9 @@ viz.gradient_flow(
 # %%
 v5e = chips.chip("v5e")
 peak = v5e.flops(jnp.bfloat16)
-print(f"K = {2 * peak / v5e.hbm_bandwidth:.0f}, twice the ridge point of {peak / v5e.hbm_bandwidth:.0f}")
+print(
+    f"K = {2 * peak / v5e.hbm_bandwidth:.0f}, twice the ridge point of {peak / v5e.hbm_bandwidth:.0f}"
+)
 
 # %% [markdown]
 # Does the compiler agree? Here are all three kernels. `layer` writes z where it is told to, `dz_saved` reads it, `dz_again` computes
@@ -338,7 +342,11 @@ def dz_saved(z, g):
 
     (m, n), (block, _) = g.shape, specs(0)
     return pl.pallas_call(
-        kernel, out_shape=g, grid=(n // BN, m // BM), in_specs=[block, block], out_specs=block
+        kernel,
+        out_shape=g,
+        grid=(n // BN, m // BM),
+        in_specs=[block, block],
+        out_specs=block,
     )(z, g)
 
 
@@ -367,7 +375,9 @@ print("   K    save   recompute   us, predicted (compiler)")
 for k in (128, 256, 512, 1024):
     inputs, result = [(M, k), (k, N), (1, N)], (M, N)
     saved = us(functools.partial(layer, keep=True), *inputs) + us(dz_saved, result, result)
-    again = us(functools.partial(layer, keep=False), *inputs) + us(dz_again, *inputs, result)
+    again = us(functools.partial(layer, keep=False), *inputs) + us(
+        dz_again, *inputs, result
+    )
     print(f"{k:4} {saved:7.1f} {again:11.1f}")
 
 # %% [markdown]
@@ -552,7 +562,11 @@ def loss(fn):
 all_three = jax.grad(loss(dense), argnums=(0, 1, 2))
 expected = jax.grad(loss(dense_in_jax), argnums=(0, 1, 2))(x, w, b)
 remat = jax.grad(loss(jax.checkpoint(dense)), argnums=(0, 1, 2))
-for name, fn in [("grad", all_three), ("jit(grad)", jax.jit(all_three)), ("with remat", remat)]:
+for name, fn in [
+    ("grad", all_three),
+    ("jit(grad)", jax.jit(all_three)),
+    ("with remat", remat),
+]:
     close = all(
         np.allclose(ours, theirs, rtol=1e-4, atol=1e-3)
         for ours, theirs in zip(fn(x, w, b), expected, strict=True)
@@ -584,7 +598,9 @@ class FusedDenseTrainable(keras.layers.Layer):
         self.b = self.add_weight(shape=(self.units,), initializer="zeros")
 
     def call(self, inputs):
-        return dense(inputs, keras.ops.convert_to_tensor(self.w), keras.ops.convert_to_tensor(self.b))
+        return dense(
+            inputs, keras.ops.convert_to_tensor(self.w), keras.ops.convert_to_tensor(self.b)
+        )
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)
@@ -593,7 +609,10 @@ class FusedDenseTrainable(keras.layers.Layer):
 model = keras.Sequential([keras.Input((256,)), FusedDenseTrainable(128)])
 model.compile(optimizer="adam", loss="mse")
 history = model.fit(np.ones((256, 256)), np.ones((256, 128)), batch_size=128, verbose=0)
-print("the guide's training, on ones, has run; its loss is finite:", bool(np.isfinite(history.history["loss"][0])))
+print(
+    "the guide's training, on ones, has run; its loss is finite:",
+    bool(np.isfinite(history.history["loss"][0])),
+)
 
 # %% [markdown]
 # Ones teach nothing. Here are 150 flowers: Fisher's irises, four measurements each, and three species. They come with the course, so that
@@ -625,8 +644,12 @@ ax.plot(fused["loss"], label="our kernels")
 ax.set(title="150 irises", xlabel="epoch", ylabel="loss")
 ax.legend()
 print(f"after 40 epochs: accuracy {fused['accuracy'][-1]:.0%}")
-print(f"losses apart by less than 1 %: {abs(fused['loss'][-1] / unfused['loss'][-1] - 1) < 0.01}")
-viz.plot_picture(fig, "The thin line runs along the middle of the thick one: the two losses fall alike.")
+print(
+    f"losses apart by less than 1 %: {abs(fused['loss'][-1] / unfused['loss'][-1] - 1) < 0.01}"
+)
+viz.plot_picture(
+    fig, "The thin line runs along the middle of the thick one: the two losses fall alike."
+)
 
 # %% [markdown]
 # Same network, same start, same order of flowers: the curves agree. On this machine the kernels ran in the simulator. On a v5e the whole
@@ -652,7 +675,11 @@ def train_step(layer):
         weights, moments = model.optimizer.stateless_apply(moments, gradient, weights)
         return value, weights, state, moments
 
-    parts = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
+    parts = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+    )
     shapes = [[jax.ShapeDtypeStruct(v.shape, v.dtype) for v in part] for part in parts]
     batch = jax.ShapeDtypeStruct((512, 512), jnp.float32)
     return step, (*shapes, batch, batch)
@@ -787,7 +814,10 @@ def second(fn):
 print("jvp of dense:             ", works(lambda: jax.jvp(dense, (x, w, b), changes)))
 print("second gradient of dense: ", works(lambda: second(dense)))
 ours, theirs = second(dense_twice), second(dense_in_jax)
-print("with a cure:               right", np.allclose(ours, theirs, rtol=1e-3, atol=1e-3 * jnp.abs(theirs).max()))
+print(
+    "with a cure:               right",
+    np.allclose(ours, theirs, rtol=1e-3, atol=1e-3 * jnp.abs(theirs).max()),
+)
 
 # %% [markdown]
 # ### The gradient that nobody asked for
@@ -797,7 +827,9 @@ print("with a cure:               right", np.allclose(ours, theirs, rtol=1e-3, a
 
 # %%
 for name, of in [("all of dx, dw, db", (0, 1, 2)), ("dw and db alone", (1, 2))]:
-    compiled = compiler.compile_tpu(jax.grad(loss(dense), argnums=of), x, w, b, simulate=False)
+    compiled = compiler.compile_tpu(
+        jax.grad(loss(dense), argnums=of), x, w, b, simulate=False
+    )
     print(f"{name:18} {sum(op.kind == 'kernel' for op in compiled.ops)} kernels")
 
 # %% [markdown]

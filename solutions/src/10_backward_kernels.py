@@ -410,7 +410,10 @@ def scaled_back_broken(x, s, y, g):
         db_ref[...] += jnp.sum(g_ref[...], axis=0, keepdims=True)
 
     (m, n), column = x.shape, pl.BlockSpec((1, SIDE), lambda i, j: (0, j))
-    block, row = pl.BlockSpec((64, SIDE), lambda i, j: (i, j)), jax.ShapeDtypeStruct((1, n), x.dtype)
+    block, row = (
+        pl.BlockSpec((64, SIDE), lambda i, j: (i, j)),
+        jax.ShapeDtypeStruct((1, n), x.dtype),
+    )
     dx, ds, db = pl.pallas_call(
         kernel,
         out_shape=[x, row, row],
@@ -451,7 +454,10 @@ def scaled_back(x, s, y, g):
         db_ref[...] += jnp.sum(dz, axis=0, keepdims=True)
 
     (m, n), column = x.shape, pl.BlockSpec((1, SIDE), lambda j, i: (0, j))
-    block, row = pl.BlockSpec((64, SIDE), lambda j, i: (i, j)), jax.ShapeDtypeStruct((1, n), x.dtype)
+    block, row = (
+        pl.BlockSpec((64, SIDE), lambda j, i: (i, j)),
+        jax.ShapeDtypeStruct((1, n), x.dtype),
+    )
     dx, ds, db = pl.pallas_call(
         kernel,
         out_shape=[x, row, row],
