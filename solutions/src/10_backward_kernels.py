@@ -599,7 +599,7 @@ checks.check("10.9", rms_norm)
 #
 # `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b), float32, in as few **bytes** between HBM and the chip as you can; they are counted for
 # M = 512, K = 256, N = 384, and what stands outside the kernels counts as well. M is a multiple of 128, K and N of 128. db is [N]. It may use 3 MiB of VMEM.
-# **Par** is 5,000,000 bytes; every array once would be 4,328,960. One kernel for dx and one for dw and db, each of which reads
+# **Par** is 4,500,000 bytes. One kernel for dx and one for dw and db, each of which reads
 # y and g, is above par.
 
 # %% answer="10.10"

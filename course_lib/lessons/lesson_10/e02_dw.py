@@ -6,7 +6,7 @@ from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_10 import layers
 
-SIZES = ({"M": 256, "K": 256, "N": 384}, {"M": 300, "K": 256, "N": 128}, {"M": 1000, "K": 128, "N": 128})
+SIZES = ({"M": 256, "K": 256, "N": 384}, {"M": 300, "K": 128, "N": 256})
 MOST_VMEM = 640 * 2**10
 
 
@@ -33,7 +33,7 @@ EXERCISE = Exercise(
     ),
     hints=(
         "dw has the shape [K, N]: two axes of the grid say which block of it. What is left is the sum.",
-        "The axis of the sum goes last: grid (n, k, m), in blocks. x comes as block (i, k), y and g as (i, j), dw is (k, j).",
+        "The axis of the sum goes last: grid (n, k, m), in blocks. Block (i, k) of x, (i, j) of y and g, (k, j) of dw.",
         "Rows past the end of the batch go into every number: i * 128 + broadcasted_iota(jnp.int32, (128, 128), 0) < M "
         "says which are there. Mask x and dz with jnp.where. Collect in float32 scratch, round at the last step.",
     ),

@@ -46,7 +46,7 @@ EXERCISE = Exercise(
     hints=(
         "Write down for two blocks of rows of dw, k = 0 and 1, at which steps block (i, j) of g comes by. How often is "
         "that?",
-        "A block of db depends on j alone. It may not be left and come back to: so j is the slowest axis, then k, then i. "
+        "A block of db depends on j alone. It may not be left and come back to: j is the slowest axis, then k, then i. "
         "Add at k == 0 only.",
         "One output more: shape (1, N), block (1, 128), map lambda j, k, i: (0, j). A scratch of (1, 128) in float32 "
         "collects: zero at (k == 0) & (i == 0), add at k == 0, store at (k == 0) & (i == last).",

@@ -10,10 +10,9 @@ from course_lib.lessons.lesson_10 import layers
 INPUTS = ("x: T[M,K]", "w: T[K,N]", "b: T[N]")
 
 
-def with_a_kink() -> list[tuple]:
-    """x, w and b; in the first z is 0 in some rows, for x and b are."""
-    sizes = ({"M": 128, "K": 128, "N": 256}, {"M": 150, "K": 256, "N": 128}, {"M": 20, "K": 128, "N": 128})
-    return layers.arguments(INPUTS, sizes, ("f32", "bf16"), within=(-1, 1))
+def cases() -> list[tuple]:
+    """x, w and b, neither square nor in whole blocks."""
+    return layers.at_random(INPUTS, ({"M": 128, "K": 128, "N": 256}, {"M": 150, "K": 256, "N": 128}))
 
 
 def _under_vmap(fused_dense):
@@ -37,15 +36,15 @@ EXERCISE = Exercise(
     title="Tie them together",
     kind="write",
     defines="fused_dense",
-    cases=with_a_kink,
+    cases=cases,
     reference=layers.layer,
     gradient=judges.Gradient(of=("x", "w", "b"), pre=layers.before_relu, activation=jax.nn.relu),
     also=(_under_vmap,),
     hints=(
-        "Three functions: fused_dense(x, w, b) under @jax.custom_vjp, a rule that returns (y, residuals), and a rule that "
-        "takes (residuals, g).",
-        "The backward rule returns a tuple in the order of the arguments: the gradients of x, of w and of b. Residuals: "
-        "x, w and y.",
+        "Three functions: fused_dense(x, w, b) under @jax.custom_vjp, a rule that returns (y, residuals), and "
+        "a rule that takes (residuals, g).",
+        "The backward rule returns a tuple in the order of the arguments: the gradients of x, of w and of b. "
+        "Residuals: x, w and y.",
         "def fused_backward(residuals, g): x, w, y = residuals; return grad_x(w, y, g), *grad_w_b(x, y, g). Then "
         "fused_dense.defvjp(fused_forward, fused_backward).",
     ),

@@ -84,8 +84,8 @@ EXERCISE = Exercise(
     hints=(
         "z has the shape of y. Saving writes it once and reads it once.",
         "A product takes 2 M K N FLOPs. Divide by the peak, in FLOP/s.",
-        "D and E: bytes of z times 2 over the bandwidth, against FLOPs over the peak. For bfloat16 that is: is K above twice "
-        "peak / bandwidth?",
+        "D and E: bytes of z times 2 over the bandwidth, against FLOPs over the peak. For bfloat16 that is: is K above "
+        "twice peak / bandwidth?",
     ),
     points=2,
 )

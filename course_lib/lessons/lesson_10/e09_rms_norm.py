@@ -51,11 +51,11 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Forward: blocks of rows with all columns, grid over rows. Backward: the same blocks. dx needs nothing from other rows; "
-        "ds is a sum over all.",
-        "Keep x and s only: r is one mean and one root for each row, made again from the x that the way back reads anyway.",
-        "ds: one block (1, N) that stays, zeroed at step 0; the ragged rows of the last block masked by jnp.where, both in x and in "
-        "g.",
+        "Forward: blocks of rows with all columns. Backward: the same blocks. dx needs nothing of other "
+        "rows; ds is a sum over all.",
+        "Keep x and s only: r is made again from the x that the way back reads anyway.",
+        "ds: one block (1, N) that stays, zeroed at step 0; the ragged rows of the last block masked by jnp.where, "
+        "both in x and in g.",
     ),
     points=4,
 )

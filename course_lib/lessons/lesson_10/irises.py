@@ -8,9 +8,10 @@ FILE = pathlib.Path(__file__).parent / "iris.csv"
 
 
 def irises() -> tuple[np.ndarray, np.ndarray]:
-    """(float32[150, 4], int32[150]): four measurements of each flower, scaled to mean 0 and deviation 1; its species, 0 to 2.
+    """(float32[150, 4], int32[150]): four measurements of each flower; its species, 0 to 2.
 
-    The flowers are shuffled, always alike, for the file has them in the order of their species.
+    The measurements are scaled to mean 0 and deviation 1. The flowers are shuffled, always alike, for the file has them
+    in the order of their species.
     """
     table = np.loadtxt(FILE, delimiter=",", dtype=np.float32)
     table = np.random.default_rng(0).permutation(table)

@@ -38,10 +38,16 @@ def db(y, g):
     return dz(y, g).sum(axis=0).astype(y.dtype)
 
 
+def at_random(inputs: tuple[str, ...], sizes: tuple[dict[str, int], ...]) -> list[tuple]:
+    """Numbers from -1 to 1: float32 at every size, bfloat16 at an odd one. A gradient is judged with each of them."""
+    return arguments(inputs, sizes, ("f32", "bf16"), within=(-1, 1))[1::2]
+
+
 def with_zeros_in_y(inputs: tuple[str, ...], sizes: tuple[dict[str, int], ...], place: int = 1) -> list[tuple]:
     """Arguments, float32 and bfloat16, in which the y at ``place`` is 0 in every third column, as relu leaves it."""
+    told, *rest = arguments(inputs, sizes, ("f32", "bf16"))
     cases = []
-    for case in arguments(inputs, sizes, ("f32", "bf16")):
+    for case in (told, *rest[::2]):
         y = jnp.maximum(case[place], 0).at[:, ::3].set(0)
         cases.append((*case[:place], y, *case[place + 1 :]))
     return cases
