@@ -4,7 +4,7 @@
 # Five steps to a layer that trains: three gradients in blocks, their assembly, the class. Then one set of numbers, one
 # repair, one choice. Nothing here needs a TPU.
 #
-# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 58 minutes. Short of time? Do 10.2, 10.4 and
+# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 59 minutes. Short of time? Do 10.2, 10.4 and
 # 10.5. Want more? 10.9 and 10.10, 60 minutes, begin with an empty cell.
 #
 # In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are multiples of 128; M,
@@ -345,7 +345,7 @@ checks.check("10.5", FusedDense)
 # *Difficulty 2 of 5. 6 minutes, 5 lines.*
 #
 # A layer with silu has M = 8192 rows, K = 1024, N = 4096, all bfloat16. Its way back needs z. Use peak and HBM bandwidth from the data
-# sheet, as `chips.chip("v5e")` has them: 197 TFLOP/s and 819 GB/s; a v6e has 918 TFLOP/s and 1640 GB/s.
+# sheet, as `chips.chip("v5e")` has them: 197 TFLOP/s and 820 GB/s; a v6e has 920 TFLOP/s and 1640 GB/s.
 #
 # - **A** How much memory does z take, from the way forward to the way back? As text, with a unit of memory.
 # - **B** On a v5e: how long do writing and reading it take, at full speed? In `"us"`; 2 % either way will do.
@@ -358,10 +358,10 @@ kept = {"A": None, "B": None, "C": None, "D": None, "E": None}
 ### BEGIN SOLUTION
 kept |= {
     "A": "64 MiB",  # 8192 x 4096 numbers of 2 bytes
-    "B": "164 us",  # twice that, over 819 GB/s
+    "B": "164 us",  # twice that, over 820 GB/s
     "C": "349 us",  # 2 x 8192 x 1024 x 4096 FLOPs
     "D": "save",
-    "E": "recompute",  # twice its ridge point is 1120, above K
+    "E": "recompute",  # twice its ridge point is above K
 }
 ### END SOLUTION
 

@@ -14,6 +14,12 @@ def _cases() -> list[tuple]:
     )
 
 
+def _blocks_transposed(w):
+    """w with each of its blocks of 128 x 128 transposed where it stands."""
+    k, n = w.shape
+    return w.reshape(k // 128, 128, n // 128, 128).transpose(0, 3, 2, 1).reshape(k, n)
+
+
 EXERCISE = Exercise(
     id="10.1",
     title="dx in blocks",
@@ -24,6 +30,11 @@ EXERCISE = Exercise(
     reference=layers.dx,
     slips=(
         layers.slope_missing(lambda w, y, g: layers.dx(w, jnp.ones_like(y), g)),
+        judges.Slip(
+            means="each block of w is used as it is stored; what is asked for is dz @ w.T",
+            value=lambda w, y, g: layers.dx(_blocks_transposed(w), y, g),
+            next="product(dz, w_ref[...], 1, 1) sums over the second axis of both.",
+        ),
         judges.Slip(
             means="the sum over j is missing: what is there comes from the last block of columns alone",
             value=lambda w, y, g: layers.dx(w[:, -128:], y[:, -128:], g[:, -128:]),

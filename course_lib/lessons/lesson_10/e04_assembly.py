@@ -12,7 +12,7 @@ INPUTS = ("x: T[M,K]", "w: T[K,N]", "b: T[N]")
 
 def cases() -> list[tuple]:
     """x, w and b, neither square nor in whole blocks."""
-    return layers.at_random(INPUTS, ({"M": 128, "K": 128, "N": 256}, {"M": 150, "K": 256, "N": 128}))
+    return layers.at_random(INPUTS, ({"M": 150, "K": 128, "N": 256},))
 
 
 def _under_vmap(fused_dense):

@@ -39,7 +39,7 @@ def db(y, g):
 
 
 def at_random(inputs: tuple[str, ...], sizes: tuple[dict[str, int], ...]) -> list[tuple]:
-    """Numbers from -1 to 1: float32 at every size, bfloat16 at an odd one. A gradient is judged with each of them."""
+    """Numbers from -1 to 1: float32 at every size, bfloat16 at an odd one."""
     return arguments(inputs, sizes, ("f32", "bf16"), within=(-1, 1))[1::2]
 
 
