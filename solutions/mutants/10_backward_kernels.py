@@ -118,7 +118,7 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="masks x alone" judge="numbers" says="NaN|past"
+# %% answer="10.2" name="masks dz alone" judge="numbers" says="mask x_ref as well"
 def grad_w(x, y, g):
     (m, k), n = x.shape, g.shape[1]
 
@@ -130,8 +130,8 @@ def grad_w(x, y, g):
             acc_ref[...] = jnp.zeros_like(acc_ref)
 
         there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
-        x = jnp.where(there, x_ref[...], 0).astype(x_ref.dtype)
-        dz = jnp.where(y_ref[...] > 0, g_ref[...], 0).astype(x_ref.dtype)
+        x = x_ref[...]
+        dz = jnp.where(there & (y_ref[...] > 0), g_ref[...], 0).astype(x_ref.dtype)
         acc_ref[...] += product(x, dz, 0, 0)
 
         @pl.when(i == pl.num_programs(2) - 1)
@@ -149,7 +149,7 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="the batch outermost" judge="simulator" says="running sum is gone|comes? back|came back"
+# %% answer="10.2" name="the batch outermost" judge="numbers" says="came back|left VMEM|put axis 0 last|bfloat16"
 def grad_w(x, y, g):
     (m, k), n = x.shape, g.shape[1]
 
