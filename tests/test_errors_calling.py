@@ -1,6 +1,5 @@
 """Failures of a pallas_call and of what is returned, each provoked for real, and what a learner reads."""
 
-import jax
 import jax.numpy as jnp
 import provoke
 import pytest
@@ -35,17 +34,6 @@ class Layer:
 
 def with_scratch(scratch_shapes):
     return lambda x: pl.pallas_call(add, out_shape=x, scratch_shapes=scratch_shapes)(x)
-
-
-def gradient(backward):
-    """The gradient of a copy with a custom backward function; its second argument goes unused."""
-
-    @jax.custom_vjp
-    def f(x, y):
-        return call(copy)(x)
-
-    f.defvjp(lambda x, y: (f(x, y), None), backward)
-    return jax.grad(lambda x: f(x, x).sum())
 
 
 FAILURES = {
@@ -116,19 +104,6 @@ FAILURES = {
     "too-many-arguments, with scratch": (
         compiled(call(copy, scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)])),
         "copy was given 3 arguments and takes 2.",
-    ),
-    "gradient": (compiled(jax.grad(lambda x: call(copy)(x).sum())), "JAX was asked for a gradient through a kernel"),
-    "gradient-structure": (
-        compiled(gradient(lambda r, g: (g,))),
-        "The backward function returns 1 cotangent, and there are 2 arguments.",
-    ),
-    "gradient-structure, no tuple": (
-        compiled(gradient(lambda r, g: g)),
-        "The backward function returns one array, and there are 2 arguments.",
-    ),
-    "gradient-shape": (
-        compiled(gradient(lambda r, g: (g, g[:8]))),
-        "The backward function returns float32[8,512] for argument 1 (from 0), which is float32[256,512].",
     ),
     "compiler-params": (
         compiled(call(copy, compiler_params={"mosaic": {"dimension_semantics": ("parallel",)}})),

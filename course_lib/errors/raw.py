@@ -19,6 +19,8 @@ def raw_text(error: BaseException) -> str:
 def _words(error: BaseException) -> str:
     """The message. Where it tells too little, the functions that raised ``error`` with it, innermost first."""
     message = str(error)
+    if any(frame.name == "_pallas_call_jvp_rule" for frame in traceback.extract_tb(error.__traceback__)):
+        return f"{message or 'no message'}, while a kernel was differentiated"
     if isinstance(error, NameError):  # with the name that Python thinks was meant
         said = traceback.TracebackException(type(error), error, error.__traceback__).format_exception_only()
         message = "".join(said).strip().partition(": ")[2]

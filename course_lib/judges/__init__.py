@@ -20,7 +20,7 @@ from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge, most_traffic
 from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
-from course_lib.judges.gradient import Gradient, gradient_trials, judge_gradient
+from course_lib.judges.gradient import Gradient, judge_gradient
 from course_lib.judges.numbers import numbers_judge
 from course_lib.judges.probing import Probe
 from course_lib.judges.simulator import races_judge, simulator_judge
@@ -48,7 +48,6 @@ __all__ = [
     "device_judge",
     "expected",
     "judge",
-    "gradient_trials",
     "judge_gradient",
     "most_traffic",
     "numbers_judge",

@@ -58,7 +58,20 @@ class Finding:
     @functools.cached_property
     def laid_out_by(self) -> tuple[grid.Pipeline, grid.Operand] | None:
         """As ``made_by``, or the pipeline inside a kernel that writes this output."""
-        return self.made_by or next(reversed(self._makers(pipelines(self.walk))), None)
+        return self.made_by or self._without_ones or next(reversed(self._makers(pipelines(self.walk))), None)
+
+    @property
+    def _without_ones(self) -> tuple[grid.Call, grid.Operand] | None:
+        """The kernel that makes this gradient as an array with axes of length 1 more: db of shape (1, N)."""
+        origin = grid.made_by(self.walk, self.number) if self.is_called else None
+        if origin is None or not origin[1].pipelined or any(origin[1].element):
+            return None
+        call, made = origin
+        kept = [axis for axis, length in enumerate(made.shape) if length > 1]
+        if tuple(made.shape[axis] for axis in kept) != self.got.shape:
+            return None
+        block, indices = tuple(made.block_shape[axis] for axis in kept), made.indices[:, kept]
+        return call, dataclasses.replace(made, shape=self.got.shape, block_shape=block, indices=indices)
 
     def _makers(self, calls) -> list[tuple]:
         return [(c, o) for c in calls for o in c.outputs if o.shape == self.got.shape and o.pipelined]

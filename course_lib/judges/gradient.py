@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from course_lib.judges import gradient_slips
 from course_lib.judges.budget import Budget
+from course_lib.judges.gradient_problem import Problem
+from course_lib.judges.pulling_back import argument_names, cotangent, named, pulled_back, with_zeros
 from course_lib.judges.sitting import JUDGES
 from course_lib.judges.slips import Slip
 from course_lib.judges.trial import Trial, arrays
 from course_lib.judges.verdict import Verdict
-
-_SEED = 2027
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +86,7 @@ def judge_gradient(
     if strange := [name for name in judges if name not in JUDGES]:
         raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")
     asked = Gradient(of=of, slips=slips, pre=pre, activation=activation)
-    ordinary, *more = gradient_trials(asked, fn, reference, [arrays(args)], chip=chip)
+    ordinary, *more = trials(asked, fn, reference, [arrays(args)], chip)
     verdicts = []
     for name in (name for name in JUDGES if name in judges):
         said = JUDGES[name](ordinary)
@@ -100,14 +98,12 @@ def judge_gradient(
     return verdicts
 
 
-def gradient_trials(
-    asked: Gradient, fn: Callable, reference: Callable, cases: list[tuple], *, chip: str
-) -> list[Trial]:
+def trials(asked: Gradient, fn: Callable, reference: Callable, cases: list[tuple], chip: str) -> list[Trial]:
     """A trial of the gradient for each case, then one more with zeros in the first; same shapes share a trace."""
     first: dict[tuple, Trial] = {}
     made = []
     sets = [(case, number % 2 == 1) for number, case in enumerate(cases)]
-    if asked.zeros and (flat := with_zeros(asked, reference, cases[0])) is not None:
+    if asked.zeros and (flat := with_zeros(reference, cases[0], asked.places(reference, cases[0]))) is not None:
         sets.append((flat, True))
     for case, random in sets:
         key = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(case))
@@ -133,7 +129,7 @@ def _trial(asked, fn, reference, case: tuple, random: bool, chip: str, like: Tri
         names=outputs,
         suspects=functools.partial(
             gradient_slips.suspects,
-            problem=gradient_slips.Problem(
+            problem=Problem(
                 reference=reference,
                 backwards=backwards,
                 places=places,
@@ -145,119 +141,13 @@ def _trial(asked, fn, reference, case: tuple, random: bool, chip: str, like: Tri
     )
 
 
-def pulled_back(fn: Callable, places: tuple[int, ...], names: tuple[str, ...] = ()) -> Callable:
-    """The function of ``fn``'s arguments and a cotangent that returns the gradients at ``places``, and the value."""
-
-    def gradients(*args_and_cotangent):
-        *args, g = args_and_cotangent
-
-        def of_these(*values):
-            changed = [*args]
-            for place, value in zip(places, values, strict=True):
-                changed[place] = value
-            return fn(*changed)
-
-        y, pull_back = jax.vjp(of_these, *(args[place] for place in places))
-        if (got := _types(y)) != (want := _types(g)):
-            raise TypeError(
-                f"Under a gradient the function returns {got}, and otherwise {want}: the forward rule of its custom_vjp"
-            )
-        return (*pull_back(g), y)
-
-    return _named(gradients, (*names, "g")) if names else gradients
-
-
 def _with_output(backwards: Callable, reference: Callable, names: tuple[str, ...]) -> Callable:
     def gradients(*args_and_cotangent):
         returned = backwards(*args_and_cotangent)
         returned = returned if isinstance(returned, (tuple, list)) else (returned,)
         return (*returned, reference(*args_and_cotangent[:-1]))
 
-    return _named(gradients, (*names, "g"))
-
-
-def _named(fn: Callable, names: tuple[str, ...]) -> Callable:
-    """The function with names for its parameters, which sentences about arguments use."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    try:
-        fn.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    except ValueError:  # "argument 0", of a reference whose signature nobody knows
-        pass
-    return fn
-
-
-def argument_names(reference: Callable, args: tuple) -> tuple[str, ...]:
-    """What the reference calls its arguments; where nobody can tell: "argument 0" and so on."""
-    try:
-        names = tuple(inspect.signature(reference).parameters)
-    except (TypeError, ValueError):
-        names = ()
-    return names[: len(args)] if len(names) >= len(args) else tuple(f"argument {n}" for n in range(len(args)))
-
-
-def cotangent(reference: Callable, args: tuple, random: bool):
-    """The cotangent for ``reference(*args)``, of its shape and dtype: numbers from -1 to 1, or such as tell positions.
-
-    No row of it is 0, so that what a kernel does with the last rows shows. Raises ValueError where the reference does
-    not run, or returns anything but floats.
-    """
-    try:
-        outputs = jax.eval_shape(reference, *args)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-        raise ValueError(f"the reference cannot be run with these arguments. {said}") from error
-    for output in jax.tree.leaves(outputs):
-        if not jnp.issubdtype(output.dtype, jnp.floating):
-            raise ValueError(f"the reference returns {output.dtype}, which has no gradient: it must return floats.")
-    rng = np.random.default_rng(_SEED)
-
-    def one(output):
-        if random:
-            return jnp.asarray(rng.uniform(-1, 1, output.shape), output.dtype)
-        places = np.indices(output.shape, dtype=np.int64)
-        code = sum(step * index for step, index in zip((3, 7, 5, 11), places[::-1], strict=False)) + 1
-        return jnp.asarray(code % 251 - 125.5, output.dtype)  # never 0, and exact in bfloat16
-
-    return jax.tree.map(one, outputs)
-
-
-def with_zeros(asked: Gradient, reference: Callable, args: tuple) -> tuple | None:
-    """Arguments of the same types at which much is exactly 0: every second row of the floats; random beside it.
-
-    None where no kink is met there, where the reference's slope at one is that of neither side (jnp.maximum halves a
-    tie), and where it or its gradient is not finite.
-    """
-    rng = np.random.default_rng(_SEED)
-
-    def one(arg):
-        if not jnp.issubdtype(arg.dtype, jnp.floating):
-            return arg
-        values = rng.uniform(-1, 1, arg.shape)
-        if arg.ndim:
-            values[::2] = 0
-        return jnp.asarray(values, arg.dtype)
-
-    changed = jax.tree.map(one, args)
-    try:
-        g = cotangent(reference, changed, random=True)
-        backwards = jax.jit(pulled_back(reference, asked.places(reference, changed)))
-        at_zero = jax.tree.leaves(backwards(*changed, g))
-        finite = all(bool(jnp.isfinite(leaf).all()) for leaf in at_zero)
-        kinks = {
-            _equal(at_zero, jax.tree.leaves(backwards(*beside, g))) for beside in gradient_slips.beside_zero(changed)
-        }
-    except Exception:  # the ordinary arguments will say why
-        return None
-    return changed if finite and kinks == {True, False} else None
-
-
-def _equal(these: list, others: list) -> bool:
-    return all(bool((one == other).all()) for one, other in zip(these, others, strict=True))
-
-
-def _types(tree) -> str:
-    types = [f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]" for leaf in jax.tree.leaves(tree)]
-    return types[0] if len(types) == 1 else f"({', '.join(types)})"
+    return named(gradients, (*names, "g"))
 
 
 def _problem(asked: Gradient) -> str:

@@ -30,7 +30,7 @@ def transposed(found: Finding) -> Complaint | None:
     if got.shape[-1] != got.shape[-2] or not _matches(found, np.swapaxes(got, -1, -2)):
         return None
     return Complaint(
-        "The output is the transpose of what it should be.",
+        f"{found.name} is the transpose of what it should be.",
         "swap the two indices that an index map returns, or transpose inside the kernel, not both.",
     )
 

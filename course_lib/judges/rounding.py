@@ -28,7 +28,8 @@ def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
     """Exact values and bounds of every output, as NumPy arrays; the bound of an integer is None."""
     leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
     # A reference is judged against many times: what differs between two with the same text are their constants.
-    run = _compiled.setdefault((str(jaxpr), one_pass), jax.jit(functools.partial(_both, jaxpr, one_pass)))
+    fresh = jax.jit(functools.partial(_both, jaxpr, one_pass), compiler_options=QUICKLY)
+    run = _compiled.setdefault((str(jaxpr), one_pass), fresh)
     while len(_compiled) > 64:
         del _compiled[next(iter(_compiled))]
     with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
@@ -37,6 +38,7 @@ def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
 
 
 _compiled: dict[tuple[str, bool], Callable] = {}
+QUICKLY = {"xla_backend_optimization_level": 0}  # what runs a few times takes longer to optimize than to run
 
 
 def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:

@@ -105,7 +105,8 @@ def past_the_edge(found: Finding) -> Complaint | None:
     """
     if not found.unwritten[found.first] or found.made_by is None:
         return None
-    for call in found.walk.calls:
+    # Of several kernels the one that makes the output goes first: where another's rows hang over, they may do no harm.
+    for call in sorted(found.walk.calls, key=lambda call: call is not found.made_by[0]):
         blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
         hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
         if half := _half_masked(call, hanging):

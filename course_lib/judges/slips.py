@@ -17,6 +17,8 @@ from course_lib.judges.verdict import Complaint
 
 _NEAR = 4.0  # bounds: as far as this from what a slip gives, an output is what it gives
 _APART = 16.0  # bounds: as far as this from what is asked for, a slip shows
+_EXPLAINS = 0.25  # of the way from what is asked for to what a slip gives: as close as this to its end, it is the slip
+_MANY = 32  # wrong elements that go that way, where rounding is large
 _ALIKE = 0.05  # of the largest number: further off, nobody works out a bound
 
 
@@ -115,7 +117,9 @@ def _is_it(found: Finding, value: np.ndarray, bound: np.ndarray | None) -> bool:
     with np.errstate(invalid="ignore"):
         near = (np.abs(got - slip) <= _NEAR * bound + tiny) | (got == slip) | (np.isnan(got) & np.isnan(slip))
         apart = np.abs(slip - exact) > _APART * np.maximum(bound, found.want.bound) + tiny
-    return bool(near.all() and apart[found.wrong].mean() > 0.5)
+        goes_there = np.abs(got - slip) <= _EXPLAINS * np.abs(slip - exact)
+    many = found.wrong.sum() >= _MANY and goes_there[found.wrong].mean() > 0.9
+    return bool(near.all() and (many or apart[found.wrong].mean() > 0.5))
 
 
 def _own_bound(found: Finding, suspect: Suspect) -> np.ndarray | None:

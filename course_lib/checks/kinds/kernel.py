@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import jax
-
-from course_lib import chips, compiler, errors, grid, judges, roofline, text
-from course_lib.checks.result import NOT_YET, Result, does_nothing, not_attempted, not_yet, passed
+from course_lib import compiler, errors, grid, judges
+from course_lib.checks.hearing import heard, trials_of
+from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
-from course_lib.judges import budget, code, device
+from course_lib.judges import code, gradient
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
-MAX_STEPS = 256  # a longer grid takes the simulator seconds; the compiler is asked first
-MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator makes one by one
 _ASKS_FOR_MORE = "the judges agree, but the exercise asks for more."
 _NOT_BUILT = "it could not be built."
 
@@ -34,7 +29,7 @@ def result(task: Exercise, defined: object) -> Result:
         fn = task.build(defined)
     except Exception as error:
         not_built = error
-    trials = _trials(task, fn, cases)
+    trials = trials_of(task, fn, cases)
     if not _attempted(task, defined, trials[0], not_built):
         return not_attempted(task.id, f"write {task.defines}")
     if complaint := _unfit(task, defined, cases[0]):
@@ -44,33 +39,16 @@ def result(task: Exercise, defined: object) -> Result:
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     with progress.shown(f"judging {task.id}") as say:
-        refusal, heard, report = _heard(task, trials, task.budget, say)
+        refusal, agreed, report = heard(task, trials, task.budget, say)
         if refusal is None and task.gradient is not None:
             say(f"judging {task.id}: its gradient")
             refusal, of_gradient, its_report = _gradient_heard(task, fn, cases, say)
-            heard, report = heard + of_gradient, its_report or report
+            agreed, report = agreed + of_gradient, its_report or report
     if refusal is not None:
         return refusal
     if complaint := _further_demand(task, defined):
         return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
-    return passed(task.id, _agreement(heard, "" if task.gradient is None else ", on the gradient too"), report=report)
-
-
-def _heard(
-    task: Exercise,
-    trials: list[judges.Trial],
-    limit: judges.Budget | None,
-    say: Callable[[str], None],
-    what: str = "it",
-) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
-    """(the first refusal or None, the verdicts before it, the compiler's report on the first trial)."""
-    heard, report = [], None
-    for trial, said in _sessions(task, trials, limit, say):
-        report = report or (said.report if trial is trials[0] else None)
-        if said.passed is False:
-            return _refused(task, said, trial, trials, report, limit, what), heard, report
-        heard.append(said)
-    return None, heard, report
+    return passed(task.id, _agreement(agreed, "" if task.gradient is None else ", on the gradient too"), report=report)
 
 
 def _gradient_heard(
@@ -78,23 +56,11 @@ def _gradient_heard(
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
     """The same for the gradient of a function that is right."""
     asked = task.gradient
-    trials = judges.gradient_trials(asked, fn, task.reference, cases, chip=task.chips[0])
+    trials = gradient.trials(asked, fn, task.reference, cases, task.chips[0])
     free = task.arithmetic_around if asked.arithmetic_around is None else asked.arithmetic_around
     if not free and (complaint := _arithmetic_around(trials, "the gradient's arithmetic")):
         return not_yet(task.id, "part of the gradient is not in a kernel.", *complaint), [], None
-    return _heard(task, trials, asked.budget, say, "its gradient")
-
-
-def _trials(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[judges.Trial]:
-    """A trial for each case; those of the same shapes and dtypes share what does not depend on values."""
-    first: dict[str, judges.Trial] = {}
-    trials = []
-    for case in cases:
-        trials.append(
-            judges.Trial(fn, task.reference, case, task.chips[0], first.get(_shapes(case)), task.probes, task.slips)
-        )
-        first.setdefault(_shapes(case), trials[-1])
-    return trials
+    return heard(task, trials, asked.budget, say, "its gradient", few=True)
 
 
 def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: Exception | None) -> bool:
@@ -164,86 +130,6 @@ def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic")
     return None
 
 
-def _sessions(
-    task: Exercise, trials: list[judges.Trial], limit: judges.Budget | None, say: Callable[[str], None]
-) -> Iterator[tuple[judges.Trial, judges.Verdict]]:
-    """(trial, verdict) of each judge in order.
-
-    The numbers judge and a chip see every case, the simulator, the compiler and the budget each shape and dtype once,
-    two cores the first. The compiler is asked for each of the exercise's chips.
-    """
-    each = [trial for trial in trials if trial.like is None]
-    for_chips = [
-        trial if chip == trial.chip else dataclasses.replace(trial, chip=chip) for trial in each for chip in task.chips
-    ]
-    seats = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
-    order = [name for name in seats if name in task.judges]
-    if _is_long(trials[0]) and "compiler" in order:
-        order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
-    if limit is not None:
-        order.append("budget")
-    if chips.on_a_tpu():
-        order.append("device")
-    asked = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=limit), "device": device.sit}
-    seats |= {"budget": each, "device": trials}
-    for name in order:
-        for trial in seats[name]:
-            say(f"judging {task.id}: {name}")
-            yield trial, asked[name](trial)
-
-
-def _is_long(trial: judges.Trial) -> bool:
-    """Whether the simulator would take many seconds."""
-    try:
-        calls = trial.walk.calls
-    except Exception:  # the numbers judge will say what is wrong
-        return False
-    return any(call.steps > MAX_STEPS or _touches(call) > MAX_TOUCHES for call in calls)
-
-
-def _touches(call: grid.Call) -> float:
-    """How often a kernel reads or writes a ref; infinite where that cannot be told."""
-    try:
-        return sum(len(use.steps) for use in grid.memory_uses(call))
-    except grid.UnreadableCall:
-        return float("inf")
-
-
-def _refused(
-    task: Exercise,
-    said: judges.Verdict,
-    trial: judges.Trial,
-    trials: list[judges.Trial],
-    report: compiler.Report | None,
-    limit: judges.Budget | None,
-    what: str,
-) -> Result:
-    message = f"{said.message}{_price_of_steps(task, trial, limit)}" if said.judge == "budget" else said.message
-    name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
-    several = sum(other.like is None for other in trials) > 1
-    return Result(
-        id=task.id,
-        outcome=NOT_YET,
-        judge=said.judge,
-        headline=f"the {name} refused {what}." if said.ran else f"the {name} could not run {what}.",
-        message=f"With arguments {_shapes(trial.args)}: {message}" if several else message,
-        next=said.next,
-        blocks=said.blocks,
-        report=report,
-    )
-
-
-def _price_of_steps(task: Exercise, trial: judges.Trial, limit: judges.Budget) -> str:
-    """How many grid steps there are and what they cost, where a time is limited; "" elsewhere."""
-    if limit.times_reference is None:
-        return ""
-    steps, fitted = sum(call.steps for call in trial.walk.calls), roofline.FITTED.get(task.chips[0])
-    if fitted is None or not steps:
-        return ""
-    each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)
-    return f" Grid steps: {steps:,}. With two buffers one that copies costs at least {each}: {whole} in all."
-
-
 def _further_demand(task: Exercise, defined: object) -> tuple[str, str] | None:
     for demand in task.also:
         try:
@@ -260,11 +146,6 @@ def _explained(error: Exception) -> tuple[str, str]:
         return str(error), error.next
     explanation = errors.explain(error)
     return explanation.what, explanation.next
-
-
-def _shapes(case: tuple) -> str:
-    shapes = [f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in jax.tree.leaves(case)]
-    return f"of {shapes[0]}" if len(set(shapes)) == 1 else ", ".join(shapes)
 
 
 def _agreement(heard: list[judges.Verdict], on: str = "") -> str:

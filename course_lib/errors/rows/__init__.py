@@ -2,6 +2,7 @@
 
 Within a subject and between subjects, the row that knows more stands first. Between subjects the order matters here:
 ours       its words are whole, and may hold anything
+gradients  what JAX makes of a kernel that it differentiates may look like any other failure
 grids, index_maps, refs   before traced_values: "known only when it runs" is true of their failures too
 memory     before calling: a copy without its semaphore is also a call that lacks an argument
 keras      before names: what a layer's __init__ does not take is also an unknown keyword
@@ -12,6 +13,7 @@ from course_lib.errors.rows import (
     blocks,
     calling,
     dtypes,
+    gradients,
     grids,
     index_maps,
     keras,
@@ -29,6 +31,7 @@ from course_lib.errors.rows import (
 
 SUBJECTS = (
     ours,
+    gradients,
     blocks,
     grids,
     index_maps,

@@ -3,12 +3,6 @@
 from course_lib.errors.row import Row
 
 
-def _arguments_and_gradients(got: str, want: str) -> dict[str, str]:
-    """How many cotangents there are, and how many arguments."""
-    found = f"{got.count('*')} cotangent{'' if got.count('*') == 1 else 's'}" if got.startswith("(") else "one array"
-    return {"got": found, "want": f"{want.count('*')} arguments" if want.count("*") != 1 else "1 argument"}
-
-
 def _too_many(who: str, takes: str, given: str) -> dict[str, str]:
     """How many arguments there are, and whose they may be."""
     if who.endswith(".__init__"):
@@ -139,30 +133,5 @@ ROWS = (
         "A dict stands where JAX needs something that cannot change. Old tutorials pass one as compiler_params.",
         "write compiler_params=pltpu.CompilerParams(...).",
         "16",
-    ),
-    Row(
-        "gradient",
-        r"Linearization failed to produce known values for all output primals",
-        "JAX was asked for a gradient through a kernel, and nobody has told it how to run this kernel backwards.",
-        "write a kernel for the backward pass, and tie the two together with jax.custom_vjp.",
-        "10",
-    ),
-    Row(
-        "gradient-structure",
-        r"Custom VJP bwd rule must produce an output with the same container.*got bwd output structure "
-        r"PyTreeDef\((?P<got>.*?)\) for primal input structure PyTreeDef\((?P<want>.*?)\)\.?\s*$",
-        "The backward function returns {got}, and there are {want}.",
-        "return a tuple with one cotangent for each argument, in their order: return dx, dy. One alone needs its "
-        "comma: return (dx,). Where there is nothing to give, None.",
-        "10",
-        _arguments_and_gradients,
-    ),
-    Row(
-        "gradient-shape",
-        r"Custom VJP bwd rule.*at output\[(?P<number>\d+)\] the bwd rule produced an output of type (?P<got>[^ ]+) "
-        r"corresponding to an input of type (?P<want>\w+\[[^\]]*\])",
-        "The backward function returns {got} for argument {number} (from 0), which is {want}.",
-        "a cotangent has the shape of its argument: look for a sum over the wrong axis, or for two that are exchanged.",
-        "10",
     ),
 )

@@ -1,0 +1,157 @@
+"""Which judges hear which trials of an exercise, and the first refusal in the words of a result."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import jax
+
+from course_lib import chips, compiler, grid, judges, roofline, text
+from course_lib.checks import inputs
+from course_lib.checks.result import NOT_YET, Result
+from course_lib.judges import budget, device
+
+if TYPE_CHECKING:
+    from course_lib.checks.exercise import Exercise
+
+MAX_STEPS = 256  # a longer grid takes the simulator seconds; the compiler is asked first
+MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator makes one by one
+
+
+def trials_of(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[judges.Trial]:
+    """A trial for each case; those of the same shapes and dtypes share what does not depend on values."""
+    first: dict[str, judges.Trial] = {}
+    trials = []
+    for case in cases:
+        trials.append(
+            judges.Trial(fn, task.reference, case, task.chips[0], first.get(_shapes(case)), task.probes, task.slips)
+        )
+        first.setdefault(_shapes(case), trials[-1])
+    return trials
+
+
+def heard(
+    task: Exercise,
+    trials: list[judges.Trial],
+    limit: judges.Budget | None,
+    say: Callable[[str], None],
+    what: str = "it",
+    few: bool = False,
+) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
+    """(the first refusal or None, the verdicts before it, the compiler's report on the first trial).
+
+    ``limit`` is the budget, ``what`` a refusal says is refused; ``few`` as in ``_sessions``.
+    """
+    verdicts, report = [], None
+    for trial, said in _sessions(task, trials, limit, say, few):
+        report = report or (said.report if trial is trials[0] else None)
+        if said.passed is False:
+            return _refused(task, said, trial, trials, report, limit, what), verdicts, report
+        verdicts.append(said)
+    return None, verdicts, report
+
+
+def _sessions(
+    task: Exercise, trials: list[judges.Trial], limit: judges.Budget | None, say: Callable[[str], None], few: bool
+) -> Iterator[tuple[judges.Trial, judges.Verdict]]:
+    """(trial, verdict) of each judge in order.
+
+    The numbers judge and a chip see every case, the simulator, the compiler and the budget each shape and dtype once,
+    two cores the first. The compiler is asked for each of the exercise's chips. ``few``: of the shapes and dtypes those
+    three see only the first, an odd one, and one of each dtype.
+    """
+    each = [trial for trial in trials if trial.like is None]
+    each = _different(each) if few else each
+    for_chips = [
+        trial if chip == trial.chip else dataclasses.replace(trial, chip=chip) for trial in each for chip in task.chips
+    ]
+    seats = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
+    order = [name for name in seats if name in task.judges]
+    if _is_long(trials[0]) and "compiler" in order:
+        order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
+    if limit is not None:
+        order.append("budget")
+    if chips.on_a_tpu():
+        order.append("device")
+    asked = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=limit), "device": device.sit}
+    seats |= {"budget": each, "device": trials}
+    for name in order:
+        for trial in seats[name]:
+            say(f"judging {task.id}: {name}")
+            yield trial, asked[name](trial)
+
+
+def _different(trials: list[judges.Trial]) -> list[judges.Trial]:
+    """The first, an odd one, and one of each dtype; one may be several of these."""
+
+    def dtypes(trial: judges.Trial) -> list:
+        return [leaf.dtype for leaf in jax.tree.leaves(trial.args)]
+
+    def odd(trial: judges.Trial) -> bool:
+        return any(inputs.is_odd(dict(enumerate(leaf.shape))) for leaf in jax.tree.leaves(trial.args))
+
+    chosen = trials[:1]
+    for trial in trials[1:]:
+        if dtypes(trial) not in [dtypes(other) for other in chosen]:
+            chosen.append(trial)
+    return chosen if any(map(odd, chosen)) else chosen + [trial for trial in trials if odd(trial)][:1]
+
+
+def _is_long(trial: judges.Trial) -> bool:
+    """Whether the simulator would take many seconds."""
+    try:
+        calls = trial.walk.calls
+    except Exception:  # the numbers judge will say what is wrong
+        return False
+    return any(call.steps > MAX_STEPS or _touches(call) > MAX_TOUCHES for call in calls)
+
+
+def _touches(call: grid.Call) -> float:
+    """How often a kernel reads or writes a ref; infinite where that cannot be told."""
+    try:
+        return sum(len(use.steps) for use in grid.memory_uses(call))
+    except grid.UnreadableCall:
+        return float("inf")
+
+
+def _refused(
+    task: Exercise,
+    said: judges.Verdict,
+    trial: judges.Trial,
+    trials: list[judges.Trial],
+    report: compiler.Report | None,
+    limit: judges.Budget | None,
+    what: str,
+) -> Result:
+    message = f"{said.message}{_price_of_steps(task, trial, limit)}" if said.judge == "budget" else said.message
+    name = f"{said.judge} judge" if said.judge in ("numbers", "races", "budget", "device") else said.judge
+    several = sum(other.like is None for other in trials) > 1
+    return Result(
+        id=task.id,
+        outcome=NOT_YET,
+        judge=said.judge,
+        headline=f"the {name} refused {what}." if said.ran else f"the {name} could not run {what}.",
+        message=f"With arguments {_shapes(trial.args)}: {message}" if several else message,
+        next=said.next,
+        blocks=said.blocks,
+        report=report,
+    )
+
+
+def _price_of_steps(task: Exercise, trial: judges.Trial, limit: judges.Budget) -> str:
+    """How many grid steps there are and what they cost, where a time is limited; "" elsewhere."""
+    if limit.times_reference is None:
+        return ""
+    steps, fitted = sum(call.steps for call in trial.walk.calls), roofline.FITTED.get(task.chips[0])
+    if fitted is None or not steps:
+        return ""
+    each, whole = text.duration(fitted.step_s), text.duration(steps * fitted.step_s)
+    return f" Grid steps: {steps:,}. With two buffers one that copies costs at least {each}: {whole} in all."
+
+
+def _shapes(case: tuple) -> str:
+    shapes = [f"{a.dtype}[{','.join(map(str, a.shape))}]" for a in jax.tree.leaves(case)]
+    return f"of {shapes[0]}" if len(set(shapes)) == 1 else ", ".join(shapes)

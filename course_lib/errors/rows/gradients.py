@@ -1,0 +1,70 @@
+"""What stands in the way of a gradient: no rules for a kernel, and rules that return something else."""
+
+from course_lib.errors.row import Row
+
+
+def _arguments_and_gradients(got: str, want: str) -> dict[str, str]:
+    """How many cotangents there are, and how many arguments."""
+    if got.startswith("("):
+        found = _counted(got, "cotangent")
+    else:
+        found = "nothing" if got == "None" else "one array"
+    return {"got": found, "want": f"there {'is' if want.count('*') == 1 else 'are'} {_counted(want, 'argument')}"}
+
+
+def _counted(tree: str, what: str) -> str:
+    """ "2 arguments", of a tuple as JAX prints its structure: "(*, None)"."""
+    number = len([part for part in tree.strip("()").split(",") if part.strip()])
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+ROWS = (
+    Row(
+        "gradient",
+        r"Linearization failed to produce known values for all output primals|, while a kernel was differentiated|"
+        r"Differentiation rule for '(?:mpmd_map|core_map)' not implemented",
+        "JAX was asked for a gradient through a kernel, and nobody has told it how to run this kernel backwards.",
+        "write a kernel for the backward pass, and tie the two together with jax.custom_vjp.",
+        "10",
+    ),
+    Row(
+        "gradient-undefined",
+        r"No VJP defined for custom_vjp function (?P<name>\S+) using defvjp",
+        "{name} has a jax.custom_vjp, and no rules: JAX has been promised a gradient and not told which.",
+        "below the function: {name}.defvjp(forward, backward).",
+        "10",
+    ),
+    Row(
+        "gradient-forward",
+        r"Custom VJP fwd rule (?P<rule>\S+) for function (?P<name>\S+) must produce a pair",
+        "{rule}, the forward rule of {name}, does not return a pair.",
+        "return what {name} returns, and then all that the backward rule needs, in one tuple: return y, (x, w).",
+        "10",
+    ),
+    Row(
+        "gradient-output",
+        r"Under a gradient the function returns (?P<got>.*), and otherwise (?P<want>.*): the forward rule of its",
+        "Under a gradient the function returns {got}, and otherwise {want}.",
+        "the forward rule of its custom_vjp returns something else than the function: return y, residuals, with the "
+        "same y.",
+        "10",
+    ),
+    Row(
+        "gradient-structure",
+        r"Custom VJP bwd rule must produce an output with the same container.*got bwd output structure "
+        r"PyTreeDef\((?P<got>.*?)\) for primal input structure PyTreeDef\((?P<want>.*?)\)\.?\s*$",
+        "The backward function returns {got}, and {want}.",
+        "return a tuple with one cotangent for each argument, in their order: return dx, dy. One alone needs its "
+        "comma: return (dx,). Where there is nothing to give, None.",
+        "10",
+        _arguments_and_gradients,
+    ),
+    Row(
+        "gradient-shape",
+        r"Custom VJP bwd rule.*at output\[(?P<number>\d+)\] the bwd rule produced an output of type (?P<got>[^ ]+) "
+        r"corresponding to an input of type (?P<want>\w+\[[^\]]*\])",
+        "The backward function returns {got} for argument {number} (from 0), which is {want}.",
+        "a cotangent has the shape of its argument: look for a sum over the wrong axis, or for two that are exchanged.",
+        "10",
+    ),
+)
