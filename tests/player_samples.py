@@ -107,6 +107,35 @@ def without_a_grid():
     return pl.pallas_call(kernel, out_shape=array((8, 128)), in_specs=specs), (array(()), array((8, 128)))
 
 
+def carried():
+    """Two sums over four steps: one in scratch that is zeroed, and one in an output block that nobody has zeroed."""
+
+    def kernel(x_ref, o_ref, p_ref, acc_ref):
+        k = pl.program_id(1)
+
+        @pl.when(k == 0)
+        def _zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += x_ref[...]
+        p_ref[...] += x_ref[...]
+
+        @pl.when(k == 3)
+        def _store():
+            o_ref[...] = acc_ref[...]
+
+    out = pl.BlockSpec((8, 128), lambda i, k: (i, 0))
+    call = pl.pallas_call(
+        kernel,
+        out_shape=[array((24, 128))] * 2,
+        grid=(3, 4),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+        out_specs=[out, out],
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+    )
+    return call, (array((24, 512)),)
+
+
 def square(n: int) -> jax.ShapeDtypeStruct:
     return array((n, n), jnp.bfloat16)
 
@@ -134,6 +163,7 @@ SAMPLES = {
     "by hand": by_hand(),
     "many operands": many_operands(),
     "no grid": without_a_grid(),
+    "carried": carried(),
     "pipeline": (pipelined_matmul, (square(1024), square(1024))),
     "scattered": scattered(),
     "large": (matmul, (square(4096), square(4096))),

@@ -93,6 +93,37 @@ def test_the_words_of_a_step():
     assert grid_step.caption(kernel_of("no grid"), 0).startswith("Step 1 of 1, grid index (). a_ref block ():")
 
 
+def test_what_is_carried_from_step_to_step():
+    kernel = kernel_of("carried")
+    assert [each["name"] for each in kernel["accumulators"]] == ["p_ref", "acc_ref"]
+    said = [grid_step.caption(kernel, step).partition(" In p_ref: ")[2].partition(" HBM")[0] for step in (0, 3, 4)]
+    assert said == [
+        "garbage and 1 part. In acc_ref: garbage, zeroed, 1 of 4 parts.",
+        "garbage and 4 parts. In acc_ref: 4 of 4 parts, stored to o_ref.",
+        "garbage and 1 part. In acc_ref: old value, zeroed, 1 of 4 parts.",
+    ]
+
+
+@pytest.mark.parametrize("name", ["carried", "matmul", "large"])
+def test_the_still_shows_a_sum_that_is_half_done(name):
+    kernel = kernel_of(name)
+    step = grid_step.telling_step(kernel)
+    assert all(1 < each["parts"][step] < each["of"][step] for each in kernel["accumulators"])
+
+
+def test_garbage_is_hatched_in_the_still():
+    fn, args = SAMPLES["carried"]
+    svg = viz.grid_player(fn, *args)._repr_mimebundle_()[0]["image/svg+xml"]
+    assert len(re.findall('fill="#fbe3c0"', svg)) == 4 and 'fill="#d55e00" font-weight="600">garbage and 3 parts' in svg
+
+
+def test_a_kernel_that_carries_nothing_says_nothing_of_it():
+    for name in ("ragged", "revisits", "pipeline"):
+        assert kernel_of(name)["accumulators"] == []
+    fn, args = SAMPLES["ragged"]
+    assert "Carried" not in viz.grid_player(fn, *args)._repr_mimebundle_()[0]["image/svg+xml"]
+
+
 def test_an_illegal_revisit_is_told_where_it_happens():
     kernel = kernel_of("revisits")
     assert grid_step.problems(kernel, 15) == []

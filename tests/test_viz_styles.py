@@ -14,6 +14,8 @@ ROOTS = {
     "systolic_stepper": "course-systolic",
     "memory_ladder": "course-ladder",
     "pipeline_chart": "course-pipeline",
+    "flow_player": "course-flows",
+    "precision_explorer": "course-precision",
 }
 
 

@@ -29,7 +29,7 @@ def frames(call: grid.Pipeline) -> list[dict]:
 
 def words(each: dict, step: int) -> list[str]:
     """What becomes of it in a step, in order: ["garbage", "zeroed", "1 of 4 parts"]."""
-    left, begun, zeroed, constant, _, garbage = (bool(each["flags"][step] >> bit & 1) for bit in range(len(_FLAGS)))
+    left, begun, zeroed, constant, _, garbage = (_is(flag, each, step) for flag in _FLAGS)
     parts, of = int(each["parts"][step]), int(each["of"][step])
     said = ["garbage"] if left else ["old value"] if begun else []
     said += ["zeroed"] if zeroed else ["set to a constant"] if constant else []
@@ -45,7 +45,16 @@ def words(each: dict, step: int) -> list[str]:
 
 def adds(each: dict, step: int) -> bool:
     """Whether the step puts a part in."""
-    return bool(each["flags"][step] >> _FLAGS.index("added") & 1)
+    return _is("added", each, step)
+
+
+def is_garbage(each: dict, step: int) -> bool:
+    """Whether garbage is in it after the step."""
+    return _is("garbage", each, step)
+
+
+def _is(flag: str, each: dict, step: int) -> bool:
+    return bool(each["flags"][step] >> _FLAGS.index(flag) & 1)
 
 
 def half_full(accumulators: list[dict], step: int) -> bool:

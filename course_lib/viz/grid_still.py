@@ -113,17 +113,24 @@ def _carried(accumulators: list[dict], step: int) -> draw.Panel:
     body = draw.box(0, 0, draw.INNER, head + row * len(accumulators), _VMEM, radius=4)
     body += draw.label(8, 17, "Carried in VMEM from step to step", size=13, bold=True)
     for n, each in enumerate(accumulators):
-        y, parts, of = head + n * row, int(each["parts"][step]), int(each["of"][step])
+        y, garbage = head + n * row, grid_accumulator.is_garbage(each, step)
         body += draw.label(8, y + 17, each["name"], 150, size=13, bold=True)
-        cells = min(of, grid_accumulator.MOST_CELLS)
-        for cell, (x, wide) in enumerate(draw.columns(210, [1] * cells)):
-            begins, ends = cell * of // cells, (cell + 1) * of // cells  # the parts of this cell
-            now = begins < parts <= ends and grid_accumulator.adds(each, step)
-            fill = FILL[NOW] if now else FILL[SEEN] if parts >= ends else draw.PAPER
-            body += draw.box(_LEFT + 110 + x, y + 3, wide - 2, 18, fill, stroke=draw.MUTED)
-        said = " → ".join(grid_accumulator.words(each, step))
-        body += draw.label(_LEFT + 328, y + 17, said, draw.INNER - _LEFT - 332, size=13, bold=True)
+        body += _parts(each, step, _LEFT + 110, y + 3, garbage)
+        said, ink = " → ".join(grid_accumulator.words(each, step)), draw.RED if garbage else draw.INK
+        body += draw.label(_LEFT + 328, y + 17, said, draw.INNER - _LEFT - 332, size=13, bold=True, fill=ink)
     return draw.Panel(body, head + row * len(accumulators))
+
+
+def _parts(each: dict, step: int, left: float, y: float, garbage: bool) -> str:
+    body, parts, of = "", int(each["parts"][step]), int(each["of"][step])
+    cells = min(of, grid_accumulator.MOST_CELLS)
+    for cell, (x, wide) in enumerate(draw.columns(210, [1] * cells)):
+        begins, ends = cell * of // cells, (cell + 1) * of // cells  # the parts of this cell
+        now = begins < parts <= ends and grid_accumulator.adds(each, step)
+        fill = FILL[AGAIN] if garbage else FILL[NOW] if now else FILL[SEEN] if parts >= ends else draw.PAPER
+        body += draw.box(left + x, y, wide - 2, 18, fill, stroke=draw.MUTED)
+        body += draw.hatch(left + x, y, wide - 2, 18, stroke=draw.RED, gap=5, lean=-1) if garbage else ""
+    return body
 
 
 def _held_before(operand: dict, step: int) -> bool:

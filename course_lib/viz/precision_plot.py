@@ -19,7 +19,7 @@ def plot(curves: Curves, width: float, at: int | None = None) -> tuple[draw.Pane
     place = _Place(curves, width)
     body = _axes(curves, place)
     if at is None:
-        body += f"<g data-cursor>{_cursor(0, place)}</g>"
+        body += f'<g data-cursor="">{_cursor(0, place)}</g>'
     else:
         body += _cursor(place.x(at), place)
     for number, curve in enumerate(curves.errors.values()):

@@ -85,6 +85,32 @@ def test_it_says_what_python_says(browser, name):
         assert page.errors == []
 
 
+def test_what_is_carried_is_shown_part_by_part(browser):
+    with open_widget(browser, player("carried"), width=724) as page:
+        rows = page.locator(".course-carried-row")
+        assert rows.locator("strong").all_inner_texts() == ["p_ref", "acc_ref"]
+        parts = "(row) => [...row.querySelectorAll('i')].map((each) => each.className)"
+        for step, words, classes in (
+            (0, "garbage → zeroed → 1 of 4 parts", ["now", "", "", ""]),
+            (2, "3 of 4 parts", ["in", "in", "now", ""]),
+            (3, "4 of 4 parts → stored to o_ref", ["in", "in", "in", "now"]),
+        ):
+            page.evaluate("(step) => { model.set('step', step) }", step)
+            expect(rows.nth(1).locator("span")).to_have_text(words)
+            assert rows.nth(1).evaluate(parts) == [name and f"course-part-{name}" for name in classes]
+        assert "course-garbage" in rows.nth(0).get_attribute("class")
+        assert "course-garbage" not in rows.nth(1).get_attribute("class")
+        for step in (7, 11, 11):
+            page.get_by_role("button", name="On to the next step at which all parts are in acc_ref").click()
+            at_step(page, step)
+        assert page.errors == []
+
+
+def test_where_nothing_is_carried_nothing_is_shown(browser):
+    with open_widget(browser, player("ragged")) as page:
+        assert page.locator(".course-carried").count() == 0
+
+
 def test_keys(page):
     for keys, step in (
         ("ArrowRight", 1),
