@@ -478,7 +478,7 @@ def grad_w_b(x, y, g):
     return grad_w(x, y, g), db.reshape(n)
 
 
-# %% answer="10.4" name="the bias over the wrong axis" judge="numbers" says="db|bias"
+# %% answer="10.4" name="the bias over the wrong axis" judge="numbers" says="a sum over the wrong axis"
 fused_dense = None
 
 
@@ -501,7 +501,7 @@ def fused_backward(residuals, g):
 fused_dense.defvjp(fused_forward, fused_backward)
 
 
-# %% answer="10.4" name="gradients in another order" judge="numbers" says="(?i)order|swapped|shape"
+# %% answer="10.4" name="gradients in another order" judge="numbers" says="two that are exchanged"
 fused_dense = None
 
 
@@ -568,7 +568,7 @@ def fused_backward(residuals, g):
 fused_dense.defvjp(fused_forward, fused_backward)
 
 
-# %% answer="10.4" name="plain JAX on the way back" judge="numbers" says="(?i)without a kernel|arithmetic|outside"
+# %% answer="10.4" name="plain JAX on the way back" judge="exercise" says="part of the gradient is not in a kernel"
 fused_dense = None
 
 
@@ -597,7 +597,7 @@ fused_dense.defvjp(fused_forward, fused_backward)
 fused_dense = forward_pass
 
 
-# %% answer="10.5" name="reads its weights in build" judge="numbers" says="(?s)d(w|x|b)|0"
+# %% answer="10.5" name="reads its weights in build" judge="exercise" says="computes with other weights"
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
     def __init__(self, units, **kwargs):
@@ -624,7 +624,7 @@ class FusedDense(keras.layers.Layer):
         return {**super().get_config(), "units": self.units}
 
 
-# %% answer="10.5" name="does not cast" judge="numbers" says="bfloat16|float32"
+# %% answer="10.5" name="does not cast" judge="numbers" says="it should be bfloat16"
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
     def __init__(self, units, **kwargs):

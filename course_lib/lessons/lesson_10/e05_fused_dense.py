@@ -26,10 +26,21 @@ def _as_a_function(layer_class):
             'hand over the class, without brackets: checks.check("10.5", FusedDense).',
         )
 
+    nothing = [np.zeros((WIDTH, WIDTH), np.float32), np.zeros(WIDTH, np.float32)]
+    layer = layer_class(WIDTH)
+    layer.build((None, WIDTH))
+    if np.any(layer.stateless_call(nothing, [], np.ones((8, WIDTH), np.float32))[0]):
+        raise Unfit(
+            "Handed a kernel and a bias of zeros, as fit hands in the weights of a step, it does not return zeros. It "
+            "computes with other weights.",
+            "ask for self.kernel and self.bias in call, each time, and keep no array of them.",
+        )
+
     def call(x, w, b):
         policy = "mixed_bfloat16" if x.dtype == jnp.bfloat16 else "float32"
         layer = layer_class(w.shape[1], dtype=policy)
-        layer.build((None, *x.shape[1:]))
+        with jax.ensure_compile_time_eval():  # its first weights are numbers, and no part of what is traced
+            layer.build((None, *x.shape[1:]))
         shapes = [tuple(v.shape) for v in layer.trainable_variables]
         if shapes != [w.shape, b.shape]:
             raise Unfit(
