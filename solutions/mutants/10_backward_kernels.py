@@ -650,7 +650,7 @@ class FusedDense(keras.layers.Layer):
         return {**super().get_config(), "units": self.units}
 
 
-# %% answer="10.5" name="rows alone" judge="exercise" says="2, 7"
+# %% answer="10.5" name="rows alone" judge="exercise" says="should be one of shape .2, 7, 256."
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
     def __init__(self, units, **kwargs):
@@ -675,7 +675,7 @@ class FusedDense(keras.layers.Layer):
         return {**super().get_config(), "units": self.units}
 
 
-# %% answer="10.5" name="no configuration" judge="exercise" says="units|get_config"
+# %% answer="10.5" name="says a shape of two axes" judge="exercise" says="it should be .None, 7, 256."
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
     def __init__(self, units, **kwargs):
@@ -695,7 +695,10 @@ class FusedDense(keras.layers.Layer):
         return fused_dense(rows, w, b).reshape(*inputs.shape[:-1], self.units)
 
     def compute_output_shape(self, input_shape):
-        return (*input_shape[:-1], self.units)
+        return (input_shape[0], self.units)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
 
 
 # %% answer="10.5" name="begins at 0" judge="exercise" says="glorot_uniform"
