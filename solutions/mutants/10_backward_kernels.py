@@ -1245,7 +1245,7 @@ def rms_norm(x, s):
 rms_norm.defvjp(lambda x, s: (norm_call(x, s), (x, s)), lambda kept, g: norm_back(*kept, g))
 
 
-# %% answer="10.10" name="two kernels" judge="numbers" says="above par"
+# %% answer="10.10" name="two kernels" judge="exercise" says="above par"
 def all_back(x, w, y, g):
     (m, k), n = x.shape, w.shape[1]
     of_y, of_x = (pl.BlockSpec((SIDE, size), lambda i: (i, 0)) for size in (n, k))
@@ -1357,7 +1357,7 @@ def all_back(x, w, y, g):
     return dx, dw, db.reshape(n)
 
 
-# %% answer="10.10" name="dw begins anew" judge="numbers" says="dw|output 1"
+# %% answer="10.10" name="dw begins anew" judge="numbers" says="utput .*1"
 all_back = None
 
 
