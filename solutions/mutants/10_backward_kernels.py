@@ -1357,7 +1357,7 @@ def all_back(x, w, y, g):
     return dx, dw, db.reshape(n)
 
 
-# %% answer="10.10" name="dw begins anew" judge="numbers" says="utput .*1"
+# %% answer="10.10" name="dw begins anew" judge="numbers" says="Every step sets everything anew"
 all_back = None
 
 
