@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lesson 10: Backward kernels
 #
-# *60 minutes, then 59 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need lesson 1
-# for its Keras layer, lesson 7 for the tiled product and lesson 9 for what is done to a block before it leaves. A TPU is not
-# needed: one adds that the layer trains on it.*
+# *60 minutes, then 59 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
+# lesson 1 for its Keras layer, lesson 7 for the tiled product and lesson 9 for what is done to a block before it leaves.
+# A TPU is not needed: one adds that the layer trains on it.*
 #
 # Here is a layer in one kernel: `relu(x @ w + b)`. The three cells below ask JAX for two derivatives of it. `jax.jvp` changes
 # the inputs a little and says how the output moves. `jax.grad` says how a loss moves with each input. Run them.
@@ -21,7 +21,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.test_util import check_grads
 
-from course_lib import chips, compiler, errors, grid, judges, viz
+from course_lib import chips, compiler, datasets, errors, grid, judges, viz
 
 ROWS, COLUMNS = 64, 128  # of a block
 
@@ -103,11 +103,12 @@ print("read:      ", read)
 print("gradient:  ", pull_back(jnp.ones(4))[0])
 
 # %% [markdown]
-# Three reads of one number have become three additions to one number. A kernel reads blocks, and the same holds: **the gradient of
-# a block is a sum over all steps that read it.** Which steps are those? The ones among which the index map returns the same
-# block. So you can read it off the map: it is the axes that the map leaves out.
+# Three reads of one number have become three additions to one number. A kernel reads blocks, and the same holds: **the
+# gradient of a block is a sum over all steps that read it.** Which steps are those? The ones among which the index map
+# returns the same block. So you can read it off the map: it is the axes that the map leaves out.
 #
-# **Predict first:** `forward` runs on 3 x 3 steps, i for rows and j for columns. Over which axis is each of dx, dw and db a sum?
+# **Predict first:** `forward` runs on 3 x 3 steps, i for rows and j for columns. Over which axis is each of dx, dw and db
+# a sum?
 
 # %%
 call = grid.walk(forward, x, w, b).calls[0]
@@ -121,9 +122,9 @@ for operand in call.operands[:3]:
 # %% [markdown]
 # Rows are the batch. So dw and db are sums over the batch, and dx is a sum over the columns of the result.
 #
-# Now we do what a rule would do: transpose the kernel, and leave its grid as it is. Here is dw for the product alone, without relu.
-# g is the cotangent of the result. Where the forward kernel read block (0, j) of w, this one adds to block (0, j) of dw.
-# **Guess:** is it right? If not, which of the four judges says so?
+# Now we do what a rule would do: transpose the kernel, and leave its grid as it is. Here is dw for the product alone,
+# without relu. g is the cotangent of the result. Where the forward kernel read block (0, j) of w, this one adds to block
+# (0, j) of dw. **Guess:** is it right? If not, which of the four judges says so?
 
 
 # %%
@@ -155,8 +156,9 @@ for verdict in judges.judge(transposed, lambda x, g: x.T @ g, x, g):
     print(verdict)
 
 # %% [markdown]
-# The numbers are right, and the chip would get them wrong. Lesson 4 has the reason: an output block that is left and come back
-# to has lost its sum. Step (0, 0) adds to block (0, 0) of dw, step (0, 1) to another, and only step (1, 0) comes back.
+# The numbers are right, and the chip would get them wrong. Lesson 4 has the reason: an output block that is left and come
+# back to has lost its sum. Step (0, 0) adds to block (0, 0) of dw, step (0, 1) to another, and only step (1, 0) comes
+# back.
 #
 # The cure is lesson 7's: the axis of the sum goes last. For dw that is i, for dx it is j. **No order of one grid suits
 # both.** So each gradient is a kernel with a grid of its own, and the way back is not the kernel run backwards.
@@ -170,9 +172,9 @@ for verdict in judges.judge(transposed, lambda x, g: x.T @ g, x, g):
 # >
 # > **residual**: an array that is kept from the way forward for the way back.
 #
-# What does the second function compute? Call z = x w + b, so that y = relu(z). Where z is above 0 its cotangent dz is g, elsewhere 0.
-# And z > 0 exactly where y > 0, so y will do. The rest you can find by shapes alone: dx is [M, K], from dz[M, N] and w[K, N],
-# and there is one way to make it. **Write down all three** before you read the cell.
+# What does the second function compute? Call z = x w + b, so that y = relu(z). Where z is above 0 its cotangent dz is g,
+# elsewhere 0. And z > 0 exactly where y > 0, so y will do. The rest you can find by shapes alone: dx is [M, K], from
+# dz[M, N] and w[K, N], and there is one way to make it. **Write down all three** before you read the cell.
 
 
 # %%
@@ -205,14 +207,15 @@ for name, (ours, theirs) in zip(("dx", "dw", "db"), pairs, strict=True):
     print(f"{name} {ours.shape!s:10} right: {bool(jnp.allclose(ours, theirs, atol=1e-3))}")
 
 # %% [markdown]
-# The error is gone. This is how a public guide makes its layer trainable, with these residuals and these lines ("Define a Custom
-# TPU/GPU Kernel", Keras, December 2025). The guide says that you must supply a second kernel. It does not itself: all
-# three lines are plain JAX, which XLA compiles. **A kernel needs a way back. The way back need not be a kernel.**
+# The error is gone. This is how a public guide makes its layer trainable, with these residuals and these lines ("Define a
+# Custom TPU/GPU Kernel", Keras, December 2025; it has no bias). The guide says that you must supply a second kernel. It
+# does not itself: all three lines are plain JAX, which XLA compiles. **A kernel needs a way back. The way back need not
+# be a kernel.**
 #
 # Write one where it saves something. What could that be? dz is as large as y, and the three lines read it three times.
 #
-# One more thing is decided in those lines: what the slope is where z is exactly 0. There relu has a kink, and any number from 0
-# to 1 would do. Guess what JAX takes, for `jnp.maximum(z, 0)` and for `jax.nn.relu(z)`.
+# One more thing is decided in those lines: what the slope is where z is exactly 0. There relu has a kink, and any number
+# from 0 to 1 would do. Guess what JAX takes, for `jnp.maximum(z, 0)` and for `jax.nn.relu(z)`.
 
 # %%
 print("jnp.maximum at 0:", jax.grad(lambda z: jnp.maximum(z, 0.0))(0.0))
@@ -230,8 +233,8 @@ print("jax.nn.relu at 0:", jax.grad(jax.nn.relu)(0.0))
 # - **Save:** the forward kernel writes z beside y. On the way back it is read.
 # - **Recompute:** nothing more is kept. On the way back the product is made once more, x and w being there.
 #
-# In the picture an arrow is as wide as its bytes. **Look for** what is marked as kept: that memory stays taken until the way back
-# has read it. Compare its bytes in the two ways.
+# In the picture an arrow is as wide as its bytes. **Look for** what is marked as kept: that memory stays taken until the
+# way back has read it. Compare its bytes in the two ways.
 
 # %%
 M, K, N = 2048, 512, 2048
@@ -268,8 +271,8 @@ viz.gradient_flow(
 )
 
 # %% [markdown]
-# Saving writes z and reads it: 2 M N numbers. Recomputing costs 2 M K N FLOPs, and x and w are read once more. Which is faster?
-# Lesson 3 has both roofs. With bfloat16 numbers and large M and N:
+# Saving writes z and reads it: 2 M N numbers. Recomputing costs 2 M K N FLOPs, and x and w are read once more. Which is
+# faster? Lesson 3 has both roofs. With bfloat16 numbers and large M and N:
 #
 # 4 M N / bandwidth = 2 M K N / peak
 #
@@ -283,8 +286,8 @@ print(
 )
 
 # %% [markdown]
-# Does the compiler agree? Here are all three kernels. `layer` writes z where it is told to, `dz_saved` reads it, `dz_again` computes
-# it. What differs between the two ways is in these kernels; dx and dw are the same.
+# Does the compiler agree? Here are all three kernels. `layer` writes z where it is told to, `dz_saved` reads it,
+# `dz_again` computes it. What differs between the two ways is in these kernels; dx and dw are the same.
 
 
 # %%
@@ -375,8 +378,8 @@ for k in (128, 512, 1024):
     print(f"{k:4} {saved:7.1f} {again:11.1f}")
 
 # %% [markdown]
-# The two cross near where the arithmetic says. Below it, recomputing is faster *and* keeps nothing. Above it you pay time for memory.
-# Then memory decides: z of one layer is 8 MiB here, and there are as many of them as layers.
+# The two cross near where the arithmetic says. Below it, recomputing is faster *and* keeps nothing. Above it you pay time
+# for memory. Then memory decides: z of one layer is 8 MiB here, and there are as many of them as layers.
 #
 # > **recompute**: to make an array again on the way back, in place of keeping it.
 #
@@ -384,8 +387,8 @@ for k in (128, 512, 1024):
 #
 # ## dw and db: the batch innermost
 #
-# Now relu's way back in kernels. First dx. A block of rows of dz is all that a block of rows of dx needs, so let the kernel make dz
-# where it stands, and never write it.
+# Now relu's way back in kernels. First dx. A block of rows of dz is all that a block of rows of dx needs, so let the
+# kernel make dz where it stands, and never write it.
 
 
 # %%
@@ -410,8 +413,9 @@ def grad_x(w, y, g):
 # %% [markdown]
 # All columns lie in one block here, so the sum over j is inside the product. Exercise 10.1 cuts them.
 #
-# Then dw, with the axis of its sum last: the grid is (j, i). db is a sum over the same axis of the same dz, so it costs no more
-# reads here. Read the kernel, then answer: **what is `there` for?** A batch of 150 rows in blocks of 64 has a last block of 22.
+# Then dw, with the axis of its sum last: the grid is (j, i). db is a sum over the same axis of the same dz, so it costs
+# no more reads here. Read the kernel, then answer: **what is `there` for?** A batch of 150 rows in blocks of 64 has a
+# last block of 22.
 
 
 # %%
@@ -454,8 +458,9 @@ def grad_w(x, y, g):
 
 
 # %% [markdown]
-# In the forward kernel and in dx, rows past the end spoil only rows past the end, which nobody keeps. Here every row goes into every number
-# of dw. What lies past the end of x and of dz is garbage, and 0 times garbage may be NaN. So both are masked (lesson 8).
+# In the forward kernel and in dx, rows past the end spoil only rows past the end, which nobody keeps. Here every row goes
+# into every number of dw. What lies past the end of x and of dz is garbage, and 0 times garbage may be NaN. So both are
+# masked (lesson 8).
 #
 # ## A judge for gradients
 #
@@ -482,8 +487,9 @@ def dense_backward(residuals, g):
 dense.defvjp(dense_forward, dense_backward)
 
 # %% [markdown]
-# Is it right? `judges.judge_gradient` asks the four judges about the way back, and compares it with the gradient of plain JAX,
-# block by block. The batch has 70 rows, and the bias is 0. `pre` says what z is: with it more mistakes are known by name.
+# Is it right? `judges.judge_gradient` asks the four judges about the way back, and compares it with the gradient of plain
+# JAX, block by block. The batch has 70 rows, and the bias is 0. `pre` says what z is: with it more mistakes are known by
+# name.
 
 
 # %%
@@ -502,8 +508,8 @@ for verdict in judged(dense):
     print(verdict)
 
 # %% [markdown]
-# Now for mistakes. Each function below is a way back with one slip that people make. **Before you run the cell**, say for each: which of
-# dx, dw and db is wrong, and how would you notice in training?
+# Now for mistakes. Each function below is a way back with one slip that people make. **Before you run the cell**, say for
+# each: which of dx, dw and db is wrong, and how would you notice in training?
 #
 # 1. db sums over the other axis. The batch has as many rows as there are columns, so the shapes fit.
 # 2. Somebody wants the slope at 0 to be 1, and writes `y >= 0`.
@@ -552,12 +558,12 @@ for slip, rows in [(other_axis, 256), (greater_or_equal, 64), (whole_blocks, 70)
     print(f"{slip.__name__}\n{said[-1]}\n")
 
 # %% [markdown]
-# The second is the one to remember. relu's y is never below 0, so `y >= 0` holds everywhere: the slope is gone. Slips 2 and 3 leave a
-# gradient that points roughly downhill. The loss falls, only more slowly, and nobody looks.
+# The second is the one to remember. relu's y is never below 0, so `y >= 0` holds everywhere: the slope is gone. Slips 2
+# and 3 leave a gradient that points roughly downhill. The loss falls, only more slowly, and nobody looks.
 #
-# JAX has a check too. `check_grads` moves all inputs at once, in one random direction, and compares how the result moves with what the
-# gradient says. That is one number for all three gradients. **Guess** whether it sees slip 1, when x is around 1 and around 30, and whether it does if
-# only b is moved.
+# JAX has a check too. `check_grads` moves all inputs at once, in one random direction, and compares how the result moves
+# with what the gradient says. That is one number for all three gradients. **Guess** whether it sees slip 1, when x is
+# around 1 and around 30, and whether it does if only b is moved.
 
 
 # %%
@@ -582,8 +588,8 @@ print("the same, b alone moved: ", sees(functools.partial(wrong, *large[:2]), la
 #
 # ## Under jit, vmap and remat
 #
-# A `custom_vjp` is an ordinary function for JAX. Three transformations matter in training. `jax.jit` compiles. `jax.vmap` adds
-# an axis. `jax.checkpoint` throws the residuals away and runs the way forward again on the way back.
+# A `custom_vjp` is an ordinary function for JAX. Three transformations matter in training. `jax.jit` compiles. `jax.vmap`
+# adds an axis. `jax.checkpoint` throws the residuals away and runs the way forward again on the way back.
 #
 # > **remat**: JAX's word for recomputing residuals; `jax.checkpoint(f)` is f with remat.
 #
@@ -616,8 +622,9 @@ for name, fn, reference, args in [
 # %% [markdown]
 # ## A layer that trains
 #
-# Lesson 1 put a kernel into a Keras layer. `fit` asks for gradients, so now it needs `dense`. This is the guide's layer, with a bias, and with
-# the shape that Keras asks for: the guide leaves that out, and then needs batches whose size is known.
+# Lesson 1 put a kernel into a Keras layer. `fit` asks for gradients, so now it needs `dense`. This is the guide's layer,
+# with a bias, and with the shape that Keras asks for: the guide leaves that out, and then needs batches whose size is
+# known.
 
 # %%
 import keras
@@ -650,14 +657,13 @@ print(
 )
 
 # %% [markdown]
-# Ones teach nothing. Here are 150 flowers: Fisher's irises, four measurements each, and three species. They come with the course, so that
-# the cell needs no network. 150 rows in batches of 128 end with a batch of 22. The twin is `keras.layers.Dense` with the same weights
-# at the start. **Guess** how far apart the two losses are after 20 epochs: a tenth, a hundredth, less?
+# Ones teach nothing. Here are 150 flowers: Fisher's irises, four measurements each, and three species. They come with the
+# course, so that the cell needs no network. 150 rows in batches of 128 end with a batch of 22. The twin is
+# `keras.layers.Dense` with the same weights at the start. **Guess** how far apart the two losses are after 20 epochs: a
+# tenth, a hundredth, less?
 
 # %%
-from course_lib.lessons.lesson_10.irises import irises
-
-flowers, species = irises()
+flowers, species = datasets.irises()
 
 
 def trained(layer, start=None):
@@ -690,8 +696,9 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# Same network, same start, same order of flowers: the curves agree. On this machine the kernels ran in the simulator. On a v5e the whole
-# step would be one program: way forward, way back, and Adam. The compiler can say what it makes of that. Here is a larger network, twice.
+# Same network, same start, same order of flowers: the curves agree. On this machine the kernels ran in the simulator. On
+# a v5e the whole step would be one program: way forward, way back, and Adam. The compiler can say what it makes of that.
+# Here is a larger network, twice.
 #
 # **Predict:** which of the two is faster, and which moves fewer bytes? You know what lesson 9 found about bias and relu.
 
@@ -724,10 +731,17 @@ def train_step(layer):
     return step, (*shapes, x, y)
 
 
+class PlainWayBack(FusedDenseTrainable):
+    def call(self, inputs):
+        w, b = map(keras.ops.convert_to_tensor, (self.w, self.b))
+        return dense_guide(inputs, w, b)
+
+
 for name, layer_of, sizes in [
     ("keras.layers.Dense", lambda units: keras.layers.Dense(units, "relu"), (64, 128)),
     ("our kernels", FusedDenseTrainable, (64, 128)),
     ("in larger blocks", FusedDenseTrainable, (256, 512)),
+    ("way back in JAX", PlainWayBack, (256, 512)),
 ]:
     ROWS, COLUMNS = sizes
     step, shapes = train_step(layer_of)
@@ -740,19 +754,22 @@ for name, layer_of, sizes in [
 ROWS, COLUMNS = 64, 128
 
 # %% [markdown]
-# Five kernels: two layers have three each, but the data of the first has no gradient that anybody asks for, and the compiler drops it.
+# Five kernels: two layers have three each, but the data of the first has no gradient that anybody asks for, and the
+# compiler drops it.
 #
-# XLA wins, and with larger blocks we come near. (Of XLA's own code no published time was at hand to check the simulator with, so read
-# "near" and not a percentage.) It fuses bias and relu into its product too. What you have gained is not this layer. It is that *any* kernel of
-# yours can stand in a model that trains: one that XLA has no equal for, such as attention (lesson 13).
+# XLA wins, and with larger blocks we come near. (Of XLA's own code no published time was at hand to check the simulator
+# with, so read "near" and not a percentage.) It fuses bias and relu into its product too. What you have gained is not
+# this layer. It is that *any* kernel of yours can stand in a model that trains: one that XLA has no equal for, such as
+# attention (lesson 13).
 #
 # ## The guess
 #
-# JAX has no rule for the way back of any kernel, not even of one with a single step: "Further" shows it. What would such a rule have to
-# do? It would have to turn every **read** into an addition. The index maps say how often each block is read, and so how often its gradient
-# is added to. In the order of the forward grid those additions are torn apart, and a chip loses them: you have seen the simulator say so. So the
-# way back is not this kernel in reverse but other kernels, with other grids: j last for dx, i last for dw and db. Somebody has to
-# choose them, and what to keep. You have, and `fit` has trained with them.
+# JAX has no rule for the way back of any kernel, not even of one with a single step: "Further" shows it. What would such
+# a rule have to do? It would have to turn every **read** into an addition. The index maps say how often each block is
+# read, and so how often its gradient is added to. In the order of the forward grid those additions are torn apart, and a
+# chip loses them: you have seen the simulator say so. So the way back is not this kernel in reverse but other kernels,
+# with other grids: j last for dx, i last for dw and db. Somebody has to choose them, and what to keep. You have, and
+# `fit` has trained with them.
 
 # %% [markdown]
 # ## Five questions
@@ -770,16 +787,18 @@ ROWS, COLUMNS = 64, 128
 # relu's: x, w, and y, or one bit of it for each number. silu's: z, or x, w and b to make it again.</details>
 #
 # <details><summary>4. K is 128, the activation is silu, the chip is a v5e. Save z or recompute?</summary>
-# Recompute: 128 is below twice the ridge point, so the product takes less time than the bytes of z, and nothing is kept.</details>
+# Recompute: 128 is below twice the ridge point, so the product takes less time than the bytes of z, and nothing is
+# kept.</details>
 #
 # <details><summary>5. Your loss falls, but more slowly than the twin's. What do you do first?</summary>
-# Compare each gradient with that of plain JAX, one by one. With a missing slope or a lost block the loss falls all the same.</details>
+# Compare each gradient with that of plain JAX, one by one. With a missing slope or a lost block the loss falls all the
+# same.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 10](../exercises/10_backward_kernels.ipynb). In the first six you write the layer that you can take to work:
-# its three gradients in blocks, for any batch, in float32 and bfloat16, and the class around it.
+# Open [the exercises of lesson 10](../exercises/10_backward_kernels.ipynb). In the first six you write the layer that you
+# can take to work: its three gradients in blocks, for any batch, in float32 and bfloat16, and the class around it.
 #
 # ## Further
 #
@@ -822,8 +841,9 @@ for scratch in (False, True):
 # %% [markdown]
 # ### What a custom_vjp takes away
 #
-# A function with a `custom_vjp` has a gradient, and loses `jvp`. And a gradient of a gradient asks for the way back of the *way back*,
-# which is made of kernels without one. The smallest cure: make the backward rule a `custom_vjp` of its own, whose gradient is that of plain JAX.
+# A function with a `custom_vjp` has a gradient, and loses `jvp`. And a gradient of a gradient asks for the way back of
+# the *way back*, which is made of kernels without one. The smallest cure: make the backward rule a `custom_vjp` of its
+# own, whose gradient is that of plain JAX.
 
 
 # %%
@@ -874,8 +894,8 @@ print(
 # %% [markdown]
 # ### The gradient that nobody asked for
 #
-# The data of the first layer has no gradient that anybody uses. In plain JAX the compiler drops what is not used. Does it drop a kernel? dx
-# and dw are kernels of their own here, so it does. One kernel for both could not be split.
+# The data of the first layer has no gradient that anybody uses. In plain JAX the compiler drops what is not used. Does it
+# drop a kernel? dx and dw are kernels of their own here, so it does. One kernel for both could not be split.
 
 # %%
 for name, of in [("all of dx, dw, db", (0, 1, 2)), ("dw and db alone", (1, 2))]:
@@ -885,5 +905,6 @@ for name, of in [("all of dx, dw, db", (0, 1, 2)), ("dw and db alone", (1, 2))]:
     print(f"{name:18} {sum(op.kind == 'kernel' for op in compiled.ops)} kernels")
 
 # %% [markdown]
-# The library's layer is `course_lib.frameworks.keras.FusedDense`. Its dx kernel makes dz for dw on the way; where the data asks for no gradient it
-# knows beforehand, by `symbolic_zeros=True` of `defvjp`. Its argument `residuals` is this lesson's question, "save" or "recompute".
+# The library's layer is `course_lib.frameworks.keras.FusedDense`. Its dx kernel makes dz for dw on the way; where the
+# data asks for no gradient it knows beforehand, by `symbolic_zeros=True` of `defvjp`. Its argument `residuals` is this
+# lesson's question, "save" or "recompute".

@@ -7,8 +7,8 @@
 # Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 59 minutes. Short of time? Do 10.2, 10.4 and
 # 10.5. Want more? 10.9 and 10.10, 60 minutes, begin with an empty cell.
 #
-# In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are multiples of 128; M,
-# the batch, is anything.
+# In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are
+# multiples of 128; M, the batch, is anything.
 
 # %%
 # FIRST CELL
@@ -41,9 +41,9 @@ def product(a, b, axis_of_a, axis_of_b):
 #
 # *Difficulty 2 of 5. 8 minutes, 9 lines.*
 #
-# `grad_x(w, y, g)` is the cotangent of x: dz @ w.T, where dz is g with relu's slope. The call is given. Its grid is (i, k, j): i and k
-# say which block of dx, and j runs over the columns of g, which are the sum. Write the kernel. Make dz in it, collect in `acc_ref`, and
-# round once, when the block is done. `product(a, b, 1, 1)` is a @ b.T.
+# `grad_x(w, y, g)` is the cotangent of x: dz @ w.T, where dz is g with relu's slope. The call is given. Its grid is (i,
+# k, j): i and k say which block of dx, and j runs over the columns of g, which are the sum. Write the kernel. Make dz in
+# it, collect in `acc_ref`, and round once, when the block is done. `product(a, b, 1, 1)` is a @ b.T.
 
 
 # %% answer="10.1"
@@ -93,9 +93,9 @@ checks.check("10.1", grad_x)
 #
 # *Difficulty 3 of 5. 11 minutes, 30 lines. Fast track.*
 #
-# `grad_w(x, y, g)` is x.T @ dz. Write kernel and call, with a grid of three axes and blocks of at most 128 x 128: it may use
-# 640 KiB of VMEM. Which axis is the sum, and where does it go? `product(a, b, 0, 0)` is a.T @ b. M is 256, 300 or 1000 here, and x may be
-# bfloat16: sums are kept in float32 all the same.
+# `grad_w(x, y, g)` is x.T @ dz. Write kernel and call, with a grid of three axes and blocks of at most 128 x 128: it may
+# use 640 KiB of VMEM. Which axis is the sum, and where does it go? `product(a, b, 0, 0)` is a.T @ b. M is 256, 300 or
+# 1000 here, and x may be bfloat16: sums are kept in float32 all the same.
 
 
 # %% answer="10.2"
@@ -144,10 +144,11 @@ checks.check("10.2", grad_w)
 #
 # *Difficulty 3 of 5. 8 minutes, 10 lines more.*
 #
-# db is the sum of the rows of dz, and dz is in VMEM already, in the kernel of 10.2. `grad_w_b(x, y, g)` returns (dw, db) out of one kernel.
-# Begin with a copy of 10.2. Two questions decide: at which steps is a block of dz added to db, if it comes by once for every block of rows of
-# dw? And which order of the grid's first two axes lets a block of db stay where it is until it is done? The check counts bytes:
-# y and g are not read once more for db. db[N] is in the dtype of x, and summed in float32.
+# db is the sum of the rows of dz, and dz is in VMEM already, in the kernel of 10.2. `grad_w_b(x, y, g)` returns (dw, db)
+# out of one kernel. Begin with a copy of 10.2. Two questions decide: at which steps is a block of dz added to db, if it
+# comes by once for every block of rows of dw? And which order of the grid's first two axes lets a block of db stay where
+# it is until it is done? The check counts bytes: y and g are not read once more for db. db[N] is in the dtype of x, and
+# summed in float32.
 
 
 # %% answer="10.3"
@@ -219,10 +220,11 @@ checks.check("10.3", grad_w_b)
 #
 # *Difficulty 3 of 5. 8 minutes, 12 lines. Fast track.*
 #
-# `forward_pass` is given: relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, the same with a gradient: `jax.custom_vjp`, a rule forward, a
-# rule backward, `defvjp`. All arithmetic of the way back stands in kernels. Those of 10.1 and 10.3 will do; if you have not written them, one
-# simple kernel for each gradient will do as well, for the check asks for no blocks here. The check asks for each of dx, dw and db, in float32 and bfloat16,
-# for a ragged batch, and for rows of zeros with a bias of zero, where z is 0: the slope is 0 there.
+# `forward_pass` is given: relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, the same with a gradient:
+# `jax.custom_vjp`, a rule forward, a rule backward, `defvjp`. All arithmetic of the way back stands in kernels. Those of
+# 10.1 and 10.3 will do; if you have not written them, one simple kernel for each gradient will do as well, for the check
+# asks for no blocks here. The check asks for each of dx, dw and db, in float32 and bfloat16, for a ragged batch, and for
+# rows of zeros with a bias of zero, where z is 0: the slope is 0 there.
 
 
 # %% given="10.4"
@@ -292,13 +294,14 @@ checks.check("10.4", fused_dense)
 #
 # *Difficulty 4 of 5. 10 minutes, 20 lines. Fast track.*
 #
-# `FusedDense(units)` is a Keras layer around `fused_dense`: weights `kernel` and `bias`, begun as `keras.layers.Dense` begins them ("glorot_uniform"
-# and "zeros"). It takes any batch size, any number of leading axes, and the policy "mixed_bfloat16", under which weights stay float32 and the layer
-# computes in `self.compute_dtype`. It can be saved and loaded. The check trains it on the irises beside `keras.layers.Dense`, padded to 128 columns, with the same start: the losses
-# are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e.
+# `FusedDense(units)` is a Keras layer around `fused_dense`: weights `kernel` and `bias`, begun as `keras.layers.Dense`
+# begins them ("glorot_uniform" and "zeros"). It takes any batch size, any number of leading axes, and the policy
+# "mixed_bfloat16", under which weights stay float32 and the layer computes in `self.compute_dtype`. It can be saved and
+# loaded. The check trains it on the irises beside `keras.layers.Dense`, padded to 128 columns, with the same start: the
+# losses are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e.
 #
-# `keras.ops.cast(self.kernel, dtype)` is the weight as an array. Ask for it in `call`, each time: that is how Keras hands in the weights of the
-# current step.
+# `keras.ops.cast(self.kernel, dtype)` is the weight as an array. Ask for it in `call`, each time: that is how Keras hands
+# in the weights of the current step.
 
 
 # %% answer="10.5"
@@ -344,8 +347,8 @@ checks.check("10.5", FusedDense)
 #
 # *Difficulty 2 of 5. 6 minutes, 5 lines.*
 #
-# A layer with silu has M = 8192 rows, K = 1024, N = 4096, all bfloat16. Its way back needs z. Use peak and HBM bandwidth from the data
-# sheet, as `chips.chip("v5e")` has them: 197 TFLOP/s and 820 GB/s; a v6e has 920 TFLOP/s and 1640 GB/s.
+# A layer with silu has M = 8192 rows, K = 1024, N = 4096, all bfloat16. Its way back needs z. Use peak and HBM bandwidth
+# from the data sheet, as `chips.chip("v5e")` has them: 197 TFLOP/s and 820 GB/s; a v6e has 920 TFLOP/s and 1640 GB/s.
 #
 # - **A** How much memory does z take, from the way forward to the way back? As text, with a unit of memory.
 # - **B** On a v5e: how long do writing and reading it take, at full speed? In `"us"`; 2 % either way will do.
@@ -377,8 +380,9 @@ checks.check("10.6", kept)
 #
 # *Difficulty 3 of 5. 6 minutes, 8 lines.*
 #
-# `scaled_broken(x, s, b)` is relu(x * s + b), with a number of s and of b for each column. Its way forward is right. Its gradient runs, has the right shapes, and is
-# wrong in three places. Write `scaled` with all three mended. What does each gradient need: which slope, which residual, which order of steps?
+# `scaled_broken(x, s, b)` is relu(x * s + b), with a number of s and of b for each column. Its way forward is right. Its
+# gradient runs, has the right shapes, and is wrong in three places. Write `scaled` with all three mended. What does each
+# gradient need: which slope, which residual, which order of steps?
 
 
 # %% given="10.7-broken"
@@ -489,8 +493,9 @@ checks.check("10.7", scaled)
 #
 # *Difficulty 2 of 5. 2 minutes, 1 line.*
 #
-# Somebody finds it wasteful to ask for the weights at each call. Their layer reads them once, in `build`: `self.w = self.kernel.value + 0`, and `call` returns
-# `inputs @ self.w`. The model is compiled with sgd and fitted. What happens? `"trains"`, `"weights stay"`, or `"error"`.
+# Somebody finds it wasteful to ask for the weights at each call. Their layer reads them once, in `build`: `self.w =
+# self.kernel.value + 0`, and `call` returns `inputs @ self.w`. The model is compiled with sgd and fitted. What happens?
+# `"trains"`, `"weights stay"`, or `"error"`.
 
 # %% given="10.8"
 checks.listing("10.8")
@@ -513,8 +518,9 @@ checks.check("10.8", happens)
 #
 # *Difficulty 5 of 5. 35 minutes, 50 lines. Further.*
 #
-# `rms_norm(x, s)` divides each row of x[M, N] by the root of the mean of its squares, plus 1e-6 under the root, and multiplies the columns by s[N]. Write it with its
-# gradient by x and by s, all arithmetic in kernels. N is a multiple of 128, M anything, all is float32. With r the factor of a row, and h = g * s:
+# `rms_norm(x, s)` divides each row of x[M, N] by the root of the mean of its squares, plus 1e-6 under the root, and
+# multiplies the columns by s[N]. Write it with its gradient by x and by s, all arithmetic in kernels. N is a multiple of
+# 128, M anything, all is float32. With r the factor of a row, and h = g * s:
 #
 # - dx = r h - x r^3 (the mean over the row of h x)
 # - ds = the sum over the rows of g x r
@@ -597,10 +603,10 @@ checks.check("10.9", rms_norm)
 #
 # *Difficulty 4 of 5. 25 minutes, 30 lines. Further.*
 #
-# `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b), float32, in as few **bytes** between HBM and the chip as you can; they are counted for
-# M = 512, K = 256, N = 384, and what stands outside the kernels counts as well. M is a multiple of 128, K and N of 128. db is [N]. It may use 3 MiB of VMEM.
-# **Par** is 4,500,000 bytes. One kernel for dx and one for dw and db, each of which reads
-# y and g, is above par.
+# `all_back(x, w, y, g)` returns (dx, dw, db) of relu(x @ w + b), float32, in as few **bytes** between HBM and the chip as
+# you can; they are counted for M = 512, K = 256, N = 384, and what stands outside the kernels counts as well. M is a
+# multiple of 128, K and N of 128. db is [N]. It may use 3 MiB of VMEM. **Par** is 4,500,000 bytes. One kernel for dx and
+# one for dw and db, each of which reads y and g, is above par.
 
 # %% answer="10.10"
 all_back = None
@@ -653,5 +659,5 @@ checks.check("10.10", all_back)
 # %% [markdown]
 # ## Where next
 #
-# You have a layer that computes in your kernels, trains, and can be saved. To put it under a model of your own, take `FusedDense` and what it calls into a file.
-# Lesson 11 finds out why a kernel is slow, and chooses its blocks.
+# You have a layer that computes in your kernels, trains, and can be saved. To put it under a model of your own, take
+# `FusedDense` and what it calls into a file. Lesson 11 finds out why a kernel is slow, and chooses its blocks.

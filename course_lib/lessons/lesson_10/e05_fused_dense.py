@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import compiler, judges
+from course_lib import compiler, datasets, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_10 import layers
-from course_lib.lessons.lesson_10.irises import irises
 
 WIDTH = 128  # features and units, so that any blocks will do
 
@@ -105,7 +104,7 @@ def _network(layer, start=None):
 
 
 def _flowers():
-    features, species = irises()
+    features, species = datasets.irises()
     return np.pad(features, ((0, 0), (0, WIDTH - features.shape[1]))), species
 
 
