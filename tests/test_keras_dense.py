@@ -13,12 +13,12 @@ from jax.experimental import pallas as pl
 from jax.experimental import sparse
 from sweeps import daily
 
-from course_lib import compiler, grid, judges
+from course_lib import compiler, datasets, grid, judges
 from course_lib.frameworks.keras import FusedDense, gelu_tanh
 from course_lib.kernels import linear
 
 Dense = keras.layers.Dense
-IRIS = pathlib.Path(__file__).parent / "iris.csv"
+IRIS = pathlib.Path(datasets.__file__).parent / "iris.csv"
 ACTIVATIONS = [None, "linear", "relu", "gelu", "gelu_tanh", "silu", "swish", keras.activations.relu]
 
 

@@ -12,6 +12,7 @@ ORDER = [
     "environment",
     "arrays",
     "compat",
+    "datasets",
     "errors",
     "chips",
     "grid",
@@ -24,7 +25,7 @@ ORDER = [
     "lessons",
     "grading",
 ]
-FREE = {"text", "vocabulary", "environment", "arrays", "compat", "errors"}  # these form one layer, the bottom
+FREE = {"text", "vocabulary", "environment", "arrays", "compat", "datasets", "errors"}  # one layer, the bottom
 SIDE = {
     "kernels": {"arrays", "compat"},
     "viz": {"text", "vocabulary", "environment", "errors", "chips", "grid", "cost", "compiler", "roofline"},

@@ -1,0 +1,41 @@
+"""dw = x.T @ dz: the batch is the sum, innermost, and its last block is ragged."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_10 import layers
+
+SIZES = ({"M": 256, "K": 256, "N": 384}, {"M": 300, "K": 128, "N": 256})
+MOST_VMEM = 640 * 2**10
+
+
+def cases() -> list[tuple]:
+    """x, y and g; batches that blocks of 128 divide, and that they do not."""
+    return layers.with_zeros_in_y(("x: T[M,K]", "y: T[M,N]", "g: T[M,N]"), SIZES)
+
+
+EXERCISE = Exercise(
+    id="10.2",
+    title="dw: a sum over the batch",
+    kind="write",
+    defines="grad_w",
+    cases=cases,
+    reference=layers.dw,
+    budget=judges.Budget(vmem_bytes=MOST_VMEM),
+    slips=(
+        layers.slope_missing(lambda x, y, g: layers.dw(x, jnp.ones_like(y), g)),
+        judges.Slip(
+            means="it is divided by the batch size. The loss may be a mean; its cotangent says so already",
+            value=lambda x, y, g: layers.dw(x, y, g) / x.shape[0],
+            next="add up, and do not divide.",
+        ),
+    ),
+    hints=(
+        "dw has the shape [K, N]: two axes of the grid say which block of it. What is left is the sum.",
+        "The axis of the sum goes last: grid (n, k, m), in blocks. Block (i, k) of x, (i, j) of y and g, (k, j) of dw.",
+        "Rows past the end of the batch go into every number: i * 128 + broadcasted_iota(jnp.int32, (128, 128), 0) < M "
+        "says which are there. Mask x and dz with jnp.where. Collect in float32 scratch, round at the last step.",
+    ),
+    points=3,
+)

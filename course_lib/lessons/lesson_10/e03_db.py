@@ -1,0 +1,62 @@
+"""db in the kernel of dw, from the dz that lies there anyway."""
+
+import jax.numpy as jnp
+
+from course_lib import cost, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_10 import layers
+from course_lib.lessons.lesson_10.e02_dw import MOST_VMEM, cases
+
+
+def _bytes(x, y, g) -> int:
+    """What 10.2 moves in blocks of 128 x 128, with a batch in whole blocks, and db."""
+    (m, k), n = x.shape, g.shape[1]
+    whole = -(-m // 128) * 128
+    at_most = (n // 128) * whole * k + 2 * (k // 128) * whole * n + k * n + 32 * n
+    return at_most * x.dtype.itemsize
+
+
+def _both(x, y, g):
+    return layers.dw(x, y, g), layers.db(y, g)
+
+
+def _rows_of_blocks(dz):
+    """The sums along the rows of each block of 128 x 128, added up over the batch: 128 for each block of columns."""
+    rows, columns = -(-dz.shape[0] // 128), dz.shape[1] // 128
+    whole = jnp.pad(dz, ((0, 128 * rows - dz.shape[0]), (0, 0)))
+    return whole.reshape(rows, 128, columns, 128).sum(axis=(0, 3)).T.reshape(-1)
+
+
+EXERCISE = Exercise(
+    id="10.3",
+    title="db on the way",
+    kind="write",
+    defines="grad_w_b",
+    cases=cases,
+    reference=_both,
+    budget=judges.Budget(vmem_bytes=MOST_VMEM + cost.stored_bytes(jnp.zeros((8, 128))), hbm_bytes=_bytes),
+    slips=(
+        judges.Slip(
+            means="each block of dz is summed over its columns; db sums over the batch",
+            value=lambda x, y, g: _rows_of_blocks(layers.dz(y, g)),
+            next="sum over axis 0.",
+            output=1,
+        ),
+        judges.Slip(
+            means="each block of dz is added once for every block of rows of dw",
+            value=lambda x, y, g: x.shape[1] // 128 * layers.db(y, g),
+            next="add it at one block of rows of dw only, the first, say.",
+            output=1,
+        ),
+        layers.slope_missing(lambda x, y, g: layers.db(jnp.ones_like(y), g), output=1),
+    ),
+    hints=(
+        "Write down for two blocks of rows of dw, k = 0 and 1, at which steps block (i, j) of g comes by. How often is "
+        "that?",
+        "A block of db depends on j alone. It may not be left and come back to: j is the slowest axis, then k, then i. "
+        "Add at k == 0 only.",
+        "One output more: shape (1, N), block (1, 128), map lambda j, k, i: (0, j). A scratch of (1, 128) in float32 "
+        "collects: zero at (k == 0) & (i == 0), add at k == 0, store at (k == 0) & (i == last).",
+    ),
+    points=2,
+)

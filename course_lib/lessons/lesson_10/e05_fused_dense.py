@@ -1,0 +1,177 @@
+"""The layer in Keras: the numbers and gradients of its kernels, its fit beside Dense, its files, its train step."""
+
+import pathlib
+import tempfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import compiler, datasets, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit
+from course_lib.lessons.lesson_10 import layers
+
+WIDTH = 128  # features and units, so that any blocks will do
+
+
+def _as_a_function(layer_class):
+    """The layer as a function of inputs, kernel and bias, built anew at each call."""
+    import keras
+
+    if not isinstance(layer_class, type) or not issubclass(layer_class, keras.layers.Layer):
+        raise Unfit(
+            "What you handed to check is no class of Keras layers.",
+            'hand over the class, without brackets: checks.check("10.5", FusedDense).',
+        )
+
+    nothing = [np.zeros((WIDTH, WIDTH), np.float32), np.zeros(WIDTH, np.float32)]
+    layer = layer_class(WIDTH)
+    layer.build((None, WIDTH))
+    if np.any(layer.stateless_call(nothing, [], np.ones((8, WIDTH), np.float32))[0]):
+        raise Unfit(
+            "Handed a kernel and a bias of zeros, as fit hands in the weights of a step, it does not return zeros. It "
+            "computes with other weights.",
+            "ask for self.kernel and self.bias in call, each time, and keep no array of them.",
+        )
+
+    def call(x, w, b):
+        policy = "mixed_bfloat16" if x.dtype == jnp.bfloat16 else "float32"
+        layer = layer_class(w.shape[1], dtype=policy)
+        with jax.ensure_compile_time_eval():  # its first weights are numbers, and no part of what is traced
+            layer.build((None, *x.shape[1:]))
+        shapes = [tuple(v.shape) for v in layer.trainable_variables]
+        if shapes != [w.shape, b.shape]:
+            raise Unfit(
+                f"For {x.shape[-1]} features and {w.shape[1]} units its weights have the shapes {shapes}; they "
+                f"should be {[w.shape, b.shape]}.",
+                "in build, add_weight the kernel first, then the bias.",
+            )
+        return layer.stateless_call([w, b], [], x)[0]
+
+    return call
+
+
+def _cases() -> list[tuple]:
+    return layers.at_random(("x: T[M,K]", "w: T[K,N]", "b: T[N]"), ({"M": 20, "K": 128, "N": 256},))
+
+
+def _says_its_shape(layer_class):
+    shape = tuple(layer_class(256).compute_output_shape((None, 7, 128)))
+    if shape != (None, 7, 256):
+        return (
+            f"With 256 units compute_output_shape((None, 7, 128)) returned {shape}; it should be (None, 7, 256).",
+            "all axes but the last are those of the input; the last is units.",
+        )
+    try:
+        got = layer_class(256)(np.zeros((2, 7, 128), np.float32)).shape
+    except Exception as error:
+        got = f"no answer, but a {type(error).__name__}"
+    if got != (2, 7, 256):
+        return (
+            f"An input of shape (2, 7, 128) gives {got}; it should be one of shape (2, 7, 256).",
+            "in call, reshape to rows, and back.",
+        )
+    return None
+
+
+def _start_is_densest(layer_class):
+    layer = layer_class(WIDTH)
+    layer.build((None, WIDTH))
+    kernel, bias = (np.asarray(v) for v in layer.trainable_variables)
+    limit = np.sqrt(6 / (2 * WIDTH))
+    if np.abs(bias).max() > 0:
+        return "The bias does not begin at 0.", 'add_weight(..., initializer="zeros").'
+    if not 0.9 * limit < np.abs(kernel).max() <= limit:
+        return (
+            f"The largest weight at the start is {np.abs(kernel).max():.3g}; of glorot_uniform it lies just below "
+            f"{limit:.3g}.",
+            'add_weight(..., initializer="glorot_uniform").',
+        )
+    return None
+
+
+def _network(layer, start=None):
+    import keras
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((WIDTH,)), layer, keras.layers.Dense(3)])
+    if start is not None:
+        model.set_weights(start)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.02), loss)
+    return model
+
+
+def _flowers():
+    features, species = datasets.irises()
+    return np.pad(features, ((0, 0), (0, WIDTH - features.shape[1]))), species
+
+
+def _fits_and_survives(layer_class):
+    """Four epochs beside Dense from one start, batches of 128 and 22; then a file."""
+    import keras
+
+    x, y = _flowers()
+    twin = _network(keras.layers.Dense(WIDTH, "relu"))
+    model = _network(layer_class(WIDTH), twin.get_weights())
+    losses = [m.fit(x, y, batch_size=128, epochs=4, shuffle=False, verbose=0).history["loss"] for m in (model, twin)]
+    apart = max(abs(ours / theirs - 1) for ours, theirs in zip(*losses, strict=True))
+    if apart > 0.02:
+        shown = "; ".join(", ".join(f"{loss:.3f}" for loss in each) for each in losses)
+        return (
+            f"On the irises its losses are up to {apart:.0%} off those of Dense (yours; Dense's): {shown}.",
+            "is the first right, and the later ones are not? Then the weights stay: where does call take them from?",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.keras"
+        model.save(path)
+        again = keras.models.load_model(path)
+    if not np.array_equal(again.predict(x[:9], verbose=0), model.predict(x[:9], verbose=0)):
+        return "Saved and loaded, the model predicts something else.", "is everything in weights, or in get_config?"
+    return None
+
+
+def _train_step_compiles(layer_class):
+    model = _network(layer_class(WIDTH))
+    model.optimizer.build(model.trainable_variables)
+
+    def loss(weights, x, y):
+        return model.compute_loss(x, y, model.stateless_call(weights, [], x, training=True)[0])
+
+    def step(weights, moments, x, y):
+        value, slopes = jax.value_and_grad(loss)(weights, x, y)
+        return value, *model.optimizer.stateless_apply(moments, slopes, weights)
+
+    parts = (
+        [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in part]
+        for part in (model.trainable_variables, model.optimizer.variables)
+    )
+    x, y = jax.ShapeDtypeStruct((150, WIDTH), jnp.float32), jax.ShapeDtypeStruct((150,), jnp.int32)
+    report = compiler.compile_tpu(step, *parts, x, y, simulate=False)
+    if report.ok is False:
+        return f"The train step does not compile for a v5e: {report.error}", "compile fused_dense alone first."
+    return None
+
+
+EXERCISE = Exercise(
+    id="10.5",
+    title="The layer to take to work",
+    kind="write",
+    defines="FusedDense",
+    cases=_cases,
+    reference=layers.layer,
+    build=_as_a_function,
+    gradient=judges.Gradient(of=("x", "w", "b"), pre=layers.before_relu, activation=jax.nn.relu),
+    also=(_says_its_shape, _start_is_densest, _fits_and_survives, _train_step_compiles),
+    hints=(
+        "Five methods: __init__(self, units, **kwargs), build(self, input_shape), call(self, inputs), "
+        "compute_output_shape(self, input_shape), get_config(self).",
+        "In call: cast kernel and bias to self.compute_dtype by keras.ops.cast, reshape the inputs to rows, and "
+        "the result back to all their axes but the last, and units.",
+        "get_config returns {**super().get_config(), 'units': self.units}; __init__ hands **kwargs on. build: "
+        'self.kernel = self.add_weight(name="kernel", shape=(input_shape[-1], self.units), '
+        'initializer="glorot_uniform"), and the bias with "zeros".',
+    ),
+    points=4,
+)

@@ -1,0 +1,62 @@
+"""A gradient to repair: a slope, a residual, an order of steps."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+
+def _before_relu(x, s, b):
+    return x * s + b
+
+
+def _scaled(x, s, b):
+    return jax.nn.relu(_before_relu(x, s, b))
+
+
+def _dz(x, s, b, g):
+    return jnp.where(_before_relu(x, s, b) > 0, g, 0)
+
+
+def _cases() -> list[tuple]:
+    """Three blocks each way, then one and two; random numbers."""
+    sizes = ({"M": 192, "N": 384}, {"M": 64, "N": 256})
+    return arguments(("x: f32[M,N]", "s: f32[N]", "b: f32[N]"), sizes, within=(-1, 1))[1::2]
+
+
+EXERCISE = Exercise(
+    id="10.7",
+    title="Repair: scale, shift, relu",
+    kind="repair",
+    defines="scaled_back",
+    judged="scaled",
+    cases=_cases,
+    reference=_scaled,
+    gradient=judges.Gradient(
+        of=("x", "s", "b"),
+        pre=_before_relu,
+        activation=jax.nn.relu,
+        slips=(
+            judges.Slip(
+                means="ds is made of y, and the slope of z by s is x: another residual is read",
+                value=lambda x, s, b, g: (_dz(x, s, b, g) * _scaled(x, s, b)).sum(axis=0),
+                next="multiply dz by x.",
+                output="ds",
+            ),
+            judges.Slip(
+                means="db sums g, without relu's slope",
+                value=lambda x, s, b, g: g.sum(axis=0),
+                next="sum dz, as ds does.",
+                output="db",
+            ),
+        ),
+    ),
+    hints=(
+        "Ask the rule of the lesson: over which axis of the grid are ds and db sums, and is it the last?",
+        "dz is g where y > 0. z = x s + b: its slope by x is s, by s it is x, by b it is 1.",
+        "The grid is (columns, rows): maps lambda j, i. Zero at program_id(1) == 0. ds adds dz * x, db adds dz.",
+    ),
+    points=2,
+)

@@ -1,0 +1,61 @@
+"""What happens to a weight that is read in build: a choice, found out by running it."""
+
+import numpy as np
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.choose import Choose
+
+EARLY = """\
+class Early(keras.layers.Layer):
+    def build(self, input_shape):
+        self.kernel = self.add_weight(shape=(input_shape[-1], 3))
+        self.w = self.kernel.value + 0
+
+    def call(self, inputs):
+        return inputs @ self.w
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], 3)
+
+
+model = keras.Sequential([keras.Input((4,)), Early()])
+model.compile("sgd", "mse")
+model.fit(np.ones((8, 4)), np.ones((8, 3)), epochs=3)
+"""
+
+
+def _what_happens() -> str:
+    import keras
+
+    names = {"keras": keras, "np": np}
+    try:
+        exec(EARLY.replace("epochs=3", "epochs=3, verbose=0").replace("model.fit", "history = model.fit"), names)
+    except Exception:
+        return "error"
+    first, *_, last = names["history"].history["loss"]
+    return "weights stay" if first == last else "trains"
+
+
+EXERCISE = Exercise(
+    id="10.8",
+    title="Choose: a weight that was read too early",
+    kind="choose",
+    defines="happens",
+    listing=EARLY,
+    asks=Choose(
+        options=("trains", "weights stay", "error"),
+        right="weights stay",
+        wrong={
+            "trains": "fit differentiates by the weights that it hands into call. Does the result depend on those?",
+            "error": "It runs through. That is what makes it hard to find.",
+        },
+        why="call never sees the kernel, so its gradient is 0, and nothing says so.",
+        proof=_what_happens,
+    ),
+    hints=(
+        "fit differentiates a function of the weights. It puts the weights of the step in the place of self.kernel.",
+        "self.w is an array, computed once from the first weights. What is its slope by the weights of step 2?",
+        "Think of jax.grad(lambda kernel: (x @ w).sum()): w does not depend on kernel.",
+    ),
+    points=1,
+)

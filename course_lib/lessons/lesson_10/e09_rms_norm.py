@@ -1,0 +1,66 @@
+"""A whole kernel with its gradient, from an empty cell: the root-mean-square norm."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+
+def _factor(x):
+    return lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+
+
+def _norm(x, s):
+    return x * _factor(x) * s
+
+
+def _cases() -> list[tuple]:
+    """A ragged batch, and one of a single block; random numbers."""
+    sizes = ({"M": 150, "N": 256}, {"M": 8, "N": 128})
+    return arguments(("x: f32[M,N]", "s: f32[N]"), sizes, within=(-2, 2))[1::2]
+
+
+EXERCISE = Exercise(
+    id="10.9",
+    title="From an empty cell: a norm and its gradient",
+    kind="write",
+    defines="rms_norm",
+    cases=_cases,
+    reference=_norm,
+    gradient=judges.Gradient(
+        of=("x", "s"),
+        zeros=False,
+        slips=(
+            judges.Slip(
+                means="the factor r is taken for a constant: it depends on x, and has a slope of its own",
+                value=lambda x, s, g: _factor(x) * g * s,
+                next="add the second term, - x r^3 times the mean of h x.",
+                output="dx",
+            ),
+            judges.Slip(
+                means="a row's mean is missing: the second term is summed over the row, and not divided by N",
+                value=lambda x, s, g: (
+                    _factor(x) * g * s - x * _factor(x) ** 3 * jnp.sum(g * s * x, axis=1, keepdims=True)
+                ),
+                next="take the mean of h x over the row.",
+                output="dx",
+            ),
+            judges.Slip(
+                means="ds is made of x as it came, and not of the normed x",
+                value=lambda x, s, g: (g * x).sum(axis=0),
+                next="multiply by r before you sum over the rows.",
+                output="ds",
+            ),
+        ),
+    ),
+    hints=(
+        "Forward: blocks of rows with all columns. Backward: the same blocks. dx needs nothing of other "
+        "rows; ds is a sum over all.",
+        "Keep x and s only: r is made again from the x that the way back reads anyway.",
+        "ds: one block (1, N) that stays, zeroed at step 0; the ragged rows of the last block masked by jnp.where, "
+        "both in x and in g.",
+    ),
+    points=4,
+)
