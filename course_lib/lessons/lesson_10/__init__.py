@@ -1,6 +1,6 @@
 """What the exercises of lesson 10 demand."""
 
 TITLE = "Backward kernels"
-GIVES = "make any kernel differentiable, judge its gradient, and train with it in a Keras layer"
+GIVES = "make any kernel differentiable, judge its gradient, and train with it in a Keras layer."
 NEEDS = (1, 7, 9)
-HARDWARE = "nothing is needed; on a TPU the layer trains on it"
+HARDWARE = "The layer trains on it."
