@@ -326,3 +326,26 @@ def test_a_libtpu_that_does_not_start_is_no_verdict_on_the_kernel(monkeypatch):
     monkeypatch.setattr(chips, "chip", lambda name: no_such_slice)
     with pytest.raises(compiler.Unavailable, match="libtpu does not start on this machine"):
         compiler.compile_tpu(add, VECTOR, VECTOR)
+
+
+def test_a_checkpoint_runs_the_way_forward_again():
+    """What is thrown away is made anew, as in the program that JAX itself lowers; without the barrier it is run once."""
+
+    @jax.custom_vjp
+    def sine(x):
+        return pl.pallas_call(sine_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+
+    def sine_kernel(x_ref, o_ref):
+        o_ref[...] = jnp.sin(x_ref[...])
+
+    sine.defvjp(lambda x: (sine(x), x), lambda x, g: (g * jnp.cos(x),))
+
+    def kernels(fn):
+        asked = jax.grad(lambda x: (fn(x) ** 2).sum())
+        report = compiler.compile_tpu(asked, jax.ShapeDtypeStruct((8, 128), jnp.float32), simulate=False)
+        return sum(op.name.startswith("sine_kernel") for op in report.ops)
+
+    def twice(x):
+        return sine(sine(x))
+
+    assert (kernels(twice), kernels(jax.checkpoint(twice))) == (2, 3)

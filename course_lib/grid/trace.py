@@ -100,11 +100,22 @@ def _parallel(meaning) -> bool:
     return "parallel" in str(meaning).lower()
 
 
+def _kept_apart(params: dict, inputs: list) -> list:
+    """What a call is given; of a ``jax.checkpoint`` behind a barrier, as JAX itself lowers it.
+
+    Without the barrier XLA would see the same kernel twice with the same arguments, and run it once.
+    """
+    apart = params.get("prevent_cse", False) if params.get("differentiated") else False
+    apart = (apart,) * len(inputs) if isinstance(apart, bool) else apart
+    behind = iter(jax.lax.optimization_barrier([value for value, one in zip(inputs, apart, strict=True) if one]))
+    return [next(behind) if one else value for value, one in zip(inputs, apart, strict=True)]
+
+
 def _run_inside(eqn, interpret, inputs: list) -> list:
     """Run an equation that wraps a kernel: calls are simply entered, loops and conditions are built anew."""
     name, params = eqn.primitive.name, eqn.params
     if name in _CALLS or (name == "shard_map" and params["mesh"].size == 1):  # on one device it is a call
-        return _run(called(eqn), interpret, *inputs)
+        return _run(called(eqn), interpret, *_kept_apart(params, inputs))
     if name in ("scan", "while", "cond"):
         return run_anew(eqn, inputs, lambda jaxpr, values: _run(jaxpr, interpret, *values))
     raise UnreadableCall(f"a kernel inside `{name}` cannot be judged yet: call it directly.")
