@@ -17,24 +17,37 @@ import sys
 
 from building import ROOT, BuildError
 from building.lessons import PUBLIC
-from building.targets import build
+from building.targets import build, minutes_files
 
 
 def main() -> None:
     options = _options()
     if options.colab:
         (ROOT / PUBLIC).write_text(json.dumps({"repo": options.colab, "tag": options.tag}) + "\n")
+    first = {} if options.check else _stale(minutes_files())  # page 00 draws its map from them
+    _write(first)
     try:
         built = build(options.only)
     except BuildError as error:
         sys.exit(f"make build: {error}")
-    stale = [path for path, text in built.items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text]
+    stale = _stale(built)
     if options.check:
         sys.exit("Out of date, run `make build`: " + ", ".join(stale) if stale else 0)
-    for path in stale:
+    _write(stale)
+    print(f"{len(built)} files built, {len(stale | first)} changed.")
+
+
+def _stale(files: dict[str, str]) -> dict[str, str]:
+    """Those that are not in the tree as they are here."""
+    return {
+        path: text for path, text in files.items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text
+    }
+
+
+def _write(files: dict[str, str]) -> None:
+    for path, text in files.items():
         (ROOT / path).parent.mkdir(exist_ok=True)
-        (ROOT / path).write_text(built[path])
-    print(f"{len(built)} files built, {len(stale)} changed.")
+        (ROOT / path).write_text(text)
 
 
 def _options() -> argparse.Namespace:

@@ -44,9 +44,18 @@ def exercises(source: pathlib.Path) -> Files:
         f"exercises/{source.stem}.ipynb": dump(without_answers(solved)),
         f"solutions/{source.stem}.ipynb": dump(executed),
         f"{lesson}/solutions.json": _json(answers_of(solved)),
-        f"{lesson}/minutes.json": _json(lessons.minutes(source.stem)),
+        **_minutes(source),
     }
     return files | ({f"{lesson}/golf.json": _json(scores)} if scores else {})
+
+
+def minutes_files() -> Files:
+    """What the first cells of all lessons say of their minutes."""
+    return {path: text for source in ROOT.glob("solutions/src/[0-9]*.py") for path, text in _minutes(source).items()}
+
+
+def _minutes(source: pathlib.Path) -> Files:
+    return {f"course_lib/lessons/lesson_{source.stem[:2]}/minutes.json": _json(lessons.minutes(source.stem))}
 
 
 def _json(data: dict) -> str:
