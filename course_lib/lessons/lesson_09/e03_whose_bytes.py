@@ -94,7 +94,7 @@ EXERCISE = Exercise(
     defines="mystery",
     asks=Several(
         parts=PARTS,
-        why="b passes through HBM 64 times. With one buffer the products' 5.6 ms come on top: 27 of the 35 ms.",
+        why="b is read 64 times. With the products' 5.6 ms behind them: 27 of the 35 ms.",
     ),
     hints=(
         "Write down the block indices of a and b at steps (0, 0), (0, 1), (0, 2), (1, 0). Which of them change?",
