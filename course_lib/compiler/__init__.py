@@ -8,6 +8,7 @@ files they leave. From what these say ``assemble`` makes the Report, with the le
 from course_lib.compiler.code import Code, bundles
 from course_lib.compiler.compare import Comparison, compare
 from course_lib.compiler.operations import Operation, Place
+from course_lib.compiler.program import program
 from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
 from course_lib.compiler.tpu import Unavailable, compile_tpu, libtpu_version, missing_libtpu
 
@@ -27,4 +28,5 @@ __all__ = [
     "compile_tpu",
     "libtpu_version",
     "missing_libtpu",
+    "program",
 ]

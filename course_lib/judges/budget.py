@@ -76,10 +76,14 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
 
 
 def most_traffic(walk: grid.Walk) -> Complaint:
-    """Which operand moves most bytes, and how often; what would let it move fewer."""
-    worst = max(cost.traffic(walk), key=lambda row: row.bytes)
-    array = next((o for call in walk.calls for o in call.operands if o.name == worst.name), None)
-    size = 0 if array is None else grid.stored_bytes(array.shape, array.dtype)
+    """Which operand moves most bytes beyond its whole array once, and how often; what would let it move fewer.
+
+    Where none moves more than that, it is the one that moves most.
+    """
+    arrays = {o.name: o for call in walk.calls for o in call.operands}
+    sizes = {name: grid.stored_bytes(o.shape, o.dtype) for name, o in arrays.items()}
+    worst = max(cost.traffic(walk), key=lambda row: (max(0, row.bytes - sizes.get(row.name, 0)), row.bytes))
+    array, size = arrays.get(worst.name), sizes.get(worst.name, 0)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
     what = f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}."

@@ -113,7 +113,9 @@ def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[st
     for wrong, sentence in result.near.items():
         if _agree(values, asked.values(wrong), result.tolerance):
             at = _first_wrong(values, rights, result.tolerance)
-            return sentence, f"mend that; {_call(task, asked.cases[at])} should give {_shown(rights[at], result)}."
+            right = _shown(rights[at], result)
+            one_of = f" for {result.name}" if result.unit and len(asked.results) > 1 else ""
+            return sentence, f"mend that; {_call(task, asked.cases[at])} should give {right}{one_of}."
     for other in asked.results:
         if other is not result and _agree(values, asked.values(other.formula), other.tolerance):
             return f"What you return for {result.name} is {other.name}.", _order(asked)

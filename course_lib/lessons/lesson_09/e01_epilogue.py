@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from course_lib import grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
 
 ACTIVATIONS = {128: jax.nn.relu, 256: jax.nn.gelu, 384: jax.nn.silu}  # by the rows of x: each judge sees all of them
 
@@ -41,8 +42,24 @@ def _reference(x, w, b):
     return ACTIVATIONS[x.shape[0]](z).astype(x.dtype)
 
 
+def _rows_of_bias(layer):
+    """``_with_each(layer)``. Raises Unfit where a kernel gets b with one axis, cut into blocks."""
+    x, w = jax.ShapeDtypeStruct((128, 256), jnp.float32), jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    try:
+        calls = grid.walk(_with_each(layer), x, w, jax.ShapeDtypeStruct((256,), jnp.float32)).calls
+    except Exception:  # whatever it raises is said when the judges run it
+        return _with_each(layer)
+    if any(o.shape == (256,) and o.block_shape != o.shape for call in calls for o in call.operands):
+        raise Unfit(
+            "The kernel gets b as (N,), in blocks of one axis. A block of (128,) is legal for few N, and of a bfloat16 "
+            "for fewer still.",
+            "hand b over as b.reshape(1, -1), in blocks of (1, 128) at (0, j).",
+        )
+    return _with_each(layer)
+
+
 def _once_for_each_block(layer):
-    """Whether the activation stands in a part of the kernel that runs in the last step along K alone.
+    """Whether K is in the grid, and the activation in a part of the kernel that runs in the last step along K alone.
 
     It is looked for by an activation that no kernel has otherwise.
     """
@@ -52,6 +69,12 @@ def _once_for_each_block(layer):
     calls = list(grid.pallas_calls(traced.jaxpr))
     steps = [call.params["grid_mapping"].grid for call in calls]
     at_every_step = any(eqn.primitive.name == "sinh" for call in calls for eqn in call.params["jaxpr"].eqns)
+    if steps != [(1, 1, 3)]:
+        return (
+            f"For K = 384 the grid is {', '.join(map(str, steps))}; with blocks of 128 in all directions, K last, it "
+            "is (1, 1, 3).",
+            "cut K into blocks, too: x in (128, 128) at (i, k), w in (128, 128) at (k, j).",
+        )
     if at_every_step and any(len(axes) == 3 and axes[-1] > 1 for axes in steps):
         return (
             "The numbers are right, and the activation is computed at every step along K: for K = 384 three times for "
@@ -68,7 +91,7 @@ EXERCISE = Exercise(
     defines="layer",
     cases=_sizes,
     reference=_reference,
-    build=_with_each,
+    build=_rows_of_bias,
     also=(_once_for_each_block,),
     probes=(
         judges.Probe(

@@ -23,6 +23,11 @@ def _reference(x, q, scale):
     return jnp.dot(x.astype(jnp.float32), q.astype(jnp.float32)) * scale
 
 
+def _scaled_before(x, q, scale):
+    wide = (q.astype(jnp.float32) * scale).astype(x.dtype)
+    return jnp.dot(x, wide, preferred_element_type=jnp.float32)
+
+
 def _reads_bytes(from_bytes):
     """The function, if its kernel reads q as it is stored. Raises Unfit where q is made wide in front of the kernel."""
     arrays = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _few_rows()[0]]
@@ -50,6 +55,13 @@ EXERCISE = Exercise(
     cases=_few_rows,
     reference=_reference,
     build=_reads_bytes,
+    slips=(
+        judges.Slip(
+            means="q * scale is rounded to bfloat16 before the product",
+            value=_scaled_before,
+            next="put the scale behind the product, where the sum is still float32.",
+        ),
+    ),
     budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
     hints=(
         "x is small and q is large. Which of them stays in VMEM while the other passes by?",

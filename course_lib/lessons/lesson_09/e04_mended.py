@@ -2,17 +2,17 @@
 
 import jax.numpy as jnp
 
-from course_lib import chips, compiler, cost, grid, text, vocabulary
+from course_lib import chips, compiler, cost, grid, judges, text, vocabulary
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
-from course_lib.lessons.lesson_09.guide import SQUARE
+from course_lib.lessons.lesson_09.guide import SIZE, SQUARE
 
 MOST_S = 8e-3
 
 
 def _powers_of_two() -> list[tuple]:
-    """Sizes that blocks divide: edges are not the subject."""
-    sizes = ({"M": 128, "K": 256, "N": 128}, {"M": 256, "K": 128, "N": 128}, {"M": 128, "K": 512, "N": 256})
+    """Sizes that blocks divide. The last K is longer than any block that fits: it takes several steps."""
+    sizes = ({"M": 128, "K": 256, "N": 128}, {"M": 256, "K": 128, "N": 128}, {"M": 128, "K": 4096, "N": 128})
     return arguments(("a: f32[M,K]", "b: f32[K,N]"), sizes)
 
 
@@ -22,10 +22,18 @@ def _for_the_guides_size(mended):
     walk = grid.walk(mended, SQUARE, SQUARE)
     needs, moved = cost.vmem_bytes(walk), cost.hbm_bytes(walk)
     if needs > chip.scoped_vmem_bytes:
+        asks = " Asking for more is not allowed here." if _asks_for_more(walk) else ""
         return (
             f"For 8192 x 8192 its blocks take {text.size(needs)} of VMEM; a kernel gets "
-            f"{text.size(chip.scoped_vmem_bytes)}.",
-            "cut K into blocks, too: then a block of a has bm x bk numbers, and not bm x 8192.",
+            f"{text.size(chip.scoped_vmem_bytes)}.{asks}",
+            "halve bk: that changes the VMEM and no byte of traffic."
+            if all(operand.block_shape[-1] < SIZE for operand in walk.calls[0].operands)
+            else "cut K into blocks, too: then a block of a has bm x bk numbers, and not bm x 8192.",
+        )
+    if _asks_for_more(walk):
+        return (
+            "It sets vmem_limit_bytes. Its blocks fit without, and asking for more is not allowed here.",
+            "leave vmem_limit_bytes out.",
         )
     if (bytes_s := moved / chip.hbm_bandwidth) > MOST_S:
         return (
@@ -48,13 +56,30 @@ def _for_the_guides_size(mended):
     return None
 
 
+def _asks_for_more(walk: grid.Walk) -> bool:
+    """Whether a kernel sets a VMEM limit of its own."""
+    calls = grid.pallas_calls(walk.jaxpr.jaxpr)
+    return any(getattr(call.params["compiler_params"], "vmem_limit_bytes", None) for call in calls)
+
+
+def _product(a, b):
+    return jnp.dot(a, b, preferred_element_type=jnp.float32)
+
+
 EXERCISE = Exercise(
     id="09.4",
     title="The 35 ms mystery, mended",
     kind="repair",
     defines="mended",
     cases=_powers_of_two,
-    reference=lambda a, b: jnp.maximum(jnp.dot(a, b, preferred_element_type=jnp.float32), 0),
+    reference=lambda a, b: jnp.maximum(_product(a, b), 0),
+    slips=(
+        judges.Slip(
+            means="no ReLU is applied",
+            value=_product,
+            next="take jnp.maximum(o_ref[...], 0) when the sum is finished, in the last step along K.",
+        ),
+    ),
     also=(_for_the_guides_size,),
     hints=(
         "Two things are wrong, and the second stands behind the first: the blocks are too small, and with whole rows "

@@ -78,7 +78,7 @@ EXERCISE = Exercise(
         "report = compiler.compile_tpu(*flat) with flat = (fn, *args) and simulate=False; then report.hbm_bytes / "
         "must(fn, *args). A product of (m, k) and (k, n) is 2 m k n FLOPs.",
         "Rows that are reduced and then used again are read again: look for them. Elementwise chains are one fusion, "
-        "and so is a product with what stands before and behind it.",
+        "and so is a product with its elementwise neighbours, and with a reduction behind it.",
     ),
     points=3,
 )

@@ -3,8 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from course_lib import cost, judges
+from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
+
+MOST_VMEM = 512 * 2**10
+_STATISTICS = {"mul", "square", "integer_pow", "rsqrt", "sqrt", "div", "reduce_sum"}
 
 
 def _reference(x, r, weight):
@@ -18,16 +21,36 @@ def _each_once(x, r, weight) -> int:
     return cost.stored_bytes(x, r, x, x) + cost.stored_bytes(weight.reshape(1, -1))
 
 
+def _statistics_wide(add_and_norm):
+    """Whether squares, means and roots are float32 where x and r are bfloat16."""
+    x, weight = jax.ShapeDtypeStruct((32, 256), jnp.bfloat16), jax.ShapeDtypeStruct((256,), jnp.float32)
+    traced = jax.make_jaxpr(add_and_norm)(x, x, weight)
+    narrow = {
+        eqn.primitive.name
+        for call in grid.pallas_calls(traced.jaxpr)
+        for eqn in grid.equations(call.params["jaxpr"])
+        if eqn.primitive.name in _STATISTICS and eqn.outvars[0].aval.dtype == jnp.bfloat16
+    }
+    if not narrow:
+        return None
+    return (
+        "For bfloat16 the numbers are near enough, and the statistics are computed in bfloat16 "
+        f"({', '.join(sorted(narrow))}). Float32 is asked for: here they are rounded to 8 bits on the way.",
+        "widen s before it is squared: s = s_ref[...].astype(jnp.float32).",
+    )
+
+
 EXERCISE = Exercise(
     id="09.6",
     title="A sum and its norm",
     kind="write",
     defines="add_and_norm",
     inputs=("x: T[M,N]", "r: T[M,N]", "weight: f32[N]"),
-    sizes=({"M": 32, "N": 256}, {"M": 48, "N": 128}, {"M": 20, "N": 300}),
+    sizes=({"M": 32, "N": 256}, {"M": 48, "N": 128}, {"M": 20, "N": 300}, {"M": 160, "N": 256}),
     dtypes=("f32", "bf16"),
     reference=_reference,
-    budget=judges.Budget(hbm_bytes=_each_once),
+    budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
+    also=(_statistics_wide,),
     hints=(
         "A block of whole rows of x and of r is all that its rows of both results need. What else has to come in?",
         "out_shape and out_specs are lists of two, and the kernel gets two output refs behind its inputs. The weight "

@@ -2,10 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from course_lib import cost, judges
+from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
 
 MOST_VMEM = 128 * 2**10
 
@@ -28,6 +30,22 @@ def _total(x):
     return jnp.sum(jnp.exp(x[:8] - _largest(x)), axis=1, keepdims=True)
 
 
+def _result_comes_home_once(softmax):
+    """The function, if no block of its result is left and come back to. Raises Unfit where one is."""
+    try:
+        calls = grid.walk(softmax, _long_rows()[0][0]).calls
+        results = [o for call in calls for o in call.operands if o.role == "output" and o.pipelined]
+    except Exception:  # whatever it raises is said when the judges run it
+        return softmax
+    if any(o.changes.sum() > len(np.unique(o.indices, axis=0)) for o in results):
+        raise Unfit(
+            "A block of the result left VMEM, and the grid came back to it: in the first pass it is copied home "
+            "though nothing has been written to it.",
+            "in the first pass keep it at (i, 0), where the second begins.",
+        )
+    return softmax
+
+
 EXERCISE = Exercise(
     id="09.8",
     title="From an empty cell: softmax of rows that do not fit",
@@ -35,6 +53,7 @@ EXERCISE = Exercise(
     defines="softmax",
     cases=_long_rows,
     reference=lambda x: jax.nn.softmax(x, axis=-1),
+    build=_result_comes_home_once,
     budget=judges.Budget(hbm_bytes=_twice_and_once, vmem_bytes=MOST_VMEM),
     probes=tuple(
         judges.Probe(scratch=name, place=place, after=(0, 0, 3), grid=(2, 2, 4), expect=expect, means=means, next=next)

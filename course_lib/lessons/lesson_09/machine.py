@@ -24,14 +24,14 @@ class Result:
 class Machine:
     """Seconds: of its two programs on the device, the layer without jit (eager), a dispatch, a compilation."""
 
-    layer_s: float
-    kernel_s: float
-    eager_s: float
-    dispatch_s: float = 1e-4
-    compile_s: float = 2.0
+    _layer_s: float
+    _kernel_s: float
+    _eager_s: float
+    _dispatch_s: float = 1e-4
+    _compile_s: float = 2.0
 
     def __post_init__(self) -> None:
-        self.now_s, self.free_s, self.last = 0.0, 0.0, None
+        self.now_s, self.free_s, self.last, self._traced = 0.0, 0.0, None, None
 
     def __repr__(self) -> str:
         return "machine"
@@ -50,28 +50,44 @@ class Machine:
 
     def layer(self, x) -> Result:
         """The layer, without jit: three operations, each sent off by itself."""
-        return self._sent(self.eager_s, x, dispatches=3)
+        return self._sent(self._eager_s, x, "layer", dispatches=3)
 
     def kernel(self, x) -> Result:
         """The kernel."""
-        return self._sent(self.kernel_s, x)
+        return self._sent(self._kernel_s, x, "kernel")
 
     def jit(self, fn: Callable) -> Callable:
         """The layer or the kernel as one program, compiled at its first call. What is under way is waited for."""
         self.now_s, self.last = max(self.now_s, self.free_s), None
-        seconds = self.layer_s if fn == self.layer else self.kernel_s
+        seconds = {"layer": self._layer_s, "kernel": self._kernel_s}[self._trace(fn)]
         compiled = False
 
         def call(x) -> Result:
             nonlocal compiled
-            self.now_s += 0 if compiled else self.compile_s
+            self.now_s += 0 if compiled else self._compile_s
             compiled = True
-            return self._sent(seconds, x)
+            return self._sent(seconds, x, "compiled")
 
         return call
 
-    def _sent(self, seconds: float, x, dispatches: int = 1) -> Result:
-        self.now_s += dispatches * self.dispatch_s
+    def _trace(self, fn: Callable) -> str:
+        """ "layer" or "kernel", whichever ``fn`` calls; it is called once, as JAX calls what it compiles."""
+        self._traced = []
+        try:
+            fn(("traced",))
+        finally:
+            called, self._traced = self._traced, None
+        if called not in (["layer"], ["kernel"]):
+            raise ValueError(
+                "machine.jit takes machine.layer, machine.kernel, or a function that calls one of them once."
+            )
+        return called[0]
+
+    def _sent(self, seconds: float, x, program: str, dispatches: int = 1) -> Result:
+        if self._traced is not None:
+            self._traced.append(program)
+            return Result(self, self.now_s)
+        self.now_s += dispatches * self._dispatch_s
         takes = seconds * (CACHED if x == self.last else 1)
         self.free_s, self.last = max(self.now_s, self.free_s) + takes, x
         return Result(self, self.free_s)
@@ -82,4 +98,4 @@ def one_call(machine: Machine, name: str) -> float:
     fn = machine.jit(getattr(machine, name))
     fn(machine.batch(-1)).block_until_ready()
     began = machine.clock()
-    return fn(machine.batch(-2)).ready_s - began - machine.dispatch_s
+    return fn(machine.batch(-2)).ready_s - began - machine._dispatch_s
