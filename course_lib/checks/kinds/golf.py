@@ -40,12 +40,15 @@ class Golf:
     unit: str
     par: int
     at: Callable[[], tuple] | None = None  # cycles only: the arguments that are scored, where no judge could run them
+    floor: int = 0  # cycles only: what the work takes at the chip's peak; who is below it leaves work out
 
     def __post_init__(self) -> None:
         if self.unit not in (BYTES, CYCLES):
             raise ValueError(f'unit is {self.unit!r}; it may be "{BYTES}" or "{CYCLES}".')
         if type(self.par) is not int or self.par < 1:
             raise ValueError(f"par is {self.par!r}; it is a whole number of {self.unit}, 1 or more.")
+        if self.floor and (self.unit != CYCLES or self.floor >= self.par):
+            raise ValueError(f"floor is {self.floor!r}; it is for cycles, and below par.")
         if self.at is not None and self.unit != CYCLES:
             raise ValueError(
                 "at= is for cycles: bytes are counted for the first arguments, which every judge has seen."
@@ -99,11 +102,19 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
     fn, case = task.build(defined), task.arguments()[0]
     if task.golf.unit == CYCLES:
         report = report or _scored(task, defined)
+        if report.error is not None and report.error.name == "time-limit":
+            why = f"It compiled too long: its step is too long a program. {report.error.what}"
+            raise NotCounted(why, "smaller blocks. Is the machine busy with other things? Then check once more.")
         if not report.ok:
             raise NotCounted(f"For the arrays that are scored the compiler refuses it. {report.error}", "mend that.")
         if report.cycles is None:
             raise NotCounted(
                 " ".join(["The compiler's simulator gives no cycles.", *report.notes]), "write it in another way."
+            )
+        if report.cycles < task.golf.floor:
+            raise NotCounted(
+                f"It takes {said(report.cycles, CYCLES)}. The work alone takes {task.golf.floor:,} at the chip's peak.",
+                "do all of the work at every size: the large arrays are scored, though no judge runs them.",
             )
         return report.cycles
     try:
