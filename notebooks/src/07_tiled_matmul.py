@@ -89,49 +89,9 @@ print(f"XLA's own product: {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
 # - multiply operands that are stored transposed,
 # - say how exact a product of float32 is.
 #
-# ## One block
-#
-# The simplest product has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with pencil:**
-# three bfloat16 matrices of N x N, 16 MiB of VMEM. For N = 256, 512, 1024, 2048, 4096: which fit? And when N doubles, by
-# what factor does the *program* grow?
-
-
-# %%
-def one_block(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-        o_ref[...] = product.astype(o_ref.dtype)
-
-    return pl.pallas_call(
-        kernel, out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
-    )(x, y)
-
-
-def square_of(n):
-    return jax.ShapeDtypeStruct((n, n), jnp.bfloat16)
-
-
-print("   N   MiB counted   bundles of program")
-for n in (256, 512, 1024, 2048, 4096):
-    operands = square_of(n), square_of(n)
-    counted = cost.vmem_bytes(grid.walk(one_block, *operands)) / 2**20
-    words = f"{n:4} {counted:13.3f}"
-    if n <= 1024:
-        report = compiler.compile_tpu(one_block, *operands, simulate=False)
-        words += f" {report.bundles:20,}"
-    print(words)
-
-# %% [markdown]
-# 2048 does not fit into 16 MiB. One can ask for more with `vmem_limit_bytes` (lesson 5), and a v5e has 128 MiB. 4096 needs
-# 96 MiB, and what the compiler wants for itself. Two reasons remain not to.
-#
-# - The program is written out in full: with every doubling of N it grows about eightfold, as the work does. At 4096 it
-#   would have a million bundles.
-# - Nothing hides the copies. All of x and y must be there before the first product, and the result leaves after the last.
-#
-# So the arrays are cut, and K as well: blocks of whole strips would grow with it.
-#
 # ## K into the grid
+#
+# Strips of all of K in VMEM grow with K, so K is cut as well. (And why not one block of everything? *Further* tries it.)
 #
 # You have seen this kernel in lesson 4. **Without looking,** for the grid (3, 2, 3): which block does each of the three
 # maps name, and which axis is last? How often is `o_ref` set to zero, how often is something added, and how often does it go
@@ -216,24 +176,6 @@ viz.plot_picture(
 # %% [markdown]
 # In one step both kernels round once, and both are equally good. So the rounding of the sum is to blame, and no product.
 #
-# Is scratch dearer, then? **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the
-# sum in `o_ref`, or bfloat16 out with scratch. Which is faster, which moves more bytes, which takes more VMEM?
-
-# %%
-print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
-for name, report in (
-    ("o_ref, float32 out", compiled(512, 512, 512, fn=in_output)),
-    ("scratch, bfloat16 out", reports["C"]),
-):
-    print(
-        f"{name:24} {report.seconds * 1e6:7.0f} {report.hbm_bytes / 2**20:9.0f}",
-        f"{report.vmem_bytes / 2**20:10.2f}",
-    )
-
-# %% [markdown]
-# Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
-# are half as large. So the choice is about being right:
-#
 # > **Add in `o_ref` if the output has the dtype of the sum. If it is narrower, add in a scratch of that dtype, and write
 # > `o_ref` once, in the last step.**
 #
@@ -274,6 +216,7 @@ for name, report in reports.items():
 
 
 # %%
+# product(), with other index maps
 def standing_still(x, y, bm, bk, bn, limit=None):
     (m, depth), n = x.shape, y.shape[1]
     return pl.pallas_call(
@@ -307,6 +250,7 @@ for name, report in (
 
 
 # %%
+# product(), with = where it has +=
 def overwriting(x, y, bm, bk, bn, limit=None):
     def kernel(x_ref, y_ref, o_ref, acc_ref):
         acc_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
@@ -427,6 +371,7 @@ def within(block, axis, left):
     return jnp.where(place < left, block, jnp.zeros_like(block))
 
 
+# product(), with blocks that hang over, and masks
 def ragged_product(x, y, masks):
     (m, depth), n = x.shape, y.shape[1]
     bm, bk, bn = 32, 128, 128
@@ -642,6 +587,66 @@ print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
 # ## Further
 #
 # No exercise needs what follows.
+#
+# ### One block
+#
+# The simplest product has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with pencil:**
+# three bfloat16 matrices of N x N, 16 MiB of VMEM. For N = 256, 512, 1024, 2048, 4096: which fit? And when N doubles, by
+# what factor does the *program* grow?
+
+
+# %%
+def one_block(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = product.astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel, out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
+    )(x, y)
+
+
+def square_of(n):
+    return jax.ShapeDtypeStruct((n, n), jnp.bfloat16)
+
+
+print("   N   MiB counted   bundles of program")
+for n in (256, 512, 1024, 2048, 4096):
+    operands = square_of(n), square_of(n)
+    counted = cost.vmem_bytes(grid.walk(one_block, *operands)) / 2**20
+    words = f"{n:4} {counted:13.3f}"
+    if n <= 1024:
+        report = compiler.compile_tpu(one_block, *operands, simulate=False)
+        words += f" {report.bundles:20,}"
+    print(words)
+
+# %% [markdown]
+# 2048 does not fit into 16 MiB. One can ask for more with `vmem_limit_bytes` (lesson 5), and a v5e has 128 MiB. 4096 needs
+# 96 MiB, and what the compiler wants for itself. Two reasons remain not to.
+#
+# - The program is written out in full: with every doubling of N it grows about eightfold, as the work does. At 4096 it
+#   would have a million bundles.
+# - Nothing hides the copies. All of x and y must be there before the first product, and the result leaves after the last.
+#
+# ### Is scratch dearer?
+#
+# **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the
+# sum in `o_ref`, or bfloat16 out with scratch. Which is faster, which moves more bytes, which takes more VMEM?
+
+# %%
+print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
+for name, report in (
+    ("o_ref, float32 out", compiled(512, 512, 512, fn=in_output)),
+    ("scratch, bfloat16 out", reports["C"]),
+):
+    print(
+        f"{name:24} {report.seconds * 1e6:7.0f} {report.hbm_bytes / 2**20:9.0f}",
+        f"{report.vmem_bytes / 2**20:10.2f}",
+    )
+
+# %% [markdown]
+# Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
+# are half as large. So the choice is about being right.
 #
 # ### Under the roofs
 #

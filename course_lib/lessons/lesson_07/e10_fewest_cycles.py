@@ -29,7 +29,7 @@ EXERCISE = Exercise(
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
     golf=Golf(unit=CYCLES, par=ROOM - 1, at=_large, floor=4096**3 // 65_536),
     hints=(
-        "Of what (512, 4096, 512) takes beyond the products: how much is the first copy, of two blocks of 4 MiB? Before "
+        "Of what (512, 4096, 512) takes beyond the products: how much is the first copy, of two 4 MiB blocks? Before "
         "it nothing can be multiplied. A v5e brings some 540 bytes a cycle.",
         "The first block of the output can begin with pieces: 512 columns of x and rows of y are enough for part of "
         "the sum. A BlockSpec cannot do that; memory_space=pl.ANY and pltpu.make_async_copy can (lesson 5).",
