@@ -214,9 +214,19 @@ def test_what_the_compiler_refuses_at_that_size_is_no_score(agreed, monkeypatch)
     assert (said.outcome, said.score) == ("not yet", None) and "the compiler refuses it" in said.message
 
 
-def test_what_compiles_too_long_has_too_long_a_step(agreed, monkeypatch):
-    slow = errors.explain("WorkerDied: the compiler gave no answer within 20 s and was stopped")
-    scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), ok=False, error=slow))
+STOPPED = "the compiler gave no answer within 20 s and was stopped"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ok": False, "error": errors.explain(f"WorkerDied: {STOPPED}")},
+        {"notes": (f"no cycles: with the simulator on, {STOPPED}.",)},
+    ],
+    ids=["compiling", "simulating"],
+)
+def test_what_compiles_too_long_has_too_long_a_step(agreed, monkeypatch, fields):
+    scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), **fields))
     said = golf.result(scored, double)
     assert "It compiled too long: its step is too long a program." in said.message and "20 s" in said.message
     assert said.next.startswith("smaller blocks.") and "refuses" not in str(said)

@@ -240,7 +240,7 @@ def gradients(x, w, g):
     return pl.pallas_call(kernel, out_shape=out)(g, w.T, x.T)
 
 
-# %% answer="07.4" name="the plain product" judge="numbers" says="A matrix product does not fit: the axes that meet have 256 elements(?s:.)*which do both share"
+# %% answer="07.4" name="the plain product" judge="numbers" says="A matrix product does not fit: the axes that meet have 256 elements(?s:.)*one that\\s+both share"
 def gradients(x, w, g):
     def kernel(x_ref, w_ref, g_ref, dx_ref, dw_ref):
         x, w, g = x_ref[...], w_ref[...], g_ref[...]
@@ -860,29 +860,21 @@ def fast(x, y):
 
 # %% answer="07.10" name="the blocks that Room prints" judge="exercise" says="above par.*(?s:.)*1,076,035 cycles"
 def fast(x, y):
-    def kernel(x_ref, y_ref, o_ref, acc_ref):
-        @pl.when(pl.program_id(2) == 0)
-        def zero():
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-
-        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-
-        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
-        def store():
-            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = product.astype(o_ref.dtype)
 
     (m, depth), n = x.shape, y.shape[1]
-    bm, bk, bn = min(m, 512), min(depth, 4096), min(n, 512)
+    bm, bn = min(m, 512), min(n, 512)
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
-        grid=(m // bm, n // bn, depth // bk),
+        grid=(m // bm, n // bn),
         in_specs=[
-            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
-            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+            pl.BlockSpec((bm, depth), lambda i, j: (i, 0)),
+            pl.BlockSpec((depth, bn), lambda i, j: (0, j)),
         ],
-        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
-        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)),
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 * 2**20),
     )(x, y)
 

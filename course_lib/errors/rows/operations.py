@@ -26,7 +26,7 @@ ROWS = (
         r"\((?P<other>[\d, ]+?),?\)",
         "A matrix product does not fit: the axes that meet have {one} elements on the left, {other} on the right.",
         "print the shapes of both sides. In jnp.dot the last axis of the left meets the first of the right: blocks "
-        "(bm, bk) and (bk, bn), with the same bk. In dot_general the axes meet that you name: which do both share?",
+        "(bm, bk) and (bk, bn), with the same bk. In dot_general the axes meet that you name: one that both share.",
         "07",
     ),
     Row(
