@@ -542,10 +542,10 @@ viz.precision_explorer(error_curves, cycles=cycles)
 #
 # ## The opening, once more
 #
-# `A` it was, and bn, as long as K is cut. While K is cut, x is copied N / bn times, y M / bm times, and bk is in neither. A
-# step costs 300 to 500 cycles beside its products, so a long bk is good, as far as the room goes; that is why `B` is not
-# the fastest. And yes: with (512, 4096, 512), and nothing else changed but the limit of VMEM, the kernel of the opening is
-# where XLA is.
+# `A` it was, and bn: while K is cut, x is copied N / bn times, y M / bm times, and bk is in neither. These steps cost 300 to
+# 500 cycles beside their products, so a long bk is good, as far as the room goes; and `B`, which copies least, is not the
+# fastest. And yes: with (512, 4096, 512), and nothing else changed but the limit of VMEM, the kernel of the opening is where
+# XLA is.
 #
 # ## Five questions
 #
@@ -630,8 +630,8 @@ for n in (256, 512, 1024, 2048, 4096):
 #
 # ### Is scratch dearer?
 #
-# **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the
-# sum in `o_ref`, or bfloat16 out with scratch. Which is faster, which moves more bytes, which takes more VMEM?
+# **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the sum in `o_ref`, or bfloat16 out
+# with scratch. Which is faster, which moves more bytes, which takes more VMEM?
 
 # %%
 print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")

@@ -222,7 +222,7 @@ held = {"A": 256, "B": 262144, "C": "98,304 cycles", "D": "x2 y2"}
 held = {"A": 256, "B": 131072, "C": "147,456 cycles", "D": "x2 y2"}
 
 
-# %% answer="07.3" name="rounds the tie up" judge="exercise" says="where does a tie go"
+# %% answer="07.3" name="rounds the tie up" judge="exercise" says="Where does a tie go"
 held = {"A": 258, "B": 131072, "C": "98,304 cycles", "D": "x2 y2"}
 
 

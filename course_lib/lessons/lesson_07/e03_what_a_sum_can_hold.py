@@ -48,7 +48,7 @@ PARTS = {
             512: "By 512 neighbours are 4 apart. What happens where they are 2 apart, and 1 is added?",
             65504: "That is where float16 ends. bfloat16 has few bits, and a wide range.",
             257: "257 would need nine bits.",
-            258: "From 256 on neighbours are 2 apart. Is 257 nearer to 258 than to 256, and where does a tie go?",
+            258: "257 lies half way between two neighbours. Where does a tie go?",
         },
         why="257 lies half way between 256 and 258, and the tie goes to 256.",
         proof=_stops_growing,
