@@ -10,7 +10,7 @@ from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import checks, compiler, grid
+from course_lib import checks, compiler, errors, grid
 from course_lib.checks import record
 from course_lib.checks.exercise import Exercise, exercise
 from course_lib.checks.inputs import arguments
@@ -212,6 +212,38 @@ def test_what_the_compiler_refuses_at_that_size_is_no_score(agreed, monkeypatch)
     scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), ok=False))
     said = golf.result(scored, double)
     assert (said.outcome, said.score) == ("not yet", None) and "the compiler refuses it" in said.message
+
+
+STOPPED = "the compiler gave no answer within 20 s and was stopped"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ok": False, "error": errors.explain(f"WorkerDied: {STOPPED}")},
+        {"notes": (f"no cycles: with the simulator on, {STOPPED}.",)},
+    ],
+    ids=["compiling", "simulating"],
+)
+def test_what_compiles_too_long_has_too_long_a_step(agreed, monkeypatch, fields):
+    scored, _ = at_large(monkeypatch, dataclasses.replace(report_of(None), **fields))
+    said = golf.result(scored, double)
+    assert "It compiled too long: its step is too long a program." in said.message and "20 s" in said.message
+    assert said.next.startswith("smaller blocks.") and "refuses" not in str(said)
+
+
+@pytest.mark.parametrize("cycles, passes", [(4311, False), (4312, True)])
+def test_who_is_faster_than_the_work_leaves_some_out(agreed, monkeypatch, cycles, passes):
+    scored, _ = at_large(monkeypatch, report_of(cycles))
+    scored = dataclasses.replace(scored, golf=dataclasses.replace(scored.golf, floor=4312))
+    said = golf.result(scored, double)
+    assert said.passed is passes and ("4,312" in said.message) is not passes
+
+
+@pytest.mark.parametrize("fields", [{"unit": "bytes", "floor": 1}, {"unit": "cycles", "floor": 5}])
+def test_a_floor_is_in_cycles_and_below_par(fields):
+    with pytest.raises(ValueError, match="floor is"):
+        Golf(par=5, **fields)
 
 
 def test_bytes_are_those_of_arguments_that_every_judge_has_seen():

@@ -30,7 +30,7 @@ def kernel_slices_and_writes_at_a_value(x_ref, o_ref):
 FAILURES = {
     "contraction": (
         compiled(of_two(matmul), X, X),
-        "A matrix product does not fit: the left side has 512 columns, the right side 256 rows.",
+        "A matrix product does not fit: the axes that meet have 512 elements on the left, 256 on the right.",
     ),
     "broadcast": (
         compiled(of_two(add), X, Shape((256, 256), jnp.float32)),

@@ -6,11 +6,14 @@ _LONGEST = 60  # characters of a value that are shown; what is longer ends in do
 
 
 class Unfit(ValueError):
-    """An answer that cannot be judged: its text says what it is, ``next`` what to hand over instead."""
+    """An answer that cannot be judged, or that falls short: its text says what it is, ``next`` what to do instead.
 
-    def __init__(self, what: str, next: str):
+    ``headline`` stands above them, where the check's own would mislead: "it is not exact enough."
+    """
+
+    def __init__(self, what: str, next: str, headline: str = ""):
         super().__init__(what)
-        self.next = next
+        self.next, self.headline = next, headline
 
 
 def described(value: object) -> str:

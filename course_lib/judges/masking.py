@@ -13,8 +13,22 @@ def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
     """
     ops, refs, _ = flow.operations(call.kernel)
     ref = refs[call.operands.index(operand)]
-    unmasked = flow.spread(ops, flow.read(ops, ref), stops=lambda op: op.name == "select_n" or _stores(op))
+    unmasked = flow.spread(ops, flow.read(ops, ref), stops=_chooses_or_stores)
     return not any(op.name.startswith(_COMBINE) and not unmasked.isdisjoint(op.inputs) for op in ops)
+
+
+def mask_axes(call: grid.Call, operand: grid.Operand) -> set[int]:
+    """The axes of the block along which a jnp.where counts that chooses among what is read of the operand."""
+    ops, refs, _ = flow.operations(call.kernel)
+    values = flow.spread(ops, flow.read(ops, refs[call.operands.index(operand)]), stops=_chooses_or_stores)
+    asked = {op.inputs[0] for op in ops if op.name == "select_n" and not values.isdisjoint(op.inputs[1:])}
+    shape = tuple(map(int, operand.block_shape))
+    counts = [op for op in ops if op.name == "iota" and op.eqn.params["shape"] == shape]
+    return {op.eqn.params["dimension"] for op in counts if not asked.isdisjoint(flow.spread(ops, set(op.outputs)))}
+
+
+def _chooses_or_stores(op: flow.Op) -> bool:
+    return op.name == "select_n" or _stores(op)
 
 
 def _stores(op: flow.Op) -> bool:

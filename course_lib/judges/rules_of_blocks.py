@@ -109,8 +109,8 @@ def past_the_edge(found: Finding) -> Complaint | None:
     for call in sorted(found.walk.calls, key=lambda call: call is not found.made_by[0]):
         blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
         hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
-        if half := _half_masked(call, hanging):
-            return half
+        if complaint := _half_masked(call, hanging) or _masked_along_another_axis(call, hanging):
+            return complaint
         if hanging:
             operand, axes = hanging[0]
             return _hangs_over(call, operand, axes[0])
@@ -156,6 +156,20 @@ def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]])
     return None
 
 
+def _masked_along_another_axis(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
+    """Of two inputs that share a ragged axis, one has a mask that runs along another axis of its block."""
+    for (one, its), (other, axes) in itertools.permutations(hanging, 2):
+        shared = [axis for axis in axes if other.shape[axis] in {one.shape[a] for a in its}]
+        runs = masking.mask_axes(call, other) if shared else set()
+        if runs and runs.isdisjoint(shared):
+            axis, length = shared[0], other.shape[shared[0]]
+            return Complaint(
+                f"{_overhang(call, other, axis)} The mask of {other.name} runs along axis {min(runs)} of the block.",
+                f"mask {other.name} along axis {axis} of its block: that is the one whose {length} elements end.",
+            )
+    return None
+
+
 def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
     length, block = operand.shape[axis], operand.block_shape[axis]
     by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
@@ -165,7 +179,7 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
             f"{what} The kernel chooses by an index, and some of them get through.",
             f"compare the index with {length}, and ask of it: does it run along axis {axis} of the block? Does it "
             f"count from the beginning of the array, with pl.program_id of the right axis times {block} in it? Is "
-            f"{length} itself left out?",
+            f"{length} itself left out? Or compare the place in the block with {length} - {block} * pl.program_id.",
         )
     return Complaint(
         what,

@@ -6,13 +6,13 @@
 # you see what a float32 product in one pass really is.*
 #
 # Below is one kernel, a product in blocks of `bm` x `bk` and `bk` x `bn`, and three choices of these three numbers. Each
-# choice makes 512 steps out of a product of 4096 x 4096 matrices, and each step multiplies and adds the same number of
-# pairs. Run the three cells.
+# makes 512 steps of the same work out of a product of 4096 x 4096 matrices. Run the three cells.
 
 # %%
 # FIRST CELL
 
 # %%
+# You know this kernel from lesson 4; only CUTS, at the end, is new.
 import functools
 
 import jax
@@ -79,66 +79,23 @@ print(f"XLA's own product: {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
 
 # %% [markdown]
 # One of them takes nearly twice as long as the others. **Which, and which of the three numbers must not be small?** Write
-# down a letter and a name. And a second guess: XLA is faster than all three. Can a kernel of these dozen lines catch up with
-# it, with three other numbers and nothing else?
+# down a letter and a name. Lesson 3 said that bk cancels. Then `B`, with bk = 128, should be the fastest. **Is it?** And
+# XLA is faster than all three: can this kernel catch up with it, with three other numbers and nothing else?
 #
 # After this lesson you can
-# - build a product from one block to a grid with the reduction in it,
-# - say where the sum belongs, in the output or in scratch,
+# - say where the sum of a product belongs, in the output or in scratch,
 # - choose blocks by bytes, steps and room,
 # - make all three axes ragged,
-# - say how exact a product is, and multiply operands that are stored transposed.
-#
-# ## One block
-#
-# The simplest product has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with pencil:**
-# three bfloat16 matrices of N x N, 16 MiB of VMEM. For N = 256, 512, 1024, 2048, 4096: which fit? And when N doubles, by
-# what factor does the *program* grow?
-
-
-# %%
-def one_block(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-        o_ref[...] = product.astype(o_ref.dtype)
-
-    return pl.pallas_call(
-        kernel, out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
-    )(x, y)
-
-
-def square_of(n):
-    return jax.ShapeDtypeStruct((n, n), jnp.bfloat16)
-
-
-print("   N   MiB counted   bundles of program   waiting for copies (compiler)")
-for n in (256, 512, 1024, 2048, 4096):
-    operands = square_of(n), square_of(n)
-    counted = cost.vmem_bytes(grid.walk(one_block, *operands)) / 2**20
-    words = f"{n:4} {counted:13.3f}"
-    if n <= 1024:
-        report = compiler.compile_tpu(one_block, *operands)
-        words += f" {report.bundles:20,} {report.waiting:20.0%}"
-    print(words)
-
-# %% [markdown]
-# 2048 does not fit into 16 MiB. 4096 needs 96 MiB: a v5e has 128, and one could ask for them (lesson 5). Three reasons
-# remain not to.
-#
-# - The program is written out in full: with every doubling of N it grows about eightfold, as the work does. At 4096 it
-#   would have a million bundles.
-# - Nothing hides the copies. All of x and y must be there before the first product, and the result leaves after the last.
-# - With float32, or one size more, it ends.
-#
-# So the arrays are cut. Cutting M and N alone is lesson 4's product of strips, and its blocks still grow with K. We cut K
-# as well.
+# - multiply operands that are stored transposed,
+# - say how exact a product of float32 is.
 #
 # ## K into the grid
 #
-# A block of the output is now a sum over steps. The grid is (i, j, k), and `o_ref` stays while k runs, so it can hold the
-# sum. Here is that kernel for a small product, bfloat16 in and float32 out. **Before you press Play:** the grid is (3, 2,
-# 3). How often is `o_ref` set to zero, how often is something added, and how often does it go back to HBM? Then step through it:
-# the lane below VMEM counts the parts of the sum that `o_ref` carries.
+# Strips of all of K in VMEM grow with K, so K is cut as well. (And why not one block of everything? *Further* tries it.)
+#
+# You have seen this kernel in lesson 4. **Without looking,** for the grid (3, 2, 3): which block does each of the three
+# maps name, and which axis is last? How often is `o_ref` set to zero, how often is something added, and how often does it go
+# back to HBM? Then press Play: the lane below VMEM counts the parts of the sum in `o_ref`.
 
 
 # %%
@@ -172,26 +129,18 @@ in_small_blocks = functools.partial(in_output, bm=16, bk=128, bn=128)
 viz.grid_player(in_small_blocks, x, y)
 
 # %%
-reference = functools.partial(jnp.dot, preferred_element_type=jnp.float32)
-for verdict in judges.judge(in_small_blocks, reference, x, y):
-    print(verdict)
-print(
-    *(
-        f"{row.name} {row.copies} copies {row.direction}"
-        for row in cost.traffic(grid.walk(in_small_blocks, x, y))
-    ),
-    sep=", ",
-)
+for row in cost.traffic(grid.walk(in_small_blocks, x, y)):
+    print(f"{row.name} {row.copies} copies {row.direction}")
 
 # %% [markdown]
 # Six times zero, eighteen times added, six times stored: once for each output block. While k runs, x's block moves right,
-# y's moves down, the sum stays. That is right only with k last. Lesson 4 showed what happens otherwise.
+# y's moves down, the sum stays. So k is last.
 #
 # ## Where the sum belongs
 #
-# The output above is float32. If it is bfloat16, `o_ref` holds only 8 bits of the sum, and each step rounds it anew. The
-# kernel of the opening adds in a float32 scratch and rounds once. **Predict** two curves: the depth is 4096, and the number
-# of steps over K goes from 1 to 32. How does the error of each kernel change with the number of steps?
+# The output above is float32. A bfloat16 keeps 8 binary digits: such an `o_ref` rounds the sum at each step. The kernel of
+# the opening adds in a float32 scratch and rounds once. Lesson 4 showed what that means in 32 steps. **What for 1, 2, 4,
+# 8?** Draw two curves.
 
 # %%
 deep_x = jax.random.normal(jax.random.key(2), (16, 4096), jnp.bfloat16)
@@ -225,76 +174,17 @@ viz.plot_picture(
 )
 
 # %% [markdown]
-# The arithmetic is the same but for one thing, how often the sum is rounded to bfloat16. In one step both kernels round
-# once, and both are equally good. So the rounding is to blame, and no product.
-#
-# Is scratch dearer, then? **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the
-# sum in `o_ref`, or bfloat16 out with scratch. Which is faster, which moves more bytes, which takes more VMEM?
-
-# %%
-print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
-for name, report in (
-    ("o_ref, float32 out", compiled(512, 512, 512, fn=in_output)),
-    ("scratch, bfloat16 out", reports["C"]),
-):
-    print(
-        f"{name:24} {report.seconds * 1e6:7.0f} {report.hbm_bytes / 2**20:9.0f}",
-        f"{report.vmem_bytes / 2**20:10.2f}",
-    )
-
-# %% [markdown]
-# Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
-# are half as large. So the choice is about being right:
+# In one step both kernels round once, and both are equally good. So the rounding of the sum is to blame, and no product.
 #
 # > **Add in `o_ref` if the output has the dtype of the sum. If it is narrower, add in a scratch of that dtype, and write
 # > `o_ref` once, in the last step.**
 #
 # What is left to do with the sum, a bias or an activation, is done in the last step either way: lesson 9.
 #
-# ## What comes out of a product
-#
-# `preferred_element_type` names the dtype in which `jnp.dot` adds up and comes out. A matrix unit adds in 32 bits. What if
-# one does not ask for it? **For each row guess** what the compiler says, and what the plain JAX of this machine makes of
-# 256 products of 10 and 10.
-
-
-# %%
-def dot_of(dtype, preferred):
-    def kernel(x_ref, y_ref, o_ref):
-        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=preferred)
-        o_ref[...] = product.astype(o_ref.dtype)
-
-    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((256, 256), jnp.int32))
-    tens = jnp.full((256, 256), 10, dtype)
-    return (
-        compiler.compile_tpu(call, tens, tens, simulate=False),
-        jnp.dot(tens, tens, preferred_element_type=preferred)[0, 0],
-    )
-
-
-for dtype, preferred in (
-    (jnp.bfloat16, None),
-    (jnp.bfloat16, jnp.float32),
-    (jnp.int8, None),
-    (jnp.int8, jnp.int32),
-):
-    report, ten_tens = dot_of(dtype, preferred)
-    names = [jnp.dtype(d).name if d else "not named" for d in (dtype, preferred)]
-    says = "compiles" if report.ok else "refused"
-    print(
-        f"{names[0]:9} {names[1]:10} {says:9} 256 * 100 = {ten_tens}, as {ten_tens.dtype}"
-    )
-
-# %% [markdown]
-# Left out, the product comes in the dtype of its operands. For int8 25,600 does not fit into eight bits, and nobody says a
-# word on a CPU: what is left is the rest modulo 256. The TPU's compiler refuses both. **Always name it: float32 for
-# floats, int32 for int8.** A product of int8 takes half the cycles; *Further* shows it.
-#
 # ## Which of the three numbers?
 #
-# Now the opening. All three cuts have 512 steps of the same work, so look at what they copy. By lesson 4's rule a block of
-# x comes at every step, for its map uses k, the last axis; and so does one of y. **With pencil:** how many MiB of x,
-# and of y, does each cut copy in all? A matrix has 32 MiB. How often is it copied whole?
+# Now the opening. The steps have the same work, so look at what they copy. Both maps use k, the last axis, so a block of x
+# and one of y come at every step. **With pencil:** a matrix has 32 MiB. How often does each cut copy all of x, and all of y?
 
 
 # %%
@@ -318,15 +208,15 @@ for name, report in reports.items():
     )
 
 # %% [markdown]
-# **x is copied N / bn times, y is copied M / bm times, and bk is in neither.** `A` has bn = 128, and copies x 32 times. So
-# it waits for HBM. `B` has bk = 128, as small a number, and pays nothing for it in bytes. bm and bn must be large; bk need
-# not.
+# **While K is cut, x is copied N / bn times, y M / bm times, and bk is in neither.** `A` has bn = 128, and copies x 32
+# times. So it waits for HBM. `B` has bk = 128, as small a number, and pays nothing for it in bytes. bm and bn must be large.
 #
-# Take the cause away to be sure: here is `A` with index maps that do not move, so that nothing is copied after the first
-# step. The sums are wrong, the work is the same.
+# To be sure, two more cuts for the compiler: `A` with twice the bk, and `A` with index maps that do not move, so that
+# nothing is copied after the first step. (Its sums are wrong, the work is the same.) **Which of them is faster than `A`?**
 
 
 # %%
+# product(), with other index maps
 def standing_still(x, y, bm, bk, bn, limit=None):
     (m, depth), n = x.shape, y.shape[1]
     return pl.pallas_call(
@@ -342,19 +232,25 @@ def standing_still(x, y, bm, bk, bn, limit=None):
     )(x, y)
 
 
-still = compiled(*CUTS["A"], fn=standing_still)
-print(f"A: {reports['A'].seconds * 1e6:.0f} us, with blocks that stand still", end=" ")
-print(f"{still.seconds * 1e6:.0f} us, predicted (compiler)")
+print("predicted (compiler)")
+for name, report in (
+    ("A, (1024, 1024, 128)", reports["A"]),
+    ("bk twice, (1024, 2048, 128)", compiled(1024, 2048, 128)),
+    ("A, blocks that stand still", compiled(*CUTS["A"], fn=standing_still)),
+):
+    print(f"{name:28} {report.seconds * 1e6:5.0f} us")
 
 # %% [markdown]
 # ## What a step costs beside its products
 #
-# `B` and `C` copy less than HBM could bring in their time, and are still far from what the matrix units could do. Many will
-# say: it is the sum, which is loaded, added to and stored at each step. Take it away. **Predict:** how many percent does a
-# step of 512 x bk x 512 gain, if each product simply overwrites the one before? (The result is wrong, the steps are the same.)
+# `B` and `C` copy less than HBM could bring in their time, and are still far from what the matrix units could do: a v5e has
+# four of 128 x 128, and they multiply and add 65,536 pairs a cycle. Many will say: it is the sum, which is loaded, added to
+# and stored at each step. Take it away. **Predict:** how many percent does a step gain, if each product simply overwrites
+# the one before? (The result is wrong, the steps are the same.)
 
 
 # %%
+# product(), with = where it has +=
 def overwriting(x, y, bm, bk, bn, limit=None):
     def kernel(x_ref, y_ref, o_ref, acc_ref):
         acc_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
@@ -378,20 +274,33 @@ def overwriting(x, y, bm, bk, bn, limit=None):
 
 
 print("cycles of a step, predicted (compiler)")
-print("  bk   the MXUs alone   added up   overwritten   steps in all")
+print(
+    "       bm    bk    bn   MXUs alone   added up   overwritten   standing still   steps"
+)
 by_depth = {256: compiled(512, 256, 512), 512: reports["C"], 1024: compiled(512, 1024, 512)}
-for bk, report in by_depth.items():
-    steps = 64 * 4096 // bk
-    without = compiled(512, bk, 512, fn=overwriting)
+for name, bm, bk, bn, report in (
+    ("B", 1024, 128, 1024, reports["B"]),
+    ("", 512, 256, 512, by_depth[256]),
+    ("C", 512, 512, 512, reports["C"]),
+    ("", 512, 1024, 512, by_depth[1024]),
+):
+    steps = 4096**3 // (bm * bk * bn)
+    without = compiled(bm, bk, bn, fn=overwriting)
+    still = compiled(bm, bk, bn, fn=standing_still)
     print(
-        f"{bk:4} {512 * bk * 512 / 65536:16.0f} {report.cycles / steps:10.0f}",
-        f"{without.cycles / steps:13.0f} {steps:14}",
+        f"{name:3} {bm:5} {bk:5} {bn:5} {bm * bk * bn / 65536:12.0f}",
+        f"{report.cycles / steps:10.0f} {without.cycles / steps:13.0f}",
+        f"{still.cycles / steps:16.0f} {steps:7}",
     )
 
 # %% [markdown]
-# Hardly anything. Adding needs other units than multiplying, and goes on beside it. What is dear is a *step*: some hundred
-# cycles beyond its products, between 300 and 500, whether the products take 1024 cycles or 4096. So the cure is not a cheaper
-# sum but fewer steps, and so a longer bk. That costs no bytes. What it costs is room.
+# Hardly anything. Adding needs other units than multiplying, and goes on beside it. What is dear is a *step*: with these
+# blocks 300 to 500 cycles beyond its products. Most of that remains if no block moves. The rest is the copies: at bk = 256 a
+# step is too short to hide them. So the cure is not a cheaper sum but fewer steps, and so a longer bk. That costs no bytes.
+# What it costs is room.
+#
+# `B` is not the fastest, though it copies least: copies that hide behind the products are no gain, and its steps, as many as
+# `C`'s, cost some 100 cycles more each.
 #
 # ## Room
 #
@@ -409,9 +318,9 @@ print(f"counted: {cost.vmem_bytes(grid.walk(in_large_blocks, square, square)) / 
 print(report.error)
 
 # %% [markdown]
-# Counted it fits to the last byte, and the compiler refuses it: its spills want room, too. So leave some. A kernel that
-# asks for 64 MiB may have longer blocks. And the longest bk is K itself: **all of K in one block.** Then the grid has one
-# step along k, x's block stays while j runs, and there is no sum to be kept. **Predict its bytes**, for bm = bn = 512.
+# Counted it fits to the last byte, and the compiler refuses it: it wants some room for itself. So leave some. A kernel that
+# asks for 64 MiB, with `vmem_limit_bytes=64 * 2**20`, may have longer blocks. And the longest bk is K itself: **all of K in
+# one block.** Then the grid has one step along k. **Predict its bytes**, for bm = bn = 512: how often is x copied now?
 
 # %%
 MIB = 2**20
@@ -423,56 +332,36 @@ for (bm, bk, bn), report in (
     ((512, 512, 512), reports["C"]),
     ((512, 1024, 512), by_depth[1024]),
     ((512, 4096, 512), whole_k),
+    ((1024, 4096, 128), compiled(1024, 4096, 128, limit=64 * MIB)),
 ):
     steps = (4096 // bm) * (4096 // bk) * (4096 // bn)
     print(
         f"{bm:4} {bk:5} {bn:5} {steps:6} {report.hbm_bytes / MIB:9.0f}",
         f"{report.vmem_bytes / MIB:10.2f} {report.seconds * 1e6:6.0f} {report.cycles:10,}",
     )
-print(f"{'XLA':16} {xla.hbm_bytes / MIB:16.0f} {xla.seconds * 1e6:17.0f} {xla.cycles:10,}")
-
-# %% [markdown]
-# There it is: a little ahead of XLA's own product, with the kernel of the opening. x comes once, y eight times. (Of XLA's
-# own operations a report counts every array once. How XLA cuts its product it does not say.) The library of this course came
-# to the same choice by a search. Its `course_lib/kernels/matmul.py` leaves out the scratch where K is one block.
-#
-# It is no rule for all shapes. The strips grow with K: at K = 65,536 the two of them, twice, would take 256 MiB.
-#
-# Now all of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which roof?
-
-# %%
-chip = chips.chip("v5e")
-flops = 2 * 4096**3
-points = {**reports, "all of K": whole_k, "XLA": xla}
-fig, axes = plt.subplots()
-bend = chip.bf16_flops / chip.hbm_bandwidth
-roof = np.array([80.0, bend, 2000.0])
-height = np.minimum(chip.bf16_flops, roof * chip.hbm_bandwidth) / 1e12
-axes.loglog(roof, height, color="gray", label="the roofs of a v5e")
-for mark, (name, report) in zip("osD^v", points.items(), strict=True):
-    place = flops / report.hbm_bytes, flops / report.seconds / 1e12
-    axes.plot(*place, mark, label=name)
-    print(
-        f"{name:8} {place[0]:5.0f} FLOPs/byte {place[1]:4.0f} TFLOP/s, predicted (compiler)"
-    )
-axes.legend(loc="lower right")
-axes.set(xlabel="FLOPs/byte", ylabel="TFLOP/s, predicted (compiler)", ylim=(60, 240))
-axes.set_xticks([100, 200, 500, 1000], labels=[100, 200, 500, 1000])
-axes.set_yticks([75, 100, 150, 200], labels=[75, 100, 150, 200])
-axes.minorticks_off()
-viz.plot_picture(
-    fig,
-    "A lies on the slope, the HBM roof. The others lie under the flat roof, by the price of "
-    "their steps: B and C well below it, all of K and XLA close to it.",
+print(
+    f"{'XLA (bytes at least)':22} {xla.hbm_bytes / MIB:10.0f} {xla.seconds * 1e6:17.0f}",
+    f"{xla.cycles:10,}",
 )
 
 # %% [markdown]
+# With all of K in one block x is copied once: its map names only i, so it stays while j runs. That alone cures `A`, in the
+# last row but one. And (512, 4096, 512) is a little ahead of XLA's own product, with the kernel of the opening. (Of XLA's
+# own operations a report counts every array once. How XLA cuts its product it does not say.) The library of this course
+# came to the same choice by a search: `course_lib/kernels/matmul.py`.
+#
+# It is no rule for all shapes. The strips grow with K: at K = 65,536 the two of them, twice, would take 256 MiB (2 x 2 x 64
+# MiB).
+#
+# **The opening is answered but for a detail. A good place to stop.** Three subjects remain, which 4096 x 4096 of bfloat16
+# does not have and your next product may: odd sizes, operands the wrong way round, and float32.
+#
 # ## Ragged on all three axes
 #
 # M, N and K that no block divides. What hangs over M or N ends in rows and columns of the output that do not exist, and is
-# dropped. What hangs over K is *added up*. Lesson 4 said: choose with `jnp.where`. Here are two operands. **Which of the
-# four kernels are right:** no mask, a mask for x alone, for y alone, for both? And why should one not be enough, if zero
-# times anything is zero?
+# dropped. What hangs over K is *added up*. Lesson 4 said: choose with `jnp.where`. `left` counts how much of K is left at
+# this step: of a K of 300, in blocks of 128, that is 300, 172, 44. **Which of the four kernels are right:** no mask, a mask
+# for x alone, for y alone, for both?
 
 
 # %%
@@ -482,6 +371,7 @@ def within(block, axis, left):
     return jnp.where(place < left, block, jnp.zeros_like(block))
 
 
+# product(), with blocks that hang over, and masks
 def ragged_product(x, y, masks):
     (m, depth), n = x.shape, y.shape[1]
     bm, bk, bn = 32, 128, 128
@@ -534,6 +424,28 @@ for masks in ("", "x", "y", "xy"):
 #
 # A mask for M or N would be work for nothing: no sum runs over these axes. And where bk divides K no mask is needed either.
 #
+# ## Operands the wrong way round
+#
+# A gradient needs `x @ y.T` and `x.T @ y`. Transposed before the kernel, y may be copied in HBM, by an operation of its own.
+# Inside, `y_ref[...].T` will do, or
+#
+# > **dot_general**: a product that names the axes which meet. `jax.lax.dot_general(x, y, axes)` takes as axes ((of x), (of
+# > y)), and then the batch axes, none here: `(((1,), (0,)), ((), ()))` is the plain product.
+#
+# **What is `x @ y.T`? And `x.T @ y`?** What is left of x comes first in the result, then what is left of y.
+
+# %%
+x, y = jnp.ones((2, 3)), jnp.ones((4, 3))
+last = jax.lax.dot_general(x, y, (((1,), (1,)), ((), ())))
+print(f"the last axes meet:  {x.shape} and {y.shape} make {last.shape}, as x @ y.T does")
+x, y = jnp.ones((3, 2)), jnp.ones((3, 4))
+first = jax.lax.dot_general(x, y, (((0,), (0,)), ((), ())))
+print(f"the first axes meet: {x.shape} and {y.shape} make {first.shape}, as x.T @ y does")
+
+# %% [markdown]
+# In a kernel that costs a few percent (*Further* shows it): y is turned as it is pushed into the matrix unit, x before that.
+# Mind the index maps: for `x @ y.T` the axis of y that counts the output's columns is its first.
+#
 # ## How exact is a product of float32?
 #
 # The matrix units of a v5e multiply bfloat16 numbers and add in float32. JAX's page on
@@ -544,8 +456,9 @@ for masks in ("", "x", "y", "xy"):
 #
 # > **pass**: one product of bfloat16 matrices on the matrix units. A product of float32 takes one, three or six.
 #
-# In plain JAX this is spelled out below, for parts that are exact in float32. **Predict the picture:** four curves over K,
-# from 128 to 8192. How far apart are they, and which of them rise with K?
+# Two parts make four products, three make nine. **Which would you leave out?** Those of two small parts: what they add lies
+# below the last digit that the other parts give. Below that is spelled out in plain JAX. **Predict the picture:** four
+# curves over K, from 128 to 8192. How far apart are they, and which of them rise with K?
 
 
 # %%
@@ -618,36 +531,230 @@ cycles = {name: round(report.cycles / 64) for name, report in by_level.items()}
 viz.precision_explorer(error_curves, cycles=cycles)
 
 # %% [markdown]
-# In one pass float32 operands keep three digits: their rounding is the whole error. Operands that *are* bfloat16 lose nothing
-# in the product; what is left is the rounding of the float32 sum. Three passes are some hundred times better than one, and
-# six are as good as float32 itself. They cost nearly three and nearly six times the cycles. The upper two curves do not rise
-# with K: with random signs the sums grow as their errors do.
+# In one pass float32 operands keep three digits: their rounding is the whole error. Operands that *are* bfloat16 lose
+# nothing in the product. Three passes are 500 times better than one, and six are as good as float32 itself. They are three
+# and six times the products; the other costs of a step come once. The upper two curves do not rise with K: with random
+# signs the sums grow as their errors do. The lower two rise a little: that is the rounding of the float32 sum.
 #
-# What is certain here, and what is not? The parts and their errors are arithmetic. That the compiler makes one, three, six
-# passes you can count in its program. That one pass rounds to bfloat16 is the page's word: the program hands float32
-# registers to the unit, and the rounding is inside.
+# That one pass rounds to bfloat16 is the page's word: the rounding is inside the unit, and no program shows it. On your
+# machine the judges and the simulator multiply in float32. **A kernel that needs more than three digits of float32 must ask
+# for it**, or it is right here and wrong there.
+#
+# ## The opening, once more
+#
+# `A` it was, and bn: while K is cut, x is copied N / bn times, y M / bm times, and bk is in neither. These steps cost 300 to
+# 500 cycles beside their products, so a long bk is good, as far as the room goes; and `B`, which copies least, is not the
+# fastest. And yes: with (512, 4096, 512), and nothing else changed but the limit of VMEM, the kernel of the opening is where
+# XLA is.
+#
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A bfloat16 product of 2048 x 8192 x 1024 (M, K, N), blocks bm = 512, bk = 1024, bn = 256. How often is all
+# of x copied, and all of y? How many MiB of y is that?</summary>
+# x 1024 / 256 = 4 times, y 2048 / 512 = 4 times: 4 times 16 MiB.</details>
+#
+# <details><summary>2. And how much VMEM do these blocks need, with a float32 scratch and a bfloat16 output?</summary>
+# 2 (512 x 1024 + 1024 x 256 + 512 x 256) x 2 bytes = 3.5 MiB, and 0.5 MiB for the sum: 4 MiB, and what the compiler wants
+# for itself.</details>
+#
+# <details><summary>3. The output is float32, and a bias is to be added at the end. Where do you add up?</summary>
+# In <code>o_ref</code>: it has the dtype of the sum, and in the last step the bias is added to it as well.</details>
+#
+# <details><summary>4. K = 1000 and bk = 256. A colleague masks x, since zero times anything is zero. What is missing?</summary>
+# Zero times NaN is NaN, and past the end lies anything. y as well.</details>
+#
+# <details><summary>5. A float32 product agrees with NumPy to six digits in every judge, and to three on a chip. Why?</summary>
+# One pass: the matrix units round to bfloat16. The interpreters multiply in float32. Ask for
+# <code>precision="highest"</code>, and pay six passes.</details>
+
+# %% [markdown]
+# Questions 1 and 2, for those who like to see it:
 
 # %%
-for name, report in by_level.items():
-    rows = sum(
-        (16 if "bf16" in told else 8)
-        for bundle in report.listing
-        for told in bundle.instructions
-        if "vmatmul" in told
-    )
+x, y = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((2048, 8192), (8192, 1024)))
+walk = grid.walk(functools.partial(product, bm=512, bk=1024, bn=256), x, y)
+for row in cost.traffic(walk):
+    print(f"{row.name:6} {row.bytes / MIB:4.0f} MiB")
+print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one is a product of few rows.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### One block
+#
+# The simplest product has no grid: both matrices and the result are in VMEM, each as one block. **Predict, with pencil:**
+# three bfloat16 matrices of N x N, 16 MiB of VMEM. For N = 256, 512, 1024, 2048, 4096: which fit? And when N doubles, by
+# what factor does the *program* grow?
+
+
+# %%
+def one_block(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+        o_ref[...] = product.astype(o_ref.dtype)
+
+    return pl.pallas_call(
+        kernel, out_shape=jax.ShapeDtypeStruct((x.shape[0], y.shape[1]), x.dtype)
+    )(x, y)
+
+
+def square_of(n):
+    return jax.ShapeDtypeStruct((n, n), jnp.bfloat16)
+
+
+print("   N   MiB counted   bundles of program")
+for n in (256, 512, 1024, 2048, 4096):
+    operands = square_of(n), square_of(n)
+    counted = cost.vmem_bytes(grid.walk(one_block, *operands)) / 2**20
+    words = f"{n:4} {counted:13.3f}"
+    if n <= 1024:
+        report = compiler.compile_tpu(one_block, *operands, simulate=False)
+        words += f" {report.bundles:20,}"
+    print(words)
+
+# %% [markdown]
+# 2048 does not fit into 16 MiB. One can ask for more with `vmem_limit_bytes` (lesson 5), and a v5e has 128 MiB. 4096 needs
+# 96 MiB, and what the compiler wants for itself. Two reasons remain not to.
+#
+# - The program is written out in full: with every doubling of N it grows about eightfold, as the work does. At 4096 it
+#   would have a million bundles.
+# - Nothing hides the copies. All of x and y must be there before the first product, and the result leaves after the last.
+#
+# ### Is scratch dearer?
+#
+# **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the sum in `o_ref`, or bfloat16 out
+# with scratch. Which is faster, which moves more bytes, which takes more VMEM?
+
+# %%
+print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
+for name, report in (
+    ("o_ref, float32 out", compiled(512, 512, 512, fn=in_output)),
+    ("scratch, bfloat16 out", reports["C"]),
+):
     print(
-        f"{name:18} {rows // 8192:2} times the rows of one product; {cycles[name]:6,} cycles"
+        f"{name:24} {report.seconds * 1e6:7.0f} {report.hbm_bytes / 2**20:9.0f}",
+        f"{report.vmem_bytes / 2**20:10.2f}",
     )
 
 # %% [markdown]
-# (One instruction multiplies a register: 8 rows of float32, or 16 of bfloat16.) On your machine the judges and the
-# simulator multiply in float32. **A kernel that needs more than three digits of float32 must ask for it**, or it is right
-# here and wrong there.
+# Nearly the same. A float32 output has 32 MiB more to move; scratch is one block more in VMEM, and the output's two blocks
+# are half as large. So the choice is about being right.
 #
-# ## Operands that are stored transposed
+# ### Under the roofs
 #
-# A gradient needs `x @ y.T` and `x.T @ y`. Here are three ways to write the first. `y.T` before the kernel; `y_ref[...].T`
-# inside; and `dot_general`, which names the axes that meet. **Guess:** which costs how much more than a plain product?
+# All of them under the roofs of lesson 3. **Look for one thing:** which of them touches a roof, and which roof?
+
+# %%
+chip = chips.chip("v5e")
+flops = 2 * 4096**3
+points = {**reports, "all of K": whole_k, "XLA (bytes at least)": xla}
+fig, axes = plt.subplots()
+bend = chip.bf16_flops / chip.hbm_bandwidth
+roof = np.array([80.0, bend, 2000.0])
+height = np.minimum(chip.bf16_flops, roof * chip.hbm_bandwidth) / 1e12
+axes.loglog(roof, height, color="gray", label="the roofs of a v5e")
+for mark, (name, report) in zip("osD^v", points.items(), strict=True):
+    place = flops / report.hbm_bytes, flops / report.seconds / 1e12
+    axes.plot(*place, mark, label=name)
+    print(
+        f"{name:20} {place[0]:5.0f} FLOPs/byte {place[1]:4.0f} TFLOP/s, predicted (compiler)"
+    )
+axes.legend(loc="lower right")
+axes.set(xlabel="FLOPs/byte", ylabel="TFLOP/s, predicted (compiler)", ylim=(60, 240))
+axes.set_xticks([100, 200, 500, 1000], labels=[100, 200, 500, 1000])
+axes.set_yticks([75, 100, 150, 200], labels=[75, 100, 150, 200])
+axes.minorticks_off()
+viz.plot_picture(
+    fig,
+    "A lies on the slope, the HBM roof. The others lie under the flat roof, by the price of "
+    "their steps: B and C well below it, all of K and XLA close to it.",
+)
+
+# %% [markdown]
+# ### What comes out of a product
+#
+# `preferred_element_type` names the dtype in which `jnp.dot` adds up and comes out. A matrix unit adds in 32 bits. What if
+# one does not ask for it? **For each row guess** what the compiler says, and what the plain JAX of this machine makes of
+# 256 products of 10 and 10.
+
+
+# %%
+def dot_of(dtype, preferred):
+    def kernel(x_ref, y_ref, o_ref):
+        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=preferred)
+        o_ref[...] = product.astype(o_ref.dtype)
+
+    call = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((256, 256), jnp.int32))
+    tens = jnp.full((256, 256), 10, dtype)
+    return (
+        compiler.compile_tpu(call, tens, tens, simulate=False),
+        jnp.dot(tens, tens, preferred_element_type=preferred)[0, 0],
+    )
+
+
+for dtype, preferred in (
+    (jnp.bfloat16, None),
+    (jnp.bfloat16, jnp.float32),
+    (jnp.int8, None),
+    (jnp.int8, jnp.int32),
+):
+    report, ten_tens = dot_of(dtype, preferred)
+    names = [jnp.dtype(d).name if d else "not named" for d in (dtype, preferred)]
+    says = "compiles" if report.ok else "refused"
+    print(
+        f"{names[0]:9} {names[1]:10} {says:9} 256 * 100 = {ten_tens}, as {ten_tens.dtype}"
+    )
+
+# %% [markdown]
+# Left out, the product comes in the dtype of its operands. For int8 25,600 does not fit into eight bits, and nobody says a
+# word on a CPU: what is left is the rest modulo 256. The TPU's compiler refuses both. **Always name it: float32 for
+# floats, int32 for int8.**
+#
+# ### int8
+#
+# A product of int8 adds up in int32 and is exact. How many cycles does the product of 512 x 512 x 512 take?
+
+
+# %%
+def int8_dot():
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.int32)
+
+    stays = pl.BlockSpec((512, 512), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((512, 512), jnp.int32),
+        grid=(64,),
+        in_specs=[stays, stays],
+        out_specs=stays,
+    )
+
+
+factor = jax.ShapeDtypeStruct((512, 512), jnp.int8)
+report = compiler.compile_tpu(int8_dot(), factor, factor)
+print(
+    f"int8: {report.cycles / 64:,.0f} cycles, bfloat16: {cycles['bf16 operands']:,}",
+    end=" ",
+)
+print("(predicted (compiler))")
+print(f"the data sheet says {chip.int8_ops / chip.bf16_flops:.1f} times as many operations")
+
+# %% [markdown]
+# About half, on a v5e: not every TPU multiplies int8 faster. What the numbers mean, a scale for each column say, stands
+# beside the product: lesson 9 has it.
+#
+# ### What a transposed operand costs
+#
+# Three ways to write `x @ y.T`: `y.T` before the kernel, `y_ref[...].T` inside, and `dot_general`. **Guess:** which costs
+# how much more than a plain product?
 
 
 # %%
@@ -708,91 +815,32 @@ for name, call in (
     print(f"{name:27} {report.cycles:6,} cycles, predicted (compiler): {others}")
 
 # %% [markdown]
-# Before the kernel y.T is a copy in the compiled program, an operation of its own. In `dot_general` and inside there is no
-# such thing: the block is turned on its way into the matrix unit. For `x @ y.T` that costs next to nothing, for `x.T @ y` a
-# few percent. The two ways inside are equal to the cycle. Mind the index maps: the axis of y that counts output columns is
-# its first one now.
-#
-# ## The opening, once more
-#
-# `A` it was, and bn. x is copied N / bn times and y M / bm times; bk is in neither. A step costs some hundred cycles beside
-# its products, so a long bk is good, as far as the room goes. And yes: with (512, 4096, 512), and nothing else changed but
-# the limit of VMEM, the kernel of the opening is where XLA is.
-#
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A bfloat16 product of 2048 x 8192 x 1024 (M, K, N), blocks bm = 512, bk = 1024, bn = 256. How often is all
-# of x copied, and all of y? How many MiB of y is that?</summary>
-# x 1024 / 256 = 4 times, y 2048 / 512 = 4 times: 4 times 16 MiB.</details>
-#
-# <details><summary>2. And how much VMEM do these blocks need, with a float32 scratch and a bfloat16 output?</summary>
-# 2 (512 x 1024 + 1024 x 256 + 512 x 256) x 2 bytes = 3.5 MiB, and 0.5 MiB for the sum: 4 MiB, and what spills.</details>
-#
-# <details><summary>3. The output is float32, and a bias is to be added at the end. Where do you add up?</summary>
-# In <code>o_ref</code>: it has the dtype of the sum, and in the last step the bias is added to it as well.</details>
-#
-# <details><summary>4. K = 1000 and bk = 256. A colleague masks x, since zero times anything is zero. What is missing?</summary>
-# Zero times NaN is NaN, and past the end lies anything. y as well.</details>
-#
-# <details><summary>5. A float32 product agrees with NumPy to six digits in every judge, and to three on a chip. Why?</summary>
-# One pass: the matrix units round to bfloat16. The interpreters multiply in float32. Ask for
-# <code>precision="highest"</code>, and pay six passes.</details>
+# Before the kernel y.T is a copy here, an operation of its own. (The kernel after it is quicker: probably the compiler
+# leaves a copy as small as 2 MiB in VMEM.) In `dot_general` and inside there is no such thing. For `x @ y.T` y is turned as
+# it is pushed into the matrix unit, which costs next to nothing; for `x.T @ y` x is turned before, by the unit for
+# transposes, which costs a few percent. The two ways inside are equal to the cycle.
 
 # %% [markdown]
-# Questions 1 and 2, for those who like to see it:
+# ### Passes in the program
+#
+# That the compiler makes one, three and six passes can be counted. One `vmatmul` multiplies a register: 8 rows of float32,
+# or 16 of bfloat16.
 
 # %%
-x, y = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((2048, 8192), (8192, 1024)))
-walk = grid.walk(functools.partial(product, bm=512, bk=1024, bn=256), x, y)
-for row in cost.traffic(walk):
-    print(f"{row.name:6} {row.bytes / MIB:4.0f} MiB")
-print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 7](../exercises/07_tiled_matmul.ipynb). The first one is a product of few rows.
-#
-# ## Further
-#
-# No exercise needs what follows.
-#
-# ### int8
-#
-# A product of int8 adds up in int32 and is exact. How many cycles does the product of 512 x 512 x 512 take, if bfloat16
-# takes 2048 and a register holds four times as many rows as of float32?
-
-
-# %%
-def int8_dot():
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.int32)
-
-    stays = pl.BlockSpec((512, 512), lambda i: (0, 0))
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((512, 512), jnp.int32),
-        grid=(64,),
-        in_specs=[stays, stays],
-        out_specs=stays,
+for name, report in by_level.items():
+    rows = sum(
+        (16 if "bf16" in told else 8)
+        for bundle in report.listing
+        for told in bundle.instructions
+        if "vmatmul" in told
+    )
+    print(
+        f"{name:18} {rows // 8192:2} times the rows of one product; {cycles[name]:6,} cycles"
     )
 
-
-factor = jax.ShapeDtypeStruct((512, 512), jnp.int8)
-report = compiler.compile_tpu(int8_dot(), factor, factor)
-print(
-    f"int8: {report.cycles / 64:,.0f} cycles, bfloat16: {cycles['bf16 operands']:,}",
-    end=" ",
-)
-print("(predicted (compiler))")
-print(f"the data sheet says {chip.int8_ops / chip.bf16_flops:.1f} times as many operations")
+# %% [markdown]
 
 # %% [markdown]
-# Half, and a register holds 32 rows of int8. What the numbers mean, a scale for each column say, stands beside the product:
-# lesson 9 has it.
-#
 # ### Blocks by search
 #
 # The rules give candidates; the compiler decides between them. `bench.autotune` compiles each and keeps the order. Here are
@@ -895,5 +943,5 @@ for level in ("bfloat16", "float32"):
     print(f"{level:8} {report.cycles / 64:7,.0f} cycles, predicted (compiler)")
 
 # %% [markdown]
-# It does. So the same kernel may be six times dearer in somebody else's program. Where the digits matter, write the
-# precision into the kernel.
+# It does. So the same kernel may be five times dearer in somebody else's program. (And a bfloat16 kernel is refused there,
+# if it names no precision.) Where the digits matter, write the precision into the kernel.

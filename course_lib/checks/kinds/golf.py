@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BYTES, CYCLES = "bytes", "cycles"
 ABOVE_PAR = "the judges agree, and it is above par."
 SKIPPED = "skipped: its score."
+_PATIENCE_S = 60.0
 _FEW = 4  # grid steps: with more the latency of their copies adds up
 # What moves nothing where it stands outside the kernels: names, and other shapes of what lies there.
 _FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_put", "optimization_barrier"}
@@ -40,12 +41,15 @@ class Golf:
     unit: str
     par: int
     at: Callable[[], tuple] | None = None  # cycles only: the arguments that are scored, where no judge could run them
+    floor: int = 0  # cycles only: what the work takes at the chip's peak; who is below it leaves work out
 
     def __post_init__(self) -> None:
         if self.unit not in (BYTES, CYCLES):
             raise ValueError(f'unit is {self.unit!r}; it may be "{BYTES}" or "{CYCLES}".')
         if type(self.par) is not int or self.par < 1:
             raise ValueError(f"par is {self.par!r}; it is a whole number of {self.unit}, 1 or more.")
+        if self.floor and (self.unit != CYCLES or self.floor >= self.par):
+            raise ValueError(f"floor is {self.floor!r}; it is for cycles, and below par.")
         if self.at is not None and self.unit != CYCLES:
             raise ValueError(
                 "at= is for cycles: bytes are counted for the first arguments, which every judge has seen."
@@ -81,8 +85,9 @@ def result(task: Exercise, defined: object) -> Result:
 
 
 def _scored(task: Exercise, defined: object) -> compiler.Report:
-    """The compiler's report on what is scored."""
-    return compiler.compile_tpu(task.build(defined), *_scored_at(task), chip=task.chips[0])
+    """The compiler's report on what is scored; large arrays in long steps take a busy machine its time."""
+    patience = _PATIENCE_S if task.golf.at else None
+    return compiler.compile_tpu(task.build(defined), *_scored_at(task), chip=task.chips[0], time_limit_s=patience)
 
 
 def _scored_at(task: Exercise) -> tuple:
@@ -99,11 +104,19 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
     fn, case = task.build(defined), task.arguments()[0]
     if task.golf.unit == CYCLES:
         report = report or _scored(task, defined)
+        if report.cycles is None and (stopped := _stopped(report)):
+            why = f"It compiled too long: its step is too long a program. {stopped}"
+            raise NotCounted(why, "smaller blocks. Is the machine busy with other things? Then check once more.")
         if not report.ok:
             raise NotCounted(f"For the arrays that are scored the compiler refuses it. {report.error}", "mend that.")
         if report.cycles is None:
             raise NotCounted(
                 " ".join(["The compiler's simulator gives no cycles.", *report.notes]), "write it in another way."
+            )
+        if report.cycles < task.golf.floor:
+            raise NotCounted(
+                f"It takes {said(report.cycles, CYCLES)}. The work alone takes {task.golf.floor:,} at the chip's peak.",
+                "do all of the work at every size: the large arrays are scored, though no judge runs them.",
             )
         return report.cycles
     try:
@@ -117,6 +130,12 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
             "let BlockSpecs do the copying, from HBM and back.",
         )
     return moved
+
+
+def _stopped(report: compiler.Report) -> str:
+    """What the report says of a compiler that took too long, with its simulator or without; "" if it did not."""
+    said = ([report.error.what] if report.error else []) + list(report.notes)
+    return next((each for each in said if "gave no answer within" in each), "")
 
 
 def least(task: Exercise) -> int:

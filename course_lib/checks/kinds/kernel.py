@@ -35,7 +35,7 @@ def result(task: Exercise, defined: object) -> Result:
     if complaint := _unfit(task, defined, cases[0]):
         return not_yet(task.id, "that is not what is judged.", *complaint)
     if not_built is not None:
-        return not_yet(task.id, _NOT_BUILT, *_explained(not_built))
+        return not_yet(task.id, getattr(not_built, "headline", "") or _NOT_BUILT, *_explained(not_built))
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     with progress.shown(f"judging {task.id}") as say:
@@ -47,7 +47,8 @@ def result(task: Exercise, defined: object) -> Result:
     if refusal is not None:
         return refusal
     if complaint := _further_demand(task, defined):
-        return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
+        headline, what, next = complaint
+        return not_yet(task.id, headline, what, next, report=report)
     return passed(task.id, _agreement(agreed, "" if task.gradient is None else ", on the gradient too"), report=report)
 
 
@@ -130,14 +131,14 @@ def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic")
     return None
 
 
-def _further_demand(task: Exercise, defined: object) -> tuple[str, str] | None:
+def _further_demand(task: Exercise, defined: object) -> tuple[str, str, str] | None:
+    """(headline, what is wrong, what to try), or None."""
     for demand in task.also:
         try:
-            complaint = demand(defined)
+            if complaint := demand(defined):
+                return _ASKS_FOR_MORE, *complaint
         except Exception as error:
-            complaint = _explained(error)
-        if complaint:
-            return complaint
+            return getattr(error, "headline", "") or _ASKS_FOR_MORE, *_explained(error)
     return None
 
 

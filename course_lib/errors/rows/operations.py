@@ -24,8 +24,9 @@ ROWS = (
         "contraction",
         r"dot_general requires contracting dimensions to have the same shape, got \((?P<one>[\d, ]+?),?\) and "
         r"\((?P<other>[\d, ]+?),?\)",
-        "A matrix product does not fit: the left side has {one} columns, the right side {other} rows.",
-        "print the shapes of both blocks: the block of x is (bm, bk), that of y is (bk, bn), with the same bk.",
+        "A matrix product does not fit: the axes that meet have {one} elements on the left, {other} on the right.",
+        "print the shapes of both sides. In jnp.dot the last axis of the left meets the first of the right: blocks "
+        "(bm, bk) and (bk, bn), with the same bk. In dot_general the axes meet that you name: one that both share.",
         "07",
     ),
     Row(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from course_lib import grid
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.lessons.lesson_07 import bfloat16_dots
 
 
 def _few_rows() -> list[tuple]:
@@ -27,6 +28,11 @@ def _adds_up_in_the_output(few_rows):
             f"All of K, {x.shape[1]}, is in one block; asked for are blocks of 128 along N and K.",
             "give the reduction an axis of the grid, with a block of (M, 128) of x and of (128, 128) of y.",
         )
+    if any(y.shape[1] in operand.block_shape for operand in call.outputs):
+        return (
+            f"All of N, {y.shape[1]}, is in one block; asked for are blocks of 128 along N and K.",
+            "give N an axis of the grid, too: the first one, since K must be last.",
+        )
     return None
 
 
@@ -37,7 +43,10 @@ EXERCISE = Exercise(
     defines="few_rows",
     cases=_few_rows,
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32),
-    also=(_adds_up_in_the_output,),
+    also=(
+        _adds_up_in_the_output,
+        bfloat16_dots.demanded(_few_rows, "multiply the blocks as they came; float32 is what comes out."),
+    ),
     hints=(
         "Two axes: which one chooses the output block, and which one adds to it? All steps of one output block must be "
         "consecutive.",

@@ -2,9 +2,10 @@
 
 import jax.numpy as jnp
 
-from course_lib import judges
+from course_lib import grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.lessons.lesson_07 import bfloat16_dots
 
 
 def _depths_in_blocks() -> list[tuple]:
@@ -32,6 +33,29 @@ def _first_sum(k):
     )
 
 
+def _rounded_first(x, y, s):
+    product = jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype)
+    return (product * s).astype(x.dtype)
+
+
+def _rounded_both(x, y, s):
+    return jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype) * s.astype(x.dtype)
+
+
+def _stores_once(scaled):
+    """Whether o_ref is written under a condition, and not at every step."""
+    (call,) = grid.walk(scaled, *_depths_in_blocks()[0]).calls
+    o_ref = call.kernel.invars[len(call.inputs)]
+    if any(eqn.primitive.name == "swap" and eqn.invars[0] is o_ref for eqn in call.kernel.eqns):
+        return (
+            "The numbers are right, and o_ref is written at every step: only what the last step writes is ever seen.",
+            "write o_ref once, in the last step: under @pl.when(pl.program_id(2) == pl.num_programs(2) - 1).",
+        )
+    return None
+
+
+_SCALE_FIRST = "multiply by s first, in float32, then cast: one rounding, in the last line."
+
 EXERCISE = Exercise(
     id="07.2",
     title="A sum of its own, and something left to do",
@@ -41,6 +65,14 @@ EXERCISE = Exercise(
     cases=_depths_in_blocks,
     reference=_scaled,
     probes=(_first_sum(0), _first_sum(1)),
+    slips=tuple(
+        judges.Slip(means="the sum was rounded to bfloat16 before it was scaled", value=value, next=_SCALE_FIRST)
+        for value in (_rounded_first, _rounded_both)
+    ),
+    also=(
+        bfloat16_dots.demanded(_depths_in_blocks, "multiply the blocks as they came; s is for the finished sum."),
+        _stores_once,
+    ),
     hints=(
         "Three parts: at the first step of axis 2, at every step, at the last one. In which of them does s belong?",
         "acc_ref holds the plain sum in float32. o_ref is written once, where pl.program_id(2) is "

@@ -48,6 +48,7 @@ PARTS = {
             512: "By 512 neighbours are 4 apart. What happens where they are 2 apart, and 1 is added?",
             65504: "That is where float16 ends. bfloat16 has few bits, and a wide range.",
             257: "257 would need nine bits.",
+            258: "257 lies half way between two neighbours. Where does a tie go?",
         },
         why="257 lies half way between 256 and 258, and the tie goes to 256.",
         proof=_stops_growing,
@@ -56,14 +57,16 @@ PARTS = {
     "B": Predict(
         value=131072,
         unit="",
-        tolerance=0.001,
+        tolerance=0,
         near={
+            131071: "131,071 products of 2**14 are still inside. One more?",
+            133144: "-128 is an int8, too.",
             2**31: "Each of the products is larger than 1.",
             2**31 // 128: "That divides by 128 once. What is the largest product of two such numbers?",
             2**31 // 127**2: "-128 is an int8, too.",
             2**32 // 2**14: "int32 has one bit for the sign.",
         },
-        why="2**31 / 2**14: sums of int8 products are safe in every network there is.",
+        why="2**31 / 2**14: every shorter sum of int8 products is safe.",
         proof=_leaves_int32,
     ),
     "C": Predict(

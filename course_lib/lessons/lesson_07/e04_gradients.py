@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from course_lib import grid
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
+from course_lib.lessons.lesson_07 import bfloat16_dots
 
 
 def _gradients(x, w, g):
@@ -20,8 +21,9 @@ def no_transpose_outside(gradients):
         return gradients
     if any(eqn.primitive.name == "transpose" for eqn in _outside(jaxpr)):
         raise Unfit(
-            "Outside the kernels an array is transposed: that is a copy in HBM, an operation of its own.",
-            "hand the arrays over as they are; dot_general names the axes that meet, and so may .T inside the kernel.",
+            "Outside the kernels an array is transposed: that may be a copy in HBM, an operation of its own.",
+            "hand the arrays over as they are; dot_general names the axes that meet, and .T inside the kernel will do.",
+            headline="an array is transposed outside the kernels.",
         )
     return gradients
 
@@ -46,6 +48,11 @@ EXERCISE = Exercise(
     sizes=({"M": 32, "K": 128, "N": 256}, {"M": 16, "K": 256, "N": 128}, {"M": 40, "K": 72, "N": 200}),
     reference=_gradients,
     build=no_transpose_outside,
+    also=(
+        bfloat16_dots.demanded(
+            lambda: EXERCISE.arguments(), "multiply the arrays as they came; float32 is what comes out."
+        ),
+    ),
     hints=(
         "In g @ w.T both arrays have an axis N: it is their last, and it disappears. Which axis do x and g share in "
         "x.T @ g?",

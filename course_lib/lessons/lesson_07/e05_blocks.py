@@ -11,13 +11,14 @@ from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit, described
 
 MOST = 1.15  # times what the best blocks take
-BEST = {  # (m, k, n): the fastest of some fifty (bm, bk, bn) each, powers of two that fit into 16 MiB, libtpu 0.0.48
+BEST = {  # (m, k, n): within 1 % of the fastest found, powers of two that fit into 16 MiB, libtpu 0.0.48
     (512, 8192, 2048): (512, 2048, 512),
     (16, 4096, 4096): (16, 4096, 512),
     (4096, 256, 4096): (1024, 256, 1024),
     (1024, 1024, 1024): (512, 1024, 512),
 }
 AXES = ("m", "k", "n")
+FEW_ROWS = 32  # so few that one block has them all, and y, copied once, is nearly all the bytes
 
 
 def _small() -> list[tuple]:
@@ -100,27 +101,48 @@ def _near_the_best(blocks):
         except compiler.Unavailable:
             return None
         if not theirs.ok:
-            return f"{said}. {theirs.error.what}", "make the largest of its blocks smaller."
+            raise Unfit(
+                f"{said}. {theirs.error.what}",
+                "make the largest of its blocks smaller.",
+                headline="the compiler refuses some of its blocks.",
+            )
         ratio = theirs.seconds / ours.seconds
         if ratio > MOST:
+            why, next = _why(shape, sizes, theirs)
             return (
                 f"{said}: {text.duration(theirs.seconds)}, {vocabulary.COMPILER}, {ratio:.2f} times the best that we "
-                f"have found. {_why(shape, sizes, theirs)}",
-                "which of bm, bk, bn decides the bytes, and which only the number of steps?",
+                f"have found. {why}",
+                next,
             )
     return None
 
 
-def _why(shape, sizes, theirs) -> str:
+def _why(shape, sizes, theirs) -> tuple[str, str]:
+    """(what takes the time, what to try)."""
     (m, k, n), (bm, bk, bn) = shape, sizes
     steps = (m // bm) * (k // bk) * (n // bn)
+    if steps < 4:
+        return (
+            f"In {steps} step{'s' if steps > 1 else ''} there is little for a copy to hide behind: the first and the "
+            "last one show in full.",
+            "smaller bm and bn: four steps or more.",
+        )
+    if m <= FEW_ROWS:
+        return (
+            f"It has {steps:,} steps, and HBM has to bring {text.size(theirs.hbm_bytes)} in all of them.",
+            f"{m} rows are few: y's bytes bind, however it is cut. So long bk and bn: large copies, few of them.",
+        )
     if theirs.hbm_seconds > 0.9 * theirs.seconds:
         often = f"all of x is copied {_times(n // bn if bk < k else 1)}, all of y {_times(m // bm)}"
-        return f"Its {text.size(theirs.hbm_bytes)} of HBM traffic set the time: {often}."
-    if steps < 4:
-        return f"In {steps} steps there is little for a copy to hide behind: the first and the last one show in full."
+        return (
+            f"Its {text.size(theirs.hbm_bytes)} of HBM traffic set the time: {often}.",
+            "which of bm, bk, bn decides the bytes, and which only the number of steps?",
+        )
     waits = theirs.step.get("waiting for copies", 0)
-    return f"It has {steps:,} steps, and each waits {waits:,.0f} cycles for copies."
+    return (
+        f"It has {steps:,} steps, and each waits {waits:,.0f} cycles for copies.",
+        "fewer steps, then: which of bm, bk, bn can be larger, and which of them costs no bytes?",
+    )
 
 
 def _times(count: int) -> str:

@@ -1,10 +1,12 @@
 """One kernel with four mistakes, to repair."""
 
 import jax.numpy as jnp
+import numpy as np
 
 from course_lib import grid
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
 
 
 def _whole_blocks() -> list[tuple]:
@@ -24,6 +26,29 @@ def _in_the_same_blocks(mended):
     return None
 
 
+def asks_the_axis_of_the_sum(mended):
+    """``mended`` as it is. Raises Unfit where the sum runs along one axis of the grid and a condition asks another."""
+    try:
+        (call,) = grid.walk(mended, *_whole_blocks()[0]).calls
+        (sums,) = _axes_where_the_output_stays(call)
+        asked = {eqn.params["axis"] for eqn in grid.equations(call.kernel) if eqn.primitive.name == "program_id"}
+    except Exception:  # the judges say better what is wrong with it
+        return mended
+    if asked - {sums}:
+        raise Unfit(
+            f"The sum runs along axis {sums} of the grid now; a condition asks axis {min(asked - {sums})}.",
+            f"pl.program_id({sums}) and pl.num_programs({sums}), in every condition.",
+            headline="the order is mended, but not every condition.",
+        )
+    return mended
+
+
+def _axes_where_the_output_stays(call) -> list[int]:
+    """The axes of the grid along which the index of the output does not change."""
+    indices = np.asarray(call.outputs[0].indices).reshape(*call.grid, -1)
+    return [a for a, size in enumerate(call.grid) if size > 1 and (np.diff(indices, axis=a) == 0).all()]
+
+
 EXERCISE = Exercise(
     id="07.6",
     title="Repair: four mistakes",
@@ -31,6 +56,7 @@ EXERCISE = Exercise(
     defines="mended",
     cases=_whole_blocks,
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
+    build=asks_the_axis_of_the_sum,
     also=(_in_the_same_blocks,),
     hints=(
         "One mistake is in what is missing, one in the order of the grid, one in a dtype, one in a map. The "

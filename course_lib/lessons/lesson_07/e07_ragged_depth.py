@@ -4,6 +4,7 @@ import jax.numpy as jnp
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_07 import bfloat16_dots
 
 
 def _first_sum(k):
@@ -21,6 +22,11 @@ def _first_sum(k):
     )
 
 
+def _without_the_ragged_edge(x, y):
+    whole = x.shape[1] // 128 * 128
+    return jnp.dot(x[:, :whole], y[:, :whole].T, preferred_element_type=jnp.float32).astype(x.dtype)
+
+
 EXERCISE = Exercise(
     id="07.7",
     title="A ragged depth, and y the other way round",
@@ -35,6 +41,18 @@ EXERCISE = Exercise(
     ),
     reference=lambda x, y: jnp.dot(x, y.T, preferred_element_type=jnp.float32).astype(x.dtype),
     probes=(_first_sum(0), _first_sum(1)),
+    slips=(
+        judges.Slip(
+            means="the last block of K is missing: where x and y hang over, NaN fills the whole product of the block",
+            value=_without_the_ragged_edge,
+            next="taking NaN out of the product takes the numbers out with it: choose in the blocks, before it.",
+        ),
+    ),
+    also=(
+        bfloat16_dots.demanded(
+            lambda: EXERCISE.arguments(), "mask the blocks as they came, and multiply them in bfloat16."
+        ),
+    ),
     hints=(
         "K is the last axis of both blocks. Past the end of K lies anything, in both.",
         "Of this step's 128 columns depth - 128 * pl.program_id(2) are the array's own. Choose with jnp.where, on "

@@ -9,9 +9,10 @@ EXERCISE = Exercise(
     kind="explain",
     defines="why",
     asks=Explain(
-        model="bn should be larger: all of x is copied N / bn times and y M / bm times, and bk is in neither. So a "
-        "longer bk leaves the bytes as they are; it makes fewer steps, and each step costs some hundred cycles "
-        "beside its products. Both end with VMEM: two buffers for each of the three blocks, the sum, and what spills.",
+        model="bn should be larger: while K is cut, all of x is copied N / bn times and y M / bm times, and bk is in "
+        "neither. So a longer bk, less than K, leaves the bytes as they are; it makes fewer steps, and each step costs "
+        "300 to 500 cycles beside its products. (All of K in one block would cure it as well: then x is copied once.) "
+        "Both end with VMEM: two buffers for each of the three blocks, and the sum.",
         look_for=(
             "that x is copied N / bn times, and y M / bm times",
             "that bk decides the number of steps and no bytes",

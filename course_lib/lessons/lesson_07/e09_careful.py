@@ -7,33 +7,22 @@ import numpy as np
 from course_lib import chips, cost, grid, text
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
+from course_lib.lessons.lesson_07 import bfloat16_dots
 
 MOST = 3e-5  # of the numbers' size
 PASS_OR_TWO = 0.01  # what one pass may be off by, of that size, and some room
 LONG = 65_536
 
 
-def _dots(jaxpr):
-    """Every dot_general of a jaxpr and of what is inside its operations."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general":
-            yield eqn
-        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
-            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                yield from _dots(getattr(inner, "jaxpr", inner))
-
-
 def _of_bfloat16_alone(careful):
-    x, y = EXERCISE.arguments()[0]
-    for eqn in _dots(jax.make_jaxpr(careful)(x, y).jaxpr):
-        names = [str(v.aval.dtype) for v in eqn.invars]
-        if names != ["bfloat16", "bfloat16"]:
-            return (
-                f"A product in it has operands of {' and '.join(names)}; on a chip such operands are rounded inside "
-                "the unit, unless a precision is asked for.",
-                "split each block into two bfloat16 parts, and multiply the parts.",
-            )
-    return None
+    case = EXERCISE.arguments()[0]
+    if not any(bfloat16_dots.dots(careful, *case)):
+        return (
+            "There is no product in it that a matrix unit could make: no dot.",
+            "split each block into two bfloat16 parts, and multiply the parts with jnp.dot.",
+        )
+    what = bfloat16_dots.other_operands(careful, *case)
+    return (what, "split each block into two bfloat16 parts, and multiply the parts.") if what else None
 
 
 def exact_enough(careful):
@@ -50,6 +39,7 @@ def exact_enough(careful):
         raise Unfit(
             f"For x[40, 512] @ y[512, 130] its relative error is {error:.0e}; {MOST:.0e} is allowed.",
             "x is x1 + x2 and y is y1 + y2, and their product has four terms. Which of them are large enough to count?",
+            headline="not exact enough.",
         )
     return careful
 

@@ -7,6 +7,8 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
 
+ROOM = 1_076_035  # cycles of the lesson's (512, 4096, 512), as its "Room" prints them, libtpu 0.0.48
+
 
 def _small() -> list[tuple]:
     """What the judges run; the large product is only compiled."""
@@ -25,13 +27,14 @@ EXERCISE = Exercise(
     defines="fast",
     cases=_small,
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
-    golf=Golf(unit=CYCLES, par=1_120_000, at=_large),
+    golf=Golf(unit=CYCLES, par=ROOM - 1, at=_large, floor=4096**3 // 65_536),
     hints=(
-        "Write down what a step of the lesson's C costs, and what of that are products. What does the rest hang "
-        "on: the bytes, or the number of steps?",
-        "Fewer steps means longer blocks, along K above all: that costs no bytes. How long can bk be in 16 MiB, "
-        "with bm and bn at 512? And with vmem_limit_bytes at 64 MiB?",
-        "All of K in one block needs no scratch and no third axis: o_ref is written once. bm = bn = 512.",
+        "Of what (512, 4096, 512) takes beyond the products: how much is the first copy, of two 4 MiB blocks? Before "
+        "it nothing can be multiplied. A v5e brings some 540 bytes a cycle.",
+        "The first block of the output can begin with pieces: 512 columns of x and rows of y are enough for part of "
+        "the sum. A BlockSpec cannot do that; memory_space=pl.ANY and pltpu.make_async_copy can (lesson 5).",
+        "64 MiB of x and y fit into VMEM whole. Start all copies at once, the pieces of the first strips before the "
+        "rest, each with a semaphore of its own, and wait for each where it is used first. Two buffers for the output.",
     ),
     points=3,
 )

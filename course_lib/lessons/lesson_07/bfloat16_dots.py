@@ -1,0 +1,41 @@
+"""Whether the products in a kernel are of bfloat16 operands, as the matrix units multiply them."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+
+
+def dots(fn: Callable, *args) -> Iterator:
+    """Every dot_general of ``fn``, those inside its kernels, too."""
+    yield from _dots(jax.make_jaxpr(fn)(*args).jaxpr)
+
+
+def _dots(jaxpr) -> Iterator:
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            yield eqn
+        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
+            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
+                yield from _dots(getattr(inner, "jaxpr", inner))
+
+
+def other_operands(fn: Callable, *args) -> str:
+    """What is wrong with a product that has operands of another dtype than bfloat16; "" if there is none."""
+    for eqn in dots(fn, *args):
+        names = [str(v.aval.dtype) for v in eqn.invars]
+        if names != ["bfloat16", "bfloat16"]:
+            return (
+                f"A product in it has operands of {' and '.join(names)}; on a chip float32 operands are rounded inside "
+                "the unit, unless a precision is asked for."
+            )
+    return ""
+
+
+def demanded(arguments: Callable[[], list[tuple]], next: str) -> Callable:
+    """The demand, for ``Exercise.also``, that all products are of bfloat16. ``next``: what to do instead."""
+
+    def of_bfloat16_alone(fn):
+        what = other_operands(fn, *arguments()[0])
+        return (what, next) if what else None
+
+    return of_bfloat16_alone
