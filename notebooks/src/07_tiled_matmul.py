@@ -68,7 +68,7 @@ square = jax.ShapeDtypeStruct((4096, 4096), jnp.bfloat16)
 
 def compiled(bm, bk, bn, limit=None, fn=product):
     call = functools.partial(fn, bm=bm, bk=bk, bn=bn, limit=limit)
-    return compiler.compile_tpu(call, square, square)
+    return compiler.compile_tpu(call, square, square, time_limit_s=60)
 
 
 reports = {name: compiled(*blocks) for name, blocks in CUTS.items()}
