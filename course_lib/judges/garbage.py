@@ -1,9 +1,10 @@
-"""Garbage that a kernel recognises because it is NaN. On a chip it may be any number."""
+"""Garbage that a kernel keeps out because it is NaN. On a chip it may be any number."""
 
 import contextlib
 from collections.abc import Iterator
 from unittest import mock
 
+import jax.numpy as jnp
 import numpy as np
 from jax._src.pallas.mosaic.interpret import utils as interpreter
 
@@ -19,14 +20,42 @@ COMPLAINT = Complaint(
     "tell garbage by where it lies, not by what it is: compare the index with the length of the array.",
 )
 
+BY_LUCK = Complaint(
+    "Past the end of an array lies NaN in the simulator, and no comparison with NaN is true. That alone keeps garbage "
+    f"out here: with {_PLAUSIBLE} there instead, the kernel's numbers are wrong. A chip has whatever was there before.",
+    "mask by where it lies: a comparison such as y > 0 is no mask. Compare the index with the length of the array.",
+)
 
-def is_told_by_nan(walk: grid.Walk) -> bool:
-    """Whether a kernel of the function asks if a number is NaN: compares it with itself, or calls isfinite."""
+_COMPARISONS = ("gt", "ge", "lt", "le")
+
+
+def complaint(walk: grid.Walk) -> Complaint | None:
+    """What to say where the function is wrong with a number in place of NaN; None where no kernel tells them apart."""
+    if any(_is_told_by_nan(call) for call in walk.calls):
+        return COMPLAINT
+    if any(_compares_past_the_end(call) for call in walk.calls):
+        return BY_LUCK
+    return None
+
+
+def _is_told_by_nan(call: grid.Call) -> bool:
+    """Whether a kernel asks if a number is NaN: compares it with itself, or calls isfinite."""
     return any(
         eqn.primitive.name == "is_finite" or (eqn.primitive.name in ("eq", "ne") and eqn.invars[0] is eqn.invars[1])
-        for call in walk.calls
         for eqn in grid.equations(call.kernel)
     )
+
+
+def _compares_past_the_end(call: grid.Call) -> bool:
+    """Whether a kernel compares floats, which NaN decides, and a block of its inputs hangs over the end."""
+    return any(map(_hangs_over, call.operands)) and any(
+        eqn.primitive.name in _COMPARISONS and jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.floating)
+        for eqn in grid.equations(call.kernel)
+    )
+
+
+def _hangs_over(operand: grid.Operand) -> bool:
+    return any(n % block for n, block in zip(operand.shape, operand.block_shape, strict=True))
 
 
 @contextlib.contextmanager

@@ -143,7 +143,7 @@ def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
 
 def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
     """Of two inputs that hang over the end of axes of one length, one is masked, and the other is not."""
-    if len(hanging) < 2:
+    if len(hanging) < 2 or not _chooses_by_an_index(call):  # jnp.where(y > 0, ...) is no mask
         return None
     masked = {operand.name: masking.is_masked(call, operand) for operand, _ in hanging}
     for (one, its), (other, axes) in itertools.permutations(hanging, 2):
