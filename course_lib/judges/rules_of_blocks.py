@@ -103,10 +103,11 @@ def past_the_edge(found: Finding) -> Complaint | None:
 
     Of several inputs that hang over, the first that is not masked is to blame.
     """
-    if not found.unwritten[found.first] or found.made_by is None:
+    maker = found.laid_out_by
+    if not found.unwritten[found.first] or maker is None or maker[0] not in found.walk.calls:
         return None
     # Of several kernels the one that makes the output goes first: where another's rows hang over, they may do no harm.
-    for call in sorted(found.walk.calls, key=lambda call: call is not found.made_by[0]):
+    for call in sorted(found.walk.calls, key=lambda call: call is not maker[0]):
         blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
         hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
         if half := _half_masked(call, hanging):
