@@ -22,19 +22,22 @@ COMPLAINT = Complaint(
 
 BY_LUCK = Complaint(
     "Past the end of an array lies NaN in the simulator, and no comparison with NaN is true. That alone keeps garbage "
-    f"out here: with {_PLAUSIBLE} there instead, the kernel's numbers are wrong. A chip has whatever was there before.",
+    "out here: with inf there instead, the kernel's numbers are wrong. A chip has whatever was there before.",
     "mask by where it lies: a comparison such as y > 0 is no mask. Compare the index with the length of the array.",
 )
 
 _COMPARISONS = ("gt", "ge", "lt", "le")
 
 
-def complaint(walk: grid.Walk) -> Complaint | None:
-    """What to say where the function is wrong with a number in place of NaN; None where no kernel tells them apart."""
+def suspicion(walk: grid.Walk) -> tuple[float, Complaint] | None:
+    """(What to simulate with in place of NaN, what to say if that goes wrong); None where no kernel tells them apart.
+
+    A comparison is tried with inf: a number times the zeros of another mask is 0, and inf times 0 is not.
+    """
     if any(_is_told_by_nan(call) for call in walk.calls):
-        return COMPLAINT
+        return _PLAUSIBLE, COMPLAINT
     if any(_compares_past_the_end(call) for call in walk.calls):
-        return BY_LUCK
+        return np.inf, BY_LUCK
     return None
 
 
@@ -59,13 +62,13 @@ def _hangs_over(operand: grid.Operand) -> bool:
 
 
 @contextlib.contextmanager
-def that_is_a_number() -> Iterator[None]:
-    """While this is active, the simulator fills memory of floats with a number in place of NaN."""
+def that_is(filling: float) -> Iterator[None]:
+    """While this is active, the simulator fills memory of floats with this in place of NaN."""
     nan = interpreter.get_uninitialized_value
 
     def number(dtype, uninitialized_memory):
         value = nan(dtype, uninitialized_memory)
-        return np.asarray(_PLAUSIBLE, dtype) if value != value else value
+        return np.asarray(filling, dtype) if value != value else value
 
     with mock.patch.object(interpreter, "get_uninitialized_value", number):
         yield

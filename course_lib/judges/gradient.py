@@ -82,7 +82,8 @@ def judge_gradient(
 
     ``reference(*args)`` is differentiated by JAX; ``fn`` by its custom_vjp. ``of``, ``slips``, ``pre`` and
     ``activation`` are those of ``Gradient``, and ``gradients`` is its ``reference``. Raises ValueError for an argument
-    that is no array, for a reference that does not run or is no float, for a name in ``of`` that is no argument, and for an unknown chip or judge.
+    that is no array, for a reference that does not run or is no float, for a name in ``of`` that is no argument, and
+    for an unknown chip or judge.
     """
     if strange := [name for name in judges if name not in JUDGES]:
         raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")

@@ -222,7 +222,7 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="the batch outermost, zeroed by another axis" judge="numbers" says="put the axis of the sum last|begins|anew|read before"
+# %% answer="10.2" name="the batch outermost, zeroed by another axis" judge="numbers" says="Which axis of the grid does it ask"
 def grad_w(x, y, g):
     (m, k), n = x.shape, g.shape[1]
 
