@@ -590,7 +590,7 @@ for number, (slip, rows) in enumerate(slips, 1):
 # ## A layer that trains
 #
 # Lesson 1 put a kernel into a Keras layer. `fit` asks for gradients, so now it needs `dense`. This is the guide's layer,
-# with a bias, and with the shape that Keras asks for, which the guide leaves out.
+# with a bias, and with `compute_output_shape`, which the guide leaves out. `fn` is `dense`, until we try others.
 
 # %%
 import keras
@@ -671,8 +671,9 @@ viz.plot_picture(
 
 # %% [markdown]
 # Same network, same start, same order of flowers: the curves agree. The slips' curves fall as well, as a rule more slowly.
-# Without the twin nobody would look. On this machine the kernels ran in the simulator. On
-# a v5e the whole step would be one program: way forward, way back, and Adam. The compiler can say what it makes of that.
+# Without the twin nobody would look.
+#
+# On this machine the kernels ran in the simulator. On a v5e the whole step would be one program: way forward, way back, and Adam. The compiler can say what it makes of that.
 # Here is a larger network, with several layers in turn; the last is the library's. The cell is folded. `train_step` in it is
 # `fit`'s step as one function: loss, gradient, Adam.
 #
@@ -738,7 +739,7 @@ print("Here, take", min(found, key=found.get))
 # what becomes of its kernel.)
 #
 # XLA wins, and with larger blocks we come near. (Of XLA's own code no published time was at hand to check the simulator
-# with, so read "near" and not a percentage.) The last line is the guide's way, a kernel forward and plain JAX back: for this
+# with, so read "near" and not a percentage.) "way back in JAX" is the guide's way, a kernel forward and plain JAX back: for this
 # layer it does as well as our kernels. So first write the way back in plain JAX. It is your reference anyway. Replace it where
 # it has to make a large array that your way forward never made. Attention is the best example (lesson 13): its scores are
 # far larger than its inputs and its result, and there this lesson's grids come back.
