@@ -584,7 +584,7 @@ for number, (slip, rows) in enumerate(slips, 1):
 
 # %% [markdown]
 # The second is the one to remember. relu's y is never below 0, so `y >= 0` holds everywhere: the slope is gone. Slips 2
-# and 3 leave a gradient that points roughly downhill. What does the loss do then? The plot below has both. The fourth
+# and 3 leave a gradient that points roughly downhill. What does the loss do then? A plot below has both. The fourth
 # passes every test in which garbage is NaN. So the simulator judge looks a second time, with numbers past the end.
 #
 # ## A layer that trains
@@ -665,13 +665,13 @@ print(
 )
 viz.plot_picture(
     fig,
-    "The line of our kernels runs along the middle of the thick one. The two with slips fall too, "
-    "above it.",
+    "The line of our kernels runs along the middle of the thick one. The two with slips fall as "
+    "well.",
 )
 
 # %% [markdown]
-# Same network, same start, same order of flowers: the curves agree. The slips' curves fall as well, as a rule more slowly.
-# Without the twin nobody would look.
+# Same network, same start, same order of flowers: the curves agree. The slips' curves fall as well. One ends
+# higher, the other so near that no plot would show it: the judge did.
 #
 # On this machine the kernels ran in the simulator. On a v5e the whole step would be one program: way forward, way back, and Adam. The compiler can say what it makes of that.
 # Here is a larger network, with several layers in turn; the last is the library's. The cell is folded. `train_step` in it is
