@@ -18,22 +18,6 @@ def dx_kernel(g_ref, y_ref, w_ref, dx_ref, acc_ref):
         dx_ref[...] = acc_ref[...].astype(dx_ref.dtype)
 
 
-# %% answer="10.1" name="takes the slope for 1 at 0" judge="numbers" says="relu's slope is missing"
-def dx_kernel(g_ref, y_ref, w_ref, dx_ref, acc_ref):
-    j = pl.program_id(2)
-
-    @pl.when(j == 0)
-    def zero():
-        acc_ref[...] = jnp.zeros_like(acc_ref)
-
-    dz = jnp.where(y_ref[...] >= 0, g_ref[...], 0).astype(w_ref.dtype)
-    acc_ref[...] += product(dz, w_ref[...], 1, 1)
-
-    @pl.when(j == pl.num_programs(2) - 1)
-    def store():
-        dx_ref[...] = acc_ref[...].astype(dx_ref.dtype)
-
-
 # %% answer="10.1" name="begins anew at every j" judge="numbers" says="from the last block of columns alone"
 def dx_kernel(g_ref, y_ref, w_ref, dx_ref, acc_ref):
     j = pl.program_id(2)
@@ -222,63 +206,6 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="the batch outermost, zeroed by another axis" judge="numbers" says="Which axis of the grid does it ask"
-def grad_w(x, y, g):
-    (m, k), n = x.shape, g.shape[1]
-
-    def kernel(x_ref, y_ref, g_ref, dw_ref):
-        i = pl.program_id(0)
-
-        @pl.when(pl.program_id(2) == 0)
-        def zero():
-            dw_ref[...] = jnp.zeros_like(dw_ref)
-
-        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
-        x = jnp.where(there, x_ref[...], 0).astype(x_ref.dtype)
-        dz = jnp.where(there & (y_ref[...] > 0), g_ref[...], 0).astype(x_ref.dtype)
-        dw_ref[...] += product(x, dz, 0, 0).astype(dw_ref.dtype)
-
-    of_y = pl.BlockSpec((SIDE, SIDE), lambda i, j, k: (i, j))
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((k, n), x.dtype),
-        grid=(pl.cdiv(m, SIDE), n // SIDE, k // SIDE),
-        in_specs=[pl.BlockSpec((SIDE, SIDE), lambda i, j, k: (i, k)), of_y, of_y],
-        out_specs=pl.BlockSpec((SIDE, SIDE), lambda i, j, k: (k, j)),
-    )(x, y, g)
-
-
-# %% answer="10.2" name="divides by the batch" judge="numbers" says="divided by the batch size"
-def grad_w(x, y, g):
-    (m, k), n = x.shape, g.shape[1]
-
-    def kernel(x_ref, y_ref, g_ref, dw_ref, acc_ref):
-        i = pl.program_id(2)
-
-        @pl.when(i == 0)
-        def zero():
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-
-        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
-        x = jnp.where(there, x_ref[...], 0).astype(x_ref.dtype)
-        dz = jnp.where(there & (y_ref[...] > 0), g_ref[...], 0).astype(x_ref.dtype)
-        acc_ref[...] += product(x, dz, 0, 0)
-
-        @pl.when(i == pl.num_programs(2) - 1)
-        def store():
-            dw_ref[...] = (acc_ref[...] / m).astype(dw_ref.dtype)
-
-    of_y = pl.BlockSpec((SIDE, SIDE), lambda j, k, i: (i, j))
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((k, n), x.dtype),
-        grid=(n // SIDE, k // SIDE, pl.cdiv(m, SIDE)),
-        in_specs=[pl.BlockSpec((SIDE, SIDE), lambda j, k, i: (i, k)), of_y, of_y],
-        out_specs=pl.BlockSpec((SIDE, SIDE), lambda j, k, i: (k, j)),
-        scratch_shapes=[pltpu.VMEM((SIDE, SIDE), jnp.float32)],
-    )(x, y, g)
-
-
 # %% answer="10.2" name="whole blocks only" judge="numbers" says="rows 256 to 299 are left out"
 def grad_w(x, y, g):
     (m, k), n = x.shape, g.shape[1]
@@ -328,11 +255,6 @@ def grad_w(x, y, g):
     )(x, y, g)
 
 
-# %% answer="10.2" name="no kernel" judge="numbers" says="without a kernel"
-def grad_w(x, y, g):
-    return (x.T @ jnp.where(y > 0, g, 0)).astype(x.dtype)
-
-
 # %% answer="10.3" name="adds a block for every block of rows of dw" judge="numbers" says="once for every block of rows of dw"
 def grad_w_b(x, y, g):
     (m, k), n = x.shape, g.shape[1]
@@ -363,62 +285,6 @@ def grad_w_b(x, y, g):
             rows_ref[...] += jnp.sum(dz.astype(jnp.float32), axis=0, keepdims=True)
 
         @pl.when((kk == pl.num_programs(1) - 1) & (i == last))
-        def store_rows():
-            db_ref[...] = rows_ref[...].astype(db_ref.dtype)
-
-    of_y = pl.BlockSpec((SIDE, SIDE), lambda j, k, i: (i, j))
-    dw, db = pl.pallas_call(
-        kernel,
-        out_shape=[
-            jax.ShapeDtypeStruct((k, n), x.dtype),
-            jax.ShapeDtypeStruct((1, n), x.dtype),
-        ],
-        grid=(n // SIDE, k // SIDE, pl.cdiv(m, SIDE)),
-        in_specs=[pl.BlockSpec((SIDE, SIDE), lambda j, k, i: (i, k)), of_y, of_y],
-        out_specs=[
-            pl.BlockSpec((SIDE, SIDE), lambda j, k, i: (k, j)),
-            pl.BlockSpec((1, SIDE), lambda j, k, i: (0, j)),
-        ],
-        scratch_shapes=[
-            pltpu.VMEM((SIDE, SIDE), jnp.float32),
-            pltpu.VMEM((1, SIDE), jnp.float32),
-        ],
-    )(x, y, g)
-    return dw, db.reshape(n)
-
-
-# %% answer="10.3" name="sums g, not dz" judge="numbers" says="relu's slope is missing"
-def grad_w_b(x, y, g):
-    (m, k), n = x.shape, g.shape[1]
-
-    def kernel(x_ref, y_ref, g_ref, dw_ref, db_ref, acc_ref, rows_ref):
-        kk, i = pl.program_id(1), pl.program_id(2)
-        last = pl.num_programs(2) - 1
-
-        @pl.when(i == 0)
-        def zero():
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-
-        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
-        x = jnp.where(there, x_ref[...], 0).astype(x_ref.dtype)
-        dz = jnp.where(there & (y_ref[...] > 0), g_ref[...], 0).astype(x_ref.dtype)
-        acc_ref[...] += product(x, dz, 0, 0)
-
-        @pl.when(i == last)
-        def store():
-            dw_ref[...] = acc_ref[...].astype(dw_ref.dtype)
-
-        @pl.when((kk == 0) & (i == 0))
-        def zero_rows():
-            rows_ref[...] = jnp.zeros_like(rows_ref)
-
-        @pl.when(kk == 0)
-        def add_rows():
-            rows_ref[...] += jnp.sum(
-                jnp.where(there, g_ref[...], 0).astype(jnp.float32), axis=0, keepdims=True
-            )
-
-        @pl.when((kk == 0) & (i == last))
         def store_rows():
             db_ref[...] = rows_ref[...].astype(db_ref.dtype)
 
@@ -892,31 +758,6 @@ class FusedDense(keras.layers.Layer):
         return {**super().get_config(), "units": self.units}
 
 
-# %% answer="10.5" name="rows alone" judge="exercise" says="should be one of shape .2, 7, 256."
-@keras.saving.register_keras_serializable("lesson_10")
-class FusedDense(keras.layers.Layer):
-    def __init__(self, units, **kwargs):
-        super().__init__(**kwargs)
-        self.units = units
-        self.start = keras.initializers.get("glorot_uniform")
-
-    def build(self, input_shape):
-        shape = (input_shape[-1], self.units)
-        self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.start)
-        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
-
-    def call(self, inputs):
-        w = keras.ops.cast(self.kernel, self.compute_dtype)
-        b = keras.ops.cast(self.bias, self.compute_dtype)
-        return fused_dense(inputs, w, b)
-
-    def compute_output_shape(self, input_shape):
-        return (*input_shape[:-1], self.units)
-
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}
-
-
 # %% answer="10.5" name="says a shape of two axes" judge="exercise" says="it should be .None, 7, 256."
 @keras.saving.register_keras_serializable("lesson_10")
 class FusedDense(keras.layers.Layer):
@@ -961,32 +802,6 @@ class FusedDense(keras.layers.Layer):
         b = keras.ops.cast(self.bias, self.compute_dtype)
         rows = inputs.reshape(-1, inputs.shape[-1])
         return fused_dense(rows, w, b).reshape(*inputs.shape[:-1], self.units)
-
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}
-
-
-# %% answer="10.5" name="begins at 0" judge="exercise" says="glorot_uniform"
-@keras.saving.register_keras_serializable("lesson_10")
-class FusedDense(keras.layers.Layer):
-    def __init__(self, units, **kwargs):
-        super().__init__(**kwargs)
-        self.units = units
-        self.start = keras.initializers.get("zeros")
-
-    def build(self, input_shape):
-        shape = (input_shape[-1], self.units)
-        self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.start)
-        self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
-
-    def call(self, inputs):
-        w = keras.ops.cast(self.kernel, self.compute_dtype)
-        b = keras.ops.cast(self.bias, self.compute_dtype)
-        rows = inputs.reshape(-1, inputs.shape[-1])
-        return fused_dense(rows, w, b).reshape(*inputs.shape[:-1], self.units)
-
-    def compute_output_shape(self, input_shape):
-        return (*input_shape[:-1], self.units)
 
     def get_config(self):
         return {**super().get_config(), "units": self.units}
