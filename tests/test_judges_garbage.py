@@ -49,6 +49,17 @@ def test_garbage_told_by_its_being_nan(keep):
     assert "With 1234.5 there instead, its numbers are wrong" in said.message and "by where it lies" in said.next
 
 
+@pytest.mark.parametrize("keep", [lambda x: jnp.where(x > 0, x, 0), lambda x: jnp.where(x >= 1, x, 0)])
+def test_a_comparison_that_keeps_garbage_out_because_it_is_nan(keep):
+    said = verdict(keep)
+    assert said.judge == "simulator" and said.passed is False
+    assert "no comparison with NaN is true" in said.message and "y > 0 is no mask" in said.next
+
+
+def test_a_comparison_beside_a_mask_by_the_index_is_right():
+    assert verdict(lambda x: jnp.where((column(x) < COLUMNS) & (x > 0), x, 0)).passed is not False
+
+
 @pytest.mark.parametrize(
     "keep",
     [

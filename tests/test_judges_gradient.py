@@ -144,7 +144,7 @@ SLIPS = {
     ),
     "x rounded": (
         in_jax(lambda x, w, z, y, g: gradients(x.astype(jnp.bfloat16).astype(jnp.float32), w, mask(z, g))),
-        "dw.*computed from a x that was rounded to bfloat16",
+        "dw.*computed from x rounded to bfloat16",
         KNOWN,
     ),
     "two cotangents": (
@@ -401,3 +401,24 @@ def test_the_cotangent_has_no_zeros_and_tells_positions():
         g = np.asarray(pulling_back.cotangent(reference, arguments(20, 128, 256, jnp.bfloat16), random), np.float32)
         assert g.shape == (20, 256) and (g != 0).all()
         assert (g[-1] != g[-2]).mean() > 0.9 and (g[:, 0] != g[:, 1]).all()
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1, "passed"), (2, "twice what it should be")])
+def test_a_function_of_two_outputs(factor, expected):
+    @jax.custom_vjp
+    def both(x, w, b):
+        y = layers.forward(x, w, b)
+        return y, 2 * y
+
+    def back(kept, g):
+        grads = jax.vjp(lambda *a: (reference(*a), 2 * reference(*a)), *kept)[1](g)
+        return tuple(factor * each for each in grads)
+
+    both.defvjp(lambda *a: (both(*a), a), back)
+    verdict = said(both, reference=lambda x, w, b: (reference(x, w, b), 2 * reference(x, w, b)))
+    assert expected in str(verdict)
+
+
+def test_gradients_of_its_own_are_what_is_asked_for():
+    verdict = said(layer(layers.backward), gradients=lambda x, w, b, g: (0 * x, 0 * w, 0 * b))
+    assert verdict.passed is False and "dx" in verdict.message

@@ -74,18 +74,20 @@ def judge_gradient(
     slips: tuple[Slip, ...] = (),
     pre: Callable | None = None,
     activation: Callable | None = None,
+    gradients: Callable | None = None,
     judges: tuple[str, ...] = tuple(JUDGES),
     chip: str = "v5e",
 ) -> list[Verdict]:
     """The verdicts on the gradient of ``fn``, as ``judge`` gives them on its value, up to the first that refuses.
 
     ``reference(*args)`` is differentiated by JAX; ``fn`` by its custom_vjp. ``of``, ``slips``, ``pre`` and
-    ``activation`` are those of ``Gradient``. Raises ValueError for an argument that is no array, for a reference that
-    does not run or is no float, for a name in ``of`` that is no argument, and for an unknown chip or judge.
+    ``activation`` are those of ``Gradient``, and ``gradients`` is its ``reference``. Raises ValueError for an argument
+    that is no array, for a reference that does not run or is no float, for a name in ``of`` that is no argument, and
+    for an unknown chip or judge.
     """
     if strange := [name for name in judges if name not in JUDGES]:
         raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")
-    asked = Gradient(of=of, slips=slips, pre=pre, activation=activation)
+    asked = Gradient(of=of, slips=slips, reference=gradients, pre=pre, activation=activation)
     ordinary, *more = trials(asked, fn, reference, [arrays(args)], chip)
     verdicts = []
     for name in (name for name in JUDGES if name in judges):
@@ -118,7 +120,9 @@ def _trial(asked, fn, reference, case: tuple, random: bool, chip: str, like: Tri
     backwards = pulled_back(reference, places, names)
     wanted = backwards if asked.reference is None else _with_output(asked.reference, reference, names)
     outputs = tuple((f"d{names[n]}", f"the gradient of {names[n]}") for n in places)
-    outputs += (("y", "the output, as the forward rule of custom_vjp returns it"),)
+    values = len(jax.tree.leaves(g))
+    for name in ["y"] if values == 1 else [f"y[{n}]" for n in range(values)]:
+        outputs += ((name, "the output, as the forward rule of custom_vjp returns it"),)
     return Trial(
         pulled_back(fn, places, names),
         wanted,

@@ -71,7 +71,7 @@ def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[
         )
     if arg.dtype == jnp.float32:
         yield (
-            f"it is computed from a {name} that was rounded to bfloat16",
+            f"it is computed from {name} rounded to bfloat16",
             f"save {name} as it came, in float32: a residual costs its bytes, and the gradient has no more digits.",
             _rounded(arg),
         )

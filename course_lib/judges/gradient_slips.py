@@ -18,9 +18,10 @@ from course_lib.judges.slips import Suspect
 
 def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
     """What may have gone wrong with a gradient, the surest first. Nothing for the value beside the gradients."""
-    if found.number >= len(problem.places) or not isinstance(found.args[-1], jax.Array):
+    if found.number >= len(problem.places):
         return
-    for kind in (_nothing, _activation, _cotangent, _kink, _axes, factors, residuals, rows):
+    of_one_output = (_activation, _cotangent, _kink, _axes, factors, residuals, rows)
+    for kind in (_nothing, *(of_one_output if isinstance(found.args[-1], jax.Array) else (factors,))):
         yield from kind(found, problem)
 
 

@@ -103,10 +103,11 @@ def past_the_edge(found: Finding) -> Complaint | None:
 
     Of several inputs that hang over, the first that is not masked is to blame.
     """
-    if not found.unwritten[found.first] or found.made_by is None:
+    maker = found.laid_out_by
+    if not found.unwritten[found.first] or maker is None or maker[0] not in found.walk.calls:
         return None
     # Of several kernels the one that makes the output goes first: where another's rows hang over, they may do no harm.
-    for call in sorted(found.walk.calls, key=lambda call: call is not found.made_by[0]):
+    for call in sorted(found.walk.calls, key=lambda call: call is not maker[0]):
         blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
         hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
         if complaint := _half_masked(call, hanging) or _masked_along_another_axis(call, hanging):
@@ -143,7 +144,7 @@ def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
 
 def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
     """Of two inputs that hang over the end of axes of one length, one is masked, and the other is not."""
-    if len(hanging) < 2:
+    if len(hanging) < 2 or not _chooses_by_an_index(call):  # jnp.where(y > 0, ...) is no mask
         return None
     masked = {operand.name: masking.is_masked(call, operand) for operand, _ in hanging}
     for (one, its), (other, axes) in itertools.permutations(hanging, 2):

@@ -93,6 +93,11 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
         todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
     elif (unread := _never_copied(call)) and output is None:
         todo = f"{unread} lies in HBM and no copy of it is started: is a line missing, or a pair of brackets, .start()?"
+    elif output is not None and _is_come_back_to(output):
+        todo = (
+            f"the blocks of {read.ref} are left and come back to: put the axis of the sum last in the grid, and set a "
+            "block at its first step, under pl.when, before anything is added."
+        )
     elif call.steps == 1 or (output is not None and output.changes.all()):
         todo = f"write {read.ref} with =, not with +=; where it grows in a loop, set it before the loop."
     elif output is not None:
@@ -102,6 +107,12 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
             f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
         )
     return Complaint(what, todo)
+
+
+def _is_come_back_to(output: grid.Operand) -> bool:
+    """Whether some block of it is left, and come back to at a later step."""
+    visits = output.indices[np.flatnonzero(output.changes)]
+    return len(np.unique(visits, axis=0)) < len(visits)
 
 
 def left_unwritten(found: Finding) -> Complaint | None:

@@ -31,11 +31,12 @@ def sit(trial: Trial) -> Verdict:
     said = _simulated("simulator", trial, random_seed=0)
     if said.passed and (complaint := promises.complaint(trial.walk)):  # in a simulation a false one does no harm
         return complained("simulator", complaint)
-    if said.passed and garbage.is_told_by_nan(trial.walk):
+    if said.passed and (suspicion := garbage.suspicion(trial.walk)):
+        filling, complaint = suspicion
         anew = dataclasses.replace(trial, like=None)  # what fills memory is compiled into a run
-        with garbage.that_is_a_number():
+        with garbage.that_is(filling):
             if _simulated("simulator", anew, random_seed=0).passed is False:
-                return complained("simulator", garbage.COMPLAINT)
+                return complained("simulator", complaint)
     return said
 
 

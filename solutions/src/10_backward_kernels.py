@@ -4,7 +4,7 @@
 # Five steps to a layer that trains: three gradients in blocks, their assembly, the class. Then one set of numbers, one
 # repair, one choice. Nothing here needs a TPU.
 #
-# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 59 minutes. Short of time? Do 10.2, 10.4 and
+# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 84 minutes. Short of time? Do 10.2, 10.4 and
 # 10.5. Want more? 10.9 and 10.10, 60 minutes, begin with an empty cell.
 #
 # In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are
@@ -39,7 +39,7 @@ def product(a, b, axis_of_a, axis_of_b):
 # %% [markdown]
 # ## 10.1 dx in blocks
 #
-# *Difficulty 2 of 5. 8 minutes, 9 lines.*
+# *Difficulty 2 of 5. 10 minutes, 9 lines.*
 #
 # `grad_x(w, y, g)` is the cotangent of x: dz @ w.T, where dz is g with relu's slope. The call is given. Its grid is (i,
 # k, j): i and k say which block of dx, and j runs over the columns of g, which are the sum. Write the kernel. Make dz in
@@ -91,11 +91,11 @@ checks.check("10.1", grad_x)
 # %% [markdown]
 # ## 10.2 dw: a sum over the batch
 #
-# *Difficulty 3 of 5. 11 minutes, 30 lines. Fast track.*
+# *Difficulty 3 of 5. 15 minutes, 30 lines. Fast track.*
 #
 # `grad_w(x, y, g)` is x.T @ dz. Write kernel and call, with a grid of three axes and blocks of at most 128 x 128: it may
-# use 640 KiB of VMEM. Which axis is the sum, and where does it go? `product(a, b, 0, 0)` is a.T @ b. M is 256, 300 or
-# 1000 here, and x may be bfloat16: sums are kept in float32 all the same.
+# use 640 KiB of VMEM. Which axis is the sum, and where does it go? `product(a, b, 0, 0)` is a.T @ b. M is 300 or
+# 256 here, and x may be bfloat16: sums are kept in float32 all the same.
 
 
 # %% answer="10.2"
@@ -142,7 +142,7 @@ checks.check("10.2", grad_w)
 # %% [markdown]
 # ## 10.3 db on the way
 #
-# *Difficulty 3 of 5. 8 minutes, 10 lines more.*
+# *Difficulty 3 of 5. 12 minutes, 10 lines more.*
 #
 # db is the sum of the rows of dz, and dz is in VMEM already, in the kernel of 10.2. `grad_w_b(x, y, g)` returns (dw, db)
 # out of one kernel. Begin with a copy of 10.2. Two questions decide: at which steps is a block of dz added to db, if it
@@ -218,7 +218,7 @@ checks.check("10.3", grad_w_b)
 # %% [markdown]
 # ## 10.4 Tie them together
 #
-# *Difficulty 3 of 5. 8 minutes, 12 lines. Fast track.*
+# *Difficulty 3 of 5. 9 minutes, 12 lines. Fast track.*
 #
 # `forward_pass` is given: relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, the same with a gradient:
 # `jax.custom_vjp`, a rule forward, a rule backward, `defvjp`. All arithmetic of the way back stands in kernels. Those of
@@ -292,10 +292,11 @@ checks.check("10.4", fused_dense)
 # %% [markdown]
 # ## 10.5 The layer to take to work
 #
-# *Difficulty 4 of 5. 10 minutes, 20 lines. Fast track.*
+# *Difficulty 4 of 5. 18 minutes, 20 lines. Fast track.*
 #
 # `FusedDense(units)` is a Keras layer around `fused_dense`: weights `kernel` and `bias`, begun as `keras.layers.Dense`
-# begins them ("glorot_uniform" and "zeros"). It takes any batch size, any number of leading axes, and the policy
+# begins them ("glorot_uniform" and "zeros"). It takes any batch size, any number of leading axes (`compute_output_shape` tells
+# Keras what comes out), and the policy
 # "mixed_bfloat16", under which weights stay float32 and the layer computes in `self.compute_dtype`. It can be saved and
 # loaded. The check trains it on the irises beside `keras.layers.Dense`, padded to 128 columns, with the same start: the
 # losses are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e.
@@ -345,7 +346,7 @@ checks.check("10.5", FusedDense)
 # %% [markdown]
 # ## 10.6 Predict: save z, or make it again?
 #
-# *Difficulty 2 of 5. 6 minutes, 5 lines.*
+# *Difficulty 2 of 5. 8 minutes, 5 lines.*
 #
 # A layer with silu has M = 8192 rows, K = 1024, N = 4096, all bfloat16. Its way back needs z. Use peak and HBM bandwidth
 # from the data sheet, as `chips.chip("v5e")` has them: 197 TFLOP/s and 820 GB/s; a v6e has 920 TFLOP/s and 1640 GB/s.
@@ -378,11 +379,10 @@ checks.check("10.6", kept)
 # %% [markdown]
 # ## 10.7 Repair: scale, shift, relu
 #
-# *Difficulty 3 of 5. 6 minutes, 8 lines.*
+# *Difficulty 3 of 5. 9 minutes, 8 lines.*
 #
 # `scaled_broken(x, s, b)` is relu(x * s + b), with a number of s and of b for each column. Its way forward is right. Its
-# gradient runs, has the right shapes, and is wrong in three places. Write `scaled` with all three mended. What does each
-# gradient need: which slope, which residual, which order of steps?
+# gradient runs, has the right shapes, and is wrong in three places. Write `scaled_back` with all three mended.
 
 
 # %% given="10.7-broken"
@@ -491,11 +491,12 @@ checks.check("10.7", scaled)
 # %% [markdown]
 # ## 10.8 Choose: a weight that was read too early
 #
-# *Difficulty 2 of 5. 2 minutes, 1 line.*
+# *Difficulty 2 of 5. 3 minutes, 1 line.*
 #
 # Somebody finds it wasteful to ask for the weights at each call. Their layer reads them once, in `build`: `self.w =
 # self.kernel.value + 0`, and `call` returns `inputs @ self.w`. The model is compiled with sgd and fitted. What happens?
-# `"trains"`, `"weights stay"`, or `"error"`.
+# `"trains"`, `"weights stay"`, `"weights stay, and a warning"`, or `"error"`. Before you answer, write down the three losses
+# that `fit` prints, as larger, equal or smaller than the one before.
 
 # %% given="10.8"
 checks.listing("10.8")
@@ -659,5 +660,7 @@ checks.check("10.10", all_back)
 # %% [markdown]
 # ## Where next
 #
-# You have a layer that computes in your kernels, trains, and can be saved. To put it under a model of your own, take
-# `FusedDense` and what it calls into a file. Lesson 11 finds out why a kernel is slow, and chooses its blocks.
+# You have a layer that computes in your kernels, trains, and can be saved. It wants multiples of 128 for features and units,
+# knows relu alone, and SIDE = 128 is no good size for a block. `course_lib.frameworks.keras.FusedDense` goes on from
+# there: any shape, other activations, z saved or recomputed, blocks that it chooses. The last table of the lesson says
+# whether a kernel is worth it for your network. Lesson 11 finds out why a kernel is slow, and chooses its blocks.

@@ -49,7 +49,7 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
         seen.add(name)
         cell["id"] = name
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT_METADATA})
-        if name == "first-cell":  # folded away in JupyterLab and in Colab: readers run it, few read it
+        if name == "first-cell" or "folded" in cell.metadata.get("tags", ()):  # readers run it, few read it
             cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None

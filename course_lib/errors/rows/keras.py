@@ -14,7 +14,7 @@ ROWS = (
         "keras-shape",
         r"does not have a `compute_output_shape` method",
         "Keras asked the layer for the shape of its output, and it has no compute_output_shape to say it.",
-        "define compute_output_shape(self, input_shape); for a sum it returns input_shape[0].",
+        "define compute_output_shape(self, input_shape), which returns the shape of what call returns.",
         "01",
     ),
     Row(

@@ -10,7 +10,7 @@ from course_lib.lessons.lesson_10 import layers
 def _cases() -> list[tuple]:
     return layers.with_zeros_in_y(
         ("w: T[K,N]", "y: T[M,N]", "g: T[M,N]"),
-        ({"M": 256, "K": 256, "N": 384}, {"M": 150, "K": 128, "N": 256}),
+        ({"M": 150, "K": 256, "N": 384}, {"M": 64, "K": 128, "N": 256}),
     )
 
 
@@ -30,6 +30,11 @@ EXERCISE = Exercise(
     reference=layers.dx,
     slips=(
         layers.slope_missing(lambda w, y, g: layers.dx(w, jnp.ones_like(y), g)),
+        judges.Slip(
+            means="g is multiplied by y; relu's slope is 1 or 0, and not y",
+            value=lambda w, y, g: layers.dx(w, jnp.ones_like(y), g * y),
+            next=layers.MULTIPLY,
+        ),
         judges.Slip(
             means="each block of w is used as it is stored; what is asked for is dz @ w.T",
             value=lambda w, y, g: layers.dx(_blocks_transposed(w), y, g),

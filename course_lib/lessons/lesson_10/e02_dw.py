@@ -6,13 +6,18 @@ from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_10 import layers
 
-SIZES = ({"M": 256, "K": 256, "N": 384}, {"M": 300, "K": 128, "N": 256})
+SIZES = ({"M": 300, "K": 256, "N": 384}, {"M": 256, "K": 128, "N": 128})  # all judges see the ragged one
 MOST_VMEM = 640 * 2**10
 
 
 def cases() -> list[tuple]:
     """x, y and g; batches that blocks of 128 divide, and that they do not."""
     return layers.with_zeros_in_y(("x: T[M,K]", "y: T[M,N]", "g: T[M,N]"), SIZES)
+
+
+def _whole_blocks(x, y, g):
+    whole = x.shape[0] // 128 * 128
+    return layers.dw(x[:whole], y[:whole], g[:whole])
 
 
 EXERCISE = Exercise(
@@ -25,6 +30,11 @@ EXERCISE = Exercise(
     budget=judges.Budget(vmem_bytes=MOST_VMEM),
     slips=(
         layers.slope_missing(lambda x, y, g: layers.dw(x, jnp.ones_like(y), g)),
+        judges.Slip(
+            means="only whole blocks are summed: of 300 rows, rows 256 to 299 are left out",
+            value=_whole_blocks,
+            next="pl.cdiv(m, 128) counts the last block too; then mask what lies past its end.",
+        ),
         judges.Slip(
             means="it is divided by the batch size. The loss may be a mean; its cotangent says so already",
             value=lambda x, y, g: layers.dw(x, y, g) / x.shape[0],

@@ -43,6 +43,13 @@ EXERCISE = Exercise(
             output=1,
         ),
         judges.Slip(
+            means="db's block is left at k = 0 and come back to at k = 1, when the sum of the last block of "
+            "columns lies in the scratch",
+            value=lambda x, y, g: jnp.tile(layers.db(y, g)[-128:], g.shape[1] // 128),
+            next="j first, the slowest axis of the grid: then a block of db stays until it is done.",
+            output=1,
+        ),
+        judges.Slip(
             means="each block of dz is added once for every block of rows of dw",
             value=lambda x, y, g: x.shape[1] // 128 * layers.db(y, g),
             next="add it at one block of rows of dw only, the first, say.",

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import compiler, datasets, judges
+from course_lib import compiler, datasets, grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_10 import layers
@@ -25,6 +25,7 @@ def _as_a_function(layer_class):
             'hand over the class, without brackets: checks.check("10.5", FusedDense).',
         )
 
+    _must_say_its_shape(layer_class)
     nothing = [np.zeros((WIDTH, WIDTH), np.float32), np.zeros(WIDTH, np.float32)]
     layer = layer_class(WIDTH)
     layer.build((None, WIDTH))
@@ -34,6 +35,8 @@ def _as_a_function(layer_class):
             "computes with other weights.",
             "ask for self.kernel and self.bias in call, each time, and keep no array of them.",
         )
+
+    _must_compute_in_bfloat16(layer_class)
 
     def call(x, w, b):
         policy = "mixed_bfloat16" if x.dtype == jnp.bfloat16 else "float32"
@@ -52,15 +55,53 @@ def _as_a_function(layer_class):
     return call
 
 
+def _must_say_its_shape(layer_class) -> None:
+    import keras
+
+    base = keras.layers.Layer
+    if layer_class.compute_output_shape is base.compute_output_shape:
+        if layer_class.compute_output_spec is base.compute_output_spec:
+            raise Unfit(
+                "Keras asks a layer for the shape of its output, and this one has no compute_output_shape to say it.",
+                "compute_output_shape(self, input_shape): all axes but the last are those of the input; the last is "
+                "units.",
+            )
+
+
+def _must_compute_in_bfloat16(layer_class) -> None:
+    """Under mixed_bfloat16 no kernel may be handed a matrix of float32."""
+    layer = layer_class(WIDTH, dtype="mixed_bfloat16")
+    if layer.compute_dtype != "bfloat16":
+        raise Unfit(
+            f'Made with dtype="mixed_bfloat16", it computes in {layer.compute_dtype}.',
+            "hand on what __init__ is given: super().__init__(**kwargs).",
+        )
+    layer.build((None, WIDTH))
+    weights = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((WIDTH, WIDTH), (WIDTH,))]
+    x = jax.ShapeDtypeStruct((8, WIDTH), jnp.bfloat16)
+    try:
+        calls = grid.walk(lambda w, b, x: layer.stateless_call([w, b], [], x)[0], *weights, x).calls
+    except Exception:  # the judges will say why
+        return
+    wide = [o.name for call in calls for o in call.inputs if o.dtype == np.float32 and min(o.shape) > 1]
+    if wide:
+        raise Unfit(
+            f"Under mixed_bfloat16 `call` handed its kernel float32: {', '.join(wide)}.",
+            "cast kernel and bias to self.compute_dtype; the inputs come in it.",
+        )
+
+
 def _cases() -> list[tuple]:
     return layers.at_random(("x: T[M,K]", "w: T[K,N]", "b: T[N]"), ({"M": 20, "K": 128, "N": 256},))
 
 
 def _says_its_shape(layer_class):
-    shape = tuple(layer_class(256).compute_output_shape((None, 7, 128)))
+    import keras
+
+    shape = tuple(layer_class(256).compute_output_spec(keras.KerasTensor((None, 7, 128))).shape)
     if shape != (None, 7, 256):
         return (
-            f"With 256 units compute_output_shape((None, 7, 128)) returned {shape}; it should be (None, 7, 256).",
+            f"With 256 units it says that (None, 7, 128) becomes {shape}; it should be (None, 7, 256).",
             "all axes but the last are those of the input; the last is units.",
         )
     try:

@@ -70,7 +70,7 @@ PARTS = {
         options=("save", "recompute"),
         right="recompute",
         wrong={"save": "A v6e computes 4.7 times as fast, and moves bytes twice as fast. Compute B and C anew."},
-        why="its ridge point is higher: twice that is above K.",
+        why="its ridge point is higher, so bytes cost it more products.",
         proof=lambda: _faster("v6e"),
     ),
 }
@@ -84,8 +84,7 @@ EXERCISE = Exercise(
     hints=(
         "z has the shape of y. Saving writes it once and reads it once.",
         "A product takes 2 M K N FLOPs. Divide by the peak, in FLOP/s.",
-        "D and E: bytes of z times 2 over the bandwidth, against FLOPs over the peak. For bfloat16 that is: is K above "
-        "twice peak / bandwidth?",
+        "D and E: bytes of z times 2 over the bandwidth, against FLOPs over the peak, each chip with its own numbers.",
     ),
     points=2,
 )

@@ -1,5 +1,7 @@
 """What happens to a weight that is read in build: a choice, found out by running it."""
 
+import warnings
+
 import numpy as np
 
 from course_lib.checks.exercise import Exercise
@@ -28,12 +30,19 @@ def _what_happens() -> str:
     import keras
 
     names = {"keras": keras, "np": np}
+    with warnings.catch_warnings(record=True) as warned:
+        return _seen(names, warned)
+
+
+def _seen(names: dict, warned: list) -> str:
     try:
         exec(EARLY.replace("epochs=3", "epochs=3, verbose=0").replace("model.fit", "history = model.fit"), names)
     except Exception:
         return "error"
     first, *_, last = names["history"].history["loss"]
-    return "weights stay" if first == last else "trains"
+    if first != last:
+        return "trains"
+    return "weights stay, and a warning" if warned else "weights stay"
 
 
 EXERCISE = Exercise(
@@ -43,10 +52,11 @@ EXERCISE = Exercise(
     defines="happens",
     listing=EARLY,
     asks=Choose(
-        options=("trains", "weights stay", "error"),
+        options=("trains", "weights stay", "weights stay, and a warning", "error"),
         right="weights stay",
         wrong={
             "trains": "fit differentiates by the weights that it hands into call. Does the result depend on those?",
+            "weights stay, and a warning": "Who would warn? To JAX a gradient of 0 is a number like any other.",
             "error": "It runs through. That is what makes it hard to find.",
         },
         why="call never sees the kernel, so its gradient is 0, and nothing says so.",
