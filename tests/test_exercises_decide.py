@@ -16,4 +16,5 @@ def test_the_bound_on_rounding_is_small_beside_the_answer(task):
             if want.exact is not None:
                 assert np.median(want.bound) <= 0.05 * np.sqrt(np.mean(want.exact**2))
             zeros = np.zeros_like(want.value)
-            assert judges.right(zeros, want).mean() < 0.5, "a kernel that writes zeros would be nearly right"
+            nearly = judges.right(zeros, want)[np.asarray(want.value != 0)].mean()  # a relu writes zeros of its own
+            assert nearly < 0.5, "a kernel that writes zeros would be nearly right"
