@@ -84,8 +84,9 @@ function blocked(s, chip) {
   const moved = whole(s.m, s.k, size, s.m) * (depth > 1 ? columns : 1)
     + whole(s.k, s.n, size, s.k) * (depth > 1 || columns > 1 ? rows : 1) + whole(s.m, s.n, sizeOut, s.m);
   const held = (...axes) => (axes.some((n) => n > 1) ? 2 : 1); // buffers of a block, by the axes that move it
-  const windows = held(rows, depth) * tiles(bm, bk) * size + held(depth, columns) * tiles(bk, bn) * size
-    + held(rows, columns) * tiles(bm, bn) * sizeOut;
+  const window = (buffers, bytes) => up(buffers * bytes, 1024); // as cost/vmem.py rounds them
+  const windows = window(held(rows, depth), tiles(bm, bk) * size) + window(held(depth, columns), tiles(bk, bn) * size)
+    + window(held(rows, columns), tiles(bm, bn) * sizeOut);
   return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
     vmem_bytes: windows + 4 * tiles(bm, bn), // and the accumulator
     compute_s: steps * compute, memory_s: moved / bandwidth, steps_s: steps * chip.step_s,

@@ -631,7 +631,6 @@ flowers, species = datasets.irises()
 
 
 def trained(layer, start=None):
-    keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), layer, keras.layers.Dense(3)])
     if start is not None:
         model.set_weights(start)
@@ -644,16 +643,24 @@ def trained(layer, start=None):
     return fitted.history, start
 
 
+keras.utils.set_random_seed(0)
 unfused, start = trained(keras.layers.Dense(16, "relu"))
 fused, _ = trained(FusedDenseTrainable(16), start)
 epochs = range(1, 21)
 plt.rcParams.update(viz.PLOT_STYLE)
 fig, ax = plt.subplots()
-ax.plot(epochs, unfused["loss"], color="gray", linewidth=6, alpha=0.5, label="Dense")
-ax.plot(epochs, fused["loss"], label="our kernels")
+ax.plot(
+    epochs,
+    np.round(unfused["loss"], 2),
+    color="gray",
+    linewidth=6,
+    alpha=0.5,
+    label="Dense",
+)
+ax.plot(epochs, np.round(fused["loss"], 2), label="our kernels")
 for slip, style in [(greater_or_equal, "--"), (whole_blocks, ":")]:
     wrong, _ = trained(FusedDenseTrainable(16, with_way_back(slip)), start)
-    ax.plot(epochs, wrong["loss"], style, label=slip.__name__)
+    ax.plot(epochs, np.round(wrong["loss"], 2), style, label=slip.__name__)
     print(
         f"{slip.__name__:17} {wrong['loss'][-1] / unfused['loss'][-1]:.1f} times the loss of Dense"
     )

@@ -22,7 +22,7 @@ _NOT_BUILT = "it could not be built."
 
 def result(task: Exercise, defined: object) -> Result:
     """What the judges say of the learner's answer, and then what the exercise demands beside them."""
-    if defined is None or does_nothing(defined):
+    if defined is None or does_nothing(defined) or does_nothing(_named(task.defines, _way_back_of(defined))):
         return not_attempted(task.id, f"write {task.defines}")
     cases, fn, not_built = task.arguments(), None, None
     try:
@@ -76,15 +76,20 @@ def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: 
         return True
     if task.defines == getattr(defined, "__name__", ""):
         return True  # the answer is what is judged, and there is something in it
-    kernels = [_kernel_of(defined, call) for call in walk.calls]
+    kernels = [_named(call.name, defined) for call in walk.calls]
     return not kernels or not all(map(does_nothing, kernels))
 
 
-def _kernel_of(function: object, call: grid.Call) -> object:
-    """The Python function behind a kernel, if ``function`` uses one of that name; else None."""
-    seen = inspect.getclosurevars(function) if inspect.isfunction(function) else None
+def _way_back_of(answer: object) -> object:
+    """The backward rule of an answer that is tied together with jax.custom_vjp; else None."""
+    return getattr(answer, "bwd", None)
+
+
+def _named(name: str, user: object) -> object:
+    """The Python function or class that ``user`` uses by that name, such as the one behind a kernel; else None."""
+    seen = inspect.getclosurevars(user) if inspect.isfunction(user) else None
     used = (seen.globals | seen.nonlocals).values() if seen else ()
-    return next((value for value in used if getattr(value, "__name__", None) == call.name), None)
+    return next((value for value in used if getattr(value, "__name__", None) == name), None)
 
 
 def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | None:
