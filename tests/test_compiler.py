@@ -329,7 +329,7 @@ def test_a_libtpu_that_does_not_start_is_no_verdict_on_the_kernel(monkeypatch):
 
 
 def test_a_checkpoint_runs_the_way_forward_again():
-    """What is thrown away is made anew, as in the program that JAX itself lowers; without the barrier it is run once."""
+    """What is thrown away is made anew, as in the program that JAX itself lowers; without the barrier it runs once."""
 
     @jax.custom_vjp
     def sine(x):

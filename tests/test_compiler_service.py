@@ -104,7 +104,8 @@ def test_a_forked_process_has_children_of_its_own():
 
 
 INTERRUPTED = """
-import sys, threading, time
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and their children
 from sample_kernels import *
 from course_lib import compiler
 from course_lib.compiler.child import service

@@ -16,6 +16,7 @@ import xml.etree.ElementTree as ET
 import jupytext
 import psutil
 import pytest
+from sweeps import daily
 
 from course_lib.checks.exercise import exercises
 from course_lib.grading import graft, run, submission
@@ -499,17 +500,21 @@ def test_our_solutions_pass_under_another_name(tmp_path):
     assert written == ["my homework (2).html", "my homework (2).json", "my homework (2).xml"]
 
 
-def test_ctrl_c_stops_everything(tmp_path):
+# A shell's background jobs ignore Ctrl-C, and so do their children, unless somebody says otherwise.
+HEEDED = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@pytest.mark.parametrize("sign", daily(signal.SIGINT, of=[signal.SIGINT, signal.SIGTERM]))
+def test_ctrl_c_stops_everything(sign, tmp_path):
     (tmp_path / "loop.ipynb").write_text(json.dumps(answered(e01_1=STUBBORN)))
-    process = subprocess.Popen(
-        command("loop.ipynb"), cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
-    )
+    heeded = [sys.executable, "-c", HEEDED, *command("loop.ipynb")]
+    process = subprocess.Popen(heeded, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
         while not left_behind():
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sign)
         said = process.communicate(timeout=20)[1]
     finally:
         process.kill()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from unittest import mock
 
 import nbformat
 import pytest
@@ -18,7 +19,10 @@ from sweeps import daily
 
 from course_lib import checks
 from course_lib.checks.exercise import lesson
+from course_lib.checks.result import does_nothing, is_empty
+from course_lib.grading import submission
 from course_lib.grading.grade import grade
+from course_lib.grading.graft import course_notebook, graft
 
 
 def code(folder, stem):
@@ -32,7 +36,12 @@ def is_check(cell):
 # Graded, as `make grade` grades them
 
 
-@pytest.mark.parametrize("stem", LESSONS)
+GRADED_DAILY = daily(
+    LESSONS[0], LESSONS[-1], of=LESSONS
+)  # the build runs the checks of all, and compares what they say
+
+
+@pytest.mark.parametrize("stem", GRADED_DAILY)
 def test_our_own_answers_are_graded_to_full_marks(stem):
     graded = grade(ROOT / f"solutions/{stem}.ipynb", cell_timeout=120)
     assert not graded.error
@@ -41,12 +50,31 @@ def test_our_own_answers_are_graded_to_full_marks(stem):
     assert graded.points == graded.max_points > 0
 
 
-@pytest.mark.parametrize("stem", LESSONS)
+@pytest.mark.parametrize("stem", GRADED_DAILY)
 def test_no_answers_are_graded_to_none(stem):
     graded = grade(ROOT / f"exercises/{stem}.ipynb", cell_timeout=120)
     assert not graded.error
     assert [(row.id, row.outcome) for row in graded.rows if row.outcome != "not attempted"] == []
     assert len(graded.rows) == len(lesson(stem[:2]).exercises) and graded.points == 0
+
+
+@pytest.mark.parametrize("stem", LESSONS)
+def test_our_own_answers_reach_their_checks_in_the_grader_s_notebook(stem):
+    """Every cell but the scores runs as the grader has put it together; what stands for the checks counts answers."""
+    submitted = submission.read(ROOT / f"solutions/{stem}.ipynb")
+    course = course_notebook(submitted)
+    grafted = graft(course, {task.answer: "\n\n".join(submitted[task.answer]) for task in course.tasks})
+    scores, names, answers = {task.score for task in course.tasks}, {}, {}
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), checks.rehearsal(), as_a_learner():
+            with mock.patch.object(checks, "check", lambda id, answer=None: answers.setdefault(id, answer)):
+                for cell in grafted["cells"]:
+                    if cell["cell_type"] == "code" and cell["id"] not in scores:
+                        exec(compile(ast.parse(cell["source"]), cell["id"], "exec"), names)
+    finally:
+        pltpu.set_tpu_interpret_mode(None)
+    assert course.name == stem and list(answers) == [task.id for task in lesson(stem[:2]).exercises]
+    assert [id for id, answer in answers.items() if is_empty(answer) or does_nothing(answer)] == []
 
 
 # Run by a reader who has answered nothing yet

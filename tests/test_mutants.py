@@ -1,6 +1,6 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
-That our own answers pass is seen where a grader runs them (test_lesson_runs.py).
+That our own answers pass is seen where the solutions are built anew (test_notebooks.py).
 """
 
 import collections

@@ -36,7 +36,7 @@ def main() -> int:
     except (FileNotFoundError, BadWeights) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also where a shell had us ignore that
     try:
         grades = _grade_all(notebooks, weights, options)
     except KeyboardInterrupt:

@@ -23,7 +23,21 @@ from building import lessons, source
 
 PINS = Path(__file__).with_name("colab_pins.txt")
 NOTEBOOKS = [f"{folder}/{stem}.ipynb" for stem in LESSONS for folder in ("exercises", "notebooks")]
-EVERY_DAY = [path for path in NOTEBOOKS if path.startswith("notebooks/") or path == NOTEBOOKS[0]]
+
+
+def needs_a_new_package(paths):
+    """The first of ``paths``, and each that imports a package which none before it does: it may lack in Colab alone."""
+    chosen, known = [], set()
+    for path in paths:
+        cells = [cell for cell in nbformat.read(ROOT / path, 4).cells if cell.cell_type == "code"]
+        found = re.findall(r"^(?:import|from) (\w+)", "\n".join(cell.source for cell in cells), re.M)
+        if set(found) - known - sys.stdlib_module_names:
+            chosen.append(path)
+        known |= set(found)
+    return chosen
+
+
+EVERY_DAY = [NOTEBOOKS[0], *needs_a_new_package(path for path in NOTEBOOKS if path.startswith("notebooks/"))]
 COULD_NOT = "The course could not be installed. Is there a network? Run this cell again."
 LIMIT_S = 600  # never waited out
 NO_NETWORK = re.compile("NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|ConnectionReset")
@@ -117,7 +131,7 @@ def text_of(cell):
     return "".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream")
 
 
-def test_every_lesson_alone_runs_in_colab(colab, course_url, tmp_path, record_property, capsys):
+def test_lessons_alone_run_in_colab(colab, course_url, tmp_path, record_property, capsys):
     """One test, since they share an environment of 2 GB: the first notebook installs the course, as a runtime's first
     does, and the others find it. Each lies alone in a folder of its own.
     """
@@ -145,8 +159,8 @@ def test_every_lesson_alone_runs_in_colab(colab, course_url, tmp_path, record_pr
         print(f"\n{EVERY_DAY[0]}: the first cell took {seconds:.0f} s. {len(EVERY_DAY)} notebooks ran.")
 
 
-@pytest.mark.sweep  # each runs every day too, in this process and graded: tests/test_lesson_runs.py
-def test_the_other_exercises_run_there_too(colab, course_url, tmp_path):
+@pytest.mark.sweep  # every day they run here: tests/test_notebooks.py, tests/test_lesson_runs.py
+def test_the_others_run_there_too(colab, course_url, tmp_path):
     for path in sorted(set(NOTEBOOKS) - set(EVERY_DAY)):
         _, said = run_in_colab(path, colab, tmp_path / path.replace("/", "-"), COURSE_SOURCE=course_url)
         assert not said, path
