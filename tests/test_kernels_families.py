@@ -15,7 +15,7 @@ from course_lib.kernels import elementwise, legal, matmul, norm, one_file, reduc
 
 OPS = [(family, op) for family in CALLS for op in CALLS[family]]
 WITH_BLOCKS = [(family, op) for family, op in OPS if op != "matmul_one_block"]
-HOW = {"blocks", "precision", "residuals"}  # how an op computes, not what
+HOW = {"blocks", "precision", "residuals", "layout"}  # how an op computes, not what
 
 
 def module(family):

@@ -81,7 +81,7 @@ def test_every_family_runs_alone_and_every_op_is_its_reference(texts, tmp_path):
 def test_a_wrong_result_and_a_name_that_is_missing_are_seen(texts, tmp_path):
     """The examination above can fail: where plain JAX is wrong, where a kernel is, where a part was not inlined."""
     for family, was, becomes, says in (
-        ("scan", "plain = functools.partial(reference,", "plain = functools.partial(lambda x, **_: x,", "Mismatched"),
+        ("scan", "plain = fixed(reference,", "plain = fixed(lambda x, **_: x,", "Mismatched"),
         ("scan", "carry_ref[...] = jnp.zeros_like", "carry_ref[...] = forgotten", "'forgotten' is not defined"),
         ("scan", "import dataclasses", "import dataclasses, course_lib", "import of course_lib halted"),
     ):

@@ -102,7 +102,8 @@ def test_two_cores_share_the_rows_of_a_gradient(rows, steps):
 
     def fn(x, g, weight):
         kernel, blocks = norm_backward.layer_norm_kernel, norm.Blocks(bm=16)
-        return norm_backward.call(kernel, reference, (x, g), weight, (F32, F32), eps=EPS, blocks=blocks, cores=2)
+        values, how = norm.layer_norm_reference, {"eps": EPS, "blocks": blocks, "cores": 2}
+        return norm_backward.call("layer_norm", kernel, values, (x, g), (weight, bias), **how)
 
     walk = grid.walk(fn, x, x, weight)
     assert walk.calls[0].grid == steps

@@ -17,6 +17,8 @@ compat.trace_kernels_anew()
 _CALLS = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
 }  # fmt: skip
+_LAUNCH = "kernel_launch"  # what an op of course_lib.kernels is called in a jaxpr
+_CHOICES = ("platform_index", _LAUNCH)  # what does one thing on a TPU and another elsewhere
 
 
 def trace(fn: Callable, *args, chip: str = "v5e") -> jax.extend.core.ClosedJaxpr:
@@ -29,7 +31,7 @@ def trace_with_result(fn: Callable, *args, chip: str = "v5e") -> tuple[jax.exten
     # A fresh function object: JAX must not reuse a trace that was made for a simulator.
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
         jaxpr, result = jax.make_jaxpr(lambda *a: fn(*a), return_shape=True)(*args)
-        if any(eqn.primitive.name == "platform_index" for eqn in equations(jaxpr)):
+        if any(eqn.primitive.name in _CHOICES for eqn in equations(jaxpr)):
             jaxpr = jax.make_jaxpr(lambda *a: run(jaxpr, False, *a))(*args)  # keeps the TPU's side only
         return _without_dead_code(jaxpr), result
 
@@ -55,11 +57,13 @@ def _run(jaxpr, interpret, *args) -> list:
         inputs = [values[v] if is_variable(v) else v.val for v in eqn.invars]
         if eqn.primitive.name in KERNELS:
             outputs = eqn.primitive.bind(*inputs, **_in_mode(eqn.params, interpret))
+        elif eqn.primitive.name == _LAUNCH:
+            outputs = _run(jax.make_jaxpr(eqn.params["op"].run_tpu)(*inputs), interpret, *inputs)
         elif eqn.primitive.name == "platform_index":  # lax.platform_dependent: take what it does on a TPU
             outputs = next(n for n, p in enumerate(eqn.params["platforms"]) if p is None or "tpu" in p)
         elif eqn.primitive.name == "cond" and isinstance(inputs[0], int):
             outputs = _run(eqn.params["branches"][inputs[0]], interpret, *inputs[1:])
-        elif holds_a_kernel(eqn, ("platform_index",)):  # or a choice by platform, which may lead to one
+        elif holds_a_kernel(eqn, _CHOICES):  # or a choice by platform, which may lead to one
             outputs = _run_inside(eqn, interpret, inputs)
         else:
             outputs = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))

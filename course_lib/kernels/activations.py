@@ -23,8 +23,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import elementwise
+from course_lib.kernels import elementwise, sharding
 from course_lib.kernels.elementwise import Blocks
+from course_lib.kernels.launch import fixed
+from course_lib.kernels.sharding import Layout
 
 _PER_STEP = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
@@ -151,45 +153,47 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def _kernel(x_ref: Float[Ref, "*block"], o_ref: Float[Ref, "*block"], *, name: str) -> None:
-    o_ref[...] = _apply(name, x_ref[...])
+    o_ref[...] = _apply(x_ref[...], name=name)
 
 
 def _backward_kernel(
     g_ref: Float[Ref, "*block"], x_ref: Float[Ref, "*block"], dx_ref: Float[Ref, "*block"], *, name: str
 ) -> None:
-    dx_ref[...] = _pull_back(name, g_ref[...], x_ref[...])
+    dx_ref[...] = _pull_back(g_ref[...], x_ref[...], name=name)
 
 
-def _apply(name, x):
+def _apply(x, *, name):
     return apply(name, x.astype(jnp.float32)).astype(x.dtype)
 
 
-def _pull_back(name, g, x):
+def _pull_back(g, x, *, name):
     return (g.astype(jnp.float32) * slope(name, x.astype(jnp.float32))).astype(x.dtype)
 
 
-def relu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Array, "*shape"]:
+def relu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None) -> Float[Array, "*shape"]:
     """``max(x, 0)`` for an array of any shape, f32 or bf16; differentiable, with slope 0 at 0.
 
-    Computed in f32 and rounded once, by the kernel on a TPU and by plain JAX elsewhere. Raises ValueError where ``x``
-    is not of floats, or the blocks need more VMEM than there is.
+    Computed in f32 and rounded once, by the kernel on a TPU and by plain JAX elsewhere. ``layout`` says how x lies on a
+    mesh with Auto axes. Raises ValueError where ``x`` is not of floats, or the blocks need more VMEM than there is.
     """
-    return _activation("relu", x, blocks)
+    return _activation("relu", x, blocks, layout)
 
 
-def gelu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Array, "*shape"]:
+def gelu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None) -> Float[Array, "*shape"]:
     """``x * Phi(x)``, which is ``jax.nn.gelu(x, approximate=False)``; as ``relu``."""
-    return _activation("gelu", x, blocks)
+    return _activation("gelu", x, blocks, layout)
 
 
-def gelu_tanh(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Array, "*shape"]:
+def gelu_tanh(
+    x: Float[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
+) -> Float[Array, "*shape"]:
     """``gelu`` by way of tanh, which is ``jax.nn.gelu(x)``; as ``relu``."""
-    return _activation("gelu_tanh", x, blocks)
+    return _activation("gelu_tanh", x, blocks, layout)
 
 
-def silu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None) -> Float[Array, "*shape"]:
+def silu(x: Float[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None) -> Float[Array, "*shape"]:
     """``x * sigmoid(x)``; as ``relu``."""
-    return _activation("silu", x, blocks)
+    return _activation("silu", x, blocks, layout)
 
 
 def blocks_for(x: Float[Described, "*shape"]) -> Blocks:
@@ -197,29 +201,37 @@ def blocks_for(x: Float[Described, "*shape"]) -> Blocks:
     return elementwise.blocks_of(x.shape, x.dtype.itemsize)
 
 
-def _activation(name, x, blocks):
+def _activation(name, x, blocks, layout):
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(f"{name}: x is {x.dtype}; it may be float32 or bfloat16. Try x.astype(jnp.float32).")
-    return _differentiable(x, name, blocks)
+    (x,), cuts = sharding.ready(name, elementwise.rule(1, x.ndim), (x,), layout)
+    return _differentiable(x, name, blocks, cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _differentiable(x, name, blocks):
-    return elementwise.by_blocks(
-        functools.partial(_kernel, name=name), functools.partial(_apply, name), x, blocks=blocks
-    )
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+def _differentiable(x, name, blocks, cuts):
+    return elementwise.by_blocks(name, fixed(_kernel, name=name), fixed(_apply, name=name), x, blocks=blocks, cuts=cuts)
 
 
-def _forward(x, name, blocks):
-    return _differentiable(x, name, blocks), x
+def _forward(x, name, blocks, cuts):
+    return _differentiable(x, name, blocks, cuts), x
 
 
 def pull_back(
-    name: str | None, g: Float[Array, "*shape"], x: Float[Array, "*shape"], *, blocks: Blocks | None = None
+    name: str | None,
+    g: Float[Array, "*shape"],
+    x: Float[Array, "*shape"],
+    *,
+    blocks: Blocks | None = None,
+    cuts: sharding.Cuts = None,
 ) -> Float[Array, "*shape"]:
     """The cotangent of x: g, the cotangent of the activation called ``name``, times its slope at x; a kernel too."""
-    kernel = functools.partial(_backward_kernel, name=name)
-    return elementwise.by_blocks(kernel, functools.partial(_pull_back, name), g, x, blocks=blocks)
+    kernel, plain = fixed(_backward_kernel, name=name), fixed(_pull_back, name=name)
+    return elementwise.by_blocks(f"gradient of {name}", kernel, plain, g, x, blocks=blocks, cuts=cuts)
 
 
-_differentiable.defvjp(_forward, lambda name, blocks, x, g: (pull_back(name, g, x, blocks=blocks),))
+def _backward(name, blocks, cuts, x, g):
+    return (pull_back(name, g, x, blocks=blocks, cuts=cuts),)
+
+
+_differentiable.defvjp(_forward, _backward)

@@ -20,8 +20,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, platforms
+from course_lib.kernels import legal, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.sharding import Layout
 
 
 def add_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -75,29 +77,41 @@ def _cast_kernel(x_ref: Num[Ref, "*block"], o_ref: Num[Ref, "*block"]) -> None:
     o_ref[...] = x_ref[...].astype(o_ref.dtype)
 
 
-def add(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+def add(
+    x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
+) -> Num[Array, "*shape"]:
     """``x + y`` for two arrays of one shape and one dtype (f32, bf16, int32), differentiable.
 
-    Runs the kernel on a TPU and plain JAX elsewhere; ``blocks`` are chosen by ``blocks_for`` unless given. Raises
-    ValueError where shapes or dtypes differ, or the blocks need more VMEM than there is.
+    Runs the kernel on a TPU and plain JAX elsewhere; ``blocks`` are chosen by ``blocks_for`` unless given, and
+    ``layout`` says how the arrays lie on a mesh with Auto axes. Raises ValueError where shapes or dtypes differ, or the
+    blocks need more VMEM than there is.
     """
     check_pair("add", x, y)
-    return _add(x, y, blocks)
+    (x, y), cuts = sharding.ready("add", rule(2, x.ndim), (x, y), layout)
+    return _add(x, y, blocks, cuts)
 
 
-def subtract(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+def subtract(
+    x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
+) -> Num[Array, "*shape"]:
     """``x - y``; as ``add``."""
     check_pair("subtract", x, y)
-    return _subtract(x, y, blocks)
+    (x, y), cuts = sharding.ready("subtract", rule(2, x.ndim), (x, y), layout)
+    return _subtract(x, y, blocks, cuts)
 
 
-def multiply(x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+def multiply(
+    x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
+) -> Num[Array, "*shape"]:
     """``x * y``; as ``add``."""
     check_pair("multiply", x, y)
-    return _multiply(x, y, blocks)
+    (x, y), cuts = sharding.ready("multiply", rule(2, x.ndim), (x, y), layout)
+    return _multiply(x, y, blocks, cuts)
 
 
-def cast(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike, *, blocks: Blocks | None = None) -> Num[Array, "*shape"]:
+def cast(
+    x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike, *, blocks: Blocks | None = None, layout: Layout = None
+) -> Num[Array, "*shape"]:
     """``x`` as ``dtype``, for f32, bf16, int32 and int8 either way. Differentiable where both are floats.
 
     Floats lose their fraction on the way to integers; what does not fit into ``dtype`` is not defined. Raises
@@ -106,7 +120,8 @@ def cast(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike, *, blocks: Blocks
     for role, name in (("x is", x.dtype), ("dtype is", jnp.dtype(dtype))):
         if name not in _CASTABLE:
             raise ValueError(f"cast: {role} {name}; it may be float32, bfloat16, int32 or int8. Try x.astype(...).")
-    return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks)
+    (x,), cuts = sharding.ready("cast", rule(1, x.ndim), (x,), layout)
+    return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks, cuts)
 
 
 def blocks_for(x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
@@ -137,38 +152,39 @@ def blocks_of(shape: tuple[int, ...], itemsize: int) -> Blocks:
 _CASTABLE = (jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.int32), jnp.dtype(jnp.int8))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _add(x, y, blocks):
-    return by_blocks(_add_kernel, lax.add, x, y, blocks=blocks)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _add(x, y, blocks, cuts):
+    return by_blocks("add", _add_kernel, lax.add, x, y, blocks=blocks, cuts=cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _subtract(x, y, blocks):
-    return by_blocks(_subtract_kernel, lax.sub, x, y, blocks=blocks)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _subtract(x, y, blocks, cuts):
+    return by_blocks("subtract", _subtract_kernel, lax.sub, x, y, blocks=blocks, cuts=cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _multiply(x, y, blocks):
-    return by_blocks(_multiply_kernel, lax.mul, x, y, blocks=blocks)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _multiply(x, y, blocks, cuts):
+    return by_blocks("multiply", _multiply_kernel, lax.mul, x, y, blocks=blocks, cuts=cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
-def _cast(x, _, dtype, blocks):
-    return by_blocks(_cast_kernel, lambda x: x.astype(dtype), x, dtype=dtype, blocks=blocks)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+def _cast(x, _, dtype, blocks, cuts):
+    plain = fixed(cast_reference, dtype=dtype)
+    return by_blocks("cast", _cast_kernel, plain, x, dtype=dtype, blocks=blocks, cuts=cuts)
 
 
-def _cast_backward(was, dtype, blocks, _, g):
+def _cast_backward(was, dtype, blocks, cuts, _, g):
     floats = jnp.issubdtype(was, jnp.floating) and jnp.issubdtype(dtype, jnp.floating)
-    return (_cast(g, dtype, was, blocks) if floats else None,)
+    return (_cast(g, dtype, was, blocks, cuts) if floats else None,)
 
 
-_add.defvjp(lambda x, y, blocks: (_add(x, y, blocks), None), lambda blocks, _, g: (g, g))
-_subtract.defvjp(lambda x, y, blocks: (_subtract(x, y, blocks), None), lambda blocks, _, g: (g, -g))
+_add.defvjp(lambda x, y, *how: (_add(x, y, *how), None), lambda blocks, cuts, _, g: (g, g))
+_subtract.defvjp(lambda x, y, *how: (_subtract(x, y, *how), None), lambda blocks, cuts, _, g: (g, -g))
 _multiply.defvjp(
-    lambda x, y, blocks: (_multiply(x, y, blocks), (x, y)),
-    lambda blocks, saved, g: (_multiply(g, saved[1], blocks), _multiply(g, saved[0], blocks)),
+    lambda x, y, *how: (_multiply(x, y, *how), (x, y)),
+    lambda blocks, cuts, saved, g: (_multiply(g, saved[1], blocks, cuts), _multiply(g, saved[0], blocks, cuts)),
 )
-_cast.defvjp(lambda x, was, dtype, blocks: (_cast(x, was, dtype, blocks), None), _cast_backward)
+_cast.defvjp(lambda x, *how: (_cast(x, *how), None), _cast_backward)
 
 
 def check_pair(op: str, x: Array, y: Array) -> None:
@@ -179,24 +195,47 @@ def check_pair(op: str, x: Array, y: Array) -> None:
         raise ValueError(f"{op}: x is {x.dtype} and y {y.dtype}; they must be equal. Try y.astype(x.dtype).")
 
 
-def by_blocks(kernel: Callable, plain: Callable, *operands: Array, dtype=None, blocks: Blocks | None = None) -> Array:
+def rule(operands: int, rank: int) -> str:
+    """The rule of an op on operands of one shape: any axis may be cut among devices, for all of them alike."""
+    return ", ".join([sharding.letters(rank)] * operands) + " -> " + sharding.letters(rank)
+
+
+def by_blocks(
+    op: str,
+    kernel: Callable,
+    plain: Callable,
+    *operands: Array,
+    dtype=None,
+    blocks: Blocks | None = None,
+    cuts: sharding.Cuts = None,
+) -> Array:
     """One array from ``operands`` of one shape: by ``kernel``, block by block, on a TPU, and by ``plain`` elsewhere.
 
-    ``dtype`` is that of the result, if it is not the first operand's.
+    ``dtype`` is that of the result, if it is not the first operand's. ``kernel`` and ``plain`` are functions of a file,
+    or ``launch.fixed`` ones.
     """
     x = operands[0]
     if not x.size:
         return plain(*operands)
-    out = jax.ShapeDtypeStruct(x.shape, dtype or x.dtype)
-    dtypes = [v.dtype for v in (*operands, out)]
+    dtype = dtype or x.dtype
+    _cut(blocks, dtype, *operands)
+    on_tpu = fixed(_on_tpu, kernel=kernel, dtype=dtype, blocks=blocks)
+    return Op(name=op, rule=rule(len(operands), x.ndim), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+
+
+def _cut(blocks: Blocks | None, dtype, *operands: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The shape that the operands are seen as, that of their blocks, and the bytes of VMEM that these take."""
+    x = operands[0]
+    dtypes = [*(v.dtype for v in operands), jnp.dtype(dtype)]
     sizes = [dtype.itemsize for dtype in dtypes]
     blocks = blocks or blocks_of(x.shape, max(sizes))
-    layout = flat, block = seen_as(x.shape, min(sizes), blocks)
+    flat, block = seen_as(x.shape, min(sizes), blocks)
     if block[0] < flat[0] and len(flat) == 2:  # not the whole axis: of one-byte numbers it must be a multiple of 32
         narrowest = min(dtypes, key=lambda dtype: dtype.itemsize)
         legal.check(blocks, narrowest, bm=legal.step(-2, 2, narrowest), bn=legal.LANES)
-    check_fits(blocks, vmem_bytes(block, sizes))
-    return platforms.by_platform(*operands, tpu=functools.partial(_on_tpu, kernel, out, layout), default=plain)
+    needed = vmem_bytes(block, sizes)
+    check_fits(blocks, needed)
+    return flat, block, needed
 
 
 def seen_as(shape: tuple[int, ...], itemsize: int, blocks: Blocks) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -217,15 +256,15 @@ def vmem_bytes(block: tuple[int, ...], itemsizes: list[int]) -> int:
     return 2 * sum(itemsizes) * math.prod(block[:-1]) * -(-block[-1] // 128) * 128
 
 
-def _on_tpu(kernel: Callable, out: jax.ShapeDtypeStruct, layout: tuple, *operands: Array) -> Array:
-    flat, block = layout
+def _on_tpu(*operands: Array, kernel: Callable, dtype, blocks: Blocks | None) -> Array:
+    x = operands[0]
+    flat, block, needed = _cut(blocks, dtype, *operands)
     spec = pl.BlockSpec(block, lambda *step: step)
-    needed = vmem_bytes(block, [v.dtype.itemsize for v in (*operands, out)])
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct(flat, out.dtype),
+        out_shape=sharding.result(x, flat, dtype),
         grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
         in_specs=[spec] * len(operands),
         out_specs=spec,
         compiler_params=compiler_params(needed, *["parallel"] * len(flat)),
-    )(*(v.reshape(flat) for v in operands)).reshape(out.shape)
+    )(*(v.reshape(flat) for v in operands)).reshape(x.shape)

@@ -23,11 +23,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks
+from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks, sharding
+from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
-from course_lib.kernels.platforms import by_platform
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
+from course_lib.kernels.sharding import Layout
 
 Residuals = Literal["save", "recompute"]
 
@@ -97,21 +98,35 @@ def linear(
     residuals: Residuals = "save",
     precision: lax.PrecisionLike = "highest",
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Float[Array, "*batch N"]:
     """``act(x @ w + b)``, all f32 or all bf16, for x of any number of leading axes; differentiable in x, w and b.
 
     ``activation``: one of ``activations.ACTIVATIONS``, None for none. ``residuals``: "save" keeps z for the gradient,
     "recompute" computes it again. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` are the forward
     kernel's, None: chosen for the shape and the chip. Kernels on a TPU, backwards too, and plain JAX elsewhere.
+    ``layout`` says how x, w and b lie on a mesh with Auto axes. Where K is cut, the parts of the product are added
+    among the devices, and bias and activation follow, by XLA.
     Raises ValueError where shapes, dtypes or names do not fit, or blocks do not fit into VMEM.
     """
     b = jnp.zeros(w.shape[-1:], w.dtype) if b is None else b
     _check(x, w, b, residuals)
     activations.named(activation)
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     precision = precision_of(x.dtype, precision)
-    y = _linear(rows, w, b, activation or "none", residuals, precision, blocks)
-    return y.reshape(*x.shape[:-1], w.shape[1])
+    matmul_blocks.check(blocks, _problem(x, w, precision, save=False))
+    how = activation or "none", residuals, precision, blocks
+    said = sharding.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
+    if sharding.is_cut("k", "linear", _rule(x.ndim - 1, "k"), (x, w, b), said):
+        return _by_parts(x, w, b, layout, *how)
+    operands, said = sharding.ready("linear", _rule(x.ndim - 1, "K"), (x, w, b), layout)
+    return _linear(*operands, *how, False, said)
+
+
+def _by_parts(x, w, b, layout, activation, *how):
+    """Where K is cut: no device has the sum that the activation is of."""
+    operands, said = sharding.ready("linear", _rule(x.ndim - 1, "k"), (x, w, jnp.zeros_like(b)), layout)
+    z = _linear(*operands, "none", *how, True, said).astype(jnp.float32) + b.astype(jnp.float32)
+    return activations.apply(activation, z).astype(x.dtype)
 
 
 def blocks_for(
@@ -127,8 +142,7 @@ def blocks_for(
 
     Where z is saved, for a gradient, others may be chosen: there is one block more to write.
     """
-    rows = jax.ShapeDtypeStruct((math.prod(x.shape[:-1]), x.shape[-1]), x.dtype)
-    return matmul.blocks_of(matmul_blocks.fastest(_problem(rows, w, precision_of(x.dtype, precision), save=False)))
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, w, precision_of(x.dtype, precision), save=False)))
 
 
 def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
@@ -148,28 +162,36 @@ def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
         raise ValueError(f"linear: residuals={residuals!r}; it may be 'save' or 'recompute'.")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6))
-def _linear(x, w, b, activation, residuals, precision, blocks):
-    return _forward_pass(x, w, b, activation, precision, blocks, save=False)[0]
+def _rule(batch: int, k: str, results: int = 1) -> str:
+    """``k`` is "K" where it must be whole, and "k" where the parts of a product are added."""
+    rows = sharding.letters(batch)
+    result = f"{rows} n" if k == "K" else f"{rows} n +k"
+    return f"{rows} {k}, {k} n, n -> " + ", ".join([result] * results)
 
 
-def _forward(x, w, b, activation, residuals, precision, blocks):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6, 7, 8))
+def _linear(x, w, b, activation, residuals, precision, blocks, summed, cuts):
+    return _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save=False)[0]
+
+
+def _forward(x, w, b, activation, residuals, precision, blocks, summed, cuts):
     # Each argument says whether it is differentiated. What a network's first layer reads is not, and then dx is not
     # made: no compiler can leave it out of a kernel that makes dz as well. () says so, for a bool would be traced.
     without_dx = None if x.perturbed else ()
     x, w, b = x.value, w.value, b.value
     save = residuals == "save" and activation not in ("none", "relu")
-    y, z = _forward_pass(x, w, b, activation, precision, blocks, save=save)
+    y, z = _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save=save)
     return y, (x, w, b, y if activation == "relu" else z, without_dx)
 
 
-def _backward(activation, residuals, precision, blocks, saved, g):
+def _backward(activation, residuals, precision, blocks, summed, cuts, saved, g):
     x, w, b, z, without_dx = saved
     if isinstance(g, SymbolicZero):
         return None, None, None
     if z is None and activation != "none":
-        z, _ = _forward_pass(x, w, b, "none", precision, blocks, save=False)
-    dx, dw, db = linear_backward.gradients(x, w, z, g, activation, precision, want_dx=without_dx is None)
+        z, _ = _forward_pass(x, w, b, "none", precision, blocks, summed, cuts, save=False)
+    want_dx = without_dx is None
+    dx, dw, db = linear_backward.gradients(x, w, z, g, activation, precision, want_dx, summed, cuts)
     return dx, dw, db.astype(b.dtype)
 
 
@@ -177,21 +199,29 @@ _linear.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
 def _problem(x: Described, w: Described, precision: lax.Precision | None, save: bool) -> Problem:
-    return Problem(m=x.shape[0], k=x.shape[1], n=w.shape[1], dtype=x.dtype, passes=passes(precision), outputs=1 + save)
+    rows = math.prod(x.shape[:-1])
+    return Problem(m=rows, k=w.shape[0], n=w.shape[1], dtype=x.dtype, passes=passes(precision), outputs=1 + save)
 
 
-def _forward_pass(x, w, b, activation, precision, blocks, save: bool) -> tuple[Array, Array | None]:
+def _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save: bool) -> tuple[Array, Array | None]:
     """y and z; None for z where it is not to be saved."""
-
-    def plain(x, w, b):
-        z = dot(x, w, precision=precision) + b.astype(jnp.float32)
-        return activations.apply(activation, z).astype(x.dtype), z.astype(x.dtype) if save else None
-
+    how = {"activation": activation, "precision": precision, "save": save}
     if 0 in (*x.shape, *w.shape):
-        return plain(x, w, b)
-    sizes = matmul_blocks.chosen(blocks, _problem(x, w, precision, save))
-    on_tpu = functools.partial(_on_tpu, activation=activation, precision=precision, sizes=sizes, save=save)
-    return by_platform(x, w, b, tpu=on_tpu, default=plain)
+        results = _plain(x, w, b, **how)
+    else:
+        rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K", 1 + save), fixed(_on_tpu, **how, blocks=blocks)
+        results = Op(name="linear", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, w, b, cuts=cuts)
+    return results if save else (results, None)
+
+
+def _plain(x, w, b, *, activation, precision, save):
+    z = dot(_rows(x), w, precision=precision).reshape(*x.shape[:-1], w.shape[1]) + b.astype(jnp.float32)
+    y = activations.apply(activation, z).astype(x.dtype)
+    return (y, z.astype(x.dtype)) if save else y
+
+
+def _rows(x: Array) -> Array:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def _on_tpu(
@@ -201,18 +231,19 @@ def _on_tpu(
     *,
     activation: str,
     precision: lax.Precision | None,
-    sizes: tuple[int, int, int],
+    blocks: Blocks | None,
     save: bool,
-) -> tuple[Array, Array | None]:
+) -> Array | tuple[Array, Array]:
     problem = _problem(x, w, precision, save)
+    sizes = matmul_blocks.chosen(blocks, problem)
     m, k, n = problem.m, problem.k, problem.n
     bm, bk, bn = sizes
     if bk == k:
         kernel, scratch = _whole_k_kernel, []
     else:
         kernel, scratch = functools.partial(_kernel, size=k), [pltpu.VMEM((bm, bn), jnp.float32)]
-    result, block = jax.ShapeDtypeStruct((m, n), x.dtype), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
-    return pl.pallas_call(
+    result, block = sharding.result(x, (m, n), x.dtype), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
+    y, z = pl.pallas_call(
         functools.partial(kernel, activation=activation, precision=precision),
         out_shape=(result, result if save else None),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
@@ -228,4 +259,6 @@ def _on_tpu(
             vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem),
         ),
         name="linear",
-    )(x, w, b.reshape(1, n))
+    )(_rows(x), w, b.reshape(1, n))
+    shape = (*x.shape[:-1], n)
+    return (y.reshape(shape), z.reshape(shape)) if save else y.reshape(shape)

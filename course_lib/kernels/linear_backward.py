@@ -13,15 +13,16 @@ dx, as for the first layer of a network, there is the elementwise kernel alone.
 """
 
 import functools
+import math
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import activations, matmul, matmul_blocks, platforms
+from course_lib.kernels import activations, matmul, matmul_blocks, platforms, sharding
+from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, zero_beyond
 
@@ -29,39 +30,67 @@ _SIDES = (512, 256, 128)  # of a block of rows, and of a block of columns of dx
 
 
 def gradients(
-    x: Float[Array, "M K"],
+    x: Float[Array, "*batch K"],
     w: Float[Array, "K N"],
-    z: Float[Array, "M N"] | None,
-    g: Float[Array, "M N"],
+    z: Float[Array, "*batch N"] | None,
+    g: Float[Array, "*batch N"],
     activation: str,
     precision: lax.Precision | None,
     want_dx: bool = True,
-) -> tuple[Float[Array, "M K"] | None, Float[Array, "K N"], Float32[Array, " N"]]:
+    summed: bool = False,
+    cuts: sharding.Cuts = None,
+) -> tuple[Float[Array, "*batch K"] | None, Float[Array, "K N"], Float32[Array, " N"]]:
     """dx, dw and db; None for dx where it is not wanted.
 
-    ``z`` is used for act'(z) alone: None for no activation, and y will do for relu.
+    ``z`` is used for act'(z) alone: None for no activation, and y will do for relu. ``summed``: K may be cut among
+    devices, as it may where there is no activation.
     """
-
-    def plain(x, w, g, *z):
-        dz = _dz(activation, g, *z)
-        dx = dot(dz, w, transpose_y=True, precision=precision).astype(x.dtype) if want_dx else None
-        dw = dot(x, dz, transpose_x=True, precision=precision)
-        return dx, dw.astype(w.dtype), jnp.sum(dz.astype(jnp.float32), axis=0)
-
-    def on_tpu(x, w, g, *z):
-        if want_dx and z and (sides := _sides(g.shape[1], x.dtype, passes(precision))):
-            dx, dz = _dx(activation, precision, sides, w, g, *z)
-        else:
-            dz = activations.pull_back(activation, g, *z) if z else g
-            level = lax.Precision.HIGHEST if precision is None else precision
-            dx = matmul.matmul_transposed(dz, w, transpose_y=True, precision=level) if want_dx else None
-        dw, db = _dw(precision, x, dz)
-        return dx, dw, db
-
-    z = () if z is None else (z,)
+    how = {"activation": activation, "precision": precision, "want_dx": want_dx}
+    operands = (x, w, g) if z is None else (x, w, g, z)
     if 0 in (*x.shape, *w.shape):
-        return plain(x, w, g, *z)
-    return platforms.by_platform(x, w, g, *z, tpu=on_tpu, default=plain)
+        grads = _plain(*operands, **how)
+    else:
+        op = Op(
+            name="gradient of linear",
+            rule=_rule(x.ndim - 1, "k" if summed else "K", z is not None, want_dx),
+            tpu=fixed(_on_tpu, **how),
+            plain=fixed(_plain, **how),
+        )
+        grads = op(*operands, cuts=cuts)
+    return grads if want_dx else (None, *grads)
+
+
+def _rule(batch: int, k: str, with_z: bool, want_dx: bool) -> str:
+    rows = sharding.letters(batch)
+    sums = " ".join("+" + letter for letter in rows.split())
+    ins = f"{rows} {k}, {k} n, {rows} n" + f", {rows} n" * with_z
+    return ins + " -> " + f"{rows} {k} +n, " * want_dx + f"{k} n {sums}, n {sums}"
+
+
+def _plain(x, w, g, *z, activation, precision, want_dx):
+    (x, g, *z), shape = _as_rows(x, g, *z), x.shape
+    dz = _dz(activation, g, *z)
+    dw = dot(x, dz, transpose_x=True, precision=precision).astype(w.dtype)
+    db = jnp.sum(dz.astype(jnp.float32), axis=0)
+    if not want_dx:
+        return dw, db
+    return dot(dz, w, transpose_y=True, precision=precision).astype(x.dtype).reshape(shape), dw, db
+
+
+def _on_tpu(x, w, g, *z, activation, precision, want_dx):
+    (x, g, *z), shape = _as_rows(x, g, *z), x.shape
+    if want_dx and z and (sides := _sides(g.shape[1], x.dtype, passes(precision))):
+        dx, dz = _dx(activation, precision, sides, w, g, *z)
+    else:
+        dz = activations.pull_back(activation, g, *z) if z else g
+        level = lax.Precision.HIGHEST if precision is None else precision
+        dx = matmul.matmul_transposed(dz, w, transpose_y=True, precision=level) if want_dx else None
+    dw, db = _dw(precision, x, dz)
+    return (dx.reshape(shape), dw, db) if want_dx else (dw, db)
+
+
+def _as_rows(*arrays: Array) -> list[Array]:
+    return [array.reshape(math.prod(array.shape[:-1]), array.shape[-1]) for array in arrays]
 
 
 def _dz(activation: str, g: Array, z: Array | None = None) -> Array:
@@ -102,7 +131,7 @@ def _dx(activation: str, precision, sides: tuple[int, int], w: Array, g: Array, 
     row = pl.BlockSpec((bm, n), lambda i, j: (i, 0))
     return pl.pallas_call(
         functools.partial(_dx_kernel, activation=activation, precision=precision),
-        out_shape=[jax.ShapeDtypeStruct((m, k), g.dtype), jax.ShapeDtypeStruct((m, n), g.dtype)],
+        out_shape=[sharding.result(g, (m, k), g.dtype), sharding.result(g, (m, n), g.dtype)],
         grid=(pl.cdiv(m, bm), pl.cdiv(k, bk)),
         in_specs=[row, row, pl.BlockSpec((bk, n), lambda i, j: (j, 0))],
         out_specs=[pl.BlockSpec((bm, bk), lambda i, j: (i, j)), row],
@@ -196,7 +225,7 @@ def _dw(precision, x: Array, dz: Array) -> tuple[Array, Array]:
         scratch = [pltpu.VMEM((bm, bn), jnp.float32)]
     dw, db = pl.pallas_call(
         kernel,
-        out_shape=[jax.ShapeDtypeStruct((m, n), x.dtype), jax.ShapeDtypeStruct((1, n), jnp.float32)],
+        out_shape=[sharding.result(x, (m, n), x.dtype), sharding.result(x, (1, n), jnp.float32)],
         grid=(pl.cdiv(n, bn), pl.cdiv(m, bm), pl.cdiv(size, bk)),
         in_specs=[pl.BlockSpec((bk, bm), lambda j, i, k: (k, i)), pl.BlockSpec((bk, bn), lambda j, i, k: (k, j))],
         out_specs=[pl.BlockSpec((bm, bn), lambda j, i, k: (i, j)), pl.BlockSpec((1, bn), lambda j, i, k: (0, j))],

@@ -18,11 +18,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
-from course_lib.kernels import activations, matmul, matmul_blocks
+from course_lib.kernels import activations, matmul, matmul_blocks, sharding
+from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
-from course_lib.kernels.platforms import by_platform
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
+from course_lib.kernels.sharding import Layout
 
 
 def quantize(w: Float[Array, "K N"]) -> tuple[Int8[Array, "K N"], Float32[Array, " N"]]:
@@ -86,6 +87,7 @@ def linear_int8(
     activation: str | None = None,
     precision: lax.PrecisionLike = "highest",
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Float[Array, "*batch N"]:
     """``act(x @ (scale * q) + b)`` for x in f32 or bf16, q in int8, scale in f32, b in the dtype of x.
 
@@ -94,10 +96,18 @@ def linear_int8(
     b = jnp.zeros(q.shape[-1:], x.dtype) if b is None else b
     _check(x, q, scale, b)
     activations.named(activation)
-    rows, level = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), precision_of(x.dtype, precision)
-    sizes = matmul_blocks.chosen(blocks, _problem(rows, q, level))
-    y = _linear(rows, q, scale, b, activation or "none", level, sizes)
-    return y.reshape(*x.shape[:-1], q.shape[1])
+    level = precision_of(x.dtype, precision)
+    matmul_blocks.check(blocks, _problem(x, q, level))
+    how = level, blocks
+    said = sharding.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
+    if sharding.is_cut("k", "linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), said):
+        # No device has the sum that the activation is of: bias and activation follow it.
+        operands = x, q, scale, jnp.zeros_like(b)
+        operands, said = sharding.ready("linear_int8", _rule(x.ndim - 1, "k"), operands, layout)
+        z = _linear(*operands, "none", *how, True, said).astype(jnp.float32) + b.astype(jnp.float32)
+        return activations.apply(activation, z).astype(x.dtype)
+    operands, said = sharding.ready("linear_int8", _rule(x.ndim - 1, "K"), (x, q, scale, b), layout)
+    return _linear(*operands, activation or "none", *how, False, said)
 
 
 def blocks_for(
@@ -110,13 +120,12 @@ def blocks_for(
     precision: lax.PrecisionLike = "highest",
 ) -> Blocks:
     """The blocks that ``linear_int8`` chooses for these arguments, on the chip traced for (a v5e where it is none)."""
-    rows = jax.ShapeDtypeStruct((math.prod(x.shape[:-1]), x.shape[-1]), x.dtype)
-    return matmul.blocks_of(matmul_blocks.fastest(_problem(rows, q, precision_of(x.dtype, precision))))
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, q, precision_of(x.dtype, precision))))
 
 
 def _problem(x: Described, q: Described, level: lax.Precision | None) -> Problem:
     """As if the weight were as wide as x, which a block of it is while it is multiplied."""
-    return Problem(m=x.shape[0], k=x.shape[1], n=q.shape[1], dtype=x.dtype, passes=passes(level))
+    return Problem(m=math.prod(x.shape[:-1]), k=q.shape[0], n=q.shape[1], dtype=x.dtype, passes=passes(level))
 
 
 def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
@@ -137,40 +146,74 @@ def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
         )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
-def _linear(x, q, scale, b, activation, precision, sizes):
-    def plain(x, q, scale, b):
-        z = dot(x, q.astype(x.dtype), precision=precision) * scale + b.astype(jnp.float32)
-        return activations.apply(activation, z).astype(x.dtype)
+def _rule(batch: int, k: str) -> str:
+    """``k`` is "K" where it must be whole, and "k" where the parts of a product are added."""
+    rows = sharding.letters(batch)
+    return f"{rows} {k}, {k} n, n, n -> " + (f"{rows} n" if k == "K" else f"{rows} n +k")
 
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6, 7, 8))
+def _linear(x, q, scale, b, activation, precision, blocks, summed, cuts):
+    how = {"activation": activation, "precision": precision}
     if 0 in (*x.shape, *q.shape):
-        return plain(x, q, scale, b)
-    on_tpu = functools.partial(_on_tpu, activation, precision, sizes)
-    return by_platform(x, q, scale, b, tpu=on_tpu, default=plain)
+        return _plain(x, q, scale, b, **how)
+    rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K"), fixed(_on_tpu, **how, blocks=blocks)
+    return Op(name="linear_int8", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, q, scale, b, cuts=cuts)
 
 
-def _backward(activation, precision, _, saved, g):
-    """By products of the library, with the weight made wide in HBM: who trains weights keeps them wide anyway."""
-    x, q, scale, b = saved
+def _plain(x, q, scale, b, *, activation, precision):
+    z = dot(_rows(x), q.astype(x.dtype), precision=precision) * scale + b.astype(jnp.float32)
+    return activations.apply(activation, z).astype(x.dtype).reshape(*x.shape[:-1], q.shape[1])
+
+
+def _rows(x: Array) -> Array:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _forward(x, q, scale, b, *how):
+    return _linear(x, q, scale, b, *how), (x, q, scale, b)
+
+
+def _backward(activation, precision, _, summed, cuts, saved, g):
+    x, q, _, b = saved
+    rows, k = sharding.letters(x.ndim - 1), "k" if summed else "K"
+    sums = " ".join("+" + letter for letter in rows.split())
+    rule = f"{rows} {k}, {k} n, n, n, {rows} n -> {rows} {k} +n, n {sums} +k, n {sums}"
+    how = {"activation": activation, "precision": precision}
+    on_tpu, plain = fixed(_gradients, **how, product=_by_kernel), fixed(_gradients, **how, product=dot)
+    if 0 in (*x.shape, *q.shape):
+        dx, dscale, db = plain(*saved, g)
+    else:
+        dx, dscale, db = Op(name="gradient of linear_int8", rule=rule, tpu=on_tpu, plain=plain)(*saved, g, cuts=cuts)
+    return dx, None, dscale, db.astype(b.dtype)
+
+
+_linear.defvjp(_forward, _backward)
+
+
+def _gradients(x, q, scale, b, g, *, activation, precision, product):
+    """dx, dscale and db, with the weight made wide in HBM: who trains weights keeps them wide anyway."""
+    wide, rows = q.astype(x.dtype), _rows(x)
+    xq = product(rows, wide, precision=precision).astype(x.dtype).astype(jnp.float32)
+    slope = activations.slope(activation, xq * scale + b.astype(jnp.float32))
+    dz = _rows(g).astype(jnp.float32) * slope
+    dx = product((dz * scale).astype(x.dtype), wide, transpose_y=True, precision=precision).astype(x.dtype)
+    return dx.reshape(x.shape), jnp.sum(dz * xq, axis=0), jnp.sum(dz, axis=0)
+
+
+def _by_kernel(x, y, *, transpose_y=False, precision):
     level = lax.Precision.HIGHEST if precision is None else precision
-    product = matmul.matmul(x, q.astype(x.dtype), precision=level).astype(jnp.float32)
-    z = product * scale + b.astype(jnp.float32)
-    dz = g.astype(jnp.float32) * activations.slope(activation, z)
-    dx = matmul.matmul_transposed((dz * scale).astype(x.dtype), q.astype(x.dtype), transpose_y=True, precision=level)
-    return dx, None, jnp.sum(dz * product, axis=0), jnp.sum(dz, axis=0).astype(b.dtype)
+    return matmul.matmul_transposed(x, y, transpose_y=transpose_y, precision=level)
 
 
-_linear.defvjp(lambda x, q, scale, b, *static: (_linear(x, q, scale, b, *static), (x, q, scale, b)), _backward)
-
-
-def _on_tpu(activation, precision, sizes: tuple[int, int, int], x: Array, q: Array, scale: Array, b: Array) -> Array:
+def _on_tpu(x, q, scale, b, *, activation, precision, blocks: Blocks | None) -> Array:
     problem = _problem(x, q, precision)
     m, k, n = problem.m, problem.k, problem.n
-    bm, bk, bn = sizes
+    bm, bk, bn = sizes = matmul_blocks.chosen(blocks, problem)
     column = pl.BlockSpec((1, bn), lambda i, j, k: (0, j))
-    return pl.pallas_call(
+    out = pl.pallas_call(
         functools.partial(_kernel, activation=activation, precision=precision, size=k),
-        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        out_shape=sharding.result(x, (m, n), x.dtype),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[
             pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
@@ -185,4 +228,5 @@ def _on_tpu(activation, precision, sizes: tuple[int, int, int], x: Array, q: Arr
             vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem),
         ),
         name="linear_int8",
-    )(x, q, scale.reshape(1, n), b.reshape(1, n))
+    )(_rows(x), q, scale.reshape(1, n), b.reshape(1, n))
+    return out.reshape(*x.shape[:-1], n)

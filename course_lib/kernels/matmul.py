@@ -18,9 +18,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels
-from course_lib.kernels.platforms import by_platform
+from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels, sharding
+from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
+from course_lib.kernels.sharding import Layout
 
 
 def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
@@ -82,17 +83,20 @@ def matmul(
     *,
     precision: lax.PrecisionLike = "highest",
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Num[Array, "M N"]:
     """``x @ y`` for x of shape (M, K) and y of shape (K, N), both f32 or both bf16, or both int8 (the result: int32).
 
     ``precision`` is for f32 on a TPU: the MXU multiplies bf16 numbers, so "highest" takes six passes and is as good as
     f32, "default" takes one and keeps about three decimal digits. ``blocks`` None: chosen by ``blocks_for``.
+    ``layout`` says how x and y lie on a mesh with Auto axes; where K is cut, the parts are added among the devices.
     Differentiable for floats. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
     level = precision_of(x.dtype, precision)
-    sizes = matmul_blocks.chosen(blocks, matmul_blocks.problem("matmul", x, y, level))
-    return _matmul(x, y, False, False, level, sizes)
+    matmul_blocks.check(blocks, matmul_blocks.problem("matmul", x, y, level))
+    (x, y), cuts = sharding.ready("matmul", _rule(False, False), (x, y), layout)
+    return _matmul(x, y, False, False, level, blocks, cuts)
 
 
 def matmul_transposed(
@@ -103,6 +107,7 @@ def matmul_transposed(
     transpose_y: bool = False,
     precision: lax.PrecisionLike = "highest",
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Num[Array, "M N"]:
     """``matmul`` of operands stored transposed, and differentiable likewise.
 
@@ -111,8 +116,9 @@ def matmul_transposed(
     """
     level = precision_of(x.dtype, precision)
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
-    problem = matmul_blocks.problem("matmul_transposed", x, y, level, **turned)
-    return _matmul(x, y, transpose_x, transpose_y, level, matmul_blocks.chosen(blocks, problem))
+    matmul_blocks.check(blocks, matmul_blocks.problem("matmul_transposed", x, y, level, **turned))
+    (x, y), cuts = sharding.ready("matmul_transposed", _rule(transpose_x, transpose_y), (x, y), layout)
+    return _matmul(x, y, transpose_x, transpose_y, level, blocks, cuts)
 
 
 def matmul_transposed_reference(
@@ -147,34 +153,56 @@ def out_dtype(x: Array) -> jnp.dtype:
     return jnp.dtype(jnp.int32 if x.dtype == jnp.int8 else x.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
-def _matmul(x, y, transpose_x, transpose_y, precision, sizes):
-    def plain(x, y):
-        product = dot(x, y, transpose_x=transpose_x, transpose_y=transpose_y, precision=precision)
-        return product.astype(out_dtype(x))
+def _rule(transpose_x: bool, transpose_y: bool) -> str:
+    return f"{'k m' if transpose_x else 'm k'}, {'n k' if transpose_y else 'k n'} -> m n +k"
 
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5, 6))
+def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
+    how = {"transpose_x": transpose_x, "transpose_y": transpose_y, "precision": precision}
     if 0 in x.shape or 0 in y.shape:
-        return plain(x, y)
-    on_tpu = functools.partial(
-        _on_tpu, transpose_x=transpose_x, transpose_y=transpose_y, precision=precision, sizes=sizes
-    )
-    return by_platform(x, y, tpu=on_tpu, default=plain)
+        return _plain(x, y, **how)
+    rule, on_tpu = _rule(transpose_x, transpose_y), fixed(_on_tpu, **how, blocks=blocks)
+    return Op(name="matmul", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, y, cuts=cuts)
+
+
+def _plain(x, y, *, transpose_x, transpose_y, precision):
+    product = dot(x, y, transpose_x=transpose_x, transpose_y=transpose_y, precision=precision)
+    return product.astype(out_dtype(x))
 
 
 def _forward(x, y, *static):
     return _matmul(x, y, *static), (x, y)
 
 
-def _backward(transpose_x, transpose_y, precision, _, saved, g):
+def _backward(transpose_x, transpose_y, precision, _, cuts, saved, g):
+    return gradients(*saved, g, precision, cuts, transpose_x=transpose_x, transpose_y=transpose_y)
+
+
+def gradients(
+    x: Array,
+    y: Array,
+    g: Array,
+    precision: lax.Precision | None,
+    cuts: sharding.Cuts,
+    *,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+) -> tuple[Array, Array]:
     """dx = g @ y.T and dy = x.T @ g; their transposes where x or y is stored transposed. Blocks are chosen anew."""
-    x, y = saved
 
-    def product(a, b, turn_a, turn_b):
-        level = lax.Precision.HIGHEST if precision is None else precision
-        return matmul_transposed(a, b, transpose_x=turn_a, transpose_y=turn_b, precision=level)
+    def product(a, b, turn_a, turn_b, letters):
+        """``letters`` are what this product's m, k and n are called in the one forwards."""
+        return _matmul(a, b, turn_a, turn_b, precision, None, sharding.renamed(cuts, letters, "mkn"))
 
-    dx = product(y, g, transpose_y, True) if transpose_x else product(g, y, False, not transpose_y)
-    dy = product(g, x, True, transpose_x) if transpose_y else product(x, g, not transpose_x, False)
+    if transpose_x:
+        dx = product(y, g, transpose_y, True, "knm")
+    else:
+        dx = product(g, y, False, not transpose_y, "mnk")
+    if transpose_y:
+        dy = product(g, x, True, transpose_x, "nmk")
+    else:
+        dy = product(x, g, not transpose_x, False, "kmn")
     return dx, dy
 
 
@@ -188,10 +216,11 @@ def _on_tpu(
     transpose_x: bool,
     transpose_y: bool,
     precision: lax.Precision | None,
-    sizes: tuple[int, int, int],
+    blocks: Blocks | None,
 ) -> Array:
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
     problem = matmul_blocks.problem("matmul", x, y, precision, **turned)
+    sizes = matmul_blocks.chosen(blocks, problem)
     m, k, n = problem.m, problem.k, problem.n
     bm, bk, bn = sizes
     kernel, whole_k_kernel = _kernel, _whole_k_kernel
@@ -211,7 +240,7 @@ def _on_tpu(
         scratch = [pltpu.VMEM((bm, bn), sum_dtype(x.dtype))]
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((m, n), out_dtype(x)),
+        out_shape=sharding.result(x, (m, n), out_dtype(x)),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[x_spec, y_spec],
         out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),

@@ -82,6 +82,12 @@ def chosen(blocks, problem: Problem) -> Sizes:
     return min(bm, problem.m), min(bk, problem.k), min(bn, problem.n)
 
 
+def check(blocks, problem: Problem) -> None:
+    """Raises ValueError where ``blocks`` need more VMEM than the chip has; None never do."""
+    if blocks is not None:
+        chosen(blocks, problem)
+
+
 def fastest(problem: Problem, choices: list[Sizes] | None = None) -> Sizes:
     """Of ``choices``, or of ``candidates``, the sizes that should be fastest on the chip a kernel is traced for."""
     return min(choices or candidates(problem), key=lambda sizes: (seconds(sizes, problem), -sizes[1]))

@@ -9,16 +9,17 @@ there is an end to what fits. ``matmul`` has the better of both.
 
 import functools
 
-import jax
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import matmul, matmul_blocks
+from course_lib.kernels import matmul, matmul_blocks, sharding
+from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_one_block must compute
-from course_lib.kernels.platforms import by_platform, vmem_bytes
+from course_lib.kernels.platforms import vmem_bytes
 from course_lib.kernels.products import dot, precision_of
+from course_lib.kernels.sharding import Layout
 
 
 def _kernel(x_ref: Num[Ref, "M K"], y_ref: Num[Ref, "K N"], o_ref: Num[Ref, "M N"], *, precision) -> None:
@@ -26,12 +27,24 @@ def _kernel(x_ref: Num[Ref, "M K"], y_ref: Num[Ref, "K N"], o_ref: Num[Ref, "M N
 
 
 def matmul_one_block(
-    x: Num[Array, "M K"], y: Num[Array, "K N"], *, precision: lax.PrecisionLike = "highest"
+    x: Num[Array, "M K"], y: Num[Array, "K N"], *, precision: lax.PrecisionLike = "highest", layout: Layout = None
 ) -> Num[Array, "M N"]:
     """``x @ y``, both f32, both bf16, or both int8 (the result: int32); not differentiable. As ``matmul.matmul``.
 
     Raises ValueError where shapes or dtypes do not fit, or the arrays do not fit into VMEM.
     """
+    level = precision_of(x.dtype, precision)
+    _check_fits(x, y)
+    how = fixed(_plain, precision=level)
+    if 0 in (*x.shape, *y.shape):
+        return how(x, y)
+    rule = "m k, k n -> m n +k"
+    (x, y), cuts = sharding.ready("matmul_one_block", rule, (x, y), layout)
+    return Op(name="matmul_one_block", rule=rule, tpu=fixed(_on_tpu, precision=level), plain=how)(x, y, cuts=cuts)
+
+
+def _check_fits(x: Array, y: Array) -> int:
+    """The bytes that x, y and the result take. Raises ValueError where VMEM has less."""
     problem = matmul_blocks.problem("matmul_one_block", x, y)
     m, k, n = problem.m, problem.k, problem.n
     needs = (m * k + k * n) * problem.dtype.itemsize + m * n * problem.out_itemsize
@@ -40,17 +53,18 @@ def matmul_one_block(
             f"matmul_one_block: x, y and the result take {needs / 2**20:.1f} MiB, and the chip has "
             f"{vmem_bytes() / 2**20:.0f} MiB of VMEM. Try matmul.matmul, which cuts them into blocks."
         )
-    dtype, level = matmul.out_dtype(x), precision_of(x.dtype, precision)
+    return needs
 
-    def plain(x, y):
-        return dot(x, y, precision=level).astype(dtype)
 
-    def on_tpu(x, y):
-        return pl.pallas_call(
-            functools.partial(_kernel, precision=level),
-            out_shape=jax.ShapeDtypeStruct((m, n), dtype),
-            compiler_params=pltpu.CompilerParams(vmem_limit_bytes=min(vmem_bytes(), 2 * needs + (16 << 20))),
-            name="matmul_one_block",
-        )(x, y)
+def _plain(x: Array, y: Array, *, precision) -> Array:
+    return dot(x, y, precision=precision).astype(matmul.out_dtype(x))
 
-    return by_platform(x, y, tpu=on_tpu, default=plain) if needs and k else plain(x, y)
+
+def _on_tpu(x: Array, y: Array, *, precision) -> Array:
+    needs = _check_fits(x, y)
+    return pl.pallas_call(
+        functools.partial(_kernel, precision=precision),
+        out_shape=sharding.result(x, (x.shape[0], y.shape[1]), matmul.out_dtype(x)),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=min(vmem_bytes(), 2 * needs + (16 << 20))),
+        name="matmul_one_block",
+    )(x, y)

@@ -20,11 +20,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import matmul, matmul_blocks
+from course_lib.kernels import matmul, matmul_blocks, sharding
+from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
 from course_lib.kernels.matmul_blocks import Problem
-from course_lib.kernels.platforms import by_platform
 from course_lib.kernels.products import dot, precision_of
+from course_lib.kernels.sharding import Layout
 
 
 def matmul_pipelined(
@@ -33,6 +34,7 @@ def matmul_pipelined(
     *,
     precision: lax.PrecisionLike = "highest",
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Float[Array, "M N"]:
     """``x @ y``, both f32 or both bf16; as ``matmul.matmul``, and differentiable by its kernels.
 
@@ -40,13 +42,9 @@ def matmul_pipelined(
     """
     level = precision_of(x.dtype, precision)
     problem = _problem("matmul_pipelined", x, y, level)
-    blocks = blocks or _fastest(problem)
-    if not _divides((blocks.bm, blocks.bk, blocks.bn), problem):
-        raise ValueError(
-            f"matmul_pipelined: {blocks} does not divide (M, K, N) = {(problem.m, problem.k, problem.n)}. Take blocks "
-            "that do, or as long as the axis; or matmul.matmul, which takes any shape."
-        )
-    return _pipelined(x, y, level, matmul_blocks.chosen(blocks, problem))
+    _sizes(blocks, problem)
+    (x, y), cuts = sharding.ready("matmul_pipelined", _RULE, (x, y), layout)
+    return _pipelined(x, y, level, blocks, cuts)
 
 
 def blocks_for(
@@ -68,36 +66,53 @@ def _fastest(problem: Problem) -> Blocks:
     return matmul.blocks_of(matmul_blocks.fastest(problem, dividing))
 
 
+def _sizes(blocks: Blocks | None, problem: Problem) -> tuple[int, int, int]:
+    """bm, bk and bn, chosen where ``blocks`` is None. Raises ValueError where one does not divide its axis."""
+    blocks = blocks or _fastest(problem)
+    if not _divides((blocks.bm, blocks.bk, blocks.bn), problem):
+        raise ValueError(
+            f"matmul_pipelined: {blocks} does not divide (M, K, N) = {(problem.m, problem.k, problem.n)}. Take blocks "
+            "that do, or as long as the axis; or matmul.matmul, which takes any shape."
+        )
+    return matmul_blocks.chosen(blocks, problem)
+
+
 def _divides(sizes: tuple[int, int, int], problem: Problem) -> bool:
     lengths = problem.m, problem.k, problem.n
     return all(size >= length or length % size == 0 for size, length in zip(sizes, lengths, strict=True))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _pipelined(x, y, precision, sizes):
-    def plain(x, y):
-        return dot(x, y, precision=precision).astype(x.dtype)
+_RULE = "m k, k n -> m n +k"
 
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _pipelined(x, y, precision, blocks, cuts):
+    plain = fixed(_plain, precision=precision)
     if 0 in x.shape or 0 in y.shape:
         return plain(x, y)
-    return by_platform(x, y, tpu=functools.partial(_on_tpu, precision, sizes), default=plain)
+    on_tpu = fixed(_on_tpu, precision=precision, blocks=blocks)
+    return Op(name="matmul_pipelined", rule=_RULE, tpu=on_tpu, plain=plain)(x, y, cuts=cuts)
 
 
-def _backward(precision, _, saved, g):
-    x, y = saved
-    product = functools.partial(
-        matmul.matmul_transposed, precision=lax.Precision.HIGHEST if precision is None else precision
-    )
-    return product(g, y, transpose_y=True), product(x, g, transpose_x=True)
+def _plain(x, y, *, precision):
+    return dot(x, y, precision=precision).astype(x.dtype)
 
 
-_pipelined.defvjp(lambda x, y, *static: (_pipelined(x, y, *static), (x, y)), _backward)
+def _forward(x, y, *how):
+    return _pipelined(x, y, *how), (x, y)
 
 
-def _on_tpu(precision, sizes: tuple[int, int, int], x: Array, y: Array) -> Array:
+def _backward(precision, _, cuts, saved, g):
+    return matmul.gradients(*saved, g, precision, cuts)
+
+
+_pipelined.defvjp(_forward, _backward)
+
+
+def _on_tpu(x: Array, y: Array, *, precision, blocks: Blocks | None) -> Array:
     problem = matmul_blocks.problem("matmul_pipelined", x, y, precision)
     m, k, n = problem.m, problem.k, problem.n
-    bm, bk, bn = sizes
+    bm, bk, bn = sizes = _sizes(blocks, problem)
     grid = (pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk))
 
     def kernel(
@@ -123,7 +138,7 @@ def _on_tpu(precision, sizes: tuple[int, int, int], x: Array, y: Array) -> Array
 
     return pl.kernel(
         kernel,
-        out_type=jax.ShapeDtypeStruct((m, n), x.dtype),
+        out_type=sharding.result(x, (m, n), x.dtype),
         mesh=pltpu.TensorCoreMesh(axis_name="core", num_cores=1),
         scratch_types=[pltpu.VMEM((bm, bn), jnp.float32)],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem)),

@@ -23,8 +23,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import legal, norm_backward, platforms, row_blocks
+from course_lib.kernels import legal, norm_backward, row_blocks, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.sharding import Layout
 
 
 def rms_norm_reference(
@@ -102,17 +104,24 @@ def _rms_norm_residual_kernel(
 
 
 def rms_norm(
-    x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float = 1e-6, *, blocks: Blocks | None = None
+    x: Float[Array, "*shape N"],
+    weight: Float[Array, " N"],
+    eps: float = 1e-6,
+    *,
+    blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Float[Array, "*shape N"]:
     """RMSNorm over the last axis (Zhang and Sennrich 2019) of an f32 or bf16 array, differentiable.
 
     The result has the dtype of x, whatever that of ``weight``. Runs the kernel on a TPU and plain JAX elsewhere.
-    ``blocks`` None: those of ``blocks_for``, and for the gradient what fits there.
+    ``blocks`` None: those of ``blocks_for``, and for the gradient what fits there. ``layout`` says how x lies on a mesh
+    with Auto axes; rows that are cut among devices are left to plain JAX.
     Raises ValueError for other dtypes, a weight of another length, and rows or blocks that do not fit in VMEM.
     """
     row_blocks.check_rows("rms_norm", x)
     _check_vector("rms_norm", x, "weight", weight)
-    return _rms_norm(x, weight, float(eps), blocks)
+    operands, cuts = sharding.ready("rms_norm", _rule(x, 1, 1), (x, weight), layout)
+    return _rms_norm(*operands, float(eps), blocks, cuts)
 
 
 def layer_norm(
@@ -122,12 +131,14 @@ def layer_norm(
     eps: float = 1e-6,
     *,
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Float[Array, "*shape N"]:
     """LayerNorm over the last axis (Ba, Kiros and Hinton 2016); the rest as in ``rms_norm``."""
     row_blocks.check_rows("layer_norm", x)
     _check_vector("layer_norm", x, "weight", weight)
     _check_vector("layer_norm", x, "bias", bias)
-    return _layer_norm(x, weight, bias, float(eps), blocks)
+    operands, cuts = sharding.ready("layer_norm", _rule(x, 1, 2), (x, weight, bias), layout)
+    return _layer_norm(*operands, float(eps), blocks, cuts)
 
 
 def rms_norm_residual(
@@ -137,6 +148,7 @@ def rms_norm_residual(
     eps: float = 1e-6,
     *,
     blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> tuple[Float[Array, "*shape N"], Float[Array, "*shape N"]]:
     """``(rms_norm(s, weight, eps), s)`` with ``s = x + residual``, the residual for the next layer.
 
@@ -149,7 +161,8 @@ def rms_norm_residual(
             f"rms_norm_residual: x is {x.dtype} of shape {x.shape} and residual {residual.dtype} of shape "
             f"{residual.shape}; they must be equal. Try residual.astype(x.dtype)."
         )
-    return _rms_norm_residual(x, residual, weight, float(eps), blocks)
+    operands, cuts = sharding.ready("rms_norm_residual", _rule(x, 2, 1), (x, residual, weight), layout)
+    return _rms_norm_residual(*operands, float(eps), blocks, cuts)
 
 
 def blocks_for(x: Float[Described, "*shape N"], *others, **named) -> Blocks:
@@ -180,66 +193,65 @@ def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
         )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _rms_norm(x, weight, eps, blocks):
-    return _call(_rms_norm_kernel, rms_norm_reference, eps, blocks, (x,), (weight,))
+def _rule(x: Array, arrays: int, vectors: int) -> str:
+    """Of so many arrays like x, which come out too, and vectors; rows stay whole."""
+    axes = sharding.letters(x.ndim - 1) + " N"
+    return ", ".join([axes] * arrays + ["N"] * vectors) + " -> " + ", ".join([axes] * arrays)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _layer_norm(x, weight, bias, eps, blocks):
-    return _call(_layer_norm_kernel, layer_norm_reference, eps, blocks, (x,), (weight, bias))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _rms_norm(x, weight, eps, blocks, cuts):
+    return _call("rms_norm", _rms_norm_kernel, rms_norm_reference, eps, blocks, cuts, (x,), (weight,))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _rms_norm_residual(x, residual, weight, eps, blocks):
-    return _call(_rms_norm_residual_kernel, rms_norm_residual_reference, eps, blocks, (x, residual), (weight,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def _layer_norm(x, weight, bias, eps, blocks, cuts):
+    return _call("layer_norm", _layer_norm_kernel, layer_norm_reference, eps, blocks, cuts, (x,), (weight, bias))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def _rms_norm_residual(x, residual, weight, eps, blocks, cuts):
+    kernel, plain = _rms_norm_residual_kernel, rms_norm_residual_reference
+    return _call("rms_norm_residual", kernel, plain, eps, blocks, cuts, (x, residual), (weight,))
 
 
 # What is kept for the gradient is what was read, and no more: the statistics of a row that is read again cost nothing.
 
 
-def _rms_norm_forward(x, weight, eps, blocks):
-    return _rms_norm(x, weight, eps, blocks), (x, weight)
+def _rms_norm_forward(x, weight, *how):
+    return _rms_norm(x, weight, *how), (x, weight)
 
 
-def _rms_norm_backward(eps, blocks, saved, g):
+def _rms_norm_backward(eps, blocks, cuts, saved, g):
     x, weight = saved
-
-    def plain(x, g, weight):
-        return jax.vjp(functools.partial(rms_norm_reference, eps=eps), x, weight)[1](g)
-
-    kernel, dtypes = norm_backward.rms_norm_kernel, (weight.dtype,)
-    return norm_backward.call(kernel, plain, (x, g), weight, dtypes, eps=eps, blocks=blocks)
+    kernel, how = norm_backward.rms_norm_kernel, {"eps": eps, "blocks": blocks, "cuts": cuts}
+    return norm_backward.call("rms_norm", kernel, rms_norm_reference, (x, g), (weight,), **how)
 
 
-def _layer_norm_forward(x, weight, bias, eps, blocks):
-    return _layer_norm(x, weight, bias, eps, blocks), (x, weight, bias)
+def _layer_norm_forward(x, weight, bias, *how):
+    return _layer_norm(x, weight, bias, *how), (x, weight, bias)
 
 
-def _layer_norm_backward(eps, blocks, saved, g):
+def _layer_norm_backward(eps, blocks, cuts, saved, g):
     x, weight, bias = saved
-
-    def plain(x, g, weight):
-        return jax.vjp(functools.partial(layer_norm_reference, eps=eps), x, weight, bias)[1](g)
-
-    kernel, dtypes = norm_backward.layer_norm_kernel, (weight.dtype, bias.dtype)
-    return norm_backward.call(kernel, plain, (x, g), weight, dtypes, eps=eps, blocks=blocks)
+    kernel, how = norm_backward.layer_norm_kernel, {"eps": eps, "blocks": blocks, "cuts": cuts}
+    return norm_backward.call("layer_norm", kernel, layer_norm_reference, (x, g), (weight, bias), **how)
 
 
-def _rms_norm_residual_forward(x, residual, weight, eps, blocks):
-    o, s = _rms_norm_residual(x, residual, weight, eps, blocks)
+def _rms_norm_residual_forward(x, residual, weight, *how):
+    o, s = _rms_norm_residual(x, residual, weight, *how)
     return (o, s), (s, weight)
 
 
-def _rms_norm_residual_backward(eps, blocks, saved, gradients):
+def _rms_norm_residual_backward(eps, blocks, cuts, saved, gradients):
     s, weight = saved
-
-    def plain(s, g, gs, weight):
-        return jax.vjp(lambda s, weight: (rms_norm_reference(s, weight, eps), s), s, weight)[1]((g, gs))
-
-    kernel, dtypes = norm_backward.rms_norm_residual_kernel, (weight.dtype,)
-    ds, dweight = norm_backward.call(kernel, plain, (s, *gradients), weight, dtypes, eps=eps, blocks=blocks)
+    kernel, how = norm_backward.rms_norm_residual_kernel, {"eps": eps, "blocks": blocks, "cuts": cuts}
+    ds, dweight = norm_backward.call("rms_norm_residual", kernel, _normed_and_kept, (s, *gradients), (weight,), **how)
     return ds, ds, dweight
+
+
+def _normed_and_kept(s, weight, *, eps):
+    return rms_norm_reference(s, weight, eps), s
 
 
 _rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
@@ -247,28 +259,35 @@ _layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 _rms_norm_residual.defvjp(_rms_norm_residual_forward, _rms_norm_residual_backward)
 
 
-def _call(kernel: Callable, plain: Callable, eps: float, blocks: Blocks | None, arrays: tuple, vectors: tuple):
-    x, plain = arrays[0], functools.partial(plain, eps=eps)
+def _call(op: str, kernel: Callable, plain: Callable, eps: float, blocks, cuts, arrays: tuple, vectors: tuple):
+    x, plain = arrays[0], fixed(plain, eps=eps)
     if not x.size:
         return plain(*arrays, *vectors)
-    operands = 2 * len(arrays)
-    blocks = blocks or _blocks_for(x, operands)
-    needed = row_blocks.needed(blocks.bm, x.shape[-1], x, operands, _TEMPORARIES)
+    _chosen(blocks, x, len(arrays))
+    on_tpu = fixed(_on_tpu, kernel=fixed(kernel, eps=eps), blocks=blocks, count=len(arrays))
+    rule = _rule(x, len(arrays), len(vectors))
+    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain)(*arrays, *vectors, cuts=cuts)
+
+
+def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:
+    """Rows of a block, and the bytes of VMEM that the blocks take."""
+    blocks = blocks or _blocks_for(x, 2 * arrays)
+    needed = row_blocks.needed(blocks.bm, x.shape[-1], x, 2 * arrays, _TEMPORARIES)
     check_fits(blocks, needed)
-    on_tpu = functools.partial(_on_tpu, functools.partial(kernel, eps=eps), blocks.bm, needed, len(arrays))
-    return platforms.by_platform(*arrays, *vectors, tpu=on_tpu, default=plain)
+    return blocks.bm, needed
 
 
-def _on_tpu(kernel: Callable, bm: int, needed: int, count: int, *operands: Array):
+def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: int):
     """The first ``count`` operands are seen as (M, N), and as many such arrays come out; the rest are vectors."""
     x, columns = operands[0], operands[0].shape[-1]
     flat = (math.prod(x.shape[:-1]), columns)
+    bm, needed = _chosen(blocks, x, count)
     bm = min(bm, flat[0])
     rows = pl.BlockSpec((bm, columns), lambda i: (i, 0))
     vector = pl.BlockSpec((1, columns), lambda i: (0, 0))
     outs = pl.pallas_call(
         kernel,
-        out_shape=[jax.ShapeDtypeStruct(flat, x.dtype)] * count,
+        out_shape=[sharding.result(x, flat, x.dtype)] * count,
         grid=(pl.cdiv(flat[0], bm),),
         in_specs=[rows] * count + [vector] * (len(operands) - count),
         out_specs=[rows] * count,

@@ -25,8 +25,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import platforms, row_blocks
+from course_lib.kernels import row_blocks, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.launch import Op, fixed
 
 _TEMPORARIES = 3  # f32 values of a block's size that live while it is computed
 _BLOCK = 1 << 20  # bytes of a block in f32: half of what the forward kernels take, or the compiler takes long
@@ -130,52 +131,72 @@ def _cores() -> int:
 
 
 def call(
+    op: str,
     kernel: Callable,
-    plain: Callable,
+    values: Callable,
     arrays: tuple[Array, ...],
-    weight: Float[Array, " N"],
-    dtypes: tuple,
+    vectors: tuple[Float[Array, " N"], ...],
     *,
     eps: float,
     blocks=None,
+    cuts: sharding.Cuts = None,
     cores: int | None = None,
 ) -> tuple[Array, ...]:
-    """One of the kernels above on a TPU, ``plain(*arrays, weight)`` elsewhere.
+    """One of the kernels above on a TPU; elsewhere the gradient of ``values(x, *vectors, eps=eps)`` by JAX.
 
-    ``arrays`` are x (or s) and the gradients of the results, of one shape and dtype. Returned are the gradient of x,
-    and sums over rows of the ``dtypes``. ``blocks`` are ``norm.Blocks``, ``cores`` share the work; None: chosen for the
-    chip.
-    Raises ValueError where the blocks do not fit in VMEM.
+    ``arrays`` are x (or s) and the gradients of the results, of one shape and dtype; ``vectors`` the weight, and the
+    bias if there is one. Returned are the gradients of x and of each vector. ``blocks`` are ``norm.Blocks``, ``cores``
+    share the work; None: chosen for the chip. Raises ValueError where the blocks do not fit in VMEM.
     """
-    if not arrays[0].size:
-        return plain(*arrays, weight)
-    x, operands = arrays[0], len(arrays) + 1
+    x, operands, count = arrays[0], (*arrays, *vectors), len(vectors)
+    plain = fixed(_plain, values=values, eps=eps, vectors=count)
+    if not x.size:
+        return plain(*operands)
+    _chosen(blocks, x, len(arrays) + 1)
+    on_tpu = fixed(_on_tpu, kernel=fixed(kernel, eps=eps), vectors=count, blocks=blocks, cores=cores)
+    axes = sharding.letters(x.ndim - 1)
+    sums = " ".join("+" + axis for axis in axes.split())
+    rule = (
+        ", ".join([f"{axes} N"] * len(arrays) + ["N"] * count)
+        + " -> "
+        + ", ".join([f"{axes} N"] + [f"N {sums}"] * count)
+    )
+    return Op(name=f"gradient of {op}", rule=rule, tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+
+
+def _plain(*operands: Array, values: Callable, eps: float, vectors: int) -> tuple[Array, ...]:
+    (x, *gradients), vectors = operands[:-vectors], operands[-vectors:]
+    _, pull_back = jax.vjp(functools.partial(values, eps=eps), x, *vectors)
+    return pull_back(tuple(gradients) if len(gradients) > 1 else gradients[0])
+
+
+def _chosen(blocks, x: Array, operands: int) -> tuple[int, int]:
+    """Rows of a block, and the bytes of VMEM that the blocks take."""
     bm = blocks.bm if blocks else row_blocks.rows_for(x, operands, _TEMPORARIES, _BLOCK)
     needed = row_blocks.needed(bm, x.shape[-1], x, operands, _TEMPORARIES)
     check_fits(blocks, needed)
-    kernel = functools.partial(kernel, eps=eps)
-    on_tpu = functools.partial(_on_tpu, kernel, bm, cores or _cores(), needed, dtypes)
-    return platforms.by_platform(*arrays, weight, tpu=on_tpu, default=plain)
+    return bm, needed
 
 
-def _on_tpu(kernel: Callable, bm: int, cores: int, needed: int, dtypes: tuple, *operands: Array) -> tuple[Array, ...]:
-    x, arrays = operands[0], len(operands) - 1
+def _on_tpu(*operands: Array, kernel: Callable, vectors: int, blocks, cores: int | None) -> tuple[Array, ...]:
+    x, arrays, given = operands[0], len(operands) - vectors, operands[-vectors:]
     flat = rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
-    bm, cores = _shared(rows, bm, cores)
+    bm, needed = _chosen(blocks, x, arrays + 1)
+    bm, cores = _shared(rows, bm, cores or _cores())
     steps = pl.cdiv(rows, bm) // cores
     block = pl.BlockSpec((bm, columns), lambda core, i: (core * steps + i, 0))
     total = pl.BlockSpec((None, 1, columns), lambda core, i: (core, 0, 0))
     dx, *totals = pl.pallas_call(
         functools.partial(kernel, rows=rows),
-        out_shape=[jax.ShapeDtypeStruct(flat, x.dtype)]
-        + [jax.ShapeDtypeStruct((cores, 1, columns), jnp.float32)] * len(dtypes),
+        out_shape=[sharding.result(x, flat, x.dtype)]
+        + [sharding.result(x, (cores, 1, columns), jnp.float32)] * vectors,
         grid=(cores, steps),
         in_specs=[block] * arrays + [pl.BlockSpec((1, columns), lambda core, i: (0, 0))],
-        out_specs=[block] + [total] * len(dtypes),
+        out_specs=[block] + [total] * vectors,
         compiler_params=compiler_params(needed, "parallel", "arbitrary"),
-    )(*(operand.reshape(-1, columns) for operand in operands))
+    )(*(operand.reshape(-1, columns) for operand in operands[: arrays + 1]))
     sums = (total.reshape(columns) if cores == 1 else jnp.sum(total, axis=(0, 1)) for total in totals)
-    return dx.reshape(x.shape), *(total.astype(dtype) for total, dtype in zip(sums, dtypes, strict=True))
+    return dx.reshape(x.shape), *(total.astype(vector.dtype) for total, vector in zip(sums, given, strict=True))
 
 
 def _shared(rows: int, bm: int, cores: int) -> tuple[int, int]:

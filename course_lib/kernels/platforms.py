@@ -1,31 +1,9 @@
-"""One op, one dispatch: which implementation runs where, and what the chip offers that a kernel is traced for."""
+"""What the chip offers that a kernel is traced for."""
 
 import dataclasses
-from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental.pallas import tpu as pltpu
-
-from course_lib.arrays import Array
-
-
-def by_platform(*args: Array, tpu: Callable, default: Callable, gpu: Callable | None = None):
-    """Calls ``tpu(*args)`` on a TPU, ``gpu(*args)`` on an NVIDIA GPU where there is one, ``default(*args)`` elsewhere.
-
-    All of them return arrays of the same shapes and dtypes. The choice is made when the program is compiled, for the
-    platform it is compiled for; so one op works under jit, grad and vmap everywhere. ``jax.custom_vjp`` goes around
-    it, never inside: differentiating through the choice fails under jit.
-    """
-
-    def on_tpu(*args):
-        # This side is for the chip alone. Where a notebook has switched the simulator on, a simulated kernel here would
-        # bring effects into one branch of platform_dependent that the other has not, and jit refuses that.
-        with pltpu.force_tpu_interpret_mode(False):
-            return tpu(*args)
-
-    others = {} if gpu is None else {"cuda": gpu}
-    return lax.platform_dependent(*args, tpu=on_tpu, default=default, **others)
 
 
 def vmem_bytes() -> int:

@@ -21,9 +21,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, platforms
+from course_lib.kernels import legal, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.sharding import Layout
 
 
 def sum_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
@@ -51,6 +53,8 @@ class Blocks:
 
 
 class _Reduction(NamedTuple):
+    name: str
+    sign: str  # of an axis whose parts lie on several devices, in a rule
     along: Callable  # of one array, along an axis
     both: Callable  # of two arrays, element by element
     start: Callable  # what changes nothing, for a dtype
@@ -60,8 +64,8 @@ def _least(dtype):
     return -jnp.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min
 
 
-_SUM = _Reduction(along=jnp.sum, both=jnp.add, start=lambda dtype: 0)
-_MAX = _Reduction(along=jnp.max, both=jnp.maximum, start=_least)
+_SUM = _Reduction("sum_over", "+", along=jnp.sum, both=jnp.add, start=lambda dtype: 0)
+_MAX = _Reduction("max_over", "^", along=jnp.max, both=jnp.maximum, start=_least)
 
 
 def _rows_kernel(
@@ -144,17 +148,23 @@ def _inside(x, axis: int, first, size: int, reduction: _Reduction):
     return jnp.where(at < size, x, reduction.start(x.dtype))
 
 
-def sum_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None) -> Num[Array, "*rest"]:
+def sum_over(
+    x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None, layout: Layout = None
+) -> Num[Array, "*rest"]:
     """The sum over ``axis``: None (everything), -1, or 0 of a matrix. f32, bf16 or int32, and so is the result.
 
     Floats are summed in f32 and rounded once. Differentiable; the gradient is broadcast by XLA, which needs no kernel
-    for it. Runs on a TPU as a kernel and as plain JAX elsewhere. Raises ValueError for another axis or dtype, or where
-    the blocks need more VMEM than there is.
+    for it. Runs on a TPU as a kernel and as plain JAX elsewhere. ``layout`` says how x lies on a mesh with Auto axes.
+    Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
-    return _reduce(x, _SUM, checked_axis("sum_over", x, axis), blocks)
+    axis = checked_axis("sum_over", x, axis)
+    (x,), cuts = sharding.ready("sum_over", _rule(x.ndim, axis, _SUM), (x,), layout)
+    return _reduce(x, _SUM, axis, blocks, cuts)
 
 
-def max_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None) -> Num[Array, "*rest"]:
+def max_over(
+    x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None, layout: Layout = None
+) -> Num[Array, "*rest"]:
     """The maximum; as ``sum_over``. NaN where there is one.
 
     Equal maxima share the gradient, as those of ``jnp.max`` do. Raises ValueError also where there is nothing to
@@ -163,7 +173,8 @@ def max_over(x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks
     axis = checked_axis("max_over", x, axis)
     if not (x.size if axis is None else x.shape[axis]):
         raise ValueError(f"max_over: x has shape {x.shape}, and nothing has no maximum. Try a longer axis than {axis}.")
-    return _reduce(x, _MAX, axis, blocks)
+    (x,), cuts = sharding.ready("max_over", _rule(x.ndim, axis, _MAX), (x,), layout)
+    return _reduce(x, _MAX, axis, blocks, cuts)
 
 
 def blocks_for(x: Num[Described, "*shape"], axis: int | None = None) -> Blocks:
@@ -172,26 +183,36 @@ def blocks_for(x: Num[Described, "*shape"], axis: int | None = None) -> Blocks:
     return Blocks(bm=bm, bn=bn)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
-def _reduce(x, reduction, axis, blocks):
-    def plain(x):
-        return reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+def _rule(rank: int, axis: int | None, reduction: _Reduction) -> str:
+    axes = sharding.letters(rank).split()
+    out = (reduction.sign + letter if axis in (None, n) else letter for n, letter in enumerate(axes))
+    return f"{' '.join(axes)} -> {' '.join(out)}"
 
-    def on_tpu(x):
-        out = x
-        for n, (shape, along) in enumerate(passes, 1):
-            dtype = x.dtype if n == len(passes) else accumulator(x.dtype)
-            out = _along(out.reshape(shape), reduction, along, blocks, dtype)
-        return out.reshape(() if axis is None else x.shape[:axis] + x.shape[axis + 1 :])
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+def _reduce(x, reduction, axis, blocks, cuts):
+    plain = fixed(_plain, reduction=reduction, axis=axis)
     if not x.size or not x.ndim:
         return plain(x)
-    passes = _passes(x.shape, axis)
-    for shape, along in passes:
+    for shape, along in _passes(x.shape, axis):
         view = jax.ShapeDtypeStruct(shape, x.dtype)
         chosen = blocks or blocks_for(view)
         check_fits(chosen, _vmem_bytes(_plan(shape, along, chosen), x.dtype.itemsize))
-    return platforms.by_platform(x, tpu=on_tpu, default=plain)
+    on_tpu = fixed(_on_tpu, reduction=reduction, axis=axis, blocks=blocks)
+    rule = _rule(x.ndim, axis, reduction)
+    return Op(name=reduction.name, rule=rule, tpu=on_tpu, plain=plain)(x, cuts=cuts)
+
+
+def _plain(x, *, reduction, axis):
+    return reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+
+
+def _on_tpu(x, *, reduction, axis, blocks):
+    out, passes = x, _passes(x.shape, axis)
+    for n, (shape, along) in enumerate(passes, 1):
+        dtype = x.dtype if n == len(passes) else accumulator(x.dtype)
+        out = _along(out.reshape(shape), reduction, along, blocks, dtype)
+    return out.reshape(() if axis is None else x.shape[:axis] + x.shape[axis + 1 :])
 
 
 def _passes(shape: tuple[int, ...], axis: int | None) -> list[tuple[tuple[int, int], int]]:
@@ -205,21 +226,23 @@ def _passes(shape: tuple[int, ...], axis: int | None) -> list[tuple[tuple[int, i
     return [(flat, 0 if rows >= columns else 1), ((1, min(flat)), 1)]
 
 
-def _forward(x, reduction, axis, blocks):
-    out = _reduce(x, reduction, axis, blocks)
+def _forward(x, reduction, axis, blocks, cuts):
+    out = _reduce(x, reduction, axis, blocks, cuts)
     return out, (x, out) if reduction is _MAX else x
 
 
-def _backward(reduction, axis, blocks, saved, g):
+def _backward(reduction, axis, blocks, cuts, saved, g):
     if reduction is _SUM:
-        return (jnp.broadcast_to(_with_axis(g, axis), saved.shape),)
+        return (_spread(g, axis, saved),)
     x, out = saved
-    chosen = (x == _with_axis(out, axis)).astype(g.dtype)
-    return (chosen * _with_axis(g / _reduce(chosen, _SUM, axis, blocks), axis),)
+    chosen = (x == _spread(out, axis, x)).astype(g.dtype)
+    return (chosen * _spread(g / _reduce(chosen, _SUM, axis, blocks, cuts), axis, x),)
 
 
-def _with_axis(reduced, axis):
-    return reduced if axis is None else jnp.expand_dims(reduced, axis)
+def _spread(reduced, axis, x):
+    """``reduced``, repeated along the axis that x has more; cut as x is."""
+    wide = reduced if axis is None else jnp.expand_dims(reduced, axis)
+    return jnp.broadcast_to(wide, x.shape, out_sharding=sharding.known(x))
 
 
 _reduce.defvjp(_forward, _backward)
@@ -255,7 +278,7 @@ def _along(x, reduction, axis, blocks, dtype):
     rows, columns = (pl.cdiv(size, block) for size, block in zip(x.shape, plan.block, strict=True))
     return pl.pallas_call(
         functools.partial(plan.kernel, reduction=reduction, size=x.shape[axis]),
-        out_shape=jax.ShapeDtypeStruct((1, x.shape[1 - axis]), dtype),
+        out_shape=sharding.result(x, (1, x.shape[1 - axis]), dtype),
         grid=(columns, rows) if axis == 0 else (rows, columns),  # what is summed over runs last
         in_specs=[pl.BlockSpec(plan.block, lambda a, b: (b, a) if axis == 0 else (a, b))],
         out_specs=pl.BlockSpec(plan.result, lambda a, b: (0, a)),

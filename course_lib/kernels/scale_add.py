@@ -16,9 +16,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import elementwise, platforms
+from course_lib.kernels import elementwise, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.elementwise import Blocks
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.sharding import Layout
 
 
 def reference(a: Num[Array, ""], x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -59,19 +61,26 @@ def _backward_kernel(
 
 
 def scale_add(
-    a: Num[Array, ""] | float, x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None
+    a: Num[Array, ""] | float,
+    x: Num[Array, "*shape"],
+    y: Num[Array, "*shape"],
+    *,
+    blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Num[Array, "*shape"]:
     """``a * x + y`` for two arrays of one shape and one dtype (f32, bf16, int32), differentiable by all three.
 
     ``a`` is taken as f32, or as int32 where ``x`` is; floats are computed in f32 and rounded once. Runs the kernel on
-    a TPU and plain JAX elsewhere. Raises ValueError where ``a`` is no scalar, shapes or dtypes differ, or the blocks
-    need more VMEM than there is.
+    a TPU and plain JAX elsewhere. ``layout`` says how x and y lie on a mesh with Auto axes: a PartitionSpec for both.
+    Raises ValueError where ``a`` is no scalar, shapes or dtypes differ, or the blocks need more VMEM than there is.
     """
     elementwise.check_pair("scale_add", x, y)
     if jnp.shape(a):
         raise ValueError(f"scale_add: a has shape {jnp.shape(a)}; it must be a scalar. Try multiply and add.")
     wide = jnp.float32 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
-    return _scale_add(jnp.asarray(a, wide), x, y, blocks)
+    layout = (None, layout) if isinstance(layout, jax.sharding.PartitionSpec) else layout
+    operands, cuts = sharding.ready("scale_add", _rule(x.ndim), (jnp.asarray(a, wide), x, y), layout)
+    return _scale_add(*operands, blocks, cuts)
 
 
 def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
@@ -79,45 +88,72 @@ def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Nu
     return elementwise.blocks_of(x.shape, x.dtype.itemsize)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _scale_add(a, x, y, blocks):
-    return _dispatch(_kernel, reference, a, x, y, blocks, sums=False)
+def _rule(rank: int) -> str:
+    return f", {sharding.letters(rank)}, {sharding.letters(rank)} -> {sharding.letters(rank)}"
 
 
-def _backward(blocks, saved, g):
-    def plain(a, g, x):
-        wide = g.astype(a.dtype)
-        return (a * wide).astype(g.dtype), jnp.sum(wide * x.astype(a.dtype))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _scale_add(a, x, y, blocks, cuts):
+    if not x.size:
+        return reference(a, x, y)
+    check_fits(blocks, _cut(blocks, x)[2])
+    on_tpu = fixed(_on_tpu, blocks=blocks)
+    return Op(name="scale_add", rule=_rule(x.ndim), tpu=on_tpu, plain=reference)(a, x, y, cuts=cuts)
 
+
+def _forward(a, x, y, blocks, cuts):
+    return _scale_add(a, x, y, blocks, cuts), (a, x)
+
+
+def _backward(blocks, cuts, saved, g):
     a, x = saved
-    dx, da = _dispatch(_backward_kernel, plain, a, g, x, blocks, sums=True)
+    if not x.size:
+        da, dx = _backward_plain(a, g, x)
+        return da, dx, g
+    axes = sharding.letters(x.ndim)
+    rule = f", {axes}, {axes} -> {' '.join('+' + axis for axis in axes.split())}, {axes}"
+    on_tpu = fixed(_backward_on_tpu, blocks=blocks)
+    da, dx = Op(name="gradient of scale_add", rule=rule, tpu=on_tpu, plain=_backward_plain)(a, g, x, cuts=cuts)
     return da, dx, g
 
 
-_scale_add.defvjp(lambda a, x, y, blocks: (_scale_add(a, x, y, blocks), (a, x)), _backward)
+_scale_add.defvjp(_forward, _backward)
 
 
-def _dispatch(kernel, plain, a, x, y, blocks, sums):
-    if not x.size:
-        return plain(a, x, y)
-    itemsize = x.dtype.itemsize
-    blocks = blocks or elementwise.blocks_of(x.shape, itemsize)
-    flat, block = elementwise.seen_as(x.shape, itemsize, blocks)
-    needed = elementwise.vmem_bytes(block, [itemsize] * 3)
-    check_fits(blocks, needed)
+def _backward_plain(a, g, x):
+    wide = g.astype(a.dtype)
+    return jnp.sum(wide * x.astype(a.dtype)), (a * wide).astype(g.dtype)
 
-    def on_tpu(a, x, y):
-        spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
-        array = jax.ShapeDtypeStruct(flat, x.dtype)
-        order = "arbitrary" if sums else "parallel"
-        out = pl.pallas_call(
-            functools.partial(kernel, shape=flat) if sums else kernel,
-            out_shape=[array, jax.ShapeDtypeStruct((1, 1), a.dtype)] if sums else array,
-            grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
-            in_specs=[scalar, spec, spec],
-            out_specs=[spec, scalar] if sums else spec,
-            compiler_params=compiler_params(needed, *[order] * len(flat)),
-        )(a.reshape(1, 1), x.reshape(flat), y.reshape(flat))
-        return (out[0].reshape(x.shape), out[1].reshape(())) if sums else out.reshape(x.shape)
 
-    return platforms.by_platform(a, x, y, tpu=on_tpu, default=plain)
+def _cut(blocks: Blocks | None, x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """The shape that x is seen as, that of its blocks, and the bytes of VMEM that blocks of three arrays take."""
+    flat, block = elementwise.seen_as(x.shape, x.dtype.itemsize, blocks or blocks_for(0, x, x))
+    return flat, block, elementwise.vmem_bytes(block, [x.dtype.itemsize] * 3)
+
+
+def _on_tpu(a, x, y, *, blocks):
+    flat, block, needed = _cut(blocks, x)
+    spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
+    out = pl.pallas_call(
+        _kernel,
+        out_shape=sharding.result(x, flat, x.dtype),
+        grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
+        in_specs=[scalar, spec, spec],
+        out_specs=spec,
+        compiler_params=compiler_params(needed, *["parallel"] * len(flat)),
+    )(a.reshape(1, 1), x.reshape(flat), y.reshape(flat))
+    return out.reshape(x.shape)
+
+
+def _backward_on_tpu(a, g, x, *, blocks):
+    flat, block, needed = _cut(blocks, x)
+    spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
+    dx, da = pl.pallas_call(
+        functools.partial(_backward_kernel, shape=flat),
+        out_shape=[sharding.result(x, flat, x.dtype), sharding.result(x, (1, 1), a.dtype)],
+        grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
+        in_specs=[scalar, spec, spec],
+        out_specs=[spec, scalar],
+        compiler_params=compiler_params(needed, *["arbitrary"] * len(flat)),
+    )(a.reshape(1, 1), g.reshape(flat), x.reshape(flat))
+    return da.reshape(()), dx.reshape(x.shape)

@@ -25,9 +25,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, platforms
+from course_lib.kernels import legal, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.sharding import Layout
 
 
 def reference(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False) -> Num[Array, "*shape"]:
@@ -136,16 +138,24 @@ def _down(x, carry, reverse):
 
 
 def cumsum(
-    x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False, blocks: Blocks | None = None
+    x: Num[Array, "*shape"],
+    axis: int = -1,
+    *,
+    reverse: bool = False,
+    blocks: Blocks | None = None,
+    layout: Layout = None,
 ) -> Num[Array, "*shape"]:
     """Cumulative sums along ``axis``: -1, or 0 of a matrix. f32, bf16 or int32, and so is the result.
 
     ``reverse`` begins at the end. Floats are summed in f32 and rounded once. Differentiable: the gradient is the
     cumulative sum the other way round, by the same kernel. Runs on a TPU as a kernel and as plain JAX elsewhere.
     A row works alone in a register that has room for 8, and 128 are turned at a time, so few long rows are slow.
+    ``layout`` says how x lies on a mesh with Auto axes; where ``axis`` itself is cut, each device adds what was before.
     Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
-    return _cumsum(x, checked_axis("cumsum", x, axis, everything=False), reverse, blocks)
+    axis = checked_axis("cumsum", x, axis, everything=False)
+    (x,), cuts = sharding.ready("cumsum", _rule(x.ndim, axis, reverse), (x,), layout)
+    return _cumsum(x, axis, reverse, blocks, cuts)
 
 
 def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = False) -> Blocks:
@@ -156,25 +166,28 @@ def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = F
     return Blocks(bm=bm, bn=bn)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
-def _cumsum(x, axis, reverse, blocks):
-    plain = functools.partial(reference, axis=axis, reverse=reverse)
+def _rule(rank: int, axis: int, reverse: bool) -> str:
+    out = (axes := sharding.letters(rank).split()).copy()
+    out[axis] = ("<" if reverse else ">") + out[axis]
+    return f"{' '.join(axes)} -> {' '.join(out)}"
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+def _cumsum(x, axis, reverse, blocks, cuts):
+    plain = fixed(reference, axis=axis, reverse=reverse)
     if not x.size:
         return plain(x)
-    flat = math.prod(x.shape[:-1]), x.shape[-1]
-    down = x.ndim == 2 and axis == 0
-    blocks = blocks or blocks_for(x, axis, reverse=reverse)
-    check_fits(blocks, vmem_bytes(blocks, x.dtype.itemsize))
-    on_tpu = functools.partial(_on_tpu, flat=flat, down=down, reverse=reverse, blocks=blocks)
-    return platforms.by_platform(x, tpu=on_tpu, default=plain)
+    check_fits(chosen := blocks or blocks_for(x, axis, reverse=reverse), vmem_bytes(chosen, x.dtype.itemsize))
+    on_tpu = fixed(_on_tpu, axis=axis, reverse=reverse, blocks=blocks)
+    return Op(name="cumsum", rule=_rule(x.ndim, axis, reverse), tpu=on_tpu, plain=plain)(x, cuts=cuts)
 
 
-def _forward(x, axis, reverse, blocks):
-    return _cumsum(x, axis, reverse, blocks), None
+def _forward(x, *how):
+    return _cumsum(x, *how), None
 
 
-def _backward(axis, reverse, blocks, _, g):
-    return (_cumsum(g, axis, not reverse, blocks),)
+def _backward(axis, reverse, blocks, cuts, _, g):
+    return (_cumsum(g, axis, not reverse, blocks, cuts),)
 
 
 _cumsum.defvjp(_forward, _backward)
@@ -185,7 +198,9 @@ def vmem_bytes(blocks: Blocks, itemsize: int) -> int:
     return 4 * blocks.bm * blocks.bn * itemsize + 4 * 8 * max(blocks.bm, blocks.bn)
 
 
-def _on_tpu(x, *, flat, down, reverse, blocks):
+def _on_tpu(x, *, axis, reverse, blocks):
+    flat, down = (math.prod(x.shape[:-1]), x.shape[-1]), x.ndim == 2 and axis == 0
+    blocks = blocks or blocks_for(x, axis, reverse=reverse)
     bm, bn = blocks.bm, blocks.bn
     rows, columns = (pl.cdiv(size, block) for size, block in zip(flat, (bm, bn), strict=True))
     side, along = (columns, rows) if down else (rows, columns)
@@ -198,7 +213,7 @@ def _on_tpu(x, *, flat, down, reverse, blocks):
     kernel = _rows_kernel if down else _columns_kernel
     return pl.pallas_call(
         functools.partial(kernel, size=flat[0 if down else 1], reverse=reverse),
-        out_shape=jax.ShapeDtypeStruct(flat, x.dtype),
+        out_shape=sharding.result(x, flat, x.dtype),
         grid=(side, along),
         in_specs=[spec],
         out_specs=spec,

@@ -19,8 +19,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import legal, platforms, row_blocks, softmax_backward
+from course_lib.kernels import legal, row_blocks, sharding, softmax_backward
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.sharding import Layout
 
 
 def reference(x: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
@@ -76,14 +78,18 @@ def _columns_kernel(
         o_ref[...] = (jnp.exp(x - m_ref[...]) / l_ref[...]).astype(o_ref.dtype)
 
 
-def softmax(x: Float[Array, "*shape N"], *, blocks: Blocks | None = None) -> Float[Array, "*shape N"]:
+def softmax(
+    x: Float[Array, "*shape N"], *, blocks: Blocks | None = None, layout: Layout = None
+) -> Float[Array, "*shape N"]:
     """Softmax over the last axis of an f32 or bf16 array, differentiable; as ``jax.nn.softmax``, infinities too.
 
-    Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: chosen by ``blocks_for``.
+    Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how x
+    lies on a mesh with Auto axes; rows that are cut among devices are left to plain JAX.
     Raises ValueError for another dtype, for an x without axes, and for blocks that need more VMEM than there is.
     """
     row_blocks.check_rows("softmax", x)
-    return _softmax(x, blocks)
+    (x,), cuts = sharding.ready("softmax", _rule(1, x), (x,), layout)
+    return _softmax(x, blocks, cuts)
 
 
 def blocks_for(x: Float[Described, "*shape N"]) -> Blocks:
@@ -100,20 +106,24 @@ def _blocks_for(x: Described, operands: int) -> Blocks:
 _TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _softmax(x, blocks):
+def _rule(operands: int, x: Array) -> str:
+    return ", ".join([(axes := sharding.letters(x.ndim - 1) + " N")] * operands) + " -> " + axes
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _softmax(x, blocks, cuts):
     kernels = _Kernels(rows=_rows_kernel, columns=_columns_kernel, statistics=2)
-    return _call(kernels, reference, blocks, x)
+    return _call("softmax", kernels, reference, blocks, cuts, x)
 
 
-def _forward(x, blocks):
-    y = _softmax(x, blocks)
+def _forward(x, blocks, cuts):
+    y = _softmax(x, blocks, cuts)
     return y, y
 
 
-def _backward(blocks, y, g):
+def _backward(blocks, cuts, y, g):
     kernels = _Kernels(rows=softmax_backward.rows_kernel, columns=softmax_backward.columns_kernel, statistics=1)
-    return (_call(kernels, softmax_backward.plain, blocks, y, g),)
+    return (_call("gradient of softmax", kernels, softmax_backward.plain, blocks, cuts, y, g),)
 
 
 _softmax.defvjp(_forward, _backward)
@@ -128,17 +138,26 @@ class _Kernels:
     statistics: int
 
 
-def _call(kernels: _Kernels, plain: Callable, blocks: Blocks | None, *operands: Array) -> Array:
+def _call(op: str, kernels: _Kernels, plain: Callable, blocks: Blocks | None, cuts, *operands: Array) -> Array:
     x = operands[0]
     if not x.size:
         return x
+    _chosen(blocks, *operands)
+    on_tpu = fixed(_on_tpu, kernels=kernels, blocks=blocks)
+    return Op(name=op, rule=_rule(len(operands), x), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+
+
+def _chosen(blocks: Blocks | None, *operands: Array) -> tuple[Blocks, int]:
+    """The blocks, and the bytes of VMEM that they take."""
+    x = operands[0]
     blocks = blocks or _blocks_for(x, len(operands) + 1)
     needed = row_blocks.needed(blocks.bm, blocks.bn or x.shape[-1], x, len(operands) + 1, _TEMPORARIES)
     check_fits(blocks, needed)
-    return platforms.by_platform(*operands, tpu=functools.partial(_on_tpu, kernels, blocks, needed), default=plain)
+    return blocks, needed
 
 
-def _on_tpu(kernels: _Kernels, blocks: Blocks, needed: int, *operands: Array) -> Array:
+def _on_tpu(*operands: Array, kernels: _Kernels, blocks: Blocks | None) -> Array:
+    blocks, needed = _chosen(blocks, *operands)
     x = operands[0]
     flat = (math.prod(x.shape[:-1]), x.shape[-1])
     bm, bn = min(flat[0], blocks.bm), min(flat[1], blocks.bn or flat[1])
@@ -152,7 +171,7 @@ def _on_tpu(kernels: _Kernels, blocks: Blocks, needed: int, *operands: Array) ->
         grid, semantics = (pl.cdiv(flat[0], bm), 2, pl.cdiv(flat[1], bn)), ("parallel", "arbitrary", "arbitrary")
     out = pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct(flat, x.dtype),
+        out_shape=sharding.result(x, flat, x.dtype),
         grid=grid,
         in_specs=[read] * len(operands),
         out_specs=written,

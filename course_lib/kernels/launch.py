@@ -1,0 +1,156 @@
+"""The launch of a kernel: which implementation runs is chosen when a program is lowered, for the platform it is for.
+
+Only then is it known whether the program is for one device, or for several among which the compiler divides the work
+(a mesh with Auto axes). It cannot divide a kernel: there plain JAX runs, and a warning says so.
+
+A launch is a JAX primitive with rules of its own. It is differentiated as the plain JAX that computes the same, in any
+order; so a gradient that is a kernel has a gradient too.
+"""
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable
+
+import jax
+from jax.experimental.pallas import tpu as pltpu
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from course_lib.arrays import Array
+from course_lib.kernels import sharding
+
+
+class fixed(functools.partial):  # noqa: N801  used as functools.partial is
+    """functools.partial, but equal to another of the same function and the same arguments: so it is compiled once."""
+
+    def __eq__(self, other):
+        return isinstance(other, fixed) and self._parts() == other._parts()
+
+    def __hash__(self):
+        return hash(self._parts())
+
+    def _parts(self):
+        return self.func, self.args, frozenset(self.keywords.items())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Op:
+    """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
+
+    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``sharding``). A
+    GPU has ``gpu``, and where it is None ``plain``. Equal ops are compiled once: let their functions be those of a
+    file, or ``fixed`` ones.
+    """
+
+    name: str
+    rule: str
+    tpu: Callable
+    plain: Callable
+    gpu: Callable | None = None
+
+    def __call__(self, *operands: Array, cuts: sharding.Cuts = None) -> Array | tuple[Array, ...]:
+        """The result, or a tuple of several. ``cuts``: what the caller said of a mesh's Auto axes, if anything."""
+        results = sharding.spread(self.name, self.rule, self.run_here, self.run_plain, operands, cuts)
+        return results[0] if len(results) == 1 else results
+
+    def run_here(self, *operands: Array) -> tuple[Array, ...]:
+        """On each device by itself, whichever it is."""
+        return tuple(_launch.bind(*operands, op=self))
+
+    def run_tpu(self, *operands: Array) -> tuple[Array, ...]:
+        """The kernel, on this device."""
+        # For the chip alone: where a notebook has switched the simulator on, a kernel has effects, and plain JAX not.
+        with pltpu.force_tpu_interpret_mode(False):
+            return _tuple(self.tpu(*operands))
+
+    def run_plain(self, *operands: Array) -> tuple[Array, ...]:
+        return _tuple(self.plain(*operands))
+
+    def run_gpu(self, *operands: Array) -> tuple[Array, ...]:
+        return _tuple((self.gpu or self.plain)(*operands))
+
+
+def _tuple(results) -> tuple[Array, ...]:
+    return tuple(results) if isinstance(results, tuple | list) else (results,)
+
+
+_launch = Primitive("kernel_launch")
+_launch.multiple_results = True
+
+
+@_launch.def_impl
+def _now(*operands, op: Op):
+    return _compiled(op)(*operands)
+
+
+@functools.lru_cache(1024)
+def _compiled(op: Op) -> Callable:
+    return jax.jit(functools.partial(_launch.bind, op=op))
+
+
+@_launch.def_abstract_eval
+def _results(*operands, op: Op):
+    return jax.make_jaxpr(op.run_plain)(*operands).out_avals
+
+
+def _jvp(primals, tangents, *, op: Op):
+    tangents = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
+    return _launch.bind(*primals, op=op), list(jax.jvp(op.run_plain, primals, tangents)[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Vmapped:
+    fn: Callable
+    axes: tuple[int | None, ...]
+
+    def __call__(self, *operands):
+        return jax.vmap(self.fn, self.axes)(*operands)
+
+
+def _batch(operands, axes, *, op: Op):
+    """The mapped axis is one more letter of the rule, which a mesh may cut."""
+    ins, outs = sharding.parts(op.rule)
+    new = f"v{op.rule.count('v')}"
+    for letters, axis in zip(ins, axes, strict=True):
+        if axis is not None:
+            letters.insert(axis, new)
+    sides = ins, [[new, *letters] for letters in outs]
+    rule = " -> ".join(", ".join(" ".join(letters) for letters in side) for side in sides)
+    mapped = {
+        name: fn and _Vmapped(fn, tuple(axes)) for name, fn in (("tpu", op.tpu), ("plain", op.plain), ("gpu", op.gpu))
+    }
+    results = _tuple(dataclasses.replace(op, rule=rule, **mapped)(*operands))
+    return results, [0] * len(results)
+
+
+ad.primitive_jvps[_launch] = _jvp
+batching.primitive_batchers[_launch] = _batch
+
+
+def _lower_plain(ctx, *operands, op: Op):
+    return mlir.lower_fun(op.run_plain, multiple_results=True)(ctx, *operands)
+
+
+def _lower_for(run: str, ctx, *operands, op: Op):
+    if not _is_for_one_device(ctx.module_context.axis_context):
+        warnings.warn(
+            f"{op.name}: plain JAX instead of the kernel, which the compiler cannot divide among devices. Make the "
+            "mesh's axes Explicit, or hand over layout=, or call it inside jax.shard_map over all axes.",
+            stacklevel=2,
+        )
+        return _lower_plain(ctx, *operands, op=op)
+    return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
+
+
+def _is_for_one_device(axis_context) -> bool:
+    """What the TPU's lowering of a kernel will ask, too."""
+    if hasattr(axis_context, "manual_axes"):  # inside shard_map
+        mesh = axis_context.mesh
+        return axis_context.manual_axes | set(mesh.manual_axes) == set(mesh.axis_names)
+    return getattr(axis_context, "num_devices", 1) == 1
+
+
+mlir.register_lowering(_launch, _lower_plain)
+mlir.register_lowering(_launch, functools.partial(_lower_for, "run_tpu"), platform="tpu")
+mlir.register_lowering(_launch, functools.partial(_lower_for, "run_gpu"), platform="cuda")

@@ -1,0 +1,227 @@
+"""Kernels on many devices: which mesh axes cut which axes of an op's arrays, and the kernel run on each device's part.
+
+An op says what may be cut in one line, its rule, with a letter for each axis of each operand and result:
+``"m k, k n -> m n +k"`` is a matrix product. ``+k``: where k is cut, each device has a part of the sum, and the parts
+are added (``^k``: the largest is taken; ``>n``: to each part of n is added what the parts before it end with, ``<n``:
+those behind it begin with). A capital letter is an axis that a kernel needs whole, as softmax its rows.
+
+What is cut is read from the arrays' types on meshes with Explicit axes. On Auto axes the types do not say: there the
+caller may, by ``layout``.
+"""
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from course_lib.arrays import Array
+
+Layout = P | tuple[P | None, ...] | None  # how the operands lie on a mesh's Auto axes: that of the first, or of each
+Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None where nobody said
+
+_SUMS = {"+": lax.psum, "^": lax.pmax}
+_CARRIES = "><"
+
+
+def letters(rank: int) -> str:
+    """Letters for the axes of an array of which none is special."""
+    return " ".join(f"r{axis}" for axis in range(rank))
+
+
+def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
+    """``layout`` by the letters of ``rule``. Raises ValueError, in the name of ``op``, where it does not fit."""
+    if layout is None:
+        return None
+    specs = (layout,) if isinstance(layout, P) else layout
+    if not isinstance(specs, tuple) or not all(isinstance(spec, P | None) for spec in specs):
+        raise ValueError(
+            f"{op}: layout is {layout!r}; it must be a PartitionSpec, or a tuple of them, one for each operand. "
+            'Try layout=jax.sharding.PartitionSpec("data").'
+        )
+    if len(specs) > len(operands):
+        raise ValueError(f"{op}: layout has {len(specs)} PartitionSpecs, and there are {len(operands)} operands.")
+    found: dict[str, tuple[str, ...]] = {}
+    for number, (axes, operand, spec) in enumerate(zip(parts(rule)[0], operands, specs, strict=False)):
+        if len(spec or ()) > operand.ndim:
+            raise ValueError(f"{op}: layout has {spec} for operand {number}, of shape {operand.shape}: one axis each.")
+        for letter, names in zip(axes, spec or (), strict=False):
+            if _names(names) and found.setdefault(letter, _names(names)) != _names(names):
+                raise ValueError(
+                    f"{op}: layout cuts one axis in two ways, {found[letter]} and in operand {number} {_names(names)}; "
+                    "axes that meet must be cut alike."
+                )
+    return tuple(sorted(found.items()))
+
+
+def ready(op: str, rule: str, operands: Sequence[Array], layout: Layout = None) -> tuple[tuple[Array, ...], Cuts]:
+    """The operands as the kernel will want them, and ``cuts`` of the layout: to be called outside ``jax.custom_vjp``.
+
+    So JAX itself brings each gradient back to where its operand lay.
+    """
+    said, operands = cuts(op, rule, operands, layout), vary(*operands)
+    return tuple(_Place(op, rule, operands, said).aligned(operands)), said
+
+
+def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
+    """The letters of each operand, and of each result."""
+    ins, outs = rule.split("->")
+    return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
+
+
+def renamed(said: Cuts, was: str, now: str) -> Cuts:
+    """For another rule, whose letters ``now`` are the axes that this one calls ``was``."""
+    names = dict(zip(was, now, strict=True))
+    return said and tuple((names[letter], axes) for letter, axes in said if letter in names)
+
+
+def is_cut(letter: str, op: str, rule: str, operands: Sequence[Array], said: Cuts) -> bool:
+    """Whether an axis of the operands is cut among devices, here."""
+    return letter in _Place(op, rule, operands, said).cut
+
+
+def spread(op: str, rule: str, run: Callable, plain: Callable, operands: Sequence[Array], said: Cuts) -> tuple:
+    """``run(*operands)``, a tuple of arrays, on each device's part where they are cut; ``plain`` where it cannot be.
+
+    Raises ValueError where ``said`` names what the mesh has not.
+    """
+    place = _Place(op, rule, operands, said)
+    if not place.axes:
+        return run(*vary(*operands))
+    if place.broken:
+        warnings.warn(
+            f"{op}: plain JAX instead of the kernel, which needs an axis of its first operand whole that is cut over "
+            f"{place.broken}. Cut another axis, or reshard it before.",
+            stacklevel=3,
+        )
+        return plain(*operands)
+    return place.run(run, operands)
+
+
+class _Place:
+    """Where an op runs: a mesh, its axes that are ours to use, and which of them cut which letter."""
+
+    def __init__(self, op: str, rule: str, operands: Sequence[Array], said: Cuts):
+        types = [jax.typeof(operand).sharding for operand in operands]
+        self.mesh = next((t.mesh for t in types if not t.mesh.empty), jax.sharding.get_abstract_mesh())
+        self.explicit, self.manual = (_of_type(self.mesh, kind) for kind in (AxisType.Explicit, AxisType.Manual))
+        self.ins, self.outs = parts(rule)
+        self.cut: dict[str, tuple[str, ...]] = {}
+        auto = {axis for axis in _of_type(self.mesh, AxisType.Auto) if self.mesh.shape[axis] > 1}
+        self._check(op, said)
+        # Auto axes of which nobody spoke are the compiler's: it takes plain JAX there, and says so.
+        speaks = bool(self.explicit) if said is None else not self.mesh.empty
+        self.axes = set(self.mesh.axis_names) - self.manual - (auto if said is None else set()) if speaks else set()
+        self.broken: tuple[str, ...] = ()
+        if self.axes:
+            self._read(operands, types, dict(said or ()))
+
+    def _check(self, op: str, said: Cuts) -> None:
+        if said and self.mesh.empty:
+            raise ValueError(f"{op}: layout names {_all(said)}, and no mesh is known here. Try jax.set_mesh(mesh).")
+        if unknown := _all(said or ()) - set(self.mesh.axis_names):
+            raise ValueError(f"{op}: layout names {unknown}; the mesh has {self.mesh.axis_names}. Try jax.set_mesh.")
+
+    def _read(self, operands, types, said: dict[str, tuple[str, ...]]) -> None:
+        used = set(self.manual)
+        for number, (axes, operand, type_) in enumerate(zip(self.ins, operands, types, strict=True)):
+            spec = tuple(type_.spec) + (None,) * (operand.ndim - len(type_.spec))
+            for letter, size, known in zip(axes, operand.shape, spec, strict=True):
+                names = tuple(axis for axis in dict.fromkeys(_names(known) + said.get(letter, ())) if axis not in used)
+                divides = size % math.prod(self.mesh.shape[axis] for axis in names) == 0
+                if letter.isupper():
+                    self.broken = self.broken or (names if number == 0 and self._many(names) else ())
+                elif names and letter not in self.cut and divides:
+                    self.cut[letter] = names
+                    used.update(names)
+
+    def _many(self, names: tuple[str, ...]) -> bool:
+        return math.prod(self.mesh.shape[axis] for axis in names) > 1
+
+    def run(self, run: Callable, operands: Sequence[Array]) -> tuple:
+        """Each device's part, the sums among devices taken."""
+
+        @jax.checkpoint  # for second derivatives: what else it would keep cannot leave a shard_map in a shard_map
+        def local(*operands):
+            results = run(*vary(*operands))
+            return tuple(self._collected(result, axes) for result, axes in zip(results, self.outs, strict=True))
+
+        ins, outs = (tuple(map(self._spec, side)) for side in (self.ins, self.outs))
+        # Unsaid means all axes; said, the names must be those that a surrounding vmap has left.
+        some = {} if self.axes == set(self.mesh.axis_names) else {"axis_names": self.axes}
+        run_there = functools.partial(jax.shard_map, mesh=self.mesh, check_vma=bool(self.manual), **some)
+        return run_there(local, in_specs=ins, out_specs=outs)(*self.aligned(operands))
+
+    def aligned(self, operands: Sequence[Array]) -> Sequence[Array]:
+        """The operands cut as the rule has it; on Auto axes shard_map does that by itself."""
+        if not self.explicit or not self.axes or self.broken:
+            return operands
+        return [self._resharded(operand, self._spec(axes)) for operand, axes in zip(operands, self.ins, strict=True)]
+
+    def _spec(self, axes: list[str]) -> P:
+        return P(*(self.cut.get(letter.lstrip(_CARRIES)) for letter in axes if letter[0] not in _SUMS))
+
+    def _resharded(self, operand: Array, spec: P) -> Array:
+        known = P(*(tuple(axis for axis in _names(names) if axis in self.explicit) or None for names in spec))
+        wanted = NamedSharding(self.mesh, known)
+        return operand if jax.typeof(operand).sharding == wanted else jax.sharding.reshard(operand, wanted)
+
+    def _collected(self, result: Array, axes: list[str]) -> Array:
+        for sign, take in _SUMS.items():
+            over = tuple(axis for letter in axes if letter[0] == sign for axis in self.cut.get(letter[1:], ()))
+            result = take(result, over) if over else result
+        for axis, letter in enumerate(axes):
+            if letter[0] in _CARRIES and (over := self.cut.get(letter[1:])):
+                result = _carried(result, axis, over, reverse=letter[0] == "<")
+        return result
+
+
+def vary(*operands: Array) -> tuple[Array, ...]:
+    """The operands, all varying over the axes of a surrounding ``jax.shard_map`` that any of them varies over.
+
+    To be called outside ``jax.custom_vjp``: so the gradient of what did not vary is summed over the devices.
+    """
+    over = [jax.typeof(operand).manual_axis_type.varying for operand in operands]
+    every = frozenset().union(*over)
+    return tuple(
+        lax.pcast(operand, tuple(every - axes), to="varying") if every - axes else operand
+        for operand, axes in zip(operands, over, strict=True)
+    )
+
+
+def result(operand: Array, shape: tuple[int, ...], dtype) -> jax.ShapeDtypeStruct:
+    """What a kernel writes, varying over the axes that ``operand`` varies over: ``jax.shard_map`` asks for that."""
+    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=jax.typeof(operand).manual_axis_type)
+
+
+def known(operand: Array):
+    """How an array is cut on Explicit axes, for functions with an ``out_sharding``; None where its type does not say."""
+    found = jax.typeof(operand).sharding
+    return found if _of_type(found.mesh, AxisType.Explicit) else None
+
+
+def _carried(sums: Array, axis: int, over: tuple[str, ...], *, reverse: bool) -> Array:
+    """Cumulative sums of each device's part along ``axis``, become those of the whole."""
+    last = lax.slice_in_dim(sums, 0, 1, axis=axis) if reverse else lax.slice_in_dim(sums, -1, None, axis=axis)
+    ends = lax.all_gather(last, over)
+    device, me = lax.broadcasted_iota(jnp.int32, ends.shape, 0), lax.axis_index(over)
+    before = jnp.where(device > me if reverse else device < me, ends, 0)
+    wide = jnp.promote_types(sums.dtype, jnp.float32) if jnp.issubdtype(sums.dtype, jnp.floating) else sums.dtype
+    return (sums.astype(wide) + jnp.sum(before.astype(wide), axis=0)).astype(sums.dtype)
+
+
+def _names(axes) -> tuple[str, ...]:
+    return () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
+
+
+def _all(said) -> set[str]:
+    return {axis for _, axes in said for axis in axes}
+
+
+def _of_type(mesh, kind: AxisType) -> set[str]:
+    return {name for name, its in zip(mesh.axis_names, mesh.axis_types, strict=True) if its == kind}
