@@ -6,8 +6,9 @@ from typing import get_args
 import jax.numpy as jnp
 import keras
 from jax.experimental import sparse
+from jax.sharding import PartitionSpec
 
-from course_lib.kernels import elementwise, linear, products
+from course_lib.kernels import elementwise, linear, products, sharding
 from course_lib.kernels.linear import Blocks
 
 
@@ -21,7 +22,7 @@ class Add(keras.layers.Layer):
 
     def call(self, inputs):
         x, y = inputs
-        return elementwise.add(x, y)
+        return elementwise.add(x, y, layout=_layout(x))
 
     # Keras would otherwise trace the kernel with a batch of unknown size, which Pallas refuses.
     def compute_output_shape(self, input_shape):
@@ -68,9 +69,10 @@ class FusedDense(keras.layers.Dense):
     a model over. Keras files the weights of a ``.weights.h5`` under the name of the class, so that Dense does not find
     ours, nor we Dense's, until ``keras.saving.KerasFileEditor`` has renamed them: "layers/dense" to "fused_dense".
 
-    One device: the compiler does not partition a Mosaic kernel. Raises ValueError where an argument, the activation,
-    the compute dtype or the input (sparse) is none of these, and NotImplementedError where LoRA or quantization is
-    asked for: both compute something else than the kernel.
+    Under ``keras.distribution`` the kernels run on each device's part of the batch, and of the weights where a layout
+    map cuts them, with the communication that Dense has. Nothing need be said. Raises ValueError where an argument, the
+    activation, the compute dtype or the input (sparse) is none of these, and NotImplementedError where LoRA or
+    quantization is asked for: both compute something else than the kernel.
     """
 
     def __init__(
@@ -104,15 +106,17 @@ class FusedDense(keras.layers.Dense):
         if isinstance(inputs, sparse.JAXSparse):
             raise ValueError(f"FusedDense: the input of {self.name!r} is sparse; it must be dense. Try x.todense().")
         dtype = self.compute_dtype
+        x, kernel = keras.ops.cast(inputs, dtype), keras.ops.cast(self.kernel, dtype)
         bias = None if self.bias is None else keras.ops.cast(self.bias, dtype)
         return linear.linear(
-            keras.ops.cast(inputs, dtype),
-            keras.ops.cast(self.kernel, dtype),
+            x,
+            kernel,
             bias,
             activation=_IN_THE_KERNEL[_function(self.activation)],
             residuals=self.residuals,
             precision=self.precision,
             blocks=self.blocks,
+            layout=_layout(x, self.kernel),
         )
 
     def get_config(self):
@@ -129,6 +133,22 @@ class FusedDense(keras.layers.Dense):
         )
 
     enable_lora = quantize = quantized_call = _refuse
+
+
+def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:
+    """How ``keras.distribution`` cuts an input and, where there is one, a kernel and its bias; None where it does not.
+
+    Keras makes meshes with Auto axes: the types of the arrays do not say. While Keras only asks for shapes there is no
+    mesh, and nothing to cut.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None or not sharding.on_a_mesh(x, *() if kernel is None else [kernel.value]):
+        return None
+    rows = PartitionSpec(distribution.batch_dim_name)
+    if kernel is None:
+        return (rows, rows)
+    k, n = getattr(distribution.get_variable_layout(kernel), "axes", None) or (None, None)
+    return (rows, PartitionSpec(k, n), PartitionSpec(n))
 
 
 def _function(activation):

@@ -80,6 +80,16 @@ def renamed(said: Cuts, was: str, now: str) -> Cuts:
     return said and tuple((names[letter], axes) for letter, axes in said if letter in names)
 
 
+def on_a_mesh(*operands: Array) -> bool:
+    """Whether it is known here on which mesh the operands lie, without which a layout means nothing."""
+    return not _mesh_of(operands).empty
+
+
+def _mesh_of(operands: Sequence[Array]):
+    meshes = (jax.typeof(operand).sharding.mesh for operand in operands)
+    return next((mesh for mesh in meshes if not mesh.empty), jax.sharding.get_abstract_mesh())
+
+
 def is_cut(letter: str, op: str, rule: str, operands: Sequence[Array], said: Cuts) -> bool:
     """Whether an axis of the operands is cut among devices, here."""
     return letter in _Place(op, rule, operands, said).cut
@@ -108,7 +118,7 @@ class _Place:
 
     def __init__(self, op: str, rule: str, operands: Sequence[Array], said: Cuts):
         types = [jax.typeof(operand).sharding for operand in operands]
-        self.mesh = next((t.mesh for t in types if not t.mesh.empty), jax.sharding.get_abstract_mesh())
+        self.mesh = _mesh_of(operands)
         self.explicit, self.manual = (_of_type(self.mesh, kind) for kind in (AxisType.Explicit, AxisType.Manual))
         self.ins, self.outs = parts(rule)
         self.cut: dict[str, tuple[str, ...]] = {}
@@ -200,7 +210,7 @@ def result(operand: Array, shape: tuple[int, ...], dtype) -> jax.ShapeDtypeStruc
 
 
 def known(operand: Array):
-    """How an array is cut on Explicit axes, for functions with an ``out_sharding``; None where its type does not say."""
+    """How an array is cut on Explicit axes, as an ``out_sharding``; None where its type does not say."""
     found = jax.typeof(operand).sharding
     return found if _of_type(found.mesh, AxisType.Explicit) else None
 
