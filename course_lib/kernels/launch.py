@@ -56,7 +56,7 @@ class Op:
 
     def run_here(self, *operands: Array) -> tuple[Array, ...]:
         """On each device by itself, whichever it is."""
-        return tuple(_launch.bind(*operands, op=self))
+        return tuple(PRIMITIVE.bind(*operands, op=self))
 
     def run_tpu(self, *operands: Array) -> tuple[Array, ...]:
         """The kernel, on this device."""
@@ -75,28 +75,28 @@ def _tuple(results) -> tuple[Array, ...]:
     return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 
-_launch = Primitive("kernel_launch")
-_launch.multiple_results = True
+PRIMITIVE = Primitive("kernelPRIMITIVE")
+PRIMITIVE.multiple_results = True
 
 
-@_launch.def_impl
+@PRIMITIVE.def_impl
 def _now(*operands, op: Op):
     return _compiled(op)(*operands)
 
 
 @functools.lru_cache(1024)
 def _compiled(op: Op) -> Callable:
-    return jax.jit(functools.partial(_launch.bind, op=op))
+    return jax.jit(functools.partial(PRIMITIVE.bind, op=op))
 
 
-@_launch.def_abstract_eval
+@PRIMITIVE.def_abstract_eval
 def _results(*operands, op: Op):
     return jax.make_jaxpr(op.run_plain)(*operands).out_avals
 
 
 def _jvp(primals, tangents, *, op: Op):
     tangents = tuple(ad.instantiate_zeros(tangent) for tangent in tangents)
-    return _launch.bind(*primals, op=op), list(jax.jvp(op.run_plain, primals, tangents)[1])
+    return PRIMITIVE.bind(*primals, op=op), list(jax.jvp(op.run_plain, primals, tangents)[1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,15 +124,16 @@ def _batch(operands, axes, *, op: Op):
     return results, [0] * len(results)
 
 
-ad.primitive_jvps[_launch] = _jvp
-batching.primitive_batchers[_launch] = _batch
+ad.primitive_jvps[PRIMITIVE] = _jvp
+batching.primitive_batchers[PRIMITIVE] = _batch
 
 
 def _lower_plain(ctx, *operands, op: Op):
     return mlir.lower_fun(op.run_plain, multiple_results=True)(ctx, *operands)
 
 
-def _lower_for(run: str, ctx, *operands, op: Op):
+def lower_for(run: str, ctx, *operands, op: Op):
+    """``op.run_tpu`` or the like, as ``run`` has it, in a program for one device; plain JAX in one for several."""
     if not _is_for_one_device(ctx.module_context.axis_context):
         warnings.warn(
             f"{op.name}: plain JAX instead of the kernel, which the compiler cannot divide among devices. Make the "
@@ -151,6 +152,6 @@ def _is_for_one_device(axis_context) -> bool:
     return getattr(axis_context, "num_devices", 1) == 1
 
 
-mlir.register_lowering(_launch, _lower_plain)
-mlir.register_lowering(_launch, functools.partial(_lower_for, "run_tpu"), platform="tpu")
-mlir.register_lowering(_launch, functools.partial(_lower_for, "run_gpu"), platform="cuda")
+mlir.register_lowering(PRIMITIVE, _lower_plain)
+mlir.register_lowering(PRIMITIVE, functools.partial(lower_for, "run_tpu"), platform="tpu")
+mlir.register_lowering(PRIMITIVE, functools.partial(lower_for, "run_gpu"), platform="cuda")

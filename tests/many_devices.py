@@ -1,0 +1,225 @@
+"""Ops of the library on 8 CPU devices: run by test_kernels_devices, which hands over the cases and reads the outcomes.
+
+Where a TPU would run a kernel the kernel itself runs here, in Pallas' plain interpreter. That cannot do
+``jax.shard_map(check_vma=True)``: there, and for ``pl.kernel``, plain JAX runs, as on a CPU.
+"""
+
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import contextlib
+import functools
+import json
+import sys
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.interpreters import mlir
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from course_lib.kernels import (
+    activations,
+    elementwise,
+    launch,
+    linear,
+    linear_int8,
+    matmul,
+    matmul_one_block,
+    matmul_pipeline,
+    norm,
+    reduce,
+    scale_add,
+    scan,
+    softmax,
+)
+
+rng = np.random.default_rng(0)
+X, Y, W, B, V, C = (np.float32(rng.normal(size=s)) for s in ((8, 16), (8, 16), (16, 24), 24, 16, (4, 8, 16)))
+Q, SCALE = map(np.asarray, linear_int8.quantize(jnp.asarray(W)))
+
+
+def gelu_layer(x, w, b, **how):
+    return linear.linear(x, w, b, activation="gelu", **how)
+
+
+def gelu_layer_reference(x, w, b):
+    return linear.reference(x, w, b, activation="gelu")
+
+
+def int8_layer(x, scale, b, **how):
+    return linear_int8.linear_int8(x, jnp.asarray(Q), scale, b, activation="silu", **how)
+
+
+def int8_layer_reference(x, scale, b):
+    y = linear_int8.reference(x.reshape(-1, x.shape[-1]), Q, scale, b, activation="silu")
+    return y.reshape(*x.shape[:-1], -1)
+
+
+def bf16(x, **how):
+    return elementwise.cast(x, jnp.bfloat16, **how).astype(jnp.float32)
+
+
+def turned(x, y, **how):
+    return matmul.matmul_transposed(x, y, transpose_y=True, **how)
+
+
+# What is called, what it must compute, with what, and how that lies on a mesh with axes d and t.
+CASES = {
+    "add": (elementwise.add, elementwise.add_reference, (X, Y), (P("d", "t"), P("d", "t"))),
+    "multiply, cut unlike": (elementwise.multiply, elementwise.multiply_reference, (X, Y), (P("d", "t"), P("d"))),
+    "cast": (bf16, lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), (X,), (P("d", "t"),)),
+    "scale_add": (scale_add.scale_add, scale_add.reference, (np.float32(2), X, Y), (P(), P("d", "t"), P("d", "t"))),
+    "gelu": (activations.gelu, activations.gelu_reference, (X,), (P("d", "t"),)),
+    "softmax": (softmax.softmax, softmax.reference, (X,), (P("d"),)),
+    "softmax, rows cut": (softmax.softmax, softmax.reference, (X,), (P("d", "t"),)),
+    "rms_norm": (norm.rms_norm, norm.rms_norm_reference, (C, V), (P("d", "t"), P())),
+    "rms_norm, weight cut": (norm.rms_norm, norm.rms_norm_reference, (C, V), (P("d"), P("d"))),
+    "rms_norm, rows cut": (norm.rms_norm, norm.rms_norm_reference, (X, V), (P("d", "t"), P("t"))),
+    "layer_norm": (norm.layer_norm, norm.layer_norm_reference, (X, V, V + 1), (P("d"), P(), P())),
+    "rms_norm_residual": (
+        norm.rms_norm_residual,
+        norm.rms_norm_residual_reference,
+        (X, Y, V),
+        (P("d"), P("d"), P()),
+    ),
+    "matmul": (matmul.matmul, matmul.reference, (X, W), (P("d"), P(None, "t"))),
+    "matmul, K cut": (matmul.matmul, matmul.reference, (X, W), (P("d", "t"), P("t"))),
+    "matmul, weight cut as the batch": (matmul.matmul, matmul.reference, (X, W), (P("d"), P("d", "t"))),
+    "matmul_transposed": (turned, lambda x, y: matmul.reference(x, y.T), (X, W.T.copy()), (P("d"), P("t"))),
+    "matmul_one_block": (matmul_one_block.matmul_one_block, matmul.reference, (X, W), (P("d"), P(None, "t"))),
+    "matmul_pipelined": (matmul_pipeline.matmul_pipelined, matmul.reference, (X, W), (P("d"), P(None, "t"))),
+    "linear": (gelu_layer, gelu_layer_reference, (C, W, B), (P("d"), P(None, "t"), P("t"))),
+    "linear, K cut": (gelu_layer, gelu_layer_reference, (C, W, B), (P("d", None, "t"), P("t"), P())),
+    "linear, weights cut as the batch": (gelu_layer, gelu_layer_reference, (C, W, B), (P("d"), P("d"), P("d"))),
+    "linear_int8": (int8_layer, int8_layer_reference, (C, SCALE, B), (P("d"), P("t"), P("t"))),
+    "sum_over": (functools.partial(reduce.sum_over, axis=0), lambda x: x.sum(0), (X,), (P("d", "t"),)),
+    "sum_over all": (reduce.sum_over, jnp.sum, (X,), (P("d", "t"),)),
+    "max_over": (functools.partial(reduce.max_over, axis=-1), lambda x: x.max(-1), (X,), (P("d", "t"),)),
+    "cumsum": (scan.cumsum, scan.reference, (X,), (P("d"),)),
+    "cumsum, its axis cut": (scan.cumsum, scan.reference, (X,), (P("d", "t"),)),
+    "cumsum, its axis cut, in reverse": (
+        functools.partial(scan.cumsum, reverse=True),
+        functools.partial(scan.reference, reverse=True),
+        (X,),
+        (P("d", ("t", "e")),),
+    ),
+}
+
+
+def loss(fn, count):
+    return lambda *a: sum((jnp.sin(leaf) ** 2).sum() for leaf in jax.tree.leaves(fn(*a)))
+
+
+def gradient(fn, count):
+    return jax.grad(loss(fn, count), tuple(range(count)))
+
+
+def second(fn, count):
+    squares = loss(gradient(fn, count), count)
+    return jax.grad(squares, tuple(range(count)))
+
+
+def over_a_batch(fn, count):
+    return jax.vmap(fn, (0,) + (None,) * (count - 1))
+
+
+def scanned(fn, count):
+    def turn(total, _):
+        return total + loss(fn, count)(*turn.operands), None
+
+    def run(*operands):
+        turn.operands = operands
+        return jax.lax.scan(turn, 0.0, None, length=2)[0]
+
+    return run
+
+
+TRANSFORMATIONS = {
+    "value": lambda fn, count: fn,
+    "gradient": gradient,
+    "second derivative": second,
+    "remat": lambda fn, count: gradient(jax.checkpoint(fn), count),
+    "scan": scanned,
+    "vmap": over_a_batch,
+    "vmap of the gradient": lambda fn, count: over_a_batch(gradient(fn, count), count),
+}
+SETUPS = (
+    "one device",
+    "eager",
+    "Explicit",
+    "layout",
+    "Auto",
+    "shard_map",
+    "shard_map, types checked",
+    "shard_map in part",
+)
+
+
+def mesh(kind: str) -> Mesh:
+    return Mesh(np.array(jax.devices()).reshape(2, 2, 2), ("d", "t", "e"), axis_types=(getattr(AxisType, kind),) * 3)
+
+
+def cut_by_rows(operands, specs):
+    """As a shard_map here cuts them: arrays by their first axis, so that its body sees whole rows and weights."""
+    pairs = zip(operands, specs, strict=True)
+    return tuple(P("d") if operand.ndim > 1 and tuple(spec)[:1] == ("d",) else P() for operand, spec in pairs)
+
+
+def outcome(name: str, setup: str, transformation: str) -> str:
+    """Whether it is right; behind that "plain", where a warning says that plain JAX runs instead of the kernel."""
+    (fn, reference, operands, specs), change = CASES[name], TRANSFORMATIONS[transformation]
+    count = len(operands)
+    on = mesh("Explicit" if setup in ("Explicit", "eager", "shard_map in part") else "Auto")
+    if setup == "layout":
+        fn = functools.partial(fn, layout=specs)
+    elif setup.startswith("shard_map"):
+        specs, some = cut_by_rows(operands, specs), {"axis_names": {"d"}} if setup.endswith("in part") else {}
+        fn = jax.shard_map(fn, mesh=on, in_specs=specs, out_specs=P("d"), check_vma=setup.endswith("checked"), **some)
+    if transformation.startswith("vmap"):
+        operands, specs = (np.stack([operands[0]] * 2), *operands[1:]), (P(None, *specs[0]), *specs[1:])
+    run, wanted = change(fn, count), change(reference, count)(*operands)
+    if setup != "one device":
+        operands = [jax.device_put(x, NamedSharding(on, spec)) for x, spec in zip(operands, specs, strict=True)]
+    known = jax.set_mesh(on) if setup in ("layout", "eager") else contextlib.nullcontext()
+    with warnings.catch_warnings(record=True) as said, known:
+        warnings.simplefilter("always")
+        found = (run if setup == "eager" else jax.jit(run))(*operands)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        within = 2e-3 * max(1e-3, np.abs(np.asarray(theirs)).max())
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=2e-3, atol=within)
+    return "right" + " plain" * any("plain JAX" in str(warning.message) for warning in said)
+
+
+def kernels_here() -> None:
+    """From now on a CPU takes the side of a TPU, and Pallas interprets the kernels."""
+    lower = functools.partial(launch.lower_for, "run_tpu")
+    mlir.register_lowering(launch.PRIMITIVE, lower, platform="cpu")
+    pl.pallas_call = functools.partial(pl.pallas_call, interpret=True)
+
+
+def not_interpreted(name: str, setup: str) -> bool:
+    return name == "matmul_pipelined" or setup in ("shard_map, types checked", "shard_map in part")
+
+
+def main() -> None:
+    cases = sorted(json.load(sys.stdin), key=lambda case: not not_interpreted(*case[:2]))
+    interpreting = False
+    for name, setup, transformation in cases:
+        if not interpreting and not not_interpreted(name, setup):
+            kernels_here()
+            interpreting = True
+        try:
+            result = outcome(name, setup, transformation)
+        except Exception as error:
+            result = f"{type(error).__name__}: {error}"
+        print(json.dumps([name, setup, transformation, result]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Second derivatives of every op: eagerly, jitted, and translated for a TPU, where gradients are kernels too."""
+
+import importlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
+from kernel_calls import CALLS
+from sweeps import daily
+
+X = jnp.cos(jnp.arange(8.0 * 14).reshape(8, 14))
+W = X[:5].T / 4
+OPS = [(family, op) for family in CALLS for op in CALLS[family] if op != "matmul_one_block"]  # which has no gradient
+V5E = AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+
+
+def op_and_reference(family, op):
+    """Both as functions of the first argument, and that."""
+    names = {**vars(importlib.import_module(f"course_lib.kernels.{family}")), "X": X, "W": W, "B": W[0], "jnp": jnp}
+    args, named = eval(f"(lambda *a, **k: (a, k))({CALLS[family][op]})", names)
+    reference = names.get(f"{op}_reference") or names["reference"]
+    return *(lambda first, fn=fn: fn(first, *args[1:], **named) for fn in (names[op], reference)), args[0]
+
+
+def squares(fn):
+    return lambda x: sum(jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(fn(x)))
+
+
+def second(fn):
+    return jax.grad(squares(jax.grad(squares(fn))))
+
+
+def kernels_on_a_tpu(fn, x) -> int:
+    with use_abstract_mesh(AbstractMesh((), (), abstract_device=V5E)):
+        return jax.jit(fn).trace(x).lower(lowering_platforms=("tpu",)).as_text().count("tpu_custom_call")
+
+
+@pytest.mark.parametrize("family, op", OPS)
+def test_second_derivatives_are_jaxs_own_and_keep_the_kernels(family, op):
+    """A program with the second derivative has the kernels of the first, and of the op itself."""
+    fn, reference, x = op_and_reference(family, op)
+    found, wanted = jax.jit(second(fn))(x), jax.jit(second(reference))(x)
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * max(1e-3, float(jnp.abs(wanted).max())))
+    assert kernels_on_a_tpu(second(fn), x) >= kernels_on_a_tpu(jax.grad(squares(fn)), x) >= kernels_on_a_tpu(fn, x) > 0
+
+
+@pytest.mark.parametrize("family, op", daily(("norm", "layer_norm"), ("linear", "linear"), of=OPS))
+def test_eagerly_and_behind_a_checkpoint_they_are_the_same(family, op):
+    fn, reference, x = op_and_reference(family, op)
+    wanted = jax.jit(second(reference))(x)
+    for found in (second(fn)(x), jax.jit(second(jax.checkpoint(fn)))(x)):
+        np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * max(1e-3, float(jnp.abs(wanted).max())))
