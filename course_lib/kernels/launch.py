@@ -75,7 +75,7 @@ def _tuple(results) -> tuple[Array, ...]:
     return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 
-PRIMITIVE = Primitive("kernelPRIMITIVE")
+PRIMITIVE = Primitive("kernel_launch")
 PRIMITIVE.multiple_results = True
 
 
