@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -99,6 +100,22 @@ def _jvp(primals, tangents, *, op: Op):
     return PRIMITIVE.bind(*primals, op=op), list(jax.jvp(op.run_plain, primals, tangents)[1])
 
 
+def _batch(operands, axes, *, op: Op):
+    """The mapped axis comes first, as one more of the grid, and is a letter of the rule, which a mesh may cut."""
+    ins, outs = sharding.parts(op.rule)
+    new, mapped = f"v{op.rule.count('v')}", tuple(None if axis is None else 0 for axis in axes)
+    operands = [
+        operand if axis is None else jnp.moveaxis(operand, axis, 0)
+        for operand, axis in zip(operands, axes, strict=True)
+    ]
+    ins = [letters if axis is None else [new, *letters] for letters, axis in zip(ins, mapped, strict=True)]
+    sides = ins, [[new, *letters] for letters in outs]
+    rule = " -> ".join(", ".join(" ".join(letters) for letters in side) for side in sides)
+    tpu, plain, gpu = (fn and _Vmapped(fn, mapped) for fn in (op.tpu, op.plain, op.gpu))
+    results = _tuple(dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu)(*operands))
+    return results, [0] * len(results)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Vmapped:
     fn: Callable
@@ -106,22 +123,6 @@ class _Vmapped:
 
     def __call__(self, *operands):
         return jax.vmap(self.fn, self.axes)(*operands)
-
-
-def _batch(operands, axes, *, op: Op):
-    """The mapped axis is one more letter of the rule, which a mesh may cut."""
-    ins, outs = sharding.parts(op.rule)
-    new = f"v{op.rule.count('v')}"
-    for letters, axis in zip(ins, axes, strict=True):
-        if axis is not None:
-            letters.insert(axis, new)
-    sides = ins, [[new, *letters] for letters in outs]
-    rule = " -> ".join(", ".join(" ".join(letters) for letters in side) for side in sides)
-    mapped = {
-        name: fn and _Vmapped(fn, tuple(axes)) for name, fn in (("tpu", op.tpu), ("plain", op.plain), ("gpu", op.gpu))
-    }
-    results = _tuple(dataclasses.replace(op, rule=rule, **mapped)(*operands))
-    return results, [0] * len(results)
 
 
 ad.primitive_jvps[PRIMITIVE] = _jvp
