@@ -24,6 +24,7 @@ from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import elementwise, sharding
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
 from course_lib.kernels.launch import fixed
 from course_lib.kernels.sharding import Layout
@@ -208,7 +209,7 @@ def _activation(name, x, blocks, layout):
     return _differentiable(x, name, blocks, cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
+@functools.partial(differentiable, settings=3)
 def _differentiable(x, name, blocks, cuts):
     return elementwise.by_blocks(name, fixed(_kernel, name=name), fixed(_apply, name=name), x, blocks=blocks, cuts=cuts)
 

@@ -22,6 +22,7 @@ from jax.experimental import pallas as pl
 from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.sharding import Layout
 
@@ -152,22 +153,22 @@ def blocks_of(shape: tuple[int, ...], itemsize: int) -> Blocks:
 _CASTABLE = (jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.int32), jnp.dtype(jnp.int8))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@functools.partial(differentiable, settings=2)
 def _add(x, y, blocks, cuts):
     return by_blocks("add", _add_kernel, lax.add, x, y, blocks=blocks, cuts=cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@functools.partial(differentiable, settings=2)
 def _subtract(x, y, blocks, cuts):
     return by_blocks("subtract", _subtract_kernel, lax.sub, x, y, blocks=blocks, cuts=cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+@functools.partial(differentiable, settings=2)
 def _multiply(x, y, blocks, cuts):
     return by_blocks("multiply", _multiply_kernel, lax.mul, x, y, blocks=blocks, cuts=cuts)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+@functools.partial(differentiable, settings=4)
 def _cast(x, _, dtype, blocks, cuts):
     plain = fixed(cast_reference, dtype=dtype)
     return by_blocks("cast", _cast_kernel, plain, x, dtype=dtype, blocks=blocks, cuts=cuts)

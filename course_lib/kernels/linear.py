@@ -15,15 +15,14 @@ import functools
 import math
 from typing import Literal, get_args
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_derivatives import SymbolicZero
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks, sharding
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
@@ -169,16 +168,15 @@ def _rule(batch: int, k: str, results: int = 1) -> str:
     return f"{rows} {k}, {k} n, n -> " + ", ".join([result] * results)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5, 6, 7, 8))
+@functools.partial(differentiable, settings=6)
 def _linear(x, w, b, activation, residuals, precision, blocks, summed, cuts):
     return _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save=False)[0]
 
 
-def _forward(x, w, b, activation, residuals, precision, blocks, summed, cuts):
-    # Each argument says whether it is differentiated. What a network's first layer reads is not, and then dx is not
-    # made: no compiler can leave it out of a kernel that makes dz as well. () says so, for a bool would be traced.
-    without_dx = None if x.perturbed else ()
-    x, w, b = x.value, w.value, b.value
+def _forward(x, w, b, activation, residuals, precision, blocks, summed, cuts, *, moving):
+    # ``moving`` says what is differentiated. What a network's first layer reads is not, and then dx is not made: no
+    # compiler can leave it out of a kernel that makes dz as well. () says so, for a bool would be traced.
+    without_dx = None if moving[0] else ()
     save = residuals == "save" and activation not in ("none", "relu")
     y, z = _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save=save)
     return y, (x, w, b, y if activation == "relu" else z, without_dx)
@@ -186,8 +184,6 @@ def _forward(x, w, b, activation, residuals, precision, blocks, summed, cuts):
 
 def _backward(activation, residuals, precision, blocks, summed, cuts, saved, g):
     x, w, b, z, without_dx = saved
-    if isinstance(g, SymbolicZero):
-        return None, None, None
     if z is None and activation != "none":
         z, _ = _forward_pass(x, w, b, "none", precision, blocks, summed, cuts, save=False)
     want_dx = without_dx is None
@@ -195,7 +191,7 @@ def _backward(activation, residuals, precision, blocks, summed, cuts, saved, g):
     return dx, dw, db.astype(b.dtype)
 
 
-_linear.defvjp(_forward, _backward, symbolic_zeros=True)
+_linear.defvjp(_forward, _backward, asks="moving")
 
 
 def _problem(x: Described, w: Described, precision: lax.Precision | None, save: bool) -> Problem:

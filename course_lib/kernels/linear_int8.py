@@ -11,7 +11,6 @@ products instead of K*N, and in f32. With few rows a layer waits for its weights
 import functools
 import math
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -19,6 +18,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
 from course_lib.kernels import activations, matmul, matmul_blocks, sharding
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
@@ -152,7 +152,7 @@ def _rule(batch: int, k: str) -> str:
     return f"{rows} {k}, {k} n, n, n -> " + (f"{rows} n" if k == "K" else f"{rows} n +k")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6, 7, 8))
+@functools.partial(differentiable, settings=5)
 def _linear(x, q, scale, b, activation, precision, blocks, summed, cuts):
     how = {"activation": activation, "precision": precision}
     if 0 in (*x.shape, *q.shape):

@@ -11,7 +11,6 @@ The grid is (i, j, k), k innermost: the sum of a block of o is kept in f32 from 
 import dataclasses
 import functools
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -19,6 +18,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels, sharding
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
 from course_lib.kernels.sharding import Layout
@@ -157,7 +157,7 @@ def _rule(transpose_x: bool, transpose_y: bool) -> str:
     return f"{'k m' if transpose_x else 'm k'}, {'n k' if transpose_y else 'k n'} -> m n +k"
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5, 6))
+@functools.partial(differentiable, settings=5)
 def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
     how = {"transpose_x": transpose_x, "transpose_y": transpose_y, "precision": precision}
     if 0 in x.shape or 0 in y.shape:

@@ -21,6 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import matmul, matmul_blocks, sharding
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
 from course_lib.kernels.matmul_blocks import Problem
@@ -85,13 +86,18 @@ def _divides(sizes: tuple[int, int, int], problem: Problem) -> bool:
 _RULE = "m k, k n -> m n +k"
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+@functools.partial(differentiable, settings=3)
 def _pipelined(x, y, precision, blocks, cuts):
     plain = fixed(_plain, precision=precision)
     if 0 in x.shape or 0 in y.shape:
         return plain(x, y)
-    on_tpu = fixed(_on_tpu, precision=precision, blocks=blocks)
+    on_tpu = fixed(_one_at_a_time, precision=precision, blocks=blocks)
     return Op(name="matmul_pipelined", rule=_RULE, tpu=on_tpu, plain=plain)(x, y, cuts=cuts)
+
+
+def _one_at_a_time(x, y, *, precision, blocks):
+    """Under jax.vmap a loop: JAX cannot map what is allocated inside a kernel, as a pipeline's buffers are."""
+    return jax.custom_batching.sequential_vmap(functools.partial(_on_tpu, precision=precision, blocks=blocks))(x, y)
 
 
 def _plain(x, y, *, precision):

@@ -17,7 +17,6 @@ import functools
 import math
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -25,6 +24,7 @@ from jax.experimental import pallas as pl
 from course_lib.arrays import Array, Described, Float, Ref
 from course_lib.kernels import legal, norm_backward, row_blocks, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.sharding import Layout
 
@@ -199,17 +199,17 @@ def _rule(x: Array, arrays: int, vectors: int) -> str:
     return ", ".join([axes] * arrays + ["N"] * vectors) + " -> " + ", ".join([axes] * arrays)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+@functools.partial(differentiable, settings=3)
 def _rms_norm(x, weight, eps, blocks, cuts):
     return _call("rms_norm", _rms_norm_kernel, rms_norm_reference, eps, blocks, cuts, (x,), (weight,))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+@functools.partial(differentiable, settings=3)
 def _layer_norm(x, weight, bias, eps, blocks, cuts):
     return _call("layer_norm", _layer_norm_kernel, layer_norm_reference, eps, blocks, cuts, (x,), (weight, bias))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+@functools.partial(differentiable, settings=3)
 def _rms_norm_residual(x, residual, weight, eps, blocks, cuts):
     kernel, plain = _rms_norm_residual_kernel, rms_norm_residual_reference
     return _call("rms_norm_residual", kernel, plain, eps, blocks, cuts, (x, residual), (weight,))

@@ -24,6 +24,7 @@ from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.sharding import Layout
 
@@ -189,7 +190,7 @@ def _rule(rank: int, axis: int | None, reduction: _Reduction) -> str:
     return f"{' '.join(axes)} -> {' '.join(out)}"
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+@functools.partial(differentiable, settings=4)
 def _reduce(x, reduction, axis, blocks, cuts):
     plain = fixed(_plain, reduction=reduction, axis=axis)
     if not x.size or not x.ndim:

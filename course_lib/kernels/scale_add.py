@@ -18,6 +18,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import elementwise, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.sharding import Layout
@@ -92,7 +93,7 @@ def _rule(rank: int) -> str:
     return f", {sharding.letters(rank)}, {sharding.letters(rank)} -> {sharding.letters(rank)}"
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+@functools.partial(differentiable, settings=2)
 def _scale_add(a, x, y, blocks, cuts):
     if not x.size:
         return reference(a, x, y)

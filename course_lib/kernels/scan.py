@@ -18,7 +18,6 @@ import dataclasses
 import functools
 import math
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -28,6 +27,7 @@ from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import legal, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.sharding import Layout
 
@@ -172,7 +172,7 @@ def _rule(rank: int, axis: int, reverse: bool) -> str:
     return f"{' '.join(axes)} -> {' '.join(out)}"
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3, 4))
+@functools.partial(differentiable, settings=4)
 def _cumsum(x, axis, reverse, blocks, cuts):
     plain = fixed(reference, axis=axis, reverse=reverse)
     if not x.size:

@@ -25,7 +25,22 @@ from course_lib.arrays import Array
 Layout = P | tuple[P | None, ...] | None  # how the operands lie on a mesh's Auto axes: that of the first, or of each
 Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None where nobody said
 
-_SUMS = {"+": lax.psum, "^": lax.pmax}
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _largest(x: Array, over: tuple[str, ...]) -> Array:
+    return lax.pmax(x, over)
+
+
+@_largest.defjvp
+def _of_the_largest(over, primals, tangents):
+    """JAX has no rule for it. Devices with equal maxima share the gradient."""
+    (x,), (tangent,) = primals, tangents
+    most = lax.pmax(x, over)
+    mine = (x == most).astype(tangent.dtype)
+    return most, lax.psum(mine * tangent, over) / lax.psum(mine, over)
+
+
+_SUMS = {"+": lax.psum, "^": _largest}
 _CARRIES = "><"
 
 

@@ -21,6 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import legal, row_blocks, sharding, softmax_backward
 from course_lib.kernels.compiler_params import check_fits, compiler_params
+from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.sharding import Layout
 
@@ -110,7 +111,7 @@ def _rule(operands: int, x: Array) -> str:
     return ", ".join([(axes := sharding.letters(x.ndim - 1) + " N")] * operands) + " -> " + axes
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+@functools.partial(differentiable, settings=2)
 def _softmax(x, blocks, cuts):
     kernels = _Kernels(rows=_rows_kernel, columns=_columns_kernel, statistics=2)
     return _call("softmax", kernels, reference, blocks, cuts, x)
