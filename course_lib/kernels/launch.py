@@ -41,7 +41,7 @@ class Op:
 
     Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``sharding``). A
     GPU has ``gpu``, and where it is None ``plain``. Equal ops are compiled once: let their functions be those of a
-    file, or ``fixed`` ones.
+    file, or ``fixed`` ones. ``one_at_a_time``: under ``jax.vmap`` the TPU's kernel runs in a loop.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Op:
     tpu: Callable
     plain: Callable
     gpu: Callable | None = None
+    one_at_a_time: bool = False
 
     def __call__(self, *operands: Array, cuts: sharding.Cuts = None) -> Array | tuple[Array, ...]:
         """The result, or a tuple of several. ``cuts``: what the caller said of a mesh's Auto axes, if anything."""
@@ -111,7 +112,8 @@ def _batch(operands, axes, *, op: Op):
     ins = [letters if axis is None else [new, *letters] for letters, axis in zip(ins, mapped, strict=True)]
     sides = ins, [[new, *letters] for letters in outs]
     rule = " -> ".join(", ".join(" ".join(letters) for letters in side) for side in sides)
-    tpu, plain, gpu = (fn and _Vmapped(fn, mapped) for fn in (op.tpu, op.plain, op.gpu))
+    plain, gpu = (fn and _Vmapped(fn, mapped) for fn in (op.plain, op.gpu))
+    tpu = (_Looped if op.one_at_a_time else _Vmapped)(op.tpu, mapped)
     results = _tuple(dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu)(*operands))
     return results, [0] * len(results)
 
@@ -123,6 +125,17 @@ class _Vmapped:
 
     def __call__(self, *operands):
         return jax.vmap(self.fn, self.axes)(*operands)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Looped(_Vmapped):
+    def __call__(self, *operands):
+        def one(mapped):
+            mapped = iter(mapped)
+            pairs = zip(operands, self.axes, strict=True)
+            return self.fn(*(operand if axis is None else next(mapped) for operand, axis in pairs))
+
+        return jax.lax.map(one, [o for o, axis in zip(operands, self.axes, strict=True) if axis == 0])
 
 
 ad.primitive_jvps[PRIMITIVE] = _jvp

@@ -13,7 +13,6 @@ no simulator has: nobody could judge them without a chip.
 
 import functools
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -91,13 +90,9 @@ def _pipelined(x, y, precision, blocks, cuts):
     plain = fixed(_plain, precision=precision)
     if 0 in x.shape or 0 in y.shape:
         return plain(x, y)
-    on_tpu = fixed(_one_at_a_time, precision=precision, blocks=blocks)
-    return Op(name="matmul_pipelined", rule=_RULE, tpu=on_tpu, plain=plain)(x, y, cuts=cuts)
-
-
-def _one_at_a_time(x, y, *, precision, blocks):
-    """Under jax.vmap a loop: JAX cannot map what is allocated inside a kernel, as a pipeline's buffers are."""
-    return jax.custom_batching.sequential_vmap(functools.partial(_on_tpu, precision=precision, blocks=blocks))(x, y)
+    on_tpu = fixed(_on_tpu, precision=precision, blocks=blocks)
+    # JAX cannot map what is allocated inside a kernel, as a pipeline's buffers are.
+    return Op(name="matmul_pipelined", rule=_RULE, tpu=on_tpu, plain=plain, one_at_a_time=True)(x, y, cuts=cuts)
 
 
 def _plain(x, y, *, precision):
