@@ -166,6 +166,19 @@ def test_rows_that_are_cut_are_left_to_plain_jax_and_nothing_is_gathered():
     assert "tpu_custom_call" not in text and "all_gather" not in text
 
 
+def test_what_does_not_divide_is_left_to_plain_jax():
+    with pytest.warns(UserWarning, match="matmul: plain JAX.*cannot cut 15 elements into 2 equal parts. Pad the array"):
+        text = lowered(lambda x, y: matmul.matmul(x, y, layout=P("d")), (P(), P()), ((15, 128), (128, 256)), "Auto")
+    assert "tpu_custom_call" not in text
+
+
+def test_a_vector_beside_the_rows_may_be_cut_as_it_likes():
+    def fn(x, weight):
+        return norm.rms_norm(x, weight, layout=(P("d"), P("t")))
+
+    assert lowered(fn, (P("d"), P("t")), ((16, 256), (256,)), "Auto").count("tpu_custom_call") == 1
+
+
 @pytest.mark.parametrize(
     "layout, says",
     [

@@ -23,11 +23,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import elementwise, sharding
+from course_lib.kernels import elementwise, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
 from course_lib.kernels.launch import fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 _PER_STEP = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
@@ -224,7 +224,7 @@ def pull_back(
     x: Float[Array, "*shape"],
     *,
     blocks: Blocks | None = None,
-    cuts: sharding.Cuts = None,
+    cuts: rules.Cuts = None,
 ) -> Float[Array, "*shape"]:
     """The cotangent of x: g, the cotangent of the activation called ``name``, times its slope at x; a kernel too."""
     kernel, plain = fixed(_backward_kernel, name=name), fixed(_pull_back, name=name)

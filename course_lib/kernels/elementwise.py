@@ -20,11 +20,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, sharding
+from course_lib.kernels import legal, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def add_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -198,7 +198,7 @@ def check_pair(op: str, x: Array, y: Array) -> None:
 
 def rule(operands: int, rank: int) -> str:
     """The rule of an op on operands of one shape: any axis may be cut among devices, for all of them alike."""
-    return ", ".join([sharding.letters(rank)] * operands) + " -> " + sharding.letters(rank)
+    return ", ".join([rules.letters(rank)] * operands) + " -> " + rules.letters(rank)
 
 
 def by_blocks(
@@ -208,7 +208,7 @@ def by_blocks(
     *operands: Array,
     dtype=None,
     blocks: Blocks | None = None,
-    cuts: sharding.Cuts = None,
+    cuts: rules.Cuts = None,
 ) -> Array:
     """One array from ``operands`` of one shape: by ``kernel``, block by block, on a TPU, and by ``plain`` elsewhere.
 

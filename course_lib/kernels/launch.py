@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from course_lib.arrays import Array
-from course_lib.kernels import sharding
+from course_lib.kernels import rules, sharding
 
 
 class fixed(functools.partial):  # noqa: N801  used as functools.partial is
@@ -51,7 +51,7 @@ class Op:
     gpu: Callable | None = None
     one_at_a_time: bool = False
 
-    def __call__(self, *operands: Array, cuts: sharding.Cuts = None) -> Array | tuple[Array, ...]:
+    def __call__(self, *operands: Array, cuts: rules.Cuts = None) -> Array | tuple[Array, ...]:
         """The result, or a tuple of several. ``cuts``: what the caller said of a mesh's Auto axes, if anything."""
         results = sharding.spread(self.name, self.rule, self.run_here, self.run_plain, operands, cuts)
         return results[0] if len(results) == 1 else results
@@ -103,7 +103,7 @@ def _jvp(primals, tangents, *, op: Op):
 
 def _batch(operands, axes, *, op: Op):
     """The mapped axis comes first, as one more of the grid, and is a letter of the rule, which a mesh may cut."""
-    ins, outs = sharding.parts(op.rule)
+    ins, outs = rules.parts(op.rule)
     new, mapped = f"v{op.rule.count('v')}", tuple(None if axis is None else 0 for axis in axes)
     operands = [
         operand if axis is None else jnp.moveaxis(operand, axis, 0)

@@ -21,13 +21,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks, sharding
+from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 Residuals = Literal["save", "recompute"]
 
@@ -114,7 +114,7 @@ def linear(
     precision = precision_of(x.dtype, precision)
     matmul_blocks.check(blocks, _problem(x, w, precision, save=False))
     how = activation or "none", residuals, precision, blocks
-    said = sharding.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
+    said = rules.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
     if sharding.is_cut("k", "linear", _rule(x.ndim - 1, "k"), (x, w, b), said):
         return _by_parts(x, w, b, layout, *how)
     operands, said = sharding.ready("linear", _rule(x.ndim - 1, "K"), (x, w, b), layout)
@@ -163,7 +163,7 @@ def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
 
 def _rule(batch: int, k: str, results: int = 1) -> str:
     """``k`` is "K" where it must be whole, and "k" where the parts of a product are added."""
-    rows = sharding.letters(batch)
+    rows = rules.letters(batch)
     result = f"{rows} n" if k == "K" else f"{rows} n +k"
     return f"{rows} {k}, {k} n, n -> " + ", ".join([result] * results)
 

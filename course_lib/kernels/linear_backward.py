@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import activations, matmul, matmul_blocks, platforms, sharding
+from course_lib.kernels import activations, matmul, matmul_blocks, platforms, rules, sharding
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, zero_beyond
@@ -38,7 +38,7 @@ def gradients(
     precision: lax.Precision | None,
     want_dx: bool = True,
     summed: bool = False,
-    cuts: sharding.Cuts = None,
+    cuts: rules.Cuts = None,
 ) -> tuple[Float[Array, "*batch K"] | None, Float[Array, "K N"], Float32[Array, " N"]]:
     """dx, dw and db; None for dx where it is not wanted.
 
@@ -61,7 +61,7 @@ def gradients(
 
 
 def _rule(batch: int, k: str, with_z: bool, want_dx: bool) -> str:
-    rows = sharding.letters(batch)
+    rows = rules.letters(batch)
     sums = " ".join("+" + letter for letter in rows.split())
     ins = f"{rows} {k}, {k} n, {rows} n" + f", {rows} n" * with_z
     return ins + " -> " + f"{rows} {k} +n, " * want_dx + f"{k} n {sums}, n {sums}"

@@ -17,13 +17,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
-from course_lib.kernels import activations, matmul, matmul_blocks, sharding
+from course_lib.kernels import activations, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def quantize(w: Float[Array, "K N"]) -> tuple[Int8[Array, "K N"], Float32[Array, " N"]]:
@@ -99,7 +99,7 @@ def linear_int8(
     level = precision_of(x.dtype, precision)
     matmul_blocks.check(blocks, _problem(x, q, level))
     how = level, blocks
-    said = sharding.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
+    said = rules.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
     if sharding.is_cut("k", "linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), said):
         # No device has the sum that the activation is of: bias and activation follow it.
         operands = x, q, scale, jnp.zeros_like(b)
@@ -148,7 +148,7 @@ def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
 
 def _rule(batch: int, k: str) -> str:
     """``k`` is "K" where it must be whole, and "k" where the parts of a product are added."""
-    rows = sharding.letters(batch)
+    rows = rules.letters(batch)
     return f"{rows} {k}, {k} n, n, n -> " + (f"{rows} n" if k == "K" else f"{rows} n +k")
 
 
@@ -176,7 +176,7 @@ def _forward(x, q, scale, b, *how):
 
 def _backward(activation, precision, _, summed, cuts, saved, g):
     x, q, _, b = saved
-    rows, k = sharding.letters(x.ndim - 1), "k" if summed else "K"
+    rows, k = rules.letters(x.ndim - 1), "k" if summed else "K"
     sums = " ".join("+" + letter for letter in rows.split())
     rule = f"{rows} {k}, {k} n, n, n, {rows} n -> {rows} {k} +n, n {sums} +k, n {sums}"
     how = {"activation": activation, "precision": precision}

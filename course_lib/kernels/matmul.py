@@ -17,11 +17,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels, sharding
+from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
@@ -184,7 +184,7 @@ def gradients(
     y: Array,
     g: Array,
     precision: lax.Precision | None,
-    cuts: sharding.Cuts,
+    cuts: rules.Cuts,
     *,
     transpose_x: bool = False,
     transpose_y: bool = False,
@@ -193,7 +193,7 @@ def gradients(
 
     def product(a, b, turn_a, turn_b, letters):
         """``letters`` are what this product's m, k and n are called in the one forwards."""
-        return _matmul(a, b, turn_a, turn_b, precision, None, sharding.renamed(cuts, letters, "mkn"))
+        return _matmul(a, b, turn_a, turn_b, precision, None, rules.renamed(cuts, letters, "mkn"))
 
     if transpose_x:
         dx = product(y, g, transpose_y, True, "knm")

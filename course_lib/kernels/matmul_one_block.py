@@ -19,7 +19,7 @@ from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_one_block must compute
 from course_lib.kernels.platforms import vmem_bytes
 from course_lib.kernels.products import dot, precision_of
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def _kernel(x_ref: Num[Ref, "M K"], y_ref: Num[Ref, "K N"], o_ref: Num[Ref, "M N"], *, precision) -> None:

@@ -25,7 +25,7 @@ from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, precision_of
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def matmul_pipelined(

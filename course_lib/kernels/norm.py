@@ -22,11 +22,11 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import legal, norm_backward, row_blocks, sharding
+from course_lib.kernels import legal, norm_backward, row_blocks, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def rms_norm_reference(
@@ -195,7 +195,7 @@ def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
 
 def _rule(x: Array, arrays: int, vectors: int) -> str:
     """Of so many arrays like x, which come out too, and vectors; rows stay whole."""
-    axes = sharding.letters(x.ndim - 1) + " N"
+    axes = rules.letters(x.ndim - 1) + " N"
     return ", ".join([axes] * arrays + ["N"] * vectors) + " -> " + ", ".join([axes] * arrays)
 
 

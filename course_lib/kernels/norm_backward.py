@@ -25,7 +25,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import row_blocks, sharding
+from course_lib.kernels import row_blocks, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.launch import Op, fixed
 
@@ -139,7 +139,7 @@ def call(
     *,
     eps: float,
     blocks=None,
-    cuts: sharding.Cuts = None,
+    cuts: rules.Cuts = None,
     cores: int | None = None,
 ) -> tuple[Array, ...]:
     """One of the kernels above on a TPU; elsewhere the gradient of ``values(x, *vectors, eps=eps)`` by JAX.
@@ -154,7 +154,7 @@ def call(
         return plain(*operands)
     _chosen(blocks, x, len(arrays) + 1)
     on_tpu = fixed(_on_tpu, kernel=fixed(kernel, eps=eps), vectors=count, blocks=blocks, cores=cores)
-    axes = sharding.letters(x.ndim - 1)
+    axes = rules.letters(x.ndim - 1)
     sums = " ".join("+" + axis for axis in axes.split())
     rule = (
         ", ".join([f"{axes} N"] * len(arrays) + ["N"] * count)

@@ -21,12 +21,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, sharding
+from course_lib.kernels import legal, rules, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def sum_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
@@ -185,7 +185,7 @@ def blocks_for(x: Num[Described, "*shape"], axis: int | None = None) -> Blocks:
 
 
 def _rule(rank: int, axis: int | None, reduction: _Reduction) -> str:
-    axes = sharding.letters(rank).split()
+    axes = rules.letters(rank).split()
     out = (reduction.sign + letter if axis in (None, n) else letter for n, letter in enumerate(axes))
     return f"{' '.join(axes)} -> {' '.join(out)}"
 

@@ -16,12 +16,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import elementwise, sharding
+from course_lib.kernels import elementwise, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def reference(a: Num[Array, ""], x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -90,7 +90,7 @@ def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Nu
 
 
 def _rule(rank: int) -> str:
-    return f", {sharding.letters(rank)}, {sharding.letters(rank)} -> {sharding.letters(rank)}"
+    return f", {rules.letters(rank)}, {rules.letters(rank)} -> {rules.letters(rank)}"
 
 
 @functools.partial(differentiable, settings=2)
@@ -111,7 +111,7 @@ def _backward(blocks, cuts, saved, g):
     if not x.size:
         da, dx = _backward_plain(a, g, x)
         return da, dx, g
-    axes = sharding.letters(x.ndim)
+    axes = rules.letters(x.ndim)
     rule = f", {axes}, {axes} -> {' '.join('+' + axis for axis in axes.split())}, {axes}"
     on_tpu = fixed(_backward_on_tpu, blocks=blocks)
     da, dx = Op(name="gradient of scale_add", rule=rule, tpu=on_tpu, plain=_backward_plain)(a, g, x, cuts=cuts)

@@ -24,12 +24,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, sharding
+from course_lib.kernels import legal, rules, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def reference(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False) -> Num[Array, "*shape"]:
@@ -167,7 +167,7 @@ def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = F
 
 
 def _rule(rank: int, axis: int, reverse: bool) -> str:
-    out = (axes := sharding.letters(rank).split()).copy()
+    out = (axes := rules.letters(rank).split()).copy()
     out[axis] = ("<" if reverse else ">") + out[axis]
     return f"{' '.join(axes)} -> {' '.join(out)}"
 

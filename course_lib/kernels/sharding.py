@@ -1,12 +1,9 @@
-"""Kernels on many devices: which mesh axes cut which axes of an op's arrays, and the kernel run on each device's part.
-
-An op says what may be cut in one line, its rule, with a letter for each axis of each operand and result:
-``"m k, k n -> m n +k"`` is a matrix product. ``+k``: where k is cut, each device has a part of the sum, and the parts
-are added (``^k``: the largest is taken; ``>n``: to each part of n is added what the parts before it end with, ``<n``:
-those behind it begin with). A capital letter is an axis that a kernel needs whole, as softmax its rows.
+"""Kernels on many devices: each runs on its device's part of the arrays, and sums among devices are taken behind it.
 
 What is cut is read from the arrays' types on meshes with Explicit axes. On Auto axes the types do not say: there the
-caller may, by ``layout``.
+caller may, by ``layout``. An axis of the mesh cuts one axis of the op, that of the first operand that has it so;
+another operand cut over it is gathered, as weights are that lie over the axis of the batch. Where a kernel cannot run
+on parts, plain JAX runs instead, and a warning says why. The rules of ops are those of ``rules``.
 """
 
 import functools
@@ -21,9 +18,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from course_lib.arrays import Array
-
-Layout = P | tuple[P | None, ...] | None  # how the operands lie on a mesh's Auto axes: that of the first, or of each
-Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None where nobody said
+from course_lib.kernels.rules import Cuts, Layout, cuts, names_of, parts
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -44,55 +39,13 @@ _SUMS = {"+": lax.psum, "^": _largest}
 _CARRIES = "><"
 
 
-def letters(rank: int) -> str:
-    """Letters for the axes of an array of which none is special."""
-    return " ".join(f"r{axis}" for axis in range(rank))
-
-
-def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
-    """``layout`` by the letters of ``rule``. Raises ValueError, in the name of ``op``, where it does not fit."""
-    if layout is None:
-        return None
-    specs = (layout,) if isinstance(layout, P) else layout
-    if not isinstance(specs, tuple) or not all(isinstance(spec, P | None) for spec in specs):
-        raise ValueError(
-            f"{op}: layout is {layout!r}; it must be a PartitionSpec, or a tuple of them, one for each operand. "
-            'Try layout=jax.sharding.PartitionSpec("data").'
-        )
-    if len(specs) > len(operands):
-        raise ValueError(f"{op}: layout has {len(specs)} PartitionSpecs, and there are {len(operands)} operands.")
-    found: dict[str, tuple[str, ...]] = {}
-    for number, (axes, operand, spec) in enumerate(zip(parts(rule)[0], operands, specs, strict=False)):
-        if len(spec or ()) > operand.ndim:
-            raise ValueError(f"{op}: layout has {spec} for operand {number}, of shape {operand.shape}: one axis each.")
-        for letter, names in zip(axes, spec or (), strict=False):
-            if _names(names) and found.setdefault(letter, _names(names)) != _names(names):
-                raise ValueError(
-                    f"{op}: layout cuts one axis in two ways, {found[letter]} and in operand {number} {_names(names)}; "
-                    "axes that meet must be cut alike."
-                )
-    return tuple(sorted(found.items()))
-
-
 def ready(op: str, rule: str, operands: Sequence[Array], layout: Layout = None) -> tuple[tuple[Array, ...], Cuts]:
-    """The operands as the kernel will want them, and ``cuts`` of the layout: to be called outside ``jax.custom_vjp``.
+    """The operands as the kernel will want them, and ``cuts`` of the layout.
 
-    So JAX itself brings each gradient back to where its operand lay.
+    To be called outside of what has rules for its gradient: so JAX brings each gradient back to where its operand lay.
     """
     said, operands = cuts(op, rule, operands, layout), vary(*operands)
     return tuple(_Place(op, rule, operands, said).aligned(operands)), said
-
-
-def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The letters of each operand, and of each result."""
-    ins, outs = rule.split("->")
-    return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
-
-
-def renamed(said: Cuts, was: str, now: str) -> Cuts:
-    """For another rule, whose letters ``now`` are the axes that this one calls ``was``."""
-    names = dict(zip(was, now, strict=True))
-    return said and tuple((names[letter], axes) for letter, axes in said if letter in names)
 
 
 def on_a_mesh(*operands: Array) -> bool:
@@ -119,11 +72,7 @@ def spread(op: str, rule: str, run: Callable, plain: Callable, operands: Sequenc
     if not place.axes:
         return run(*vary(*operands))
     if place.broken:
-        warnings.warn(
-            f"{op}: plain JAX instead of the kernel, which needs an axis of its first operand whole that is cut over "
-            f"{place.broken}. Cut another axis, or reshard it before.",
-            stacklevel=3,
-        )
+        warnings.warn(f"{op}: plain JAX instead of the kernel, {place.broken}", stacklevel=3)
         return plain(*operands)
     return place.run(run, operands)
 
@@ -142,7 +91,7 @@ class _Place:
         # Auto axes of which nobody spoke are the compiler's: it takes plain JAX there, and says so.
         speaks = bool(self.explicit) if said is None else not self.mesh.empty
         self.axes = set(self.mesh.axis_names) - self.manual - (auto if said is None else set()) if speaks else set()
-        self.broken: tuple[str, ...] = ()
+        self.broken = ""  # why no kernel can run on the parts
         if self.axes:
             self._read(operands, types, dict(said or ()))
 
@@ -157,16 +106,23 @@ class _Place:
         for number, (axes, operand, type_) in enumerate(zip(self.ins, operands, types, strict=True)):
             spec = tuple(type_.spec) + (None,) * (operand.ndim - len(type_.spec))
             for letter, size, known in zip(axes, operand.shape, spec, strict=True):
-                names = tuple(axis for axis in dict.fromkeys(_names(known) + said.get(letter, ())) if axis not in used)
-                divides = size % math.prod(self.mesh.shape[axis] for axis in names) == 0
+                names = dict.fromkeys(names_of(known) + said.get(letter, ()))
+                names = tuple(axis for axis in names if axis not in used)
+                count = math.prod(self.mesh.shape[axis] for axis in names)
                 if letter.isupper():
-                    self.broken = self.broken or (names if number == 0 and self._many(names) else ())
-                elif names and letter not in self.cut and divides:
+                    if number == 0 and count > 1:
+                        self.broken = (
+                            f"which needs an axis of its first operand whole that is cut over {names}. "
+                            "Cut another axis, or reshard it before."
+                        )
+                elif size % count:
+                    self.broken = (
+                        f"as {names} cannot cut {size} elements into {count} equal parts. "
+                        "Pad the array, or leave the axis out of layout."
+                    )
+                elif names and letter not in self.cut:
                     self.cut[letter] = names
                     used.update(names)
-
-    def _many(self, names: tuple[str, ...]) -> bool:
-        return math.prod(self.mesh.shape[axis] for axis in names) > 1
 
     def run(self, run: Callable, operands: Sequence[Array]) -> tuple:
         """Each device's part, the sums among devices taken."""
@@ -192,7 +148,7 @@ class _Place:
         return P(*(self.cut.get(letter.lstrip(_CARRIES)) for letter in axes if letter[0] not in _SUMS))
 
     def _resharded(self, operand: Array, spec: P) -> Array:
-        known = P(*(tuple(axis for axis in _names(names) if axis in self.explicit) or None for names in spec))
+        known = P(*(tuple(axis for axis in names_of(names) if axis in self.explicit) or None for names in spec))
         wanted = NamedSharding(self.mesh, known)
         return operand if jax.typeof(operand).sharding == wanted else jax.sharding.reshard(operand, wanted)
 
@@ -209,7 +165,7 @@ class _Place:
 def vary(*operands: Array) -> tuple[Array, ...]:
     """The operands, all varying over the axes of a surrounding ``jax.shard_map`` that any of them varies over.
 
-    To be called outside ``jax.custom_vjp``: so the gradient of what did not vary is summed over the devices.
+    So the gradient of what did not vary is summed over the devices: by JAX, outside of the op's own rules.
     """
     over = [jax.typeof(operand).manual_axis_type.varying for operand in operands]
     every = frozenset().union(*over)
@@ -238,10 +194,6 @@ def _carried(sums: Array, axis: int, over: tuple[str, ...], *, reverse: bool) ->
     before = jnp.where(device > me if reverse else device < me, ends, 0)
     wide = jnp.promote_types(sums.dtype, jnp.float32) if jnp.issubdtype(sums.dtype, jnp.floating) else sums.dtype
     return (sums.astype(wide) + jnp.sum(before.astype(wide), axis=0)).astype(sums.dtype)
-
-
-def _names(axes) -> tuple[str, ...]:
-    return () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
 
 
 def _all(said) -> set[str]:

@@ -19,11 +19,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import legal, row_blocks, sharding, softmax_backward
+from course_lib.kernels import legal, row_blocks, rules, sharding, softmax_backward
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.sharding import Layout
+from course_lib.kernels.rules import Layout
 
 
 def reference(x: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
@@ -108,7 +108,7 @@ _TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
 def _rule(operands: int, x: Array) -> str:
-    return ", ".join([(axes := sharding.letters(x.ndim - 1) + " N")] * operands) + " -> " + axes
+    return ", ".join([(axes := rules.letters(x.ndim - 1) + " N")] * operands) + " -> " + axes
 
 
 @functools.partial(differentiable, settings=2)
