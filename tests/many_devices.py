@@ -140,10 +140,22 @@ def scanned(fn, count):
     return run
 
 
+def jvp(fn, count):
+    """Forwards, along tangents that are no constants."""
+    return lambda *a: jax.jvp(loss(fn, count), a, tuple(jnp.cos(3 * x) for x in a))[1]
+
+
+def hessian_times_vector(fn, count):
+    """Forwards over reverse, as jax.hessian goes."""
+    return lambda *a: jax.jvp(gradient(fn, count), a, tuple(jnp.cos(3 * x) for x in a))[1]
+
+
 TRANSFORMATIONS = {
     "value": lambda fn, count: fn,
     "gradient": gradient,
     "second derivative": second,
+    "jvp": jvp,
+    "hessian times vector": hessian_times_vector,
     "remat": lambda fn, count: gradient(jax.checkpoint(fn), count),
     "scan": scanned,
     "vmap": over_a_batch,

@@ -46,6 +46,31 @@ def test_second_derivatives_are_jaxs_own_and_keep_the_kernels(family, op):
     assert kernels_on_a_tpu(second(fn), x) >= kernels_on_a_tpu(jax.grad(squares(fn)), x) >= kernels_on_a_tpu(fn, x) > 0
 
 
+def along(fn):
+    """The derivative along one tangent, forwards."""
+    return lambda x: jax.jvp(fn, (x,), (jnp.cos(3 * x),))[1]
+
+
+def assert_same(change, fn, reference, x):
+    found, wanted = jax.jit(change(squares(fn)))(x), jax.jit(change(squares(reference)))(x)
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * max(1e-3, float(jnp.abs(wanted).max())))
+
+
+@pytest.mark.parametrize("family, op", OPS)
+def test_forwards_and_forwards_over_reverse(family, op):
+    """What jax.custom_vjp would refuse; and the kernels of the gradient are still there."""
+    fn, reference, x = op_and_reference(family, op)
+    for change in (lambda f: along(along(f)), lambda f: along(jax.grad(f))):
+        assert_same(change, fn, reference, x)
+    assert kernels_on_a_tpu(along(jax.grad(squares(fn))), x) >= kernels_on_a_tpu(fn, x) > 0
+
+
+@pytest.mark.parametrize("family, op", daily(("softmax", "softmax"), of=OPS))
+@pytest.mark.parametrize("change", [jax.hessian, jax.jacfwd, lambda f: jax.grad(along(f))])
+def test_hessians_and_reverse_over_forwards(family, op, change):
+    assert_same(change, *op_and_reference(family, op))
+
+
 @pytest.mark.parametrize("family, op", daily(("norm", "layer_norm"), ("linear", "linear"), of=OPS))
 def test_eagerly_and_behind_a_checkpoint_they_are_the_same(family, op):
     fn, reference, x = op_and_reference(family, op)

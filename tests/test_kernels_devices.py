@@ -37,6 +37,8 @@ DAILY = [
     ("max_over", "layout", "gradient"),
     ("cumsum, its axis cut, in reverse", "Explicit", "value"),
     ("softmax", "one device", "second derivative"),
+    ("linear, K cut", "Explicit", "hessian times vector"),
+    ("max_over", "layout", "jvp"),
 ]
 
 

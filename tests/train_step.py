@@ -62,22 +62,31 @@ def in_shard_map(*weights, mesh):
     return [w - 0.1 * g for w, g in zip(weights[1:], gradients, strict=True)]
 
 
+def tpu_topology(name: str):
+    """A description of TPUs that are not here, such as "v5e:2x2"."""
+    return topologies.get_topology_desc(platform="tpu", topology_name=name)
+
+
+def counts(fn, *described) -> dict[str, int]:
+    """Kernels and collectives of a compiled program, and warnings that plain JAX runs instead of a kernel."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        text = jax.jit(fn).trace(*described).lower(lowering_platforms=("tpu",)).compile().as_text()
+    found = collections.Counter(re.findall(rf"[ )]({COLLECTIVES})(?:-start)?\(", text))
+    found["kernels"] = text.count('custom_call_target="tpu_custom_call"')
+    found["warnings"] = sum("plain JAX" in str(warning.message) for warning in said)
+    return {name: count for name, count in found.items() if count}
+
+
 def counted(topology, kind, specs, change=lambda mesh: step) -> dict[str, int]:
-    """Kernels and collectives of the compiled step, and whether a warning said that plain JAX runs instead."""
+    """``counts`` of the step with its operands cut so, on a mesh of all devices."""
     devices = np.array(topology.devices)
     mesh = Mesh(devices.reshape(2, -1), ("d", "t"), axis_types=(getattr(AxisType, kind),) * 2)
     described = [
         jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, spec))
         for shape, spec in zip(SHAPES, specs, strict=True)
     ]
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        compiled = jax.jit(change(mesh)).trace(*described).lower(lowering_platforms=("tpu",)).compile()
-    text = compiled.as_text()
-    found = collections.Counter(re.findall(rf"[ )]({COLLECTIVES})(?:-start)?\(", text))
-    found["kernels"] = text.count('custom_call_target="tpu_custom_call"')
-    found["warnings"] = sum("plain JAX" in str(warning.message) for warning in said)
-    return {name: count for name, count in found.items() if count}
+    return counts(change(mesh), *described)
 
 
 def with_layouts(specs):
@@ -87,7 +96,7 @@ def with_layouts(specs):
 
 
 def main(name: str) -> None:
-    topology = topologies.get_topology_desc(platform="tpu", topology_name=name)
+    topology = tpu_topology(name)
     table = {
         "Explicit, batch": counted(topology, "Explicit", BATCH),
         "Explicit, batch and weights": counted(topology, "Explicit", TENSOR),
