@@ -39,7 +39,7 @@ class fixed(functools.partial):  # noqa: N801  used as functools.partial is
 class Op:
     """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
 
-    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``sharding``). A
+    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). A
     GPU has ``gpu``, and where it is None ``plain``. Equal ops are compiled once: let their functions be those of a
     file, or ``fixed`` ones. ``one_at_a_time``: under ``jax.vmap`` the TPU's kernel runs in a loop.
     """
