@@ -159,6 +159,7 @@ TRANSFORMATIONS = {
     "remat": lambda fn, count: gradient(jax.checkpoint(fn), count),
     "scan": scanned,
     "vmap": over_a_batch,
+    "vmap, and its gradient": lambda fn, count: gradient(over_a_batch(fn, count), count),
     "vmap of the gradient": lambda fn, count: over_a_batch(gradient(fn, count), count),
 }
 SETUPS = (

@@ -39,6 +39,7 @@ DAILY = [
     ("softmax", "one device", "second derivative"),
     ("linear, K cut", "Explicit", "hessian times vector"),
     ("max_over", "layout", "jvp"),
+    ("matmul", "Explicit", "vmap, and its gradient"),
 ]
 
 
@@ -155,17 +156,52 @@ def test_explicit_axes_take_the_kernel_and_auto_axes_plain_jax_with_one_warning(
 
 
 def test_a_kernel_is_cut_to_the_part_of_one_device():
-    """Blocks are chosen for the part, and no operand is gathered."""
+    """Blocks are chosen for the part."""
     text = lowered(layer, *LAYER, "Explicit")
     (call,) = (line for line in text.splitlines() if "tpu_custom_call" in line)
     assert "tensor<8x128xf32>" in call and "tensor<128x128xf32>" in call
-    assert "all_gather" not in text
 
 
-def test_rows_that_are_cut_are_left_to_plain_jax_and_nothing_is_gathered():
+def test_rows_that_are_cut_are_left_to_plain_jax():
     with pytest.warns(UserWarning, match="softmax: plain JAX.*an axis of its first operand whole that is cut over"):
         text = lowered(softmax.softmax, (P("d", "t"),), ((16, 256),), "Explicit")
-    assert "tpu_custom_call" not in text and "all_gather" not in text
+    assert "tpu_custom_call" not in text
+
+
+def batched(x, w):
+    return jax.vmap(layer, (0, None))(x, w)
+
+
+def summed(fn):
+    return jax.grad(lambda x, w: fn(x, w).sum(), (0, 1))
+
+
+@pytest.mark.parametrize("fn, kernels", [(batched, 1), (summed(batched), 3)], ids=["value", "gradient"])
+def test_a_mapped_axis_may_be_cut(fn, kernels):
+    """Each device has its part of the batch."""
+    text = lowered(fn, (P("d"), P(None, "t")), ((4, 16, 128), (128, 256)), "Explicit")
+    calls = [line for line in text.splitlines() if "tpu_custom_call" in line]
+    assert len(calls) == kernels and all("tensor<2x16x128xf32>" in call for call in calls)
+
+
+def test_a_mapped_axis_may_be_named_on_auto_axes():
+    def fn(x, w):
+        return jax.vmap(lambda x, w: linear.linear(x, w, layout=P()), (0, None), spmd_axis_name="d")(x, w)
+
+    for change, kernels in ((lambda f: f, 1), (summed, 2)):  # nobody reads the value whose gradient is taken
+        text = lowered(change(fn), (P("d"), P()), ((4, 16, 128), (128, 256)), "Auto")
+        assert text.count("tpu_custom_call") == kernels
+
+
+def test_a_shard_map_over_some_axes_of_an_auto_mesh_is_plain_jax():
+    """For the compiler divides the work among the others."""
+
+    def fn(x, w):
+        return jax.shard_map(layer, in_specs=(P("d"), P()), out_specs=P("d"), axis_names={"d"}, mesh=mesh)(x, w)
+
+    mesh = AbstractMesh((2, 2), ("d", "t"), axis_types=(AxisType.Auto,) * 2, abstract_device=V5E)
+    with pytest.warns(UserWarning, match="linear: plain JAX instead of the kernel"):
+        assert "tpu_custom_call" not in lowered(fn, *LAYER, "Auto")
 
 
 def test_what_does_not_divide_is_left_to_plain_jax():

@@ -14,6 +14,11 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from course_lib.kernels import sharding
+from course_lib.kernels.rules import names_of
 
 
 class differentiable:  # noqa: N801  stands where jax.custom_vjp could
@@ -141,21 +146,31 @@ def _jvp(primals, tangents, *, rules: _Rules):
 
 
 def _batch(operands, axes, *, rules: _Rules):
-    size = next(operand.shape[axis] for operand, axis in zip(operands, axes, strict=True) if axis is not None)
     operands = [o if axis is None else jnp.moveaxis(o, axis, 0) for o, axis in zip(operands, axes, strict=True)]
     axes = [None if axis is None else 0 for axis in axes]
-    first = rules.kept + rules.arrays
-    for n in range(first, len(operands)):  # the gradients of all of them will be mapped
+    mapped = next(operand for operand, axis in zip(operands, axes, strict=True) if axis == 0)
+    for n in range(rules.kept + rules.arrays, len(operands)):  # the gradients of all of them will be mapped
         if axes[n] is None:
-            operands[n], axes[n] = jnp.broadcast_to(operands[n], (size, *operands[n].shape)), 0
+            operands[n], axes[n] = _repeated(operands[n], mapped), 0
     kept, arrays, tangents = map(tuple, rules.parts(axes))
-    mapped = dataclasses.replace(
+    rules = dataclasses.replace(
         rules,
         forwards=_Mapped(rules.forwards, (arrays, tangents)),
         backwards=_Mapped(rules.backwards, (kept, 0)),
     )
-    out = TANGENT.bind(*operands, rules=mapped)
+    out = TANGENT.bind(*operands, rules=rules)
     return out, [0] * len(out)
+
+
+def _repeated(operand, mapped):
+    """``operand`` with the first axis of ``mapped`` before its own, cut as that is on Explicit axes of a mesh."""
+    shape, where = (mapped.shape[0], *operand.shape), sharding.known(mapped)
+    if where is None:
+        return jnp.broadcast_to(operand, shape)
+    first, own = where.spec[0], jax.typeof(operand).sharding.spec
+    own = [tuple(axis for axis in names_of(names) if axis not in names_of(first)) or None for names in own]
+    operand = jax.sharding.reshard(operand, NamedSharding(where.mesh, P(*own)))
+    return jnp.broadcast_to(operand, shape, out_sharding=NamedSharding(where.mesh, P(first, *own)))
 
 
 ad.primitive_transposes[TANGENT] = _transpose
