@@ -138,11 +138,11 @@ class FusedDense(keras.layers.Dense):
 def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:
     """How ``keras.distribution`` cuts an input and, where there is one, a kernel and its bias; None where it does not.
 
-    Keras makes meshes with Auto axes: the types of the arrays do not say. While Keras only asks for shapes there is no
-    mesh, and nothing to cut.
+    Keras makes meshes with Auto axes: the types of the arrays do not say. While Keras only asks for shapes the input is
+    on no mesh, and has a batch of some size or other.
     """
     distribution = keras.distribution.distribution()
-    if distribution is None or not sharding.on_a_mesh(x, *() if kernel is None else [kernel.value]):
+    if distribution is None or not sharding.on_a_mesh(x):
         return None
     rows = PartitionSpec(distribution.batch_dim_name)
     if kernel is None:

@@ -48,9 +48,9 @@ def ready(op: str, rule: str, operands: Sequence[Array], layout: Layout = None) 
     return tuple(_Place(op, rule, operands, said).aligned(operands)), said
 
 
-def on_a_mesh(*operands: Array) -> bool:
-    """Whether it is known here on which mesh the operands lie, without which a layout means nothing."""
-    return not _mesh_of(operands).empty
+def on_a_mesh(operand: Array) -> bool:
+    """Whether it is known here on which mesh an array lies, without which a layout means nothing."""
+    return not _mesh_of([operand]).empty
 
 
 def _mesh_of(operands: Sequence[Array]):
