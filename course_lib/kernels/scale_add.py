@@ -97,7 +97,7 @@ def _rule(rank: int) -> str:
 def _scale_add(a, x, y, blocks, cuts):
     if not x.size:
         return reference(a, x, y)
-    check_fits(blocks, _cut(blocks, x)[2])
+    _cut(blocks, x)
     on_tpu = fixed(_on_tpu, blocks=blocks)
     return Op(name="scale_add", rule=_rule(x.ndim), tpu=on_tpu, plain=reference)(a, x, y, cuts=cuts)
 
@@ -128,8 +128,11 @@ def _backward_plain(a, g, x):
 
 def _cut(blocks: Blocks | None, x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """The shape that x is seen as, that of its blocks, and the bytes of VMEM that blocks of three arrays take."""
-    flat, block = elementwise.seen_as(x.shape, x.dtype.itemsize, blocks or blocks_for(0, x, x))
-    return flat, block, elementwise.vmem_bytes(block, [x.dtype.itemsize] * 3)
+    blocks = blocks or blocks_for(0, x, x)
+    flat, block = elementwise.seen_as(x.shape, x.dtype.itemsize, blocks)
+    needed = elementwise.vmem_bytes(block, [x.dtype.itemsize] * 3)
+    check_fits(blocks, needed)
+    return flat, block, needed
 
 
 def _on_tpu(a, x, y, *, blocks):
