@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course_lib import compiler, errors, grid, judges
+from course_lib import compiler, errors, judges
 from course_lib.checks.hearing import heard, trials_of
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
