@@ -4,8 +4,8 @@
 # *60 minutes, then 76 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need lesson
 # 3, and lesson 7's product in blocks. A TPU adds one thing: under "Further" the layer of the opening is timed on it.*
 #
-# A layer of a network is a product, a bias, and a ReLU. Run as three operations, each of them writes its result to HBM, and
-# the next one reads it from there. The kernel below does all three while a block of the product is still in VMEM. To save
+# A layer of a network is a product, a bias, and a ReLU. As three operations, the first two write to HBM what they have made,
+# and the next one reads it from there. The kernel below does all three while a block of the product is still in VMEM. To save
 # those trips is the best known reason to write a kernel.
 #
 # **Before you run the third cell, write down two numbers:** how many times faster is the kernel than the one line of JAX,
