@@ -344,13 +344,16 @@ checks.check("09.6", add_and_norm)
 # *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
 # `times_broken` compares a layer with the kernel that is to replace it, on a machine that is made of sums: no clock of yours
-# is asked. It behaves as a device does. A call takes 0.1 to 0.3 ms of the host to send off, and returns before the device has
-# finished. The first call of what `machine.jit` returns compiles. Without `jit` every operation is sent off by itself. And
-# the machine has a cache: a batch that was there a call ago is worked on faster.
+# is asked. It behaves as a device does.
+#
+# - A call returns before the device has finished. To send it off takes 0.1 to 0.3 ms of the host.
+# - The first call of what `machine.jit` returns compiles.
+# - Without `jit` every operation is sent off by itself.
+# - A batch that was there in the call before is in a cache, and is worked on faster.
 #
 # Write `times(machine)`, which returns the **device's** seconds for one call: (of the jitted layer, of the jitted kernel). 3
-# % either way will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and all that is
-# sent off later comes later. One wait for a hundred calls, or a hundred waits?
+# % either way will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and what is sent
+# off later is finished later. One wait for a hundred calls, or a hundred waits?
 
 
 # %% given="09.7"
