@@ -228,6 +228,16 @@ def test_a_slip_of_slopes_is_told(slope, sentence):
     assert_says(said(of_silu(slope), reference=in_silu, **SILU), sentence)
 
 
+def test_a_slope_at_the_stored_output_is_told_in_bfloat16_too():
+    def change(x, w, z, y, g):
+        dz = g.astype(jnp.float32) * silu_slope(y.astype(jnp.float32))
+        return gradients(x, w, dz.astype(g.dtype))
+
+    args = tuple(a.astype(jnp.bfloat16) for a in arguments())
+    verdict = said(in_jax(change, jax.nn.silu), *args, reference=in_silu, **SILU)
+    assert_says(verdict, "the slope of the activation is taken at y")
+
+
 def test_a_right_slope_is_not_accused():
     assert said(of_silu(lambda z, y, g: g * silu_slope(z)), reference=in_silu, **SILU).passed
 
