@@ -359,6 +359,16 @@ def test_an_exercise_judges_the_gradient_after_the_function():
     assert raw.headline == "the numbers judge could not run its gradient." and "custom_vjp" in raw.next
 
 
+def test_the_simulator_hears_a_function_in_its_gradient_where_that_runs_its_kernels_again(monkeypatch):
+    heard, simulator = [], judges.JUDGES["simulator"]
+    monkeypatch.setitem(judges.JUDGES, "simulator", lambda trial: heard.append(len(trial.args)) or simulator(trial))
+    both = task(judges=("numbers", "simulator"))
+    assert kernel.result(both, layer()).passed and heard == [4]  # x, w, b and g
+    heard.clear()
+    in_other_blocks = layer(save=lambda x, w, b: (y := layers.forward(x, w, b, bm=16), (x, w, y)))
+    assert kernel.result(both, in_other_blocks).passed and heard == [3, 4]
+
+
 def test_arithmetic_of_the_gradient_may_not_stand_around_its_kernels_unless_it_is_said_so():
     around = slipping(change=lambda dx, dw, db: (dx, dw, db * 1.0))
     strict = task(gradient=judges.Gradient())

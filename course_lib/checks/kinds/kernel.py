@@ -42,7 +42,9 @@ def result(task: Exercise, defined: object) -> Result:
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     with progress.shown(f"judging {task.id}") as say:
         of_gradient = _gradient_trials(task, fn, cases)
-        judged = ("numbers",) if _all_run_in(of_gradient, trials) else task.judges  # the others hear them there
+        judged = task.judges
+        if "numbers" in judged and _all_run_in(of_gradient, trials):
+            judged = ("numbers",)  # the others hear its kernels in the gradient
         refusal, agreed, report = heard(task, trials, task.budget, say, asked=judged)
         if refusal is None and task.gradient is not None:
             say(f"judging {task.id}: its gradient")

@@ -28,6 +28,7 @@ def _as_a_function(layer_class):
     _must_say_its_shape(layer_class)
     _must_use_what_it_is_handed(layer_class)
     _must_compute_in_bfloat16(layer_class)
+    _must_keep_the_axes(layer_class)
 
     def call(x, w, b):
         policy = "mixed_bfloat16" if x.dtype == jnp.bfloat16 else "float32"
@@ -98,16 +99,13 @@ def _must_compute_in_bfloat16(layer_class) -> None:
         )
 
 
-def _cases() -> list[tuple]:
-    return layers.at_random(("x: T[M,K]", "w: T[K,N]", "b: T[N]"), ({"M": 20, "K": 128, "N": 256},))
-
-
-def _says_its_shape(layer_class):
+def _must_keep_the_axes(layer_class) -> None:
+    """All axes but the last are those of the input, in what it says and in what it does."""
     import keras
 
     shape = tuple(layer_class(256).compute_output_spec(keras.KerasTensor((None, 7, 128))).shape)
     if shape != (None, 7, 256):
-        return (
+        raise Unfit(
             f"With 256 units it says that (None, 7, 128) becomes {shape}; it should be (None, 7, 256).",
             "all axes but the last are those of the input; the last is units.",
         )
@@ -120,11 +118,14 @@ def _says_its_shape(layer_class):
     except Exception as error:
         got = f"no answer, but a {type(error).__name__}"
     if got != (2, 7, 256):
-        return (
+        raise Unfit(
             f"An input of shape (2, 7, 128) gives {got}; it should be one of shape (2, 7, 256).",
             "in call, reshape to rows, and back.",
         )
-    return None
+
+
+def _cases() -> list[tuple]:
+    return layers.at_random(("x: T[M,K]", "w: T[K,N]", "b: T[N]"), ({"M": 20, "K": 128, "N": 256},))
 
 
 def _start_is_densest(layer_class):
@@ -225,7 +226,7 @@ EXERCISE = Exercise(
     build=_as_a_function,
     judges=("numbers",),  # of the layer around kernels that in 10.4 all of them have heard
     gradient=judges.Gradient(of=("x", "w", "b"), pre=layers.before_relu, activation=jax.nn.relu, zeros=False),
-    also=(_says_its_shape, _start_is_densest, _fits_and_survives, _train_step_compiles),
+    also=(_start_is_densest, _fits_and_survives, _train_step_compiles),
     hints=(
         "Five methods: __init__(self, units, **kwargs), build(self, input_shape), call(self, inputs), "
         "compute_output_shape(self, input_shape), get_config(self).",
