@@ -743,7 +743,7 @@ def added_up(copied, products):
 inputs, result = [(M, K), (K, N), (1, N)], (M, N)
 saved = us(functools.partial(layer, keep=True), *inputs) + us(dz_saved, result, result)
 again = us(functools.partial(layer, keep=False), *inputs) + us(dz_again, *inputs, result)
-print(f"K = {K}, in us   compiler   model   (predicted)")
+print(f"K = {K}, in us   compiler   model")
 print(f"save {saved:19.1f} {added_up(X + W + 5 * Y, 1):7.1f}")
 print(f"recompute {again:14.1f} {added_up(2 * (X + W) + 3 * Y, 2):7.1f}")
 
