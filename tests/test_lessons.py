@@ -55,7 +55,7 @@ def test_every_exercise_has_its_solution(stem):
     assert all(solutions.values())
 
 
-FEWER = {"10.5": ("numbers",)}  # a layer around the kernels of 10.4, which all four have heard; it compiles a train step
+FEWER = {"10.5": ("numbers",)}  # a layer around the kernels of 10.4, which all have heard; it compiles a train step
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
