@@ -28,6 +28,14 @@ ROWS = (
         "10",
     ),
     Row(
+        "gradient-checkpoint",
+        r"Effects not supported in (?:partial-eval|AD) of `?checkpoint`?/`?remat`?",
+        "A gradient through jax.checkpoint meets a kernel in the simulator, whose callbacks jax.checkpoint refuses. On "
+        "a TPU there are none.",
+        "leave jax.checkpoint out where you run it here; judges.judge_gradient judges the function as it stands.",
+        "10",
+    ),
+    Row(
         "gradient-undefined",
         r"No VJP defined for custom_vjp function (?P<name>\S+) using defvjp",
         "{name} has a jax.custom_vjp, and no rules: JAX has been promised a gradient and not told which.",
