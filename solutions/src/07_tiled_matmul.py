@@ -191,6 +191,7 @@ checks.check("07.4", gradients)
 # - 1024 x 1024 x 1024.
 #
 # The judges call your function with smaller sizes, too, all powers of two, 16 or more. Each block must divide its axis.
+# The check compiles four products: give it half a minute.
 
 
 # %% answer="07.5"
