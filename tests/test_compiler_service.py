@@ -122,7 +122,8 @@ def test_the_limit_is_of_seconds_worked(share, ends_at, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def test_seconds_worked_are_those_of_the_process():
-    with subprocess.Popen([sys.executable, "-c", "print(sum(range(10**7))); input()"], stdin=-1, stdout=-1) as busy:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", "print(sum(range(10**7))); input()"], **pipes) as busy:
         busy.stdout.readline()
         assert 0 < service._worked_s(busy.pid) < 1000
         busy.communicate(b"\n")

@@ -331,8 +331,7 @@ checks.check("10.4", fused_dense)
 # tells Keras what comes out), and the policy "mixed_bfloat16", under which weights stay float32 and the layer computes in
 # `self.compute_dtype`. It can be saved and
 # loaded. The check trains it on the irises beside `keras.layers.Dense`, padded to 128 columns, with the same start: the
-# losses are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e. (The simulator, two cores and
-# the compiler have heard your kernels in 10.4.)
+# losses are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e.
 #
 # `keras.ops.cast(self.kernel, dtype)` is the weight as an array. Ask for it in `call`, each time: that is how Keras hands
 # in the weights of the current step.

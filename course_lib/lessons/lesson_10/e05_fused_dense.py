@@ -224,7 +224,6 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=layers.layer,
     build=_as_a_function,
-    judges=("numbers",),  # of the layer around kernels that in 10.4 all of them have heard
     gradient=judges.Gradient(of=("x", "w", "b"), pre=layers.before_relu, activation=jax.nn.relu, zeros=False),
     also=(_start_is_densest, _fits_and_survives, _train_step_compiles),
     hints=(
