@@ -1,4 +1,5 @@
-# The two commands that matter: `make lab` and `make test`. Everything is installed into .venv, nothing elsewhere.
+# The two commands that matter: `make lab` and `make test`. Everything is installed into .venv, nothing
+# elsewhere; only `make test` as root fetches a Chromium with apt-get, where there is none.
 JAX ?=
 PYTEST_ARGS ?= -n auto --dist worksteal
 

@@ -147,6 +147,19 @@ def test_not_attempted(id, defined, capsys):
     assert capsys.readouterr().out.startswith(f"{id} not attempted.\nNext: write ")
 
 
+class Filled:
+    def call(self, inputs):
+        return inputs
+
+
+class Inherits(Filled):
+    pass
+
+
+def test_what_a_class_inherits_from_one_beside_it_is_an_attempt():
+    assert checks.check("01.3", Inherits).outcome == "not yet"
+
+
 def forgot_return(x, y):
     with_kernel(right_kernel)(x, y)
 

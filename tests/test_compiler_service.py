@@ -103,6 +103,33 @@ def test_a_forked_process_has_children_of_its_own():
     assert compiler.compile_tpu(add, VECTOR, VECTOR).cycles == expected
 
 
+@pytest.mark.parametrize(
+    "share, ends_at",
+    [(1.0, 20), (0.25, 80), (0.05, 200), (0.0, 22)],
+    ids=["alone", "beside others", "beside very many", "it waits for ever"],
+)
+def test_the_limit_is_of_seconds_worked(share, ends_at, monkeypatch):
+    """A clock that goes as we say, and a child that has had ``share`` of it."""
+    now = [1000.0]
+    monkeypatch.setattr(service.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(service, "_worked_s", lambda pid: 5 + share * (now[0] - 1000))
+    limit = service._Limit(1, 20.0)
+    now[0] += limit.left()
+    while limit.longer():
+        now[0] += limit.left()
+    assert ends_at <= now[0] - 1000 <= ends_at + 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_seconds_worked_are_those_of_the_process():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", "print(sum(range(10**7))); input()"], **pipes) as busy:
+        busy.stdout.readline()
+        assert 0 < service._worked_s(busy.pid) < 1000
+        busy.communicate(b"\n")
+    assert service._worked_s(2**30) == float("inf")
+
+
 INTERRUPTED = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and their children

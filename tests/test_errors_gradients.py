@@ -6,7 +6,7 @@ import provoke
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from provoke import ROWS_OF_8, X, call, compiled, copy, raised
+from provoke import ROWS_OF_8, X, call, compiled, copy, raised, simulated
 
 from course_lib.judges.pulling_back import pulled_back
 
@@ -53,6 +53,13 @@ def both_ways(x):
     return pulled_back(f, (0,))(x, x)
 
 
+@jax.custom_vjp
+def with_rules(x):
+    return call(copy)(x)
+
+
+with_rules.defvjp(lambda x: (with_rules(x), None), lambda saved, g: (g,))
+
 CORE = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
 IN_HBM = pl.BlockSpec(memory_space=pl.ANY)
 NOBODY_HAS_TOLD = "JAX was asked for a gradient through a kernel"
@@ -71,6 +78,10 @@ FAILURES = {
     "gradient, of a pl.kernel": (
         compiled(jax.grad(lambda x: pl.kernel(copies, out_type=x, mesh=CORE)(x).sum())),
         NOBODY_HAS_TOLD,
+    ),
+    "gradient-checkpoint": (
+        simulated(jax.grad(lambda x: jax.checkpoint(with_rules)(x).sum()), jax.ShapeDtypeStruct((8, 128), jnp.float32)),
+        "A gradient through jax.checkpoint meets a kernel in the simulator",
     ),
     "gradient-undefined": (compiled(ruled(None)), "f has a jax.custom_vjp, and no rules"),
     "gradient-forward": (

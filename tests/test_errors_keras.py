@@ -66,10 +66,27 @@ def keras_error(layer_class, **settings):
     return explain
 
 
+@jax.custom_vjp
+def with_rules(x, w):
+    return x * w
+
+
+with_rules.defvjp(lambda x, w: (with_rules(x, w), None), lambda saved, g: (g, g))
+
+
+class HandsOverVariable(NoShape):
+    def build(self, input_shape):
+        self.kernel = self.add_weight(shape=())
+
+    def call(self, inputs):
+        return with_rules(inputs[0], self.kernel)
+
+
 FAILURES = {
     "keras-no-call": (keras_error(NoCall), "The layer has no call method"),
     "keras-shape": (keras_error(NoShape), "it has no compute_output_shape"),
     "keras-traced": (traced_keras_error, "The layer asked for the numbers in an array"),
+    "keras-variable": (keras_error(HandsOverVariable), "A Keras variable stands where JAX wants an array"),
     "unknown-batch": (symbolic_keras_error, "A kernel was traced with an axis of unknown size"),
     "keras-kwargs": (keras_error(NoKwargs, name="sum"), "__init__ does not take name="),
     "keras-inputs": (keras_error(TwoArguments), "wants an argument it was not given: 'y'"),

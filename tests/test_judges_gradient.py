@@ -228,6 +228,16 @@ def test_a_slip_of_slopes_is_told(slope, sentence):
     assert_says(said(of_silu(slope), reference=in_silu, **SILU), sentence)
 
 
+def test_a_slope_at_the_stored_output_is_told_in_bfloat16_too():
+    def change(x, w, z, y, g):
+        dz = g.astype(jnp.float32) * silu_slope(y.astype(jnp.float32))
+        return gradients(x, w, dz.astype(g.dtype))
+
+    args = tuple(a.astype(jnp.bfloat16) for a in arguments())
+    verdict = said(in_jax(change, jax.nn.silu), *args, reference=in_silu, **SILU)
+    assert_says(verdict, "the slope of the activation is taken at y")
+
+
 def test_a_right_slope_is_not_accused():
     assert said(of_silu(lambda z, y, g: g * silu_slope(z)), reference=in_silu, **SILU).passed
 
@@ -347,6 +357,16 @@ def test_an_exercise_judges_the_gradient_after_the_function():
     assert "rows 8 to 15 of g, the last block, are left out" in refused.message
     raw = kernel.result(task(), layers.forward)
     assert raw.headline == "the numbers judge could not run its gradient." and "custom_vjp" in raw.next
+
+
+def test_the_simulator_hears_a_function_in_its_gradient_where_that_runs_its_kernels_again(monkeypatch):
+    heard, simulator = [], judges.JUDGES["simulator"]
+    monkeypatch.setitem(judges.JUDGES, "simulator", lambda trial: heard.append(len(trial.args)) or simulator(trial))
+    both = task(judges=("numbers", "simulator"))
+    assert kernel.result(both, layer()).passed and heard == [4]  # x, w, b and g
+    heard.clear()
+    in_other_blocks = layer(save=lambda x, w, b: (y := layers.forward(x, w, b, bm=16), (x, w, y)))
+    assert kernel.result(both, in_other_blocks).passed and heard == [3, 4]
 
 
 def test_arithmetic_of_the_gradient_may_not_stand_around_its_kernels_unless_it_is_said_so():

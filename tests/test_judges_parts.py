@@ -302,7 +302,9 @@ def test_a_second_visit_is_refused_whoever_writes(writes):
 
 def test_every_axis_that_comes_too_early_is_named():
     early = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 2, 3), moves=2), jnp.ones((16, 128))))
-    assert "stays the same along axes 0 and 1 of the grid" in early.next and "put axes 0 and 1 last" in early.next
+    assert "stays the same along axes 0 and 1 of the grid" in early.next and "put axes 0 and 1 behind" in early.next
+    between = order.revisit(grid.walk(double_where_asked(lambda: True, (2, 2, 3), moves=1), jnp.ones((16, 128))))
+    assert between.next.endswith("axis 1 moves it in between: put axis 0 behind that one, and leave axis 2 last.")
     assert order.revisit(grid.walk(double_where_asked(lambda: True, moves=0), jnp.ones((16, 128)))) is None
 
 

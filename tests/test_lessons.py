@@ -3,7 +3,10 @@
 A lesson is found by its files, and nothing here names one.
 """
 
+import dataclasses
 import re
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -58,6 +61,14 @@ def test_every_exercise_has_its_solution(stem):
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 def test_judged_exercises_ask_all_four_judges(task):
     assert task.kind in ASKS or task.judges == tuple(judges.JUDGES), "leave one out only for a reason, and say it here"
+
+
+def test_declarations_make_no_array():
+    """An array looks for devices: where libtpu is and no TPU, it writes a page about that to stderr."""
+    asks = "from course_lib.checks.exercise import exercises; exercises()"
+    asks += "; from jax._src import xla_bridge; print(len(xla_bridge._backends))"
+    made = subprocess.run([sys.executable, "-c", asks], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert made.stdout == "0\n"
 
 
 # The minutes, and the ways through a lesson
@@ -198,6 +209,7 @@ def test_each_known_slip_with_a_number_gets_its_own_sentence(task, question):
 @pytest.mark.parametrize("task, formula", [p for p in QUESTIONS if isinstance(p.values[1], Formula)])
 def test_each_known_slip_with_a_formula_gets_its_own_sentence(task, formula):
     names = task.asks.takes
+    task = dataclasses.replace(task, asks=dataclasses.replace(task.asks, hands=lambda argument: argument))
     for wrong, sentence in formula.near.items():
 
         def answer(*case, wrong=wrong):

@@ -40,13 +40,15 @@ def heard(
     say: Callable[[str], None],
     what: str = "it",
     few: bool = False,
+    asked: tuple[str, ...] | None = None,
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
     """(the first refusal or None, the verdicts before it, the compiler's report on the first trial).
 
-    ``limit`` is the budget, ``what`` a refusal says is refused; ``few`` as in ``_sessions``.
+    ``limit`` is the budget, ``what`` a refusal says is refused; ``few`` as in ``_sessions``; ``asked``: the judges, if
+    not those of the exercise.
     """
     verdicts, report = [], None
-    for trial, said in _sessions(task, trials, limit, say, few):
+    for trial, said in _sessions(task, trials, limit, say, few, asked or task.judges):
         report = report or (said.report if trial is trials[0] else None)
         if said.passed is False:
             return _refused(task, said, trial, trials, report, limit, what), verdicts, report
@@ -55,7 +57,12 @@ def heard(
 
 
 def _sessions(
-    task: Exercise, trials: list[judges.Trial], limit: judges.Budget | None, say: Callable[[str], None], few: bool
+    task: Exercise,
+    trials: list[judges.Trial],
+    limit: judges.Budget | None,
+    say: Callable[[str], None],
+    few: bool,
+    asked: tuple[str, ...],
 ) -> Iterator[tuple[judges.Trial, judges.Verdict]]:
     """(trial, verdict) of each judge in order.
 
@@ -69,19 +76,19 @@ def _sessions(
         trial if chip == trial.chip else dataclasses.replace(trial, chip=chip) for trial in each for chip in task.chips
     ]
     seats = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
-    order = [name for name in seats if name in task.judges]
+    order = [name for name in seats if name in asked]
     if _is_long(trials[0]) and "compiler" in order:
         order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
     if limit is not None:
         order.append("budget")
     if chips.on_a_tpu():
         order.append("device")
-    asked = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=limit), "device": device.sit}
+    sitting = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=limit), "device": device.sit}
     seats |= {"budget": each, "device": trials}
     for name in order:
         for trial in seats[name]:
             say(f"judging {task.id}: {name}")
-            yield trial, asked[name](trial)
+            yield trial, sitting[name](trial)
 
 
 def _different(trials: list[judges.Trial]) -> list[judges.Trial]:

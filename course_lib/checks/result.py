@@ -56,9 +56,15 @@ def is_empty(answer: object) -> bool:
 
 
 def does_nothing(defined: object) -> bool:
-    """A function that does nothing and returns None, or a class that has no methods but such."""
+    """A function that does nothing and returns None, or a class that has no methods but such.
+
+    What a class inherits counts where the class it inherits from stands beside it, and not in a framework.
+    """
     if isinstance(defined, type):
-        return all(does_nothing(v) for k, v in vars(defined).items() if callable(v) and not k.startswith("__"))
+        beside = [base for base in defined.__bases__ if base.__module__ == defined.__module__]
+        return all(map(does_nothing, beside)) and all(
+            does_nothing(v) for k, v in vars(defined).items() if callable(v) and not k.startswith("__")
+        )
     if not inspect.isfunction(defined):
         return False
     body = [i for i in dis.get_instructions(defined) if i.opname not in ("RESUME", "NOP", "COPY_FREE_VARS")]

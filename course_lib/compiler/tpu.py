@@ -35,7 +35,8 @@ def compile_tpu(
 
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; only scalar prefetch needs the values. The compiler runs in a
     child process with a limit of time and memory for each compile: if it crashes or hangs, the Report says so.
-    Without ``time_limit_s`` and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
+    The time is the child's own: beside other work on a busy machine the clock waits for it. Without ``time_limit_s``
+    and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
     simulated whole; what would take the simulator more than a minute or two is not simulated, unless both limits are
     given and leave room for it. After two seconds a line says what is going on. Large grids are simulated for a few of
     their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``,

@@ -51,14 +51,16 @@ def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
     if act is None:
         return
     z = problem.pre(*args)
-    y = act(z)
-    yield of_dz(
-        problem,
-        "the slope of the activation is taken at y, what the activation returns, and not at z, what it takes",
-        "save z, or compute it again in the backward pass: the slope is a function of z.",
-        args,
-        through(act, y.astype(z.dtype), g),
-    )
+    y = act(z).astype(g.dtype).astype(z.dtype)  # as it is stored
+    at_y = through(act, y, g)
+    for dz in (at_y,) if g.dtype == at_y.dtype else (at_y, at_y.astype(g.dtype)):  # rounded for the product, or not
+        yield of_dz(
+            problem,
+            "the slope of the activation is taken at y, what the activation returns, and not at z, what it takes",
+            "save z, or compute it again in the backward pass: the slope is a function of z.",
+            args,
+            dz,
+        )
     yield of_dz(
         problem,
         "g is multiplied with what the activation returns, and not with its slope",

@@ -143,10 +143,11 @@ def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
         last = ", so the reduction axis goes last." if _collects(call, output) else "."
         return f"order the grid anew: all steps of one output block must follow each other{last}"
     which = f"axis {still[0]}" if len(still) == 1 else f"axes {', '.join(still[:-1])} and {still[-1]}"
-    return (
-        f"{output.name} stays the same along {which} of the grid, and another axis moves it in between: put {which} "
-        "last."
-    )
+    stays = f"{output.name} stays the same along {which} of the grid, and"
+    if last := [axis for axis in axes if axis > max(moving)]:  # it stays along them as well: they are in their place
+        behind = f"put {which} behind that one, and leave axis {last[-1]} last."
+        return f"{stays} axis {max(moving)} moves it in between: {behind}"
+    return f"{stays} another axis moves it in between: put {which} last."
 
 
 def depends_on(call: grid.Pipeline, operand: grid.Operand, axis: int) -> bool:

@@ -227,7 +227,8 @@ def never_written(found: Finding) -> Complaint | None:
     if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
         what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
         what = what.replace("NaN", "the largest integer") if found.got.dtype.kind in "iu" else what
-    return Complaint(what, "write every element of every output block; a condition around a write may never hold.")
+    cure = "write every element of every output block; a condition around a write may never hold, a loop may end early."
+    return Complaint(what, cure)
 
 
 def computed(found: Finding) -> Complaint | None:

@@ -606,8 +606,7 @@ print(judges.simulator_judge(fold_k_first, fold_in_jax, page[:16]))
 # %% [markdown]
 # A test of the numbers on a chip would not. An output has two buffers, and visits take turns with them. With two blocks
 # each comes back to the buffer that it left, and finds its own sum. So this kernel, alone in its program, is right for 16
-# rows and wrong for 24. Where XLA keeps the whole output in VMEM, each block has a place of its own, and the sum is kept
-# by another piece of luck. Test with three output blocks or more.
+# rows and wrong for 24. Test with three output blocks or more.
 #
 # ## A product in tiles
 #

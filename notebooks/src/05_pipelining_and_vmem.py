@@ -601,8 +601,8 @@ viz.plot_picture(
 # buffers. Two buffers if the block moves. One if map and grid show that it cannot move, if the grid has one step, or if you ask for it with
 # `pl.Buffered(1)`. Then scratch, once. Then the spills.
 #
-# Lesson 4 cited a published guide: strips of 128 rows and of 128 columns of float32 matrices of 8192, one block of 128 x
-# 128 out. **Compute it before you run the cell**, in MiB, with pencil and paper.
+# A published guide (*Define a Custom TPU/GPU Kernel*, Keras) takes strips of 128 rows and of 128 columns of float32
+# matrices of 8192, and has one block of 128 x 128 out. **Compute it before you run the cell**, in MiB, with pencil and paper.
 
 
 # %%

@@ -314,9 +314,11 @@ def blocks(m, k, n):
     return min(m, 512), k, min(n, 512)
 
 
-# %% answer="07.5" name="1024 along m and n always" judge="exercise" says="In 2 steps there is little for a copy to hide behind(?s:.)*four\\s+steps or more"
+# %% answer="07.5" name="1024 along m and n of a square" judge="exercise" says="In 2 steps there is little for a copy to hide behind(?s:.)*four\\s+steps or more"
 def blocks(m, k, n):
-    return min(m, 1024), min(k, 512), min(n, 1024)
+    wide = 1024 if m == n else 512
+    deep = 4096 if m <= 16 else 2048 if m <= 512 else 512
+    return min(m, wide), min(k, deep), min(n, wide)
 
 
 # %% answer="07.5" name="does not cut down to the array" judge="exercise" says="which does not divide m = 64"
@@ -628,7 +630,7 @@ checks.assess("07.8", "perhaps")
 # %% answer="07.9" name="one pass" judge="exercise" says="not exact enough(?s:.)*its relative error is 2e-03(?s:.)*their product has four terms"
 def careful(x, y):
     (m, depth), n = x.shape, y.shape[1]
-    bm, bk, bn = 64, 256, 128
+    bm, bk, bn = 32, 128, 128
 
     def two_parts(block, axis):
         place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
@@ -663,7 +665,7 @@ def careful(x, y):
 # %% answer="07.9" name="splits x alone" judge="exercise" says="its relative error is [12]e-03"
 def careful(x, y):
     (m, depth), n = x.shape, y.shape[1]
-    bm, bk, bn = 64, 256, 128
+    bm, bk, bn = 32, 128, 128
 
     def two_parts(block, axis):
         place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
@@ -698,7 +700,7 @@ def careful(x, y):
 # %% answer="07.9" name="multiplies float32" judge="exercise" says="has operands of float32 and float32"
 def careful(x, y):
     (m, depth), n = x.shape, y.shape[1]
-    bm, bk, bn = 64, 256, 128
+    bm, bk, bn = 32, 128, 128
 
     def two_parts(block, axis):
         place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
@@ -763,7 +765,7 @@ def careful(x, y):
 # %% answer="07.9" name="masks the leading parts alone" judge="numbers" says="hangs over the end"
 def careful(x, y):
     (m, depth), n = x.shape, y.shape[1]
-    bm, bk, bn = 64, 256, 128
+    bm, bk, bn = 32, 128, 128
 
     def two_parts(block, axis):
         place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
@@ -799,7 +801,7 @@ def careful(x, y):
 # %% answer="07.9" name="leaves K whole" judge="exercise" says="it needs .* of VMEM(?s:.)*cut the long axis"
 def careful(x, y):
     (m, depth), n = x.shape, y.shape[1]
-    bm, bk, bn = 64, depth, 128
+    bm, bk, bn = 32, depth, 128
 
     def two_parts(block, axis):
         place = jax.lax.broadcasted_iota(jnp.int32, block.shape, axis)
@@ -855,27 +857,6 @@ def fast(x, y):
         ],
         out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
         scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
-    )(x, y)
-
-
-# %% answer="07.10" name="the blocks that Room prints" judge="exercise" says="above par.*(?s:.)*1,076,035 cycles"
-def fast(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
-        o_ref[...] = product.astype(o_ref.dtype)
-
-    (m, depth), n = x.shape, y.shape[1]
-    bm, bn = min(m, 512), min(n, 512)
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
-        grid=(m // bm, n // bn),
-        in_specs=[
-            pl.BlockSpec((bm, depth), lambda i, j: (i, 0)),
-            pl.BlockSpec((depth, bn), lambda i, j: (0, j)),
-        ],
-        out_specs=pl.BlockSpec((bm, bn), lambda i, j: (i, j)),
-        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 * 2**20),
     )(x, y)
 
 

@@ -31,7 +31,7 @@ def layer(x, w, b, activation):
     )(x, w, b.reshape(1, n))
 
 
-# %% answer="09.1" name="activates at every step" judge="exercise" says="activation is computed at every step along K"
+# %% answer="09.1" name="activates at every step, under a pl.when that is always true" judge="exercise" says="(?s)computed more often than\\s+once: for K = 384 3 times"
 def layer(x, w, b, activation):
     (m, k), n = x.shape, w.shape[1]
 
@@ -41,8 +41,11 @@ def layer(x, w, b, activation):
             acc_ref[...] = jnp.zeros_like(acc_ref)
 
         acc_ref[...] += jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)
-        z = acc_ref[...] + b_ref[...].astype(jnp.float32)
-        o_ref[...] = activation(z).astype(o_ref.dtype)
+
+        @pl.when(pl.program_id(2) >= 0)
+        def finish():
+            z = acc_ref[...] + b_ref[...].astype(jnp.float32)
+            o_ref[...] = activation(z).astype(o_ref.dtype)
 
     return pl.pallas_call(
         kernel,
@@ -339,7 +342,7 @@ def mended(a, b):
     )(a, b)
 
 
-# %% answer="09.4" name="the ReLU at every step of 512" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 7., is wrong"
+# %% answer="09.4" name="the ReLU at every step of 512" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 1., is wrong"
 def mended(a, b):
     (m, k), n = a.shape, b.shape[1]
     bm, bk, bn = min(m, 1024), min(k, 512), min(n, 1024)
@@ -364,7 +367,7 @@ def mended(a, b):
     )(a, b)
 
 
-# %% answer="09.4" name="no sum along K" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 7., is wrong"
+# %% answer="09.4" name="no sum along K" judge="numbers" says="(?s)made at steps .0, 0, 0. to .0, 0, 1., is wrong"
 def mended(a, b):
     (m, k), n = a.shape, b.shape[1]
     bm, bk, bn = min(m, 1024), min(k, 512), min(n, 1024)

@@ -370,6 +370,6 @@ checks.check("01.11", add_to_each)
 # %% [markdown]
 # ## Where next
 #
-# All passed? You have written, typed, wrapped, tiled and repaired a kernel, and read two of other people's. Lesson 3
-# asks how fast a kernel can be at best; lesson 4 takes up grids and blocks where 01.4 leaves them. (Lesson 2, the
-# machine, is not written yet. Neither needs it.)
+# All passed? You have written, typed, wrapped, tiled and repaired a kernel, and read two of other people's. Lesson 2
+# opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best; lesson 4 takes up grids and blocks
+# where 01.4 leaves them.

@@ -374,8 +374,9 @@ except compiler.Unavailable as error:
 #
 # *Difficulty 2 of 5. 4 minutes, 1 line.*
 #
-# `count(x)` writes into each block how many numbers above 0 there are in it and in all blocks before it. In the simulator
-# it does. A TPU's compiler refuses it. One line is to blame: which?
+# `count(x)` writes into each block how many numbers above 0 there are in it and in all blocks before it. `total_ref` is
+# its own memory for that, which stays from step to step; `scratch_shapes` asks for it. In the simulator the kernel is right.
+# A TPU's compiler refuses it. One line is to blame: which?
 
 # %% given="02.7"
 checks.listing("02.7")

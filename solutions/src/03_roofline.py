@@ -193,7 +193,7 @@ checks.check("03.6", gathers)
 # *Difficulty 3 of 5. 21 minutes, 5 lines. Fast track.*
 #
 # Five claims about a v5e, all of them from public pages, in our words. For each say whether it `"stands"` or `"falls"`, and
-# give the number that decides, to 1 %. At least one stands. (Everybody slips; that is why the number has to be worked
+# give the number that decides, as text with its unit ("12 FLOP/B"), to 1 %. At least one stands. (Everybody slips; that is why the number has to be worked
 # out.)
 #
 # - **A.** A guide to writing kernels multiplies two float32 matrices of N = 8192 and comments that this N is large enough to
@@ -273,9 +273,10 @@ checks.check("03.7", verdicts)
 # *Difficulty 3 of 5. 12 minutes, 3 lines.*
 #
 # Three times on a v5e, bfloat16, that the lesson has not shown. Predict each with nothing but the peak, the bandwidth, and the
-# 0.33 us that a grid step cost in the published times: the triangle to within a tenth, the other two to within a quarter. (The
-# clock of the first two was on the host, whose 0.11 ms are lost in them.) Do not look below the check before you have written
-# all three.
+# 0.33 us that a grid step cost in the published times: the triangle to within a tenth, the other two to within a quarter.
+# Charge the 0.33 us to every step of a kernel, full or empty, on top of the arithmetic. That is crude, since large blocks hide
+# most of it; what was measured fits. (The clock of the first two was on the host, whose 0.11 ms are lost in them.) Do not look
+# below the check before you have written all three.
 #
 # - `"XLA, 16384"`: a product of 16384 x 16384 x 16384, by XLA.
 # - `"triangle"`: the same product by a kernel with blocks of 512 x 1024 x 512, of which only the lower triangle is wanted.

@@ -612,5 +612,5 @@ checks.check("05.10", waves)
 # %% [markdown]
 # ## Where next
 #
-# You know when a copy starts, what it hides behind, and what that costs in VMEM. Lesson 6 is about what the core does in
-# the meantime: how numbers lie in registers, and what each operation costs.
+# You know when a copy starts, what it hides behind, and what that costs in VMEM. Lesson 7 builds a
+# matrix product from it, and brings it to what XLA's own reaches.

@@ -81,7 +81,8 @@ checks.check("09.1", layer)
 # Weights are stored in bytes: column j of w is about `scale[j] * q[:, j]`. `from_bytes(x, q, scale)` returns `(x @ q) *
 # scale` in float32. x is bfloat16[M, K] with few rows, q int8[K, N], scale float32[N]; K and N are multiples of 128. Read
 # each array from HBM once, and never have a wide copy of q in HBM. q is too large for VMEM as a whole: 192 KiB are allowed.
-# All numbers of an int8 are numbers of a bfloat16, too.
+# All numbers of an int8 are numbers of a bfloat16, too: widen a block in the kernel, or leave it to `jnp.dot`, which does the
+# same.
 
 
 # %% answer="09.2"
@@ -127,7 +128,7 @@ checks.check("09.2", from_bytes)
 #
 # - **A** How often does the whole of b come from HBM? A plain number.
 # - **B** How many bytes pass through HBM, everything together? Text with a unit; 1 % either way will do.
-# - **C** How long do they take at 819 GB/s? Text with a unit; 1 % either way will do.
+# - **C** How long do they take at 820 GB/s? Text with a unit; 1 % either way will do.
 # - **D** One change makes B four times smaller, or nearly. Which? `"bm = 512"`, `"bn = 512"`, `"K in blocks of 128"`, or `"4
 #   buffers"`, where (bm, bn) is the block of the result, now (128, 128).
 
@@ -232,7 +233,7 @@ checks.check("09.4", mended)
 # - `"kernel"`: XLA moves much more than must be moved. A kernel that fuses it is worth a try.
 #
 # `must(fn, *args)` says what must be moved: every argument and every result once. For the rest there is
-# `compiler.compile_tpu(fn, *args, simulate=False)`, whose `.hbm_bytes` are XLA's; 819 GB/s; and 197 TFLOP/s. **Guess all six
+# `compiler.compile_tpu(fn, *args, simulate=False)`, whose `.hbm_bytes` are XLA's; 820 GB/s; and 197 TFLOP/s. **Guess all six
 # before you compute any.**
 
 
@@ -344,13 +345,16 @@ checks.check("09.6", add_and_norm)
 # *Difficulty 2 of 5. 8 minutes, 8 lines.*
 #
 # `times_broken` compares a layer with the kernel that is to replace it, on a machine that is made of sums: no clock of yours
-# is asked. It behaves as a device does. A call takes 0.1 to 0.3 ms of the host to send off, and returns before the device has
-# finished. The first call of what `machine.jit` returns compiles. Without `jit` every operation is sent off by itself. And
-# the machine has a cache: a batch that was there a call ago is worked on faster.
+# is asked. It behaves as a device does.
+#
+# - A call returns before the device has finished. To send it off takes 0.1 to 0.3 ms of the host.
+# - The first call of what `machine.jit` returns compiles.
+# - Without `jit` every operation is sent off by itself.
+# - A batch that was there in the call before is in a cache, and is worked on faster.
 #
 # Write `times(machine)`, which returns the **device's** seconds for one call: (of the jitted layer, of the jitted kernel). 3
-# % either way will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and all that is
-# sent off later comes later. One wait for a hundred calls, or a hundred waits?
+# % either way will do. `machine.batch(n)` makes input number n, `y.block_until_ready()` waits for a result, and what is sent
+# off later is finished later. One wait for a hundred calls, or a hundred waits?
 
 
 # %% given="09.7"

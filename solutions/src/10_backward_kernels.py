@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Exercises 10: Backward kernels
 #
-# Five steps to a layer that trains: three gradients in blocks, their assembly, the class. Then one set of numbers, one
-# repair, one choice. Nothing here needs a TPU.
+# Four steps to a layer that trains: two gradients in blocks, the assembly, the class. Then one set of numbers, one repair, one
+# choice. Nothing here needs a TPU.
 #
-# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 84 minutes. Short of time? Do 10.2, 10.4 and
-# 10.5. Want more? 10.9 and 10.10, 60 minutes, begin with an empty cell.
+# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 72 minutes. Short of time? Do 10.2, 10.4 and
+# 10.5. Want more? 10.3, 10.9 and 10.10, 72 minutes; the last two begin with an empty cell.
 #
 # In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are
 # multiples of 128; M, the batch, is anything.
@@ -142,7 +142,7 @@ checks.check("10.2", grad_w)
 # %% [markdown]
 # ## 10.3 db on the way
 #
-# *Difficulty 3 of 5. 12 minutes, 10 lines more.*
+# *Difficulty 3 of 5. 12 minutes, 10 lines more. Further.*
 #
 # db is the sum of the rows of dz, and dz is in VMEM already, in the kernel of 10.2. `grad_w_b(x, y, g)` returns (dw, db)
 # out of one kernel. Begin with a copy of 10.2. Two questions decide: at which steps is a block of dz added to db, if it
@@ -221,9 +221,9 @@ checks.check("10.3", grad_w_b)
 # *Difficulty 3 of 5. 9 minutes, 12 lines. Fast track.*
 #
 # `forward_pass` is given: relu(x @ w + b) in blocks. Write `fused_dense(x, w, b)`, the same with a gradient:
-# `jax.custom_vjp`, a rule forward, a rule backward, `defvjp`. All arithmetic of the way back stands in kernels. Those of
-# 10.1 and 10.3 will do; if you have not written them, one simple kernel for each gradient will do as well, for the check
-# asks for no blocks here. The check asks for each of dx, dw and db, in float32 and bfloat16, for a ragged batch, and for
+# `jax.custom_vjp`, a rule forward, a rule backward, `defvjp`. All arithmetic of the way back stands in kernels: those of
+# 10.1 and 10.2, and `grad_b`, which is given. If you have not written them, one simple kernel for each gradient will do, for
+# the check asks for no blocks here. It asks for each of dx, dw and db, in float32 and bfloat16, for a ragged batch, and for
 # rows of zeros with a bias of zero, where z is 0: the slope is 0 there.
 
 
@@ -259,6 +259,38 @@ def forward_pass(x, w, b):
     )(x, w, b.reshape(1, n))
 
 
+# %% given="10.4-grad-b"
+def grad_b(y, g):
+    """db[N], the sum of the rows of dz, in the dtype of y."""
+    m, n = g.shape
+
+    def kernel(y_ref, g_ref, db_ref, acc_ref):
+        i = pl.program_id(1)
+
+        @pl.when(i == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        there = i * SIDE + jax.lax.broadcasted_iota(jnp.int32, (SIDE, SIDE), 0) < m
+        dz = jnp.where(there & (y_ref[...] > 0), g_ref[...], 0).astype(jnp.float32)
+        acc_ref[...] += jnp.sum(dz, axis=0, keepdims=True)
+
+        @pl.when(i == pl.num_programs(1) - 1)
+        def store():
+            db_ref[...] = acc_ref[...].astype(db_ref.dtype)
+
+    block = pl.BlockSpec((SIDE, SIDE), lambda j, i: (i, j))
+    db = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, n), y.dtype),
+        grid=(n // SIDE, pl.cdiv(m, SIDE)),
+        in_specs=[block, block],
+        out_specs=pl.BlockSpec((1, SIDE), lambda j, i: (0, j)),
+        scratch_shapes=[pltpu.VMEM((1, SIDE), jnp.float32)],
+    )(y, g)
+    return db.reshape(n)
+
+
 # %% answer="10.4"
 fused_dense = None
 ### BEGIN SOLUTION
@@ -276,7 +308,7 @@ def fused_forward(x, w, b):
 
 def fused_backward(residuals, g):
     x, w, y = residuals
-    return grad_x(w, y, g), *grad_w_b(x, y, g)
+    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
 
 
 fused_dense.defvjp(fused_forward, fused_backward)
@@ -295,9 +327,9 @@ checks.check("10.4", fused_dense)
 # *Difficulty 4 of 5. 18 minutes, 20 lines. Fast track.*
 #
 # `FusedDense(units)` is a Keras layer around `fused_dense`: weights `kernel` and `bias`, begun as `keras.layers.Dense`
-# begins them ("glorot_uniform" and "zeros"). It takes any batch size, any number of leading axes (`compute_output_shape` tells
-# Keras what comes out), and the policy
-# "mixed_bfloat16", under which weights stay float32 and the layer computes in `self.compute_dtype`. It can be saved and
+# begins them ("glorot_uniform" and "zeros"). It takes any batch size, any number of leading axes (`compute_output_shape`
+# tells Keras what comes out), and the policy "mixed_bfloat16", under which weights stay float32 and the layer computes in
+# `self.compute_dtype`. It can be saved and
 # loaded. The check trains it on the irises beside `keras.layers.Dense`, padded to 128 columns, with the same start: the
 # losses are to agree within 2 %. Then it saves and loads, and compiles the train step for a v5e.
 #

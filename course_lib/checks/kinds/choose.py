@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
 
-_TRY = "answer that, on paper or with a cell of your own, before you choose another."
+_TRY = "check that, on paper or with a cell of your own, before you choose another."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

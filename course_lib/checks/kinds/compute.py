@@ -43,6 +43,7 @@ class Compute:
     results: tuple[Formula, ...]
     cases: tuple[tuple, ...]  # arguments, three or more sets; the first is the one that messages show
     why: str  # one short sentence, said once it is right
+    hands: Callable = lambda argument: argument  # what the function is given of each argument: not what it shall find
 
     def __post_init__(self) -> None:
         if not isinstance(self.results, tuple) or not self.results:
@@ -89,7 +90,7 @@ def result(task: Exercise, answer: object) -> Result:
     for case in asked.cases:
         call = _call(task, case)
         try:
-            value = answer(*case)
+            value = answer(*map(asked.hands, case))
         except Exception as error:
             return not_yet(
                 task.id, "it raises an error.", f"{call} raises {type(error).__name__}: {error!s:.200}", _names(task)

@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course_lib import compiler, errors, grid, judges
+import numpy as np
+
+from course_lib import compiler, errors, judges
 from course_lib.checks.hearing import heard, trials_of
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
@@ -39,11 +41,15 @@ def result(task: Exercise, defined: object) -> Result:
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     with progress.shown(f"judging {task.id}") as say:
-        refusal, agreed, report = heard(task, trials, task.budget, say)
+        of_gradient = _gradient_trials(task, fn, cases)
+        judged = task.judges
+        if "numbers" in judged and _all_run_in(of_gradient, trials):
+            judged = ("numbers",)  # the others hear its kernels in the gradient
+        refusal, agreed, report = heard(task, trials, task.budget, say, asked=judged)
         if refusal is None and task.gradient is not None:
             say(f"judging {task.id}: its gradient")
-            refusal, of_gradient, its_report = _gradient_heard(task, fn, cases, say)
-            agreed, report = agreed + of_gradient, its_report or report
+            refusal, more, its_report = _gradient_heard(task, of_gradient, say)
+            agreed, report = agreed + more, its_report or report
     if refusal is not None:
         return refusal
     if complaint := _further_demand(task, defined):
@@ -52,12 +58,33 @@ def result(task: Exercise, defined: object) -> Result:
     return passed(task.id, _agreement(agreed, "" if task.gradient is None else ", on the gradient too"), report=report)
 
 
+def _gradient_trials(task: Exercise, fn: Callable, cases: list[tuple]) -> list[judges.Trial]:
+    """Those of the gradient, where one is asked for."""
+    return [] if task.gradient is None else gradient.trials(task.gradient, fn, task.reference, cases, task.chips[0])
+
+
+def _all_run_in(of_gradient: list[judges.Trial], trials: list[judges.Trial]) -> bool:
+    """Whether the gradient runs every kernel of the function, as its forward rule mostly does, and so has it judged."""
+    try:
+        pairs = zip(trials, of_gradient, strict=False)  # of a gradient there may be one more, with zeros
+        return bool(of_gradient) and all(_kernels(alone) <= _kernels(back) for alone, back in pairs)
+    except Exception:  # the judges will say what is wrong
+        return False
+
+
+def _kernels(trial: judges.Trial) -> set[tuple]:
+    """Each kernel with its grid and its blocks, as it would be compiled."""
+    return {
+        (call.grid, str(call.kernel), *((o.block_shape, np.asarray(o.indices).tobytes()) for o in call.operands))
+        for call in trial.walk.calls
+    }
+
+
 def _gradient_heard(
-    task: Exercise, fn: Callable, cases: list[tuple], say: Callable[[str], None]
+    task: Exercise, trials: list[judges.Trial], say: Callable[[str], None]
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
     """The same for the gradient of a function that is right."""
     asked = task.gradient
-    trials = gradient.trials(asked, fn, task.reference, cases, task.chips[0])
     free = task.arithmetic_around if asked.arithmetic_around is None else asked.arithmetic_around
     if not free and (complaint := _arithmetic_around(trials, "the gradient's arithmetic")):
         return not_yet(task.id, "part of the gradient is not in a kernel.", *complaint), [], None

@@ -24,7 +24,15 @@ ROWS = (
         r"Linearization failed to produce known values for all output primals|, while a kernel was differentiated|"
         r"Differentiation rule for '(?:mpmd_map|core_map)' not implemented",
         "JAX was asked for a gradient through a kernel, and nobody has told it how to run this kernel backwards.",
-        "write a kernel for the backward pass, and tie the two together with jax.custom_vjp.",
+        "write the way back, in plain JAX or as a kernel, and tie the two together with jax.custom_vjp.",
+        "10",
+    ),
+    Row(
+        "gradient-checkpoint",
+        r"Effects not supported in (?:partial-eval|AD) of `?checkpoint`?/`?remat`?",
+        "A gradient through jax.checkpoint meets a kernel in the simulator, whose callbacks jax.checkpoint refuses. On "
+        "a TPU there are none.",
+        "leave jax.checkpoint out where you run it here; judges.judge_gradient judges the function as it stands.",
         "10",
     ),
     Row(

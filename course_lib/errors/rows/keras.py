@@ -34,6 +34,13 @@ ROWS = (
         "01",
     ),
     Row(
+        "keras-variable",
+        r"Triggering __jax_array__\(\) during abstractification",
+        "A Keras variable stands where JAX wants an array: what add_weight returns holds one, and is none.",
+        "hand over keras.ops.convert_to_tensor(self.kernel), or keras.ops.cast(self.kernel, self.compute_dtype).",
+        "10",
+    ),
+    Row(
         "keras-kwargs",
         r"__init__\(\) got an unexpected keyword argument '(?P<name>name|dtype|trainable)'",
         "The layer's __init__ does not take {name}=, which Keras gives every layer.",

@@ -44,7 +44,7 @@ GUESSES = {
             50.1: "That computes every block. Those above the diagonal are skipped.",
             5.41: "That is the price of the steps. In half of them the MXU has work as well.",
             22.3: "That is the arithmetic. What does a step cost that does nothing?",
-            25.0: "That has half of the steps. The grid has all of them.",
+            25.0: "That pays for half of the steps. The grid has all of them, also where a step skips its work.",
             16.9: "A multiplication and an addition are two operations.",
             11.2: "Two slips: a multiplication and an addition are two operations, and steps cost as well.",
         },

@@ -1,5 +1,6 @@
 """A loop that fetches the next chunk while it works on this one, with two buffers."""
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_05 import under_way
 from course_lib.lessons.lesson_05.chunks import folded, in_chunks
@@ -7,6 +8,10 @@ from course_lib.lessons.lesson_05.chunks import folded, in_chunks
 
 def _overlaps(fold):
     return next((said for (x,) in in_chunks() if (said := under_way.too_few(fold, x, wanted=2))), None)
+
+
+def _from_row_i(x):
+    return sum(x[i : i + 16] for i in range(x.shape[0] // 16))
 
 
 EXERCISE = Exercise(
@@ -18,6 +23,13 @@ EXERCISE = Exercise(
     cases=in_chunks,
     reference=folded,
     also=(_overlaps,),
+    slips=(
+        judges.Slip(
+            means="the copies overlap, for they start at rows 0, 1, 2 and so on",
+            value=_from_row_i,
+            next="pl.ds counts rows, where an index map counts blocks: chunk i begins at row 16 i.",
+        ),
+    ),
     hints=(
         "Write a function fetch(i) that describes the copy of chunk i: into buffer i mod 2, on semaphore i mod 2. Then "
         "fetch(i).start() and fetch(i).wait() cannot disagree.",

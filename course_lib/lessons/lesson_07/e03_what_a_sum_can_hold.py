@@ -50,6 +50,7 @@ PARTS = {
             257: "257 would need nine bits.",
             258: "257 lies half way between two neighbours. Where does a tie go?",
         },
+        next="which number of bfloat16 follows 128? And what follows each power of two above: how far off is it?",
         why="257 lies half way between 256 and 258, and the tie goes to 256.",
         proof=_stops_growing,
         stands_above="as a size of axes and blocks",

@@ -2,5 +2,5 @@
 
 TITLE = "Fusion"
 GIVES = "tell what XLA fuses by itself, fuse what it cannot, and say honestly whether that pays."
-NEEDS = (3, 7)
+NEEDS = (3, 4, 5, 7)
 HARDWARE = "You time the fused layer of the opening beside XLA's."

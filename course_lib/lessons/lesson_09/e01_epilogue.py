@@ -59,26 +59,25 @@ def _rows_of_bias(layer):
 
 
 def _once_for_each_block(layer):
-    """Whether K is in the grid, and the activation in a part of the kernel that runs in the last step along K alone.
+    """Whether K is in the grid, and the activation runs in one step along K alone.
 
-    It is looked for by an activation that no kernel has otherwise.
+    It is looked for by an activation that no kernel has otherwise; the steps in which it runs are counted.
     """
     x, w = jax.ShapeDtypeStruct((128, 384), jnp.float32), jax.ShapeDtypeStruct((384, 128), jnp.float32)
     b = jax.ShapeDtypeStruct((128,), jnp.float32)
-    traced = jax.make_jaxpr(lambda x, w, b: layer(x, w, b, jnp.sinh))(x, w, b)
-    calls = list(grid.pallas_calls(traced.jaxpr))
-    steps = [call.params["grid_mapping"].grid for call in calls]
-    at_every_step = any(eqn.primitive.name == "sinh" for call in calls for eqn in call.params["jaxpr"].eqns)
-    if steps != [(1, 1, 3)]:
+    calls = grid.walk(lambda x, w, b: layer(x, w, b, jnp.sinh), x, w, b).calls
+    if [call.grid for call in calls] != [(1, 1, 3)]:
         return (
-            f"For K = 384 the grid is {', '.join(map(str, steps))}; with blocks of 128 in all directions, K last, it "
-            "is (1, 1, 3).",
+            f"For K = 384 the grid is {', '.join(str(call.grid) for call in calls)}; with blocks of 128 in all "
+            "directions, K last, it is (1, 1, 3).",
             "cut K into blocks, too: x in (128, 128) at (i, k), w in (128, 128) at (k, j).",
         )
-    if at_every_step and any(len(axes) == 3 and axes[-1] > 1 for axes in steps):
+    runs = grid.body(calls[0]).runs
+    times = sum(times for eqn, times in runs if eqn.primitive.name == "sinh")
+    if times > 1:
         return (
-            "The numbers are right, and the activation is computed at every step along K: for K = 384 three times for "
-            "each block of the result, and two of them are thrown away.",
+            f"The numbers are right, and the activation is computed more often than once: for K = 384 {times} times "
+            "for each block of the result, and only the last of them is kept.",
             "put it where the sum is finished: under pl.when(k == last), with the bias and the write to o_ref.",
         )
     return None

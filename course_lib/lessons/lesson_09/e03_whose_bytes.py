@@ -65,11 +65,11 @@ PARTS = {
         near={
             0.983: "That is each array once, at full speed. Use B.",
             5.58: "That is how long the MXU computes. Here it is about B, over the bandwidth.",
-            20.15: "The bandwidth is 819 GB/s, with 10**9 bytes to a GB. Yours come in GiB.",
+            20.15: "The bandwidth is 820 GB/s, with 10**9 bytes to a GB. Yours come in GiB.",
             21.3: "That is B without one matrix. The result is written, too.",
             35.0: "That is what the guide measured. How much of it do the bytes explain?",
         },
-        why="B over 819 GB/s.",
+        why="B over 820 GB/s.",
         proof=lambda: guide.traffic() / chips.chip("v5e").hbm_bandwidth * 1e3,
     ),
     "D": Choose(

@@ -11,8 +11,8 @@ MOST_S = 8e-3
 
 
 def _powers_of_two() -> list[tuple]:
-    """Sizes that blocks divide. The last K is longer than any block that fits: it takes several steps."""
-    sizes = ({"M": 128, "K": 256, "N": 128}, {"M": 256, "K": 128, "N": 128}, {"M": 128, "K": 4096, "N": 128})
+    """Sizes that blocks divide. The last K is longer than any block that fits the product of 8192."""
+    sizes = ({"M": 128, "K": 256, "N": 128}, {"M": 256, "K": 128, "N": 128}, {"M": 128, "K": 1024, "N": 128})
     return arguments(("a: f32[M,K]", "b: f32[K,N]"), sizes)
 
 
@@ -66,6 +66,20 @@ def _product(a, b):
     return jnp.dot(a, b, preferred_element_type=jnp.float32)
 
 
+def _relu_at_each_step(bk):
+    def value(a, b):
+        total = jnp.zeros((a.shape[0], b.shape[1]), jnp.float32)
+        for k in range(0, a.shape[1], bk):
+            total = jnp.maximum(total + _product(a[:, k : k + bk], b[k : k + bk]), 0)
+        return total
+
+    return judges.Slip(
+        means="the ReLU is applied at every step along K, and the ReLU of a part is not a part of the ReLU",
+        value=value,
+        next="once, when the sum is finished: under pl.when, in the last step along K.",
+    )
+
+
 EXERCISE = Exercise(
     id="09.4",
     title="The 35 ms mystery, mended",
@@ -79,6 +93,7 @@ EXERCISE = Exercise(
             value=_product,
             next="take jnp.maximum(o_ref[...], 0) when the sum is finished, in the last step along K.",
         ),
+        *(_relu_at_each_step(bk) for bk in (128, 256, 512)),  # what a learner takes along K for the cases
     ),
     also=(_for_the_guides_size,),
     hints=(

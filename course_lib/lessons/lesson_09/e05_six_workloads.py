@@ -9,7 +9,7 @@ from course_lib.lessons.lesson_09 import workloads
 
 OPTIONS = ("dispatch", "compute", "HBM", "kernel")
 RIGHT = {"A": "compute", "B": "kernel", "C": "HBM", "D": "HBM", "E": "kernel", "F": "dispatch"}
-LONG = "Divide its bytes by 819 GB/s. Is that below 10 us?"
+LONG = "Divide its bytes by 820 GB/s. Is that below 10 us?"
 NO_PRODUCT = "There is no matrix product in it."
 WRONG = {
     "A": {

@@ -2,7 +2,7 @@
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
-from course_lib.lessons.lesson_09.machine import CACHED, ROUNDS, Machine, one_call
+from course_lib.lessons.lesson_09.machine import CACHED, ROUNDS, Machine, one_call, outside
 
 TOLERANCE = 0.03
 _MACHINES = (
@@ -77,6 +77,7 @@ EXERCISE = Exercise(
             ),
         ),
         cases=_MACHINES,
+        hands=outside,
         why="no compilation is in it, no dispatch, and nothing that a cache knew.",
     ),
     hints=(

@@ -10,7 +10,7 @@ from course_lib.lessons.lesson_10 import layers
 def _cases() -> list[tuple]:
     return layers.with_zeros_in_y(
         ("w: T[K,N]", "y: T[M,N]", "g: T[M,N]"),
-        ({"M": 150, "K": 256, "N": 384}, {"M": 64, "K": 128, "N": 256}),
+        ({"M": 150, "K": 256, "N": 384}, {"M": 64, "K": 128, "N": 512}),
     )
 
 

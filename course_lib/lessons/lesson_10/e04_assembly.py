@@ -45,8 +45,8 @@ EXERCISE = Exercise(
         "a rule that takes (residuals, g).",
         "The backward rule returns a tuple in the order of the arguments: the gradients of x, of w and of b. "
         "Residuals: x, w and y.",
-        "def fused_backward(residuals, g): x, w, y = residuals; return grad_x(w, y, g), *grad_w_b(x, y, g). Then "
-        "fused_dense.defvjp(fused_forward, fused_backward).",
+        "def fused_backward(residuals, g): x, w, y = residuals; return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g). "
+        "Then fused_dense.defvjp(fused_forward, fused_backward).",
     ),
     points=3,
 )
