@@ -21,12 +21,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, rules, sharding
+from course_lib.kernels import arguments, legal, rules, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def sum_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
@@ -158,6 +159,7 @@ def sum_over(
     for it. Runs on a TPU as a kernel and as plain JAX elsewhere. ``layout`` says how x lies on a mesh with Auto axes.
     Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
+    (x,) = arguments.arrays("sum_over", arguments.NUMBERS, x=x)
     axis = checked_axis("sum_over", x, axis)
     (x,), cuts = sharding.ready("sum_over", _rule(x.ndim, axis, _SUM), (x,), layout)
     return _reduce(x, _SUM, axis, blocks, cuts)
@@ -171,6 +173,7 @@ def max_over(
     Equal maxima share the gradient, as those of ``jnp.max`` do. Raises ValueError also where there is nothing to
     choose from.
     """
+    (x,) = arguments.arrays("max_over", arguments.NUMBERS, x=x)
     axis = checked_axis("max_over", x, axis)
     if not (x.size if axis is None else x.shape[axis]):
         raise ValueError(f"max_over: x has shape {x.shape}, and nothing has no maximum. Try a longer axis than {axis}.")
@@ -195,7 +198,7 @@ def _reduce(x, reduction, axis, blocks, cuts):
     plain = fixed(_plain, reduction=reduction, axis=axis)
     if not x.size or not x.ndim:
         return plain(x)
-    for shape, along in _passes(x.shape, axis):
+    for shape, along in _passes(planned(x.shape), axis):
         view = jax.ShapeDtypeStruct(shape, x.dtype)
         chosen = blocks or blocks_for(view)
         check_fits(chosen, _vmem_bytes(_plan(shape, along, chosen), x.dtype.itemsize))
@@ -259,7 +262,7 @@ class _Plan(NamedTuple):
 def _plan(shape: tuple[int, int], axis: int, blocks: Blocks) -> _Plan:
     """Which kernel reduces an array of ``shape`` along ``axis``, and its blocks, cut down to the array."""
     rows, columns = shape
-    bm, bn = min(blocks.bm, rows), min(blocks.bn, whole(columns, 128))
+    bm, bn = cut(blocks.bm, rows), cut(blocks.bn, whole(columns, 128))
     if axis == 0:
         return _Plan(_rows_kernel, (whole(bm, 8), bn), (1, bn), (8, bn))
     if rows == 1:

@@ -19,11 +19,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import legal, row_blocks, rules, sharding, softmax_backward
+from course_lib.kernels import arguments, legal, row_blocks, rules, sharding, softmax_backward
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def reference(x: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
@@ -88,6 +89,7 @@ def softmax(
     lies on a mesh with Auto axes; rows that are cut among devices are left to plain JAX.
     Raises ValueError for another dtype, for an x without axes, and for blocks that need more VMEM than there is.
     """
+    (x,) = arguments.arrays("softmax", arguments.FLOATS, x=x)
     row_blocks.check_rows("softmax", x)
     (x,), cuts = sharding.ready("softmax", _rule(1, x), (x,), layout)
     return _softmax(x, blocks, cuts)
@@ -99,7 +101,7 @@ def blocks_for(x: Float[Described, "*shape N"]) -> Blocks:
 
 
 def _blocks_for(x: Described, operands: int) -> Blocks:
-    if x.shape[-1] > row_blocks.longest_row(x.dtype.itemsize, operands, _TEMPORARIES):
+    if planned(x.shape)[-1] > row_blocks.longest_row(x.dtype.itemsize, operands, _TEMPORARIES):
         return Blocks(bm=16, bn=16384)
     return Blocks(bm=row_blocks.rows_for(x, operands, _TEMPORARIES))
 
@@ -152,7 +154,7 @@ def _chosen(blocks: Blocks | None, *operands: Array) -> tuple[Blocks, int]:
     """The blocks, and the bytes of VMEM that they take."""
     x = operands[0]
     blocks = blocks or _blocks_for(x, len(operands) + 1)
-    needed = row_blocks.needed(blocks.bm, blocks.bn or x.shape[-1], x, len(operands) + 1, _TEMPORARIES)
+    needed = row_blocks.needed(blocks.bm, blocks.bn or planned(x.shape)[-1], x, len(operands) + 1, _TEMPORARIES)
     check_fits(blocks, needed)
     return blocks, needed
 
@@ -161,7 +163,7 @@ def _on_tpu(*operands: Array, kernels: _Kernels, blocks: Blocks | None) -> Array
     blocks, needed = _chosen(blocks, *operands)
     x = operands[0]
     flat = (math.prod(x.shape[:-1]), x.shape[-1])
-    bm, bn = min(flat[0], blocks.bm), min(flat[1], blocks.bn or flat[1])
+    bm, bn = cut(blocks.bm, flat[0]), min(flat[1], blocks.bn or flat[1])
     if blocks.bn is None:
         read = written = pl.BlockSpec((bm, bn), lambda i: (i, 0))
         kernel, grid, semantics, statistics = kernels.rows, (pl.cdiv(flat[0], bm),), ("parallel",), 0
