@@ -64,12 +64,22 @@ class Op:
         return tuple(PRIMITIVE.bind(*operands, op=self))
 
     def run_tpu(self, *operands: Array) -> tuple[Array, ...]:
-        """The kernel, on this device; of nothing it makes nothing, and no chip has a block for that."""
-        if any(0 in operand.shape for operand in operands):
+        """The kernel, on this device; plain JAX where there can be none, and a warning that says why."""
+        if any(0 in operand.shape for operand in operands):  # of nothing it makes nothing, and no block can be empty
+            return self.run_plain(*operands)
+        if reason := self._why_plain(operands):
+            warnings.warn(f"{self.name}: plain JAX instead of the kernel, {reason}", stacklevel=2)
             return self.run_plain(*operands)
         # For the chip alone: where a notebook has switched the simulator on, a kernel has effects, and plain JAX not.
         with pltpu.force_tpu_interpret_mode(False):
             return _tuple(self.tpu(*operands))
+
+    def _why_plain(self, operands: tuple[Array, ...]) -> str:
+        if unknown := rules.unknown(self.rule, [operand.shape for operand in operands]):
+            return f"which needs to know how long an axis of {unknown} elements is: along it, elements meet."
+        if (here := platforms.generation()) < self.since:
+            return f"which needs a TPU v{self.since}, and this is a v{here}."
+        return ""
 
     def run_plain(self, *operands: Array) -> tuple[Array, ...]:
         return _tuple(self.plain(*operands))
@@ -153,25 +163,15 @@ def _lower_plain(ctx, *operands, op: Op):
 
 
 def lower_for(run: str, ctx, *operands, op: Op):
-    """``op.run_tpu`` or the like, as ``run`` has it; plain JAX, and a warning, where no kernel can be."""
-    if reason := _why_plain(run, ctx, op):
-        warnings.warn(f"{op.name}: plain JAX instead of the kernel, {reason}", stacklevel=2)
+    """``op.run_tpu`` or the like, as ``run`` has it, in a program for one device; plain JAX in one for several."""
+    if not _is_for_one_device(ctx.module_context.axis_context):
+        warnings.warn(
+            f"{op.name}: plain JAX instead of the kernel, which the compiler cannot divide among devices. Make the "
+            "mesh's axes Explicit, or hand over layout=, or call it inside jax.shard_map over all axes.",
+            stacklevel=2,
+        )
         return _lower_plain(ctx, *operands, op=op)
     return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
-
-
-def _why_plain(run: str, ctx, op: Op) -> str:
-    """Why this program cannot have the kernel; nothing where it can."""
-    if not _is_for_one_device(ctx.module_context.axis_context):
-        return (
-            "which the compiler cannot divide among devices. Make the mesh's axes Explicit, or hand over layout=, or "
-            "call it inside jax.shard_map over all axes."
-        )
-    if unknown := rules.unknown(op.rule, [operand.shape for operand in ctx.avals_in]):
-        return f"which needs to know how long an axis of {unknown} elements is: along it, elements meet."
-    if run == "run_tpu" and (here := platforms.generation()) < op.since:
-        return f"which TPUs can run from generation {op.since} on; this is a v{here}."
-    return ""
 
 
 def _is_for_one_device(axis_context) -> bool:

@@ -50,8 +50,8 @@ def _check_fits(x: Array, y: Array) -> int:
     problem = matmul_blocks.problem("matmul_one_block", x, y)
     if not all(map(symbolic.is_known, (*x.shape, *y.shape))):
         raise ValueError(
-            f"matmul_one_block: x has shape {x.shape} and y {y.shape}; whole arrays are its blocks, so all sizes must "
-            "be known. Try matmul.matmul."
+            f"matmul_one_block: x has shape {x.shape} and y {y.shape}; whole arrays are its blocks, so all "
+            "sizes must be known. Try matmul.matmul."
         )
     m, k, n = problem.m, problem.k, problem.n
     needs = (m * k + k * n) * problem.dtype.itemsize + m * n * problem.out_itemsize

@@ -208,7 +208,10 @@ def _reduce(x, reduction, axis, blocks, cuts):
 
 
 def _plain(x, *, reduction, axis):
-    return reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+    out = reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+    if reduction is _MAX and jnp.issubdtype(x.dtype, jnp.floating):  # XLA's own for a CPU loses NaN in wide columns
+        out = jnp.where(jnp.isnan(x).any(axis), jnp.nan, out).astype(x.dtype)
+    return out
 
 
 def _on_tpu(x, *, reduction, axis, blocks):

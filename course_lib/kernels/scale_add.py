@@ -18,6 +18,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import arguments, elementwise, rules, sharding
+from course_lib.kernels.along_axis import accumulator
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
@@ -25,9 +26,10 @@ from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
 
 
-def reference(a: Num[Array, ""], x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
+def reference(a: Num[Array, ""] | float, x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
     """What ``scale_add`` must compute: floats in f32, rounded once."""
-    return (a * x.astype(a.dtype) + y.astype(a.dtype)).astype(x.dtype)
+    wide = accumulator(x.dtype)
+    return (jnp.asarray(a, wide) * x.astype(wide) + y.astype(wide)).astype(x.dtype)
 
 
 def _kernel(
