@@ -88,6 +88,7 @@ def add(
     blocks need more VMEM than there is.
     """
     check_pair("add", x, y)
+    legal.check_kind("add", blocks, Blocks)
     (x, y), cuts = sharding.ready("add", rule(2, x.ndim), (x, y), layout)
     return _add(x, y, blocks, cuts)
 
@@ -97,6 +98,7 @@ def subtract(
 ) -> Num[Array, "*shape"]:
     """``x - y``; as ``add``."""
     check_pair("subtract", x, y)
+    legal.check_kind("subtract", blocks, Blocks)
     (x, y), cuts = sharding.ready("subtract", rule(2, x.ndim), (x, y), layout)
     return _subtract(x, y, blocks, cuts)
 
@@ -106,6 +108,7 @@ def multiply(
 ) -> Num[Array, "*shape"]:
     """``x * y``; as ``add``."""
     check_pair("multiply", x, y)
+    legal.check_kind("multiply", blocks, Blocks)
     (x, y), cuts = sharding.ready("multiply", rule(2, x.ndim), (x, y), layout)
     return _multiply(x, y, blocks, cuts)
 
@@ -118,11 +121,24 @@ def cast(
     Floats lose their fraction on the way to integers; what does not fit into ``dtype`` is not defined. Raises
     ValueError where a dtype is none of the four.
     """
-    for role, name in (("x is", x.dtype), ("dtype is", jnp.dtype(dtype))):
+    dtype = _known_dtype(dtype)
+    for role, name in (("x is", x.dtype), ("dtype is", dtype)):
         if name not in _CASTABLE:
             raise ValueError(f"cast: {role} {name}; it may be float32, bfloat16, int32 or int8. Try x.astype(...).")
+    legal.check_kind("cast", blocks, Blocks)
     (x,), cuts = sharding.ready("cast", rule(1, x.ndim), (x,), layout)
-    return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks, cuts)
+    return x if x.dtype == dtype else _cast(x, x.dtype, dtype, blocks, cuts)
+
+
+def _known_dtype(dtype) -> jnp.dtype:
+    try:
+        if dtype is not None:  # which NumPy takes for float64
+            return jnp.dtype(dtype)
+    except TypeError:
+        pass
+    raise ValueError(
+        f"cast: dtype is {dtype!r}, which names no dtype; it may be float32, bfloat16, int32 or int8. Try jnp.bfloat16."
+    )
 
 
 def blocks_for(x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:

@@ -33,7 +33,7 @@ def matmul_one_block(
 
     Raises ValueError where shapes or dtypes do not fit, or the arrays do not fit into VMEM.
     """
-    level = precision_of(x.dtype, precision)
+    level = precision_of("matmul_one_block", x.dtype, precision)
     _check_fits(x, y)
     how = fixed(_plain, precision=level)
     if 0 in (*x.shape, *y.shape):

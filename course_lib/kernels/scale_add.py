@@ -16,7 +16,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import elementwise, rules, sharding
+from course_lib.kernels import elementwise, legal, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
@@ -78,6 +78,7 @@ def scale_add(
     elementwise.check_pair("scale_add", x, y)
     if jnp.shape(a):
         raise ValueError(f"scale_add: a has shape {jnp.shape(a)}; it must be a scalar. Try multiply and add.")
+    legal.check_kind("scale_add", blocks, Blocks)
     wide = jnp.float32 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
     layout = (None, layout) if isinstance(layout, jax.sharding.PartitionSpec) else layout
     operands, cuts = sharding.ready("scale_add", _rule(x.ndim), (jnp.asarray(a, wide), x, y), layout)

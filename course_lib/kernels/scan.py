@@ -154,6 +154,7 @@ def cumsum(
     Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
     axis = checked_axis("cumsum", x, axis, everything=False)
+    legal.check_kind("cumsum", blocks, Blocks)
     (x,), cuts = sharding.ready("cumsum", _rule(x.ndim, axis, reverse), (x,), layout)
     return _cumsum(x, axis, reverse, blocks, cuts)
 
