@@ -202,7 +202,7 @@ def test_the_model_of_time_agrees_with_the_compiler():
         ({"y": jnp.zeros((5, 2))}, "the reduction is 4 long in x, shape (3, 4), and 5 in y, shape (5, 2)"),
         ({"y": jnp.zeros((4, 2), jnp.bfloat16)}, "x is float32 and y bfloat16"),
         ({"x": jnp.zeros((3, 4), jnp.int32), "y": jnp.zeros((4, 2), jnp.int32)}, "both int8"),
-        ({"precision": "high"}, "precision='high' is not one of 'default' (one pass) and 'highest'"),
+        ({"precision": "higher"}, "matmul: precision is 'higher'; it may be 'default' (one pass of the MXU), 'high'"),
     ],
 )
 def test_bad_input_gets_one_clear_error(change, says):

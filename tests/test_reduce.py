@@ -134,9 +134,9 @@ def test_gradients_and_vmap_compile_for_a_v5e():
 @pytest.mark.parametrize(
     "x, axis, says",
     [
-        (jnp.zeros((2, 3, 4)), 0, r"axis is 0 and x has shape \(2, 3, 4\); axis may be None or -1"),
-        (jnp.zeros((2, 3)), 2, r"axis is 2 and x has shape \(2, 3\); axis may be None or -1 or 0"),
-        (jnp.zeros(()), 0, r"axis is 0 and x has shape \(\); axis may be None"),
+        (jnp.zeros((2, 3)), 2, r"axis is 2 and x has shape \(2, 3\); it may be a whole number from -2 to 1, a tuple"),
+        (jnp.zeros((2, 3)), (0, -2), r"axis is \(0, -2\) and x .* a tuple of such, each axis once, or None"),
+        (jnp.zeros(()), 0, r"axis is 0 and x has shape \(\); it may be None, for all"),
         (jnp.zeros((2, 3), jnp.int8), 0, "x is int8; it may be float32, bfloat16 or int32"),
     ],
 )

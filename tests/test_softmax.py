@@ -104,9 +104,9 @@ def test_bytes_are_those_of_the_docstring():
     array, in_pieces = 1000 * 700 * 2, softmax.Blocks(bm=16, bn=256)
     assert cost.payload_bytes(grid.walk(softmax.softmax, x)) == 2 * array
     assert cost.payload_bytes(grid.walk(functools.partial(softmax.softmax, blocks=in_pieces), x)) == 3 * array
-    backward = functools.partial(softmax._backward, None, None)
+    backward = functools.partial(softmax._backward, 1, None, None)
     assert cost.payload_bytes(grid.walk(backward, x, x)) == 3 * array
-    assert cost.payload_bytes(grid.walk(functools.partial(softmax._backward, in_pieces, None), x, x)) == 5 * array
+    assert cost.payload_bytes(grid.walk(functools.partial(softmax._backward, 1, in_pieces, None), x, x)) == 5 * array
 
 
 @needs_libtpu

@@ -97,8 +97,8 @@ def named(name: str | None, op: str = "activations") -> Activation:
     except (KeyError, TypeError):
         known = ", ".join(repr(n) for n in ACTIVATIONS)
         raise ValueError(
-            f"{op}: activation is {name!r}; it may be one of {known}, or None. Try activation=None, and apply a "
-            "function of your own to the result."
+            f"{op}: activation is {legal.shown(name)}; it may be one of {known}, or None. Try activation=None, and "
+            "apply a function of your own to the result."
         ) from None
 
 

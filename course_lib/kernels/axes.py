@@ -9,7 +9,7 @@ import math
 import numbers
 
 from course_lib.arrays import Array
-from course_lib.kernels.legal import LANES, SUBLANES
+from course_lib.kernels.legal import LANES, SUBLANES, shown
 
 
 def one(op: str, x: Array, axis: int) -> int:
@@ -17,8 +17,8 @@ def one(op: str, x: Array, axis: int) -> int:
     if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and -x.ndim <= axis < x.ndim:
         return int(axis) % x.ndim
     raise ValueError(
-        f"{op}: axis is {axis!r} and x has shape {x.shape}; it must be a whole number from {-x.ndim} to {x.ndim - 1}. "
-        "Try axis=-1."
+        f"{op}: axis is {shown(axis)} and x has shape {x.shape}; it must be a whole number from {-x.ndim} to "
+        f"{x.ndim - 1}. Try axis=-1."
     )
 
 
@@ -34,7 +34,7 @@ def several(op: str, x: Array, axis: int | tuple[int, ...] | None) -> tuple[int,
     if found is None or len(set(found)) < len(found):
         each = f"a whole number from {-x.ndim} to {x.ndim - 1}, a tuple of such, each axis once, or " if x.ndim else ""
         raise ValueError(
-            f"{op}: axis is {axis!r} and x has shape {x.shape}; it may be {each}None, for all. Try axis=None."
+            f"{op}: axis is {shown(axis)} and x has shape {x.shape}; it may be {each}None, for all. Try axis=None."
         )
     return None if len(found) == x.ndim else found
 

@@ -132,12 +132,13 @@ def cast(
 
 def _known_dtype(dtype) -> jnp.dtype:
     try:
-        if dtype is not None:  # which NumPy takes for float64
+        if dtype is not None and not hasattr(dtype, "ndim"):  # NumPy takes None for float64, JAX arrays for their own
             return jnp.dtype(dtype)
     except TypeError:
         pass
     raise ValueError(
-        f"cast: dtype is {dtype!r}, which names no dtype; it may be float32, bfloat16, int32 or int8. Try jnp.bfloat16."
+        f"cast: dtype is {legal.shown(dtype)}, which names no dtype; it may be float32, bfloat16, int32 or int8. "
+        "Try jnp.bfloat16."
     )
 
 

@@ -45,6 +45,14 @@ def check(blocks, dtype=None, **steps: int) -> None:
     raise ValueError(f"{blocks} is not legal{of}: each must be a multiple, {rule}. Nearest legal: {nearest}.")
 
 
+def shown(value) -> str:
+    """An argument in an error: an array by its dtype and shape, all else as Python writes it, cut short."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array, {value.dtype} of shape {value.shape}"
+    written = repr(value)
+    return written if len(written) <= 80 else f"{written[:70]}..., {type(value).__name__}"
+
+
 def check_kind(op: str, blocks, kind: type) -> None:
     """Raises ValueError, in the name of ``op``, where ``blocks`` are neither None nor of the class ``kind``."""
     if blocks is None or isinstance(blocks, kind):
@@ -53,6 +61,6 @@ def check_kind(op: str, blocks, kind: type) -> None:
     example = ", ".join(f"{field.name}={8 * LANES}" for field in dataclasses.fields(kind) if field.default is not None)
     whose = f", of {type(blocks).__module__.rpartition('.')[2]}" if type(blocks).__name__ == kind.__name__ else ""
     raise ValueError(
-        f"{op}: blocks is {blocks!r}{whose}; it may be {family}.{kind.__name__}(...), or None, and the op chooses. "
-        f"Try blocks={family}.{kind.__name__}({example})."
+        f"{op}: blocks is {shown(blocks)}{whose}; it may be {family}.{kind.__name__}(...), or None, and the op "
+        f"chooses. Try blocks={family}.{kind.__name__}({example})."
     )

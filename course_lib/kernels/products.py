@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Num
+from course_lib.kernels.legal import shown
 
 _PASSES = {lax.Precision.DEFAULT: 1, lax.Precision.HIGH: 3, lax.Precision.HIGHEST: 6}
 
@@ -22,8 +23,8 @@ def precision_of(op: str, dtype, precision: lax.PrecisionLike) -> lax.Precision 
         level = lax.Precision(precision)
     except (ValueError, TypeError):  # a TypeError where it is not hashable
         raise ValueError(
-            f"{op}: precision is {precision!r}; it may be 'default' (one pass of the MXU), 'high' (three) or 'highest' "
-            "(six). Try precision='highest'."
+            f"{op}: precision is {shown(precision)}; it may be 'default' (one pass of the MXU), 'high' (three) or "
+            "'highest' (six). Try precision='highest'."
         ) from None
     return level if dtype == jnp.float32 else None
 

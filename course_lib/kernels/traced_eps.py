@@ -15,6 +15,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Ref
 from course_lib.kernels.launch import fixed
+from course_lib.kernels.legal import shown
 
 
 def split(op: str, eps) -> tuple[float | None, tuple[Array, ...]]:
@@ -25,8 +26,7 @@ def split(op: str, eps) -> tuple[float | None, tuple[Array, ...]]:
         return float(eps), ()
     if isinstance(eps, np.ndarray) and not eps.shape and np.isrealobj(eps):
         return float(eps), ()
-    shape = f" of shape {np.shape(eps)}" if hasattr(eps, "shape") else f", {type(eps).__name__}"
-    raise ValueError(f"{op}: eps is {eps!r}{shape}; it must be one real number, or an array of shape (). Try eps=1e-6.")
+    raise ValueError(f"{op}: eps is {shown(eps)}; it must be one real number, or an array of shape (). Try eps=1e-6.")
 
 
 def in_kernel(kernel: Callable, eps: float | None) -> Callable:
