@@ -34,8 +34,8 @@ def in_kernel(kernel: Callable, eps: float | None) -> Callable:
     return fixed(_reading, kernel=kernel) if eps is None else fixed(kernel, eps=eps)
 
 
-def _reading(eps_ref: Float[Ref, "1 1"], *refs, kernel: Callable) -> None:
-    kernel(*refs, eps=eps_ref[0, 0])
+def _reading(eps_ref: Float[Ref, "1 1"], *refs, kernel: Callable, **more) -> None:
+    kernel(*refs, eps=eps_ref[0, 0], **more)
 
 
 SPEC = pl.BlockSpec(memory_space=pltpu.SMEM)
