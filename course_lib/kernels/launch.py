@@ -91,9 +91,14 @@ def _compiled(op: Op) -> Callable:
     return jax.jit(functools.partial(PRIMITIVE.bind, op=op))
 
 
+@functools.lru_cache(1024)
+def _traced_once(op: Op) -> Callable:
+    return jax.jit(op.run_plain)
+
+
 @PRIMITIVE.def_abstract_eval
 def _results(*operands, op: Op):
-    return jax.make_jaxpr(op.run_plain)(*operands).out_avals
+    return jax.make_jaxpr(_traced_once(op))(*operands).out_avals
 
 
 def _jvp(primals, tangents, *, op: Op):
