@@ -18,17 +18,36 @@ from course_lib.kernels.linear import Blocks
 class Add(keras.layers.Layer):
     """``x + y`` for two inputs of one shape, as a Pallas kernel on a TPU. Any batch size, None included.
 
-    Input: a list of two arrays, shape (batch, ...) each. Output: one array of that shape. Raises ValueError where
-    the shapes differ.
+    Input: a list of two arrays, shape (batch, ...) each, of float32, bfloat16 or int32. Output: one array of that
+    shape. Raises ValueError where there are not two, where their shapes differ, and where another dtype is asked for.
     """
 
+    def build(self, input_shape):
+        _check_dtype(self)
+        super().build(input_shape)
+
     def call(self, inputs):
-        x, y = inputs
+        x, y = self._both(inputs)
         return elementwise.add(x, y, layout=_layout(x))
+
+    def _both(self, inputs):
+        """Two inputs, or the shapes of two. One array would be taken for a list of its rows."""
+        if (
+            not isinstance(inputs, list | tuple)
+            or len(inputs) == 1
+            or not all(hasattr(one, "__len__") for one in inputs)
+        ):
+            raise ValueError(f"Add: {self.name!r} was given one input; it adds two. Try Add()([x, y]).")
+        if len(inputs) != 2:
+            raise ValueError(
+                f"Add: {self.name!r} was given {len(inputs)} inputs; it adds two. "
+                "Try one Add behind the other, Add()([Add()([x, y]), z])."
+            )
+        return inputs
 
     # Keras would otherwise trace the kernel with a batch of unknown size, which Pallas refuses.
     def compute_output_shape(self, input_shape):
-        x, y = input_shape
+        x, y = self._both(input_shape)
         if tuple(x) != tuple(y):
             raise ValueError(f"Add: the inputs have shapes {tuple(x)} and {tuple(y)}; they must be equal.")
         return x
@@ -105,11 +124,7 @@ class FusedDense(keras.layers.Dense):
         legal.check_kind("FusedDense", self.blocks, Blocks)
 
     def build(self, input_shape):
-        if self.compute_dtype not in ("float32", "bfloat16"):
-            raise ValueError(
-                f"FusedDense: {self.name!r} is to compute in {self.compute_dtype}; it may be float32 or bfloat16. "
-                "Try dtype='float32' or dtype='mixed_bfloat16'."
-            )
+        _check_dtype(self)
         super().build(input_shape)
 
     def call(self, inputs, training=None):
@@ -142,6 +157,14 @@ class FusedDense(keras.layers.Dense):
         ours = {"residuals": self.residuals, "precision": self.precision, "blocks": blocks}
         defaults = {"residuals": "save", "precision": "highest", "blocks": None}
         return {**super().get_config(), **{k: v for k, v in ours.items() if v != defaults[k]}}
+
+
+def _check_dtype(layer) -> None:
+    if layer.compute_dtype not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"{type(layer).__name__}: {layer.name!r} is to compute in {layer.compute_dtype}; it may be float32 or "
+            "bfloat16. Try dtype='float32' or dtype='mixed_bfloat16'."
+        )
 
 
 def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:

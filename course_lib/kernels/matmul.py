@@ -17,10 +17,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels, rules, sharding
+from course_lib.kernels import arguments, legal, matmul_blocks, matmul_transposed_kernels, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
+from course_lib.kernels.products import dot, generation_of, precision_of, sum_dtype, zero_beyond
 from course_lib.kernels.rules import Layout
 
 
@@ -94,6 +94,7 @@ def matmul(
     Differentiable for floats. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
+    x, y = arguments.arrays("matmul", arguments.FACTORS, x=x, y=y)
     level = precision_of("matmul", x.dtype, precision)
     legal.check_kind("matmul", blocks, Blocks)
     matmul_blocks.check(blocks, matmul_blocks.problem("matmul", x, y, level))
@@ -116,6 +117,7 @@ def matmul_transposed(
     With ``transpose_x`` x has shape (K, M) and ``x.T @ y`` is computed, with ``transpose_y`` y has (N, K) and
     ``x @ y.T``; the blocks are turned on the way to the MXU, no transposed copy is made in HBM.
     """
+    x, y = arguments.arrays("matmul_transposed", arguments.FACTORS, x=x, y=y)
     level = precision_of("matmul_transposed", x.dtype, precision)
     legal.check_kind("matmul_transposed", blocks, Blocks)
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
@@ -167,7 +169,8 @@ def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
     if 0 in x.shape or 0 in y.shape:
         return _plain(x, y, **how)
     rule, on_tpu = _rule(transpose_x, transpose_y), fixed(_on_tpu, **how, blocks=blocks)
-    return Op(name="matmul", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, y, cuts=cuts)
+    since = generation_of(x.dtype)
+    return Op(name="matmul", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how), since=since)(x, y, cuts=cuts)
 
 
 def _plain(x, y, *, transpose_x, transpose_y, precision):
@@ -225,7 +228,8 @@ def _on_tpu(
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
     problem = matmul_blocks.problem("matmul", x, y, precision, **turned)
     sizes = matmul_blocks.chosen(blocks, problem)
-    m, k, n = problem.m, problem.k, problem.n
+    m, k = x.shape[::-1] if transpose_x else x.shape
+    n = y.shape[0 if transpose_y else 1]
     bm, bk, bn = sizes
     kernel, whole_k_kernel = _kernel, _whole_k_kernel
     x_spec = pl.BlockSpec((bm, bk), lambda i, j, k: (i, k))

@@ -12,6 +12,7 @@ from course_lib.kernels import platforms
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.legal import LANES
 from course_lib.kernels.products import passes
+from course_lib.kernels.symbolic import planned
 
 _SIDES = (256, 512, 1024, 2048)  # of the output block
 _DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block
@@ -27,7 +28,7 @@ Sizes = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """The sizes of ``(m, k) @ (k, n)``, and the dtype of both operands."""
+    """The sizes of ``(m, k) @ (k, n)``, of which some may be planned, and the dtype of both operands."""
 
     m: int
     k: int
@@ -66,6 +67,7 @@ def problem(
         raise ValueError(
             f"{op}: x is {x.dtype} and y {y.dtype}; both must be float32, both bfloat16 or both int8. Try y.astype."
         )
+    m, k, n = planned((m, k, n))
     return Problem(m=m, k=k, n=n, dtype=jnp.dtype(x.dtype), passes=passes(precision))
 
 

@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import legal, matmul, matmul_blocks, sharding
+from course_lib.kernels import arguments, legal, matmul, matmul_blocks, sharding, symbolic
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
@@ -40,6 +40,7 @@ def matmul_pipelined(
 
     Raises ValueError where shapes or dtypes do not fit, or a block does not divide its axis.
     """
+    x, y = arguments.arrays("matmul_pipelined", arguments.FLOATS, x=x, y=y)
     level = precision_of("matmul_pipelined", x.dtype, precision)
     legal.check_kind("matmul_pipelined", blocks, Blocks)
     problem = _problem("matmul_pipelined", x, y, level)
@@ -57,8 +58,11 @@ def blocks_for(
 
 def _problem(op: str, x: Described, y: Described, level: lax.Precision | None) -> Problem:
     problem = matmul_blocks.problem(op, x, y, level)
-    if x.dtype == jnp.int8:
-        raise ValueError(f"{op}: x and y are int8; they may be float32 or bfloat16. Try matmul.matmul.")
+    if not all(map(symbolic.is_known, (*x.shape, *y.shape))):
+        raise ValueError(
+            f"{op}: x has shape {x.shape} and y {y.shape}; blocks must divide them here, so all sizes must be known. "
+            "Try matmul.matmul."
+        )
     return problem
 
 

@@ -22,11 +22,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import legal, norm_backward, row_blocks, rules, sharding, traced_eps
+from course_lib.kernels import arguments, legal, norm_backward, row_blocks, rules, sharding, traced_eps
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def rms_norm_reference(
@@ -126,6 +127,7 @@ def rms_norm(
     with Auto axes; rows that are cut among devices are left to plain JAX.
     Raises ValueError for other dtypes, a weight of another length, and rows or blocks that do not fit in VMEM.
     """
+    x, weight = arguments.arrays("rms_norm", arguments.FLOATS, x=x, weight=weight)
     row_blocks.check_rows("rms_norm", x)
     _check_vector("rms_norm", x, "weight", weight)
     legal.check_kind("rms_norm", blocks, Blocks)
@@ -147,9 +149,11 @@ def layer_norm(
 
     The rest as in ``rms_norm``.
     """
+    x, weight = arguments.arrays("layer_norm", arguments.FLOATS, x=x, weight=weight)
+    bias = jnp.zeros_like(weight) if bias is None else bias
+    (bias,) = arguments.arrays("layer_norm", arguments.FLOATS, bias=bias)
     row_blocks.check_rows("layer_norm", x)
     _check_vector("layer_norm", x, "weight", weight)
-    bias = jnp.zeros_like(weight) if bias is None else bias
     _check_vector("layer_norm", x, "bias", bias)
     legal.check_kind("layer_norm", blocks, Blocks)
     eps, traced = traced_eps.split("layer_norm", eps)
@@ -170,6 +174,8 @@ def rms_norm_residual(
 
     x and residual have one shape and one dtype. The rest as in ``rms_norm``.
     """
+    given = {"x": x, "residual": residual, "weight": weight}
+    x, residual, weight = arguments.arrays("rms_norm_residual", arguments.FLOATS, **given)
     row_blocks.check_rows("rms_norm_residual", x)
     _check_vector("rms_norm_residual", x, "weight", weight)
     if (x.shape, x.dtype) != (residual.shape, residual.dtype):
@@ -205,7 +211,7 @@ _TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
 def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
-    if vector.shape != x.shape[-1:] or not jnp.issubdtype(vector.dtype, jnp.floating):
+    if vector.shape != x.shape[-1:]:
         raise ValueError(
             f"{op}: {name} is {vector.dtype} of shape {vector.shape}; for x of shape {x.shape} it must be floats of "
             f"shape ({x.shape[-1]},). Try jnp.broadcast_to({name}, x.shape[-1:])."
@@ -304,7 +310,7 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:
     """Rows of a block, and the bytes of VMEM that the blocks take."""
     blocks = blocks or _blocks_for(x, 2 * arrays)
-    needed = row_blocks.needed(blocks.bm, x.shape[-1], x, 2 * arrays, _TEMPORARIES)
+    needed = row_blocks.needed(blocks.bm, planned(x.shape)[-1], x, 2 * arrays, _TEMPORARIES)
     check_fits(blocks, needed)
     return blocks.bm, needed
 
@@ -318,7 +324,7 @@ def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: in
     x, columns = operands[0], operands[0].shape[-1]
     flat = (math.prod(x.shape[:-1]), columns)
     bm, needed = _chosen(blocks, x, count)
-    bm = min(bm, flat[0])
+    bm = cut(bm, flat[0])
     rows = pl.BlockSpec((bm, columns), lambda i: (i, 0))
     vector = pl.BlockSpec((1, columns), lambda i: (0, 0))
     outs = pl.pallas_call(

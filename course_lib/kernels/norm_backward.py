@@ -28,6 +28,7 @@ from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import row_blocks, rules, sharding, traced_eps
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.symbolic import planned
 
 _TEMPORARIES = 3  # f32 values of a block's size that live while it is computed
 _BLOCK = 1 << 20  # bytes of a block in f32: half of what the forward kernels take, or the compiler takes long
@@ -178,7 +179,7 @@ def _plain(*operands: Array, values: Callable, eps: float | None, vectors: int) 
 def _chosen(blocks, x: Array, operands: int) -> tuple[int, int]:
     """Rows of a block, and the bytes of VMEM that the blocks take."""
     bm = blocks.bm if blocks else row_blocks.rows_for(x, operands, _TEMPORARIES, _BLOCK)
-    needed = row_blocks.needed(bm, x.shape[-1], x, operands, _TEMPORARIES)
+    needed = row_blocks.needed(bm, planned(x.shape)[-1], x, operands, _TEMPORARIES)
     check_fits(blocks, needed)
     return bm, needed
 

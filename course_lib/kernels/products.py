@@ -34,6 +34,11 @@ def passes(precision: lax.Precision | None) -> int:
     return _PASSES.get(precision, 1)
 
 
+def generation_of(dtype) -> int:
+    """The generation of TPUs whose MXU was the first to multiply ``dtype``, of those that kernels are promised for."""
+    return 5 if dtype == jnp.int8 else 4
+
+
 def dot(
     x: Num[Array, "_m _k"],  # (k, m) with transpose_x
     y: Num[Array, "_k _n"],  # (n, k) with transpose_y

@@ -22,12 +22,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import axes, legal, reduce_middle, reduce_passes, rules, sharding
+from course_lib.kernels import arguments, axes, legal, reduce_middle, reduce_passes, rules, sharding
 from course_lib.kernels.along_axis import accumulator, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 Axes = int | tuple[int, ...] | None  # None: all of them
 
@@ -161,7 +162,9 @@ def sum_over(
     for it. Runs on a TPU as a kernel and as plain JAX elsewhere. ``layout`` says how x lies on a mesh with Auto axes.
     Raises ValueError where x has no such axis, for another dtype, or where the blocks need more VMEM than there is.
     """
-    axis = _checked("sum_over", x, axis, blocks)
+    (x,) = arguments.arrays("sum_over", arguments.NUMBERS, x=x)
+    legal.check_kind("sum_over", blocks, Blocks)
+    axis = axes.several("sum_over", x, axis)
     (x,), cuts = sharding.ready("sum_over", _rule(x.ndim, axis, _SUM), (x,), layout)
     return _reduce(x, _SUM, axis, blocks, cuts)
 
@@ -174,8 +177,10 @@ def max_over(
     Equal maxima share the gradient, as those of ``jnp.max`` do. Raises ValueError also where there is nothing to
     choose from.
     """
-    axis = _checked("max_over", x, axis, blocks)
-    if not math.prod(x.shape if axis is None else (x.shape[each] for each in axis)):
+    (x,) = arguments.arrays("max_over", arguments.NUMBERS, x=x)
+    legal.check_kind("max_over", blocks, Blocks)
+    axis = axes.several("max_over", x, axis)
+    if 0 in (x.shape if axis is None else [x.shape[each] for each in axis]):
         raise ValueError(f"max_over: x has shape {x.shape}, and nothing has no maximum. Try a longer axis than {axis}.")
     (x,), cuts = sharding.ready("max_over", _rule(x.ndim, axis, _MAX), (x,), layout)
     return _reduce(x, _MAX, axis, blocks, cuts)
@@ -183,20 +188,13 @@ def max_over(
 
 def blocks_for(x: Num[Described, "*shape"], axis: Axes = None) -> Blocks:
     """The blocks that ``sum_over`` and ``max_over`` choose, for the first of several passes; right for every chip."""
-    first = reduce_passes.passes(x.shape, axes.several("blocks_for", x, axis))[0]
+    first = reduce_passes.passes(planned(x.shape), axes.several("blocks_for", x, axis))[0]
     return _blocks_for(first.view, x.dtype.itemsize)
 
 
 def _blocks_for(view: tuple[int, ...], itemsize: int) -> Blocks:
     bm, bn = sizes_for(math.prod(view[:-1]), view[-1], itemsize)
     return Blocks(bm=bm, bn=bn)
-
-
-def _checked(op: str, x: Array, axis: Axes, blocks: Blocks | None) -> tuple[int, ...] | None:
-    if x.dtype not in (jnp.float32, jnp.bfloat16, jnp.int32):
-        raise ValueError(f"{op}: x is {x.dtype}; it may be float32, bfloat16 or int32. Try x.astype(jnp.float32).")
-    legal.check_kind(op, blocks, Blocks)
-    return axes.several(op, x, axis)
 
 
 def _rule(rank: int, axis: tuple[int, ...] | None, reduction: _Reduction) -> str:
@@ -210,7 +208,7 @@ def _reduce(x, reduction, axis, blocks, cuts):
     plain = fixed(_plain, reduction=reduction, axis=axis)
     if not x.size or not x.ndim or axis == ():
         return plain(x)
-    for each in reduce_passes.passes(x.shape, axis):
+    for each in reduce_passes.passes(planned(x.shape), axis):
         chosen = blocks or _blocks_for(each.view, x.dtype.itemsize)
         check_fits(chosen, _vmem_bytes(each.view, each.axis, chosen, x.dtype.itemsize))
     on_tpu = fixed(_on_tpu, reduction=reduction, axis=axis, blocks=blocks)
@@ -219,7 +217,10 @@ def _reduce(x, reduction, axis, blocks, cuts):
 
 
 def _plain(x, *, reduction, axis):
-    return reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+    out = reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+    if reduction is _MAX and jnp.issubdtype(x.dtype, jnp.floating):  # XLA's own for a CPU loses NaN in wide columns
+        out = jnp.where(jnp.isnan(x).any(axis), jnp.nan, out).astype(x.dtype)
+    return out
 
 
 def _on_tpu(x, *, reduction, axis, blocks):
@@ -263,7 +264,7 @@ class _Plan(NamedTuple):
 def _plan(shape: tuple[int, int], axis: int, blocks: Blocks) -> _Plan:
     """Which kernel reduces an array of ``shape`` along ``axis``, and its blocks, cut down to the array."""
     rows, columns = shape
-    bm, bn = min(blocks.bm, rows), min(blocks.bn, whole(columns, 128))
+    bm, bn = cut(blocks.bm, rows), cut(blocks.bn, whole(columns, 128))
     if axis == 0:
         return _Plan(_rows_kernel, (whole(bm, 8), bn), (1, bn), (8, bn))
     if rows == 1:

@@ -17,6 +17,7 @@ from course_lib.kernels import axes, sharding
 from course_lib.kernels.along_axis import accumulator, whole
 from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.legal import LANES, SUBLANES
+from course_lib.kernels.symbolic import planned
 
 
 def _kernel(
@@ -73,6 +74,7 @@ def along_middle(x: Array, reduction, bm: int, bn: int, dtype) -> Array:
 
 def _block(view: tuple[int, ...], bm: int, bn: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Its shape, and that of the partial results."""
+    view = planned(view)
     outer, size, *_ = view
     if len(view) == 3:
         along = min(whole(size, SUBLANES), max(1, bm // min(outer, SUBLANES) // SUBLANES) * SUBLANES)

@@ -1,6 +1,7 @@
 """The passes of a reduction: each reduces along one axis, and what lies between them is in the dtype of the sums.
 
-Longer axes come first, so that less lies between. Everything is two passes over a matrix, its longer side first.
+Longer axes come first, so that less lies between. Everything is two passes over a matrix, its longer side first. Sizes
+of axes that are not reduced need not be known.
 """
 
 import math
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 
 from course_lib.arrays import Array
 from course_lib.kernels import axes
+from course_lib.kernels.symbolic import planned
 
 
 class Pass(NamedTuple):
@@ -36,19 +38,19 @@ def passes(shape: tuple[int, ...], axis: tuple[int, ...] | None) -> list[Pass]:
         return [Pass(flat, 1)] if rows == 1 else [Pass(flat, 0 if rows >= columns else 1), last]
     found, left = [], list(shape)
     for each in sorted(axis, key=lambda each: -shape[each]):
-        found.append(_along(left, each))
+        found.append(_along(tuple(left), each))
         left[each] = 1
     return found
 
 
-def _along(shape: list[int], axis: int) -> Pass:
-    kept = tuple(size for n, size in enumerate(shape) if size > 1 or n == axis)
-    at = sum(size > 1 for size in shape[:axis])
-    rows = math.prod(kept) // kept[at], kept[at]
+def _along(shape: tuple[int, ...], axis: int) -> Pass:
+    longer = [n for n, size in enumerate(planned(shape)) if size > 1 or n == axis]
+    kept, at = tuple(shape[n] for n in longer), longer.index(axis)
+    rows = math.prod(kept[:at]) * math.prod(kept[at + 1 :]), kept[at]
     if at == len(kept) - 1:
         return Pass(rows, 1)
     if len(kept) == 2:
         return Pass(kept, 0)
-    if axes.is_better_last(kept, at):
+    if axes.is_better_last(planned(kept), at):
         return Pass(rows, 1, turned=(kept, at))
     return Pass(axes.seen_as(kept, at), 1)

@@ -24,7 +24,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, rules, sharding
+from course_lib.kernels import arguments, legal, rules, sharding
 from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
@@ -153,6 +153,7 @@ def cumsum(
     ``layout`` says how x lies on a mesh with Auto axes; where ``axis`` itself is cut, each device adds what was before.
     Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
+    (x,) = arguments.arrays("cumsum", arguments.NUMBERS, x=x)
     axis = checked_axis("cumsum", x, axis, everything=False)
     legal.check_kind("cumsum", blocks, Blocks)
     (x,), cuts = sharding.ready("cumsum", _rule(x.ndim, axis, reverse), (x,), layout)

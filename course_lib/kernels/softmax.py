@@ -24,11 +24,21 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import axes, legal, platforms, row_blocks, rules, sharding, softmax_backward
+from course_lib.kernels import (
+    arguments,
+    axes,
+    legal,
+    platforms,
+    row_blocks,
+    rules,
+    sharding,
+    softmax_backward,
+)
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def reference(x: Float[Array, "*shape"], axis: int = -1) -> Float[Array, "*shape"]:
@@ -95,6 +105,7 @@ def softmax(
     last 128 columns go by side by side: where fewer lie behind it, the rest of the lanes is idle.
     Raises ValueError for another dtype, where x has no such axis, and for blocks that need more VMEM than there is.
     """
+    (x,) = arguments.arrays("softmax", arguments.FLOATS, x=x)
     row_blocks.check_rows("softmax", x)
     legal.check_kind("softmax", blocks, Blocks)
     axis = axes.one("softmax", x, axis)
@@ -109,8 +120,8 @@ def blocks_for(x: Float[Described, "*shape"], axis: int = -1) -> Blocks:
 
 def _blocks_for(x: Described, axis: int, operands: int) -> Blocks:
     if not _by_rows(x, axis, operands):
-        return _blocks_of_columns(axes.seen_as(x.shape, axis))
-    x = jax.ShapeDtypeStruct(_as_rows(x.shape, axis), x.dtype)
+        return _blocks_of_columns(axes.seen_as(planned(x.shape), axis))
+    x = jax.ShapeDtypeStruct(_as_rows(planned(x.shape), axis), x.dtype)
     if x.shape[-1] > row_blocks.longest_row(x.dtype.itemsize, operands, _TEMPORARIES):
         return Blocks(bm=16, bn=16384)
     return Blocks(bm=row_blocks.rows_for(x, operands, _TEMPORARIES))
@@ -132,9 +143,10 @@ def _blocks_of_columns(view: tuple[int, ...]) -> Blocks:
 
 def _by_rows(x: Described, axis: int, operands: int) -> bool:
     """Whether the axis is made the last, if it is not: it is better there, or its columns do not fit in VMEM."""
-    if axes.is_better_last(x.shape, axis):
+    shape = planned(x.shape)
+    if axes.is_better_last(shape, axis):
         return True
-    view = axes.seen_as(x.shape, axis)
+    view = axes.seen_as(shape, axis)
     smallest = axes.block(view, view[1], 1, legal.LANES)
     return _vmem_bytes(smallest, x.dtype.itemsize, operands) > platforms.vmem_bytes() * 7 // 8
 
@@ -197,7 +209,7 @@ def _chosen(axis: int, blocks: Blocks | None, *operands: Array) -> tuple[Blocks,
     x, arrays = operands[0], len(operands) + 1
     blocks = blocks or _blocks_for(x, axis, arrays)
     if _by_rows(x, axis, arrays):
-        x = jax.ShapeDtypeStruct(_as_rows(x.shape, axis), x.dtype)
+        x = jax.ShapeDtypeStruct(_as_rows(planned(x.shape), axis), x.dtype)
         needed = row_blocks.needed(blocks.bm, blocks.bn or x.shape[-1], x, arrays, _TEMPORARIES)
     else:
         needed = _vmem_bytes(_block_of_columns(x.shape, axis, blocks), x.dtype.itemsize, arrays)
@@ -206,7 +218,7 @@ def _chosen(axis: int, blocks: Blocks | None, *operands: Array) -> tuple[Blocks,
 
 
 def _block_of_columns(shape: tuple[int, ...], axis: int, blocks: Blocks) -> tuple[int, ...]:
-    view = axes.seen_as(shape, axis)
+    view = axes.seen_as(planned(shape), axis)
     return axes.block(view, view[1], blocks.bm, blocks.bn or view[-1])
 
 
@@ -236,7 +248,7 @@ def _along_rows(*operands: Array, kernels: _Kernels, blocks: Blocks | None) -> A
     x = operands[0]
     blocks, needed = _chosen(x.ndim - 1, blocks, *operands)
     flat = (math.prod(x.shape[:-1]), x.shape[-1])
-    bm, bn = min(flat[0], blocks.bm), min(flat[1], blocks.bn or flat[1])
+    bm, bn = cut(blocks.bm, flat[0]), min(flat[1], blocks.bn or flat[1])
     if blocks.bn is None:
         read = written = pl.BlockSpec((bm, bn), lambda i: (i, 0))
         kernel, statistics = functools.partial(kernels.whole, axis=1), 0
