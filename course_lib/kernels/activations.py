@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import arguments, elementwise, rules, sharding
+from course_lib.kernels import arguments, elementwise, legal, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
 from course_lib.kernels.launch import fixed
@@ -91,13 +91,16 @@ def slope(name: str | None, z: Float32[Array, "*shape"]) -> Float32[Array, "*sha
     return named(name).slope(z)
 
 
-def named(name: str | None) -> Activation:
-    """The pair of functions called ``name``. Raises ValueError where there is none of that name."""
+def named(name: str | None, op: str = "activations") -> Activation:
+    """The pair of functions called ``name``. Raises ValueError, in the name of ``op``, where there is none."""
     try:
         return ACTIVATIONS["none" if name is None else name]
     except (KeyError, TypeError):
         known = ", ".join(repr(n) for n in ACTIVATIONS)
-        raise ValueError(f"activation is {name!r}; it may be one of {known}, or None.") from None
+        raise ValueError(
+            f"{op}: activation is {legal.shown(name)}; it may be one of {known}, or None. Try activation=None, and "
+            "apply a function of your own to the result."
+        ) from None
 
 
 def _relu(z):
@@ -206,6 +209,7 @@ def blocks_for(x: Float[Described, "*shape"]) -> Blocks:
 
 def _activation(name, x, blocks, layout):
     (x,) = arguments.arrays(name, arguments.FLOATS, x=x)
+    legal.check_kind(name, blocks, Blocks)
     (x,), cuts = sharding.ready(name, elementwise.rule(1, x.ndim), (x,), layout)
     return _differentiable(x, name, blocks, cuts)
 

@@ -89,6 +89,7 @@ def add(
     blocks need more VMEM than there is.
     """
     x, y = pair("add", x, y)
+    legal.check_kind("add", blocks, Blocks)
     (x, y), cuts = sharding.ready("add", rule(2, x.ndim), (x, y), layout)
     return _add(x, y, blocks, cuts)
 
@@ -98,6 +99,7 @@ def subtract(
 ) -> Num[Array, "*shape"]:
     """``x - y``; as ``add``."""
     x, y = pair("subtract", x, y)
+    legal.check_kind("subtract", blocks, Blocks)
     (x, y), cuts = sharding.ready("subtract", rule(2, x.ndim), (x, y), layout)
     return _subtract(x, y, blocks, cuts)
 
@@ -107,6 +109,7 @@ def multiply(
 ) -> Num[Array, "*shape"]:
     """``x * y``; as ``add``."""
     x, y = pair("multiply", x, y)
+    legal.check_kind("multiply", blocks, Blocks)
     (x, y), cuts = sharding.ready("multiply", rule(2, x.ndim), (x, y), layout)
     return _multiply(x, y, blocks, cuts)
 
@@ -120,10 +123,23 @@ def cast(
     ValueError where a dtype is none of the four.
     """
     (x,) = arguments.arrays("cast", arguments.CASTABLE, x=x)
-    if jnp.dtype(dtype).name not in arguments.CASTABLE:
-        raise ValueError(f"cast: dtype is {jnp.dtype(dtype)}; it may be float32, bfloat16, int32 or int8.")
+    dtype = _known_dtype(dtype)
+    legal.check_kind("cast", blocks, Blocks)
     (x,), cuts = sharding.ready("cast", rule(1, x.ndim), (x,), layout)
-    return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks, cuts)
+    return x if x.dtype == dtype else _cast(x, x.dtype, dtype, blocks, cuts)
+
+
+def _known_dtype(dtype) -> jnp.dtype:
+    shown = legal.shown(dtype)
+    try:
+        if dtype is not None and not hasattr(dtype, "ndim"):  # NumPy takes None for float64, JAX arrays for their own
+            found = jnp.dtype(dtype)
+            if found.name in arguments.CASTABLE:
+                return found
+            shown = found.name
+    except TypeError:
+        pass
+    raise ValueError(f"cast: dtype is {shown}; it may be float32, bfloat16, int32 or int8. Try jnp.bfloat16.")
 
 
 def blocks_for(x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:

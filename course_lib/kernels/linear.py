@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import activations, arguments, linear_backward, matmul, matmul_blocks, rules, sharding
+from course_lib.kernels import activations, arguments, legal, linear_backward, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
@@ -112,8 +112,9 @@ def linear(
     x, w = arguments.arrays("linear", arguments.FLOATS, x=x, w=w)
     (b,) = arguments.arrays("linear", arguments.FLOATS, b=jnp.zeros(w.shape[-1:], w.dtype) if b is None else b)
     _check(x, w, b, residuals)
-    activations.named(activation)
-    precision = precision_of(x.dtype, precision)
+    activations.named(activation, "linear")
+    precision = precision_of("linear", x.dtype, precision)
+    legal.check_kind("linear", blocks, Blocks)
     matmul_blocks.check(blocks, _problem(x, w, precision, save=False))
     how = activation or "none", residuals, precision, blocks
     said = rules.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
@@ -143,7 +144,8 @@ def blocks_for(
 
     Where z is saved, for a gradient, others may be chosen: there is one block more to write.
     """
-    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, w, precision_of(x.dtype, precision), save=False)))
+    level = precision_of("blocks_for", x.dtype, precision)
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, w, level, save=False)))
 
 
 def _check(x: Array, w: Array, b: Array, residuals: str) -> None:

@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
-from course_lib.kernels import activations, arguments, matmul, matmul_blocks, rules, sharding
+from course_lib.kernels import activations, arguments, legal, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
@@ -107,8 +107,9 @@ def linear_int8(
     x, q, scale = arguments.arrays("linear_int8", arguments.FACTORS, x=x, q=q, scale=scale)
     (b,) = arguments.arrays("linear_int8", arguments.FLOATS, b=jnp.zeros(q.shape[-1:], x.dtype) if b is None else b)
     _check(x, q, scale, b)
-    activations.named(activation)
-    level = precision_of(x.dtype, precision)
+    activations.named(activation, "linear_int8")
+    level = precision_of("linear_int8", x.dtype, precision)
+    legal.check_kind("linear_int8", blocks, Blocks)
     matmul_blocks.check(blocks, _problem(x, q, level))
     how = level, blocks
     said = rules.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
@@ -132,7 +133,7 @@ def blocks_for(
     precision: lax.PrecisionLike = "highest",
 ) -> Blocks:
     """The blocks that ``linear_int8`` chooses for these arguments, on the chip traced for (a v5e where it is none)."""
-    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, q, precision_of(x.dtype, precision))))
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, q, precision_of("blocks_for", x.dtype, precision))))
 
 
 def _problem(x: Described, q: Described, level: lax.Precision | None) -> Problem:

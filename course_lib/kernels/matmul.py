@@ -88,13 +88,15 @@ def matmul(
     """``x @ y`` for x of shape (M, K) and y of shape (K, N), both f32 or both bf16, or both int8 (the result: int32).
 
     ``precision`` is for f32 on a TPU: the MXU multiplies bf16 numbers, so "highest" takes six passes and is as good as
-    f32, "default" takes one and keeps about three decimal digits. ``blocks`` None: chosen by ``blocks_for``.
+    f32; "high" takes three, and keeps about five decimal digits; "default" takes one, and keeps about three.
+    ``blocks`` None: chosen by ``blocks_for``.
     ``layout`` says how x and y lie on a mesh with Auto axes; where K is cut, the parts are added among the devices.
     Differentiable for floats. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
     x, y = arguments.arrays("matmul", arguments.FACTORS, x=x, y=y)
-    level = precision_of(x.dtype, precision)
+    level = precision_of("matmul", x.dtype, precision)
+    legal.check_kind("matmul", blocks, Blocks)
     matmul_blocks.check(blocks, matmul_blocks.problem("matmul", x, y, level))
     (x, y), cuts = sharding.ready("matmul", _rule(False, False), (x, y), layout)
     return _matmul(x, y, False, False, level, blocks, cuts)
@@ -116,7 +118,8 @@ def matmul_transposed(
     ``x @ y.T``; the blocks are turned on the way to the MXU, no transposed copy is made in HBM.
     """
     x, y = arguments.arrays("matmul_transposed", arguments.FACTORS, x=x, y=y)
-    level = precision_of(x.dtype, precision)
+    level = precision_of("matmul_transposed", x.dtype, precision)
+    legal.check_kind("matmul_transposed", blocks, Blocks)
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
     matmul_blocks.check(blocks, matmul_blocks.problem("matmul_transposed", x, y, level, **turned))
     (x, y), cuts = sharding.ready("matmul_transposed", _rule(transpose_x, transpose_y), (x, y), layout)
@@ -132,7 +135,7 @@ def matmul_transposed_reference(
 
 def blocks_for(x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool) -> Blocks:
     """The blocks that are chosen for these arguments, and for the chip traced for (a v5e where it is none)."""
-    problem = matmul_blocks.problem("blocks_for", x, y, precision_of(x.dtype, precision), **transposed)
+    problem = matmul_blocks.problem("blocks_for", x, y, precision_of("blocks_for", x.dtype, precision), **transposed)
     return blocks_of(matmul_blocks.fastest(problem))
 
 
@@ -140,7 +143,8 @@ def candidates(
     x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool
 ) -> list[Blocks]:
     """All the blocks worth a trial for these arguments: ``bench.autotune`` searches them by the compiler's cycles."""
-    problem = matmul_blocks.problem("candidates", x, y, precision_of(x.dtype, precision), **transposed)
+    level = precision_of("candidates", x.dtype, precision)
+    problem = matmul_blocks.problem("candidates", x, y, level, **transposed)
     return [blocks_of(sizes) for sizes in matmul_blocks.candidates(problem)]
 
 

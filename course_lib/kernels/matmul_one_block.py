@@ -34,7 +34,7 @@ def matmul_one_block(
     Raises ValueError where shapes or dtypes do not fit, or the arrays do not fit into VMEM.
     """
     x, y = arguments.arrays("matmul_one_block", arguments.FACTORS, x=x, y=y)
-    level = precision_of(x.dtype, precision)
+    level = precision_of("matmul_one_block", x.dtype, precision)
     _check_fits(x, y)
     how = fixed(_plain, precision=level)
     if 0 in (*x.shape, *y.shape):

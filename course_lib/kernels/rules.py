@@ -29,7 +29,7 @@ def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
     if layout is None:
         return None
     specs = (layout,) if isinstance(layout, P) else layout
-    if not isinstance(specs, tuple) or not all(isinstance(spec, P | None) for spec in specs):
+    if not isinstance(specs, tuple) or not all(map(_is_spec, specs)):
         raise ValueError(
             f"{op}: layout is {layout!r}; it must be a PartitionSpec, or a tuple of them, one for each operand. "
             'Try layout=jax.sharding.PartitionSpec("data").'
@@ -49,6 +49,16 @@ def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
                     "axes that meet must be cut alike."
                 )
     return tuple(sorted(found.items()))
+
+
+def _is_spec(spec) -> bool:
+    """None, or a PartitionSpec of names of mesh axes."""
+    if spec is None:
+        return True
+    return isinstance(spec, P) and all(
+        entry is None or all(isinstance(name, str) for name in (entry if isinstance(entry, tuple) else (entry,)))
+        for entry in spec
+    )
 
 
 def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:

@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import arguments, elementwise, rules, sharding
+from course_lib.kernels import arguments, elementwise, legal, rules, sharding
 from course_lib.kernels.along_axis import accumulator
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
@@ -81,6 +81,7 @@ def scale_add(
     """
     x, y = elementwise.pair("scale_add", x, y)
     a = _scalar(a, x)
+    legal.check_kind("scale_add", blocks, Blocks)
     layout = (None, layout) if isinstance(layout, jax.sharding.PartitionSpec) else layout
     operands, cuts = sharding.ready("scale_add", _rule(x.ndim), (a, x, y), layout)
     return _scale_add(*operands, blocks, cuts)

@@ -155,6 +155,7 @@ def cumsum(
     """
     (x,) = arguments.arrays("cumsum", arguments.NUMBERS, x=x)
     axis = checked_axis("cumsum", x, axis, everything=False)
+    legal.check_kind("cumsum", blocks, Blocks)
     (x,), cuts = sharding.ready("cumsum", _rule(x.ndim, axis, reverse), (x,), layout)
     return _cumsum(x, axis, reverse, blocks, cuts)
 
