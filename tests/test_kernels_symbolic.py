@@ -67,6 +67,16 @@ def test_an_elementwise_op_takes_any_axis(shape):
     assert kernels_in(program) >= 2
 
 
+@pytest.mark.parametrize("shape", [f"b, 6, {ROW}", f"b, 6, c, {ROW}", "b, 40, 16"])
+@pytest.mark.parametrize("op", [reduce.sum_over, softmax.softmax])
+def test_a_known_axis_between_unknown_ones(op, shape):
+    program = exported(lambda x: op(x, 1), shape, platforms=("cpu", "tpu"))
+    assert kernels_in(program) >= 1
+    sizes = [int(size) if size.strip().isdigit() else 5 for size in shape.split(",")]
+    x = jnp.cos(jnp.arange(float(np.prod(sizes)))).reshape(sizes)
+    np.testing.assert_allclose(program.call(x), op(x, 1), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE])
 def test_a_mapped_axis_may_be_unknown(name):
     assert kernels_in(exported(jax.vmap(functions(name)[0]), f"b, 16, {ROW}")) >= 1
