@@ -17,7 +17,14 @@ from course_lib.compiler.child import service
 from course_lib.kernels import elementwise, linear, matmul, norm, reduce, scan, softmax
 
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
-BATCHED = [name for name in OPS if name not in WHOLE]
+ACROSS = (
+    "down",
+    "between",
+    "around",
+    "all",
+    "traced",
+)  # elements meet along the batch, or in the argument that is made
+BATCHED = [name for name in OPS if name not in WHOLE and not any(word in name.split() for word in ACROSS)]
 ROW = 200
 
 
