@@ -17,13 +17,7 @@ from course_lib.compiler.child import service
 from course_lib.kernels import elementwise, linear, matmul, norm, reduce, scan, softmax
 
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
-ACROSS = (
-    "down",
-    "between",
-    "around",
-    "all",
-    "traced",
-)  # elements meet along the batch, or in the argument that is made
+ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
 BATCHED = [name for name in OPS if name not in WHOLE and not any(word in name.split() for word in ACROSS)]
 ROW = 200
 
@@ -72,6 +66,19 @@ def test_it_compiles_once_the_batch_is_known(name, rows):
 def test_an_elementwise_op_takes_any_axis(shape):
     program = exported(jax.value_and_grad(lambda x: elementwise.multiply(x, x).sum()), shape)
     assert kernels_in(program) >= 2
+
+
+BESIDE = {
+    "softmax": (lambda x: softmax.softmax(x, 0), ("200, b", "6, b, 200")),
+    "sum over one": (lambda x: reduce.sum_over(x, 1), ("b, 6, 200", "6, 200, b")),
+    "sum over two": (lambda x: reduce.sum_over(x, (0, 2)), ("6, b, 200",)),
+    "cumsum": (lambda x: scan.cumsum(x, 0), ("200, b",)),
+}
+
+
+@pytest.mark.parametrize("fn, shapes", BESIDE.values(), ids=BESIDE)
+def test_an_op_along_another_axis_takes_what_lies_beside_it(fn, shapes):
+    assert all(kernels_in(exported(fn, shape)) >= 1 for shape in shapes)
 
 
 @pytest.mark.parametrize("name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE])
