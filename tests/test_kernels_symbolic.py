@@ -109,6 +109,25 @@ def test_a_mapped_axis_may_be_unknown(name):
     assert kernels_in(exported(jax.vmap(functions(name)[0]), f"b, 16, {ROW}")) >= 1
 
 
+AROUND = {
+    "softmax along rows of a matrix": (lambda x: softmax.softmax(x, 0), "21, b"),
+    "and between others": (jax.grad(lambda x: (softmax.softmax(x, 1) ** 2).sum()), "b, 6, 9, 200"),
+    "a sum between others": (lambda x: reduce.sum_over(x, 1), "b, 6, 200"),
+    "two sums, one beside it": (lambda x: reduce.sum_over(x, (0, 2)), "6, b, 200"),
+    "an eps that is traced": (lambda x: norm.rms_norm(x, jnp.ones(200), jnp.float32(0.5)), "b, 200"),
+}
+
+
+@pytest.mark.parametrize("name", daily("and between others", "two sums, one beside it", of=AROUND))
+def test_any_axis_but_the_one_that_is_gone_along(name):
+    fn, shape = AROUND[name]
+    program = exported(fn, shape, platforms=("cpu", "tpu"))
+    assert kernels_in(program) >= 1
+    known = tuple(5 if size == "b" else int(size) for size in shape.split(", "))
+    x = jnp.cos(jnp.arange(float(np.prod(known)))).reshape(known)
+    np.testing.assert_allclose(program.call(x), fn(x), rtol=1e-5, atol=1e-5)
+
+
 MEETING = {
     "K of a product": (lambda x: matmul.matmul(x, x.T), "8, k", "matmul.*k elements"),
     "a row": (softmax.softmax, "8, n", "softmax.*n elements"),
