@@ -71,7 +71,8 @@ class Op:
             warnings.warn(f"{self.name}: plain JAX instead of the kernel, {reason}", stacklevel=2)
             return self.run_plain(*operands)
         # For the chip alone: where a notebook has switched the simulator on, a kernel has effects, and plain JAX not.
-        with pltpu.force_tpu_interpret_mode(False):
+        # And in 32 bits, whatever the program around it has: else a plain number in a kernel would be one of 64.
+        with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):
             return _tuple(self.tpu(*operands))
 
     def _why_plain(self, operands: tuple[Array, ...]) -> str:

@@ -89,12 +89,12 @@ def scale_add(
 
 def _scalar(a, x: Array) -> Array:
     """``a`` as the kernel takes it: as f32, or int32 where x is."""
-    if isinstance(a, int | float):
-        a = jnp.asarray(a)
+    floats = jnp.issubdtype(x.dtype, jnp.floating)
+    if isinstance(a, int | float) and not isinstance(a, bool):
+        a = jnp.asarray(a, jnp.float32 if floats or isinstance(a, float) else jnp.int32)
     (a,) = arguments.arrays("scale_add", arguments.NUMBERS, a=a)
     if a.ndim:
         raise ValueError(f"scale_add: a has shape {a.shape}; it must be a scalar. Try multiply and add.")
-    floats = jnp.issubdtype(x.dtype, jnp.floating)
     if not floats and a.dtype != x.dtype:
         raise ValueError(
             f"scale_add: a is {a.dtype}, and x and y are {x.dtype}, which cannot keep a fraction. "
