@@ -429,7 +429,10 @@ def test_lora_weights_are_trained_and_the_kernel_is_not(lora):
     np.testing.assert_allclose(layer(data(9, 4)), want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend, was", [(None, "Keras asked for tensorflow"), ("numpy", "Keras is on numpy")])
+ELSEWHERE = [(None, "Keras asked for tensorflow"), ("numpy", "Keras is on numpy")]
+
+
+@pytest.mark.parametrize("backend, was", daily(ELSEWHERE[0], of=ELSEWHERE))
 def test_on_another_backend_it_says_so_once(backend, was):
     env = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
     env |= {"KERAS_BACKEND": backend} if backend else {"KERAS_HOME": "/nowhere"}

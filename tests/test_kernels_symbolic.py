@@ -12,12 +12,13 @@ from jax.extend.mlir import refine_polymorphic_shapes
 from sweeps import daily
 from test_kernels_contract import OPS, functions, squares
 
-from course_lib import chips
+from course_lib import chips, compat, grid
 from course_lib.compiler.child import service
-from course_lib.kernels import elementwise, linear, matmul, norm, reduce, scan, softmax
+from course_lib.kernels import elementwise, linear, matmul, norm, reduce, scan, softmax, symbolic
 
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
-BATCHED = [name for name in OPS if name not in WHOLE]
+ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
+BATCHED = [name for name in OPS if name not in WHOLE and not any(word in name.split() for word in ACROSS)]
 ROW = 200
 
 
@@ -42,15 +43,51 @@ def test_one_program_for_cpu_and_tpu(name):
         np.testing.assert_allclose(np.float32(got), np.float32(want), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "name",
+    daily("elementwise.add", "softmax.softmax", "norm.layer_norm", "reduce.sum_over", "linear.linear", of=BATCHED),
+)
+def test_the_kernel_with_planned_blocks_is_the_reference(name, monkeypatch):
+    """With the blocks of a batch that is not known, larger than what there is, in the TPU simulator."""
+    op, reference = functions(name)
+    x = jnp.cos(jnp.arange(5.0 * ROW)).reshape(5, ROW)
+    monkeypatch.setattr(symbolic, "is_known", lambda size: size != len(x))
+    traced = grid.trace(op, x)
+    rows = [operand.block_shape[0] for operand in grid.walk(op, x).calls[0].operands if operand.shape == x.shape]
+    assert rows and min(rows) > len(x)
+    got = jax.jit(lambda x: grid.run(traced, compat.interpret_params(), x))(x)
+    for found, want in zip(got, jax.tree.leaves(reference(x)), strict=True):
+        np.testing.assert_allclose(np.float32(found), np.float32(want), rtol=1e-4, atol=1e-4)
+
+
+BESIDE = {
+    "softmax over rows": (lambda x: softmax.softmax(x, 0), "200, b"),
+    "softmax over matrices": (lambda x: softmax.softmax(x, 0), "6, b, 200"),
+    "sum over one": (lambda x: reduce.sum_over(x, 1), "b, 6, 200"),
+    "sum over one, of columns": (lambda x: reduce.sum_over(x, 1), "6, 200, b"),
+    "sum over two": (lambda x: reduce.sum_over(x, (0, 2)), "6, b, 200"),
+    "cumsum over rows": (lambda x: scan.cumsum(x, 0), "200, b"),
+}
+
+
+@pytest.mark.parametrize("fn, shape", BESIDE.values(), ids=BESIDE)
+def test_an_op_along_another_axis_takes_what_lies_beside_it(fn, shape):
+    assert kernels_in(exported(fn, shape)) >= 1
+
+
+PROGRAMS = {name: (functions(name)[0], f"b, {ROW}") for name in BATCHED} | BESIDE
+
+
 @needs_libtpu
 @pytest.mark.parametrize(
-    "name, rows", daily(("matmul.matmul", 5), of=[(n, rows) for n in BATCHED for rows in (1, 5, 300)])
+    "name, size", daily(("matmul.matmul", 5), of=[(n, size) for n in PROGRAMS for size in (1, 5, 300)])
 )
-def test_it_compiles_once_the_batch_is_known(name, rows):
-    """Blocks are larger than what is left of the batch, or reach past it."""
-    program = exported(functions(name)[0], f"b, {ROW}")
+def test_it_compiles_once_the_size_is_known(name, size):
+    fn, shape = PROGRAMS[name]
+    sizes = [size if letter == "b" else int(letter) for letter in shape.split(", ")]
+    program = exported(fn, shape)
     with chips.chip("v5e").target():
-        lowered = jax.jit(program.call).trace(jnp.zeros((rows, ROW))).lower(lowering_platforms=("tpu",))
+        lowered = jax.jit(program.call).trace(jnp.zeros(sizes)).lower(lowering_platforms=("tpu",))
     module = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(module)
     known = refine_polymorphic_shapes(
@@ -80,6 +117,25 @@ def test_a_known_axis_between_unknown_ones(op, shape):
 @pytest.mark.parametrize("name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE])
 def test_a_mapped_axis_may_be_unknown(name):
     assert kernels_in(exported(jax.vmap(functions(name)[0]), f"b, 16, {ROW}")) >= 1
+
+
+AROUND = {
+    "softmax along rows of a matrix": (lambda x: softmax.softmax(x, 0), "21, b"),
+    "and between others": (jax.grad(lambda x: (softmax.softmax(x, 1) ** 2).sum()), "b, 6, 9, 200"),
+    "a sum between others": (lambda x: reduce.sum_over(x, 1), "b, 6, 200"),
+    "two sums, one beside it": (lambda x: reduce.sum_over(x, (0, 2)), "6, b, 200"),
+    "an eps that is traced": (lambda x: norm.rms_norm(x, jnp.ones(200), jnp.float32(0.5)), "b, 200"),
+}
+
+
+@pytest.mark.parametrize("name", daily("and between others", "two sums, one beside it", of=AROUND))
+def test_any_axis_but_the_one_that_is_gone_along(name):
+    fn, shape = AROUND[name]
+    program = exported(fn, shape, platforms=("cpu", "tpu"))
+    assert kernels_in(program) >= 1
+    known = tuple(5 if size == "b" else int(size) for size in shape.split(", "))
+    x = jnp.cos(jnp.arange(float(np.prod(known)))).reshape(known)
+    np.testing.assert_allclose(program.call(x), fn(x), rtol=1e-5, atol=1e-5)
 
 
 MEETING = {

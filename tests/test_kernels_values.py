@@ -89,6 +89,7 @@ def layer_norm(x):
 ALONG_ROWS = {
     "softmax": (softmax.softmax, wide(jax.nn.softmax)),
     "softmax in pieces": (lambda x: softmax.softmax(x, **PIECES), wide(jax.nn.softmax)),
+    "softmax of columns": (lambda x: softmax.softmax(x.T, 0).T, wide(jax.nn.softmax)),
     "rms_norm": (lambda x: norm.rms_norm(x, V), wide(rms_norm)),
     "layer_norm": (lambda x: norm.layer_norm(x, V, V), wide(layer_norm)),
     "sum_over": (lambda x: reduce.sum_over(x, -1), wide(lambda x: x.sum(-1))),
