@@ -11,7 +11,7 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
-from course_lib.kernels import linear, matmul, matmul_blocks, platforms
+from course_lib.kernels import layouts, linear, matmul, matmul_blocks, platforms
 from course_lib.kernels.matmul import Blocks, reference
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.matmul_one_block import matmul_one_block
@@ -44,7 +44,41 @@ def test_whole_reductions_by_four_judges(shape, dtype):
 
 @pytest.mark.parametrize("dtype", daily("bf16", "int8", of=DTYPES))
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
-    approved(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(200, 300, 140, DTYPES[dtype]))
+    approved(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(200, 300, 250, DTYPES[dtype]))
+
+
+BY_COLUMNS = {"x": (128, 200, 384), "y": (100, 256, 136), "both": (128, 200, 260), "the result": (200, 300, 140)}
+
+
+@pytest.mark.parametrize(
+    "which, dtype", daily(("both", "bf16"), ("the result", "f32"), of=itertools.product(BY_COLUMNS, ["f32", "bf16"]))
+)
+def test_matrices_that_xla_stores_by_columns_by_four_judges(which, dtype):
+    """Taken and returned as they lie: by the rest of the program too, if there is one."""
+    x, y = pair(*BY_COLUMNS[which], DTYPES[dtype])
+    found = {"x": x.shape, "y": y.shape, "the result": (x.shape[0], y.shape[1])}
+    stored = {name for name, shape in found.items() if layouts.is_by_columns(shape)}
+    assert ({"x", "y"} if which == "both" else {which}) <= stored
+    approved(functools.partial(matmul.matmul, blocks=SMALL), reference, x, y)
+
+
+@needs_libtpu
+@pytest.mark.parametrize("shape", [(640, 1920, 1080), (130, 4097, 515), (4096, 300, 104)], ids=str)
+def test_no_matrix_is_copied_in_front_of_the_kernel_or_behind_it(shape):
+    m, k, n = shape
+    x, y = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((m, k), (k, n)))
+    report = compiler.compile_tpu(matmul.matmul, x, y, simulate=False)
+    assert [op.kind for op in report.ops] == ["kernel"], report
+
+
+@pytest.mark.parametrize(
+    "shape, by_columns",
+    [((96, 200), False), ((104, 200), True), ((1000, 127), False), ((1000, 120), True), ((64, 64), False)]
+    + [((4, 1000), False), ((1000, 1), True), ((768, 50257), True), ((3, 20, 200), False), ((1000,), False)],
+)
+def test_which_matrices_xla_stores_by_columns(shape, by_columns):
+    """As its compiled programs have it."""
+    assert layouts.is_by_columns(shape) == by_columns
 
 
 @pytest.mark.parametrize(
@@ -82,8 +116,9 @@ def test_the_precision_asked_for_stands_in_the_kernel():
 def test_one_three_and_six_passes_stand_in_the_program():
     """By the rows that go through the MXU. How exact each is: docs/kernels.md, as products of bf16 numbers show."""
     x, rows = jax.ShapeDtypeStruct((256, 256), jnp.float32), {}
+    whole = Blocks(bm=256, bk=256, bn=256)
     for level in ("default", "high", "highest"):
-        report = compiler.compile_tpu(functools.partial(matmul.matmul, precision=level), x, x)
+        report = compiler.compile_tpu(functools.partial(matmul.matmul, precision=level, blocks=whole), x, x)
         told = [line for bundle in report.listing for line in bundle.instructions if "vmatmul" in line]
         rows[level] = sum(16 if "bf16" in line else 8 for line in told)
     assert rows["high"] == 3 * rows["default"] and rows["highest"] == 6 * rows["default"] > 0
@@ -203,6 +238,27 @@ def test_every_form_moves_the_bytes_its_docstring_says():
     assert cost.hbm_bytes(grid.walk(matmul_one_block, x, y)) == (m * k + k * n + out) * size
 
 
+@pytest.mark.parametrize(
+    "shape, ours",
+    [((777, 777, 777), (160, 777, 777)), ((640, 1920, 1080), (640, 1920, 384)), ((1024,) * 3, (512, 1024, 512))],
+    ids=str,
+)
+def test_blocks_cut_ragged_sizes_into_equal_parts(shape, ours):
+    """777 rows are five blocks of 160; 1080 columns, which are nine tiles, three blocks of 384."""
+    problem = matmul_blocks.problem("matmul", *(jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in (shape[:2], shape[1:])))
+    assert matmul_blocks.chosen(None, problem) == ours
+    assert matmul_blocks.candidates(problem)[0] == matmul_blocks.fastest(problem)
+
+
+def test_rows_along_lanes_go_by_128():
+    """x is stored by columns: its rows are the last axis of what the kernel sees."""
+    x, y = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((1024, 100), (100, 1024)))
+    assert layouts.is_by_columns(x.shape)
+    assert matmul.blocks_for(x, y).bm % 128 == 0
+    with pytest.raises(ValueError, match=r"bm=136.* is not legal for float32: .*bm of 128"):
+        jax.eval_shape(functools.partial(matmul.matmul, blocks=Blocks(bm=136, bk=128, bn=128)), x, y)
+
+
 SHAPES = [(1, 4096, 4096), (300, 700, 130), (4096, 4096, 4096), (100_000, 64, 64), (128, 100_000, 128), (16384,) * 3]
 
 
@@ -245,7 +301,10 @@ def test_the_model_of_time_agrees_with_the_compiler():
         ({"x": jnp.zeros((3, 4, 5))}, "x has shape (3, 4, 5); it must have two axes"),
         ({"y": jnp.zeros((5, 2))}, "the reduction is 4 long in x, shape (3, 4), and 5 in y, shape (5, 2)"),
         ({"y": jnp.zeros((4, 2), jnp.bfloat16)}, "x is float32 and y bfloat16"),
-        ({"x": jnp.zeros((3, 4), jnp.int32), "y": jnp.zeros((4, 2), jnp.int32)}, "both int8"),
+        (
+            {"x": jnp.zeros((3, 4), jnp.int32), "y": jnp.zeros((4, 2), jnp.int32)},
+            "x is int32; it may be float32, bfloat16 or int8",
+        ),
         ({"precision": "higher"}, "matmul: precision is 'higher'; it may be 'default' (one pass of the MXU), 'high'"),
     ],
 )

@@ -24,6 +24,7 @@ from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import activations, arguments, legal, linear_backward, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
@@ -43,7 +44,7 @@ def reference(
 
 def _kernel(
     x_ref: Float[Ref, "bm bk"],  # block (i, k)
-    w_ref: Float[Ref, "bk bn"],  # block (k, j)
+    w_ref: Float[Ref, "_bk _bn"],  # block (k, j); (bn, bk), block (j, k), with transpose_w
     b_ref: Float[Ref, "1 bn"],  # block (0, j)
     y_ref: Float[Ref, "bm bn"],  # block (i, j): stays put while k runs
     z_ref: Float[Ref, "bm bn"] | None,  # the same, where z is saved
@@ -52,6 +53,7 @@ def _kernel(
     size: int,  # of the reduction, which the last bk may reach past
     activation: str,
     precision: lax.Precision | None,
+    transpose_w: bool,  # it lies so, where XLA stores it by columns
 ) -> None:
     k, bk = pl.program_id(2), x_ref.shape[1]
 
@@ -61,8 +63,8 @@ def _kernel(
 
     x, w = x_ref[...], w_ref[...]
     if size % bk:
-        x, w = zero_beyond(x, 1, size - k * bk), zero_beyond(w, 0, size - k * bk)
-    acc_ref[...] += dot(x, w, precision=precision)
+        x, w = zero_beyond(x, 1, size - k * bk), zero_beyond(w, int(transpose_w), size - k * bk)
+    acc_ref[...] += dot(x, w, transpose_y=transpose_w, precision=precision)
 
     @pl.when(k == pl.num_programs(2) - 1)
     def _store():
@@ -71,15 +73,17 @@ def _kernel(
 
 def _whole_k_kernel(
     x_ref: Float[Ref, "bm K"],
-    w_ref: Float[Ref, "K bn"],
+    w_ref: Float[Ref, "_K _bn"],  # (bn, K) with transpose_w
     b_ref: Float[Ref, "1 bn"],
     y_ref: Float[Ref, "bm bn"],
     z_ref: Float[Ref, "bm bn"] | None,
     *,
     activation: str,
     precision: lax.Precision | None,
+    transpose_w: bool,
 ) -> None:
-    _finish(dot(x_ref[...], w_ref[...], precision=precision), b_ref, y_ref, z_ref, activation)
+    product = dot(x_ref[...], w_ref[...], transpose_y=transpose_w, precision=precision)
+    _finish(product, b_ref, y_ref, z_ref, activation)
 
 
 def _finish(product: Float32[Array, "bm bn"], b_ref, y_ref, z_ref, activation: str) -> None:
@@ -243,13 +247,17 @@ def _on_tpu(
     else:
         kernel, scratch = functools.partial(_kernel, size=k), [pltpu.VMEM((bm, bn), jnp.float32)]
     result, block = sharding.result(x, (m, n), x.dtype), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
+    if transpose_w := is_by_columns(w.shape):
+        w, w_spec = w.T, pl.BlockSpec((bn, bk), lambda i, j, k: (j, k))
+    else:
+        w_spec = pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
     y, z = pl.pallas_call(
-        functools.partial(kernel, activation=activation, precision=precision),
+        functools.partial(kernel, activation=activation, precision=precision, transpose_w=transpose_w),
         out_shape=(result, result if save else None),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[
             pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
-            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+            w_spec,
             pl.BlockSpec((1, bn), lambda i, j, k: (0, j)),
         ],
         out_specs=(block, block if save else None),

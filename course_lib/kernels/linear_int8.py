@@ -21,6 +21,7 @@ from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
 from course_lib.kernels import activations, arguments, legal, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
@@ -62,7 +63,7 @@ def reference(
 
 def _kernel(
     x_ref: Float[Ref, "bm bk"],
-    q_ref: Int8[Ref, "bk bn"],
+    q_ref: Int8[Ref, "_bk _bn"],  # (bn, bk) with transpose_q
     scale_ref: Float32[Ref, "1 bn"],
     b_ref: Float[Ref, "1 bn"],
     o_ref: Float[Ref, "bm bn"],
@@ -71,6 +72,7 @@ def _kernel(
     activation: str,
     precision,
     size: int,
+    transpose_q: bool,  # it lies so, where XLA stores it by columns
 ) -> None:
     k, bk = pl.program_id(2), x_ref.shape[1]
 
@@ -80,8 +82,8 @@ def _kernel(
 
     x, w = x_ref[...], q_ref[...].astype(x_ref.dtype)
     if size % bk:
-        x, w = zero_beyond(x, 1, size - k * bk), zero_beyond(w, 0, size - k * bk)
-    acc_ref[...] += dot(x, w, precision=precision)
+        x, w = zero_beyond(x, 1, size - k * bk), zero_beyond(w, int(transpose_q), size - k * bk)
+    acc_ref[...] += dot(x, w, transpose_y=transpose_q, precision=precision)
 
     @pl.when(k == pl.num_programs(2) - 1)
     def _store():
@@ -225,13 +227,17 @@ def _on_tpu(x, q, scale, b, *, activation, precision, blocks: Blocks | None) -> 
     m, (k, n) = math.prod(x.shape[:-1]), q.shape
     bm, bk, bn = sizes = matmul_blocks.chosen(blocks, problem)
     column = pl.BlockSpec((1, bn), lambda i, j, k: (0, j))
+    if transpose_q := is_by_columns(q.shape):
+        q, q_spec = q.T, pl.BlockSpec((bn, bk), lambda i, j, k: (j, k))
+    else:
+        q_spec = pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
     out = pl.pallas_call(
-        functools.partial(_kernel, activation=activation, precision=precision, size=k),
+        functools.partial(_kernel, activation=activation, precision=precision, size=k, transpose_q=transpose_q),
         out_shape=sharding.result(x, (m, n), x.dtype),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[
             pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
-            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+            q_spec,
             column,
             column,
         ],

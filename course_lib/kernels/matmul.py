@@ -20,6 +20,7 @@ from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels import arguments, legal, matmul_blocks, matmul_transposed_kernels, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.products import dot, generation_of, precision_of, sum_dtype, zero_beyond
 from course_lib.kernels.rules import Layout
 
@@ -31,9 +32,10 @@ def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Block sizes: bm rows, bk of the reduction, bn columns, multiples of 128. They change the speed, not the result.
+    """Block sizes: bm rows, bk of the reduction, bn columns. They change the speed, not the result.
 
-    A block is cut down to an array that is smaller, so a bk as large as K means: all of it in one step.
+    Legal: bk and bn multiples of 128, bm of 8 (32 for int8); of 128 where x is stored transposed, by the caller or by
+    XLA (`layouts`). A block is cut down to an array that is smaller, so a bk as large as K means: all in one step.
     """
 
     bm: int = 512
@@ -41,7 +43,7 @@ class Blocks:
     bn: int = 512
 
     def __post_init__(self):
-        legal.check(self, bm=legal.LANES, bk=legal.LANES, bn=legal.LANES)
+        legal.check(self, bm=legal.SUBLANES, bk=legal.LANES, bn=legal.LANES)
 
 
 def _kernel(
@@ -225,33 +227,40 @@ def _on_tpu(
     precision: lax.Precision | None,
     blocks: Blocks | None,
 ) -> Array:
-    turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
-    problem = matmul_blocks.problem("matmul", x, y, precision, **turned)
+    problem = matmul_blocks.problem("matmul", x, y, precision, transpose_x=transpose_x, transpose_y=transpose_y)
     sizes = matmul_blocks.chosen(blocks, problem)
     m, k = x.shape[::-1] if transpose_x else x.shape
     n = y.shape[0 if transpose_y else 1]
     bm, bk, bn = sizes
+    # A matrix that XLA stores by columns is taken by its transpose, which is there for nothing.
+    x, transpose_x = _as_it_lies(x, transpose_x)
+    y, transpose_y = _as_it_lies(y, transpose_y)
+    transpose_o = is_by_columns((m, n))
     kernel, whole_k_kernel = _kernel, _whole_k_kernel
     x_spec = pl.BlockSpec((bm, bk), lambda i, j, k: (i, k))
     y_spec = pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
+    o_shape, o_block, o_spec = (m, n), (bm, bn), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
     if transpose_x:
         x_spec = pl.BlockSpec((bk, bm), lambda i, j, k: (k, i))
     if transpose_y:
         y_spec = pl.BlockSpec((bn, bk), lambda i, j, k: (j, k))
-    if transpose_x or transpose_y:
+    if transpose_o:
+        o_shape, o_block, o_spec = (n, m), (bn, bm), pl.BlockSpec((bn, bm), lambda i, j, k: (j, i))
+    if transpose_x or transpose_y or transpose_o:
+        turned = {"transpose_x": transpose_x, "transpose_y": transpose_y, "transpose_o": transpose_o}
         kernel = functools.partial(matmul_transposed_kernels.kernel, **turned)
         whole_k_kernel = functools.partial(matmul_transposed_kernels.whole_k_kernel, **turned)
     if bk == k:
         kernel, scratch = functools.partial(whole_k_kernel, precision=precision), []
     else:
         kernel = functools.partial(kernel, size=k, precision=precision)
-        scratch = [pltpu.VMEM((bm, bn), sum_dtype(x.dtype))]
-    return pl.pallas_call(
+        scratch = [pltpu.VMEM(o_block, sum_dtype(x.dtype))]
+    o = pl.pallas_call(
         kernel,
-        out_shape=sharding.result(x, (m, n), out_dtype(x)),
+        out_shape=sharding.result(x, o_shape, out_dtype(x)),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[x_spec, y_spec],
-        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        out_specs=o_spec,
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"),
@@ -259,3 +268,8 @@ def _on_tpu(
         ),
         name="matmul",
     )(x, y)
+    return o.T if transpose_o else o
+
+
+def _as_it_lies(matrix: Array, transposed: bool) -> tuple[Array, bool]:
+    return (matrix.T, not transposed) if is_by_columns(matrix.shape) else (matrix, transposed)

@@ -67,7 +67,7 @@ def _problem(op: str, x: Described, y: Described, level: lax.Precision | None) -
 
 
 def _fastest(problem: Problem) -> Blocks:
-    dividing = [sizes for sizes in matmul_blocks.candidates(problem) if _divides(sizes, problem)]
+    dividing = [sizes for sizes in matmul_blocks.fitting(problem) if _divides(sizes, problem)]
     return matmul.blocks_of(matmul_blocks.fastest(problem, dividing))
 
 
