@@ -9,7 +9,7 @@ SETUP = tools/setup.sh $(VENV)
 LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 
 # What another project left in the environment must not shadow the pinned packages.
-unexport PYTHONPATH PYTHONHOME
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
 

@@ -9,6 +9,12 @@ os.environ["KERAS_BACKEND"] = "jax"
 os.environ["COURSE_PROGRESS"] = "0"
 os.environ["COURSE_RECORD"] = "0"
 os.environ.pop("COURSE_GRADING", None)
+# What a test compiles for the CPU, here or in a notebook's kernel, runs once or twice: optimizing it would take longer.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# And many tests compile the same: the inputs of a lesson, its references, our own answers before a wrong one.
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+# What cannot be kept, or has only half been written by another worker, is compiled anew: nothing to complain about.
+os.environ["PYTHONWARNINGS"] = ",".join(f"ignore:Error {what} persistent comp" for what in ("reading", "writing"))
 
 import jax
 import pytest
@@ -16,18 +22,20 @@ import seconds
 
 from course_lib import compiler
 
-# What a test compiles for the CPU it runs once or twice: a fifth of its time would go into optimizing that.
-jax.config.update("jax_disable_most_optimizations", True)
-
 
 def pytest_configure(config):
-    """The compiler's answers are kept for this session alone, in one folder for all its workers and their children."""
-    if not hasattr(config, "workerinput") and "COURSE_CACHE" not in os.environ:
-        os.environ["COURSE_CACHE"] = config.course_cache = tempfile.mkdtemp(prefix="course-tests-cache-")
+    """What is compiled, for the TPU or the CPU, is kept for this session alone: for its workers and their children."""
+    for ignored in os.environ["PYTHONWARNINGS"].split(","):
+        config.addinivalue_line("filterwarnings", ignored)
+    if not hasattr(config, "workerinput"):
+        config.kept = tempfile.mkdtemp(prefix="course-tests-cache-")
+        os.environ.setdefault("COURSE_CACHE", config.kept)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{config.kept}/cpu"
+        jax.config.update("jax_compilation_cache_dir", f"{config.kept}/cpu")
 
 
 def pytest_unconfigure(config):
-    if folder := getattr(config, "course_cache", None):
+    if folder := getattr(config, "kept", None):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
-That our own answers pass is seen where the solutions are built anew (test_notebooks.py).
+Every day those that run no kernel are asked about, and of each exercise with kernels the first for each judge; the
+others are a sweep. That our own answers pass is seen where the solutions are built anew (test_notebooks.py).
 """
 
 import collections
@@ -13,17 +14,24 @@ from jax.experimental.pallas import tpu as pltpu
 from lesson_files import LESSONS, ROOT, TASKS, as_a_learner, code_cells, stem_of
 
 from course_lib import checks
+from course_lib.checks.kinds import JUDGED
 
-MUTANTS = [
-    pytest.param(
-        *(stem, cell),
-        id=f"{cell.metadata['answer']}: {cell.metadata['name']}",
-        marks=[needs_libtpu] if cell.metadata["judge"] == "compiler" else [],
-    )
-    for stem in LESSONS
-    for cell in code_cells("solutions/mutants", stem)
-    if "answer" in cell.metadata
-]
+KERNELS = {task.id for task in TASKS if task.kind in JUDGED}
+
+
+def mutants(stem):
+    """A case for every wrong answer of a lesson: (its stem, the cell)."""
+    refused = set()  # (exercise, judge)
+    for cell in code_cells("solutions/mutants", stem):
+        if "answer" in cell.metadata:
+            id, judge = cell.metadata["answer"], cell.metadata["judge"]
+            marks = [needs_libtpu] if judge == "compiler" else []
+            marks += [pytest.mark.sweep] if id in KERNELS and (id, judge) in refused else []
+            refused.add((id, judge))
+            yield pytest.param(stem, cell, id=f"{id}: {cell.metadata['name']}", marks=marks)
+
+
+MUTANTS = [mutant for stem in LESSONS for mutant in mutants(stem)]
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ Lesson $n is there: a draft with one exercise, which passes its tests. Next:
   docs/writing_a_lesson.md                  how to write it
   docs/coverage/$number.md                       what its sources say, and the cell that shows it
   make build ARGS="--only $number"               after each change of its sources
-  make test PYTEST_ARGS="-k '$name or $number.'"
+  make test-all PYTEST_ARGS="-k '$name or $number.'"
 When all that the sources say is shown, take out the line that calls the lesson a draft.""")
 TO_COME = "## Still to come\n"  # of the sources, in docs/coverage/NN.md: it is kept
 

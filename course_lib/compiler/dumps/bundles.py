@@ -29,6 +29,7 @@ _UNITS = {
 _LINE = re.compile(r"^ *(0x[0-9a-f]+|0) +([A-Z]{2})? *: ?((?:> ?)*) *(.*)$")
 _PLACE = re.compile(r'loc\("([^"]*)":(\d+):(\d+)(?: to (\d*):(\d+))?\)')
 _MARK = "@place"  # stands for the first place in a remark while the others are cut out
+_MARKED = re.compile(_MARK + _PLACE.pattern)
 _REMARK = re.compile(r"/\*(?!\w+=\*/).*?\*/", re.S)  # but not those that name an argument: /*size_in_granules=*/
 
 
@@ -49,16 +50,16 @@ def read(op: str, code: str, table: str) -> Program:
     offered, rows = slot_table(table)
     total = {unit: sum(row.get(unit, 0) for row in rows) for unit in offered}
     units = {unit: n for unit, n in offered.items() if unit not in ("spill", "fill")}
-    bundles = listing(op, code)
-    if len(rows) == len(bundles):
-        bundles = [dataclasses.replace(b, slots=row) for b, row in zip(bundles, rows, strict=True)]
+    split = _split(code)
+    slots = rows if len(rows) == len(split) else [{}] * len(split)
+    bundles = [_bundle(op, head, body, row) for (head, body), row in zip(split, slots, strict=True)]
     return Program(
         listing=tuple(bundles),
         offered=units,
         used={unit: total[unit] for unit in units},
         spills=total.get("spill", 0),
         fills=total.get("fill", 0),
-        loops=loops.read([body for _, body in _split(code)]),
+        loops=loops.read([body for _, body in split]),
     )
 
 
@@ -70,8 +71,9 @@ def slot_table(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
     if head is None or body is None:
         return {}, []
     units = [_UNITS.get(unit.strip(), unit.strip()) for unit in lines[head].split(",")]
-    rows = [_by_unit(units, line) for line in lines[body + 1 :] if line.strip()]
-    return _by_unit(units, lines[head + 1]), [{unit: n for unit, n in row.items() if n} for row in rows]
+    rows = [line for line in lines[body + 1 :] if line.strip()]
+    different = {line: {unit: n for unit, n in _by_unit(units, line).items() if n} for line in set(rows)}
+    return _by_unit(units, lines[head + 1]), [different[line] for line in rows]
 
 
 def _by_unit(units: list[str], line: str) -> dict[str, int]:
@@ -83,7 +85,7 @@ def _by_unit(units: list[str], line: str) -> dict[str, int]:
 
 def listing(op: str, text: str) -> list[Bundle]:
     """The bundles of a ``final_bundles`` dump in order, their instructions without libtpu's remarks."""
-    return [_bundle(op, head, body) for head, body in _split(text)]
+    return [_bundle(op, head, body, {}) for head, body in _split(text)]
 
 
 def _split(text: str) -> list[tuple[re.Match, str]]:
@@ -98,7 +100,7 @@ def _split(text: str) -> list[tuple[re.Match, str]]:
     return [(head, "\n".join(body)) for head, body in zip(heads, bodies, strict=True)]
 
 
-def _bundle(op: str, head: re.Match, body: str) -> Bundle:
+def _bundle(op: str, head: re.Match, body: str, slots: dict[str, int]) -> Bundle:
     found = [_placed(words) for words in _instructions(body)]
     places = tuple(place for _, place in found)
     return Bundle(
@@ -107,6 +109,7 @@ def _bundle(op: str, head: re.Match, body: str) -> Bundle:
         depth=head[3].count(">"),
         label=head[2] or "",
         instructions=tuple(words for words, _ in found),
+        slots=slots,
         places=places if any(places) else (),
     )
 
@@ -119,7 +122,7 @@ def _instructions(body: str) -> list[str]:
 
 def _placed(instruction: str) -> tuple[str, Place | None]:
     """An instruction without its place, and the place."""
-    mark = re.search(f"{_MARK}{_PLACE.pattern}", instruction)
+    mark = _MARKED.search(instruction)
     if mark is None:
         return " ".join(instruction.split()), None
     file, line, column, end_line, end = mark.groups()

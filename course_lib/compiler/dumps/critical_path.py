@@ -6,6 +6,7 @@ as scalar code: addresses, conditions, loops, starting copies and waiting for th
 """
 
 import collections
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -50,14 +51,18 @@ def time_split(lines: Iterable[str]) -> dict[str, int]:
     Keys: "issue", of vector instructions; "DMA wait", "MXU", "XLU", "EUP", "VPU", "load", "store": waiting for what
     they do; and "scalar", issue and waiting of scalar instructions.
     """
+    issued: collections.Counter[str] = collections.Counter()  # cycles by operation: a path has a million lines,
+    waited: collections.Counter[str] = collections.Counter()  # and a hundred different operations
+    matches = (match.groups() for line in lines if (match := _LINE.match(line)))
+    for (before, operation), (left, _) in itertools.pairwise(itertools.chain(matches, [("0", "")])):
+        cycles = int(before) - int(left)
+        issued[operation] += min(cycles, 1)
+        waited[operation] += max(cycles - 1, 0)
     spent: collections.Counter[str] = collections.Counter()
-    before = None
-    for line in lines:
-        if match := _LINE.match(line):
-            left, operation = int(match[1]), match[2]
-            _add(spent, before, left)
-            before = left, operation
-    _add(spent, before, 0)
+    for operation in issued:
+        unit = waits_for(operation)
+        spent[SCALAR if unit in (SCALAR, "DMA wait") else ISSUE] += issued[operation]
+        spent[unit] += waited[operation]
     return {name: cycles for name, cycles in spent.items() if cycles}
 
 
@@ -66,11 +71,3 @@ def waits_for(operation: str) -> str:
     if ".xlane" in operation:  # vadd.xlane and its kin add across lanes
         return "XLU"
     return next((unit for prefix, unit in _WAITS if operation.startswith(prefix)), SCALAR)
-
-
-def _add(spent: collections.Counter, before: tuple[int, str] | None, left: int) -> None:
-    if before is not None:
-        cycles, operation = before[0] - left, before[1]
-        unit = waits_for(operation)
-        spent[SCALAR if unit in (SCALAR, "DMA wait") else ISSUE] += min(cycles, 1)
-        spent[unit] += max(cycles - 1, 0)
