@@ -65,6 +65,10 @@ def turned(x, y, **how):
     return matmul.matmul_transposed(x, y, transpose_y=True, **how)
 
 
+def eps_an_array(x, weight, **how):
+    return norm.rms_norm(x, weight, jnp.float32(0.5), **how)
+
+
 # What is called, what it must compute, with what, and how that lies on a mesh with axes d and t.
 CASES = {
     "add": (elementwise.add, elementwise.add_reference, (X, Y), (P("d", "t"), P("d", "t"))),
@@ -74,6 +78,13 @@ CASES = {
     "gelu": (activations.gelu, activations.gelu_reference, (X,), (P("d", "t"),)),
     "softmax": (softmax.softmax, softmax.reference, (X,), (P("d"),)),
     "softmax, rows cut": (softmax.softmax, softmax.reference, (X,), (P("d", "t"),)),
+    "softmax, along another axis": (
+        functools.partial(softmax.softmax, axis=1),
+        functools.partial(softmax.reference, axis=1),
+        (C,),
+        (P("d", None, "t"),),
+    ),
+    "rms_norm, eps an array": (eps_an_array, lambda x, w: norm.rms_norm_reference(x, w, 0.5), (X, V), (P("d"), P())),
     "rms_norm": (norm.rms_norm, norm.rms_norm_reference, (C, V), (P("d", "t"), P())),
     "rms_norm, weight cut": (norm.rms_norm, norm.rms_norm_reference, (C, V), (P("d"), P("d"))),
     "rms_norm, rows cut": (norm.rms_norm, norm.rms_norm_reference, (X, V), (P("d", "t"), P("t"))),
@@ -96,6 +107,12 @@ CASES = {
     "linear_int8": (int8_layer, int8_layer_reference, (C, SCALE, B), (P("d"), P("t"), P("t"))),
     "sum_over": (functools.partial(reduce.sum_over, axis=0), lambda x: x.sum(0), (X,), (P("d", "t"),)),
     "sum_over all": (reduce.sum_over, jnp.sum, (X,), (P("d", "t"),)),
+    "sum_over, an axis between": (
+        functools.partial(reduce.sum_over, axis=1),
+        lambda x: x.sum(1),
+        (C,),
+        (P("d", "t"),),
+    ),
     "max_over": (functools.partial(reduce.max_over, axis=-1), lambda x: x.max(-1), (X,), (P("d", "t"),)),
     "cumsum": (scan.cumsum, scan.reference, (X,), (P("d"),)),
     "cumsum, its axis cut": (scan.cumsum, scan.reference, (X,), (P("d", "t"),)),

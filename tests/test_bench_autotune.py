@@ -14,7 +14,7 @@ from sample_kernels import matmul as tiled
 
 from course_lib import bench, compiler
 from course_lib.compiler.child import cache
-from course_lib.kernels import elementwise
+from course_lib.kernels import elementwise, linear
 
 X = array((256, 512))
 
@@ -63,6 +63,19 @@ def test_a_family_op_fastest_first_with_the_compilers_own_figures():
     assert text[0].startswith("add: predicted (compiler) for v5e (jax ")
     assert [line.split("  ")[0] for line in text[2:]] == ["bm=128 bn=512", "bm=8 bn=128"]
     assert f"{tuned.ratio(slow):.2f}" in text[3]
+
+
+@needs_libtpu
+def test_keywords_are_the_ops():
+    """Arrays among them are arguments of the program, and not part of it."""
+    x, w, b = array((256, 512)), array((512, 256)), array((256,))
+    blocks = linear.Blocks(bm=256, bk=512, bn=256)
+    found = bench.autotune(linear.linear, x, w, b=b, activation="gelu", precision="default", candidates=[blocks])
+    fn = functools.partial(linear.linear, activation="gelu", precision="default", blocks=blocks)
+    assert found.candidates[0].cycles == compiler.compile_tpu(fn, x, w, b).cycles
+    plain = bench.autotune(linear.linear, x, w, b, candidates=[blocks])
+    assert plain.candidates[0].cycles > found.candidates[0].cycles  # six passes
+    assert str(found).startswith("linear: ")
 
 
 @needs_libtpu

@@ -62,3 +62,17 @@ def test_the_layer_is_a_kernel_by_four_judges():
 def test_shapes_that_differ_are_named():
     with pytest.raises(ValueError, match=r"shapes \(None, 3\) and \(None, 4\)"):
         Add()([keras.Input((3,)), keras.Input((4,))])
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: np.ones((2, 3), np.float32), lambda: keras.Input((3,))], ids=["array", "input"]
+)
+def test_it_adds_two(make):
+    """Of one array with two rows it would add the rows."""
+    x = make()
+    with pytest.raises(ValueError, match=r"Add: 'one' was given one input; it adds two. Try Add\(\)\(\[x, y\]\)"):
+        Add(name="one")(x)
+    with pytest.raises(ValueError, match="Add: 'three' was given 3 inputs; it adds two. Try one Add behind the other"):
+        Add(name="three")([x, x, x])
+    with pytest.raises(ValueError, match="Add: 'half' is to compute in float16; it may be float32 or bfloat16"):
+        Add(name="half", dtype="float16")([x, x])

@@ -1,6 +1,9 @@
 """FusedDense beside keras.layers.Dense, its twin: the same numbers, training, files and weights; and our kernels."""
 
+import os
 import pathlib
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -18,8 +21,11 @@ from course_lib.frameworks.keras import FusedDense, gelu_tanh
 from course_lib.kernels import launch, linear
 
 Dense = keras.layers.Dense
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 IRIS = pathlib.Path(datasets.__file__).parent / "iris.csv"
-ACTIVATIONS = [None, "linear", "relu", "gelu", "gelu_tanh", "silu", "swish", keras.activations.relu]
+FUSED = [None, "linear", "relu", "gelu", "gelu_tanh", "silu", "swish", keras.activations.relu]
+FUSED += [jax.nn.relu, jax.nn.gelu, jax.nn.silu]
+BEHIND = ["tanh", "sigmoid", "softmax", "leaky_relu", keras.activations.mish, jnp.sin, keras.layers.ELU()]
 
 
 def data(*shape):
@@ -52,10 +58,39 @@ def network(dense, features=4, **kwargs):
     )
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: getattr(a, "__name__", str(a)))
+def named(activation):
+    return getattr(activation, "__name__", str(activation))
+
+
+@pytest.mark.parametrize("activation", FUSED + BEHIND, ids=named)
 def test_it_computes_what_dense_does(activation):
     layer, x = built(20, 9, activation), data(7, 20)
-    np.testing.assert_allclose(layer(x), twin(layer)(x), rtol=1e-5, atol=1e-6)
+    dense = Dense(9, activation=gelu_tanh if activation == "gelu_tanh" else activation)
+    dense.build((None, 20))
+    dense.set_weights(layer.get_weights())
+    np.testing.assert_allclose(layer(x), dense(x), rtol=1e-5, atol=1e-6)
+    if activation in FUSED:
+        np.testing.assert_allclose(layer(x), twin(layer)(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", FUSED + BEHIND, ids=named)
+def test_what_is_in_the_kernel_and_what_behind_it(activation, monkeypatch):
+    asked, op = [], linear.linear
+    monkeypatch.setattr(linear, "linear", lambda *args, **how: asked.append(how["activation"]) or op(*args, **how))
+    built(20, 9, activation)(data(7, 20))
+    assert [name is not None for name in asked] == [activation in FUSED]
+
+
+@pytest.mark.parametrize("activation", ["softmax", "leaky_relu", jax.nn.gelu, keras.layers.ELU()], ids=named)
+def test_a_model_with_any_activation_trains_and_is_saved(activation, tmp_path):
+    model = keras.Sequential([keras.Input((4,)), FusedDense(3, activation)])
+    model.compile("sgd", "mse")
+    losses = model.fit(data(8, 4), np.abs(data(8, 3)), epochs=2, verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(data(9, 4)), model(data(9, 4)))
+    assert again.layers[0].get_config() == model.layers[0].get_config()
 
 
 @pytest.mark.parametrize("shape", [(0, 20), (1, 20), (2, 3, 20), (2, 1, 4, 20)], ids=str)
@@ -329,12 +364,12 @@ def test_residuals_blocks_and_precision_reach_the_kernel():
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        ({"activation": "tanh"}, r"activation='tanh' is not in the kernel; it may be None, 'linear', 'relu', 'gelu',"),
-        ({"activation": "nonsense"}, "activation='nonsense' is not in the kernel"),
-        ({"activation": keras.activations.softmax}, "activation=<function softmax"),
-        ({"activation": {"not": "one"}}, "is not in the kernel"),
+        ({"activation": "nonsense"}, "activation is 'nonsense', and Keras knows no such; it may be None, a name"),
+        ({"activation": 3}, "activation is 3, and Keras knows no such"),
+        ({"activation": {"not": "one"}}, "activation is {'not': 'one'}, and Keras knows no such"),
         ({"residuals": "keep"}, "residuals='keep'; it may be 'save' or 'recompute'"),
-        ({"precision": "high"}, "precision='high' is not one of 'default'"),
+        ({"precision": "higher"}, "FusedDense: precision is 'higher'; it may be 'default'"),
+        ({"blocks": (128, 128, 128)}, r"FusedDense: blocks is \(128, 128, 128\); it may be matmul.Blocks"),
         ({"blocks": {"bm": 100}}, "Nearest legal: bm=128"),
     ],
 )
@@ -344,12 +379,12 @@ def test_bad_arguments_get_one_clear_error(arguments, says):
 
 
 def test_an_activation_changed_later_is_looked_at_too():
-    layer = built(4, 3, "relu")
+    layer, x = built(4, 3, "relu"), data(9, 4)
     layer.activation = keras.activations.linear
-    assert np.min(layer(data(9, 4))) < 0
-    layer.activation = keras.activations.tanh
-    with pytest.raises(ValueError, match="function tanh.* is not in the kernel"):
-        layer(data(9, 4))
+    assert np.min(layer(x)) < 0
+    for activation in (keras.activations.tanh, None, jax.nn.silu):
+        layer.activation = activation
+        np.testing.assert_allclose(layer(x), (activation or np.asarray)(x @ layer.kernel + layer.bias), rtol=1e-5)
 
 
 def test_a_compute_dtype_that_the_kernel_has_not():
@@ -364,26 +399,44 @@ def test_sparse_input_is_refused():
         model(sparse.BCOO.fromdense(data(2, 4)))
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda: FusedDense(3, lora_rank=2),
-        lambda: FusedDense(3, dtype="int8_from_float32"),
-        lambda: built(4, 3).enable_lora(2),
-        lambda: built(4, 3).quantize("int8"),
-        lambda: setattr(built(4, 3), "dtype_policy", "int8_from_float32"),
-    ],
-)
-def test_what_would_go_round_the_kernel_is_refused(ask):
-    with pytest.raises(NotImplementedError, match="neither quantized nor given LoRA weights"):
-        ask()
+@pytest.mark.parametrize("mode", daily("int8", of=["int8", "int4", "float8"]))
+def test_quantized_it_is_dense(mode, tmp_path):
+    """Of a whole model, with Keras' own Dense beside it; and loaded again."""
+    fused, dense = network(FusedDense), network(Dense)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras': "Layer InputLayer does not have a `quantize` method"
+        for model in (fused, dense):
+            model.quantize(mode)
+    np.testing.assert_allclose(fused(data(9, 4)), dense(data(9, 4)), rtol=1e-5, atol=1e-6)
+    assert {layer.quantization_mode for layer in fused.layers} == {mode}
+    fused.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(data(9, 4)), fused(data(9, 4)))
 
 
-def test_a_model_that_is_quantized_leaves_it_as_it_is():
-    model = network(FusedDense)
-    before = model(data(5, 4))
-    with warnings.catch_warnings(record=True) as warned:  # one for each layer, the input's own as well
-        warnings.simplefilter("always")
-        model.quantize("int8")
-    assert sum("neither quantized" in str(w.message) for w in warned) == 3
-    np.testing.assert_array_equal(model(data(5, 4)), before)
+@pytest.mark.parametrize("lora", [lambda: built(4, 3, "gelu", lora_rank=2), None], ids=["from the start", "later"])
+def test_lora_weights_are_trained_and_the_kernel_is_not(lora):
+    layer = lora() if lora else built(4, 3, "gelu")
+    if not lora:
+        layer.enable_lora(2)
+    model = keras.Sequential([keras.Input((4,)), layer])
+    model.compile("sgd", "mse")
+    before = layer._kernel.numpy(), np.array(layer.kernel)
+    losses = model.fit(data(9, 4), data(9, 3), epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    np.testing.assert_array_equal(layer._kernel, before[0])
+    assert np.abs(np.asarray(layer.kernel) - before[1]).max() > 0
+    want = keras.activations.gelu(data(9, 4) @ layer.kernel + layer.bias)
+    np.testing.assert_allclose(layer(data(9, 4)), want, rtol=1e-5, atol=1e-6)
+
+
+ELSEWHERE = [(None, "Keras asked for tensorflow"), ("numpy", "Keras is on numpy")]
+
+
+@pytest.mark.parametrize("backend, was", daily(ELSEWHERE[0], of=ELSEWHERE))
+def test_on_another_backend_it_says_so_once(backend, was):
+    env = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    env |= {"KERAS_BACKEND": backend} if backend else {"KERAS_HOME": "/nowhere"}
+    command = [sys.executable, "-c", "import course_lib.frameworks.keras"]
+    out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    last = out.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"ImportError: course_lib.frameworks.keras runs on Keras' JAX backend, and {was}. Set KERAS")

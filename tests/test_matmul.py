@@ -11,7 +11,7 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
-from course_lib.kernels import layouts, matmul, matmul_blocks, platforms
+from course_lib.kernels import layouts, linear, matmul, matmul_blocks, platforms
 from course_lib.kernels.matmul import Blocks, reference
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.matmul_one_block import matmul_one_block
@@ -105,11 +105,56 @@ def test_the_precision_asked_for_stands_in_the_kernel():
     """On a chip it makes the difference between three decimal digits and seven; the simulators do not show it."""
     x, y = pair(64, 300, 64)
     levels = []
-    for precision in ("highest", "default"):
+    for precision in ("highest", "high", "default"):
         walk = grid.walk(functools.partial(matmul.matmul, precision=precision), x, y)
         (dot,) = [eqn for eqn in grid.equations(walk.calls[0].kernel) if eqn.primitive.name == "dot_general"]
         levels.append(dot.params["precision"][0])
-    assert levels == [jax.lax.Precision.HIGHEST, jax.lax.Precision.DEFAULT]
+    assert levels == [jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGH, jax.lax.Precision.DEFAULT]
+
+
+@needs_libtpu
+def test_one_three_and_six_passes_stand_in_the_program():
+    """By the rows that go through the MXU. How exact each is: docs/kernels.md, as products of bf16 numbers show."""
+    x, rows = jax.ShapeDtypeStruct((256, 256), jnp.float32), {}
+    whole = Blocks(bm=256, bk=256, bn=256)
+    for level in ("default", "high", "highest"):
+        report = compiler.compile_tpu(functools.partial(matmul.matmul, precision=level, blocks=whole), x, x)
+        told = [line for bundle in report.listing for line in bundle.instructions if "vmatmul" in line]
+        rows[level] = sum(16 if "bf16" in line else 8 for line in told)
+    assert rows["high"] == 3 * rows["default"] and rows["highest"] == 6 * rows["default"] > 0
+
+
+@needs_libtpu
+def test_three_passes_compile_forwards_and_backwards_for_all_products():
+    x, w, b = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((300, 700), (700, 260), (260,)))
+
+    def step(x, w, b):
+        y = linear.linear(x, w, b, activation="gelu", precision="high")
+        return jnp.sum(y * matmul.matmul(x, w, precision="high"))
+
+    report = compiler.compile_tpu(jax.grad(step, (0, 1, 2)), x, w, b, simulate=False)
+    assert report.ok, report.error
+
+
+def test_three_passes_by_split_operands_keep_five_digits():
+    """What "high" is: each operand as two bf16 numbers, and three of their four products, summed in f32."""
+    x, y = (v / 20 for v in pair(64, 1024, 64))
+    want = np.asarray(x, np.float64) @ np.asarray(y, np.float64)
+
+    def parts(a):
+        high = a.astype(jnp.bfloat16)
+        return high, (a - high.astype(jnp.float32)).astype(jnp.bfloat16)
+
+    def error(*pairs):
+        total = sum(jnp.dot(a, b, preferred_element_type=jnp.float32) for a, b in pairs)
+        return np.abs(total - want).max() / np.abs(want).max()
+
+    (xh, xl), (yh, yl) = parts(x), parts(y)
+    assert 1e-3 < error((xh, yh)) < 5e-3
+    assert 1e-6 < error((xh, yl), (xl, yh), (xh, yh)) < 1e-5
+    for level in ("high", "highest"):  # here, on a CPU, both are f32
+        found = matmul.matmul(x, y, precision=level)
+        np.testing.assert_allclose(found, want, atol=1e-6 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("transposed", list(itertools.product([False, True], repeat=2)), ids=str)
@@ -256,8 +301,11 @@ def test_the_model_of_time_agrees_with_the_compiler():
         ({"x": jnp.zeros((3, 4, 5))}, "x has shape (3, 4, 5); it must have two axes"),
         ({"y": jnp.zeros((5, 2))}, "the reduction is 4 long in x, shape (3, 4), and 5 in y, shape (5, 2)"),
         ({"y": jnp.zeros((4, 2), jnp.bfloat16)}, "x is float32 and y bfloat16"),
-        ({"x": jnp.zeros((3, 4), jnp.int32), "y": jnp.zeros((4, 2), jnp.int32)}, "both int8"),
-        ({"precision": "high"}, "precision='high' is not one of 'default' (one pass) and 'highest'"),
+        (
+            {"x": jnp.zeros((3, 4), jnp.int32), "y": jnp.zeros((4, 2), jnp.int32)},
+            "x is int32; it may be float32, bfloat16 or int8",
+        ),
+        ({"precision": "higher"}, "matmul: precision is 'higher'; it may be 'default' (one pass of the MXU), 'high'"),
     ],
 )
 def test_bad_input_gets_one_clear_error(change, says):

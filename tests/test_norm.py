@@ -92,6 +92,50 @@ def test_gradients_by_four_judges(op, kind):
     accepted(ours, theirs, args, results(op, sample(4, shape, dtype)))
 
 
+def test_without_a_bias_by_four_judges_forwards_and_backwards():
+    def both(fn):
+        return lambda x, weight, g: (fn(x, weight), *gradient(fn)((x, weight), g))
+
+    x, weight, _ = operands("layer_norm", (33, 300), F32)
+    accepted(both(norm.layer_norm), both(norm.layer_norm_reference), x, weight, sample(4, x.shape, F32))
+
+
+@pytest.mark.parametrize("op", daily("rms_norm_residual", of=OPS))
+def test_a_traced_eps_by_four_judges_forwards_and_backwards(op):
+    """From SMEM. It is large, so that another would be seen."""
+    (fn, reference), args = OPS[op], operands(op, (33, 130), F32)
+
+    def both(fn):
+        return lambda eps, g, *args: (fn(*args, eps), *gradient(lambda *a: fn(*a, eps))(args, g))
+
+    accepted(both(fn), both(reference), jnp.float32(0.5), results(op, sample(4, (33, 130), F32)), *args)
+
+
+@pytest.mark.parametrize("op", daily("layer_norm", of=OPS))
+def test_a_traced_eps_on_a_cpu(op):
+    """As an argument of jit, mapped, and where the rest is differentiated, once and twice."""
+    args, eps = operands(op, (2, 10), F32), jnp.array([1e-6, 0.5])
+
+    def squares(*args):
+        return sum(jnp.sum(y**2) for y in jax.tree.leaves(args))
+
+    for change in (
+        lambda f: jax.vmap(jax.jit(lambda eps: f(*args, eps)))(eps),
+        lambda f: jax.vmap(lambda eps: gradient(lambda *a: f(*a, eps))(args, results(op, args[0])))(eps),
+        lambda f: jax.hessian(lambda x: squares(f(x, *args[1:], eps[1])))(args[0]),
+    ):
+        close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
+        jax.tree.map(close, *map(change, OPS[op]))
+
+
+@needs_libtpu
+def test_a_traced_eps_compiles_and_costs_next_to_nothing():
+    x, weight = structs("rms_norm", (1024, 1024), F32)
+    fixed = compiler.compile_tpu(norm.rms_norm, x, weight)
+    traced = compiler.compile_tpu(norm.rms_norm, x, weight, jax.ShapeDtypeStruct((), F32))
+    assert 0 < traced.cycles - fixed.cycles < 2000
+
+
 @pytest.mark.parametrize("rows, steps", daily((61, (2, 2)), of=[(61, (2, 2)), (40, (1, 3)), (17, (2, 1))]))
 def test_two_cores_share_the_rows_of_a_gradient(rows, steps):
     """As on a v4 or v5p: each core collects sums of its own; where blocks cannot be dealt out, one core does it all."""

@@ -174,9 +174,13 @@ def test_vmap_of_the_gradient_compiles_for_a_v5e():
 @pytest.mark.parametrize(
     "x, axis, says",
     [
-        (jnp.zeros((2, 3, 4)), 3, r"cumsum: axis is 3 and x has shape \(2, 3, 4\); axis may be -3 to 2"),
-        (jnp.zeros((2, 3)), None, r"axis is None and x has shape \(2, 3\); axis may be -2 to 1"),
-        (jnp.zeros(()), -1, r"axis is -1 and x has shape \(\); axis may be nothing"),
+        (
+            jnp.zeros((2, 3, 4)),
+            3,
+            r"cumsum: axis is 3 and x has shape \(2, 3, 4\); it must be a whole number from -3 to 2",
+        ),
+        (jnp.zeros((2, 3)), None, r"axis is None and x has shape \(2, 3\); it must be a whole number from -2 to 1"),
+        (jnp.zeros(()), -1, r"cumsum: x has shape \(\), and an axis is wanted. Try x\[None\]"),
         (jnp.zeros((2, 3), jnp.int8), 0, "cumsum: x is int8; it may be float32, bfloat16 or int32"),
     ],
 )

@@ -78,18 +78,20 @@ class Tuned:
         )
 
 
-def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e") -> Tuned:
-    """Compile ``op(*args, blocks=b)`` for each ``b`` of ``candidates``, and rank them by predicted time on ``chip``.
+def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e", **keywords) -> Tuned:
+    """Compile ``op(*args, **keywords, blocks=b)`` for each ``b`` of ``candidates``; rank them by predicted time.
 
     ``op`` is an op of the kernel library, or any function that takes ``blocks=``; ``args`` are arrays or
-    ShapeDtypeStructs. Candidates that the op or the compiler refuses, and those it finds no cycles for, come last,
-    with the reason. What was compiled once is not compiled again: the compiler's answers are kept.
-    Raises TypeError if ``op`` takes no ``blocks``, ValueError for an unknown chip, for no candidates and if none of
-    them compiles, and compiler.Unavailable where libtpu is missing.
+    ShapeDtypeStructs, and so may be ``keywords``; others stay as they are (``activation="gelu"``). The time is that on
+    ``chip``. Candidates that the op or the compiler refuses, and those it finds no cycles for, come last, with the
+    reason. What was compiled once is not compiled again: the compiler's answers are kept.
+    Raises TypeError if ``op`` takes no ``blocks``, or none of the arguments, ValueError for an unknown chip, for no
+    candidates and if none of them compiles, and compiler.Unavailable where libtpu is missing.
     """
     chips.chip(chip)
     name, choices = _name(op), _distinct(candidates)
-    _wants_blocks(op, name)
+    _wants_blocks(op, name, args, keywords)
+    op, args = _by_position(op, args, keywords)
     if compiler.libtpu_version() is None:
         raise compiler.Unavailable(compiler.missing_libtpu())
     found = []
@@ -102,6 +104,19 @@ def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e") -> Tu
     if not ranked:
         raise ValueError(_none_left(name, chip, refused))
     return Tuned(op=name, chip=chip, versions=compiler.tpu.versions(), candidates=(*ranked, *refused))
+
+
+def _by_position(op: Callable, args: tuple, keywords: dict) -> tuple[Callable, tuple]:
+    """``op`` with its keywords, and the arguments, to which the arrays among the keywords have been added."""
+    arrays = {name: value for name, value in keywords.items() if hasattr(value, "shape") and hasattr(value, "dtype")}
+    options = {name: value for name, value in keywords.items() if name not in arrays}
+
+    @functools.wraps(op)
+    def called(*operands, blocks):
+        named = dict(zip(arrays, operands[len(args) :], strict=True))
+        return op(*operands[: len(args)], **named, **options, blocks=blocks)
+
+    return (called, (*args, *arrays.values())) if keywords else (op, args)
 
 
 def label(blocks: Any) -> str:
@@ -153,28 +168,39 @@ def _distinct(candidates: Iterable) -> list:
     """The candidates, each once, in the order given."""
     if isinstance(candidates, (str, dict)) or not isinstance(candidates, Iterable):
         raise ValueError(
-            f"candidates={candidates!r} is no list of blocks. Give some, such as [Blocks(bm=256), Blocks(bm=512)]."
+            f"autotune: candidates={candidates!r} is no list of blocks. Give some, such as [Blocks(bm=256), "
+            "Blocks(bm=512)]."
         )
     choices = []
     for blocks in candidates:
         if blocks not in choices:
             choices.append(blocks)
     if not choices:
-        raise ValueError("candidates is empty: there is nothing to choose from. Give at least one Blocks(...).")
+        raise ValueError(
+            "autotune: candidates is empty: there is nothing to choose from. Give at least one Blocks(...)."
+        )
     return choices
 
 
-def _wants_blocks(op: Callable, name: str) -> None:
+def _wants_blocks(op: Callable, name: str, args: tuple, keywords: dict) -> None:
+    if not callable(op):
+        raise TypeError(f"autotune: op is {op!r}; it must be a function that takes blocks=. Try matmul.matmul.")
     try:
-        parameters = inspect.signature(op).parameters.values()
+        signature = inspect.signature(op)
     except (TypeError, ValueError):  # no Python function, and it does not say: it will be called and may complain
         return
+    parameters = signature.parameters.values()
     if not any(p.kind is p.VAR_KEYWORD or (p.name == "blocks" and p.kind is not p.POSITIONAL_ONLY) for p in parameters):
         takes = ", ".join(p.name for p in parameters) or "nothing"
         raise TypeError(
             f"{name} takes no blocks= (it takes {takes}), so there is nothing to choose. Wrap it: "
             f"autotune(lambda x, y, blocks: f(x, y, blocks), x, y, candidates=...)."
         )
+    try:
+        signature.bind(*args, **keywords, blocks=None)
+    except TypeError as error:
+        takes = ", ".join(signature.parameters)
+        raise TypeError(f"autotune: {name} cannot be called so: {error}. It takes {takes}.") from None
 
 
 def _name(op: Callable) -> str:

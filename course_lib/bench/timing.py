@@ -48,6 +48,8 @@ def measure(fn: Callable, *args, rounds: int = 20) -> Measured:
     time says nothing about either), ValueError for bad arguments, and Impossible for a time below what the data sheet
     of the TPU allows. A GPU's peaks are not known here: nothing is refused there, and the result says so.
     """
+    if not callable(fn):
+        raise ValueError(f"measure: fn is {fn!r}; it must be a function. Try bench.measure(matmul.matmul, x, y).")
     if type(rounds) is not int or rounds < 3:
         raise ValueError(f"rounds={rounds!r}: a whole number of 3 or more, or there is no spread. Try 20.")
     if any(isinstance(a, jax.ShapeDtypeStruct) for a in jax.tree.leaves(args)):

@@ -1,14 +1,16 @@
 """The kernels as Keras layers, for Keras on its JAX backend (KERAS_BACKEND=jax)."""
 
 import dataclasses
+from collections.abc import Hashable
 from typing import get_args
 
+import jax
 import jax.numpy as jnp
-import keras
 from jax.experimental import sparse
 from jax.sharding import PartitionSpec
 
-from course_lib.kernels import elementwise, linear, products, sharding
+from course_lib.frameworks.keras_backend import keras
+from course_lib.kernels import elementwise, legal, linear, products, sharding
 from course_lib.kernels.linear import Blocks
 
 
@@ -16,17 +18,36 @@ from course_lib.kernels.linear import Blocks
 class Add(keras.layers.Layer):
     """``x + y`` for two inputs of one shape, as a Pallas kernel on a TPU. Any batch size, None included.
 
-    Input: a list of two arrays, shape (batch, ...) each. Output: one array of that shape. Raises ValueError where
-    the shapes differ.
+    Input: a list of two arrays, shape (batch, ...) each, of float32, bfloat16 or int32. Output: one array of that
+    shape. Raises ValueError where there are not two, where their shapes differ, and where another dtype is asked for.
     """
 
+    def build(self, input_shape):
+        _check_dtype(self)
+        super().build(input_shape)
+
     def call(self, inputs):
-        x, y = inputs
+        x, y = self._both(inputs)
         return elementwise.add(x, y, layout=_layout(x))
+
+    def _both(self, inputs):
+        """Two inputs, or the shapes of two. One array would be taken for a list of its rows."""
+        if (
+            not isinstance(inputs, list | tuple)
+            or len(inputs) == 1
+            or not all(hasattr(one, "__len__") for one in inputs)
+        ):
+            raise ValueError(f"Add: {self.name!r} was given one input; it adds two. Try Add()([x, y]).")
+        if len(inputs) != 2:
+            raise ValueError(
+                f"Add: {self.name!r} was given {len(inputs)} inputs; it adds two. "
+                "Try one Add behind the other, Add()([Add()([x, y]), z])."
+            )
+        return inputs
 
     # Keras would otherwise trace the kernel with a batch of unknown size, which Pallas refuses.
     def compute_output_shape(self, input_shape):
-        x, y = input_shape
+        x, y = self._both(input_shape)
         if tuple(x) != tuple(y):
             raise ValueError(f"Add: the inputs have shapes {tuple(x)} and {tuple(y)}; they must be equal.")
         return x
@@ -49,6 +70,12 @@ _IN_THE_KERNEL = {
     gelu_tanh: "gelu_tanh",
     keras.activations.silu: "silu",
 }
+# JAX's own, which Keras could not save.
+_AS_KERAS_HAS_THEM = {
+    jax.nn.relu: keras.activations.relu,
+    jax.nn.gelu: gelu_tanh,
+    jax.nn.silu: keras.activations.silu,
+}
 
 
 @keras.saving.register_keras_serializable("course_lib")
@@ -58,10 +85,12 @@ class FusedDense(keras.layers.Dense):
     Input: (batch, ..., features), of rank 2 or more; output: (batch, ..., units). Any batch size, None included.
     Computes in float32 or bfloat16, as the dtype policy says; under "mixed_bfloat16" the weights stay float32.
 
-    ``units``, ``use_bias``, initializers, regularizers and constraints are Dense's. ``activation``: None, "linear",
-    "relu", "gelu", "gelu_tanh", "silu", "swish", or Keras' function of that name. ``residuals``, ``precision`` and
-    ``blocks`` are those of ``course_lib.kernels.linear.linear``. Mind ``precision``: on a TPU, Dense multiplies float32
-    in one pass of the MXU, which rounds to bfloat16 first; "highest", our default, takes six.
+    ``units``, ``use_bias``, initializers, regularizers and constraints are Dense's, and so is ``activation``: whatever
+    Dense takes. In the kernel are None, "linear", "relu", "gelu", "gelu_tanh", "silu", "swish", Keras' functions of
+    these names, and ``jax.nn.relu``, ``jax.nn.gelu`` (by way of tanh) and ``jax.nn.silu``; any other is applied behind
+    it, by XLA. ``residuals``, ``precision`` and ``blocks`` are those of ``course_lib.kernels.linear.linear``. Mind
+    ``precision``: on a TPU, Dense multiplies float32 in one pass of the MXU, which rounds to bfloat16 first; "highest",
+    our default, takes six.
 
     The weights have Dense's names, shapes and order: ``get_weights`` and ``set_weights`` go both ways, and so do
     configurations while the last three arguments are left alone. So ``keras.models.clone_model`` with a
@@ -70,9 +99,10 @@ class FusedDense(keras.layers.Dense):
     ours, nor we Dense's, until ``keras.saving.KerasFileEditor`` has renamed them: "layers/dense" to "fused_dense".
 
     Under ``keras.distribution`` the kernels run on each device's part of the batch, and of the weights where a layout
-    map cuts them, with the communication that Dense has. Nothing need be said. Raises ValueError where an argument, the
-    activation, the compute dtype or the input (sparse) is none of these, and NotImplementedError where LoRA or
-    quantization is asked for: both compute something else than the kernel.
+    map cuts them, with the communication that Dense has. Nothing need be said. With LoRA weights the kernel multiplies
+    by the sum of both, which XLA makes. Quantized, by ``quantize`` or a dtype policy, the layer computes what Dense
+    does, in plain JAX. Raises ValueError where an argument, the activation, the compute dtype or the input (sparse) is
+    none of these.
     """
 
     def __init__(
@@ -89,17 +119,12 @@ class FusedDense(keras.layers.Dense):
         if residuals not in get_args(linear.Residuals):
             raise ValueError(f"FusedDense: residuals={residuals!r}; it may be 'save' or 'recompute'.")
         self.residuals = residuals
-        self.precision = products.precision_of(jnp.float32, precision).name.lower()
+        self.precision = products.precision_of("FusedDense", jnp.float32, precision).name.lower()
         self.blocks = Blocks(**blocks) if isinstance(blocks, dict) else blocks
-        if self.lora_rank or self.quantization_config or self.quantization_mode:
-            self._refuse()
+        legal.check_kind("FusedDense", self.blocks, Blocks)
 
     def build(self, input_shape):
-        if self.compute_dtype not in ("float32", "bfloat16"):
-            raise ValueError(
-                f"FusedDense: {self.name!r} is to compute in {self.compute_dtype}; it may be float32 or bfloat16. "
-                "Try dtype='float32' or dtype='mixed_bfloat16'."
-            )
+        _check_dtype(self)
         super().build(input_shape)
 
     def call(self, inputs, training=None):
@@ -108,16 +133,23 @@ class FusedDense(keras.layers.Dense):
         dtype = self.compute_dtype
         x, kernel = keras.ops.cast(inputs, dtype), keras.ops.cast(self.kernel, dtype)
         bias = None if self.bias is None else keras.ops.cast(self.bias, dtype)
-        return linear.linear(
+        function = _function(self.activation)
+        name = _IN_THE_KERNEL.get(function) if isinstance(function, Hashable) else None
+        y = linear.linear(
             x,
             kernel,
             bias,
-            activation=_IN_THE_KERNEL[_function(self.activation)],
+            activation=name,
             residuals=self.residuals,
             precision=self.precision,
             blocks=self.blocks,
-            layout=_layout(x, self.kernel),
+            layout=_layout(x, self._kernel),
         )
+        return y if name else function(y)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Dense's, which would refuse a class made of it."""
+        super().quantize(mode, type_check=False, config=config)
 
     def get_config(self):
         """Dense's, and what of our own is not the default: so Dense reads ours, and we read Dense's."""
@@ -126,13 +158,13 @@ class FusedDense(keras.layers.Dense):
         defaults = {"residuals": "save", "precision": "highest", "blocks": None}
         return {**super().get_config(), **{k: v for k, v in ours.items() if v != defaults[k]}}
 
-    def _refuse(self, *args, **kwargs):
-        raise NotImplementedError(
-            f"FusedDense: {self.name!r} can be neither quantized nor given LoRA weights: its kernel multiplies by one "
-            "matrix of float32 or bfloat16. Put a keras.layers.Dense in its place; set_weights moves the weights."
-        )
 
-    enable_lora = quantize = quantized_call = _refuse
+def _check_dtype(layer) -> None:
+    if layer.compute_dtype not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"{type(layer).__name__}: {layer.name!r} is to compute in {layer.compute_dtype}; it may be float32 or "
+            "bfloat16. Try dtype='float32' or dtype='mixed_bfloat16'."
+        )
 
 
 def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:
@@ -152,15 +184,14 @@ def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:
 
 
 def _function(activation):
-    """The Keras function that ``activation`` names or is. Raises ValueError where the kernel does not have it."""
+    """The function that ``activation`` names or is. Raises ValueError where Keras knows none."""
+    if isinstance(activation, str) and activation == "gelu_tanh":
+        return gelu_tanh
     try:
-        function = gelu_tanh if activation == "gelu_tanh" else keras.activations.get(activation)
-        if function in _IN_THE_KERNEL:
-            return function
-    except (ValueError, TypeError):  # unknown to Keras, or not hashable
-        pass
-    known = ", ".join(repr(f.__name__) for f in _IN_THE_KERNEL)
-    raise ValueError(
-        f"FusedDense: activation={activation!r} is not in the kernel; it may be None, {known}, or Keras' function of "
-        "that name. Try activation=None and a layer keras.layers.Activation behind it."
-    )
+        function = keras.activations.get(activation)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"FusedDense: activation is {legal.shown(activation)}, and Keras knows no such; it may be None, a name "
+            'such as "relu", "gelu_tanh" or "softmax", a function, or a layer. Try activation="gelu".'
+        ) from error
+    return _AS_KERAS_HAS_THEM.get(function, function) if isinstance(function, Hashable) else function

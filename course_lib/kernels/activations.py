@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import elementwise, rules, sharding
+from course_lib.kernels import arguments, elementwise, legal, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
 from course_lib.kernels.launch import fixed
@@ -31,6 +31,7 @@ from course_lib.kernels.rules import Layout
 
 _PER_STEP = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715
+_ALL = 20.0  # beyond it Phi is 1 in f32
 _FLAT = 12.0  # beyond it tanh is 1 in f32, and its slope 0: a cube could only overflow
 
 # Phi(-a) = exp(-a^2 / 2) * m(a) for a >= 0, with m(a) = t * (c0 + c1 t + ... + c7 t^7) and t = 1 / (1 + 0.3 a). The
@@ -90,13 +91,16 @@ def slope(name: str | None, z: Float32[Array, "*shape"]) -> Float32[Array, "*sha
     return named(name).slope(z)
 
 
-def named(name: str | None) -> Activation:
-    """The pair of functions called ``name``. Raises ValueError where there is none of that name."""
+def named(name: str | None, op: str = "activations") -> Activation:
+    """The pair of functions called ``name``. Raises ValueError, in the name of ``op``, where there is none."""
     try:
         return ACTIVATIONS["none" if name is None else name]
     except (KeyError, TypeError):
         known = ", ".join(repr(n) for n in ACTIVATIONS)
-        raise ValueError(f"activation is {name!r}; it may be one of {known}, or None.") from None
+        raise ValueError(
+            f"{op}: activation is {legal.shown(name)}; it may be one of {known}, or None. Try activation=None, and "
+            "apply a function of your own to the result."
+        ) from None
 
 
 def _relu(z):
@@ -108,8 +112,9 @@ def _relu_slope(z):
 
 
 def _gelu(z):
-    beyond = z * _tail(z) * jnp.exp(-0.5 * z * z)
-    return jnp.where(z < 0, beyond, z - beyond)
+    c = jnp.minimum(z, _ALL)  # of an infinity nothing is beyond
+    beyond = c * _tail(c) * jnp.exp(-0.5 * c * c)
+    return jnp.where(z > 0, z - beyond, beyond)
 
 
 def _gelu_slope(z):
@@ -203,8 +208,8 @@ def blocks_for(x: Float[Described, "*shape"]) -> Blocks:
 
 
 def _activation(name, x, blocks, layout):
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"{name}: x is {x.dtype}; it may be float32 or bfloat16. Try x.astype(jnp.float32).")
+    (x,) = arguments.arrays(name, arguments.FLOATS, x=x)
+    legal.check_kind(name, blocks, Blocks)
     (x,), cuts = sharding.ready(name, elementwise.rule(1, x.ndim), (x,), layout)
     return _differentiable(x, name, blocks, cuts)
 

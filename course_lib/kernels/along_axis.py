@@ -1,10 +1,10 @@
-"""What kernels that go along an axis block by block (`reduce`, `scan`) share: sizes of blocks, dtype of sums, axes."""
+"""What kernels that go along an axis block by block (`reduce`, `scan`) share: sizes of blocks, dtype of sums."""
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array
 from course_lib.kernels.legal import LANES
+from course_lib.kernels.symbolic import planned
 
 _WIDEST = 16_384  # columns are taken 128 at a time, and the code for each piece is written out
 
@@ -15,6 +15,7 @@ def sizes_for(rows: int, columns: int, itemsize: int, *, wide: int = 2048, wides
     A block has ``wide`` columns, and where rows are few up to ``widest``: for kernels that cut it to the array's rows.
     All that lies in VMEM takes 8 MiB at most, and every TPU lets a kernel have 16.
     """
+    rows, columns = planned((rows, columns))
     elements = min(2**20 // itemsize, max(2**17, rows * columns // 4))
     long = elements // whole(min(rows, LANES), 8) // LANES * LANES if rows > 1 else wide
     bn = min(max(wide, min(widest, long)), whole(columns, LANES))
@@ -30,16 +31,3 @@ def whole(size: int, tile: int) -> int:
 def accumulator(dtype) -> jnp.dtype:
     """The dtype in which numbers of ``dtype`` are collected: f32 for floats, int32 for integers."""
     return jnp.dtype(jnp.float32 if jnp.issubdtype(dtype, jnp.floating) else jnp.int32)
-
-
-def checked_axis(op: str, x: Array, axis: int | None, *, everything: bool = True) -> int | None:
-    """``axis`` counted from the front. Raises ValueError where ``op`` cannot go along it, or has no such dtype."""
-    if x.dtype not in (jnp.float32, jnp.bfloat16, jnp.int32):
-        raise ValueError(f"{op}: x is {x.dtype}; it may be float32, bfloat16 or int32. Try x.astype(jnp.float32).")
-    may_be = [None] * everything + [-1, 0] * (x.ndim in (1, 2)) + [-1] * (x.ndim > 2)
-    if axis not in [*may_be, *(a % x.ndim for a in may_be if a is not None)]:
-        choices = " or ".join(str(a) for a in may_be) or "nothing"
-        raise ValueError(
-            f"{op}: axis is {axis} and x has shape {x.shape}; axis may be {choices}. Try jnp.moveaxis first."
-        )
-    return axis if axis is None else axis % x.ndim

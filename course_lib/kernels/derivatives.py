@@ -123,14 +123,19 @@ TANGENT = Primitive("kernel_tangent")
 TANGENT.multiple_results = True
 
 
+@functools.lru_cache(1024)
+def _traced_once(rules: _Rules) -> Callable:
+    return jax.jit(rules.run)
+
+
 @TANGENT.def_impl
 def _now(*operands, rules: _Rules):
-    return rules.run(*operands)
+    return _traced_once(rules)(*operands)
 
 
 @TANGENT.def_abstract_eval
 def _results(*operands, rules: _Rules):
-    return jax.make_jaxpr(rules.run)(*operands).out_avals
+    return jax.make_jaxpr(_traced_once(rules))(*operands).out_avals
 
 
 def _transpose(gradients, *operands, rules: _Rules):

@@ -20,11 +20,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, rules, sharding
+from course_lib.kernels import arguments, legal, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def add_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -87,7 +88,8 @@ def add(
     ``layout`` says how the arrays lie on a mesh with Auto axes. Raises ValueError where shapes or dtypes differ, or the
     blocks need more VMEM than there is.
     """
-    check_pair("add", x, y)
+    x, y = pair("add", x, y)
+    legal.check_kind("add", blocks, Blocks)
     (x, y), cuts = sharding.ready("add", rule(2, x.ndim), (x, y), layout)
     return _add(x, y, blocks, cuts)
 
@@ -96,7 +98,8 @@ def subtract(
     x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
 ) -> Num[Array, "*shape"]:
     """``x - y``; as ``add``."""
-    check_pair("subtract", x, y)
+    x, y = pair("subtract", x, y)
+    legal.check_kind("subtract", blocks, Blocks)
     (x, y), cuts = sharding.ready("subtract", rule(2, x.ndim), (x, y), layout)
     return _subtract(x, y, blocks, cuts)
 
@@ -105,7 +108,8 @@ def multiply(
     x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
 ) -> Num[Array, "*shape"]:
     """``x * y``; as ``add``."""
-    check_pair("multiply", x, y)
+    x, y = pair("multiply", x, y)
+    legal.check_kind("multiply", blocks, Blocks)
     (x, y), cuts = sharding.ready("multiply", rule(2, x.ndim), (x, y), layout)
     return _multiply(x, y, blocks, cuts)
 
@@ -118,11 +122,24 @@ def cast(
     Floats lose their fraction on the way to integers; what does not fit into ``dtype`` is not defined. Raises
     ValueError where a dtype is none of the four.
     """
-    for role, name in (("x is", x.dtype), ("dtype is", jnp.dtype(dtype))):
-        if name not in _CASTABLE:
-            raise ValueError(f"cast: {role} {name}; it may be float32, bfloat16, int32 or int8. Try x.astype(...).")
+    (x,) = arguments.arrays("cast", arguments.CASTABLE, x=x)
+    dtype = _known_dtype(dtype)
+    legal.check_kind("cast", blocks, Blocks)
     (x,), cuts = sharding.ready("cast", rule(1, x.ndim), (x,), layout)
-    return x if x.dtype == dtype else _cast(x, x.dtype, jnp.dtype(dtype), blocks, cuts)
+    return x if x.dtype == dtype else _cast(x, x.dtype, dtype, blocks, cuts)
+
+
+def _known_dtype(dtype) -> jnp.dtype:
+    shown = legal.shown(dtype)
+    try:
+        if dtype is not None and not hasattr(dtype, "ndim"):  # NumPy takes None for float64, JAX arrays for their own
+            found = jnp.dtype(dtype)
+            if found.name in arguments.CASTABLE:
+                return found
+            shown = found.name
+    except TypeError:
+        pass
+    raise ValueError(f"cast: dtype is {shown}; it may be float32, bfloat16, int32 or int8. Try jnp.bfloat16.")
 
 
 def blocks_for(x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
@@ -142,15 +159,13 @@ def blocks_of(shape: tuple[int, ...], itemsize: int) -> Blocks:
     array is small, for the first copy in and the last one out have no work to hide behind. Predicted for ``add`` of
     f32 (8192, 2048) on a v5e: 118k cycles with 256 rows, 236k with 32 and 680k with 8, where HBM needs 369k.
     """
+    shape = planned(shape)
     rows, columns = math.prod(shape[:-1]), shape[-1] if shape else 1
     elements = min(2**20 // itemsize, max(2**19 // itemsize, math.prod(shape) // 4))
     rows, columns = (-(-n // tile) * tile for n, tile in ((rows, legal.SUBLANES), (columns, legal.LANES)))
     bn = min(columns, max(2048, elements // rows // 128 * 128))
     bm = min(rows, max(32, elements // bn // 32 * 32))  # whole registers, also of one-byte types
     return Blocks(bm=bm, bn=bn)
-
-
-_CASTABLE = (jnp.dtype(jnp.float32), jnp.dtype(jnp.bfloat16), jnp.dtype(jnp.int32), jnp.dtype(jnp.int8))
 
 
 @functools.partial(differentiable, settings=2)
@@ -188,12 +203,14 @@ _multiply.defvjp(
 _cast.defvjp(lambda x, *how: (_cast(x, *how), None), _cast_backward)
 
 
-def check_pair(op: str, x: Array, y: Array) -> None:
-    """Raises ValueError where two operands of ``op`` differ in shape or dtype."""
+def pair(op: str, x: Array, y: Array) -> tuple[Array, Array]:
+    """Two operands of ``op``. Raises ValueError where they differ in shape or dtype, or it does not take them."""
+    x, y = arguments.arrays(op, arguments.NUMBERS, x=x, y=y)
     if x.shape != y.shape:
         raise ValueError(f"{op}: x has shape {x.shape} and y {y.shape}; they must be equal. Try jnp.broadcast_to.")
     if x.dtype != y.dtype:
         raise ValueError(f"{op}: x is {x.dtype} and y {y.dtype}; they must be equal. Try y.astype(x.dtype).")
+    return x, y
 
 
 def rule(operands: int, rank: int) -> str:
@@ -220,18 +237,28 @@ def by_blocks(
         return plain(*operands)
     dtype = dtype or x.dtype
     _cut(blocks, dtype, *operands)
-    on_tpu = fixed(_on_tpu, kernel=kernel, dtype=dtype, blocks=blocks)
-    return Op(name=op, rule=rule(len(operands), x.ndim), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    how = {"kernel": kernel, "dtype": dtype, "blocks": blocks}
+    launch = Op(
+        name=op,
+        rule=rule(len(operands), x.ndim),
+        tpu=fixed(_on_tpu, **how),
+        tpu_mapped=fixed(_on_tpu, **how, mapped=True),
+        plain=plain,
+        since=5 if x.ndim == 1 and dtype == jnp.int8 else 4,  # a v4 cannot write parts of a register of int8
+    )
+    return launch(*operands, cuts=cuts)
 
 
-def _cut(blocks: Blocks | None, dtype, *operands: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _cut(
+    blocks: Blocks | None, dtype, *operands: Array, mapped: bool = False
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """The shape that the operands are seen as, that of their blocks, and the bytes of VMEM that these take."""
     x = operands[0]
     dtypes = [*(v.dtype for v in operands), jnp.dtype(dtype)]
     sizes = [dtype.itemsize for dtype in dtypes]
     blocks = blocks or blocks_of(x.shape, max(sizes))
-    flat, block = seen_as(x.shape, min(sizes), blocks)
-    if block[0] < flat[0] and len(flat) == 2:  # not the whole axis: of one-byte numbers it must be a multiple of 32
+    flat, block = seen_as(x.shape, min(sizes), blocks, mapped)
+    if len(flat) == 2 and block[0] != flat[0]:  # not the whole axis: of one-byte numbers it must be a multiple of 32
         narrowest = min(dtypes, key=lambda dtype: dtype.itemsize)
         legal.check(blocks, narrowest, bm=legal.step(-2, 2, narrowest), bn=legal.LANES)
     needed = vmem_bytes(block, sizes)
@@ -239,17 +266,22 @@ def _cut(blocks: Blocks | None, dtype, *operands: Array) -> tuple[tuple[int, ...
     return flat, block, needed
 
 
-def seen_as(shape: tuple[int, ...], itemsize: int, blocks: Blocks) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How an array is cut whose narrowest dtype has ``itemsize`` bytes: the shape it is seen as, and its blocks'."""
+def seen_as(
+    shape: tuple[int, ...], itemsize: int, blocks: Blocks, mapped: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How an array is cut whose narrowest dtype has ``itemsize`` bytes: the shape it is seen as, and its blocks'.
+
+    ``mapped``: jax.vmap is to add an axis.
+    """
     if len(shape) != 1:
         flat = math.prod(shape[:-1]), (shape[-1] if shape else 1)
-        return flat, (min(flat[0], blocks.bm), min(flat[1], blocks.bn))
+        return flat, (cut(blocks.bm, flat[0]), cut(blocks.bn, flat[1]))
     length = blocks.bm * blocks.bn
     chunk = legal.step(0, 1)
-    block = shape[0] if shape[0] <= length else max(chunk, length // chunk * chunk)
-    # A vector of four-byte numbers lies in memory as a row of a matrix does, and so jax.vmap may put more rows beside
-    # it. With narrower numbers that view would cost a copy: they stay vectors, and cannot be mapped on a TPU.
-    return ((1, shape[0]), (1, block)) if itemsize == 4 else (shape, (block,))
+    block = shape[0] if cut(length, shape[0]) == shape[0] else max(chunk, length // chunk * chunk)
+    # A vector of four-byte numbers lies in memory as a row of a matrix does. With narrower numbers that view costs a
+    # copy, which only jax.vmap is worth: it puts more rows beside this one, and so no vector can be a block any more.
+    return ((1, shape[0]), (1, block)) if mapped or itemsize == 4 else (shape, (block,))
 
 
 def vmem_bytes(block: tuple[int, ...], itemsizes: list[int]) -> int:
@@ -257,9 +289,9 @@ def vmem_bytes(block: tuple[int, ...], itemsizes: list[int]) -> int:
     return 2 * sum(itemsizes) * math.prod(block[:-1]) * -(-block[-1] // 128) * 128
 
 
-def _on_tpu(*operands: Array, kernel: Callable, dtype, blocks: Blocks | None) -> Array:
+def _on_tpu(*operands: Array, kernel: Callable, dtype, blocks: Blocks | None, mapped: bool = False) -> Array:
     x = operands[0]
-    flat, block, needed = _cut(blocks, dtype, *operands)
+    flat, block, needed = _cut(blocks, dtype, *operands, mapped=mapped)
     spec = pl.BlockSpec(block, lambda *step: step)
     return pl.pallas_call(
         kernel,

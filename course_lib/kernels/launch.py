@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from course_lib.arrays import Array
-from course_lib.kernels import rules, sharding
+from course_lib.kernels import platforms, rules, sharding
 
 
 class fixed(functools.partial):  # noqa: N801  used as functools.partial is
@@ -41,7 +41,8 @@ class Op:
 
     Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). A
     GPU has ``gpu``, and where it is None ``plain``. Equal ops are compiled once: let their functions be those of a
-    file, or ``fixed`` ones. ``one_at_a_time``: under ``jax.vmap`` the TPU's kernel runs in a loop.
+    file, or ``fixed`` ones. Under ``jax.vmap`` it is ``tpu_mapped`` that is mapped, and where it is None ``tpu``; with
+    ``one_at_a_time`` in a loop. ``since``: the generation of TPUs which can run the kernel, and all later ones can.
     """
 
     name: str
@@ -49,7 +50,9 @@ class Op:
     tpu: Callable
     plain: Callable
     gpu: Callable | None = None
+    tpu_mapped: Callable | None = None
     one_at_a_time: bool = False
+    since: int = 4
 
     def __call__(self, *operands: Array, cuts: rules.Cuts = None) -> Array | tuple[Array, ...]:
         """The result, or a tuple of several. ``cuts``: what the caller said of a mesh's Auto axes, if anything."""
@@ -61,10 +64,23 @@ class Op:
         return tuple(PRIMITIVE.bind(*operands, op=self))
 
     def run_tpu(self, *operands: Array) -> tuple[Array, ...]:
-        """The kernel, on this device."""
+        """The kernel, on this device; plain JAX where there can be none, and a warning that says why."""
+        if any(0 in operand.shape for operand in operands):  # of nothing it makes nothing, and no block can be empty
+            return self.run_plain(*operands)
+        if reason := self._why_plain(operands):
+            warnings.warn(f"{self.name}: plain JAX instead of the kernel, {reason}", stacklevel=2)
+            return self.run_plain(*operands)
         # For the chip alone: where a notebook has switched the simulator on, a kernel has effects, and plain JAX not.
-        with pltpu.force_tpu_interpret_mode(False):
+        # And in 32 bits, whatever the program around it has: else a plain number in a kernel would be one of 64.
+        with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):
             return _tuple(self.tpu(*operands))
+
+    def _why_plain(self, operands: tuple[Array, ...]) -> str:
+        if unknown := rules.unknown(self.rule, [operand.shape for operand in operands]):
+            return f"which needs to know how long an axis of {unknown} elements is: along it, elements meet."
+        if (here := platforms.generation()) < self.since:
+            return f"which needs a TPU v{self.since}, and this is a v{here}."
+        return ""
 
     def run_plain(self, *operands: Array) -> tuple[Array, ...]:
         return _tuple(self.plain(*operands))
@@ -91,9 +107,14 @@ def _compiled(op: Op) -> Callable:
     return jax.jit(functools.partial(PRIMITIVE.bind, op=op))
 
 
+@functools.lru_cache(1024)
+def _traced_once(op: Op) -> Callable:
+    return jax.jit(op.run_plain)
+
+
 @PRIMITIVE.def_abstract_eval
 def _results(*operands, op: Op):
-    return jax.make_jaxpr(op.run_plain)(*operands).out_avals
+    return jax.make_jaxpr(_traced_once(op))(*operands).out_avals
 
 
 def _jvp(primals, tangents, *, op: Op):
@@ -113,8 +134,9 @@ def _batch(operands, axes, *, op: Op):
     sides = ins, [[new, *letters] for letters in outs]
     rule = " -> ".join(", ".join(" ".join(letters) for letters in side) for side in sides)
     plain, gpu = (fn and _Vmapped(fn, mapped) for fn in (op.plain, op.gpu))
-    tpu = (_Looped if op.one_at_a_time else _Vmapped)(op.tpu, mapped)
-    results = _tuple(dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu)(*operands))
+    tpu = (_Looped if op.one_at_a_time else _Vmapped)(op.tpu_mapped or op.tpu, mapped)
+    op = dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu, tpu_mapped=None)
+    results = _tuple(op(*operands))
     return results, [0] * len(results)
 
 

@@ -8,11 +8,12 @@ That an array in the middle of a program lies so is not certain, but XLA's own o
 """
 
 from course_lib.kernels.legal import LANES, SUBLANES
+from course_lib.kernels.symbolic import is_known
 
 
 def is_by_columns(shape: tuple[int, ...]) -> bool:
-    """Whether XLA stores an array of ``shape`` column by column; asked of matrices only, for others False."""
-    if len(shape) != 2:
+    """Whether XLA stores an array of ``shape`` column by column; for other than matrices of known sizes False."""
+    if len(shape) != 2 or not all(map(is_known, shape)):
         return False
     rows, columns = shape
     return padded(columns, rows) < padded(rows, columns)

@@ -4,6 +4,9 @@ The last axis of a block is a multiple of 128, the one before of 8, or of 32 for
 the front are free. A block as long as its axis is always legal, and kernels cut their blocks down to the array.
 """
 
+import dataclasses
+import numbers
+
 import jax.numpy as jnp
 
 LANES = 128  # elements in a row of a register
@@ -24,12 +27,40 @@ def step(axis: int, rank: int, dtype=jnp.float32) -> int:
 def check(blocks, dtype=None, **steps: int) -> None:
     """Raises ValueError where a size of ``blocks`` is no multiple of its step, and names the nearest that are.
 
-    A size that is None is left to the kernel. ``dtype`` is named where the steps are its own.
+    A size that may be None is left to the kernel then. ``dtype`` is named where the steps are its own.
     """
-    sizes = {name: size for name, size in vars(blocks).items() if size is not None}
+    may_be_none = {field.name for field in dataclasses.fields(blocks) if field.default is None}
+    sizes = {name: size for name, size in vars(blocks).items() if size is not None or name not in may_be_none}
+    for name, size in sizes.items():
+        if not isinstance(size, numbers.Integral) or isinstance(size, bool):
+            raise ValueError(
+                f"{blocks} is not legal: {name} is {size!r}; it must be a whole number, and a multiple of "
+                f"{steps[name]}. Try {name}={steps[name]}."
+            )
     if all(size >= steps[name] and size % steps[name] == 0 for name, size in sizes.items()):
         return
     rule = ", ".join(f"{name} of {steps[name]}" for name in sizes)
     nearest = ", ".join(f"{n}={max(steps[n], round(size / steps[n]) * steps[n])}" for n, size in sizes.items())
     of = "" if dtype is None else f" for {jnp.dtype(dtype)}"
     raise ValueError(f"{blocks} is not legal{of}: each must be a multiple, {rule}. Nearest legal: {nearest}.")
+
+
+def shown(value) -> str:
+    """An argument in an error: an array by its dtype and shape, all else as Python writes it, cut short."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array, {value.dtype} of shape {value.shape}"
+    written = repr(value)
+    return written if len(written) <= 80 else f"{written[:70]}..., {type(value).__name__}"
+
+
+def check_kind(op: str, blocks, kind: type) -> None:
+    """Raises ValueError, in the name of ``op``, where ``blocks`` are neither None nor of the class ``kind``."""
+    if blocks is None or isinstance(blocks, kind):
+        return
+    family = kind.__module__.rpartition(".")[2]
+    example = ", ".join(f"{field.name}={8 * LANES}" for field in dataclasses.fields(kind) if field.default is not None)
+    whose = f", of {type(blocks).__module__.rpartition('.')[2]}" if type(blocks).__name__ == kind.__name__ else ""
+    raise ValueError(
+        f"{op}: blocks is {shown(blocks)}{whose}; it may be {family}.{kind.__name__}(...), or None, and the op "
+        f"chooses. Try blocks={family}.{kind.__name__}({example})."
+    )

@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks, rules, sharding
+from course_lib.kernels import activations, arguments, legal, linear_backward, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.layouts import is_by_columns
@@ -29,6 +29,7 @@ from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import planned
 
 Residuals = Literal["save", "recompute"]
 
@@ -112,10 +113,12 @@ def linear(
     among the devices, and bias and activation follow, by XLA.
     Raises ValueError where shapes, dtypes or names do not fit, or blocks do not fit into VMEM.
     """
-    b = jnp.zeros(w.shape[-1:], w.dtype) if b is None else b
+    x, w = arguments.arrays("linear", arguments.FLOATS, x=x, w=w)
+    (b,) = arguments.arrays("linear", arguments.FLOATS, b=jnp.zeros(w.shape[-1:], w.dtype) if b is None else b)
     _check(x, w, b, residuals)
-    activations.named(activation)
-    precision = precision_of(x.dtype, precision)
+    activations.named(activation, "linear")
+    precision = precision_of("linear", x.dtype, precision)
+    legal.check_kind("linear", blocks, Blocks)
     matmul_blocks.check(blocks, _problem(x, w, precision, save=False))
     how = activation or "none", residuals, precision, blocks
     said = rules.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
@@ -145,7 +148,8 @@ def blocks_for(
 
     Where z is saved, for a gradient, others may be chosen: there is one block more to write.
     """
-    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, w, precision_of(x.dtype, precision), save=False)))
+    level = precision_of("blocks_for", x.dtype, precision)
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, w, level, save=False)))
 
 
 def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
@@ -199,8 +203,8 @@ _linear.defvjp(_forward, _backward, asks="moving")
 
 
 def _problem(x: Described, w: Described, precision: lax.Precision | None, save: bool) -> Problem:
-    rows = math.prod(x.shape[:-1])
-    return Problem(m=rows, k=w.shape[0], n=w.shape[1], dtype=x.dtype, passes=passes(precision), outputs=1 + save)
+    (*rows, k), n = planned(x.shape), planned(w.shape)[1]
+    return Problem(m=math.prod(rows), k=k, n=n, dtype=x.dtype, passes=passes(precision), outputs=1 + save)
 
 
 def _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save: bool) -> tuple[Array, Array | None]:
@@ -236,7 +240,7 @@ def _on_tpu(
 ) -> Array | tuple[Array, Array]:
     problem = _problem(x, w, precision, save)
     sizes = matmul_blocks.chosen(blocks, problem)
-    m, k, n = problem.m, problem.k, problem.n
+    m, (k, n) = math.prod(x.shape[:-1]), w.shape
     bm, bk, bn = sizes
     if bk == k:
         kernel, scratch = _whole_k_kernel, []

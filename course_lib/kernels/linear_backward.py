@@ -216,7 +216,8 @@ def _whole_dw_kernel(
 def _dw(precision, x: Array, dz: Array) -> tuple[Array, Array]:
     """dw and db: the reduction is over the rows, and j runs slowest, so that each block of db is summed in one go."""
     (size, m), n = x.shape, dz.shape[1]
-    problem = Problem(m=m, k=size, n=n, dtype=x.dtype, passes=passes(precision))
+    # x is multiplied by its transpose: the rows of dw are lanes of its blocks.
+    problem = Problem(m=m, k=size, n=n, dtype=x.dtype, passes=passes(precision), lanes_of_m=True)
     sizes = bm, bk, bn = matmul_blocks.chosen(None, problem)
     if bk == size:
         kernel, scratch = functools.partial(_whole_dw_kernel, precision=precision), []

@@ -11,13 +11,14 @@ products instead of K*N, and in f32. With few rows a layer waits for its weights
 import functools
 import math
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
-from course_lib.kernels import activations, matmul, matmul_blocks, rules, sharding
+from course_lib.kernels import activations, arguments, legal, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.layouts import is_by_columns
@@ -25,16 +26,26 @@ from course_lib.kernels.matmul import Blocks
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import planned
 
 
 def quantize(w: Float[Array, "K N"]) -> tuple[Int8[Array, "K N"], Float32[Array, " N"]]:
     """``(q, scale)`` with w about ``q * scale``: the largest number of each column becomes 127, or -127.
 
-    An element moves by half its column's scale at most.
+    An element moves by half its column's scale at most. No int8 number stands for NaN or an infinity: raises ValueError
+    where w has one; under a transformation of JAX, where that is not known yet, the scale of its column is NaN.
     """
-    largest = jnp.max(jnp.abs(w.astype(jnp.float32)), axis=0, initial=0)
-    scale = jnp.where(largest > 0, largest / 127, 1)
-    return jnp.round(w.astype(jnp.float32) / scale).astype(jnp.int8), scale
+    (w,) = arguments.arrays("quantize", arguments.FLOATS, w=w)
+    if w.ndim != 2:
+        raise ValueError(f"quantize: w has shape {w.shape}; it must have two axes, (K, N). Try jax.vmap for more.")
+    wide = w.astype(jnp.float32)
+    largest = jnp.max(jnp.abs(wide), axis=0, initial=0)
+    finite = jnp.isfinite(largest)
+    if not isinstance(finite, jax.core.Tracer) and not finite.all():
+        column = int(jnp.argmin(finite))
+        raise ValueError(f"quantize: column {column} of w has a NaN or an infinity. Try jnp.nan_to_num(w).")
+    scale = jnp.where(finite, jnp.where(largest > 0, largest / 127, 1), jnp.nan)
+    return jnp.round(jnp.where(finite, wide / scale, 0)).astype(jnp.int8), scale
 
 
 def reference(
@@ -95,10 +106,12 @@ def linear_int8(
 
     Differentiable in x, scale and b; q gets no gradient. The rest as ``linear.linear``; ``quantize`` makes q and scale.
     """
-    b = jnp.zeros(q.shape[-1:], x.dtype) if b is None else b
+    x, q, scale = arguments.arrays("linear_int8", arguments.FACTORS, x=x, q=q, scale=scale)
+    (b,) = arguments.arrays("linear_int8", arguments.FLOATS, b=jnp.zeros(q.shape[-1:], x.dtype) if b is None else b)
     _check(x, q, scale, b)
-    activations.named(activation)
-    level = precision_of(x.dtype, precision)
+    activations.named(activation, "linear_int8")
+    level = precision_of("linear_int8", x.dtype, precision)
+    legal.check_kind("linear_int8", blocks, Blocks)
     matmul_blocks.check(blocks, _problem(x, q, level))
     how = level, blocks
     said = rules.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
@@ -122,12 +135,13 @@ def blocks_for(
     precision: lax.PrecisionLike = "highest",
 ) -> Blocks:
     """The blocks that ``linear_int8`` chooses for these arguments, on the chip traced for (a v5e where it is none)."""
-    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, q, precision_of(x.dtype, precision))))
+    return matmul.blocks_of(matmul_blocks.fastest(_problem(x, q, precision_of("blocks_for", x.dtype, precision))))
 
 
 def _problem(x: Described, q: Described, level: lax.Precision | None) -> Problem:
     """As if the weight were as wide as x, which a block of it is while it is multiplied."""
-    return Problem(m=math.prod(x.shape[:-1]), k=q.shape[0], n=q.shape[1], dtype=x.dtype, passes=passes(level))
+    (*rows, k), n = planned(x.shape), planned(q.shape)[1]
+    return Problem(m=math.prod(rows), k=k, n=n, dtype=x.dtype, passes=passes(level))
 
 
 def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
@@ -210,7 +224,7 @@ def _by_kernel(x, y, *, transpose_y=False, precision):
 
 def _on_tpu(x, q, scale, b, *, activation, precision, blocks: Blocks | None) -> Array:
     problem = _problem(x, q, precision)
-    m, k, n = problem.m, problem.k, problem.n
+    m, (k, n) = math.prod(x.shape[:-1]), q.shape
     bm, bk, bn = sizes = matmul_blocks.chosen(blocks, problem)
     column = pl.BlockSpec((1, bn), lambda i, j, k: (0, j))
     if transpose_q := is_by_columns(q.shape):

@@ -17,11 +17,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, matmul_blocks, matmul_transposed_kernels, rules, sharding
+from course_lib.kernels import arguments, legal, matmul_blocks, matmul_transposed_kernels, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.layouts import is_by_columns
-from course_lib.kernels.products import dot, precision_of, sum_dtype, zero_beyond
+from course_lib.kernels.products import dot, generation_of, precision_of, sum_dtype, zero_beyond
 from course_lib.kernels.rules import Layout
 
 
@@ -90,12 +90,15 @@ def matmul(
     """``x @ y`` for x of shape (M, K) and y of shape (K, N), both f32 or both bf16, or both int8 (the result: int32).
 
     ``precision`` is for f32 on a TPU: the MXU multiplies bf16 numbers, so "highest" takes six passes and is as good as
-    f32, "default" takes one and keeps about three decimal digits. ``blocks`` None: chosen by ``blocks_for``.
+    f32; "high" takes three, and keeps about five decimal digits; "default" takes one, and keeps about three.
+    ``blocks`` None: chosen by ``blocks_for``.
     ``layout`` says how x and y lie on a mesh with Auto axes; where K is cut, the parts are added among the devices.
     Differentiable for floats. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
-    level = precision_of(x.dtype, precision)
+    x, y = arguments.arrays("matmul", arguments.FACTORS, x=x, y=y)
+    level = precision_of("matmul", x.dtype, precision)
+    legal.check_kind("matmul", blocks, Blocks)
     matmul_blocks.check(blocks, matmul_blocks.problem("matmul", x, y, level))
     (x, y), cuts = sharding.ready("matmul", _rule(False, False), (x, y), layout)
     return _matmul(x, y, False, False, level, blocks, cuts)
@@ -116,7 +119,9 @@ def matmul_transposed(
     With ``transpose_x`` x has shape (K, M) and ``x.T @ y`` is computed, with ``transpose_y`` y has (N, K) and
     ``x @ y.T``; the blocks are turned on the way to the MXU, no transposed copy is made in HBM.
     """
-    level = precision_of(x.dtype, precision)
+    x, y = arguments.arrays("matmul_transposed", arguments.FACTORS, x=x, y=y)
+    level = precision_of("matmul_transposed", x.dtype, precision)
+    legal.check_kind("matmul_transposed", blocks, Blocks)
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
     matmul_blocks.check(blocks, matmul_blocks.problem("matmul_transposed", x, y, level, **turned))
     (x, y), cuts = sharding.ready("matmul_transposed", _rule(transpose_x, transpose_y), (x, y), layout)
@@ -132,7 +137,7 @@ def matmul_transposed_reference(
 
 def blocks_for(x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool) -> Blocks:
     """The blocks that are chosen for these arguments, and for the chip traced for (a v5e where it is none)."""
-    problem = matmul_blocks.problem("blocks_for", x, y, precision_of(x.dtype, precision), **transposed)
+    problem = matmul_blocks.problem("blocks_for", x, y, precision_of("blocks_for", x.dtype, precision), **transposed)
     return blocks_of(matmul_blocks.fastest(problem))
 
 
@@ -140,7 +145,8 @@ def candidates(
     x: Described, y: Described, *, precision: lax.PrecisionLike = "highest", **transposed: bool
 ) -> list[Blocks]:
     """All the blocks worth a trial for these arguments: ``bench.autotune`` searches them by the compiler's cycles."""
-    problem = matmul_blocks.problem("candidates", x, y, precision_of(x.dtype, precision), **transposed)
+    level = precision_of("candidates", x.dtype, precision)
+    problem = matmul_blocks.problem("candidates", x, y, level, **transposed)
     return [blocks_of(sizes) for sizes in matmul_blocks.candidates(problem)]
 
 
@@ -165,7 +171,8 @@ def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
     if 0 in x.shape or 0 in y.shape:
         return _plain(x, y, **how)
     rule, on_tpu = _rule(transpose_x, transpose_y), fixed(_on_tpu, **how, blocks=blocks)
-    return Op(name="matmul", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, y, cuts=cuts)
+    since = generation_of(x.dtype)
+    return Op(name="matmul", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how), since=since)(x, y, cuts=cuts)
 
 
 def _plain(x, y, *, transpose_x, transpose_y, precision):
@@ -222,7 +229,8 @@ def _on_tpu(
 ) -> Array:
     problem = matmul_blocks.problem("matmul", x, y, precision, transpose_x=transpose_x, transpose_y=transpose_y)
     sizes = matmul_blocks.chosen(blocks, problem)
-    m, k, n = problem.m, problem.k, problem.n
+    m, k = x.shape[::-1] if transpose_x else x.shape
+    n = y.shape[0 if transpose_y else 1]
     bm, bk, bn = sizes
     # A matrix that XLA stores by columns is taken by its transpose, which is there for nothing.
     x, transpose_x = _as_it_lies(x, transpose_x)

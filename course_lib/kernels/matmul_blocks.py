@@ -14,6 +14,7 @@ from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.legal import LANES
 from course_lib.kernels.products import passes
+from course_lib.kernels.symbolic import planned
 
 _SIDES = (128, 256, 512, 1024, 2048, 4096)  # of the output block; and what cuts the array into some equal parts
 _DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block; and as above
@@ -32,7 +33,7 @@ Sizes = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """The sizes of ``(m, k) @ (k, n)``, and the dtype of both operands."""
+    """The sizes of ``(m, k) @ (k, n)``, of which some may be planned, and the dtype of both operands."""
 
     m: int
     k: int
@@ -83,6 +84,9 @@ def problem(
             f"{op}: x is {x.dtype} and y {y.dtype}; both must be float32, both bfloat16 or both int8. Try y.astype."
         )
     lanes_of_m = transpose_x != is_by_columns(x.shape) or is_by_columns((m, n))
+    m, k, n = (
+        max(1, size) for size in planned((m, k, n))
+    )  # of nothing there are no blocks, and no kernel asks for any
     return Problem(m=m, k=k, n=n, dtype=jnp.dtype(x.dtype), passes=passes(precision), lanes_of_m=lanes_of_m)
 
 

@@ -14,11 +14,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import matmul, matmul_blocks, sharding
+from course_lib.kernels import arguments, matmul, matmul_blocks, sharding, symbolic
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_one_block must compute
 from course_lib.kernels.platforms import vmem_bytes
-from course_lib.kernels.products import dot, precision_of
+from course_lib.kernels.products import dot, generation_of, precision_of
 from course_lib.kernels.rules import Layout
 
 
@@ -33,19 +33,26 @@ def matmul_one_block(
 
     Raises ValueError where shapes or dtypes do not fit, or the arrays do not fit into VMEM.
     """
-    level = precision_of(x.dtype, precision)
+    x, y = arguments.arrays("matmul_one_block", arguments.FACTORS, x=x, y=y)
+    level = precision_of("matmul_one_block", x.dtype, precision)
     _check_fits(x, y)
     how = fixed(_plain, precision=level)
     if 0 in (*x.shape, *y.shape):
         return how(x, y)
     rule = "m k, k n -> m n +k"
     (x, y), cuts = sharding.ready("matmul_one_block", rule, (x, y), layout)
-    return Op(name="matmul_one_block", rule=rule, tpu=fixed(_on_tpu, precision=level), plain=how)(x, y, cuts=cuts)
+    on_tpu, since = fixed(_on_tpu, precision=level), generation_of(x.dtype)
+    return Op(name="matmul_one_block", rule=rule, tpu=on_tpu, plain=how, since=since)(x, y, cuts=cuts)
 
 
 def _check_fits(x: Array, y: Array) -> int:
     """The bytes that x, y and the result take. Raises ValueError where VMEM has less."""
     problem = matmul_blocks.problem("matmul_one_block", x, y)
+    if not all(map(symbolic.is_known, (*x.shape, *y.shape))):
+        raise ValueError(
+            f"matmul_one_block: x has shape {x.shape} and y {y.shape}; whole arrays are its blocks, so all "
+            "sizes must be known. Try matmul.matmul."
+        )
     m, k, n = problem.m, problem.k, problem.n
     needs = (m * k + k * n) * problem.dtype.itemsize + m * n * problem.out_itemsize
     if needs > vmem_bytes():

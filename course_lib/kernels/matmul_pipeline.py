@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import matmul, matmul_blocks, sharding
+from course_lib.kernels import arguments, legal, matmul, matmul_blocks, sharding, symbolic
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
@@ -40,7 +40,9 @@ def matmul_pipelined(
 
     Raises ValueError where shapes or dtypes do not fit, or a block does not divide its axis.
     """
-    level = precision_of(x.dtype, precision)
+    x, y = arguments.arrays("matmul_pipelined", arguments.FLOATS, x=x, y=y)
+    level = precision_of("matmul_pipelined", x.dtype, precision)
+    legal.check_kind("matmul_pipelined", blocks, Blocks)
     problem = _problem("matmul_pipelined", x, y, level)
     _sizes(blocks, problem)
     (x, y), cuts = sharding.ready("matmul_pipelined", _RULE, (x, y), layout)
@@ -51,13 +53,16 @@ def blocks_for(
     x: Float[Described, "M K"], y: Float[Described, "K N"], *, precision: lax.PrecisionLike = "highest"
 ) -> Blocks:
     """The blocks that ``matmul_pipelined`` chooses: the fastest that divide the arrays, where there are any."""
-    return _fastest(_problem("blocks_for", x, y, precision_of(x.dtype, precision)))
+    return _fastest(_problem("blocks_for", x, y, precision_of("blocks_for", x.dtype, precision)))
 
 
 def _problem(op: str, x: Described, y: Described, level: lax.Precision | None) -> Problem:
     problem = matmul_blocks.problem(op, x, y, level)
-    if x.dtype == jnp.int8:
-        raise ValueError(f"{op}: x and y are int8; they may be float32 or bfloat16. Try matmul.matmul.")
+    if not all(map(symbolic.is_known, (*x.shape, *y.shape))):
+        raise ValueError(
+            f"{op}: x has shape {x.shape} and y {y.shape}; blocks must divide them here, so all sizes must be known. "
+            "Try matmul.matmul."
+        )
     return problem
 
 

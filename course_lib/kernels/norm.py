@@ -22,15 +22,16 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import legal, norm_backward, row_blocks, rules, sharding
+from course_lib.kernels import arguments, legal, norm_backward, row_blocks, rules, sharding, traced_eps
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def rms_norm_reference(
-    x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float = 1e-6
+    x: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float | Float[Array, ""] = 1e-6
 ) -> Float[Array, "*shape N"]:
     """What ``rms_norm`` must compute: in f32, rounded once to the dtype of x."""
     wide = x.astype(jnp.float32)
@@ -39,17 +40,24 @@ def rms_norm_reference(
 
 
 def layer_norm_reference(
-    x: Float[Array, "*shape N"], weight: Float[Array, " N"], bias: Float[Array, " N"], eps: float = 1e-6
+    x: Float[Array, "*shape N"],
+    weight: Float[Array, " N"],
+    bias: Float[Array, " N"] | None = None,
+    eps: float | Float[Array, ""] = 1e-6,
 ) -> Float[Array, "*shape N"]:
     """What ``layer_norm`` must compute: in f32, rounded once to the dtype of x."""
     wide = x.astype(jnp.float32)
     centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
     rstd = lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-    return (centred * rstd * weight.astype(jnp.float32) + bias.astype(jnp.float32)).astype(x.dtype)
+    normed = centred * rstd * weight.astype(jnp.float32)
+    return (normed if bias is None else normed + bias.astype(jnp.float32)).astype(x.dtype)
 
 
 def rms_norm_residual_reference(
-    x: Float[Array, "*shape N"], residual: Float[Array, "*shape N"], weight: Float[Array, " N"], eps: float = 1e-6
+    x: Float[Array, "*shape N"],
+    residual: Float[Array, "*shape N"],
+    weight: Float[Array, " N"],
+    eps: float | Float[Array, ""] = 1e-6,
 ) -> tuple[Float[Array, "*shape N"], Float[Array, "*shape N"]]:
     """What ``rms_norm_residual`` must compute."""
     s = x + residual
@@ -106,46 +114,58 @@ def _rms_norm_residual_kernel(
 def rms_norm(
     x: Float[Array, "*shape N"],
     weight: Float[Array, " N"],
-    eps: float = 1e-6,
+    eps: float | Float[Array, ""] = 1e-6,
     *,
     blocks: Blocks | None = None,
     layout: Layout = None,
 ) -> Float[Array, "*shape N"]:
     """RMSNorm over the last axis (Zhang and Sennrich 2019) of an f32 or bf16 array, differentiable.
 
-    The result has the dtype of x, whatever that of ``weight``. Runs the kernel on a TPU and plain JAX elsewhere.
+    The result has the dtype of x, whatever that of ``weight``. ``eps`` may be traced, but has no gradient: a ValueError
+    says so where it is asked for. Runs the kernel on a TPU and plain JAX elsewhere.
     ``blocks`` None: those of ``blocks_for``, and for the gradient what fits there. ``layout`` says how x lies on a mesh
     with Auto axes; rows that are cut among devices are left to plain JAX.
     Raises ValueError for other dtypes, a weight of another length, and rows or blocks that do not fit in VMEM.
     """
+    x, weight = arguments.arrays("rms_norm", arguments.FLOATS, x=x, weight=weight)
     row_blocks.check_rows("rms_norm", x)
     _check_vector("rms_norm", x, "weight", weight)
-    operands, cuts = sharding.ready("rms_norm", _rule(x, 1, 1), (x, weight), layout)
-    return _rms_norm(*operands, float(eps), blocks, cuts)
+    legal.check_kind("rms_norm", blocks, Blocks)
+    eps, traced = traced_eps.split("rms_norm", eps)
+    operands, cuts = sharding.ready("rms_norm", _rule(x, 1, 1, *traced), (x, weight, *traced), layout)
+    return _rms_norm(*operands, eps, blocks, cuts)
 
 
 def layer_norm(
     x: Float[Array, "*shape N"],
     weight: Float[Array, " N"],
-    bias: Float[Array, " N"],
-    eps: float = 1e-6,
+    bias: Float[Array, " N"] | None = None,
+    eps: float | Float[Array, ""] = 1e-6,
     *,
     blocks: Blocks | None = None,
     layout: Layout = None,
 ) -> Float[Array, "*shape N"]:
-    """LayerNorm over the last axis (Ba, Kiros and Hinton 2016); the rest as in ``rms_norm``."""
+    """LayerNorm over the last axis (Ba, Kiros and Hinton 2016), without a bias where it is None.
+
+    The rest as in ``rms_norm``.
+    """
+    x, weight = arguments.arrays("layer_norm", arguments.FLOATS, x=x, weight=weight)
+    bias = jnp.zeros_like(weight) if bias is None else bias
+    (bias,) = arguments.arrays("layer_norm", arguments.FLOATS, bias=bias)
     row_blocks.check_rows("layer_norm", x)
     _check_vector("layer_norm", x, "weight", weight)
     _check_vector("layer_norm", x, "bias", bias)
-    operands, cuts = sharding.ready("layer_norm", _rule(x, 1, 2), (x, weight, bias), layout)
-    return _layer_norm(*operands, float(eps), blocks, cuts)
+    legal.check_kind("layer_norm", blocks, Blocks)
+    eps, traced = traced_eps.split("layer_norm", eps)
+    operands, cuts = sharding.ready("layer_norm", _rule(x, 1, 2, *traced), (x, weight, bias, *traced), layout)
+    return _layer_norm(*operands, eps, blocks, cuts)
 
 
 def rms_norm_residual(
     x: Float[Array, "*shape N"],
     residual: Float[Array, "*shape N"],
     weight: Float[Array, " N"],
-    eps: float = 1e-6,
+    eps: float | Float[Array, ""] = 1e-6,
     *,
     blocks: Blocks | None = None,
     layout: Layout = None,
@@ -154,6 +174,8 @@ def rms_norm_residual(
 
     x and residual have one shape and one dtype. The rest as in ``rms_norm``.
     """
+    given = {"x": x, "residual": residual, "weight": weight}
+    x, residual, weight = arguments.arrays("rms_norm_residual", arguments.FLOATS, **given)
     row_blocks.check_rows("rms_norm_residual", x)
     _check_vector("rms_norm_residual", x, "weight", weight)
     if (x.shape, x.dtype) != (residual.shape, residual.dtype):
@@ -161,8 +183,11 @@ def rms_norm_residual(
             f"rms_norm_residual: x is {x.dtype} of shape {x.shape} and residual {residual.dtype} of shape "
             f"{residual.shape}; they must be equal. Try residual.astype(x.dtype)."
         )
-    operands, cuts = sharding.ready("rms_norm_residual", _rule(x, 2, 1), (x, residual, weight), layout)
-    return _rms_norm_residual(*operands, float(eps), blocks, cuts)
+    legal.check_kind("rms_norm_residual", blocks, Blocks)
+    eps, traced = traced_eps.split("rms_norm_residual", eps)
+    rule, operands = _rule(x, 2, 1, *traced), (x, residual, weight, *traced)
+    operands, cuts = sharding.ready("rms_norm_residual", rule, operands, layout)
+    return _rms_norm_residual(*operands, eps, blocks, cuts)
 
 
 def blocks_for(x: Float[Described, "*shape N"], *others, **named) -> Blocks:
@@ -186,112 +211,129 @@ _TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
 def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
-    if vector.shape != x.shape[-1:] or not jnp.issubdtype(vector.dtype, jnp.floating):
+    if vector.shape != x.shape[-1:]:
         raise ValueError(
             f"{op}: {name} is {vector.dtype} of shape {vector.shape}; for x of shape {x.shape} it must be floats of "
             f"shape ({x.shape[-1]},). Try jnp.broadcast_to({name}, x.shape[-1:])."
         )
 
 
-def _rule(x: Array, arrays: int, vectors: int) -> str:
-    """Of so many arrays like x, which come out too, and vectors; rows stay whole."""
+def _rule(x: Array, arrays: int, vectors: int, *eps: Array) -> str:
+    """Of so many arrays like x, which come out too, vectors, and eps where it is an operand; rows stay whole."""
     axes = rules.letters(x.ndim - 1) + " N"
-    return ", ".join([axes] * arrays + ["N"] * vectors) + " -> " + ", ".join([axes] * arrays)
+    return ", ".join([axes] * arrays + ["N"] * vectors + [""] * len(eps)) + " -> " + ", ".join([axes] * arrays)
+
+
+# Their arguments: arrays, vectors, eps where it is traced; then settings: eps, which is None there, blocks and cuts.
 
 
 @functools.partial(differentiable, settings=3)
-def _rms_norm(x, weight, eps, blocks, cuts):
-    return _call("rms_norm", _rms_norm_kernel, rms_norm_reference, eps, blocks, cuts, (x,), (weight,))
+def _rms_norm(*args):
+    return _call("rms_norm", _rms_norm_kernel, rms_norm_reference, 1, *args)
 
 
 @functools.partial(differentiable, settings=3)
-def _layer_norm(x, weight, bias, eps, blocks, cuts):
-    return _call("layer_norm", _layer_norm_kernel, layer_norm_reference, eps, blocks, cuts, (x,), (weight, bias))
+def _layer_norm(*args):
+    return _call("layer_norm", _layer_norm_kernel, layer_norm_reference, 1, *args)
 
 
 @functools.partial(differentiable, settings=3)
-def _rms_norm_residual(x, residual, weight, eps, blocks, cuts):
+def _rms_norm_residual(*args):
     kernel, plain = _rms_norm_residual_kernel, rms_norm_residual_reference
-    return _call("rms_norm_residual", kernel, plain, eps, blocks, cuts, (x, residual), (weight,))
+    return _call("rms_norm_residual", kernel, plain, 2, *args)
 
 
 # What is kept for the gradient is what was read, and no more: the statistics of a row that is read again cost nothing.
 
 
-def _rms_norm_forward(x, weight, *how):
-    return _rms_norm(x, weight, *how), (x, weight)
+def _rms_norm_forward(*args, moving):
+    return _rms_norm(*args), traced_eps.kept("rms_norm", args, moving)
 
 
 def _rms_norm_backward(eps, blocks, cuts, saved, g):
-    x, weight = saved
-    kernel, how = norm_backward.rms_norm_kernel, {"eps": eps, "blocks": blocks, "cuts": cuts}
-    return norm_backward.call("rms_norm", kernel, rms_norm_reference, (x, g), (weight,), **how)
+    x, weight, *traced = saved
+    kernel = norm_backward.rms_norm_kernel
+    return _gradients("rms_norm", kernel, rms_norm_reference, (x, g), (weight,), traced, eps, blocks, cuts)
 
 
-def _layer_norm_forward(x, weight, bias, *how):
-    return _layer_norm(x, weight, bias, *how), (x, weight, bias)
+def _layer_norm_forward(*args, moving):
+    return _layer_norm(*args), traced_eps.kept("layer_norm", args, moving)
 
 
 def _layer_norm_backward(eps, blocks, cuts, saved, g):
-    x, weight, bias = saved
-    kernel, how = norm_backward.layer_norm_kernel, {"eps": eps, "blocks": blocks, "cuts": cuts}
-    return norm_backward.call("layer_norm", kernel, layer_norm_reference, (x, g), (weight, bias), **how)
+    x, weight, bias, *traced = saved
+    kernel = norm_backward.layer_norm_kernel
+    return _gradients("layer_norm", kernel, layer_norm_reference, (x, g), (weight, bias), traced, eps, blocks, cuts)
 
 
-def _rms_norm_residual_forward(x, residual, weight, *how):
-    o, s = _rms_norm_residual(x, residual, weight, *how)
-    return (o, s), (s, weight)
+def _rms_norm_residual_forward(*args, moving):
+    _, _, *vectors = traced_eps.kept("rms_norm_residual", args, moving)
+    o, s = _rms_norm_residual(*args)
+    return (o, s), (s, *vectors)
 
 
-def _rms_norm_residual_backward(eps, blocks, cuts, saved, gradients):
-    s, weight = saved
-    kernel, how = norm_backward.rms_norm_residual_kernel, {"eps": eps, "blocks": blocks, "cuts": cuts}
-    ds, dweight = norm_backward.call("rms_norm_residual", kernel, _normed_and_kept, (s, *gradients), (weight,), **how)
-    return ds, ds, dweight
+def _rms_norm_residual_backward(eps, blocks, cuts, saved, g):
+    s, weight, *traced = saved
+    kernel = norm_backward.rms_norm_residual_kernel
+    ds, *rest = _gradients("rms_norm_residual", kernel, _normed_and_kept, (s, *g), (weight,), traced, eps, blocks, cuts)
+    return ds, ds, *rest
 
 
 def _normed_and_kept(s, weight, *, eps):
     return rms_norm_reference(s, weight, eps), s
 
 
-_rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward)
-_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
-_rms_norm_residual.defvjp(_rms_norm_residual_forward, _rms_norm_residual_backward)
+def _gradients(op: str, kernel: Callable, values: Callable, arrays, vectors, traced, eps, blocks, cuts) -> tuple:
+    eps = traced[0] if traced else eps
+    found = norm_backward.call(op, kernel, values, arrays, vectors, eps=eps, blocks=blocks, cuts=cuts)
+    return *found, *[None] * len(traced)
 
 
-def _call(op: str, kernel: Callable, plain: Callable, eps: float, blocks, cuts, arrays: tuple, vectors: tuple):
-    x, plain = arrays[0], fixed(plain, eps=eps)
+_rms_norm.defvjp(_rms_norm_forward, _rms_norm_backward, asks="moving")
+_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward, asks="moving")
+_rms_norm_residual.defvjp(_rms_norm_residual_forward, _rms_norm_residual_backward, asks="moving")
+
+
+def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
+    operands, (eps, blocks, cuts) = traced_eps.operands(args), args[-3:]
+    x, traced = operands[0], operands[-1:] if eps is None else ()
+    plain = plain if traced else fixed(plain, eps=eps)
     if not x.size:
-        return plain(*arrays, *vectors)
-    _chosen(blocks, x, len(arrays))
-    on_tpu = fixed(_on_tpu, kernel=fixed(kernel, eps=eps), blocks=blocks, count=len(arrays))
-    rule = _rule(x, len(arrays), len(vectors))
-    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain)(*arrays, *vectors, cuts=cuts)
+        return plain(*operands)
+    _chosen(blocks, x, count)
+    kernel = traced_eps.in_kernel(kernel, eps)
+    on_tpu = fixed(_on_tpu, kernel=kernel, blocks=blocks, count=count, traced=len(traced))
+    rule = _rule(x, count, len(operands) - count - len(traced), *traced)
+    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:
     """Rows of a block, and the bytes of VMEM that the blocks take."""
     blocks = blocks or _blocks_for(x, 2 * arrays)
-    needed = row_blocks.needed(blocks.bm, x.shape[-1], x, 2 * arrays, _TEMPORARIES)
+    needed = row_blocks.needed(blocks.bm, planned(x.shape)[-1], x, 2 * arrays, _TEMPORARIES)
     check_fits(blocks, needed)
     return blocks.bm, needed
 
 
-def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: int):
-    """The first ``count`` operands are seen as (M, N), and as many such arrays come out; the rest are vectors."""
+def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: int, traced: int):
+    """The first ``count`` operands are seen as (M, N), and as many such arrays come out; the rest are vectors.
+
+    But for an eps, the last where there is a ``traced`` one.
+    """
+    operands, scalars = traced_eps.parted(operands, traced)
     x, columns = operands[0], operands[0].shape[-1]
     flat = (math.prod(x.shape[:-1]), columns)
     bm, needed = _chosen(blocks, x, count)
-    bm = min(bm, flat[0])
+    bm = cut(bm, flat[0])
     rows = pl.BlockSpec((bm, columns), lambda i: (i, 0))
     vector = pl.BlockSpec((1, columns), lambda i: (0, 0))
     outs = pl.pallas_call(
         kernel,
         out_shape=[sharding.result(x, flat, x.dtype)] * count,
         grid=(pl.cdiv(flat[0], bm),),
-        in_specs=[rows] * count + [vector] * (len(operands) - count),
+        in_specs=[traced_eps.SPEC] * traced + [rows] * count + [vector] * (len(operands) - count),
         out_specs=[rows] * count,
         compiler_params=compiler_params(needed, "parallel"),
-    )(*(operand.reshape(-1, columns) for operand in operands))
+    )(*scalars, *(operand.reshape(-1, columns) for operand in operands))
     outs = tuple(out.reshape(x.shape) for out in outs)
     return outs if count > 1 else outs[0]

@@ -25,9 +25,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import row_blocks, rules, sharding
+from course_lib.kernels import row_blocks, rules, sharding, traced_eps
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.symbolic import planned
 
 _TEMPORARIES = 3  # f32 values of a block's size that live while it is computed
 _BLOCK = 1 << 20  # bytes of a block in f32: half of what the forward kernels take, or the compiler takes long
@@ -137,7 +138,7 @@ def call(
     arrays: tuple[Array, ...],
     vectors: tuple[Float[Array, " N"], ...],
     *,
-    eps: float,
+    eps: float | Array,
     blocks=None,
     cuts: rules.Cuts = None,
     cores: int | None = None,
@@ -145,26 +146,31 @@ def call(
     """One of the kernels above on a TPU; elsewhere the gradient of ``values(x, *vectors, eps=eps)`` by JAX.
 
     ``arrays`` are x (or s) and the gradients of the results, of one shape and dtype; ``vectors`` the weight, and the
-    bias if there is one. Returned are the gradients of x and of each vector. ``blocks`` are ``norm.Blocks``, ``cores``
+    bias if there is one; ``eps`` a number, or an array that may be traced. Returned are the gradients of x and of each
+    vector. ``blocks`` are ``norm.Blocks``, ``cores``
     share the work; None: chosen for the chip. Raises ValueError where the blocks do not fit in VMEM.
     """
-    x, operands, count = arrays[0], (*arrays, *vectors), len(vectors)
+    eps, traced = traced_eps.split(op, eps)
+    x, operands, count = arrays[0], (*arrays, *vectors, *traced), len(vectors)
     plain = fixed(_plain, values=values, eps=eps, vectors=count)
     if not x.size:
         return plain(*operands)
     _chosen(blocks, x, len(arrays) + 1)
-    on_tpu = fixed(_on_tpu, kernel=fixed(kernel, eps=eps), vectors=count, blocks=blocks, cores=cores)
+    how = {"blocks": blocks, "cores": cores, "traced": len(traced)}
+    on_tpu = fixed(_on_tpu, kernel=traced_eps.in_kernel(kernel, eps), vectors=count, **how)
     axes = rules.letters(x.ndim - 1)
     sums = " ".join("+" + axis for axis in axes.split())
     rule = (
-        ", ".join([f"{axes} N"] * len(arrays) + ["N"] * count)
+        ", ".join([f"{axes} N"] * len(arrays) + ["N"] * count + [""] * len(traced))
         + " -> "
         + ", ".join([f"{axes} N"] + [f"N {sums}"] * count)
     )
     return Op(name=f"gradient of {op}", rule=rule, tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
 
 
-def _plain(*operands: Array, values: Callable, eps: float, vectors: int) -> tuple[Array, ...]:
+def _plain(*operands: Array, values: Callable, eps: float | None, vectors: int) -> tuple[Array, ...]:
+    if eps is None:
+        *operands, eps = operands
     (x, *gradients), vectors = operands[:-vectors], operands[-vectors:]
     _, pull_back = jax.vjp(functools.partial(values, eps=eps), x, *vectors)
     return pull_back(tuple(gradients) if len(gradients) > 1 else gradients[0])
@@ -173,12 +179,15 @@ def _plain(*operands: Array, values: Callable, eps: float, vectors: int) -> tupl
 def _chosen(blocks, x: Array, operands: int) -> tuple[int, int]:
     """Rows of a block, and the bytes of VMEM that the blocks take."""
     bm = blocks.bm if blocks else row_blocks.rows_for(x, operands, _TEMPORARIES, _BLOCK)
-    needed = row_blocks.needed(bm, x.shape[-1], x, operands, _TEMPORARIES)
+    needed = row_blocks.needed(bm, planned(x.shape)[-1], x, operands, _TEMPORARIES)
     check_fits(blocks, needed)
     return bm, needed
 
 
-def _on_tpu(*operands: Array, kernel: Callable, vectors: int, blocks, cores: int | None) -> tuple[Array, ...]:
+def _on_tpu(
+    *operands: Array, kernel: Callable, vectors: int, blocks, cores: int | None, traced: int
+) -> tuple[Array, ...]:
+    operands, scalars = traced_eps.parted(operands, traced)
     x, arrays, given = operands[0], len(operands) - vectors, operands[-vectors:]
     flat = rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
     bm, needed = _chosen(blocks, x, arrays + 1)
@@ -191,10 +200,10 @@ def _on_tpu(*operands: Array, kernel: Callable, vectors: int, blocks, cores: int
         out_shape=[sharding.result(x, flat, x.dtype)]
         + [sharding.result(x, (cores, 1, columns), jnp.float32)] * vectors,
         grid=(cores, steps),
-        in_specs=[block] * arrays + [pl.BlockSpec((1, columns), lambda core, i: (0, 0))],
+        in_specs=[traced_eps.SPEC] * traced + [block] * arrays + [pl.BlockSpec((1, columns), lambda core, i: (0, 0))],
         out_specs=[block] + [total] * vectors,
         compiler_params=compiler_params(needed, "parallel", "arbitrary"),
-    )(*(operand.reshape(-1, columns) for operand in operands[: arrays + 1]))
+    )(*scalars, *(operand.reshape(-1, columns) for operand in operands[: arrays + 1]))
     sums = (total.reshape(columns) if cores == 1 else jnp.sum(total, axis=(0, 1)) for total in totals)
     return dx.reshape(x.shape), *(total.astype(vector.dtype) for total, vector in zip(sums, given, strict=True))
 

@@ -32,6 +32,11 @@ def rates(dtype) -> Rates:
     return Rates(flops=float(flops), hbm_bandwidth=float(info.mem_bw_bytes_per_second))
 
 
+def generation() -> int:
+    """Of the TPU that a kernel is being traced for: 4, 5, 6 or 7; of a v5e where none is named."""
+    return _tpu_info().generation
+
+
 def _tpu_info():
     try:
         return pltpu.get_tpu_info()

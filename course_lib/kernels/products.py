@@ -4,8 +4,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Num
+from course_lib.kernels.legal import shown
 
-LEVELS = (lax.Precision.DEFAULT, lax.Precision.HIGHEST)
+_PASSES = {lax.Precision.DEFAULT: 1, lax.Precision.HIGH: 3, lax.Precision.HIGHEST: 6}
 
 
 def sum_dtype(dtype) -> jnp.dtype:
@@ -13,23 +14,29 @@ def sum_dtype(dtype) -> jnp.dtype:
     return jnp.dtype(jnp.int32 if jnp.issubdtype(dtype, jnp.integer) else jnp.float32)
 
 
-def precision_of(dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
+def precision_of(op: str, dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
     """The level at which the MXU multiplies ``dtype``; None for all but f32, which it multiplies as they are.
 
-    Raises ValueError where ``precision`` is neither "default" (one pass) nor "highest" (six).
+    Raises ValueError, in the name of ``op``, where ``precision`` is none of the three, or a pair of them.
     """
     try:
         level = lax.Precision(precision)
-    except ValueError:
-        level = None
-    if level not in LEVELS:
-        raise ValueError(f"precision={precision!r} is not one of 'default' (one pass) and 'highest' (six passes).")
+    except (ValueError, TypeError):  # a TypeError where it is not hashable
+        raise ValueError(
+            f"{op}: precision is {shown(precision)}; it may be 'default' (one pass of the MXU), 'high' (three) or "
+            "'highest' (six). Try precision='highest'."
+        ) from None
     return level if dtype == jnp.float32 else None
 
 
 def passes(precision: lax.Precision | None) -> int:
     """How often the MXU goes over the operands at a level that ``precision_of`` returned."""
-    return 6 if precision == lax.Precision.HIGHEST else 1
+    return _PASSES.get(precision, 1)
+
+
+def generation_of(dtype) -> int:
+    """The generation of TPUs whose MXU was the first to multiply ``dtype``, of those that kernels are promised for."""
+    return 5 if dtype == jnp.int8 else 4
 
 
 def dot(

@@ -1,11 +1,13 @@
-"""Reductions: ``o[i] = sum_j x[i, j]``, the maximum likewise, over columns, over rows, or over everything.
+"""Reductions: ``o[i] = sum_j x[i, j]``, the maximum likewise, over any axis, over several, or over everything.
 
 Cost   FLOPs M * N;  HBM bytes M * N * itemsize + size of the result * itemsize: x is read once.
-       Over everything, two reductions follow each other: the shorter side of x goes through HBM, in f32, between them
+       Over everything, two reductions follow each other: the shorter side of x goes through HBM, in f32, between them.
+       Over several axes it is one reduction an axis, the longest first
 VMEM   2 * bm * bn * itemsize, and in f32 8 * bn over rows, 128 * bm over columns, 1024 for a vector
 
 A block is reduced to what fits registers without mixing lanes or sublanes: over rows to (8, bn), over columns to
-(bm, 128). These partial results wait in VMEM for the next block; the last step alone pays for the mixing.
+(bm, 128). These partial results wait in VMEM for the next block; the last step alone pays for the mixing. An axis
+between others has a kernel of its own: ``reduce_middle``.
 """
 
 import dataclasses
@@ -14,27 +16,29 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, rules, sharding
-from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for, whole
+from course_lib.kernels import arguments, axes, legal, reduce_middle, reduce_passes, rules, sharding
+from course_lib.kernels.along_axis import accumulator, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
+
+Axes = int | tuple[int, ...] | None  # None: all of them
 
 
-def sum_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
+def sum_over_reference(x: Num[Array, "*shape"], axis: Axes = None) -> Num[Array, "*rest"]:
     """What ``sum_over`` must compute: floats in f32, rounded once."""
     return jnp.sum(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
 
 
-def max_over_reference(x: Num[Array, "*shape"], axis: int | None = None) -> Num[Array, "*rest"]:
+def max_over_reference(x: Num[Array, "*shape"], axis: Axes = None) -> Num[Array, "*rest"]:
     """What ``max_over`` must compute."""
     return jnp.max(x, axis)
 
@@ -150,81 +154,82 @@ def _inside(x, axis: int, first, size: int, reduction: _Reduction):
 
 
 def sum_over(
-    x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None, layout: Layout = None
+    x: Num[Array, "*shape"], axis: Axes = None, *, blocks: Blocks | None = None, layout: Layout = None
 ) -> Num[Array, "*rest"]:
-    """The sum over ``axis``: None (everything), -1, or 0 of a matrix. f32, bf16 or int32, and so is the result.
+    """The sum over ``axis``: one, several in a tuple, or None, everything. f32, bf16 or int32, and so is the result.
 
     Floats are summed in f32 and rounded once. Differentiable; the gradient is broadcast by XLA, which needs no kernel
     for it. Runs on a TPU as a kernel and as plain JAX elsewhere. ``layout`` says how x lies on a mesh with Auto axes.
-    Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
+    Raises ValueError where x has no such axis, for another dtype, or where the blocks need more VMEM than there is.
     """
-    axis = checked_axis("sum_over", x, axis)
+    (x,) = arguments.arrays("sum_over", arguments.NUMBERS, x=x)
+    legal.check_kind("sum_over", blocks, Blocks)
+    axis = axes.several("sum_over", x, axis)
     (x,), cuts = sharding.ready("sum_over", _rule(x.ndim, axis, _SUM), (x,), layout)
     return _reduce(x, _SUM, axis, blocks, cuts)
 
 
 def max_over(
-    x: Num[Array, "*shape"], axis: int | None = None, *, blocks: Blocks | None = None, layout: Layout = None
+    x: Num[Array, "*shape"], axis: Axes = None, *, blocks: Blocks | None = None, layout: Layout = None
 ) -> Num[Array, "*rest"]:
     """The maximum; as ``sum_over``. NaN where there is one.
 
     Equal maxima share the gradient, as those of ``jnp.max`` do. Raises ValueError also where there is nothing to
     choose from.
     """
-    axis = checked_axis("max_over", x, axis)
-    if not (x.size if axis is None else x.shape[axis]):
+    (x,) = arguments.arrays("max_over", arguments.NUMBERS, x=x)
+    legal.check_kind("max_over", blocks, Blocks)
+    axis = axes.several("max_over", x, axis)
+    if 0 in (x.shape if axis is None else [x.shape[each] for each in axis]):
         raise ValueError(f"max_over: x has shape {x.shape}, and nothing has no maximum. Try a longer axis than {axis}.")
     (x,), cuts = sharding.ready("max_over", _rule(x.ndim, axis, _MAX), (x,), layout)
     return _reduce(x, _MAX, axis, blocks, cuts)
 
 
-def blocks_for(x: Num[Described, "*shape"], axis: int | None = None) -> Blocks:
-    """The blocks that ``sum_over`` and ``max_over`` choose, for the first of two passes; right for every chip."""
-    bm, bn = sizes_for(math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize)
+def blocks_for(x: Num[Described, "*shape"], axis: Axes = None) -> Blocks:
+    """The blocks that ``sum_over`` and ``max_over`` choose, for the first of several passes; right for every chip."""
+    first = reduce_passes.passes(planned(x.shape), axes.several("blocks_for", x, axis))[0]
+    return _blocks_for(first.view, x.dtype.itemsize)
+
+
+def _blocks_for(view: tuple[int, ...], itemsize: int) -> Blocks:
+    bm, bn = sizes_for(math.prod(view[:-1]), view[-1], itemsize)
     return Blocks(bm=bm, bn=bn)
 
 
-def _rule(rank: int, axis: int | None, reduction: _Reduction) -> str:
-    axes = rules.letters(rank).split()
-    out = (reduction.sign + letter if axis in (None, n) else letter for n, letter in enumerate(axes))
-    return f"{' '.join(axes)} -> {' '.join(out)}"
+def _rule(rank: int, axis: tuple[int, ...] | None, reduction: _Reduction) -> str:
+    letters = rules.letters(rank).split()
+    out = (reduction.sign + letter if axis is None or n in axis else letter for n, letter in enumerate(letters))
+    return f"{' '.join(letters)} -> {' '.join(out)}"
 
 
 @functools.partial(differentiable, settings=4)
 def _reduce(x, reduction, axis, blocks, cuts):
     plain = fixed(_plain, reduction=reduction, axis=axis)
-    if not x.size or not x.ndim:
+    if not x.size or not x.ndim or axis == ():
         return plain(x)
-    for shape, along in _passes(x.shape, axis):
-        view = jax.ShapeDtypeStruct(shape, x.dtype)
-        chosen = blocks or blocks_for(view)
-        check_fits(chosen, _vmem_bytes(_plan(shape, along, chosen), x.dtype.itemsize))
+    for each in reduce_passes.passes(planned(x.shape), axis):
+        chosen = blocks or _blocks_for(each.view, x.dtype.itemsize)
+        check_fits(chosen, _vmem_bytes(each.view, each.axis, chosen, x.dtype.itemsize))
     on_tpu = fixed(_on_tpu, reduction=reduction, axis=axis, blocks=blocks)
     rule = _rule(x.ndim, axis, reduction)
     return Op(name=reduction.name, rule=rule, tpu=on_tpu, plain=plain)(x, cuts=cuts)
 
 
 def _plain(x, *, reduction, axis):
-    return reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+    out = reduction.along(x.astype(accumulator(x.dtype)), axis).astype(x.dtype)
+    if reduction is _MAX and jnp.issubdtype(x.dtype, jnp.floating):  # XLA's own for a CPU loses NaN in wide columns
+        out = jnp.where(jnp.isnan(x).any(axis), jnp.nan, out).astype(x.dtype)
+    return out
 
 
 def _on_tpu(x, *, reduction, axis, blocks):
-    out, passes = x, _passes(x.shape, axis)
-    for n, (shape, along) in enumerate(passes, 1):
+    out, passes = x, reduce_passes.passes(x.shape, axis)
+    for n, each in enumerate(passes, 1):
         dtype = x.dtype if n == len(passes) else accumulator(x.dtype)
-        out = _along(out.reshape(shape), reduction, along, blocks, dtype)
-    return out.reshape(() if axis is None else x.shape[:axis] + x.shape[axis + 1 :])
-
-
-def _passes(shape: tuple[int, ...], axis: int | None) -> list[tuple[tuple[int, int], int]]:
-    """The matrices that are reduced one after the other, each by its shape, and the axis along which.
-
-    Everything takes two passes, the longer side first, so that less lies between them.
-    """
-    flat = rows, columns = math.prod(shape[:-1]), shape[-1]
-    if axis is not None or rows == 1:
-        return [(flat, 0 if axis == 0 and len(shape) == 2 else 1)]
-    return [(flat, 0 if rows >= columns else 1), ((1, min(flat)), 1)]
+        out = _along(each.seen(out), reduction, each.axis, blocks, dtype)
+    left = () if axis is None else (size for n, size in enumerate(x.shape) if n not in axis)
+    return out.reshape(tuple(left))
 
 
 def _forward(x, reduction, axis, blocks, cuts):
@@ -259,7 +264,7 @@ class _Plan(NamedTuple):
 def _plan(shape: tuple[int, int], axis: int, blocks: Blocks) -> _Plan:
     """Which kernel reduces an array of ``shape`` along ``axis``, and its blocks, cut down to the array."""
     rows, columns = shape
-    bm, bn = min(blocks.bm, rows), min(blocks.bn, whole(columns, 128))
+    bm, bn = cut(blocks.bm, rows), cut(blocks.bn, whole(columns, 128))
     if axis == 0:
         return _Plan(_rows_kernel, (whole(bm, 8), bn), (1, bn), (8, bn))
     if rows == 1:
@@ -267,15 +272,27 @@ def _plan(shape: tuple[int, int], axis: int, blocks: Blocks) -> _Plan:
     return _Plan(_columns_kernel, (bm, bn), (1, bm), (bm, 128))
 
 
-def _vmem_bytes(plan: _Plan, itemsize: int) -> int:
+def _vmem_bytes(view: tuple[int, ...], axis: int, blocks: Blocks, itemsize: int) -> int:
+    if len(view) > 2:
+        return reduce_middle.vmem_bytes(view, blocks.bm, blocks.bn, itemsize)
+    return _vmem_of(_plan(view, axis, blocks), itemsize)
+
+
+def _vmem_of(plan: _Plan, itemsize: int) -> int:
     rows = whole(plan.block[0], 8) if plan.block[0] > 1 else 1  # a single row is not padded
     held = rows * plan.block[1] + 8 * whole(plan.result[1], 128)
     return 2 * itemsize * held + 4 * whole(plan.partial[0], 8) * plan.partial[1]
 
 
 def _along(x, reduction, axis, blocks, dtype):
-    """x of shape (M, N) reduced to (1, N) over its rows, or to (1, M) over its columns, as ``dtype``."""
-    plan = _plan(x.shape, axis, blocks or blocks_for(x))
+    """x of shape (M, N) reduced to (1, N) over its rows, or to (1, M) over its columns, as ``dtype``.
+
+    Or x of shape (A, N, C) or (A, N, R, C) over N.
+    """
+    blocks = blocks or _blocks_for(x.shape, x.dtype.itemsize)
+    if x.ndim > 2:
+        return reduce_middle.along_middle(x, reduction, blocks.bm, blocks.bn, dtype)
+    plan = _plan(x.shape, axis, blocks)
     rows, columns = (pl.cdiv(size, block) for size, block in zip(x.shape, plan.block, strict=True))
     return pl.pallas_call(
         functools.partial(plan.kernel, reduction=reduction, size=x.shape[axis]),
@@ -284,5 +301,5 @@ def _along(x, reduction, axis, blocks, dtype):
         in_specs=[pl.BlockSpec(plan.block, lambda a, b: (b, a) if axis == 0 else (a, b))],
         out_specs=pl.BlockSpec(plan.result, lambda a, b: (0, a)),
         scratch_shapes=[pltpu.VMEM(plan.partial, accumulator(x.dtype))],
-        compiler_params=compiler_params(_vmem_bytes(plan, x.dtype.itemsize), "parallel", "arbitrary"),
+        compiler_params=compiler_params(_vmem_of(plan, x.dtype.itemsize), "parallel", "arbitrary"),
     )(x)

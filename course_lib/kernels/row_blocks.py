@@ -12,6 +12,7 @@ from jax.experimental import pallas as pl
 from course_lib.arrays import Array, Described, Float
 from course_lib.kernels import platforms
 from course_lib.kernels.legal import LANES, SUBLANES
+from course_lib.kernels.symbolic import planned
 
 _FEWEST = 32  # rows of a block, where there are as many: with fewer, a step mostly waits for its copies
 
@@ -21,7 +22,8 @@ def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20
 
     Raises ValueError where 8 rows do not fit in VMEM.
     """
-    rows, columns, itemsize = math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize
+    *rows, columns = planned(x.shape)
+    rows, itemsize = math.prod(rows), x.dtype.itemsize
     row = per_row(columns, itemsize, operands, temporaries)
     fits = _usable() // row // SUBLANES * SUBLANES
     if not fits:
@@ -52,16 +54,15 @@ def _usable() -> int:
 
 def needed(bm: int, bn: int, x: Described, operands: int, temporaries: int) -> int:
     """Bytes of VMEM that blocks of bm rows and bn columns take, of so many arrays like x."""
-    rows = pl.cdiv(math.prod(x.shape[:-1]), SUBLANES) * SUBLANES
-    return min(bm, rows) * per_row(min(bn, x.shape[-1]), x.dtype.itemsize, operands, temporaries)
+    *rows, columns = planned(x.shape)
+    rows = pl.cdiv(math.prod(rows), SUBLANES) * SUBLANES
+    return min(bm, rows) * per_row(min(bn, columns), x.dtype.itemsize, operands, temporaries)
 
 
 def check_rows(op: str, x) -> None:
-    """Raises ValueError for an x that has no last axis, or is neither f32 nor bf16."""
+    """Raises ValueError for an x that has no last axis."""
     if not x.ndim:
         raise ValueError(f"{op}: x has shape (), and its last axis is wanted. Try x[None].")
-    if x.dtype not in (jnp.float32, jnp.bfloat16):
-        raise ValueError(f"{op}: x is {x.dtype}; it may be float32 or bfloat16. Try x.astype(jnp.float32).")
 
 
 def inside(x: Float[Array, "bm bn"], j, columns: int, outside: float) -> Float[Array, "bm bn"]:

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from jax.sharding import PartitionSpec as P
 
 from course_lib.arrays import Array
+from course_lib.kernels import symbolic
 
+SIGNS = "+^><"  # before a letter of a result
 Layout = P | tuple[P | None, ...] | None  # how the operands lie on a mesh's Auto axes: that of the first, or of each
 Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None where nobody said
 
@@ -27,7 +29,7 @@ def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
     if layout is None:
         return None
     specs = (layout,) if isinstance(layout, P) else layout
-    if not isinstance(specs, tuple) or not all(isinstance(spec, P | None) for spec in specs):
+    if not isinstance(specs, tuple) or not all(map(_is_spec, specs)):
         raise ValueError(
             f"{op}: layout is {layout!r}; it must be a PartitionSpec, or a tuple of them, one for each operand. "
             'Try layout=jax.sharding.PartitionSpec("data").'
@@ -49,10 +51,31 @@ def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
     return tuple(sorted(found.items()))
 
 
+def _is_spec(spec) -> bool:
+    """None, or a PartitionSpec of names of mesh axes."""
+    if spec is None:
+        return True
+    return isinstance(spec, P) and all(
+        entry is None or all(isinstance(name, str) for name in (entry if isinstance(entry, tuple) else (entry,)))
+        for entry in spec
+    )
+
+
 def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
     """The letters of each operand, and of each result."""
     ins, outs = rule.split("->")
     return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
+
+
+def unknown(rule: str, shapes: Sequence[tuple]) -> str:
+    """The first size that is not known yet, of an axis along which elements meet; nothing where there is none."""
+    ins, outs = parts(rule)
+    meets = {letter[1:] for axes in outs for letter in axes if letter[0] in SIGNS}
+    for axes, shape in zip(ins, shapes, strict=True):
+        for letter, size in zip(axes, shape, strict=True):
+            if not symbolic.is_known(size) and (letter in meets or letter.isupper()):
+                return str(size)
+    return ""
 
 
 def renamed(said: Cuts, was: str, now: str) -> Cuts:

@@ -8,6 +8,7 @@ Blocks are those of `elementwise`. The scalar lies in SMEM, and so does its grad
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import elementwise, rules, sharding
+from course_lib.kernels import arguments, elementwise, legal, rules, sharding
+from course_lib.kernels.along_axis import accumulator
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.elementwise import Blocks
@@ -24,9 +26,10 @@ from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.rules import Layout
 
 
-def reference(a: Num[Array, ""], x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
+def reference(a: Num[Array, ""] | float, x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
     """What ``scale_add`` must compute: floats in f32, rounded once."""
-    return (a * x.astype(a.dtype) + y.astype(a.dtype)).astype(x.dtype)
+    wide = accumulator(x.dtype)
+    return (jnp.asarray(a, wide) * x.astype(wide) + y.astype(wide)).astype(x.dtype)
 
 
 def _kernel(
@@ -73,15 +76,31 @@ def scale_add(
 
     ``a`` is taken as f32, or as int32 where ``x`` is; floats are computed in f32 and rounded once. Runs the kernel on
     a TPU and plain JAX elsewhere. ``layout`` says how x and y lie on a mesh with Auto axes: a PartitionSpec for both.
-    Raises ValueError where ``a`` is no scalar, shapes or dtypes differ, or the blocks need more VMEM than there is.
+    Raises ValueError where ``a`` is no scalar, or a float beside integers, where shapes or dtypes differ, and where
+    the blocks need more VMEM than there is.
     """
-    elementwise.check_pair("scale_add", x, y)
-    if jnp.shape(a):
-        raise ValueError(f"scale_add: a has shape {jnp.shape(a)}; it must be a scalar. Try multiply and add.")
-    wide = jnp.float32 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
+    x, y = elementwise.pair("scale_add", x, y)
+    a = _scalar(a, x)
+    legal.check_kind("scale_add", blocks, Blocks)
     layout = (None, layout) if isinstance(layout, jax.sharding.PartitionSpec) else layout
-    operands, cuts = sharding.ready("scale_add", _rule(x.ndim), (jnp.asarray(a, wide), x, y), layout)
+    operands, cuts = sharding.ready("scale_add", _rule(x.ndim), (a, x, y), layout)
     return _scale_add(*operands, blocks, cuts)
+
+
+def _scalar(a, x: Array) -> Array:
+    """``a`` as the kernel takes it: as f32, or int32 where x is."""
+    floats = jnp.issubdtype(x.dtype, jnp.floating)
+    if isinstance(a, int | float) and not isinstance(a, bool):
+        a = jnp.asarray(a, jnp.float32 if floats or isinstance(a, float) else jnp.int32)
+    (a,) = arguments.arrays("scale_add", arguments.NUMBERS, a=a)
+    if a.ndim:
+        raise ValueError(f"scale_add: a has shape {a.shape}; it must be a scalar. Try multiply and add.")
+    if not floats and a.dtype != x.dtype:
+        raise ValueError(
+            f"scale_add: a is {a.dtype}, and x and y are {x.dtype}, which cannot keep a fraction. "
+            "Try x.astype(jnp.float32), and y likewise, or a whole number."
+        )
+    return a.astype(jnp.float32) if floats else a
 
 
 def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Num[Described, "*shape"]) -> Blocks:
@@ -98,8 +117,12 @@ def _scale_add(a, x, y, blocks, cuts):
     if not x.size:
         return reference(a, x, y)
     _cut(blocks, x)
-    on_tpu = fixed(_on_tpu, blocks=blocks)
-    return Op(name="scale_add", rule=_rule(x.ndim), tpu=on_tpu, plain=reference)(a, x, y, cuts=cuts)
+    on_tpu = _on_tpus(_on_tpu, blocks)
+    return Op(name="scale_add", rule=_rule(x.ndim), plain=reference, **on_tpu)(a, x, y, cuts=cuts)
+
+
+def _on_tpus(kernel: Callable, blocks: Blocks | None) -> dict[str, Callable]:
+    return {"tpu": fixed(kernel, blocks=blocks), "tpu_mapped": fixed(kernel, blocks=blocks, mapped=True)}
 
 
 def _forward(a, x, y, blocks, cuts):
@@ -113,8 +136,8 @@ def _backward(blocks, cuts, saved, g):
         return da, dx, g
     axes = rules.letters(x.ndim)
     rule = f", {axes}, {axes} -> {' '.join('+' + axis for axis in axes.split())}, {axes}"
-    on_tpu = fixed(_backward_on_tpu, blocks=blocks)
-    da, dx = Op(name="gradient of scale_add", rule=rule, tpu=on_tpu, plain=_backward_plain)(a, g, x, cuts=cuts)
+    on_tpu = _on_tpus(_backward_on_tpu, blocks)
+    da, dx = Op(name="gradient of scale_add", rule=rule, plain=_backward_plain, **on_tpu)(a, g, x, cuts=cuts)
     return da, dx, g
 
 
@@ -126,17 +149,17 @@ def _backward_plain(a, g, x):
     return jnp.sum(wide * x.astype(a.dtype)), (a * wide).astype(g.dtype)
 
 
-def _cut(blocks: Blocks | None, x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _cut(blocks: Blocks | None, x: Array, mapped: bool = False) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """The shape that x is seen as, that of its blocks, and the bytes of VMEM that blocks of three arrays take."""
     blocks = blocks or blocks_for(0, x, x)
-    flat, block = elementwise.seen_as(x.shape, x.dtype.itemsize, blocks)
+    flat, block = elementwise.seen_as(x.shape, x.dtype.itemsize, blocks, mapped)
     needed = elementwise.vmem_bytes(block, [x.dtype.itemsize] * 3)
     check_fits(blocks, needed)
     return flat, block, needed
 
 
-def _on_tpu(a, x, y, *, blocks):
-    flat, block, needed = _cut(blocks, x)
+def _on_tpu(a, x, y, *, blocks, mapped=False):
+    flat, block, needed = _cut(blocks, x, mapped)
     spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
     out = pl.pallas_call(
         _kernel,
@@ -149,8 +172,8 @@ def _on_tpu(a, x, y, *, blocks):
     return out.reshape(x.shape)
 
 
-def _backward_on_tpu(a, g, x, *, blocks):
-    flat, block, needed = _cut(blocks, x)
+def _backward_on_tpu(a, g, x, *, blocks, mapped=False):
+    flat, block, needed = _cut(blocks, x, mapped)
     spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
     dx, da = pl.pallas_call(
         functools.partial(_backward_kernel, shape=flat),

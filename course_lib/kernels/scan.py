@@ -27,7 +27,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num
-from course_lib.kernels import legal, rules, scan_kernels, sharding
+from course_lib.kernels import arguments, axes, legal, rules, scan_kernels, sharding
 from course_lib.kernels.along_axis import accumulator, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
@@ -35,6 +35,7 @@ from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.legal import LANES, SUBLANES
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def reference(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False) -> Num[Array, "*shape"]:
@@ -72,7 +73,9 @@ def cumsum(
     ``layout`` says how x lies on a mesh with Auto axes; where ``axis`` itself is cut, each device adds what was before.
     Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
-    axis = _checked_axis(x, axis)
+    (x,) = arguments.arrays("cumsum", arguments.NUMBERS, x=x)
+    axis = axes.one("cumsum", x, axis)
+    legal.check_kind("cumsum", blocks, Blocks)
     (x,), cuts = sharding.ready("cumsum", _rule(x.ndim, axis, reverse), (x,), layout)
     return _cumsum(x, axis, reverse, blocks, cuts)
 
@@ -83,16 +86,6 @@ def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = F
     Of a matrix that XLA stores by columns they are those of its transpose, which is what the kernel sees.
     """
     return _plan(x.shape, x.dtype, axis % x.ndim, None).blocks
-
-
-def _checked_axis(x: Array, axis: int) -> int:
-    """``axis`` counted from the front. Raises ValueError where there is none such, or for another dtype."""
-    if x.dtype not in (jnp.float32, jnp.bfloat16, jnp.int32):
-        raise ValueError(f"cumsum: x is {x.dtype}; it may be float32, bfloat16 or int32. Try x.astype(jnp.float32).")
-    if axis not in range(-x.ndim, x.ndim):
-        may_be = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "nothing"
-        raise ValueError(f"cumsum: axis is {axis} and x has shape {x.shape}; axis may be {may_be}. Try x.reshape(-1).")
-    return axis % x.ndim
 
 
 def _rule(rank: int, axis: int, reverse: bool) -> str:
@@ -145,30 +138,31 @@ class _Plan(NamedTuple):
 def _plan(shape: tuple[int, ...], dtype, axis: int, blocks: Blocks | None) -> _Plan:
     if blocks is None and is_by_columns(shape):
         return _plan(shape[::-1], dtype, 1 - axis, None)._replace(transposed=True)
-    rows, columns = math.prod(shape[:-1]), shape[-1]
+    known, rows = planned(shape), math.prod(shape[:-1])
+    columns = known[-1]
     if len(shape) == 1:
         return _vector_plan(whole(columns, _VECTOR_TILE))
     if axis == len(shape) - 1:
-        blocks = blocks or _long_rows(rows, columns)
+        blocks = blocks or _long_rows(math.prod(known[:-1]), columns)
         if blocks and _is_long(blocks, columns):
-            block = (min(blocks.bm, rows) if blocks.bn % scan_kernels.SQUARE == 0 else blocks.bm, blocks.bn)
+            block = (cut(blocks.bm, rows) if blocks.bn % scan_kernels.SQUARE == 0 else blocks.bm, blocks.bn)
             carry = (block[0], LANES)
             return _Plan(scan_kernels.long_kernel, (rows, columns), 1, block, carry, blocks, turned=True)
-        blocks = blocks or Blocks(bm=min(512, whole(rows, LANES)), bn=min(512, whole(columns, LANES)))
+        blocks = blocks or Blocks(bm=min(512, whole(math.prod(known[:-1]), LANES)), bn=min(512, whole(columns, LANES)))
         legal.check(blocks, bm=LANES, bn=LANES)  # rows become columns on the way
         block, carry = (blocks.bm, blocks.bn), (SUBLANES, blocks.bm)
         return _Plan(scan_kernels.turned_kernel, (rows, columns), 1, block, carry, blocks, turned=True)
-    before, summed, columns = math.prod(shape[:axis]), shape[axis], shape[-1]
+    before, summed = math.prod(shape[:axis]), shape[axis]
     if axis == len(shape) - 2:
-        bm, bn = sizes_for(summed, columns, dtype.itemsize, widest=2048)
+        bm, bn = sizes_for(known[axis], columns, dtype.itemsize, widest=2048)
         blocks = blocks or Blocks(bm=bm, bn=bn)
         legal.check(blocks, bm=32, bn=LANES)  # whole registers of every dtype
         block, carry = (None, blocks.bm, blocks.bn), (SUBLANES, blocks.bn)
-        view = (before, summed, columns)
+        view = (before, summed, shape[-1])
         return _Plan(scan_kernels.down_kernel, view, 1, block, carry, blocks, turned=False)
     blocks = blocks or Blocks(bm=32, bn=512)
-    plane = min(blocks.bm, shape[-2]), min(blocks.bn, columns)
-    deep = min(summed, max(1, _PLANES // (blocks.bm * blocks.bn)))
+    plane = cut(blocks.bm, shape[-2]), cut(blocks.bn, shape[-1])
+    deep = min(known[axis], max(1, _PLANES // (blocks.bm * blocks.bn)))
     view = (before, summed, math.prod(shape[axis + 1 : -2]), *shape[-2:])
     return _Plan(scan_kernels.planes_kernel, view, 1, (None, deep, None, *plane), plane, blocks, turned=False)
 

@@ -1,4 +1,4 @@
-"""The gradient of softmax over the last axis: ``dx[i, j] = y[i, j] * (g[i, j] - sum_k g[i, k] * y[i, k])``.
+"""The gradient of softmax: ``dx[i, j] = y[i, j] * (g[i, j] - sum_k g[i, k] * y[i, k])``.
 
 Cost   FLOPs 4 * M * N;  HBM bytes 3 * M * N * itemsize: y and g read once, dx written once
 VMEM   bm * N * (6 * itemsize + 8)
@@ -14,16 +14,18 @@ from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import row_blocks
 
 
-def plain(y: Float[Array, "*shape N"], g: Float[Array, "*shape N"]) -> Float[Array, "*shape N"]:
+def plain(y: Float[Array, "*shape"], g: Float[Array, "*shape"], axis: int = -1) -> Float[Array, "*shape"]:
     """The same in plain JAX, which the kernels must compute: from the softmax y and the gradient g of its result."""
     dtype, y, g = y.dtype, y.astype(jnp.float32), g.astype(jnp.float32)
-    return (y * (g - jnp.sum(g * y, axis=-1, keepdims=True))).astype(dtype)
+    return (y * (g - jnp.sum(g * y, axis=axis, keepdims=True))).astype(dtype)
 
 
-def rows_kernel(y_ref: Float[Ref, "bm N"], g_ref: Float[Ref, "bm N"], dx_ref: Float[Ref, "bm N"]) -> None:
-    """Whole rows in a block."""
+def whole_kernel(
+    y_ref: Float[Ref, "*block"], g_ref: Float[Ref, "*block"], dx_ref: Float[Ref, "*block"], *, axis: int
+) -> None:
+    """All of the axis in a block."""
     y, g = y_ref[...].astype(jnp.float32), g_ref[...].astype(jnp.float32)
-    dx_ref[...] = (y * (g - jnp.sum(g * y, axis=-1, keepdims=True))).astype(dx_ref.dtype)
+    dx_ref[...] = (y * (g - jnp.sum(g * y, axis=axis, keepdims=True))).astype(dx_ref.dtype)
 
 
 def columns_kernel(

@@ -1,0 +1,26 @@
+"""Keras on its JAX backend; an ImportError with one sentence, and what to do, where it is on another or not there."""
+
+_TO_DO = (
+    'Set KERAS_BACKEND=jax before keras is imported, os.environ["KERAS_BACKEND"] = "jax" in the first cell of a '
+    "notebook, and start Python anew."
+)
+
+
+def _imported():
+    try:
+        import keras
+    except ModuleNotFoundError as error:
+        if error.name == "keras":
+            raise ImportError("course_lib.frameworks.keras: Keras is not installed. Try pip install keras.") from error
+        raise ImportError(
+            f"course_lib.frameworks.keras runs on Keras' JAX backend, and Keras asked for {error.name}. {_TO_DO}"
+        ) from error
+    backend = keras.backend.backend()
+    if backend != "jax":
+        raise ImportError(
+            f"course_lib.frameworks.keras runs on Keras' JAX backend, and Keras is on {backend}. {_TO_DO}"
+        )
+    return keras
+
+
+keras = _imported()

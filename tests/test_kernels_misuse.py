@@ -1,0 +1,197 @@
+"""What a wrong call is told: one error each, with the op, the argument, what it was, what it may be, what to try.
+
+A row is a call and what its error must say. More rows are welcome.
+"""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from course_lib import bench
+from course_lib.kernels import (
+    activations,
+    elementwise,
+    linear,
+    linear_int8,
+    matmul,
+    matmul_one_block,
+    matmul_pipeline,
+    norm,
+    reduce,
+    scale_add,
+    scan,
+    softmax,
+)
+
+X, V = jnp.ones((128, 128)), jnp.ones(128)
+Q = linear_int8.quantize(X)
+OTHERS = norm.Blocks(bm=8)
+WITH_BLOCKS = {
+    "add": lambda blocks: elementwise.add(X, X, blocks=blocks),
+    "subtract": lambda blocks: elementwise.subtract(X, X, blocks=blocks),
+    "multiply": lambda blocks: elementwise.multiply(X, X, blocks=blocks),
+    "cast": lambda blocks: elementwise.cast(X, jnp.bfloat16, blocks=blocks),
+    "scale_add": lambda blocks: scale_add.scale_add(2.0, X, X, blocks=blocks),
+    "gelu": lambda blocks: activations.gelu(X, blocks=blocks),
+    "sum_over": lambda blocks: reduce.sum_over(X, blocks=blocks),
+    "max_over": lambda blocks: reduce.max_over(X, blocks=blocks),
+    "cumsum": lambda blocks: scan.cumsum(X, blocks=blocks),
+    "softmax": lambda blocks: softmax.softmax(X, blocks=blocks),
+    "rms_norm": lambda blocks: norm.rms_norm(X, V, blocks=blocks),
+    "layer_norm": lambda blocks: norm.layer_norm(X, V, blocks=blocks),
+    "rms_norm_residual": lambda blocks: norm.rms_norm_residual(X, X, V, blocks=blocks),
+    "matmul": lambda blocks: matmul.matmul(X, X, blocks=blocks),
+    "matmul_transposed": lambda blocks: matmul.matmul_transposed(X, X, blocks=blocks),
+    "matmul_pipelined": lambda blocks: matmul_pipeline.matmul_pipelined(X, X, blocks=blocks),
+    "linear": lambda blocks: linear.linear(X, X, blocks=blocks),
+    "linear_int8": lambda blocks: linear_int8.linear_int8(X, *Q, blocks=blocks),
+}
+
+
+@pytest.mark.parametrize("op", WITH_BLOCKS)
+def test_blocks_of_no_kind_of_its_own(op):
+    """A tuple, a dict, and those of another family."""
+    others = matmul.Blocks() if op.endswith("norm") or op == "rms_norm_residual" else OTHERS
+    for blocks, was in (((8, 128), "(8, 128)"), ({"bm": 8}, "{'bm': 8}"), (others, f"{others}, of ")):
+        with pytest.raises(ValueError) as error:
+            WITH_BLOCKS[op](blocks)
+        said = str(error.value)
+        assert said.startswith(f"{op}: blocks is {was}") and "; it may be " in said and "Try blocks=" in said
+        assert ".Blocks(...), or None" in said
+
+
+WRONG = {
+    # sizes of blocks
+    "bm is no number": (
+        lambda: matmul.Blocks(bm="a"),
+        ["bm is 'a'", "must be a whole number, and a multiple of 128", "Try bm=128"],
+    ),
+    "bm is a bool": (lambda: elementwise.Blocks(bm=True), ["bm is True", "whole number, and a multiple of 8"]),
+    "bm is no whole number": (lambda: norm.Blocks(bm=8.0), ["bm is 8.0", "whole number"]),
+    "bm is None": (lambda: reduce.Blocks(bm=None), ["bm is None", "whole number"]),
+    "bm is negative": (lambda: norm.Blocks(bm=-8), ["Blocks(bm=-8) is not legal", "Nearest legal: bm=8"]),
+    # dtypes
+    "cast to None": (
+        lambda: elementwise.cast(X, None),
+        ["cast: dtype is None", "may be float32, bfloat16, int32 or int8", "Try jnp.bfloat16"],
+    ),
+    "cast to nonsense": (lambda: elementwise.cast(X, "nonsense"), ["cast: dtype is 'nonsense'", "may be float32"]),
+    "cast to an array": (lambda: elementwise.cast(X, V), ["cast: dtype is an array, float32 of shape (128,)"]),
+    "cast to float16": (lambda: elementwise.cast(X, "float16"), ["cast: dtype is float16", "may be float32"]),
+    # activations
+    "activation is a function": (
+        lambda: linear.linear(X, X, activation=jax.nn.relu),
+        ["linear: activation is ", "may be one of 'none', 'relu'", "Try activation=None"],
+    ),
+    "activation is a list": (lambda: linear.linear(X, X, activation=["relu"]), ["linear: activation is ['relu']"]),
+    "activation is a number": (lambda: linear.linear(X, X, activation=3), ["linear: activation is 3", "'gelu_tanh'"]),
+    "activation of linear_int8": (
+        lambda: linear_int8.linear_int8(X, *Q, activation="tanh"),
+        ["linear_int8: activation is 'tanh'", "may be one of"],
+    ),
+    "residuals": (
+        lambda: linear.linear(X, X, residuals="keep"),
+        ["linear: residuals='keep'", "may be 'save' or 'recompute'"],
+    ),
+    # precision
+    "precision of matmul": (
+        lambda: matmul.matmul(X, X, precision="nonsense"),
+        ["matmul: precision is 'nonsense'", "may be 'default' (one pass of the MXU), 'high' (three) or 'highest'"],
+    ),
+    "precision is a list": (lambda: matmul.matmul(X, X, precision=[3]), ["matmul: precision is [3]", "Try precision="]),
+    "precision is a pair": (
+        lambda: matmul.matmul(X, X, precision=("high", "default")),
+        ["matmul: precision is ('high', 'default')"],
+    ),
+    **{
+        f"precision of {name}": (lambda call=call: call("most"), [f"{name}: precision is 'most'"])
+        for name, call in {
+            "matmul_transposed": lambda p: matmul.matmul_transposed(X, X, precision=p),
+            "matmul_one_block": lambda p: matmul_one_block.matmul_one_block(X, X, precision=p),
+            "matmul_pipelined": lambda p: matmul_pipeline.matmul_pipelined(X, X, precision=p),
+            "linear": lambda p: linear.linear(X, X, precision=p),
+            "linear_int8": lambda p: linear_int8.linear_int8(X, *Q, precision=p),
+        }.items()
+    },
+    # axes
+    "axis of softmax": (
+        lambda: softmax.softmax(X, 2),
+        ["softmax: axis is 2", "shape (128, 128)", "whole number from -2 to 1", "Try axis=-1"],
+    ),
+    "axis of softmax is None": (lambda: softmax.softmax(X, None), ["softmax: axis is None"]),
+    "axis of softmax is a tuple": (lambda: softmax.softmax(X, (0, 1)), ["softmax: axis is (0, 1)"]),
+    "axis is a bool": (
+        lambda: reduce.sum_over(X, True),
+        ["sum_over: axis is True", "whole number from -2 to 1, a tuple of such, each axis once, or None"],
+    ),
+    "axis is no whole number": (lambda: reduce.max_over(X, 1.0), ["max_over: axis is 1.0"]),
+    "axis is a string": (lambda: reduce.sum_over(X, "rows"), ["sum_over: axis is 'rows'"]),
+    "axis is a list": (lambda: reduce.sum_over(X, [0]), ["sum_over: axis is [0]"]),
+    "axis is named twice": (lambda: reduce.sum_over(X, (1, -1)), ["sum_over: axis is (1, -1)", "each axis once"]),
+    "axis of cumsum": (lambda: scan.cumsum(X, 2), ["cumsum: axis is 2", "shape (128, 128)"]),
+    # eps
+    "eps is None": (lambda: norm.rms_norm(X, V, None), ["rms_norm: eps is None", "one real number", "Try eps=1e-6"]),
+    "eps is a string": (lambda: norm.layer_norm(X, V, V, "small"), ["layer_norm: eps is 'small'"]),
+    "eps is a vector": (
+        lambda: norm.rms_norm(X, V, V),
+        ["rms_norm: eps is an array, float32 of shape (128,)", "one real"],
+    ),
+    "eps is differentiated": (
+        lambda: jax.grad(lambda eps: norm.rms_norm(X, V, eps).sum())(1e-6),
+        ["rms_norm: eps is differentiated, and has no gradient", "Try jax.lax.stop_gradient(eps)"],
+    ),
+    # layouts
+    "layout is a string": (
+        lambda: elementwise.add(X, X, layout="data"),
+        ["add: layout is 'data'", "must be a PartitionSpec, or a tuple", "Try layout="],
+    ),
+    "layout is a list": (lambda: softmax.softmax(X, layout=[P("data")]), ["softmax: layout is [", "PartitionSpec"]),
+    "layout for too many": (
+        lambda: softmax.softmax(X, layout=(P(), P())),
+        ["softmax: layout has 2 PartitionSpecs", "there are 1 operands"],
+    ),
+    "layout of too many axes": (
+        lambda: softmax.softmax(X, layout=P("data", None, "model")),
+        ["softmax: layout has", "for operand 0, of shape (128, 128)"],
+    ),
+    "layout of numbers": (
+        lambda: softmax.softmax(X, layout=P(3)),
+        ["softmax: layout is P(3", "must be a PartitionSpec"],
+    ),
+    "layout without a mesh": (
+        lambda: softmax.softmax(X, layout=P("data")),
+        ["softmax: layout names {'data'}", "Try jax.set_mesh(mesh)"],
+    ),
+    # bench
+    "no candidates": (lambda: bench.autotune(matmul.matmul, X, X, candidates=[]), ["autotune: candidates is empty"]),
+    "candidates is None": (
+        lambda: bench.autotune(matmul.matmul, X, X, candidates=None),
+        ["autotune: candidates=None is no list of blocks", "Give some"],
+    ),
+    "candidates is one": (
+        lambda: bench.autotune(matmul.matmul, X, X, candidates=matmul.Blocks()),
+        ["autotune: candidates=Blocks(", "is no list of blocks"],
+    ),
+    "autotune of nothing": (
+        lambda: bench.autotune(None, X, X, candidates=[matmul.Blocks()]),
+        ["autotune: op is None", "must be a function that takes blocks=", "Try matmul.matmul"],
+    ),
+    "autotune with another keyword": (
+        lambda: bench.autotune(matmul.matmul, X, X, candidates=[matmul.Blocks()], activation="relu"),
+        ["autotune: matmul cannot be called so", "'activation'", "precision"],
+    ),
+    "measure nothing": (
+        lambda: bench.measure(None),
+        ["measure: fn is None", "must be a function", "Try bench.measure"],
+    ),
+}
+
+
+@pytest.mark.parametrize("call, says", WRONG.values(), ids=WRONG)
+def test_what_a_wrong_call_is_told(call, says):
+    with pytest.raises((ValueError, TypeError)) as error:
+        call()
+    said = str(error.value)
+    assert [words for words in says if words not in said] == [], said
+    assert len(said) < 500
