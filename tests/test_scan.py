@@ -41,9 +41,62 @@ def test_over_several_ragged_blocks_by_four_judges(axis, reverse, dtype):
     )
 
 
-@pytest.mark.parametrize("shape", daily([500], [2, 3, 140], of=[[1, 1], [7, 13], [500], [2, 3, 140]]), ids=str)
+ANY = [[1, 1], [7, 13], [500], [2, 3, 140], [150, 4]]
+
+
+@pytest.mark.parametrize("shape", daily([500], of=ANY), ids=str)
 def test_blocks_chosen_by_four_judges(shape):
     accept(scan.cumsum, scan.reference, some(shape))
+
+
+@pytest.mark.parametrize(
+    "shape, reverse, dtype",
+    daily(
+        ([3, 20_000], True, "float32"),  # squares of 128 pieces of 128: a carry from square to square
+        ([12, 300], False, "bfloat16"),  # whole rows of 4 pieces
+        of=[
+            (shape, reverse, dtype)
+            for shape in ([3, 20_000], [20, 17_000], [12, 300], [20, 2000], [40_000])
+            for reverse in (False, True)
+            for dtype in ("float32", "bfloat16", "int32")
+        ],
+    ),
+    ids=str,
+)
+def test_few_long_rows_by_four_judges(shape, reverse, dtype):
+    accept(lambda x: scan.cumsum(x, reverse=reverse), lambda x: scan.reference(x, reverse=reverse), some(shape, dtype))
+
+
+@pytest.mark.parametrize(
+    "axis, reverse",
+    daily((0, True), (1, False), of=[(axis, reverse) for axis in (0, 1, 2) for reverse in (False, True)]),
+)
+def test_any_axis_by_four_judges(axis, reverse):
+    def sums(x):
+        return scan.cumsum(x, axis, reverse=reverse, blocks=Blocks(bm=32, bn=128))
+
+    accept(sums, lambda x: scan.reference(x, axis, reverse=reverse), some((5, 3, 40, 140)))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_planes_go_by_in_blocks(axis, monkeypatch):
+    monkeypatch.setattr(scan, "_PLANES", 2 * 8 * 128)
+    x = some((5, 3, 12, 200))
+    for reverse in (False, True):
+        accept(
+            lambda x, reverse=reverse: scan.cumsum(x, axis, reverse=reverse, blocks=Blocks(bm=32, bn=128)),
+            lambda x, reverse=reverse: scan.reference(x, axis, reverse=reverse),
+            x,
+        )
+
+
+@needs_libtpu
+@pytest.mark.parametrize("shape, dtype, most", [((4, 500_000), "float32", 1.15), ((1024, 2048), "bfloat16", 1.15)])
+def test_long_rows_and_bf16_take_the_time_their_bytes_take(shape, dtype, most):
+    """Predicted. Rows used to lie one to a register: 67 times as long for four of a million."""
+    x = jax.ShapeDtypeStruct(shape, dtype)
+    ideal = 2 * x.size * x.dtype.itemsize / chips.chip("v5e").hbm_bandwidth
+    assert compiler.compile_tpu(scan.cumsum, x).seconds <= most * ideal
 
 
 @pytest.mark.parametrize("axis, reverse", WAYS)
@@ -121,9 +174,13 @@ def test_vmap_of_the_gradient_compiles_for_a_v5e():
 @pytest.mark.parametrize(
     "x, axis, says",
     [
-        (jnp.zeros((2, 3, 4)), 0, r"cumsum: axis is 0 and x has shape \(2, 3, 4\); axis may be -1"),
-        (jnp.zeros((2, 3)), None, r"axis is None and x has shape \(2, 3\); axis may be -1 or 0"),
-        (jnp.zeros(()), -1, r"axis is -1 and x has shape \(\); axis may be nothing"),
+        (
+            jnp.zeros((2, 3, 4)),
+            3,
+            r"cumsum: axis is 3 and x has shape \(2, 3, 4\); it must be a whole number from -3 to 2",
+        ),
+        (jnp.zeros((2, 3)), None, r"axis is None and x has shape \(2, 3\); it must be a whole number from -2 to 1"),
+        (jnp.zeros(()), -1, r"cumsum: x has shape \(\), and an axis is wanted. Try x\[None\]"),
         (jnp.zeros((2, 3), jnp.int8), 0, "cumsum: x is int8; it may be float32, bfloat16 or int32"),
     ],
 )

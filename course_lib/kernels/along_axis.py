@@ -1,9 +1,8 @@
-"""What kernels that go along an axis block by block (`reduce`, `scan`) share: sizes of blocks, dtype of sums, axes."""
+"""What kernels that go along an axis block by block (`reduce`, `scan`) share: sizes of blocks, dtype of sums."""
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array
 from course_lib.kernels.legal import LANES
 from course_lib.kernels.symbolic import planned
 
@@ -32,14 +31,3 @@ def whole(size: int, tile: int) -> int:
 def accumulator(dtype) -> jnp.dtype:
     """The dtype in which numbers of ``dtype`` are collected: f32 for floats, int32 for integers."""
     return jnp.dtype(jnp.float32 if jnp.issubdtype(dtype, jnp.floating) else jnp.int32)
-
-
-def checked_axis(op: str, x: Array, axis: int | None, *, everything: bool = True) -> int | None:
-    """``axis`` counted from the front. Raises ValueError where ``op`` cannot go along it."""
-    may_be = [None] * everything + [-1, 0] * (x.ndim in (1, 2)) + [-1] * (x.ndim > 2)
-    if isinstance(axis, bool) or axis not in [*may_be, *(a % x.ndim for a in may_be if a is not None)]:
-        choices = " or ".join(str(a) for a in may_be) or "nothing"
-        raise ValueError(
-            f"{op}: axis is {axis} and x has shape {x.shape}; axis may be {choices}. Try jnp.moveaxis first."
-        )
-    return axis if axis is None else axis % x.ndim

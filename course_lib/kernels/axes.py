@@ -16,6 +16,8 @@ def one(op: str, x: Array, axis: int) -> int:
     """``axis`` counted from the front. Raises ValueError where x has no such axis."""
     if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and -x.ndim <= axis < x.ndim:
         return int(axis) % x.ndim
+    if not x.ndim:
+        raise ValueError(f"{op}: x has shape (), and an axis is wanted. Try x[None].")
     raise ValueError(
         f"{op}: axis is {shown(axis)} and x has shape {x.shape}; it must be a whole number from {-x.ndim} to "
         f"{x.ndim - 1}. Try axis=-1."

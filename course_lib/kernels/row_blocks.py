@@ -15,6 +15,7 @@ from course_lib.kernels.legal import LANES, SUBLANES
 from course_lib.kernels.symbolic import planned
 
 _FEWEST = 32  # rows of a block, where there are as many: with fewer, a step mostly waits for its copies
+_MOST = 1024  # with more, though the rows be narrow, the compiler takes minutes: each 8 rows are code of their own
 
 
 def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int:
@@ -33,7 +34,7 @@ def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20
             f"{longest_row(itemsize, operands, temporaries)} columns."
         )
     whole = 32 // itemsize  # rows of whole registers: 8 of f32, 16 of bf16
-    wanted = min(block // per_row(columns, 4, 0, 1), max(_FEWEST, pl.cdiv(rows, 2)))  # two steps: copies overlap work
+    wanted = min(block // per_row(columns, 4, 0, 1), _MOST, max(_FEWEST, pl.cdiv(rows, 2)))  # two steps: copies overlap work
     return min(fits, max(1, pl.cdiv(wanted, whole)) * whole)
 
 

@@ -1,35 +1,41 @@
-"""Cumulative sums: ``o[i, j] = x[i, 0] + ... + x[i, j]``, or down the rows, forwards or in reverse.
+"""Cumulative sums along any axis: ``o[i, j] = x[i, 0] + ... + x[i, j]``, or down the rows, forwards or in reverse.
 
-Cost   FLOPs 4 * M * N (below);  HBM bytes 2 * M * N * itemsize: every element read once and written once
-VMEM   4 * bm * bn * itemsize, and 4 * 8 * bn for the carry down the rows, or 4 * 8 * bm along the columns
+Cost   FLOPs 4 * size (below);  HBM bytes 2 * size * itemsize: every element read once and written once
+VMEM   4 * bm * bn * itemsize, and 12 * bm * bn along the last axis, where blocks are turned; and the carry, a row or so
 
 Blocks go by in order, and the last sums of one wait in VMEM for the next: the carry. The chip has no cumulative sum.
 Within a block 8 rows are summed at a time: each is added to the next, then to the one 2 further, then 4 further (Hillis
-and Steele, Data parallel algorithms, CACM 29, 1986), and the carry on top. Along columns each piece of 128 x 128 is
-turned on its side, summed in the same way and turned back.
+and Steele, Data parallel algorithms, CACM 29, 1986), and the carry on top. Along columns a block is turned on its side
+first, summed in the same way and turned back. Few long rows would fill few lanes then: they are cut into pieces of 128,
+which lie side by side. Along an axis further to the front planes are added, and nothing is turned.
 
 Why this way: predicted cycles for f32 (8192, 2048) on a v5e, where HBM alone needs 245k: down the rows 152k; along
-columns 189k, or 212k in reverse. By rotating lanes along columns, 7 times instead of 3, it takes 1,158k. Multiplying by
-a triangle of ones on the MXU takes 216k at HIGHEST precision, and 174k as three bf16 products in which the triangle is
-exact; but one infinity would make a whole row NaN there, and integers would need another way.
+columns 164k. By rotating lanes along columns, 7 times instead of 3, it takes 1,158k. Multiplying by a triangle of ones
+on the MXU takes 216k at HIGHEST precision, and 174k as three bf16 products in which the triangle is exact; but one
+infinity would make a whole row NaN there, and integers would need another way.
 """
 
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import arguments, legal, rules, sharding
-from course_lib.kernels.along_axis import accumulator, checked_axis, sizes_for
+from course_lib.arrays import Array, Described, Num
+from course_lib.kernels import arguments, axes, legal, rules, scan_kernels, sharding
+from course_lib.kernels.along_axis import accumulator, sizes_for, whole
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.layouts import is_by_columns
+from course_lib.kernels.legal import LANES, SUBLANES
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import cut, planned
 
 
 def reference(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False) -> Num[Array, "*shape"]:
@@ -39,102 +45,17 @@ def reference(x: Num[Array, "*shape"], axis: int = -1, *, reverse: bool = False)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Block sizes: rows and columns, multiples of 128, both: rows become columns on the way.
+    """Block sizes: rows, and columns. They never change the result (but for the order of a sum), only the speed.
 
-    They never change the result (but for the order of a sum), only the speed. A block may be larger than the array.
+    Legal: bn a multiple of 128; bm of 128, or of 32 where the last axis is not the one that is summed. A block may be
+    larger than the array. For few long rows ``blocks_for`` has others, and a vector takes none.
     """
 
-    bm: int = 128
-    bn: int = 2048
+    bm: int = 512
+    bn: int = 512
 
     def __post_init__(self):
-        legal.check(self, bm=legal.LANES, bn=legal.LANES)
-
-
-def _rows_kernel(
-    x_ref: Num[Ref, "bm bn"],
-    o_ref: Num[Ref, "bm bn"],
-    carry_ref: Num[Ref, "8 bn"],  # scratch: the last sums so far, 8 times over
-    *,
-    size: int,
-    reverse: bool,
-) -> None:
-    _clear_at_first_step(carry_ref)
-    bm = x_ref.shape[0]
-    height = 32 // x_ref.dtype.itemsize  # rows of whole registers
-    first = _block(reverse) * bm
-
-    def piece(n, carry):
-        at = pl.multiple_of((bm // height - 1 - n if reverse else n) * height, height)
-        x = x_ref[pl.ds(at, height), :].astype(carry.dtype)
-        if reverse:
-            x = _inside(x, first + at, size, bm)
-        sums, carry = _down(x, carry, reverse)
-        o_ref[pl.ds(at, height), :] = sums.astype(o_ref.dtype)
-        return carry
-
-    carry_ref[...] = lax.fori_loop(0, bm // height, piece, carry_ref[...])
-
-
-def _columns_kernel(
-    x_ref: Num[Ref, "bm bn"],
-    o_ref: Num[Ref, "bm bn"],
-    carry_ref: Num[Ref, "8 bm"],  # scratch: the last sum of each row so far, 8 times over
-    *,
-    size: int,
-    reverse: bool,
-) -> None:
-    _clear_at_first_step(carry_ref)
-    bm, bn = x_ref.shape
-    first = _block(reverse) * bn
-
-    def piece(n, carry):
-        at = pl.multiple_of((bn // 128 - 1 - n if reverse else n) * 128, 128)
-        for i in range(0, bm, 128):  # these do not wait for each other
-            x = x_ref[i : i + 128, pl.ds(at, 128)].astype(carry_ref.dtype).T
-            if reverse:
-                x = _inside(x, first + at, size, bn)
-            sums, carry_ref[:, i : i + 128] = _down(x, carry_ref[:, i : i + 128], reverse)
-            o_ref[i : i + 128, pl.ds(at, 128)] = sums.T.astype(o_ref.dtype)
-        return carry
-
-    lax.fori_loop(0, bn // 128, piece, 0)
-
-
-def _clear_at_first_step(carry_ref):
-    @pl.when(pl.program_id(1) == 0)
-    def _clear():
-        carry_ref[...] = jnp.zeros_like(carry_ref)
-
-
-def _block(reverse):
-    """Which block along the summed axis this step has."""
-    return pl.num_programs(1) - 1 - pl.program_id(1) if reverse else pl.program_id(1)
-
-
-def _inside(x, first, size, block):
-    """``x``, whose first row is row ``first`` of the array, with zeros past its ``size`` rows.
-
-    Only a reversed sum needs it: it would begin with what was read past the edge.
-    """
-    if size % block == 0:
-        return x
-    return jnp.where(first + lax.broadcasted_iota(jnp.int32, x.shape, 0) < size, x, 0)
-
-
-def _down(x, carry, reverse):
-    """Sums down the rows of ``x``, 8 at a time, begun with ``carry`` (8 equal rows), and the carry after them."""
-    eights = x.reshape(x.shape[0] // 8, *carry.shape)
-    row = lax.broadcasted_iota(jnp.int32, eights.shape, 1)
-    for step in (1, 2, 4):
-        came = row < 8 - step if reverse else row >= step
-        eights = eights + jnp.where(came, pltpu.roll(eights, 8 - step if reverse else step, 1), 0)
-    last = 0 if reverse else 7
-    sums = []
-    for n in range(len(eights))[:: -1 if reverse else 1]:
-        sums.append(eights[n] + carry)
-        carry = jnp.broadcast_to(sums[-1][last : last + 1], carry.shape)
-    return jnp.concatenate(sums[::-1] if reverse else sums), carry
+        legal.check(self, bm=legal.SUBLANES, bn=legal.LANES)
 
 
 def cumsum(
@@ -145,27 +66,26 @@ def cumsum(
     blocks: Blocks | None = None,
     layout: Layout = None,
 ) -> Num[Array, "*shape"]:
-    """Cumulative sums along ``axis``: -1, or 0 of a matrix. f32, bf16 or int32, and so is the result.
+    """Cumulative sums along ``axis``, any of an array of f32, bf16 or int32; and so is the result.
 
     ``reverse`` begins at the end. Floats are summed in f32 and rounded once. Differentiable: the gradient is the
     cumulative sum the other way round, by the same kernel. Runs on a TPU as a kernel and as plain JAX elsewhere.
-    A row works alone in a register that has room for 8, and 128 are turned at a time, so few long rows are slow.
     ``layout`` says how x lies on a mesh with Auto axes; where ``axis`` itself is cut, each device adds what was before.
     Raises ValueError for another axis or dtype, or where the blocks need more VMEM than there is.
     """
     (x,) = arguments.arrays("cumsum", arguments.NUMBERS, x=x)
-    axis = checked_axis("cumsum", x, axis, everything=False)
+    axis = axes.one("cumsum", x, axis)
     legal.check_kind("cumsum", blocks, Blocks)
     (x,), cuts = sharding.ready("cumsum", _rule(x.ndim, axis, reverse), (x,), layout)
     return _cumsum(x, axis, reverse, blocks, cuts)
 
 
 def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = False) -> Blocks:
-    """The blocks that ``cumsum`` chooses for these arguments; right for every chip."""
-    # Along columns blocks are tall: pieces beside each other wait, each for the carry of the one before.
-    wide = 2048 if x.ndim == 2 and axis % x.ndim == 0 else 512
-    bm, bn = sizes_for(math.prod(x.shape[:-1]), x.shape[-1], x.dtype.itemsize, wide=wide, widest=wide)
-    return Blocks(bm=bm, bn=bn)
+    """The blocks that ``cumsum`` chooses for these arguments; right for every chip.
+
+    Of a matrix that XLA stores by columns they are those of its transpose, which is what the kernel sees.
+    """
+    return _plan(x.shape, x.dtype, axis % x.ndim, None).blocks
 
 
 def _rule(rank: int, axis: int, reverse: bool) -> str:
@@ -179,7 +99,8 @@ def _cumsum(x, axis, reverse, blocks, cuts):
     plain = fixed(reference, axis=axis, reverse=reverse)
     if not x.size:
         return plain(x)
-    check_fits(chosen := blocks or blocks_for(x, axis, reverse=reverse), vmem_bytes(chosen, x.dtype.itemsize))
+    plan = _plan(x.shape, x.dtype, axis, blocks)
+    check_fits(plan.blocks, plan.vmem_bytes)
     on_tpu = fixed(_on_tpu, axis=axis, reverse=reverse, blocks=blocks)
     return Op(name="cumsum", rule=_rule(x.ndim, axis, reverse), tpu=on_tpu, plain=plain)(x, cuts=cuts)
 
@@ -195,30 +116,115 @@ def _backward(axis, reverse, blocks, cuts, _, g):
 _cumsum.defvjp(_forward, _backward)
 
 
-def vmem_bytes(blocks: Blocks, itemsize: int) -> int:
-    """VMEM that either kernel takes at most."""
-    return 4 * blocks.bm * blocks.bn * itemsize + 4 * 8 * max(blocks.bm, blocks.bn)
+class _Plan(NamedTuple):
+    """How an array is seen, which of these axes is summed, by which kernel and in which blocks."""
+
+    kernel: Callable
+    view: tuple[int, ...]
+    axis: int
+    block: tuple[int | None, ...]
+    carry: tuple[int, int]
+    blocks: Blocks
+    turned: bool  # within the block, for which there must be room
+    transposed: bool = False  # before all else
+
+    @property
+    def vmem_bytes(self) -> int:
+        """With four bytes an element: right for f32, and enough for bf16."""
+        area = math.prod(length for length in self.block if length)
+        return area * (16 + 12 * self.turned) + 4 * math.prod(self.carry)
+
+
+def _plan(shape: tuple[int, ...], dtype, axis: int, blocks: Blocks | None) -> _Plan:
+    if blocks is None and is_by_columns(shape):
+        return _plan(shape[::-1], dtype, 1 - axis, None)._replace(transposed=True)
+    known, rows = planned(shape), math.prod(shape[:-1])
+    columns = known[-1]
+    if len(shape) == 1:
+        return _vector_plan(whole(columns, _VECTOR_TILE))
+    if axis == len(shape) - 1:
+        blocks = blocks or _long_rows(math.prod(known[:-1]), columns)
+        if blocks and _is_long(blocks, columns):
+            block = (cut(blocks.bm, rows) if blocks.bn % scan_kernels.SQUARE == 0 else blocks.bm, blocks.bn)
+            carry = (block[0], LANES)
+            return _Plan(scan_kernels.long_kernel, (rows, columns), 1, block, carry, blocks, turned=True)
+        blocks = blocks or Blocks(bm=min(512, whole(math.prod(known[:-1]), LANES)), bn=min(512, whole(columns, LANES)))
+        legal.check(blocks, bm=LANES, bn=LANES)  # rows become columns on the way
+        block, carry = (blocks.bm, blocks.bn), (SUBLANES, blocks.bm)
+        return _Plan(scan_kernels.turned_kernel, (rows, columns), 1, block, carry, blocks, turned=True)
+    before, summed = math.prod(shape[:axis]), shape[axis]
+    if axis == len(shape) - 2:
+        bm, bn = sizes_for(known[axis], columns, dtype.itemsize, widest=2048)
+        blocks = blocks or Blocks(bm=bm, bn=bn)
+        legal.check(blocks, bm=32, bn=LANES)  # whole registers of every dtype
+        block, carry = (None, blocks.bm, blocks.bn), (SUBLANES, blocks.bn)
+        view = (before, summed, shape[-1])
+        return _Plan(scan_kernels.down_kernel, view, 1, block, carry, blocks, turned=False)
+    blocks = blocks or Blocks(bm=32, bn=512)
+    plane = cut(blocks.bm, shape[-2]), cut(blocks.bn, shape[-1])
+    deep = min(known[axis], max(1, _PLANES // (blocks.bm * blocks.bn)))
+    view = (before, summed, math.prod(shape[axis + 1 : -2]), *shape[-2:])
+    return _Plan(scan_kernels.planes_kernel, view, 1, (None, deep, None, *plane), plane, blocks, turned=False)
+
+
+def _vector_plan(size: int) -> _Plan:
+    """As pieces of 128, the way a vector lies in HBM: as a row of a matrix it would be copied."""
+    pieces = size // LANES
+    blocks = Blocks(bm=min(_LONG // LANES, whole(pl.cdiv(pieces, 4), LANES)), bn=LANES)
+    view, block, carry = (pieces, LANES), (blocks.bm, blocks.bn), (1, LANES)
+    return _Plan(scan_kernels.vector_kernel, view, 0, block, carry, blocks, turned=True)
+
+
+_VECTOR_TILE = SUBLANES * LANES
+_PLANES = 2**18  # elements of a block of planes
+_LONG = 2**18  # elements of a block of long rows, of several squares
+
+
+def _long_rows(rows: int, columns: int) -> Blocks | None:
+    """Blocks of few rows that are cut into pieces; None where rows are many, or short."""
+    pieces = 2 ** math.ceil(math.log2(pl.cdiv(columns, LANES)))
+    if rows < SUBLANES or pieces >= LANES:
+        bm = SUBLANES
+        squares = _LONG // (min(bm, rows) * scan_kernels.SQUARE)
+        bn = scan_kernels.SQUARE * max(1, min(squares, columns // (4 * scan_kernels.SQUARE)))
+    else:
+        bm, bn = max(SUBLANES, LANES // pieces), pieces * LANES
+    return Blocks(bm=bm, bn=bn) if bm < LANES and rows < LANES else None
+
+
+def _is_long(blocks: Blocks, columns: int) -> bool:
+    """Whether a block of fewer than 128 rows is cut into squares of 128 pieces of 128."""
+    pieces, squares = blocks.bn // LANES, blocks.bm * blocks.bn % scan_kernels.SQUARE == 0
+    whole_rows = blocks.bn >= columns and pieces & (pieces - 1) == 0 and squares
+    return blocks.bm < LANES and (blocks.bn % scan_kernels.SQUARE == 0 or whole_rows)
 
 
 def _on_tpu(x, *, axis, reverse, blocks):
-    flat, down = (math.prod(x.shape[:-1]), x.shape[-1]), x.ndim == 2 and axis == 0
-    blocks = blocks or blocks_for(x, axis, reverse=reverse)
-    bm, bn = blocks.bm, blocks.bn
-    rows, columns = (pl.cdiv(size, block) for size, block in zip(flat, (bm, bn), strict=True))
-    side, along = (columns, rows) if down else (rows, columns)
+    if x.ndim == 1:
+        length = x.shape[0]
+        padded = jnp.pad(x, (0, whole(length, _VECTOR_TILE) - length))
+        return _launch(padded, _plan(x.shape, x.dtype, axis, blocks), reverse)[:length]
+    plan = _plan(x.shape, x.dtype, axis, blocks)
+    return _launch(x.T, plan, reverse).T if plan.transposed else _launch(x, plan, reverse)
 
-    def index(a, b):
-        b = along - 1 - b if reverse else b
-        return (b, a) if down else (a, b)
 
-    spec = pl.BlockSpec((bm, bn), index)
-    kernel = _rows_kernel if down else _columns_kernel
+def _launch(x: Array, plan: _Plan, reverse: bool) -> Array:
+    steps = [pl.cdiv(size, block or 1) for size, block in zip(plan.view, plan.block, strict=True)]
+    along, others = steps.pop(plan.axis), steps
+
+    def index(*step):
+        *where, n = step
+        where.insert(plan.axis, along - 1 - n if reverse else n)
+        return tuple(where)
+
+    spec = pl.BlockSpec(plan.block, index)
+    how = {"size": plan.view[plan.axis], "along": len(others), "reverse": reverse}
     return pl.pallas_call(
-        functools.partial(kernel, size=flat[0 if down else 1], reverse=reverse),
-        out_shape=sharding.result(x, flat, x.dtype),
-        grid=(side, along),
+        functools.partial(plan.kernel, **how),
+        out_shape=sharding.result(x, plan.view, x.dtype),
+        grid=(*others, along),
         in_specs=[spec],
         out_specs=spec,
-        scratch_shapes=[pltpu.VMEM((8, bn if down else bm), accumulator(x.dtype))],
-        compiler_params=compiler_params(vmem_bytes(blocks, x.dtype.itemsize), "parallel", "arbitrary"),
-    )(x.reshape(flat)).reshape(x.shape)
+        scratch_shapes=[pltpu.VMEM(plan.carry, accumulator(x.dtype))],
+        compiler_params=compiler_params(plan.vmem_bytes, *["parallel"] * len(others), "arbitrary"),
+    )(x.reshape(plan.view)).reshape(x.shape)

@@ -37,6 +37,7 @@ from course_lib.kernels import (
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.rules import Layout
 from course_lib.kernels.symbolic import cut, planned
 
@@ -233,6 +234,8 @@ def _block_of_columns(shape: tuple[int, ...], axis: int, blocks: Blocks) -> tupl
 
 def _on_tpu(*operands: Array, kernels: _Kernels, axis: int, blocks: Blocks | None) -> Array:
     x = operands[0]
+    if blocks is None and _as_it_lies(x, axis, len(operands) + 1):
+        return _on_tpu(*(operand.T for operand in operands), kernels=kernels, axis=1 - axis, blocks=None).T
     if axis == x.ndim - 1:
         return _along_rows(*operands, kernels=kernels, blocks=blocks)
     if _by_rows(x, axis, len(operands) + 1):
@@ -251,6 +254,13 @@ def _on_tpu(*operands: Array, kernels: _Kernels, axis: int, blocks: Blocks | Non
         out_specs=spec,
         compiler_params=compiler_params(needed, *["parallel"] * len(grid)),
     )(*(operand.reshape(view) for operand in operands)).reshape(x.shape)
+
+
+def _as_it_lies(x: Described, axis: int, operands: int) -> bool:
+    """Whether x is taken by its transpose, as XLA stores it: rows of 64 numbers would fill half of the lanes, too."""
+    if not is_by_columns(x.shape):
+        return False
+    return axis == 0 or not _by_rows(jax.ShapeDtypeStruct(x.shape[::-1], x.dtype), 0, operands)
 
 
 def _along_rows(*operands: Array, kernels: _Kernels, blocks: Blocks | None) -> Array:
