@@ -34,7 +34,9 @@ def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20
             f"{longest_row(itemsize, operands, temporaries)} columns."
         )
     whole = 32 // itemsize  # rows of whole registers: 8 of f32, 16 of bf16
-    wanted = min(block // per_row(columns, 4, 0, 1), _MOST, max(_FEWEST, pl.cdiv(rows, 2)))  # two steps: copies overlap work
+    wanted = min(
+        block // per_row(columns, 4, 0, 1), _MOST, max(_FEWEST, pl.cdiv(rows, 2))
+    )  # two steps: copies overlap work
     return min(fits, max(1, pl.cdiv(wanted, whole)) * whole)
 
 
