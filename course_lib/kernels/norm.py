@@ -304,7 +304,8 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
     kernel = traced_eps.in_kernel(kernel, eps)
     on_tpu = fixed(_on_tpu, kernel=kernel, blocks=blocks, count=count, traced=len(traced))
     rule = _rule(x, count, len(operands) - count - len(traced), *traced)
-    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    leading = () if blocks else tuple(range(count))
+    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain, leading=leading)(*operands, cuts=cuts)
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:
