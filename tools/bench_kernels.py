@@ -17,6 +17,7 @@ import functools
 import importlib.metadata
 import pathlib
 import platform
+import statistics
 import sys
 from collections.abc import Callable
 
@@ -37,6 +38,10 @@ reach about {hbm:.2f} of the bandwidth ([measured.md](measured.md)).
 
 Products compare well. XLA's elementwise and row-wise code does not: the simulator may find it too slow, and does not
 count what it waits for between two fusions ([compiler.md](compiler.md))."""
+MODELS = """\
+Shapes that no power of two divides are left as they are. *At least* counts each number once, without the padding that
+HBM holds with it. XLA's figure for a product leaves out that it brings one operand into VMEM before the program begins
+(copy-start in its program: while the program before still runs, if there is one); ours counts every copy."""
 GUIDE = """\
 keras.io's guide on custom kernels multiplies two f32 matrices of 8192 x 8192 in tiles of 128 x 128, each from 128 whole
 rows and 128 whole columns, with a ReLU at the end. Every tile reads its columns anew, so that the second matrix passes
@@ -87,10 +92,10 @@ def main(argv: list[str] | None = None) -> None:
     if compiler.libtpu_version() is None:
         parser.exit(0, f"No table: {compiler.missing_libtpu()}\n")
     lines = []
-    for row in kernel_rows.rows():
-        if arguments.only.lower() in f"{row.kernel} {row.shape}".lower():
-            show_progress(f"{row.kernel} {row.shape}")
-            lines.append(line_of(row, LONG if arguments.long else USUAL))
+    wanted = [row for row in kernel_rows.rows() if arguments.only.lower() in words(row).lower()]
+    for number, row in enumerate(wanted, 1):
+        show_progress(f"{number} of {len(wanted)}: {words(row)}")
+        lines.append(line_of(row, LONG if arguments.long else USUAL))
     show_progress("")
     if not lines:
         parser.error(f"no row contains {arguments.only!r}")
@@ -98,6 +103,11 @@ def main(argv: list[str] | None = None) -> None:
     print(text)
     if arguments.write:
         (ROOT / "docs/results.md").write_text(text)
+
+
+def words(row) -> str:
+    """What a row is called by."""
+    return f"{row.kernel} {row.shape} {row.dtype} {row.model}".strip()
 
 
 def line_of(row, limits: dict = USUAL) -> Line:
@@ -178,14 +188,17 @@ def page(lines: list[Line], date: datetime.date) -> str:
     from course_lib import roofline, vocabulary
 
     notes: list[str] = []
+    of_models = [line for line in lines if line.row.model]
+    lines = [line for line in lines if not line.row.model]
     parts = [
         "# Kernels beside XLA",
         f"Written by `make bench ARGS=--write` on {date.isoformat()}, with {versions()}.",
         f"## {vocabulary.COMPILER.capitalize()}",
         PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
         table(HEAD, [cells(line, notes) for line in lines]),
+        *models_part(of_models, notes),
         *guide_part(lines, notes),
-        *measured_part(lines),
+        *measured_part(lines + of_models),
         *(["## Notes", "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -218,6 +231,60 @@ def cell(figure: Figure | None, notes: list[str]) -> str:
     said = figure.why or figure.note
     mark = f"[{noted(said, notes)}]" if said else ""
     return f"{us(figure.predicted)} {mark}".strip() if figure.predicted else mark
+
+
+def models_part(lines: list[Line], notes: list[str]) -> list[str]:
+    """The table of shapes that occur in models, and how far off the worst is."""
+    import kernel_rows as k
+
+    if not lines:
+        return []
+    head = ("where", "kernel", "shape", "dtype", "ours", "XLA", "ours / XLA", "at least", "ours / at least")
+    rows = [
+        (
+            line.row.model,
+            *(line.row.kernel, line.row.shape, line.row.dtype),
+            *(cell(line.figures.get(name), notes) for name in (k.OURS, k.XLA)),
+            ratio_text(line.ratio(k.OURS, k.XLA)),
+            f"{us(line.least_s)} {line.by}",
+            ratio_text(over_least(line)),
+        )
+        for line in lines
+    ]
+    return ["## Shapes of models", MODELS, table(head, rows), "\n".join(summary(lines))]
+
+
+def summary(lines: list[Line]) -> list[str]:
+    """Of products, and of row-wise ops: the median and the worst, against XLA and against what is possible."""
+    import kernel_rows as k
+
+    products = [line for line in lines if line.row.kernel == "matmul"]
+    kinds = {"Products": products, "Row-wise": [line for line in lines if line not in products]}
+    found = []
+    for name, its in kinds.items():
+        ratios = {
+            "ours / XLA": [line.ratio(k.OURS, k.XLA) for line in its],
+            "ours / at least": [over_least(line) for line in its],
+        }
+        parts = [
+            f"{what} median {statistics.median(known):.2f}, worst {max(known):.2f}"
+            for what, values in ratios.items()
+            if (known := [value for value in values if value])
+        ]
+        if parts:
+            found.append(f"- {name}, {len(its)} shapes: {'; '.join(parts)}.")
+    return found
+
+
+def over_least(line: Line) -> float | None:
+    import kernel_rows as k
+
+    ours = line.figures[k.OURS].predicted
+    return ours / line.least_s if ours else None
+
+
+def ratio_text(ratio: float | None) -> str:
+    return f"{ratio:.2f}" if ratio else ""
 
 
 def guide_part(lines: list[Line], notes: list[str]) -> list[str]:
