@@ -32,6 +32,7 @@ class Row:
     args: tuple[jax.ShapeDtypeStruct, ...]
     implementations: dict[str, Load]
     model: str = ""  # where in a model such a shape occurs, for the rows that are taken from models
+    passes: int = 1  # of the MXU, where f32 is multiplied as exactly as f32 is
     choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, for one that has no choice
 
     @property
@@ -161,6 +162,7 @@ def product_of_a_model(model: str, sizes: tuple[int, int, int], dtype: str) -> R
     return Row(
         kernel="matmul",
         model=model,
+        passes=6 if dtype == "f32" else 1,
         shape=f"{m} x {k} x {n}",
         args=(_array(m, k, dtype=DTYPES[dtype]), _array(k, n, dtype=DTYPES[dtype])),
         implementations={
