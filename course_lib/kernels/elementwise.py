@@ -165,6 +165,7 @@ def blocks_of(shape: tuple[int, ...], itemsize: int) -> Blocks:
     elements = min(2**20 // itemsize, max(2**19 // itemsize, math.prod(shape) // 4))
     rows, columns = (-(-n // tile) * tile for n, tile in ((rows, legal.SUBLANES), (columns, legal.LANES)))
     bn = min(columns, max(2048, elements // rows // 128 * 128))
+    bn = -(-columns // -(-columns // bn) // 128) * 128  # equal parts: past the edge a block is computed in full, too
     bm = min(rows, max(32, elements // bn // 32 * 32))  # whole registers, also of one-byte types
     return Blocks(bm=bm, bn=bn)
 
