@@ -67,6 +67,7 @@ BESIDE = {
     "sum over one, of columns": (lambda x: reduce.sum_over(x, 1), "6, 200, b"),
     "sum over two": (lambda x: reduce.sum_over(x, (0, 2)), "6, b, 200"),
     "cumsum over rows": (lambda x: scan.cumsum(x, 0), "200, b"),
+    "cumsum over matrices": (lambda x: scan.cumsum(x, 0), "6, b, 200"),
 }
 
 

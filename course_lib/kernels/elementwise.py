@@ -244,6 +244,7 @@ def by_blocks(
         name=op,
         rule=rule(len(operands), x.ndim),
         tpu=fixed(_on_tpu, **how),
+        leading=() if blocks else tuple(range(len(operands))),
         tpu_mapped=fixed(_on_tpu, **how, mapped=True),
         plain=plain,
         since=5 if x.ndim == 1 and dtype == jnp.int8 else 4,  # a v4 cannot write parts of a register of int8

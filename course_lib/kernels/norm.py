@@ -309,7 +309,9 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
     how = {"kernel": kernel, "blocks": blocks, "count": count, "traced": len(traced)}
     on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
     rule = _rule(x, count, len(operands) - count - len(traced), *traced)
-    return Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain)(*operands, cuts=cuts)
+    leading = () if blocks else tuple(range(count))
+    launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain, leading=leading)
+    return launch(*operands, cuts=cuts)
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:

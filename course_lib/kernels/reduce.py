@@ -181,7 +181,9 @@ def max_over(
     legal.check_kind("max_over", blocks, Blocks)
     axis = axes.several("max_over", x, axis)
     if 0 in (x.shape if axis is None else [x.shape[each] for each in axis]):
-        raise ValueError(f"max_over: x has shape {x.shape}, and nothing has no maximum. Try a longer axis than {axis}.")
+        raise ValueError(
+            f"max_over: x has shape {x.shape}, and nothing has no maximum. Try an axis along which it is not empty."
+        )
     (x,), cuts = sharding.ready("max_over", _rule(x.ndim, axis, _MAX), (x,), layout)
     return _reduce(x, _MAX, axis, blocks, cuts)
 

@@ -121,7 +121,7 @@ def blocks_for(x: Float[Described, "*shape"], axis: int = -1) -> Blocks:
 
 def _blocks_for(x: Described, axis: int, operands: int) -> Blocks:
     if not _by_rows(x, axis, operands):
-        return _blocks_of_columns(axes.seen_as(planned(x.shape), axis))
+        return _blocks_of_columns(axes.seen_as(planned(x.shape), axis), _per_element(x.dtype.itemsize, operands))
     x = jax.ShapeDtypeStruct(_as_rows(planned(x.shape), axis), x.dtype)
     if x.shape[-1] > row_blocks.longest_row(x.dtype.itemsize, operands, _TEMPORARIES):
         return Blocks(bm=16, bn=16384)
@@ -131,10 +131,10 @@ def _blocks_for(x: Described, axis: int, operands: int) -> Blocks:
 _TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 
 
-def _blocks_of_columns(view: tuple[int, ...]) -> Blocks:
+def _blocks_of_columns(view: tuple[int, ...], per_element: int) -> Blocks:
     """About 2 MiB in f32, less where the array is small; as many columns as can be, for their copies are longer."""
     _, size, *deep, columns = view
-    elements = min(2**19, max(2**17, math.prod(view) // 4))
+    elements = min(2**19, max(2**17, math.prod(view) // 4), _usable() // per_element)
     least = size * min(legal.SUBLANES, *deep) if deep else size  # rows
     bn = max(1, elements // least // legal.LANES) * legal.LANES
     bn = min(bn, pl.cdiv(columns, legal.LANES) * legal.LANES)
@@ -149,7 +149,12 @@ def _by_rows(x: Described, axis: int, operands: int) -> bool:
         return True
     view = axes.seen_as(shape, axis)
     smallest = axes.block(view, view[1], 1, legal.LANES)
-    return _vmem_bytes(smallest, x.dtype.itemsize, operands) > platforms.vmem_bytes() * 7 // 8
+    return _vmem_bytes(smallest, x.dtype.itemsize, operands) > _usable()
+
+
+def _usable() -> int:
+    """Bytes of VMEM that blocks may fill: an eighth stays free for what the compiler puts there."""
+    return platforms.vmem_bytes() * 7 // 8
 
 
 def _as_rows(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -159,7 +164,11 @@ def _as_rows(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 def _vmem_bytes(block: tuple[int, ...], itemsize: int, operands: int) -> int:
     *outer, rows, columns = block
     padded = pl.cdiv(rows, legal.SUBLANES) * legal.SUBLANES * pl.cdiv(columns, legal.LANES) * legal.LANES
-    return math.prod(outer) * padded * (2 * operands * itemsize + 4 * _TEMPORARIES)
+    return math.prod(outer) * padded * _per_element(itemsize, operands)
+
+
+def _per_element(itemsize: int, operands: int) -> int:
+    return 2 * operands * itemsize + 4 * _TEMPORARIES
 
 
 def _rule(operands: int, x: Array, axis: int) -> str:
@@ -201,8 +210,11 @@ def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, 
     if not x.size:
         return x
     _chosen(axis, blocks, *operands)
-    on_tpu, plain = fixed(_on_tpu, kernels=kernels, axis=axis, blocks=blocks), fixed(plain, axis=axis)
-    return Op(name=op, rule=_rule(len(operands), x, axis), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    last = axis - x.ndim  # from the end: there may come axes in front
+    on_tpu, plain = fixed(_on_tpu, kernels=kernels, axis=last, blocks=blocks), fixed(plain, axis=last)
+    leading = () if blocks else tuple(range(len(operands)))
+    launch = Op(name=op, rule=_rule(len(operands), x, axis), tpu=on_tpu, plain=plain, leading=leading)
+    return launch(*operands, cuts=cuts)
 
 
 def _chosen(axis: int, blocks: Blocks | None, *operands: Array) -> tuple[Blocks, int]:
@@ -225,6 +237,7 @@ def _block_of_columns(shape: tuple[int, ...], axis: int, blocks: Blocks) -> tupl
 
 def _on_tpu(*operands: Array, kernels: _Kernels, axis: int, blocks: Blocks | None) -> Array:
     x = operands[0]
+    axis %= x.ndim
     if blocks is None and _as_it_lies(x, axis, len(operands) + 1):
         return _on_tpu(*(operand.T for operand in operands), kernels=kernels, axis=1 - axis, blocks=None).T
     if axis == x.ndim - 1:

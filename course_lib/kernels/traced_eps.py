@@ -31,10 +31,10 @@ def split(op: str, eps) -> tuple[float | None, tuple[Array, ...]]:
 
 def in_kernel(kernel: Callable, eps: float | None) -> Callable:
     """``kernel(*refs, eps=...)`` with its eps: a number, or where that is None one more reference, the first."""
-    return fixed(_reading, kernel=kernel) if eps is None else fixed(kernel, eps=eps)
+    return fixed(_with_eps_from_smem, kernel=kernel) if eps is None else fixed(kernel, eps=eps)
 
 
-def _reading(eps_ref: Float[Ref, "1 1"], *refs, kernel: Callable, **more) -> None:
+def _with_eps_from_smem(eps_ref: Float[Ref, "1 1"], *refs, kernel: Callable, **more) -> None:
     kernel(*refs, eps=eps_ref[0, 0], **more)
 
 
