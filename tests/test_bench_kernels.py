@@ -62,14 +62,18 @@ def test_all_implementations_of_a_row_return_the_same_arrays(row):
 
 
 def test_the_rows_are_those_that_were_asked_for():
-    products = {row.shape for row in ROWS if row.kernel == "matmul"}
+    usual = [row for row in ROWS if not row.model]
+    products = {row.shape for row in usual if row.kernel == "matmul"}
     square = {f"{n} x {n} x {n}" for n in (1024, 2048, 4096, 8192)}
     assert products == square | {"512 x 8192 x 2048", "8192 x 512 x 8192"}
-    assert {row.dtype for row in ROWS if row.kernel == "matmul"} == {"bf16"}
+    assert {row.dtype for row in usual if row.kernel == "matmul"} == {"bf16"}
     for kernel in ("softmax", "RMSNorm", "LayerNorm"):
-        assert [(row.shape, row.dtype) for row in ROWS if row.kernel == kernel] == [("8192 x 2048", "f32")]
+        assert [(row.shape, row.dtype) for row in usual if row.kernel == kernel] == [("8192 x 2048", "f32")]
     assert any("and gradients" in row.kernel and row.shape == "2048 x 2048 x 2048" for row in ROWS)
     assert any(GUIDE in row.implementations for row in ROWS)
+    models = [row.model for row in ROWS if row.model]
+    assert len(models) == 30
+    assert set(models) >= {"decode", "prefill", "vocabulary", "vision", "odd"}
 
 
 def test_gradients_are_the_value_and_every_gradient():
@@ -168,6 +172,31 @@ def test_the_page():
     assert [PUBLISHED, "[2]", "", ""] in rows  # the same reason has the same number
     assert page.splitlines()[-2:] == ["1. with the best blocks", "2. refused: too large"]
     assert "Nothing: the machine that made this page has no TPU or GPU." in page
+
+
+def test_shapes_of_models_have_a_table_of_their_own_and_a_summary():
+    """Median and worst, of what has a figure."""
+    known, refused, _ = lines()
+    slow = dataclasses.replace(known, figures=known.figures | {OURS: Figure(predicted=4e-6)})
+    even = dataclasses.replace(known, figures=known.figures | {OURS: Figure(predicted=1.6e-6)})
+    row_wise = dataclasses.replace(known.row, kernel="softmax", model="attention")
+    products = [
+        dataclasses.replace(line, row=dataclasses.replace(line.row, kernel="matmul", model="odd"))
+        for line in (known, slow, even, refused)
+    ]
+    page = bench_kernels.page([*products, dataclasses.replace(even, row=row_wise), known], datetime.date.today())
+    assert page.count("| odd ") == 4
+    assert page.count("| attention ") == 1
+    assert "- Products, 4 shapes: ours / XLA median 1.25, worst 2.50; ours / at least median 2.00, worst 4.00." in page
+    assert "- Row-wise, 1 shapes: ours / XLA median 1.00, worst 1.00; ours / at least median 1.60, worst 1.60." in page
+
+
+def test_what_is_fetched_ahead_counts_where_nothing_hides_it():
+    ops = [compiler.Op(name="y", kind="copy-start", hbm_bytes=819 * 10**3), compiler.Op(name="x", kind="fusion")]
+    ops[1] = dataclasses.replace(ops[1], seconds=2e-6)
+    report = compiler.Report(name="", chip="v5e", ok=True, seconds=2e-6, ops=tuple(ops))
+    assert bench_kernels.with_fetch(report) == pytest.approx(3e-6, rel=0.02)
+    assert bench_kernels.with_fetch(dataclasses.replace(report, ops=(*ops, ops[1]))) == 2e-6
 
 
 def test_measured_figures_have_their_own_table_and_never_stand_among_the_predicted(monkeypatch):

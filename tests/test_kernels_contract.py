@@ -11,8 +11,8 @@ import pytest
 from conftest import needs_libtpu
 from sweeps import daily
 
-from course_lib import chips, compiler
-from course_lib.kernels import elementwise, linear, linear_int8, matmul, norm, reduce, scale_add
+from course_lib import chips, compiler, grid
+from course_lib.kernels import elementwise, linear, linear_int8, matmul, norm, reduce, scale_add, softmax
 
 FLOATS, NUMBERS = ("float32", "bfloat16"), ("float32", "bfloat16", "int32")
 
@@ -129,8 +129,8 @@ def kernels_in(fn, *args, chip="v5e") -> int:
 @pytest.mark.parametrize(
     "name, dtype, rank",
     daily(
-        *[(name, "bfloat16", 1) for name, op in OPS.items() if 1 in op.ranks],
-        *[(name, "float32", op.ranks[0]) for name, op in OPS.items() if 1 not in op.ranks],
+        *[(name, "bfloat16", 1) for name in NAMES if 1 in OPS[name].ranks],
+        *[(name, "float32", 2) for name in NAMES if 1 not in OPS[name].ranks],
         of=CASES,
     ),
 )
@@ -183,6 +183,22 @@ def test_it_compiles_in_a_program_of_64_bits(name):
         report = compiler.compile_tpu(lambda x: (fn(x), gradient(x)), x, simulate=False)
         assert jax.jit(lambda x: jax.tree.leaves(fn(x))[0])(x).dtype.itemsize <= 4
     assert report.ok, report.error
+
+
+MANY = ["elementwise.add", "scale_add.scale_add", "softmax.softmax", "softmax.softmax down", "norm.rms_norm_residual"]
+
+
+@pytest.mark.parametrize("name", [*MANY, "linear.linear", "linear_int8.linear_int8"])
+def test_mapped_rows_are_the_rows_of_one_array(name):
+    """So a function of one example, mapped, takes no longer than the same of a batch: the blocks are the same."""
+    fn, rank = functions(name)[0], OPS[name].ranks[-1]
+    x = jnp.ones((3, *SHAPES[rank]))
+    fns = [jax.vmap(fn), fn] if name != "softmax.softmax down" else [jax.vmap(fn), lambda x: softmax.softmax(x, 1)]
+    grids = []
+    for each in fns:
+        walk = grid.walk(each, x)
+        grids.append((walk.calls[0].grid, [operand.block_shape for operand in walk.calls[0].operands]))
+    assert grids[0] == grids[1]
 
 
 @pytest.mark.parametrize("in_axes", [(0, None), (None, 1)])

@@ -97,8 +97,8 @@ def fields(family):
 
 
 def smallest_legal(family, field):
-    """By trial: what ``Blocks`` itself does not refuse."""
-    for size in (8, 128):
+    """By trial: what ``Blocks`` itself does not refuse. Along the last axis cumsum refuses more."""
+    for size in (128,) if family == "scan" else (8, 128):
         try:
             module(family).Blocks(**dict.fromkeys(fields(family), 1024) | {field: size})
         except ValueError:
@@ -113,11 +113,11 @@ def smallest_legal(family, field):
         (
             matmul.Blocks,
             {"bm": 100, "bk": 500, "bn": 300},
-            "bm of 128, bk of 128, bn of 128. Nearest legal: bm=128, bk=512, bn=256.",
+            "bm of 8, bk of 128, bn of 128. Nearest legal: bm=96, bk=512, bn=256.",
         ),
         (elementwise.Blocks, {"bm": 7, "bn": 100}, "bm of 8, bn of 128. Nearest legal: bm=8, bn=128."),
         (reduce.Blocks, {"bm": 8, "bn": 128}, "bm of 128, bn of 128. Nearest legal: bm=128, bn=128."),
-        (scan.Blocks, {"bm": 128, "bn": 0}, "bm of 128, bn of 128. Nearest legal: bm=128, bn=128."),
+        (scan.Blocks, {"bm": 128, "bn": 0}, "bm of 8, bn of 128. Nearest legal: bm=128, bn=128."),
         (softmax.Blocks, {"bm": 12, "bn": None}, "bm of 8. Nearest legal: bm=16."),
         (norm.Blocks, {"bm": -8}, "bm of 8. Nearest legal: bm=8."),
     ],

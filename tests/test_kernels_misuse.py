@@ -65,7 +65,7 @@ WRONG = {
     # sizes of blocks
     "bm is no number": (
         lambda: matmul.Blocks(bm="a"),
-        ["bm is 'a'", "must be a whole number, and a multiple of 128", "Try bm=128"],
+        ["bm is 'a'", "must be a whole number, and a multiple of 8", "Try bm=8"],
     ),
     "bm is a bool": (lambda: elementwise.Blocks(bm=True), ["bm is True", "whole number, and a multiple of 8"]),
     "bm is no whole number": (lambda: norm.Blocks(bm=8.0), ["bm is 8.0", "whole number"]),

@@ -17,6 +17,7 @@ import functools
 import importlib.metadata
 import pathlib
 import platform
+import statistics
 import sys
 from collections.abc import Callable
 
@@ -37,6 +38,11 @@ reach about {hbm:.2f} of the bandwidth ([measured.md](measured.md)).
 
 Products compare well. XLA's elementwise and row-wise code does not: the simulator may find it too slow, and does not
 count what it waits for between two fusions ([compiler.md](compiler.md))."""
+MODELS = """\
+Shapes that no power of two divides are left as they are. *At least* counts each number once, without the padding that
+HBM holds with it; a few rows take longer, as two copies take their latency. Before a product XLA brings one operand
+into VMEM, while the program before still runs, if there is one (a cross-program prefetch, in what it compiles). Its
+figure leaves that out, and ours counts every copy; *with that copy* counts XLA's too."""
 GUIDE = """\
 keras.io's guide on custom kernels multiplies two f32 matrices of 8192 x 8192 in tiles of 128 x 128, each from 128 whole
 rows and 128 whole columns, with a ReLU at the end. Every tile reads its columns anew, so that the second matrix passes
@@ -54,6 +60,7 @@ class Figure:
     note: str = ""
     measured: tuple[float, float, float] | None = None  # median and quartiles
     why_not_measured: str = ""
+    with_fetch: float | None = None  # predicted, and what is fetched before a program of one operation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +75,10 @@ class Line:
     def ratio(self, one: str, other: str) -> float | None:
         a, b = (self.figures.get(name, Figure()).predicted for name in (one, other))
         return a / b if a and b else None
+
+    def ratio_with_fetch(self, one: str, other: str) -> float | None:
+        a, b = (self.figures.get(name, Figure()) for name in (one, other))
+        return a.predicted / b.with_fetch if a.predicted and b.with_fetch else None
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -87,10 +98,10 @@ def main(argv: list[str] | None = None) -> None:
     if compiler.libtpu_version() is None:
         parser.exit(0, f"No table: {compiler.missing_libtpu()}\n")
     lines = []
-    for row in kernel_rows.rows():
-        if arguments.only.lower() in f"{row.kernel} {row.shape}".lower():
-            show_progress(f"{row.kernel} {row.shape}")
-            lines.append(line_of(row, LONG if arguments.long else USUAL))
+    wanted = [row for row in kernel_rows.rows() if arguments.only.lower() in words(row).lower()]
+    for number, row in enumerate(wanted, 1):
+        show_progress(f"{number} of {len(wanted)}: {words(row)}")
+        lines.append(line_of(row, LONG if arguments.long else USUAL))
     show_progress("")
     if not lines:
         parser.error(f"no row contains {arguments.only!r}")
@@ -100,6 +111,11 @@ def main(argv: list[str] | None = None) -> None:
         (ROOT / "docs/results.md").write_text(text)
 
 
+def words(row) -> str:
+    """What a row is called by."""
+    return f"{row.kernel} {row.shape} {row.dtype} {row.model}".strip()
+
+
 def line_of(row, limits: dict = USUAL) -> Line:
     """A row's figures: every implementation compiled for the chip, and timed where that is possible."""
     import kernel_rows
@@ -107,6 +123,7 @@ def line_of(row, limits: dict = USUAL) -> Line:
     from course_lib import bench
 
     least = bench.bound(row.implementations[kernel_rows.XLA](), *row.args, chip=CHIP)
+    least = dataclasses.replace(least, compute_s=row.passes * least.compute_s)
     figures = {name: figure(row, name, limits) for name in row.implementations}
     return Line(row=row, figures=figures, least_s=least.seconds, by=least.by)
 
@@ -147,7 +164,18 @@ def predicted(fn: Callable, args: tuple, limits: dict) -> Figure:
         return Figure(why=f"{report.refusal}: {report.error.what}")
     if report.seconds is None:
         return Figure(why="it compiles; " + "; ".join(report.notes[:1]), hbm_bytes=report.hbm_bytes)
-    return Figure(predicted=report.seconds, hbm_bytes=report.hbm_bytes)
+    return Figure(predicted=report.seconds, hbm_bytes=report.hbm_bytes, with_fetch=with_fetch(report))
+
+
+def with_fetch(report) -> float:
+    """Seconds, with the copies that come before the only operation: behind several, they might hide."""
+    from course_lib import chips
+
+    timed = [op.seconds for op in report.ops if op.seconds]
+    ahead = sum(op.hbm_bytes or 0 for op in report.ops if op.kind == "copy-start")
+    if len(timed) != 1:
+        return report.seconds
+    return max(report.seconds, timed[0] + ahead / chips.chip(report.chip).program_bandwidth)
 
 
 def measured(found: Figure, fn: Callable, args: tuple, is_kernel: bool) -> Figure:
@@ -178,14 +206,17 @@ def page(lines: list[Line], date: datetime.date) -> str:
     from course_lib import roofline, vocabulary
 
     notes: list[str] = []
+    of_models = [line for line in lines if line.row.model]
+    lines = [line for line in lines if not line.row.model]
     parts = [
         "# Kernels beside XLA",
         f"Written by `make bench ARGS=--write` on {date.isoformat()}, with {versions()}.",
         f"## {vocabulary.COMPILER.capitalize()}",
         PREDICTED.format(chip=CHIP, hbm=roofline.FITTED[CHIP].hbm),
         table(HEAD, [cells(line, notes) for line in lines]),
+        *models_part(of_models, notes),
         *guide_part(lines, notes),
-        *measured_part(lines),
+        *measured_part(lines + of_models),
         *(["## Notes", "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))] if notes else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -218,6 +249,73 @@ def cell(figure: Figure | None, notes: list[str]) -> str:
     said = figure.why or figure.note
     mark = f"[{noted(said, notes)}]" if said else ""
     return f"{us(figure.predicted)} {mark}".strip() if figure.predicted else mark
+
+
+def models_part(lines: list[Line], notes: list[str]) -> list[str]:
+    """The table of shapes that occur in models, and how far off the worst is."""
+    import kernel_rows as k
+
+    if not lines:
+        return []
+    head = (
+        "where",
+        "kernel",
+        "shape",
+        "dtype",
+        "ours",
+        "XLA",
+        "ours / XLA",
+        "with that copy",
+        "at least",
+        "ours / at least",
+    )
+    rows = [
+        (
+            line.row.model,
+            *(line.row.kernel, line.row.shape, line.row.dtype),
+            *(cell(line.figures.get(name), notes) for name in (k.OURS, k.XLA)),
+            ratio_text(line.ratio(k.OURS, k.XLA)),
+            ratio_text(line.ratio_with_fetch(k.OURS, k.XLA)),
+            f"{us(line.least_s)} {line.by}",
+            ratio_text(over_least(line)),
+        )
+        for line in lines
+    ]
+    return ["## Shapes of models", MODELS, table(head, rows), "\n".join(summary(lines))]
+
+
+def summary(lines: list[Line]) -> list[str]:
+    """Of products, and of row-wise ops: the median and the worst, against XLA and against what is possible."""
+    import kernel_rows as k
+
+    products = [line for line in lines if line.row.kernel == "matmul"]
+    kinds = {"Products": products, "Row-wise": [line for line in lines if line not in products]}
+    found = []
+    for name, its in kinds.items():
+        ratios = {
+            "ours / XLA": [line.ratio(k.OURS, k.XLA) for line in its],
+            "with that copy": [line.ratio_with_fetch(k.OURS, k.XLA) for line in its],
+            "ours / at least": [over_least(line) for line in its],
+        }
+        parts = [
+            f"{what} median {statistics.median(known):.2f}, worst {max(known):.2f}"
+            for what, values in ratios.items()
+            if (known := [value for value in values if value])
+        ]
+        if parts:
+            found.append(f"- {name}, {len(its)} shapes: {'; '.join(parts)}.")
+    return found
+
+
+def over_least(line: Line) -> float | None:
+    import kernel_rows as k
+
+    ours = line.figures[k.OURS].predicted
+    return ours / line.least_s if ours else None
+
+
+def ratio_text(ratio: float | None) -> str:
+    return f"{ratio:.2f}" if ratio else ""
 
 
 def guide_part(lines: list[Line], notes: list[str]) -> list[str]:

@@ -18,6 +18,8 @@ from jax.experimental.pallas import tpu as pltpu
 OURS, XLA, PALLAS_OPS, TOKAMAX = "ours", "XLA", "Pallas ops", "Tokamax"
 GUIDE, PUBLISHED = "the guide's, with 32 MiB of VMEM", "the guide's, as published"
 
+DTYPES = {"bf16": jnp.bfloat16, "f32": jnp.float32}
+
 Load = Callable[[], Callable]  # returns the function; raises ImportError or AttributeError where there is none
 
 
@@ -29,6 +31,8 @@ class Row:
     shape: str
     args: tuple[jax.ShapeDtypeStruct, ...]
     implementations: dict[str, Load]
+    model: str = ""  # where in a model such a shape occurs, for the rows that are taken from models
+    passes: int = 1  # of the MXU, where f32 is multiplied as exactly as f32 is
     choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, for one that has no choice
 
     @property
@@ -46,6 +50,8 @@ def rows() -> list[Row]:
         row_wise("RMSNorm", "norm.rms_norm", rms_norm, _tokamax_norm(centred=False), vectors=1),
         row_wise("LayerNorm", "norm.layer_norm", layer_norm, _tokamax_norm(centred=True), vectors=2),
         guide(8192),
+        *(product_of_a_model(*row) for row in PRODUCTS),
+        *(row_wise_of_a_model(*row) for row in ROW_WISE),
     ]
 
 
@@ -55,6 +61,42 @@ MATMULS = (
     (8192, 512, 8192),
 )
 
+
+# Where, sizes, dtype. f32 is multiplied in six passes.
+PRODUCTS = (
+    ("decode", (1, 4096, 4096), "bf16"),
+    ("decode", (8, 4096, 14336), "bf16"),
+    ("decode", (16, 8192, 1024), "bf16"),
+    ("prefill", (2048, 4096, 4096), "bf16"),
+    ("prefill", (512, 768, 2304), "bf16"),
+    ("prefill", (4096, 768, 3072), "bf16"),
+    ("vocabulary", (100, 768, 50257), "bf16"),
+    ("vocabulary", (256, 2048, 32000), "bf16"),
+    ("vision", (3152, 768, 3072), "bf16"),
+    ("vision", (3136, 147, 96), "bf16"),
+    ("odd", (777, 777, 777), "bf16"),
+    ("odd", (3000, 3000, 3000), "bf16"),
+    ("odd", (1111, 2222, 3333), "bf16"),
+    ("odd", (640, 1920, 1080), "bf16"),
+    ("odd", (513, 1025, 2049), "bf16"),
+    ("odd", (8, 5000, 777), "bf16"),
+    ("odd", (777, 777, 777), "f32"),
+    ("odd", (1000, 1000, 1000), "f32"),
+)
+ROW_WISE = (
+    ("vocabulary", "softmax", (256, 50257), "bf16"),
+    ("vision", "softmax", (3152, 197), "f32"),
+    ("attention", "softmax", (65536, 64), "f32"),
+    ("prefill", "RMSNorm", (2048, 4096), "bf16"),
+    ("decode", "RMSNorm", (8, 4096), "bf16"),
+    ("odd", "RMSNorm", (100_000, 100), "f32"),
+    ("small", "LayerNorm", (512, 768), "f32"),
+    ("vision", "LayerNorm", (3152, 768), "bf16"),
+    ("prefill", "gelu", (4096, 3072), "bf16"),
+    ("prefill", "silu", (2048, 14336), "bf16"),
+    ("long", "cumsum", (4, 1_000_000), "f32"),
+    ("long", "cumsum", (8192, 2048), "bf16"),
+)
 
 GELUS = {
     "gelu": functools.partial(jax.nn.gelu, approximate=False),
@@ -111,6 +153,41 @@ def row_wise(kernel: str, op: str, plain: Callable, tokamax: Load | None = None,
         shape=" x ".join(map(str, shape)),
         args=(_array(*shape, dtype=jnp.float32), *[_array(shape[1], dtype=jnp.float32)] * vectors),
         implementations={OURS: _ours(family, name or family), XLA: lambda: plain, **others},
+    )
+
+
+def product_of_a_model(model: str, sizes: tuple[int, int, int], dtype: str) -> Row:
+    """``x @ y``; f32 as exactly as f32 is."""
+    m, k, n = sizes
+    return Row(
+        kernel="matmul",
+        model=model,
+        passes=6 if dtype == "f32" else 1,
+        shape=f"{m} x {k} x {n}",
+        args=(_array(m, k, dtype=DTYPES[dtype]), _array(k, n, dtype=DTYPES[dtype])),
+        implementations={
+            OURS: _ours("matmul", "matmul"),
+            XLA: lambda: functools.partial(jnp.matmul, precision="highest"),
+        },
+    )
+
+
+def row_wise_of_a_model(model: str, kernel: str, shape: tuple[int, int], dtype: str) -> Row:
+    """An op that reads an array once and writes one like it, beside the same in plain JAX."""
+    op, plain, vectors = {
+        "softmax": ("softmax.softmax", lambda x: jax.nn.softmax(x, axis=-1), 0),
+        "RMSNorm": ("norm.rms_norm", rms_norm, 1),
+        "LayerNorm": ("norm.layer_norm", layer_norm, 2),
+        "gelu": ("activations.gelu", GELUS["gelu"], 0),
+        "silu": ("activations.silu", jax.nn.silu, 0),
+        "cumsum": ("scan.cumsum", lambda x: jnp.cumsum(x, axis=-1), 0),
+    }[kernel]
+    return Row(
+        kernel=kernel,
+        model=model,
+        shape=" x ".join(map(str, shape)),
+        args=tuple(_array(*s, dtype=DTYPES[dtype]) for s in (shape, *[shape[1:]] * vectors)),
+        implementations={OURS: _ours(*op.split(".")), XLA: lambda: plain},
     )
 
 

@@ -24,8 +24,9 @@ from course_lib.kernels import arguments, legal, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.rules import Layout
-from course_lib.kernels.symbolic import cut, planned
+from course_lib.kernels.symbolic import cut, is_known, planned
 
 
 def add_reference(x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
@@ -164,6 +165,7 @@ def blocks_of(shape: tuple[int, ...], itemsize: int) -> Blocks:
     elements = min(2**20 // itemsize, max(2**19 // itemsize, math.prod(shape) // 4))
     rows, columns = (-(-n // tile) * tile for n, tile in ((rows, legal.SUBLANES), (columns, legal.LANES)))
     bn = min(columns, max(2048, elements // rows // 128 * 128))
+    bn = -(-columns // -(-columns // bn) // 128) * 128  # equal parts: past the edge a block is computed in full, too
     bm = min(rows, max(32, elements // bn // 32 * 32))  # whole registers, also of one-byte types
     return Blocks(bm=bm, bn=bn)
 
@@ -242,6 +244,7 @@ def by_blocks(
         name=op,
         rule=rule(len(operands), x.ndim),
         tpu=fixed(_on_tpu, **how),
+        leading=() if blocks else tuple(range(len(operands))),
         tpu_mapped=fixed(_on_tpu, **how, mapped=True),
         plain=plain,
         since=5 if x.ndim == 1 and dtype == jnp.int8 else 4,  # a v4 cannot write parts of a register of int8
@@ -279,9 +282,10 @@ def seen_as(
     length = blocks.bm * blocks.bn
     chunk = legal.step(0, 1)
     block = shape[0] if cut(length, shape[0]) == shape[0] else max(chunk, length // chunk * chunk)
-    # A vector of four-byte numbers lies in memory as a row of a matrix does. With narrower numbers that view costs a
-    # copy, which only jax.vmap is worth: it puts more rows beside this one, and so no vector can be a block any more.
-    return ((1, shape[0]), (1, block)) if mapped or itemsize == 4 else (shape, (block,))
+    # A vector of four-byte numbers lies in memory as a row of a matrix does, if it fills its tiles. Else that view
+    # costs a copy, which only jax.vmap is worth: it puts more rows beside this one, and no vector can be a block then.
+    is_row = itemsize == 4 and is_known(shape[0]) and shape[0] % chunk == 0
+    return ((1, shape[0]), (1, block)) if mapped or is_row else (shape, (block,))
 
 
 def vmem_bytes(block: tuple[int, ...], itemsizes: list[int]) -> int:
@@ -291,6 +295,8 @@ def vmem_bytes(block: tuple[int, ...], itemsizes: list[int]) -> int:
 
 def _on_tpu(*operands: Array, kernel: Callable, dtype, blocks: Blocks | None, mapped: bool = False) -> Array:
     x = operands[0]
+    if blocks is None and is_by_columns(x.shape):
+        return _on_tpu(*(v.T for v in operands), kernel=kernel, dtype=dtype, blocks=None, mapped=mapped).T
     flat, block, needed = _cut(blocks, dtype, *operands, mapped=mapped)
     spec = pl.BlockSpec(block, lambda *step: step)
     return pl.pallas_call(

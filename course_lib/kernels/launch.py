@@ -41,8 +41,11 @@ class Op:
 
     Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). A
     GPU has ``gpu``, and where it is None ``plain``. Equal ops are compiled once: let their functions be those of a
-    file, or ``fixed`` ones. Under ``jax.vmap`` it is ``tpu_mapped`` that is mapped, and where it is None ``tpu``; with
-    ``one_at_a_time`` in a loop. ``since``: the generation of TPUs which can run the kernel, and all later ones can.
+    file, or ``fixed`` ones. ``since``: the generation of TPUs which can run the kernel, and all later ones can.
+
+    Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
+    where these are mapped and no others, nothing else is to be done. Else it is ``tpu_mapped`` that is mapped, and
+    where it is None ``tpu``; with ``one_at_a_time`` in a loop.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Op:
     tpu: Callable
     plain: Callable
     gpu: Callable | None = None
+    leading: tuple[int, ...] = ()
     tpu_mapped: Callable | None = None
     one_at_a_time: bool = False
     since: int = 4
@@ -123,7 +127,10 @@ def _jvp(primals, tangents, *, op: Op):
 
 
 def _batch(operands, axes, *, op: Op):
-    """The mapped axis comes first, as one more of the grid, and is a letter of the rule, which a mesh may cut."""
+    """The mapped axis comes first, and is a letter of the rule, which a mesh may cut.
+
+    The kernel has rows as ever, and more of them, or one more axis of its grid.
+    """
     ins, outs = rules.parts(op.rule)
     new, mapped = f"v{op.rule.count('v')}", tuple(None if axis is None else 0 for axis in axes)
     operands = [
@@ -133,9 +140,12 @@ def _batch(operands, axes, *, op: Op):
     ins = [letters if axis is None else [new, *letters] for letters, axis in zip(ins, mapped, strict=True)]
     sides = ins, [[new, *letters] for letters in outs]
     rule = " -> ".join(", ".join(" ".join(letters) for letters in side) for side in sides)
+    if tuple(n for n, axis in enumerate(mapped) if axis == 0) == op.leading:
+        results = _tuple(dataclasses.replace(op, rule=rule)(*operands))
+        return results, [0] * len(results)
     plain, gpu = (fn and _Vmapped(fn, mapped) for fn in (op.plain, op.gpu))
     tpu = (_Looped if op.one_at_a_time else _Vmapped)(op.tpu_mapped or op.tpu, mapped)
-    op = dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu, tpu_mapped=None)
+    op = dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu, leading=(), tpu_mapped=None)
     results = _tuple(op(*operands))
     return results, [0] * len(results)
 

@@ -214,7 +214,9 @@ def _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save: bo
         results = _plain(x, w, b, **how)
     else:
         rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K", 1 + save), fixed(_on_tpu, **how, blocks=blocks)
-        results = Op(name="linear", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, w, b, cuts=cuts)
+        leading = () if blocks else (0,)
+        launch = Op(name="linear", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how), leading=leading)
+        results = launch(x, w, b, cuts=cuts)
     return results if save else (results, None)
 
 

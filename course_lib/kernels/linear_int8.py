@@ -174,7 +174,9 @@ def _linear(x, q, scale, b, activation, precision, blocks, summed, cuts):
     if 0 in (*x.shape, *q.shape):
         return _plain(x, q, scale, b, **how)
     rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K"), fixed(_on_tpu, **how, blocks=blocks)
-    return Op(name="linear_int8", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, q, scale, b, cuts=cuts)
+    leading = () if blocks else (0,)
+    launch = Op(name="linear_int8", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how), leading=leading)
+    return launch(x, q, scale, b, cuts=cuts)
 
 
 def _plain(x, q, scale, b, *, activation, precision):

@@ -74,41 +74,45 @@ class Blocks:
         legal.check(self, bm=legal.SUBLANES)
 
 
+# ``axis`` is that of a row: 1, or 0 in a block of the transpose, for a matrix that XLA stores by columns.
+
+
 def _rms_norm_kernel(
-    x_ref: Float[Ref, "bm N"], weight_ref: Float[Ref, "1 N"], o_ref: Float[Ref, "bm N"], *, eps: float
+    x_ref: Float[Ref, "*block"], weight_ref: Float[Ref, "*row"], o_ref: Float[Ref, "*block"], *, eps: float, axis: int
 ) -> None:
     x = x_ref[...].astype(jnp.float32)
-    rstd = lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
-    o_ref[...] = (x * rstd * weight_ref[...].astype(jnp.float32)).astype(o_ref.dtype)
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True) + eps)
+    o_ref[...] = (x * rstd * row_blocks.vector(weight_ref, axis)).astype(o_ref.dtype)
 
 
 def _layer_norm_kernel(
-    x_ref: Float[Ref, "bm N"],
-    weight_ref: Float[Ref, "1 N"],
-    bias_ref: Float[Ref, "1 N"],
-    o_ref: Float[Ref, "bm N"],
+    x_ref: Float[Ref, "*block"],
+    weight_ref: Float[Ref, "*row"],
+    bias_ref: Float[Ref, "*row"],
+    o_ref: Float[Ref, "*block"],
     *,
     eps: float,
+    axis: int,
 ) -> None:
     x = x_ref[...].astype(jnp.float32)
-    x -= jnp.mean(x, axis=-1, keepdims=True)  # the row is in VMEM: going over it twice costs no traffic
-    rstd = lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
-    o_ref[...] = (x * rstd * weight_ref[...].astype(jnp.float32) + bias_ref[...].astype(jnp.float32)).astype(
-        o_ref.dtype
-    )
+    x -= jnp.mean(x, axis=axis, keepdims=True)  # the row is in VMEM: going over it twice costs no traffic
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True) + eps)
+    o = x * rstd * row_blocks.vector(weight_ref, axis) + row_blocks.vector(bias_ref, axis)
+    o_ref[...] = o.astype(o_ref.dtype)
 
 
 def _rms_norm_residual_kernel(
-    x_ref: Float[Ref, "bm N"],
-    residual_ref: Float[Ref, "bm N"],
-    weight_ref: Float[Ref, "1 N"],
-    o_ref: Float[Ref, "bm N"],
-    s_ref: Float[Ref, "bm N"],
+    x_ref: Float[Ref, "*block"],
+    residual_ref: Float[Ref, "*block"],
+    weight_ref: Float[Ref, "*row"],
+    o_ref: Float[Ref, "*block"],
+    s_ref: Float[Ref, "*block"],
     *,
     eps: float,
+    axis: int,
 ) -> None:
     s_ref[...] = x_ref[...] + residual_ref[...]
-    _rms_norm_kernel(s_ref, weight_ref, o_ref, eps=eps)
+    _rms_norm_kernel(s_ref, weight_ref, o_ref, eps=eps, axis=axis)
 
 
 def rms_norm(
@@ -302,9 +306,12 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
         return plain(*operands)
     _chosen(blocks, x, count)
     kernel = traced_eps.in_kernel(kernel, eps)
-    on_tpu = fixed(_on_tpu, kernel=kernel, blocks=blocks, count=count, traced=len(traced))
+    how = {"kernel": kernel, "blocks": blocks, "count": count, "traced": len(traced)}
+    on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
     rule = _rule(x, count, len(operands) - count - len(traced), *traced)
-    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    leading = () if blocks else tuple(range(count))
+    launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain, leading=leading)
+    return launch(*operands, cuts=cuts)
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:
@@ -315,25 +322,29 @@ def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:
     return blocks.bm, needed
 
 
-def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: int, traced: int):
+def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: int, traced: int, mapped: bool = False):
     """The first ``count`` operands are seen as (M, N), and as many such arrays come out; the rest are vectors.
 
-    But for an eps, the last where there is a ``traced`` one.
+    But for an eps, the last where there is a ``traced`` one. ``mapped``: jax.vmap is to add an axis.
     """
     operands, scalars = traced_eps.parted(operands, traced)
-    x, columns = operands[0], operands[0].shape[-1]
-    flat = (math.prod(x.shape[:-1]), columns)
+    arrays, vectors = operands[:count], operands[count:]
+    x, columns = arrays[0], arrays[0].shape[-1]
+    view = (math.prod(x.shape[:-1]), columns)
     bm, needed = _chosen(blocks, x, count)
-    bm = cut(bm, flat[0])
-    rows = pl.BlockSpec((bm, columns), lambda i: (i, 0))
-    vector = pl.BlockSpec((1, columns), lambda i: (0, 0))
+    rows, axis = pl.BlockSpec((cut(bm, view[0]), columns), lambda i: (i, 0)), 1
+    if by_columns := blocks is None and row_blocks.lanes_for(x, 2 * count, _TEMPORARIES):
+        arrays, view, bm, axis = [array.T for array in arrays], view[::-1], by_columns, 0
+        rows = pl.BlockSpec((columns, bm), lambda i: (0, i))
+        needed = row_blocks.needed(bm, columns, x, 2 * count, _TEMPORARIES)
+    vector, seen = row_blocks.vector_spec(x, mapped)
     outs = pl.pallas_call(
-        kernel,
-        out_shape=[sharding.result(x, flat, x.dtype)] * count,
-        grid=(pl.cdiv(flat[0], bm),),
-        in_specs=[traced_eps.SPEC] * traced + [rows] * count + [vector] * (len(operands) - count),
+        functools.partial(kernel, axis=axis),
+        out_shape=[sharding.result(x, view, x.dtype)] * count,
+        grid=(pl.cdiv(view[1 - axis], bm),),
+        in_specs=[traced_eps.SPEC] * traced + [rows] * count + [vector] * len(vectors),
         out_specs=[rows] * count,
         compiler_params=compiler_params(needed, "parallel"),
-    )(*scalars, *(operand.reshape(-1, columns) for operand in operands))
-    outs = tuple(out.reshape(x.shape) for out in outs)
+    )(*scalars, *(array.reshape(view) for array in arrays), *map(seen, vectors))
+    outs = tuple(out.T if by_columns else out.reshape(x.shape) for out in outs)
     return outs if count > 1 else outs[0]

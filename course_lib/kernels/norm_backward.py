@@ -34,69 +34,77 @@ _TEMPORARIES = 3  # f32 values of a block's size that live while it is computed
 _BLOCK = 1 << 20  # bytes of a block in f32: half of what the forward kernels take, or the compiler takes long
 
 
-def _rms_norm_gradient(x: Array, weight: Array, g: Array, eps: float) -> tuple[Array, Array]:
+# ``axis`` is that of a row: 1, or 0 in a block of the transpose, for a matrix that XLA stores by columns.
+
+
+def _rms_norm_gradient(x: Array, weight: Array, g: Array, eps: float, axis: int) -> tuple[Array, Array]:
     """dx and the terms of dweight, all f32."""
-    rstd = lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True) + eps)
     n, h = x * rstd, g * weight
-    return rstd * (h - n * jnp.mean(h * n, axis=-1, keepdims=True)), g * n
+    return rstd * (h - n * jnp.mean(h * n, axis=axis, keepdims=True)), g * n
 
 
-def _layer_norm_gradient(x: Array, weight: Array, g: Array, eps: float) -> tuple[Array, Array]:
+def _layer_norm_gradient(x: Array, weight: Array, g: Array, eps: float, axis: int) -> tuple[Array, Array]:
     """dx and the terms of dweight, all f32."""
-    dx, terms = _rms_norm_gradient(x - jnp.mean(x, axis=-1, keepdims=True), weight, g, eps)
-    return dx - jnp.mean(dx, axis=-1, keepdims=True), terms
+    dx, terms = _rms_norm_gradient(x - jnp.mean(x, axis=axis, keepdims=True), weight, g, eps, axis)
+    return dx - jnp.mean(dx, axis=axis, keepdims=True), terms
 
 
 def rms_norm_kernel(
-    x_ref: Float[Ref, "bm N"],
-    g_ref: Float[Ref, "bm N"],
-    weight_ref: Float[Ref, "1 N"],
-    dx_ref: Float[Ref, "bm N"],
-    dweight_ref: Float32[Ref, "1 N"],  # one for each core: stays put while the row blocks go by
+    x_ref: Float[Ref, "*block"],
+    g_ref: Float[Ref, "*block"],
+    weight_ref: Float[Ref, "*row"],
+    dx_ref: Float[Ref, "*block"],
+    dweight_ref: Float32[Ref, "*row"],  # one for each core: stays put while the row blocks go by
     *,
     eps: float,
     rows: int,
+    axis: int,
 ) -> None:
     _zero_at_first(dweight_ref)
-    dx, terms = _rms_norm_gradient(_wide(x_ref), _wide(weight_ref), _wide(g_ref), eps)
+    weight = row_blocks.vector(weight_ref, axis)
+    dx, terms = _rms_norm_gradient(_wide(x_ref), weight, _wide(g_ref), eps, axis)
     dx_ref[...] = dx.astype(dx_ref.dtype)
-    dweight_ref[...] += _sum_of_rows(terms, _first_row(x_ref), rows)
+    _add_rows(dweight_ref, terms, rows, axis)
 
 
 def layer_norm_kernel(
-    x_ref: Float[Ref, "bm N"],
-    g_ref: Float[Ref, "bm N"],
-    weight_ref: Float[Ref, "1 N"],
-    dx_ref: Float[Ref, "bm N"],
-    dweight_ref: Float32[Ref, "1 N"],
-    dbias_ref: Float32[Ref, "1 N"],
+    x_ref: Float[Ref, "*block"],
+    g_ref: Float[Ref, "*block"],
+    weight_ref: Float[Ref, "*row"],
+    dx_ref: Float[Ref, "*block"],
+    dweight_ref: Float32[Ref, "*row"],
+    dbias_ref: Float32[Ref, "*row"],
     *,
     eps: float,
     rows: int,
+    axis: int,
 ) -> None:
     _zero_at_first(dweight_ref, dbias_ref)
-    g = _wide(g_ref)
-    dx, terms = _layer_norm_gradient(_wide(x_ref), _wide(weight_ref), g, eps)
+    g, weight = _wide(g_ref), row_blocks.vector(weight_ref, axis)
+    dx, terms = _layer_norm_gradient(_wide(x_ref), weight, g, eps, axis)
     dx_ref[...] = dx.astype(dx_ref.dtype)
-    dweight_ref[...] += _sum_of_rows(terms, _first_row(x_ref), rows)
-    dbias_ref[...] += _sum_of_rows(g, _first_row(x_ref), rows)
+    _add_rows(dweight_ref, terms, rows, axis)
+    _add_rows(dbias_ref, g, rows, axis)
 
 
 def rms_norm_residual_kernel(
-    s_ref: Float[Ref, "bm N"],
-    g_ref: Float[Ref, "bm N"],  # gradient of the normalised result
-    gs_ref: Float[Ref, "bm N"],  # gradient of s itself
-    weight_ref: Float[Ref, "1 N"],
-    ds_ref: Float[Ref, "bm N"],
-    dweight_ref: Float32[Ref, "1 N"],
+    s_ref: Float[Ref, "*block"],
+    g_ref: Float[Ref, "*block"],  # gradient of the normalised result
+    gs_ref: Float[Ref, "*block"],  # gradient of s itself
+    weight_ref: Float[Ref, "*row"],
+    ds_ref: Float[Ref, "*block"],
+    dweight_ref: Float32[Ref, "*row"],
     *,
     eps: float,
     rows: int,
+    axis: int,
 ) -> None:
     _zero_at_first(dweight_ref)
-    ds, terms = _rms_norm_gradient(_wide(s_ref), _wide(weight_ref), _wide(g_ref), eps)
+    weight = row_blocks.vector(weight_ref, axis)
+    ds, terms = _rms_norm_gradient(_wide(s_ref), weight, _wide(g_ref), eps, axis)
     ds_ref[...] = (ds + _wide(gs_ref)).astype(ds_ref.dtype)
-    dweight_ref[...] += _sum_of_rows(terms, _first_row(s_ref), rows)
+    _add_rows(dweight_ref, terms, rows, axis)
 
 
 def _wide(ref) -> Array:
@@ -110,17 +118,15 @@ def _zero_at_first(*refs) -> None:
             ref[...] = jnp.zeros_like(ref)
 
 
-def _first_row(ref):
-    """Of this step's block."""
-    return (pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)) * ref.shape[0]
-
-
-def _sum_of_rows(terms: Float32[Array, "bm N"], first_row, rows: int) -> Float32[Array, "1 N"]:
-    """Without the rows past the last one, which are garbage."""
-    if rows % terms.shape[0]:
-        row = first_row + lax.broadcasted_iota(jnp.int32, terms.shape, 0)
+def _add_rows(total_ref, terms: Float32[Array, "*block"], rows: int, axis: int) -> None:
+    """The sum of this step's rows, without those past the last one, which are garbage."""
+    bm = terms.shape[1 - axis]
+    if rows % bm:
+        first = (pl.program_id(0) * pl.num_programs(1) + pl.program_id(1)) * bm
+        row = first + lax.broadcasted_iota(jnp.int32, terms.shape, 1 - axis)
         terms = jnp.where(row < rows, terms, 0.0)
-    return jnp.sum(terms, axis=0, keepdims=True)
+    total = jnp.sum(terms, axis=1 - axis, keepdims=True)
+    total_ref[...] += (total.T if axis == 0 else total).reshape(total_ref.shape)
 
 
 def _cores() -> int:
@@ -157,7 +163,8 @@ def call(
         return plain(*operands)
     _chosen(blocks, x, len(arrays) + 1)
     how = {"blocks": blocks, "cores": cores, "traced": len(traced)}
-    on_tpu = fixed(_on_tpu, kernel=traced_eps.in_kernel(kernel, eps), vectors=count, **how)
+    how |= {"kernel": traced_eps.in_kernel(kernel, eps), "vectors": count}
+    on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
     axes = rules.letters(x.ndim - 1)
     sums = " ".join("+" + axis for axis in axes.split())
     rule = (
@@ -165,7 +172,7 @@ def call(
         + " -> "
         + ", ".join([f"{axes} N"] + [f"N {sums}"] * count)
     )
-    return Op(name=f"gradient of {op}", rule=rule, tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    return Op(name=f"gradient of {op}", rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain)(*operands, cuts=cuts)
 
 
 def _plain(*operands: Array, values: Callable, eps: float | None, vectors: int) -> tuple[Array, ...]:
@@ -185,27 +192,36 @@ def _chosen(blocks, x: Array, operands: int) -> tuple[int, int]:
 
 
 def _on_tpu(
-    *operands: Array, kernel: Callable, vectors: int, blocks, cores: int | None, traced: int
+    *operands: Array, kernel: Callable, vectors: int, blocks, cores: int | None, traced: int, mapped: bool = False
 ) -> tuple[Array, ...]:
     operands, scalars = traced_eps.parted(operands, traced)
-    x, arrays, given = operands[0], len(operands) - vectors, operands[-vectors:]
-    flat = rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
-    bm, needed = _chosen(blocks, x, arrays + 1)
+    arrays, given = operands[:-vectors], operands[-vectors:]
+    x, count = arrays[0], len(arrays) + 1
+    view = rows, columns = math.prod(x.shape[:-1]), x.shape[-1]
+    bm, needed = _chosen(blocks, x, count)
     bm, cores = _shared(rows, bm, cores or _cores())
-    steps = pl.cdiv(rows, bm) // cores
+    steps, axis = pl.cdiv(rows, bm) // cores, 1
     block = pl.BlockSpec((bm, columns), lambda core, i: (core * steps + i, 0))
-    total = pl.BlockSpec((None, 1, columns), lambda core, i: (core, 0, 0))
+    by_columns = blocks is None and cores == 1 and row_blocks.lanes_for(x, count, _TEMPORARIES, _BLOCK)
+    if by_columns:
+        arrays, view, steps, axis = [array.T for array in arrays], view[::-1], pl.cdiv(rows, by_columns), 0
+        block = pl.BlockSpec((columns, by_columns), lambda core, i: (0, i))
+        needed = row_blocks.needed(by_columns, columns, x, count, _TEMPORARIES)
+    vector, seen = row_blocks.vector_spec(x, mapped)
+    total, total_shape = pl.BlockSpec((None, 1, columns), lambda core, i: (core, 0, 0)), (cores, 1, columns)
+    if len(vector.block_shape) == 1 and cores == 1:
+        total, total_shape = vector, (columns,)
     dx, *totals = pl.pallas_call(
-        functools.partial(kernel, rows=rows),
-        out_shape=[sharding.result(x, flat, x.dtype)]
-        + [sharding.result(x, (cores, 1, columns), jnp.float32)] * vectors,
+        functools.partial(kernel, rows=rows, axis=axis),
+        out_shape=[sharding.result(x, view, x.dtype)] + [sharding.result(x, total_shape, jnp.float32)] * vectors,
         grid=(cores, steps),
-        in_specs=[traced_eps.SPEC] * traced + [block] * arrays + [pl.BlockSpec((1, columns), lambda core, i: (0, 0))],
+        in_specs=[traced_eps.SPEC] * traced + [block] * len(arrays) + [vector],
         out_specs=[block] + [total] * vectors,
         compiler_params=compiler_params(needed, "parallel", "arbitrary"),
-    )(*scalars, *(operand.reshape(-1, columns) for operand in operands[: arrays + 1]))
+    )(*scalars, *(array.reshape(view) for array in arrays), seen(given[0]))
     sums = (total.reshape(columns) if cores == 1 else jnp.sum(total, axis=(0, 1)) for total in totals)
-    return dx.reshape(x.shape), *(total.astype(vector.dtype) for total, vector in zip(sums, given, strict=True))
+    sums = (total.astype(vector.dtype) for total, vector in zip(sums, given, strict=True))
+    return dx.T if by_columns else dx.reshape(x.shape), *sums
 
 
 def _shared(rows: int, bm: int, cores: int) -> tuple[int, int]:

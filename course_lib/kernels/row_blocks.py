@@ -4,13 +4,15 @@ A kernel that needs a row in one piece (softmax, the norms) has one choice only,
 """
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Described, Float
+from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import platforms
+from course_lib.kernels.layouts import is_by_columns
 from course_lib.kernels.legal import LANES, SUBLANES
 from course_lib.kernels.symbolic import planned
 
@@ -34,8 +36,41 @@ def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20
             f"{longest_row(itemsize, operands, temporaries)} columns."
         )
     whole = 32 // itemsize  # rows of whole registers: 8 of f32, 16 of bf16
-    wanted = min(block // per_row(columns, 4, 0, 1), _MOST, max(_FEWEST, pl.cdiv(rows, 2)))  # two steps: copies overlap work
+    wanted = min(
+        block // per_row(columns, 4, 0, 1), _MOST, max(_FEWEST, pl.cdiv(rows, 2))
+    )  # two steps: copies overlap work
     return min(fits, max(1, pl.cdiv(wanted, whole)) * whole)
+
+
+def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int | None:
+    """Rows of a matrix that XLA stores by columns in a block of its transpose, where they lie along lanes.
+
+    None for other arrays, and where not even 128 rows fit: those are taken by rows, and XLA turns them round.
+    """
+    if not is_by_columns(x.shape):
+        return None
+    rows, columns = x.shape
+    columns = pl.cdiv(columns, SUBLANES) * SUBLANES
+    fits = _usable() // (columns * (2 * operands * x.dtype.itemsize + 4 * temporaries)) // LANES * LANES
+    wanted = max(LANES, min(block // (4 * columns), pl.cdiv(rows, 4)))
+    return min(fits, pl.cdiv(wanted, LANES) * LANES) or None
+
+
+def vector_spec(x: Described, mapped: bool) -> tuple[pl.BlockSpec, Callable[[Array], Array]]:
+    """How a kernel is handed a vector as long as the rows of x, and the view of the vector for it.
+
+    As a vector where it would be copied to become a row, for it fills tiles of 1024 in HBM; as a row under jax.vmap.
+    """
+    columns = x.shape[-1]
+    if mapped or columns % (SUBLANES * LANES) == 0:
+        return pl.BlockSpec((1, columns), lambda *step: (0, 0)), lambda vector: vector.reshape(1, columns)
+    return pl.BlockSpec((columns,), lambda *step: (0,)), lambda vector: vector
+
+
+def vector(ref: Float[Ref, "*row"], axis: int) -> Float32[Array, "*row"]:
+    """In a kernel: such a vector in f32, to go with blocks whose rows lie along ``axis``: (1, N), or (N, 1) for 0."""
+    row = ref[...].astype(jnp.float32).reshape(1, -1)
+    return row.T if axis == 0 else row
 
 
 def per_row(columns: int, itemsize: int, operands: int, temporaries: int) -> int:

@@ -118,7 +118,8 @@ def _scale_add(a, x, y, blocks, cuts):
         return reference(a, x, y)
     _cut(blocks, x)
     on_tpu = _on_tpus(_on_tpu, blocks)
-    return Op(name="scale_add", rule=_rule(x.ndim), plain=reference, **on_tpu)(a, x, y, cuts=cuts)
+    leading = () if blocks else (1, 2)
+    return Op(name="scale_add", rule=_rule(x.ndim), plain=reference, leading=leading, **on_tpu)(a, x, y, cuts=cuts)
 
 
 def _on_tpus(kernel: Callable, blocks: Blocks | None) -> dict[str, Callable]:

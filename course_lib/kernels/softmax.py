@@ -210,8 +210,11 @@ def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, 
     if not x.size:
         return x
     _chosen(axis, blocks, *operands)
-    on_tpu, plain = fixed(_on_tpu, kernels=kernels, axis=axis, blocks=blocks), fixed(plain, axis=axis)
-    return Op(name=op, rule=_rule(len(operands), x, axis), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    last = axis - x.ndim  # from the end: there may come axes in front
+    on_tpu, plain = fixed(_on_tpu, kernels=kernels, axis=last, blocks=blocks), fixed(plain, axis=last)
+    leading = () if blocks else tuple(range(len(operands)))
+    launch = Op(name=op, rule=_rule(len(operands), x, axis), tpu=on_tpu, plain=plain, leading=leading)
+    return launch(*operands, cuts=cuts)
 
 
 def _chosen(axis: int, blocks: Blocks | None, *operands: Array) -> tuple[Blocks, int]:
@@ -234,6 +237,7 @@ def _block_of_columns(shape: tuple[int, ...], axis: int, blocks: Blocks) -> tupl
 
 def _on_tpu(*operands: Array, kernels: _Kernels, axis: int, blocks: Blocks | None) -> Array:
     x = operands[0]
+    axis %= x.ndim
     if blocks is None and _as_it_lies(x, axis, len(operands) + 1):
         return _on_tpu(*(operand.T for operand in operands), kernels=kernels, axis=1 - axis, blocks=None).T
     if axis == x.ndim - 1:
