@@ -16,7 +16,9 @@ import pytest
 from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
-TARGETS = "help setup lab test test-all check build lesson grade bench bench-judges bench-model zoo colab clean".split()
+TARGETS = (
+    "help setup setup-gpu lab test test-all check build lesson grade bench bench-judges bench-model zoo colab clean"
+).split()
 
 # Stands for a real Python. It answers find_python's probe, makes a virtual environment of one file,
 # and "installs" as the test wishes: FAKE_PIP is the shell code that pip runs.
