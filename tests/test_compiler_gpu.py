@@ -160,9 +160,10 @@ LAUNCHED = (
 
 
 def test_spills_and_serialized_wgmma_are_read(tmp_path):
-    (tmp_path / "17.ptx").write_text(GIVEN)
-    (tmp_path / "17.ptxas").write_text(SAID)
-    (tmp_path / "mm.mlir-passes.log").write_text(LAUNCHED)
+    for stem in ("mm_0", "17"):  # Mosaic GPU keeps the files too
+        (tmp_path / f"{stem}.ptx").write_text(GIVEN)
+        (tmp_path / f"{stem}.ptxas").write_text(SAID)
+    (tmp_path / "mm_0.mlir-passes.log").write_text(LAUNCHED)
     (found,) = ptxas.read(tmp_path)
     assert (found.name, found.mosaic, found.registers) == ("mm", True, 255)
     assert (found.spill_stores, found.spill_loads) == (1152, 1160)

@@ -1,5 +1,7 @@
 """Compile a function for a GPU that is not there, with the real compiler, and report what ptxas says."""
 
+import collections
+import dataclasses
 import functools
 import io
 import warnings
@@ -60,7 +62,7 @@ def compile_gpu(
         raise Unavailable(f"the GPU compiler does not start on this machine: {answer['error']}")
     if not answer["ok"]:
         return refused(error=errors.explain(answer["error"]), stage=stage)
-    kernels = tuple(_kernel(program, answer["hlo"]) for program in answer["programs"])
+    kernels = _numbered([_kernel(program, answer["hlo"]) for program in answer["programs"]])
     if too_large := [k for k in kernels if (k.shared_bytes or 0) > gpu.shared_bytes]:
         wants, may = too_large[0].shared_bytes, gpu.shared_bytes
         said = errors.explain(f"GPU kernel exceeds available shared memory: smem_bytes={wants} > max_smem_bytes={may}")
@@ -88,6 +90,17 @@ def _bytecode(lowered) -> bytes:
     buffer = io.BytesIO()
     lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
     return buffer.getvalue()
+
+
+def _numbered(kernels: list[GpuKernel]) -> tuple[GpuKernel, ...]:
+    """The second kernel of one name gets a number."""
+    seen: collections.Counter[str] = collections.Counter()
+    named = []
+    for kernel in kernels:
+        seen[kernel.name] += 1
+        count = seen[kernel.name]
+        named.append(kernel if count == 1 else dataclasses.replace(kernel, name=f"{kernel.name} ({count})"))
+    return tuple(named)
 
 
 def _kernel(program: Program, hlo: str) -> GpuKernel:

@@ -20,7 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import legal, rules, sharding
+from course_lib.kernels import elementwise_gpu, legal, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -221,7 +221,8 @@ def by_blocks(
     dtype = dtype or x.dtype
     _cut(blocks, dtype, *operands)
     on_tpu = fixed(_on_tpu, kernel=kernel, dtype=dtype, blocks=blocks)
-    return Op(name=op, rule=rule(len(operands), x.ndim), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    on_gpu = fixed(elementwise_gpu.on_gpu, compute=plain, dtype=dtype, name=op)
+    return Op(name=op, rule=rule(len(operands), x.ndim), tpu=on_tpu, gpu=on_gpu, plain=plain)(*operands, cuts=cuts)
 
 
 def _cut(blocks: Blocks | None, dtype, *operands: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:

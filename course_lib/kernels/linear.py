@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import activations, linear_backward, matmul, matmul_blocks, rules, sharding
+from course_lib.kernels import activations, linear_backward, linear_gpu, matmul, matmul_blocks, rules, sharding
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul import Blocks
@@ -206,7 +206,9 @@ def _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save: bo
         results = _plain(x, w, b, **how)
     else:
         rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K", 1 + save), fixed(_on_tpu, **how, blocks=blocks)
-        results = Op(name="linear", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how))(x, w, b, cuts=cuts)
+        on_gpu = fixed(linear_gpu.on_gpu, activation=activation, save=save)
+        op = Op(name="linear", rule=rule, tpu=on_tpu, gpu=on_gpu, plain=fixed(_plain, **how))
+        results = op(x, w, b, cuts=cuts)
     return results if save else (results, None)
 
 

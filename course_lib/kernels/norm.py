@@ -22,7 +22,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import legal, norm_backward, row_blocks, rules, sharding
+from course_lib.kernels import legal, norm_backward, norm_gpu, row_blocks, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -266,7 +266,11 @@ def _call(op: str, kernel: Callable, plain: Callable, eps: float, blocks, cuts, 
     _chosen(blocks, x, len(arrays))
     on_tpu = fixed(_on_tpu, kernel=fixed(kernel, eps=eps), blocks=blocks, count=len(arrays))
     rule = _rule(x, len(arrays), len(vectors))
-    return Op(name=op, rule=rule, tpu=on_tpu, plain=plain)(*arrays, *vectors, cuts=cuts)
+    on_gpu = fixed(norm_gpu.on_gpu, op=_ON_GPU[op], eps=eps) if op in _ON_GPU else None
+    return Op(name=op, rule=rule, tpu=on_tpu, gpu=on_gpu, plain=plain)(*arrays, *vectors, cuts=cuts)
+
+
+_ON_GPU = {"rms_norm": norm_gpu.rms_norm, "layer_norm": norm_gpu.layer_norm}
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 
@@ -37,3 +38,39 @@ def _tpu_info():
         return pltpu.get_tpu_info()
     except ValueError:  # traced on a machine without a TPU, and not for one
         return pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1)
+
+
+class NoKernel(Exception):
+    """A kernel does not run on this GPU, or not on these operands. The message is the rest of a sentence: why not."""
+
+
+HOPPER_SMEM_BYTES = 227 << 10  # that a block may ask for: CUDA C++ Programming Guide, compute capability 9.0
+_HOPPER_SMS = 132  # of an H100 and an H200 (SXM)
+
+
+def _gpu():
+    """The GPU that a kernel is being traced for; None where none is named and none is there."""
+    named = jax.sharding.get_abstract_mesh().abstract_device
+    if named is not None and hasattr(named, "compute_capability"):
+        return named
+    device = jax.config.jax_default_device or jax.devices()[0]
+    return device if hasattr(device, "compute_capability") else None
+
+
+def sms() -> int:
+    """Streaming multiprocessors of that GPU; of an H100 where none is named."""
+    gpu = _gpu()
+    return getattr(gpu, "num_cores", None) or getattr(gpu, "core_count", None) or _HOPPER_SMS
+
+
+def not_a_hopper() -> str:
+    """Why kernels for Hopper cannot run on that GPU: "" where they can."""
+    gpu = _gpu()
+    if gpu is None:
+        return "it is for Hopper GPUs (H100, H200), and no GPU is known here"
+    if gpu.compute_capability != "9.0":
+        return (
+            f"it is for Hopper GPUs (H100, H200), compute capability 9.0, and this {gpu.device_kind} has "
+            f"{gpu.compute_capability}"
+        )
+    return ""

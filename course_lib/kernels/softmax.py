@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import legal, row_blocks, rules, sharding, softmax_backward
+from course_lib.kernels import legal, norm_gpu, row_blocks, rules, sharding, softmax_backward
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -114,7 +114,8 @@ def _rule(operands: int, x: Array) -> str:
 @functools.partial(differentiable, settings=2)
 def _softmax(x, blocks, cuts):
     kernels = _Kernels(rows=_rows_kernel, columns=_columns_kernel, statistics=2)
-    return _call("softmax", kernels, reference, blocks, cuts, x)
+    on_gpu = fixed(norm_gpu.on_gpu, op=norm_gpu.softmax)
+    return _call("softmax", kernels, reference, blocks, cuts, x, on_gpu=on_gpu)
 
 
 def _forward(x, blocks, cuts):
@@ -139,13 +140,15 @@ class _Kernels:
     statistics: int
 
 
-def _call(op: str, kernels: _Kernels, plain: Callable, blocks: Blocks | None, cuts, *operands: Array) -> Array:
+def _call(
+    op: str, kernels: _Kernels, plain: Callable, blocks: Blocks | None, cuts, *operands: Array, on_gpu=None
+) -> Array:
     x = operands[0]
     if not x.size:
         return x
     _chosen(blocks, *operands)
     on_tpu = fixed(_on_tpu, kernels=kernels, blocks=blocks)
-    return Op(name=op, rule=_rule(len(operands), x), tpu=on_tpu, plain=plain)(*operands, cuts=cuts)
+    return Op(name=op, rule=_rule(len(operands), x), tpu=on_tpu, gpu=on_gpu, plain=plain)(*operands, cuts=cuts)
 
 
 def _chosen(blocks: Blocks | None, *operands: Array) -> tuple[Blocks, int]:

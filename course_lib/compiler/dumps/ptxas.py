@@ -23,7 +23,7 @@ _MOSAIC_LAUNCH = re.compile(
 _XLA_LAUNCH = re.compile(
     r"(\S+) grid: \[([\d, ]+)\] threads: \[([\d, ]+)\](?: cluster: \S+)?\s+shared_memory: (\d+) bytes"
 )
-_MOSAIC_NAME = "_mosaic_gpu_kernel"
+_MOSAIC_NAME, _LOG = "_mosaic_gpu_kernel", ".mlir-passes.log"
 
 # What counts as which instruction, in PTX. A loop's body counts once, as it stands in the program.
 _INSTRUCTIONS = {
@@ -56,26 +56,39 @@ class Program:
 
 
 def read(folder: pathlib.Path) -> tuple[Program, ...]:
-    """Every kernel that went through ptxas, by name."""
-    launches, found = _launches(folder), []
+    """Every kernel that went through ptxas: Mosaic GPU's in the order of the program, then XLA's by name.
+
+    Mosaic GPU keeps three files for each of its kernels, "matmul_0.ptx" and so on. What XLA compiles our stand-in for
+    ptxas has kept, under a number.
+    """
+    found = []
+    for log in sorted(folder.glob(f"*{_LOG}")):
+        stem = folder / log.name.removesuffix(_LOG)
+        found += _programs(f"{stem}.ptx", f"{stem}.ptxas", _mosaic_launches(log), mosaic=True)
+    launches, xlas = _xla_launches(folder), {}
     for file in folder.glob("*.ptx"):
-        said = file.with_suffix(".ptxas")
-        if file.stem.isdigit() and said.is_file():
-            found += _programs(file.read_text(errors="replace"), said.read_text(errors="replace"), launches)
-    once = {program.name: program for program in found}  # XLA compiles some of its fusions twice
-    return tuple(once[name] for name in sorted(once))
+        if file.stem.isdigit():
+            for program in _programs(file, file.with_suffix(".ptxas"), launches, mosaic=False):
+                xlas[program.name] = program  # some it compiles twice
+    return (*found, *(xlas[name] for name in sorted(xlas)))
 
 
-def _programs(ptx: str, said: str, launches: dict[str, tuple]) -> list[Program]:
+def _programs(ptx, said, launches: dict[str, tuple], *, mosaic: bool) -> list[Program]:
+    try:
+        ptx, said = (pathlib.Path(file).read_text(errors="replace") for file in (ptx, said))
+    except FileNotFoundError:
+        return []
     heads = list(_ENTRY.finditer(ptx))
-    ends = [head.start() for head in heads[1:]] + [len(ptx)]
-    bodies = {head[1]: ptx[head.start() : end] for head, end in zip(heads, ends, strict=True)}
+    ends = [*(head.start() for head in heads), len(ptx)][1:]
+    bodies = {head[1]: ptx[head.start() : end] for head, end in zip(heads, ends, strict=False)}
     programs = []
     for entry, stores, loads, registers, rest in _SAID.findall(said):
+        if entry.endswith(_MOSAIC_NAME) != mosaic:
+            continue
         body, static = bodies.get(entry, ""), _STATIC.search(rest)
         threads = _THREADS.search(body)
-        mosaic = entry.endswith(_MOSAIC_NAME)
         grid, block, shared = launches.get(entry, (None, None, None))
+        counts = {name: len(re.findall(words, body)) for name, words in _INSTRUCTIONS.items()}
         programs.append(
             Program(
                 name=entry.removesuffix(_MOSAIC_NAME),
@@ -87,9 +100,7 @@ def _programs(ptx: str, said: str, launches: dict[str, tuple]) -> list[Program]:
                 dynamic_shared=shared,
                 threads=block or (math.prod(_numbers(threads[1])) if threads else None),
                 grid=grid,
-                instructions={
-                    name: count for name, words in _INSTRUCTIONS.items() if (count := len(re.findall(words, body)))
-                },
+                instructions={name: count for name, count in counts.items() if count},
                 remarks=tuple(
                     line.strip() for line in _REMARK.findall(said) if entry in line or "function" not in line
                 ),
@@ -98,15 +109,23 @@ def _programs(ptx: str, said: str, launches: dict[str, tuple]) -> list[Program]:
     return programs
 
 
-def _launches(folder: pathlib.Path) -> dict[str, tuple]:
-    """Entry -> (grid, threads of a block, dynamic shared memory), as Mosaic GPU and XLA write them down."""
+def _xla_launches(folder: pathlib.Path) -> dict[str, tuple]:
+    """Entry -> (grid, threads of a block, dynamic shared memory), as XLA writes it down."""
+    return {
+        entry: (_numbers(grid), math.prod(_numbers(block)), int(shared))
+        for file in folder.glob("*.thunk_sequence.txt")
+        for entry, grid, block, shared in _XLA_LAUNCH.findall(file.read_text(errors="replace"))
+    }
+
+
+def _mosaic_launches(log: pathlib.Path) -> dict[str, tuple]:
+    """The same from the passes of Mosaic GPU, of which those in the middle spell the sizes out."""
     launches = {}
-    for file in folder.glob("*.thunk_sequence.txt"):
-        for entry, grid, block, shared in _XLA_LAUNCH.findall(file.read_text(errors="replace")):
-            launches[entry] = _numbers(grid), math.prod(_numbers(block)), int(shared)
-    for file in folder.glob("*.mlir-passes.log"):
-        for entry, grid, block, shared in _MOSAIC_LAUNCH.findall(file.read_text(errors="replace")):
-            launches[entry] = _constants(grid), math.prod(_constants(block)), int(shared)
+    with log.open(errors="replace") as lines:  # megabytes
+        for line in lines:
+            if "gpu.launch_func" in line and (launch := _MOSAIC_LAUNCH.search(line)):
+                entry, grid, block, shared = launch.groups()
+                launches[entry] = _constants(grid), math.prod(_constants(block)), int(shared)
     return launches
 
 
