@@ -227,7 +227,7 @@ BUGS = (
         reference=lambda x: x.reshape(4, BLOCK).sum(0), says="(same part of an array|reads in GPU memory)"),
     bug("one block too many", out_of_the_array, caught_by="numbers", says=r"reaches past an array: \[512:640\]"),
     bug("a ring without 'empty' barriers", functools.partial(ring, empty=False), caught_by=("numbers", "races"),
-        says="(completed again before|overwrites shared memory that may still be read|before the copy into it)", **RING),
+        says="(completed again before|overwrites shared memory that may|before the copy into it)", **RING),
     bug("tiles that wgmma cannot read", in_64_byte_tiles, caught_by="compiler", says="no way to lay the values out",
         args=(X, Y), reference=lambda x, y: product(x[:, :64], y[:64])),
     bug("too many registers", wide, caught_by="compiler", args=(RNG.normal(size=1 << 15).astype(np.float32),),

@@ -4,6 +4,7 @@ Nothing here runs on a GPU. The simulator takes wgmma for a thing that is done a
 too early would pass; docs/gpu.md says what else no test of ours can see.
 """
 
+import dataclasses
 import functools
 
 import jax
@@ -134,6 +135,24 @@ def test_no_register_is_spilled(name):
 
 
 @needs_gpu_compiler
+@pytest.mark.parametrize("chip", ["a100", "b200"])
+def test_rows_and_elements_need_no_hopper(chip):
+    """And all casts: what is lowered for them nobody should meet first on a GPU."""
+    dtypes, without = (jnp.float32, BF16, jnp.int32, jnp.int8), (jnp.int8, BF16) if chip == "a100" else None
+
+    def all_of_them(x, weight, *each):
+        casts = [elementwise.cast(a, to) for a in each for to in dtypes if to != a.dtype and (a.dtype, to) != without]
+        return norm_gpu.rms_norm(x, weight), norm_gpu.layer_norm(x, weight, weight), norm_gpu.softmax(x), casts
+
+    report = compiler.compile_gpu(
+        all_of_them, shape(512, 4096), shape(4096), *(shape(64, 128, dtype=dtype) for dtype in dtypes), chip=chip
+    )
+    assert report.ok and report.spills == 0, report
+    assert {kernel.name.split(" ")[0] for kernel in report.kernels} == {"rms_norm", "layer_norm", "softmax", "cast"}
+    assert all(kernel.kind == "kernel" for kernel in report.kernels)
+
+
+@needs_gpu_compiler
 def test_too_many_registers_are_seen():
     """Rows four times as long as the kernels take: so the figures above could say otherwise."""
     report = compiler.compile_gpu(_wide, shape(64, 1 << 15), chip="h200")
@@ -147,8 +166,11 @@ def _wide(x):
 # From the library's ops to them
 
 
+T4 = dataclasses.replace(chips.gpu_target("a100"), name="t4", kind="Tesla T4", capability=(7, 5))
+
+
 def lowered(fn, *args, chip="h200"):
-    with chips.gpu_target(chip).target():
+    with (chips.gpu_target(chip) if isinstance(chip, str) else chip).target():
         return jax.jit(fn).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
 
 
@@ -182,8 +204,11 @@ UNFIT = {
             "matmul: plain JAX instead of the kernel, for it multiplies bfloat16, and x is float32."),
     "odd rows": (matmul.matmul, (shape(64, 250), shape(250, 128)), "h100",
                  r"TMA copies rows of a multiple of 8 numbers of bfloat16, and an operand has shape \(64, 250\)"),
-    "Ampere": (softmax.softmax, (X,), "a100", "it is for Hopper GPUs .* and this NVIDIA A100-SXM4-80GB has 8.0."),
-    "Blackwell": (elementwise.add, (X, X), "b200", "this NVIDIA B200 has 10.0."),
+    "Ampere": (matmul.matmul, (X, W), "a100", "it is for Hopper GPUs .* and this NVIDIA A100-SXM4-80GB has 8.0."),
+    "Blackwell": (matmul.matmul, (X, W), "b200", "this NVIDIA B200 has 10.0."),
+    "Turing": (softmax.softmax, (X,), T4, "it is for GPUs from Ampere on, .* and this Tesla T4 has 7.5"),
+    "Ampere, int8 to bf16": (lambda x: elementwise.cast(x, BF16), (shape(64, 128, dtype=jnp.int8),), "a100",
+            "cast: .* it is for GPUs from Hopper on"),
     "long rows": (softmax.softmax, (shape(8, 1 << 14),), "h200", "it takes rows of .* up to 8,192"),
     "few elements": (elementwise.add, (shape(3, 5), shape(3, 5)), "h200", "it takes a multiple of 128 elements"),
 }  # fmt: skip

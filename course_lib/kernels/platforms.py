@@ -1,6 +1,7 @@
 """What the chip offers that a kernel is traced for."""
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -64,13 +65,24 @@ def sms() -> int:
 
 
 def not_a_hopper() -> str:
-    """Why kernels for Hopper cannot run on that GPU: "" where they can."""
+    """Why kernels with TMA and wgmma cannot run on that GPU: "" where they can."""
+    return _why_not("Hopper GPUs (H100, H200), compute capability 9.0", lambda capability: capability == (9, 0))
+
+
+def older_than_ampere() -> str:
+    """Why kernels of Mosaic GPU that need neither cannot run on it: "" where they can."""
+    return _why_not("GPUs from Ampere on, compute capability 8.0", lambda capability: capability >= (8, 0))
+
+
+def older_than_hopper() -> str:
+    """Why kernels with an instruction that came with Hopper cannot run on it: "" where they can."""
+    return _why_not("GPUs from Hopper on, compute capability 9.0", lambda capability: capability >= (9, 0))
+
+
+def _why_not(whom: str, fits: Callable[[tuple[int, ...]], bool]) -> str:
     gpu = _gpu()
     if gpu is None:
-        return "it is for Hopper GPUs (H100, H200), and no GPU is known here"
-    if gpu.compute_capability != "9.0":
-        return (
-            f"it is for Hopper GPUs (H100, H200), compute capability 9.0, and this {gpu.device_kind} has "
-            f"{gpu.compute_capability}"
-        )
-    return ""
+        return f"it is for {whom}, and no GPU is known here"
+    if fits(tuple(int(n) for n in gpu.compute_capability.split("."))):
+        return ""
+    return f"it is for {whom}, and this {gpu.device_kind} has {gpu.compute_capability}"
