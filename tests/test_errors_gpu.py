@@ -37,7 +37,7 @@ def simulated(fn, *args):
     def explain():
         values = [jnp.ones(a.shape, a.dtype) for a in args]
         try:
-            with plgpu.force_gpu_interpret_mode(compat.interpret_gpu_params(detect_races=True)):
+            with plgpu.force_gpu_interpret_mode(compat.interpret_gpu_params(detect_races=True, on_race="warn")):
                 jax.block_until_ready(jax.jit(lambda *a: fn(*a))(*values))
         except Exception as error:
             return errors.explain(error)

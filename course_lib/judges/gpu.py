@@ -24,7 +24,8 @@ from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 from course_lib.judges.watchdog import watched
 
-_SIMULATED = compat.interpret_gpu_params(detect_races=True, on_race="warn")
+_SIMULATED = compat.interpret_gpu_params(detect_races=True)
+_RACE = "RACE DETECTED"
 _SPILLS = (
     "make the tile of a warpgroup smaller, or let two warpgroups share it; give the ones that multiply more registers, "
     "plgpu.set_max_registers."
@@ -49,6 +50,8 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
             return [complained("numbers", Complaint("There is no kernel in it: nothing calls plgpu.kernel."))]
         got, printed = _simulated(jaxpr, trial.args, gpu)
     except Exception as error:
+        if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints, and goes on
+            return [complained("races", gpu_races.complaint(said))]
         return [refused("numbers", errors.explain(error))]
     walk = grid.Walk(calls=(), jaxpr=jaxpr, result=result)
     wrong = other_structure(walk, trial.returned) or difference(got, trial.wanted, walk, trial.reference, trial.args)
