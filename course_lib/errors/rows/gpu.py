@@ -160,7 +160,7 @@ ROWS = (
     ),
     Row(
         "gpu-barrier-left",
-        r"When barrier \d+ was deallocated, thread \w+\([^)]*?warpgroup_id=(?P<who>\d+)\) had only observed barrier",
+        r"thread \w+\([^)]*?warpgroup_id=(?P<who>\d+)\) had only observed (?:that )?barrier",
         "Warpgroup {who} ends before it has waited for the last arrivals at a barrier.",
         "wait for each arrival: after the last step for as many stages as were filled.",
     ),
