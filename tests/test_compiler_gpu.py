@@ -198,7 +198,7 @@ def test_a_report_of_spills_and_its_card():
 def test_a_gpu_to_compile_for(name):
     gpu = chips.gpu_target(name)
     assert gpu.shared_bytes == gpu.sm_shared_bytes - 1024, "CUDA keeps 1 KiB of each block"
-    assert f'name: "{gpu.kind}"' in gpu.config() and gpu.mosaic == (name in ("h100", "h200"))
+    assert f'name: "{gpu.kind}"' in gpu.config()
     if name in chips.GPU_NAMES:
         sheet = chips.gpu(name)
         assert (sheet.sms, sheet.hbm_bandwidth, sheet.l2_bytes) == (gpu.sms, gpu.memory_bandwidth, gpu.l2_bytes)

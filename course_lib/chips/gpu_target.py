@@ -35,11 +35,6 @@ class GpuTarget:
     memory_bandwidth: float  # bytes per second
     clock_ghz: float  # boost
 
-    @property
-    def mosaic(self) -> bool:
-        """Whether kernels with TMA and wgmma, ours in Mosaic GPU, are for it: Hopper."""
-        return self.capability == (9, 0)
-
     @contextlib.contextmanager
     def target(self) -> Iterator[None]:
         """Trace and lower for this GPU while the context is open, on a machine without one."""
