@@ -107,6 +107,8 @@ def _asked(folder: pathlib.Path, config: str, module: bytes, time_limit_s: float
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    if not said.is_file() and "LLVM ERROR" in (complaints := _complaints(folder)):  # it says no by ending itself
+        return {"ok": False, "stage": "compile", "error": complaints.strip()}
     if not said.is_file():
         code = process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
@@ -118,7 +120,7 @@ def _asked(folder: pathlib.Path, config: str, module: bytes, time_limit_s: float
 def _complaints(folder: pathlib.Path) -> str:
     """What the passes wrote to stderr: their exception says only that they failed."""
     lines = (folder / "complaints").read_text(errors="replace").splitlines()
-    return "".join(f"\n{line}" for line in lines if "error:" in line)[:2000]
+    return "".join(f"\n{line}" for line in lines if "error:" in line.lower())[:2000]
 
 
 def _environment(folder: pathlib.Path) -> dict[str, str]:

@@ -111,7 +111,8 @@ ROWS = (
     ),
     Row(
         "gpu-too-old",
-        r"copy_gmem_to_smem with a barrier is only supported Hopper and newer|INTERNAL: Pass pipeline failed",
+        r"copy_gmem_to_smem with a barrier is only supported Hopper and newer|INTERNAL: Pass pipeline failed"
+        r"|LLVM ERROR: Cannot select|Instruction '[\w.]+' not\s+supported on \.target",
         "The kernel has instructions that this GPU has not: TMA came with Hopper, and wgmma is Hopper's alone.",
         'compile it for one, chip="h100" or "h200"; for Ampere and Ada write it with pallas_call.',
     ),
