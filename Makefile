@@ -11,7 +11,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
+.PHONY: help setup setup-gpu lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -19,17 +19,21 @@ help:  ## this list
 setup:  ## make .venv with what a learner needs (PYTHON=… chooses the Python)
 	@$(SETUP) learner $(LANE)
 
+setup-gpu: setup  ## add the GPU's compiler, for compiler.compile_gpu: no GPU and no CUDA needed
+	@tools/setup_gpu.sh $(VENV)
+
 lab: setup  ## open JupyterLab at lesson 00 (PORT=8899, BROWSER=none: print the address only)
 	@tools/lab.sh $(VENV)
 
 test:  ## run all tests (JAX=0.12: the second lane, PYTEST_ARGS=…: pytest's options)
 	@$(SETUP) dev $(LANE)
 	@tools/system_packages.sh $(VENV)
+	@$(if $(CI)$(EVERYTHING),tools/setup_gpu.sh $(VENV) optional)
 	@$(PY) -m pytest -m "$(TESTS)" $(PYTEST_ARGS)
 test: TESTS = not sweep
 
-test-all:  ## the wide sweeps too, which the public workflow runs every night
-	@$(MAKE) --no-print-directory test TESTS=
+test-all:  ## the wide sweeps too, and the GPU's compiler, as the public workflow runs them every night
+	@$(MAKE) --no-print-directory test TESTS= EVERYTHING=yes
 
 check:  ## style, and that the layers import one way
 	@$(SETUP) dev $(LANE)

@@ -6,6 +6,8 @@ import functools
 import jax
 from jax._src.pallas import pallas_call as _pallas_call
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
+from jax._src.pallas.mosaic_gpu.interpret import interpret_pallas_call as _interpret_gpu
+from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 
 _INTERPRET_FIELDS = {field.name for field in dataclasses.fields(pltpu.InterpretParams)}
@@ -23,6 +25,22 @@ def interpret_params(**fields) -> pltpu.InterpretParams:
 def races_found() -> bool:
     """Whether the last simulated kernel with ``detect_races=True`` had a race (JAX 0.11 only says it here)."""
     return bool(_interpret.races is not None and _interpret.races.races_found)
+
+
+def interpret_gpu_params(**fields) -> plgpu.InterpretGPUParams:
+    """``plgpu.InterpretGPUParams`` with the fields this JAX knows, as ``interpret_params``."""
+    known = {field.name for field in dataclasses.fields(plgpu.InterpretGPUParams)}
+    return plgpu.InterpretGPUParams(**{name: value for name, value in fields.items() if name in known})
+
+
+def gpu_races_found() -> bool:
+    """``races_found`` of the last simulated GPU kernel."""
+    return bool(_interpret_gpu.get_races().races_found)
+
+
+def reset_gpu_interpreter() -> None:
+    """To be called after a simulated GPU kernel has raised: else the next one finds its barriers and buffers."""
+    _interpret_gpu.gpu_callbacks.reset_gpu_interpret_mode_state()
 
 
 def trace_kernels_anew() -> None:

@@ -16,7 +16,9 @@ import pytest
 from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
-TARGETS = "help setup lab test test-all check build lesson grade bench bench-judges bench-model zoo colab clean".split()
+TARGETS = (
+    "help setup setup-gpu lab test test-all check build lesson grade bench bench-judges bench-model zoo colab clean"
+).split()
 
 # Stands for a real Python. It answers find_python's probe, makes a virtual environment of one file,
 # and "installs" as the test wishes: FAKE_PIP is the shell code that pip runs.
@@ -205,6 +207,42 @@ def test_the_second_lane_replaces_only_its_pins(run, setup, place):
     assert set(wanted) - set(ours) < set(pins)
     assert len(wanted) == len([line for line in pins if "==" in line])
     assert "requirements-jax07.txt" in one_line(run("make", "setup", JAX="0.7"))
+
+
+# pip as setup_gpu.sh calls it, too: --target is where the packages go
+GPU_PIP = (
+    INSTALLS
+    + """
+case "$*" in *--target*)
+    while [ "$1" != --target ]; do shift; done
+    [ -z "${FAIL:-}" ] || { echo "ERROR: no such thing"; exit 1; }
+    mkdir -p "$2/jax_cuda13_plugin" ;;
+esac"""
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the GPU's compiler exists for Linux only")
+def test_the_gpu_s_compiler_lies_beside_the_environment(run, setup, place):
+    first = run("make", "setup-gpu", FAKE_PIP=GPU_PIP)
+    assert first.returncode == 0, first.stderr
+    assert (place / ".venv-gpu/jax_cuda13_plugin").is_dir() and "270 MB" in first.stdout
+    calls = pip_calls(place)
+    assert run("make", "setup-gpu", FAKE_PIP=GPU_PIP).stdout == "" and pip_calls(place) == calls
+    with open(place / "requirements-gpu.txt", "a") as file:
+        file.write("extra==1.0\n")
+    line = one_line(run("make", "setup-gpu", FAKE_PIP=GPU_PIP, FAIL="yes"))
+    assert "The GPU's compiler was not installed: ERROR: no such thing (log: .venv/setup-gpu.log)" in line
+    assert (place / ".venv-gpu/jax_cuda13_plugin").is_dir(), "what was there is kept"
+    optional = run("/bin/sh", "tools/setup_gpu.sh", ".venv", "optional", FAKE_PIP=GPU_PIP, FAIL="yes")
+    assert optional.returncode == 0 and "was not installed" in optional.stderr
+
+
+def test_tests_install_the_gpu_s_compiler_for_a_machine_and_for_the_wide_sweeps(run, place):
+    def asks(*command, **env):
+        return "setup_gpu.sh" in run("make", "-n", *command, **env).stdout
+
+    assert not asks("test") and asks("test", CI="true") and asks("test", "EVERYTHING=yes")
+    assert "EVERYTHING=yes" in (place / "Makefile").read_text().partition("test-all:")[2]
 
 
 NETWORK = """echo "WARNING: Retrying after connection broken by 'NewConnectionError(failed)'"

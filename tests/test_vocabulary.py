@@ -266,7 +266,8 @@ def test_chip_is_a_keyword(package):
         if not inspect.isfunction(thing) or "chip" not in inspect.signature(thing).parameters:
             continue
         chip = inspect.signature(thing).parameters["chip"]
-        assert (chip.kind, chip.default) == (chip.KEYWORD_ONLY, "v5e"), f"{package}.{name}"
+        default = "h100" if name.endswith("_gpu") else "v5e"
+        assert (chip.kind, chip.default) == (chip.KEYWORD_ONLY, default), f"{package}.{name}"
 
 
 def test_what_depends_on_the_chip_asks_for_it():

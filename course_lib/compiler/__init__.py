@@ -7,6 +7,8 @@ files they leave. From what these say ``assemble`` makes the Report, with the le
 
 from course_lib.compiler.code import Code, bundles
 from course_lib.compiler.compare import Comparison, compare
+from course_lib.compiler.gpu import compile_gpu
+from course_lib.compiler.gpu_kernel import GpuKernel
 from course_lib.compiler.operations import Operation, Place
 from course_lib.compiler.program import program
 from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
@@ -17,6 +19,7 @@ __all__ = [
     "Code",
     "Comparison",
     "Extrapolation",
+    "GpuKernel",
     "Loop",
     "Op",
     "Operation",
@@ -25,6 +28,7 @@ __all__ = [
     "Unavailable",
     "bundles",
     "compare",
+    "compile_gpu",
     "compile_tpu",
     "libtpu_version",
     "missing_libtpu",

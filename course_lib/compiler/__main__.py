@@ -23,6 +23,9 @@ The function is called with arrays of these types; their values do not matter. E
 compiles, 1 if the compiler refuses it, 2 if it could not be asked."""
 
 
+_CHIPS = (*chips.NAMES, *chips.GPU_TARGETS)
+
+
 class Wrong(Exception):
     """Something about the command is wrong; the message is one line for the person who typed it."""
 
@@ -32,8 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     jax.config.update("jax_platforms", "cpu")  # nothing runs here; a TPU, if there is one, is left alone
     try:
-        if options.chip not in chips.NAMES:
-            raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(chips.NAMES)}.")
+        if options.chip not in _CHIPS:
+            raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(_CHIPS)}.")
         types = [_type(text) for text in options.types]
         functions = _named([options.function, *options.compare])
         for name, function in functions.items():
@@ -48,23 +51,26 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _ask(functions: dict[str, Callable], types: list, options):
-    how = {"chip": options.chip, "simulate": options.simulate}
+    how = {"chip": options.chip}
+    if options.chip in chips.NAMES:
+        how["simulate"] = options.simulate
     if options.compare:
         return compiler.compare(functions, *types, **how)
     (function,) = functions.values()
-    return compiler.compile_tpu(function, *types, **how)
+    compile = compiler.compile_tpu if options.chip in chips.NAMES else compiler.compile_gpu
+    return compile(function, *types, **how)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib.compiler",
-        description="Compile a function with the real TPU compiler, with no TPU, and print what it says.",
+        description="Compile a function with the real compiler of a TPU or GPU, without one, and print what it says.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("function", metavar="FILE.py:function", help="a function in a Python file")
     parser.add_argument("types", metavar="TYPE", nargs="*", help='type of each argument: "bf16[512,256]", "f32[]"')
-    parser.add_argument("--chip", default="v5e", help=f"{', '.join(chips.NAMES)} (default: v5e)")
+    parser.add_argument("--chip", default="v5e", help=f"{', '.join(_CHIPS)} (default: v5e)")
     parser.add_argument(
         "--no-simulate", dest="simulate", action="store_false", help="only compile; no cycles, but sooner done"
     )

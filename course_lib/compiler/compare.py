@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Callable
 
-from course_lib import text, vocabulary
+from course_lib import chips, text, vocabulary
+from course_lib.compiler.gpu import compile_gpu
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu
 
+_GPU_HEAD = ("", "registers", "spills", "shared", "blocks of an SM", "wgmma", "TMA loads")
 _HEAD = ("", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
 
 
@@ -37,11 +39,11 @@ class Comparison:
         return None if cost is None else cost / self.cost(self.fastest)
 
     def __str__(self) -> str:
-        rows = [_HEAD, *(self._row(name) for name in self.reports)]
-        table = text.table(rows, right=range(1, len(_HEAD)))
-        chips = sorted({report.chip for report in self.reports.values()})
-        whose = vocabulary.COMPILER.capitalize()
-        head = f"{whose} for {', '.join(chips)} ({next(iter(self.reports.values())).versions}):"
+        head, row = (_GPU_HEAD, self._gpu_row) if self._for_a_gpu() else (_HEAD, self._row)
+        table = text.table([head, *(row(name) for name in self.reports)], right=range(1, len(head)))
+        targets = sorted({report.chip for report in self.reports.values()})
+        whose = "Compiled" if self._for_a_gpu() else vocabulary.COMPILER.capitalize()
+        head = f"{whose} for {', '.join(targets)} ({next(iter(self.reports.values())).versions}):"
         return "\n".join([text.folded(head), *table, *map(text.folded, self._remarks())])
 
     __repr__ = __str__
@@ -66,6 +68,20 @@ class Comparison:
             _count(report.spills),
         )
 
+    def _for_a_gpu(self) -> bool:
+        return any(report.kernels for report in self.reports.values())
+
+    def _gpu_row(self, name: str) -> tuple[str, ...]:
+        """The figures of the kernel that takes most registers, of those that are no fusions of XLA's."""
+        report = self.reports[name]
+        if not report.ok or not report.kernels:
+            return (name, "no kernel" if report.ok else "not compiled", *[""] * (len(_GPU_HEAD) - 2))
+        most = max(report.kernels, key=lambda kernel: (kernel.kind == "kernel", kernel.registers))
+        counts = (sum(k.instructions.get(what, 0) for k in report.kernels) for what in ("wgmma", "TMA loads"))
+        blocks = most.blocks_on(report.chip)
+        shared = "" if most.shared_bytes is None else text.size(most.shared_bytes)
+        return (name, _count(most.registers), _count(report.spills), shared, _count(blocks), *map(_count, counts))
+
     def _remarks(self) -> list[str]:
         remarks = []
         for name, report in self.reports.items():
@@ -80,7 +96,7 @@ class Comparison:
 
 
 def compare(functions: dict[str, Callable], *args, chip: str = "v5e", **options) -> Comparison:
-    """Compile each function for ``chip`` with the same ``args``; ``options`` as in ``compile_tpu``.
+    """Compile each function for ``chip`` with the same ``args``; ``options`` as in ``compile_tpu`` or ``compile_gpu``.
 
     ``compare({"mine": matmul, "XLA": jnp.dot}, x, y)``. Raises ValueError if there is nothing to compare, and what
     ``compile_tpu`` raises.
@@ -89,7 +105,8 @@ def compare(functions: dict[str, Callable], *args, chip: str = "v5e", **options)
         raise ValueError('compare wants functions by name: give a dictionary such as {"mine": f, "XLA": g}.')
     if not functions:
         raise ValueError('compare got no functions: give a dictionary such as {"mine": f, "XLA": g}.')
-    return Comparison(reports={name: compile_tpu(fn, *args, chip=chip, **options) for name, fn in functions.items()})
+    compile = compile_gpu if chip in chips.GPU_TARGETS else compile_tpu
+    return Comparison(reports={name: compile(fn, *args, chip=chip, **options) for name, fn in functions.items()})
 
 
 def _count(n: int | None) -> str:

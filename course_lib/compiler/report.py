@@ -6,6 +6,7 @@ import functools
 
 from course_lib import chips, cost, errors, text, vocabulary
 from course_lib.compiler import operations
+from course_lib.compiler.gpu_kernel import GpuKernel
 
 _ROUNDED = 0.005  # of a time: what is nearer is the same
 _MANY = 8  # steps: in a grid of fewer the first copy and the last one are much of the waiting
@@ -88,12 +89,13 @@ class Report:
     vmem: tuple[cost.Allocation, ...] = ()
     bundles: int | None = None  # VLIW instruction words in the program
     slots: dict[str, float] = dataclasses.field(default_factory=dict)  # unit -> share of its slots filled, 0 to 1
-    spills: int | None = None  # stores of vector registers to VMEM for want of registers
+    spills: int | None = None  # stores of registers for want of more: to VMEM; of a GPU's thread, to its local memory
     fills: int | None = None  # loads that bring them back
     code_bytes: int | None = None  # size of the compiled program
     time_split: dict[str, int] = dataclasses.field(default_factory=dict)  # critical path: what it waits for -> cycles
     steps: int | None = None  # of the grid, where the function is one kernel with a grid and nothing else
     ops: tuple[Op, ...] = ()
+    kernels: tuple[GpuKernel, ...] = ()  # for a GPU: what ptxas compiled
     listing: tuple[Bundle, ...] = ()
     extrapolation: Extrapolation | None = None
     notes: tuple[str, ...] = ()
@@ -103,7 +105,7 @@ class Report:
     @property
     def core_seconds(self) -> float | None:
         """What the core needs for its cycles; None where these or the chip's clock are not known."""
-        return _core_seconds(self.cycles, chips.chip(self.chip))
+        return None if self.cycles is None else _core_seconds(self.cycles, chips.chip(self.chip))
 
     @property
     def hbm_seconds(self) -> float | None:
@@ -189,8 +191,19 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("VMEM", _vmem(report)),
         ("slots", ", ".join(f"{unit} {share:.0%}" for unit, share in report.slots.items() if share >= 0.005)),
         ("program", _program(report)),
+        *_of_kernels(report),
         *(("note", note) for note in report.notes),
     ]
+
+
+def _of_kernels(report: Report) -> list[tuple[str, str]]:
+    """The lines about each kernel for a GPU, under its name where there are several."""
+    several = len(report.kernels) > 1
+    rows = []
+    for kernel in report.kernels:
+        rows += [(kernel.kind, kernel.name)] if several else []
+        rows += kernel.rows(report.chip)
+    return rows
 
 
 def step_words(report: Report) -> str:

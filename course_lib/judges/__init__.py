@@ -11,6 +11,8 @@ compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
 
 Beside them: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, where there is one).
 
+``judge_gpu`` asks three judges about a kernel for a GPU, likewise without one.
+
 Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` are the four by
 name; they take a ``Trial``, in which all that they share is found out once.
 """
@@ -20,6 +22,7 @@ from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge, most_traffic
 from course_lib.judges.compiling import compiler_judge
 from course_lib.judges.device import device_judge
+from course_lib.judges.gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
 from course_lib.judges.numbers import numbers_judge
 from course_lib.judges.probing import Probe
@@ -48,6 +51,7 @@ __all__ = [
     "device_judge",
     "expected",
     "judge",
+    "judge_gpu",
     "judge_gradient",
     "most_traffic",
     "numbers_judge",

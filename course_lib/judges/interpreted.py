@@ -37,7 +37,7 @@ class Traced:
                 lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS
             )
         racing = interpret is not True and interpret.detect_races
-        with jax.default_device(jax.devices("cpu")[0]), _quiet(), watched():
+        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched():
             try:
                 outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[interpret](*args))]
                 if racing and compat.races_found():
@@ -49,13 +49,13 @@ class Traced:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the simulator's own prints and tracebacks to ourselves: the verdict says it better."""
+def quiet(printed: io.StringIO | None = None) -> Iterator[None]:
+    """Keep the simulator's own prints and tracebacks to ourselves, in ``printed``: the verdict says it better."""
     logger = logging.getLogger("jax._src.callback")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO() if printed is None else printed):
             yield
     finally:
         logger.setLevel(level)

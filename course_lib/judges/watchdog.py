@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
+from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks as _interpret_gpu
 
 IDLE_S = 4.0  # so long without work: the simulator polls while it waits, and computes otherwise
 _POLL_S = 0.25
@@ -66,5 +67,6 @@ def _wanted_s() -> dict[str, float]:
 
 def _stop() -> None:
     """End the simulation that runs in another thread, which then raises an error that names Stuck."""
-    if (memory := _interpret._shared_memory) is not None:
-        memory.set_failed(Stuck(), top_level=False)
+    for interpreter in (_interpret, _interpret_gpu):
+        if (memory := interpreter._shared_memory) is not None:
+            memory.set_failed(Stuck(), top_level=False)

@@ -7,10 +7,12 @@ A launch is a JAX primitive with rules of its own. It is differentiated as the p
 order; so a gradient that is a kernel has a gradient too.
 """
 
+import contextlib
+import contextvars
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,22 @@ from jax.interpreters import ad, batching, mlir
 
 from course_lib.arrays import Array
 from course_lib.kernels import platforms, rules, sharding
+from course_lib.kernels.symbolic import is_known
+
+_kernels_only = contextvars.ContextVar("kernels_only", default=False)
+
+
+@contextlib.contextmanager
+def kernels_only() -> Iterator[None]:
+    """Where a GPU's kernel cannot run, raise ``platforms.NoKernel`` instead of running plain JAX with a warning.
+
+    It holds for what is lowered while the context is open. What has been lowered before stays as it is.
+    """
+    token = _kernels_only.set(True)
+    try:
+        yield
+    finally:
+        _kernels_only.reset(token)
 
 
 class fixed(functools.partial):  # noqa: N801  used as functools.partial is
@@ -39,9 +57,10 @@ class fixed(functools.partial):  # noqa: N801  used as functools.partial is
 class Op:
     """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
 
-    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). A
-    GPU has ``gpu``, and where it is None ``plain``. Equal ops are compiled once: let their functions be those of a
-    file, or ``fixed`` ones. ``since``: the generation of TPUs which can run the kernel, and all later ones can.
+    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). ``gpu``
+    launches a kernel on a GPU, or raises ``platforms.NoKernel``; where it does, or is None, ``plain`` runs. Equal ops
+    are compiled once: let their functions be those of a file, or ``fixed`` ones. ``since``: the generation of TPUs
+    which can run the kernel, and all later ones can.
 
     Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
     where these are mapped and no others, nothing else is to be done. Else it is ``tpu_mapped`` that is mapped, and
@@ -90,7 +109,20 @@ class Op:
         return _tuple(self.plain(*operands))
 
     def run_gpu(self, *operands: Array) -> tuple[Array, ...]:
-        return _tuple((self.gpu or self.plain)(*operands))
+        """The kernel, on this GPU; plain JAX where there is none, and with a warning where it cannot run."""
+        sizes = [size for operand in operands for size in operand.shape]
+        if self.gpu is None or 0 in sizes:
+            return self.run_plain(*operands)
+        try:
+            if not all(map(is_known, sizes)):
+                raise platforms.NoKernel("it needs to know all sizes")
+            with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):  # the same switch simulates GPUs
+                return _tuple(self.gpu(*operands))
+        except platforms.NoKernel as why:
+            if _kernels_only.get():
+                raise
+            warnings.warn(f"{self.name}: plain JAX instead of the kernel, for {why}.", stacklevel=2)
+            return self.run_plain(*operands)
 
 
 def _tuple(results) -> tuple[Array, ...]:

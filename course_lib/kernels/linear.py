@@ -21,7 +21,17 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import activations, arguments, legal, linear_backward, matmul, matmul_blocks, rules, sharding
+from course_lib.kernels import (
+    activations,
+    arguments,
+    legal,
+    linear_backward,
+    linear_gpu,
+    matmul,
+    matmul_blocks,
+    rules,
+    sharding,
+)
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.layouts import is_by_columns
@@ -215,7 +225,8 @@ def _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save: bo
     else:
         rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K", 1 + save), fixed(_on_tpu, **how, blocks=blocks)
         leading = () if blocks else (0,)
-        launch = Op(name="linear", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how), leading=leading)
+        on_gpu = fixed(linear_gpu.on_gpu, activation=activation, save=save)
+        launch = Op(name="linear", rule=rule, tpu=on_tpu, gpu=on_gpu, plain=fixed(_plain, **how), leading=leading)
         results = launch(x, w, b, cuts=cuts)
     return results if save else (results, None)
 

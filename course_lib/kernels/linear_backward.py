@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import activations, matmul, matmul_blocks, platforms, rules, sharding
+from course_lib.kernels import activations, linear_gpu, matmul, matmul_blocks, platforms, rules, sharding
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, zero_beyond
@@ -54,6 +54,7 @@ def gradients(
             name="gradient of linear",
             rule=_rule(x.ndim - 1, "k" if summed else "K", z is not None, want_dx),
             tpu=fixed(_on_tpu, **how),
+            gpu=fixed(linear_gpu.gradients_on_gpu, activation=activation, want_dx=want_dx),
             plain=fixed(_plain, **how),
         )
         grads = op(*operands, cuts=cuts)

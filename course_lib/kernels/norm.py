@@ -22,7 +22,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import arguments, legal, norm_backward, row_blocks, rules, sharding, traced_eps
+from course_lib.kernels import arguments, legal, norm_backward, norm_gpu, row_blocks, rules, sharding, traced_eps
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -309,9 +309,13 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
     how = {"kernel": kernel, "blocks": blocks, "count": count, "traced": len(traced)}
     on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
     rule = _rule(x, count, len(operands) - count - len(traced), *traced)
+    on_gpu = fixed(norm_gpu.on_gpu, op=_ON_GPU[op], eps=eps) if op in _ON_GPU and not traced else None
     leading = () if blocks else tuple(range(count))
-    launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain, leading=leading)
+    launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, gpu=on_gpu, plain=plain, leading=leading)
     return launch(*operands, cuts=cuts)
+
+
+_ON_GPU = {"rms_norm": norm_gpu.rms_norm, "layer_norm": norm_gpu.layer_norm}
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:

@@ -1,7 +1,9 @@
 """What the chip offers that a kernel is traced for."""
 
 import dataclasses
+from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 
@@ -42,3 +44,50 @@ def _tpu_info():
         return pltpu.get_tpu_info()
     except ValueError:  # traced on a machine without a TPU, and not for one
         return pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1)
+
+
+class NoKernel(Exception):
+    """A kernel does not run on this GPU, or not on these operands. The message is the rest of a sentence: why not."""
+
+
+HOPPER_SMEM_BYTES = 227 << 10  # that a block may ask for: CUDA C++ Programming Guide, compute capability 9.0
+_HOPPER_SMS = 132  # of an H100 and an H200 (SXM)
+
+
+def _gpu():
+    """The GPU that a kernel is being traced for; None where none is named and none is there."""
+    named = jax.sharding.get_abstract_mesh().abstract_device
+    if named is not None and hasattr(named, "compute_capability"):
+        return named
+    device = jax.config.jax_default_device or jax.devices()[0]
+    return device if hasattr(device, "compute_capability") else None
+
+
+def sms() -> int:
+    """Streaming multiprocessors of that GPU; of an H100 where none is named."""
+    gpu = _gpu()
+    return getattr(gpu, "num_cores", None) or getattr(gpu, "core_count", None) or _HOPPER_SMS
+
+
+def not_a_hopper() -> str:
+    """Why kernels with TMA and wgmma cannot run on that GPU: "" where they can."""
+    return _why_not("Hopper GPUs (H100, H200), compute capability 9.0", lambda capability: capability == (9, 0))
+
+
+def older_than_ampere() -> str:
+    """Why kernels of Mosaic GPU that need neither cannot run on it: "" where they can."""
+    return _why_not("GPUs from Ampere on, compute capability 8.0", lambda capability: capability >= (8, 0))
+
+
+def older_than_hopper() -> str:
+    """Why kernels with an instruction that came with Hopper cannot run on it: "" where they can."""
+    return _why_not("GPUs from Hopper on, compute capability 9.0", lambda capability: capability >= (9, 0))
+
+
+def _why_not(whom: str, fits: Callable[[tuple[int, ...]], bool]) -> str:
+    gpu = _gpu()
+    if gpu is None:
+        return f"it is for {whom}, and no GPU is known here"
+    if fits(tuple(int(n) for n in gpu.compute_capability.split("."))):
+        return ""
+    return f"it is for {whom}, and this {gpu.device_kind} has {gpu.compute_capability}"

@@ -6,7 +6,7 @@ survive in a notebook that is not trusted yet. In a terminal ``Report.__str__`` 
 
 from course_lib import text
 from course_lib.compiler.report import Report
-from course_lib.viz import comparison, draw, listing, ops, report_words, slots, time_split, vmem
+from course_lib.viz import comparison, draw, gpu_kernels, listing, ops, report_words, slots, time_split, vmem
 
 _CARD = (
     f"max-width: {draw.WIDTH}px; box-sizing: border-box; padding: 17px; border: 1px solid {draw.LINE}; "
@@ -59,6 +59,7 @@ def _panels(report: Report) -> list[draw.Panel]:
     panels = [time_split.panel(report.time_split)] if report.time_split else []
     panels += [slots.panel(report.slots)] if report.slots else []
     panels += [vmem.panel(report.vmem, report.vmem_limit)] if report.vmem else []
+    panels += [gpu_kernels.panel(report.kernels, report.chip)] if report.kernels else []
     panels += [ops.panel(report.ops)] if len(report.ops) > 1 else []
     return panels
 
@@ -82,6 +83,7 @@ def _alternative(report: Report) -> str:
     said = [time_split.sentence(report.time_split)] if report.time_split else []
     said += [slots.sentence(report.slots)] if report.slots else []
     said += [vmem.sentence(report.vmem, report.vmem_limit)] if report.vmem else []
+    said += [gpu_kernels.sentence(report.kernels, report.chip)] if report.kernels else []
     return " ".join(said) or sentence(report)
 
 

@@ -10,8 +10,18 @@ def sentence(report: Report) -> str:
     """The verdict. What the report does not hold is left out, or said to be missing."""
     if not report.ok:
         return refusal(report)
-    parts = [_predicted(report), _bound_words(report), _spills(report)]
+    parts = _of_kernels(report) if report.kernels else [_predicted(report), _bound_words(report), _spills(report)]
     return f"Compiles for {report.chip}: {'; '.join(part for part in parts if part)}."
+
+
+def _of_kernels(report: Report) -> list[str]:
+    """Of a GPU's kernels the figures that decide: of the one that takes most registers."""
+    ours = [kernel for kernel in report.kernels if kernel.kind == "kernel"] or list(report.kernels)
+    most = max(ours, key=lambda kernel: kernel.registers)
+    blocks, whose = most.blocks_on(report.chip), f"{most.name}: " if len(report.kernels) > 1 else ""
+    held = "" if blocks is None else f"an SM holds {text.counted(blocks, 'block')}"
+    slow = "each wgmma waits for the one before it" if any(kernel.serialized for kernel in ours) else ""
+    return [f"{whose}{text.counted(most.registers, 'register')} a thread", held, _spills(report), slow]
 
 
 def refusal(report: Report) -> str:

@@ -1,0 +1,146 @@
+"""The parent's side of a compile for a GPU: what is installed for it, the child, its limits, the files it leaves."""
+
+import contextlib
+import functools
+import importlib.metadata
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+from course_lib.compiler.child.service import WorkerDied
+from course_lib.compiler.dumps import ptxas
+
+MEMORY_BYTES = 6 << 30
+TIME_LIMIT_S = 120.0
+_WORKER = pathlib.Path(__file__).with_name("gpu_worker.py")
+_PARTS = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "nvidia-cuda-nvcc", "nvidia-nvvm")
+
+# Stands in for ptxas: keeps what it is given and what it says about it, and says yes or no as ptxas does.
+_WATCHED_PTXAS = """\
+#!/bin/sh
+kept=
+for given; do
+    [ -f "$given" ] && head -c 4096 "$given" | grep -q '^\\.version' && cp "$given" "{folder}/$$.ptx" && kept=yes
+done
+[ "$kept" ] || exec "{ptxas}" "$@"
+"{ptxas}" "$@" -v 2>"{folder}/$$.ptxas"
+status=$?
+cat "{folder}/$$.ptxas" >&2
+exit $status
+"""
+
+
+def extra_folder() -> pathlib.Path | None:
+    """Where ``make setup-gpu`` has put the GPU's compiler; None where it is not installed, or belongs to another JAX.
+
+    Beside the environment, not in it: JAX would look for a GPU each time it starts.
+    """
+    for folder in (pathlib.Path(f"{sys.prefix}-gpu"), *map(pathlib.Path, sys.path)):
+        if _versions(folder) and (folder / "nvidia/cu13/bin/ptxas").is_file():
+            return folder
+    return None
+
+
+@functools.lru_cache
+def _versions(folder: pathlib.Path) -> dict[str, str]:
+    """The parts that lie in a folder; none unless all do, and fit this JAX."""
+    found = {
+        dist.name.lower().replace("_", "-"): dist.version for dist in importlib.metadata.distributions(path=[folder])
+    }
+    fits = found.get("jax-cuda13-plugin") == importlib.metadata.version("jaxlib")
+    return {part: found[part] for part in _PARTS} if fits and all(part in found for part in _PARTS) else {}
+
+
+def versions() -> str | None:
+    """What a figure depends on; None where nothing is installed."""
+    folder = extra_folder()
+    if folder is None:
+        return None
+    parts = _versions(folder)
+    return f"jax-cuda13-plugin {parts['jax-cuda13-plugin']}, ptxas {parts['nvidia-cuda-nvcc']}"
+
+
+def missing() -> str:
+    """Why there is no GPU compiler here, and what to do."""
+    return (
+        "the GPU compiler is not installed. It exists for Linux on x86-64: there `make setup-gpu` installs it beside "
+        "the environment, without CUDA and without a GPU (270 MB to download)."
+    )
+
+
+@functools.lru_cache(64)
+def compile_module(config: str, module: bytes, *, time_limit_s: float, memory_bytes: int) -> dict:
+    """Compile MLIR bytecode for the GPU that ``config`` describes, in a child of its own. Raises WorkerDied.
+
+    The worker's answer, and, if all went well, "programs": what ptxas was given and said (``dumps.ptxas``).
+    """
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="course-compile-gpu-"))
+    try:
+        answer = _asked(folder, config, module, time_limit_s, memory_bytes)
+        return answer | {"programs": ptxas.read(folder)} if answer["ok"] else answer
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _asked(folder: pathlib.Path, config: str, module: bytes, time_limit_s: float, memory_bytes: int) -> dict:
+    (folder / "config").write_text(config)
+    said = folder / "answer"
+    with (folder / "complaints").open("wb") as complaints:
+        process = subprocess.Popen(
+            [sys.executable, "-P", _WORKER, str(memory_bytes), folder / "config", said],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=complaints,
+            start_new_session=True,  # Ctrl-C is for the notebook; and ptxas ends with its parent
+            env=os.environ | _environment(folder),
+        )
+    try:
+        process.communicate(module, timeout=time_limit_s)
+    except subprocess.TimeoutExpired:
+        raise WorkerDied(f"the compiler gave no answer within {time_limit_s:g} s and was stopped") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if not said.is_file() and "LLVM ERROR" in (complaints := _complaints(folder)):  # it says no by ending itself
+        return {"ok": False, "stage": "compile", "error": complaints.strip()}
+    if not said.is_file():
+        code = process.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        raise WorkerDied(f"the compiler's process {how} (it may use {memory_bytes / 2**30:g} GiB of memory)")
+    answer = json.loads(said.read_text())
+    return answer if answer["ok"] else answer | {"error": answer["error"] + _complaints(folder)}
+
+
+def _complaints(folder: pathlib.Path) -> str:
+    """What the passes wrote to stderr: their exception says only that they failed."""
+    lines = (folder / "complaints").read_text(errors="replace").splitlines()
+    return "".join(f"\n{line}" for line in lines if "error:" in line.lower())[:2000]
+
+
+def _environment(folder: pathlib.Path) -> dict[str, str]:
+    """What XLA and Mosaic GPU read in the child, with a toolkit of our own in ``folder``."""
+    extra = extra_folder()
+    real, toolkit = extra / "nvidia/cu13", folder / "toolkit"
+    (toolkit / "bin").mkdir(parents=True)
+    (toolkit / "nvvm").symlink_to(real / "nvvm")
+    watched = toolkit / "bin/ptxas"
+    watched.write_text(_WATCHED_PTXAS.format(folder=folder, ptxas=real / "bin/ptxas"))
+    watched.chmod(0o755)
+    return {
+        "PYTHONPATH": str(extra),
+        "PATH": f"{toolkit / 'bin'}:{os.environ.get('PATH', os.defpath)}",
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={toolkit} --xla_dump_to={folder} --xla_dump_hlo_as_text",
+        "MOSAIC_GPU_DUMP_TO": str(folder),
+        "MOSAIC_GPU_CUDA_ROOT": str(toolkit),
+        "MOSAIC_GPU_RUNTIME_LIB_PATH": str(extra / "jax_cuda13_plugin/libmosaic_gpu_runtime.so"),
+        "JAX_PLATFORMS": "cpu",  # a GPU that is attached stays with the notebook
+        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # no cuDNN and no driver here
+        "CUDA_VISIBLE_DEVICES": "",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }

@@ -1,0 +1,119 @@
+"""Compile a function for a GPU that is not there, with the real compiler, and report what ptxas says."""
+
+import collections
+import dataclasses
+import functools
+import io
+import warnings
+from collections.abc import Callable
+
+import jax
+from jax._src.config import traceback_in_locations_limit
+
+from course_lib import chips, errors
+from course_lib.compiler import progress
+from course_lib.compiler.child import gpu_service, service
+from course_lib.compiler.dumps.ptxas import Program
+from course_lib.compiler.gpu_kernel import GpuKernel
+from course_lib.compiler.report import Report
+from course_lib.compiler.tpu import Unavailable, name_of
+
+_NOTHING_TIMED = "no time: ptxas counts no cycles, and no simulator of a GPU is at hand."
+
+
+def compile_gpu(
+    fn: Callable,
+    *args,
+    chip: str = "h100",
+    time_limit_s: float | None = None,
+    memory_bytes: int | None = None,
+) -> Report:
+    """Compile ``jit(fn)(*args)`` for a GPU with none attached: registers, spills, shared memory, instructions.
+
+    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; ``chip`` is one of ``chips.GPU_TARGETS``. The compiler, ptxas at
+    its end, runs in a child process of its own, with a limit of time (120 s) and of memory (6 GiB): if it crashes or
+    hangs, the Report says so. A kernel that is refused gives ``ok=False`` and an explained ``error``, never an
+    exception. Raises ValueError for an unknown chip, and Unavailable where the GPU compiler is not installed.
+    """
+    gpu = chips.gpu_target(chip)
+    facts = {"name": name_of(fn), "chip": chip}
+    refused = functools.partial(Report, ok=False, **facts)
+    stage = "trace"
+    try:
+        with gpu.target(), traceback_in_locations_limit(0), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The Pallas Triton backend", DeprecationWarning)  # a note says so
+            traced = jax.jit(fn).trace(*args)
+            stage = "compile"
+            module = _bytecode(traced.lower(lowering_platforms=("cuda",)))
+    except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
+        return refused(error=errors.explain(error), stage=stage)
+    if (versions := gpu_service.versions()) is None:
+        raise Unavailable(gpu_service.missing())
+    limits = {
+        "time_limit_s": time_limit_s or gpu_service.TIME_LIMIT_S,
+        "memory_bytes": memory_bytes or gpu_service.MEMORY_BYTES,
+    }
+    try:
+        with progress.shown(f"compiling {facts['name']} for {chip}"):
+            answer = gpu_service.compile_module(gpu.config(), module, **limits)
+    except service.WorkerDied as error:
+        return refused(error=errors.explain(error), stage="no answer")
+    if not answer["ok"] and answer["stage"] == "start":
+        raise Unavailable(f"the GPU compiler does not start on this machine: {answer['error']}")
+    if not answer["ok"]:
+        return refused(error=errors.explain(answer["error"]), stage=stage)
+    kernels = _numbered([_kernel(program, answer["hlo"]) for program in answer["programs"]])
+    if too_large := [k for k in kernels if (k.shared_bytes or 0) > gpu.shared_bytes]:
+        wants, may = too_large[0].shared_bytes, gpu.shared_bytes
+        said = errors.explain(f"GPU kernel exceeds available shared memory: smem_bytes={wants} > max_smem_bytes={may}")
+        return refused(error=said, stage=stage, kernels=kernels)
+    return Report(
+        ok=True,
+        kernels=kernels,
+        spills=sum(k.spill_stores for k in kernels) // 4,
+        fills=sum(k.spill_loads for k in kernels) // 4,
+        hlo=answer["hlo"],
+        notes=(*_by_triton(answer["hlo"]), _NOTHING_TIMED),
+        versions=f"jax {jax.__version__}, {versions}",
+        **facts,
+    )
+
+
+def _by_triton(hlo: str) -> list[str]:
+    """A note where a kernel took the road that JAX means to close."""
+    if "__gpu$xla.gpu.triton" not in hlo:
+        return []
+    return ["pallas_call goes through Triton here, which JAX has deprecated since 0.11; plgpu.kernel is what lasts."]
+
+
+def _bytecode(lowered) -> bytes:
+    buffer = io.BytesIO()
+    lowered.compiler_ir("stablehlo").operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def _numbered(kernels: list[GpuKernel]) -> tuple[GpuKernel, ...]:
+    """The second kernel of one name gets a number."""
+    seen: collections.Counter[str] = collections.Counter()
+    named = []
+    for kernel in kernels:
+        seen[kernel.name] += 1
+        count = seen[kernel.name]
+        named.append(kernel if count == 1 else dataclasses.replace(kernel, name=f"{kernel.name} ({count})"))
+    return tuple(named)
+
+
+def _kernel(program: Program, hlo: str) -> GpuKernel:
+    shared = None if program.dynamic_shared is None else program.static_shared + program.dynamic_shared
+    return GpuKernel(
+        name=program.name,
+        kind="kernel" if program.mosaic or f'name = "{program.name}"' in hlo else "fusion",
+        registers=program.registers,
+        spill_stores=program.spill_stores,
+        spill_loads=program.spill_loads,
+        shared_bytes=shared,
+        threads=program.threads,
+        grid=program.grid,
+        instructions=program.instructions,
+        remarks=program.remarks,
+    )

@@ -1,0 +1,85 @@
+"""What JAX's simulator of a GPU prints about a race, as a sentence: which memory, which two lines, what is missing."""
+
+import linecache
+import re
+from typing import NamedTuple
+
+from course_lib.judges.verdict import Complaint
+
+_ACCESS = re.compile(
+    r"(read|write) of HostAllocationKey\(memory_space_id=(\d+),[^\n]*? from \w+\([^\n]*?block_id=(\d+)"
+    r"[^\n]*?warpgroup_id=(\d+)\), ([^\n]+?):(\d+)(?::\d+)? \(([^\n]*?)\)"
+)
+_GLOBAL = "0"
+_INTO_SMEM, _OUT_OF_SMEM = "copy_gmem_to_smem", "copy_smem_to_gmem"
+
+
+class Access(NamedTuple):
+    """One of the two that meet."""
+
+    what: str  # "read" or "write"
+    space: str
+    thread: tuple[str, str]  # block, warpgroup
+    line: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}, `{self.code}`" if self.code else f"line {self.line}"
+
+
+def complaint(printed: str) -> Complaint:
+    """What the first race of those printed is, and what to try."""
+    found = [
+        Access(what, space, (block, warpgroup), line, linecache.getline(file, int(line)).strip())
+        for what, space, block, warpgroup, file, line, _ in _ACCESS.findall(printed.partition("RACE DETECTED")[2])[:2]
+    ]
+    if len(found) < 2:
+        return Complaint(
+            "Two threads of the kernel touch the same memory, and nothing says which of them comes first.",
+            "look for a missing barrier_wait, commit_smem or wait_smem_to_gmem.",
+        )
+    later, earlier = found
+    return (_in_global_memory if later.space == _GLOBAL else _in_shared_memory)(later, earlier)
+
+
+def _in_global_memory(later: Access, earlier: Access) -> Complaint:
+    if later.what == earlier.what == "write":
+        same = later.line == earlier.line
+        places = f"at {later}" if same else f"at {earlier} and at {later}"
+        return Complaint(
+            f"Two blocks, or warpgroups, write the same part of an array in GPU memory, {places}. They run at the same "
+            "time, in no order, and the last one wins.",
+            "let each write its own part, by lax.axis_index of the grid; sum up inside one block, in a loop.",
+        )
+    return Complaint(
+        f"One block reads in GPU memory what another writes: {earlier} and {later}. They run at the same time, in no "
+        "order.",
+        "keep a sum in registers or shared memory, in a loop of one block; nothing passes from block to block.",
+    )
+
+
+def _in_shared_memory(later: Access, earlier: Access) -> Complaint:
+    if _OUT_OF_SMEM in later.code:
+        return Complaint(
+            f"TMA stores what was just written to shared memory, and may not see it yet: {earlier}, then {later}.",
+            "call plgpu.commit_smem() between the two.",
+        )
+    if _OUT_OF_SMEM in earlier.code:
+        return Complaint(
+            f"Shared memory is written again while TMA may still be storing it: {earlier}, then {later}.",
+            "call plgpu.wait_smem_to_gmem(0, wait_read_only=True) before it is written again.",
+        )
+    if _INTO_SMEM in earlier.code:
+        return Complaint(
+            f"Shared memory is read before the copy into it has arrived: {earlier}, then {later}.",
+            "call plgpu.barrier_wait on the copy's barrier before the read.",
+        )
+    if _INTO_SMEM in later.code:
+        return Complaint(
+            f"A copy overwrites shared memory that may still be read: {earlier}, then {later}.",
+            "let the readers plgpu.barrier_arrive on a second barrier when they are done, and the copier wait for it.",
+        )
+    return Complaint(
+        f"Two warpgroups touch the same shared memory, and nothing says which comes first: {earlier} and {later}.",
+        "let one plgpu.barrier_arrive when it is done, and the other plgpu.barrier_wait.",
+    )

@@ -1,0 +1,247 @@
+"""Failures of kernels for GPUs, each provoked for real, and what a learner reads."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import provoke
+import pytest
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+from jax.experimental.pallas import tpu as pltpu
+from provoke import Shape
+
+from course_lib import compat, compiler, errors
+
+BF16, F32 = jnp.bfloat16, jnp.float32
+V = Shape((512,), F32)
+X, Y = Shape((128, 64), BF16), Shape((64, 128), BF16)
+
+
+def compiled(fn, *args, chip="h100"):
+    """What compile_gpu makes of fn: an explanation, or None. Most is refused before the compiler sees it."""
+
+    def explain():
+        try:
+            return compiler.compile_gpu(fn, *args, chip=chip).error
+        except compiler.Unavailable as why:
+            pytest.skip(str(why))
+
+    return explain
+
+
+def simulated(fn, *args):
+    """What the simulator of a GPU makes of fn(ones)."""
+
+    def explain():
+        values = [jnp.ones(a.shape, a.dtype) for a in args]
+        try:
+            with plgpu.force_gpu_interpret_mode(compat.interpret_gpu_params(detect_races=True, on_race="warn")):
+                jax.block_until_ready(jax.jit(lambda *a: fn(*a))(*values))
+        except Exception as error:
+            return errors.explain(error)
+        finally:
+            compat.reset_gpu_interpreter()
+
+    return explain
+
+
+def by_blocks(body, scratch=(), grid=4, out=V, **how):
+    """f(x): ``body(x_gmem, o_gmem, here, *scratch)`` for each 128 elements of x."""
+
+    def f(x):
+        def kernel(x_gmem, o_gmem, *scratch_refs):
+            body(x_gmem, o_gmem, pl.ds(lax.axis_index("i") * 128, 128), *scratch_refs)
+
+        how_else = {"grid": (grid,), "grid_names": ("i",)} | how
+        return plgpu.kernel(kernel, out_type=out, scratch_types=list(scratch), **how_else)(x)
+
+    return f
+
+
+SMEM = plgpu.SMEM((128,), F32)
+
+
+def straight(x_gmem, o_gmem, here):
+    o_gmem[here] = x_gmem[here]
+
+
+def stored(x_gmem, o_gmem, here, smem, wait=True, there=None):
+    smem[...] = x_gmem[here]
+    plgpu.commit_smem()
+    plgpu.copy_smem_to_gmem(smem, o_gmem.at[here if there is None else there])
+    if wait:
+        plgpu.wait_smem_to_gmem(0)
+
+
+def loaded(x_gmem, o_gmem, here, smem, *barrier):
+    plgpu.copy_gmem_to_smem(x_gmem.at[here], smem, *barrier)
+    for one in barrier:
+        plgpu.barrier_wait(one)
+    o_gmem[here] = smem[...]
+
+
+def left_waiting(x_gmem, o_gmem, here, smem):
+    def once_too_few(barrier):
+        loaded(x_gmem, o_gmem, here, smem, barrier)
+        plgpu.copy_gmem_to_smem(x_gmem.at[here], smem, barrier)
+
+    pl.run_scoped(once_too_few, plgpu.Barrier())
+    pl.run_scoped(lambda barrier: loaded(x_gmem, o_gmem, here, smem, barrier), plgpu.Barrier())
+
+
+def twice_into_one(x_gmem, o_gmem, here, smem, barrier):
+    plgpu.copy_gmem_to_smem(x_gmem.at[here], smem, barrier)
+    loaded(x_gmem, o_gmem, here, smem, barrier)
+
+
+def in_one_piece(x_gmem, o_gmem, here, smem, barrier):
+    plgpu.copy_gmem_to_smem(x_gmem, smem, barrier)
+
+
+def copied_on_the_spot(x_gmem, o_gmem, here):
+    plgpu.copy_smem_to_gmem(x_gmem.at[here], o_gmem.at[here])
+
+
+def unnamed(x_gmem, o_gmem, here):
+    o_gmem[here] = x_gmem[pl.ds(lax.axis_index("j") * 128, 128)]
+
+
+def product(m=128, n=128, acc=None, transforms=(), jnp_dot=False):
+    """f(x, y) = x @ y by one wgmma."""
+
+    def f(x, y):
+        def kernel(x_gmem, y_gmem, o_gmem, x_smem, y_smem, o_smem, barrier):
+            plgpu.copy_gmem_to_smem(x_gmem, x_smem, barrier)
+            plgpu.copy_gmem_to_smem(y_gmem, y_smem, barrier)
+            plgpu.barrier_wait(barrier)
+
+            def summed(acc_ref):
+                plgpu.wgmma(acc_ref, x_smem, y_smem)
+                return acc_ref[...]
+
+            ours = (lambda: jnp.dot(x_smem[...], y_smem[...])) if jnp_dot else None
+            sums = ours() if ours else pl.run_scoped(summed, plgpu.ACC(acc or (m, n), F32))
+            o_smem[...] = sums.astype(o_smem.dtype)
+            plgpu.commit_smem()
+            plgpu.copy_smem_to_gmem(o_smem, o_gmem)
+            plgpu.wait_smem_to_gmem(0)
+
+        smem = [plgpu.SMEM(x.shape, x.dtype, transforms=transforms), plgpu.SMEM(y.shape, y.dtype)]
+        scratch = [*smem, plgpu.SMEM((m, n), x.dtype), plgpu.Barrier(num_arrivals=2)]
+        return plgpu.kernel(kernel, out_type=Shape((m, n), x.dtype), scratch_types=scratch)(x, y)
+
+    return f
+
+
+def triton(body, block=(128,), **settings):
+    def f(x):
+        spec = pl.BlockSpec(block, lambda i: (i,))
+        grid = (x.size // block[0],)
+        how = {"out_shape": x, "grid": grid, "in_specs": [spec], "out_specs": spec} | settings
+        return pl.pallas_call(body, **how)(x)
+
+    return f
+
+
+def copy(x_ref, o_ref, *scratch):
+    o_ref[...] = x_ref[...]
+
+
+def sort(x_ref, o_ref):
+    o_ref[...] = jnp.sort(x_ref[...])
+
+
+def whole_product(x, y):
+    def kernel(x_ref, y_ref, o_ref):
+        o_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=F32).astype(o_ref.dtype)
+
+    return pl.pallas_call(kernel, out_shape=Shape((256, 256), BF16))(x, y)
+
+
+SWIZZLED = (plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(64))
+BAD_TILES = (plgpu.SwizzleTransform(128),)
+FAILURES = {
+    "gpu-smem": (
+        compiled(product(256, 256), Shape((256, 512), BF16), Shape((512, 256), BF16)),
+        "asks for 640 KiB of shared memory, and may have 227 KiB",
+    ),
+    "triton-smem": (
+        compiled(whole_product, Shape((256, 1024), BF16), Shape((1024, 256), BF16)),
+        "KiB of shared memory, and may have 227 KiB",
+    ),
+    "gpu-layouts": (compiled(product(transforms=BAD_TILES), X, Y), "among the 128 threads of a warpgroup"),
+    "gpu-layouts, a vector of 100": (
+        compiled(lambda x: plgpu.kernel(copy, out_type=x)(x), Shape((100,), F32)),
+        "finds no way to lay the values out",
+    ),
+    "gpu-swizzle": (
+        compiled(product(transforms=SWIZZLED), X, Y),
+        "A swizzle of 64 bytes needs tiles of 32 numbers across, and those here are (16, 1, 8, 64).",
+    ),
+    "wgmma-rows": (compiled(product(32), Shape((32, 64), BF16), Y), "64 rows at once, and the accumulator has 32."),
+    "wgmma-f32": (compiled(product(), Shape((128, 64), F32), Shape((64, 128), F32)), "reads f32 as tf32"),
+    "wgmma-dtypes": (compiled(product(), X, Shape((64, 128), jnp.float16)), "these are bfloat16 and float16."),
+    "wgmma-shapes": (compiled(product(acc=(128, 64)), X, Y), "y (64, 128) and an accumulator of (128, 64)"),
+    "gpu-operation": (compiled(product(jnp_dot=True), X, Y), "`dot_general` is not an operation of Mosaic GPU."),
+    "gpu-operation, another": (
+        compiled(by_blocks(lambda x, o, here: o.__setitem__(here, jnp.sort(x[here]))), V),
+        "`sort` is not an operation of Mosaic GPU.",
+    ),
+    "triton-operation": (compiled(triton(sort), V), "`sort` is not an operation of Triton"),
+    "triton-power-of-2": (compiled(triton(copy, (96,)), Shape((384,), F32)), "this one is (96,)"),
+    "triton-scratch": (
+        compiled(triton(copy, scratch_shapes=[pltpu.VMEM((128,), F32)]), V),
+        "which has no scratch_shapes.",
+    ),
+    "gpu-other-backend": (
+        compiled(triton(copy, compiler_params=plgpu.CompilerParams()), V),
+        "compiler_params is for another backend",
+    ),
+    "gpu-no-barrier": (compiled(by_blocks(loaded, [SMEM]), V), "was given no barrier"),
+    "gpu-no-barrier, simulated": (simulated(by_blocks(loaded, [SMEM]), V), "was given no barrier"),
+    "gpu-too-old": (compiled(by_blocks(loaded, [SMEM, plgpu.Barrier()]), V, chip="a100"), "TMA came with Hopper"),
+    "gpu-too-old, in the compiler": (compiled(by_blocks(stored, [SMEM]), V, chip="a100"), "TMA came with Hopper"),
+    "gpu-too-old, or too new": (compiled(product(), X, Y, chip="b200"), "wgmma is Hopper's alone"),
+    "gpu-copy-space": (compiled(by_blocks(copied_on_the_spot), V), "src must be in SMEM, and what it was given"),
+    "gpu-copy-shapes": (
+        compiled(by_blocks(functools.partial(stored, there=pl.ds(0, 64)), [SMEM]), V),
+        "The copy goes from (128,) to (64,)",
+    ),
+    "gpu-copy-dtypes": (
+        compiled(by_blocks(stored, [SMEM], out=Shape((512,), BF16)), V),
+        "The copy goes from float32 to bfloat16",
+    ),
+    "gpu-copy-256": (
+        compiled(by_blocks(in_one_piece, [plgpu.SMEM((512,), F32), plgpu.Barrier()]), V),
+        "at most 256 numbers along each axis, and this one is (512,)",
+    ),
+    "gpu-grid-names": (compiled(by_blocks(straight, grid_names=()), V), "was given () for a grid of (4,)"),
+    "gpu-axis": (compiled(by_blocks(unnamed), V), "Nothing here is called j."),
+    "gpu-not-waited": (simulated(by_blocks(functools.partial(stored, wait=False), [SMEM]), V), "TMA still reads"),
+    "gpu-barrier-left": (
+        simulated(by_blocks(left_waiting, [SMEM], grid=1), V),
+        "Warpgroup 0 ends before it has waited",
+    ),
+    "gpu-barrier-overrun": (
+        simulated(by_blocks(twice_into_one, [SMEM, plgpu.Barrier()], grid=1), V),
+        "completed again before anybody has waited",
+    ),
+    "gpu-outside": (simulated(by_blocks(straight, grid=5), V), "[512:640] of one of shape (512,)"),
+}  # fmt: skip
+CURES = {
+    "gpu-not-waited": simulated(by_blocks(stored, [SMEM]), V),
+    "gpu-no-barrier": simulated(by_blocks(loaded, [SMEM, plgpu.Barrier()]), V),
+    "gpu-swizzle": compiled(product(), X, Y),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_failure_is_explained(failure):
+    provoke.assert_explained(failure, *FAILURES[failure])
+
+
+@pytest.mark.parametrize("cure", CURES)
+def test_a_cure_compiles(cure):
+    provoke.assert_compiles(CURES[cure])

@@ -1,0 +1,54 @@
+"""docs/gpu.md says what ptxas and the judges say today."""
+
+import pathlib
+import sys
+
+import jax
+import pytest
+from gpu_compiler import needs_gpu_compiler
+from gpu_zoo import BUGS
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import gpu_page  # noqa: E402
+
+from course_lib.compiler.child import gpu_service  # noqa: E402
+
+PAGE = (ROOT / "docs/gpu.md").read_text()
+PINNED = f"jax=={jax.__version__}\n" in (ROOT / "requirements.txt").read_text()
+REWRITE = "the page is out of date: python tools/gpu_page.py --write"
+DAILY = {"matmul", "softmax"}
+
+
+def param(name):
+    return pytest.param(name, id=name, marks=[] if name in DAILY else [pytest.mark.sweep])
+
+
+@needs_gpu_compiler
+@pytest.mark.skipif(not PINNED, reason="the page is that of the pinned JAX")
+@pytest.mark.parametrize("name", [param(name) for name in gpu_page.KERNELS])
+def test_ptxas_says_what_the_page_says(name):
+    rows = gpu_page.lines(name)
+    assert rows == [line for line in PAGE.splitlines() if line.startswith(f"| {name} |")], REWRITE
+
+
+def test_no_kernel_on_the_page_spills_and_none_is_missing():
+    rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if " KiB | " in line or " 0 bytes | " in line]
+    assert {row[0] for row in rows} == set(gpu_page.KERNELS)
+    assert all(row[3] == "0 B" and "serialized" not in " ".join(row) for row in rows)
+
+
+def test_the_bugs_are_those_of_the_zoo():
+    assert gpu_page.bugs_table() in PAGE, REWRITE
+    assert sum(bug.caught_by is None for bug in BUGS) == 1
+
+
+def test_the_page_names_the_versions():
+    pins = dict(line.split("==") for line in (ROOT / "requirements-gpu.txt").read_text().splitlines() if "==" in line)
+    assert f"ptxas {pins['nvidia-cuda-nvcc'].rpartition('.')[0]} says" in PAGE
+    assert gpu_service.versions() is None or pins["nvidia-cuda-nvcc"] in gpu_service.versions()
+
+
+def test_a_table_is_put_between_its_marks():
+    page = "a\n<!-- ptxas -->\nold\n<!-- end of ptxas -->\nb"
+    assert gpu_page.written(page, "ptxas", "new") == page.replace("old", "new")

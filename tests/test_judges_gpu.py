@@ -1,0 +1,65 @@
+"""The judges of GPU kernels before planted bugs: who refuses which, in which words. The bugs are in gpu_zoo.py."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+from gpu_compiler import needs_gpu_compiler
+from gpu_zoo import BUGS, RIGHT, V
+
+from course_lib import judges
+from course_lib.judges import gpu_races
+
+
+def verdicts(bug):
+    return judges.judge_gpu(bug.fn, bug.reference, *bug.args, chip="h200")
+
+
+def param(bug):
+    return pytest.param(bug, id=bug.name, marks=[needs_gpu_compiler] if bug.caught_by in (None, "compiler") else [])
+
+
+@pytest.mark.parametrize("bug", [param(bug) for bug in BUGS])
+def test_a_bug_is_refused_by_its_judge_in_words(bug):
+    said = verdicts(bug)
+    refusal = next((verdict for verdict in said if verdict.passed is False), None)
+    if bug.caught_by is None:
+        assert refusal is None and bug.unseen, f"somebody sees it now: {refusal}"
+        return
+    assert refusal is not None and refusal.judge in bug.caught_by, said
+    assert re.search(bug.says, f"{refusal.message} {refusal.next}", re.DOTALL), refusal
+    assert refusal is said[-1]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_same_kernels_without_a_bug_are_not_refused(name):
+    said = verdicts(RIGHT[name])
+    assert [verdict.judge for verdict in said] == ["numbers", "races", "compiler"]
+    assert all(verdict.passed in (True, None) for verdict in said), said
+
+
+def test_plain_jax_is_no_kernel():
+    (said,) = judges.judge_gpu(lambda x: 2 * x, lambda x: 2 * x, V)
+    assert said.passed is False and "There is no kernel in it" in said.message
+
+
+def test_wrong_numbers_are_shown():
+    (said,) = judges.judge_gpu(RIGHT["in_by_tma"].fn, lambda x: 3 * x, V)
+    assert said.judge == "numbers" and "it should be" in said.message
+
+
+def test_an_unknown_gpu():
+    with pytest.raises(ValueError, match="is not a GPU to compile for"):
+        judges.judge_gpu(jnp.sin, jnp.sin, V, chip="v5e")
+
+
+def test_a_race_that_cannot_be_read_is_still_one():
+    said = gpu_races.complaint("RACE DETECTED in other words")
+    assert "nothing says which of them comes first" in said.what and said.next
+
+
+def test_the_simulator_is_left_as_it_was():
+    assert jax.jit(lambda x: x + 1)(1) == 2
+    verdicts(next(bug for bug in BUGS if bug.caught_by == "numbers"))
+    assert judges.judge_gpu(RIGHT["in_by_tma"].fn, lambda x: 2 * x, V)[0].passed

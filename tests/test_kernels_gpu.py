@@ -1,0 +1,246 @@
+"""The GPU kernels of the library, with no GPU: their numbers and races in JAX's simulator of a GPU, and ptxas.
+
+Nothing here runs on a GPU. The simulator takes wgmma for a thing that is done at once, so a kernel that reads a stage
+too early would pass; docs/gpu.md says what else no test of ours can see.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gpu_compiler import needs_gpu_compiler
+
+from course_lib import chips, compat, compiler
+from course_lib.kernels import (
+    activations,
+    elementwise,
+    elementwise_gpu,
+    launch,
+    linear,
+    linear_gpu,
+    matmul,
+    matmul_gpu,
+    norm,
+    norm_gpu,
+    platforms,
+    softmax,
+)
+
+BF16 = jnp.bfloat16
+SMALL = {"blocks": matmul_gpu.Blocks(bn=128, stages=2), "sms": 2}  # two SMs with several tiles each
+
+
+def array(seed, *shape, dtype=BF16):
+    return jax.random.normal(jax.random.key(seed), shape).astype(dtype)
+
+
+def shape(*sizes, dtype=BF16):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def simulated(kernel, *args, **how):
+    """What the kernel computes in the simulator, where it has no race."""
+    try:
+        out = jax.block_until_ready(kernel(*args, interpret=compat.interpret_gpu_params(detect_races=True), **how))
+        assert not compat.gpu_races_found()
+        return out
+    finally:
+        compat.reset_gpu_interpreter()
+
+
+def assert_near(found, wanted, ulps=2):
+    """Within so many roundings to the dtype, of the largest element."""
+    found, wanted = (np.asarray(a, np.float32) for a in (found, wanted))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=ulps * 2.0**-8 * np.abs(wanted).max())
+
+
+# Numbers and races
+
+PRODUCTS = [
+    ((200, 136), (136, 264), {}),  # every edge ragged: 2 x 3 tiles for two SMs, 3 steps of K for two stages
+    ((128, 128), (256, 128), {"transpose_y": True}),
+    ((128, 256), (128, 128), {"transpose_x": True}),
+]
+
+
+@pytest.mark.parametrize(("x", "y", "turned"), PRODUCTS, ids=str)
+def test_a_product(x, y, turned):
+    x, y = array(0, *x), array(1, *y)
+    (o,) = simulated(matmul_gpu.product, x, y, **turned, **SMALL)
+    assert_near(o, matmul.matmul_transposed_reference(x, y, **turned))
+
+
+def test_a_linear_layer_and_what_it_saves():
+    x, w, b = array(0, 136, 72), array(1, 72, 136), array(2, 136)
+    y, z = simulated(linear_gpu.forward, x, w, b, activation="gelu", save=True, **SMALL | {"sms": 1})
+    assert_near(y, linear.reference(x, w, b, activation="gelu"))
+    assert_near(z, linear.reference(x, w, b))
+
+
+def test_the_gradient_of_a_linear_layer():
+    x, w, b, g = array(0, 72, 64), array(1, 64, 72), array(2, 72), array(3, 72, 72)
+    z, wanted = linear.reference(x, w, b), functools.partial(linear.reference, activation="silu")
+    found = simulated(linear_gpu.gradients, x, w, g, z, activation="silu", **SMALL | {"sms": 1})
+    for ours, theirs in zip(found, jax.vjp(wanted, x, w, b)[1](g), strict=True):
+        assert_near(ours, theirs, ulps=4)  # the reference rounds dz nowhere, and we to bf16
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, BF16], ids=["f32", "bf16"])
+def test_rows(dtype):
+    x, weight, bias = array(0, 3, 2, 256, dtype=dtype), array(1, 256, dtype=dtype), array(2, 256, dtype=dtype)
+    how = {"blocks": norm_gpu.Blocks(rows=4)}  # the second block has 2 of its 4 rows
+    for found, wanted in (
+        (simulated(norm_gpu.rms_norm, x, weight, **how), norm.rms_norm_reference(x, weight)),
+        (simulated(norm_gpu.layer_norm, x, weight, bias, **how), norm.layer_norm_reference(x, weight, bias)),
+        (simulated(norm_gpu.softmax, x, **how), softmax.reference(x)),
+    ):
+        assert_near(found, wanted, ulps=1 if dtype == BF16 else 1e-4)
+
+
+def test_elements():
+    x, y = array(0, 3, 256), array(1, 3, 256)
+    assert (simulated(elementwise_gpu.pointwise, jnp.add, x, y) == x + y).all()
+    assert simulated(elementwise_gpu.pointwise, jnp.negative, x, dtype=jnp.float32).dtype == jnp.float32
+
+
+# What ptxas makes of them
+
+N = 4096
+SQUARE, VECTOR = shape(N, N), shape(N)
+KERNELS = {
+    "matmul": (matmul_gpu.product, (SQUARE, SQUARE)),
+    "matmul, x turned": (functools.partial(matmul_gpu.product, transpose_x=True), (SQUARE, SQUARE)),
+    "matmul, small": (matmul_gpu.product, (shape(512, N), shape(N, 512))),
+    "linear": (functools.partial(linear_gpu.forward, activation="gelu", save=True), (SQUARE, SQUARE, VECTOR)),
+    "layer_norm": (norm_gpu.layer_norm, (shape(N, 8192, dtype=jnp.float32),) + (shape(8192, dtype=jnp.float32),) * 2),
+}  # fmt: skip
+
+
+@needs_gpu_compiler
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_register_is_spilled(name):
+    fn, args = KERNELS[name]
+    report = compiler.compile_gpu(fn, *args, chip="h200")
+    assert report.ok, report
+    (kernel,) = report.kernels
+    assert (kernel.spill_stores, kernel.spill_loads, kernel.serialized) == (0, 0, False)
+    if fn is not norm_gpu.layer_norm:
+        assert kernel.instructions["wgmma"] and kernel.instructions["TMA loads"] and kernel.instructions["TMA stores"]
+        assert kernel.threads == 384 and kernel.grid == (132, 1, 1)
+        said = matmul_gpu.blocks_for(args[0].shape[0], args[1].shape[1], 132).smem_bytes
+        assert kernel.shared_bytes <= said < kernel.shared_bytes + 2048
+
+
+@needs_gpu_compiler
+@pytest.mark.parametrize("chip", ["a100", "b200"])
+def test_rows_and_elements_need_no_hopper(chip):
+    """And all casts: what is lowered for them nobody should meet first on a GPU."""
+    dtypes, without = (jnp.float32, BF16, jnp.int32, jnp.int8), (jnp.int8, BF16) if chip == "a100" else None
+
+    def all_of_them(x, weight, *each):
+        casts = [elementwise.cast(a, to) for a in each for to in dtypes if to != a.dtype and (a.dtype, to) != without]
+        return norm_gpu.rms_norm(x, weight), norm_gpu.layer_norm(x, weight, weight), norm_gpu.softmax(x), casts
+
+    report = compiler.compile_gpu(
+        all_of_them, shape(512, 4096), shape(4096), *(shape(64, 128, dtype=dtype) for dtype in dtypes), chip=chip
+    )
+    assert report.ok and report.spills == 0, report
+    assert {kernel.name.split(" ")[0] for kernel in report.kernels} == {"rms_norm", "layer_norm", "softmax", "cast"}
+    assert all(kernel.kind == "kernel" for kernel in report.kernels)
+
+
+@needs_gpu_compiler
+def test_too_many_registers_are_seen():
+    """Rows four times as long as the kernels take: so the figures above could say otherwise."""
+    report = compiler.compile_gpu(_wide, shape(64, 1 << 15), chip="h200")
+    assert report.ok and report.spills > 0
+
+
+def _wide(x):
+    return norm_gpu.by_rows(lambda row: jnp.exp(row - jnp.max(row)), x, name="wide")
+
+
+# From the library's ops to them
+
+
+T4 = dataclasses.replace(chips.gpu_target("a100"), name="t4", kind="Tesla T4", capability=(7, 5))
+
+
+def lowered(fn, *args, chip="h200"):
+    with (chips.gpu_target(chip) if isinstance(chip, str) else chip).target():
+        return jax.jit(fn).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+
+
+X, W, B = shape(64, 256), shape(256, 128), shape(128)
+OPS = {
+    "matmul": (matmul.matmul, (X, W), 1),
+    "matmul, vmapped": (jax.vmap(matmul.matmul, (0, None)), (shape(3, 64, 256), W), 1),
+    "linear": (functools.partial(linear.linear, activation="gelu"), (shape(2, 64, 256), W, B), 1),
+    "gradient of linear": (
+        jax.grad(lambda x, w, b: linear.linear(x, w, b, activation="gelu").astype(jnp.float32).sum(), (0, 1, 2)),
+        (X, W, B),
+        3,
+    ),
+    "rms_norm": (norm.rms_norm, (X, shape(256)), 1),
+    "layer_norm, vmapped": (jax.vmap(norm.layer_norm, (0, None, None)), (shape(3, 64, 256), shape(256), shape(256)), 1),
+    "softmax": (softmax.softmax, (X,), 1),
+    "add": (elementwise.add, (X, X), 1),
+    "cast": (lambda x: elementwise.cast(x, jnp.int8), (X,), 1),
+    "gradient of silu": (jax.grad(lambda x: activations.silu(x).astype(jnp.float32).sum()), (X,), 1),
+}
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_an_op_launches_its_gpu_kernels(name):
+    fn, args, kernels = OPS[name]
+    assert lowered(fn, *args).count("@mosaic_gpu_v2") == kernels
+
+
+UNFIT = {
+    "f32": (matmul.matmul, (shape(64, 256, dtype=jnp.float32), shape(256, 128, dtype=jnp.float32)), "h100",
+            "matmul: plain JAX instead of the kernel, for it multiplies bfloat16, and x is float32."),
+    "odd rows": (matmul.matmul, (shape(64, 250), shape(250, 128)), "h100",
+                 r"TMA copies rows of a multiple of 8 numbers of bfloat16, and an operand has shape \(64, 250\)"),
+    "Ampere": (matmul.matmul, (X, W), "a100", "it is for Hopper GPUs .* and this NVIDIA A100-SXM4-80GB has 8.0."),
+    "Blackwell": (matmul.matmul, (X, W), "b200", "this NVIDIA B200 has 10.0."),
+    "Turing": (softmax.softmax, (X,), T4, "it is for GPUs from Ampere on, .* and this Tesla T4 has 7.5"),
+    "Ampere, int8 to bf16": (lambda x: elementwise.cast(x, BF16), (shape(64, 128, dtype=jnp.int8),), "a100",
+            "cast: .* it is for GPUs from Hopper on"),
+    "long rows": (softmax.softmax, (shape(8, 1 << 14),), "h200", "it takes rows of .* up to 8,192"),
+    "few elements": (elementwise.add, (shape(3, 5), shape(3, 5)), "h200", "it takes a multiple of 128 elements"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_a_kernel_cannot_do_plain_jax_does_with_one_warning(name):
+    fn, args, chip, says = UNFIT[name]
+    with pytest.warns(UserWarning, match=says) as said:
+        program = lowered(fn, *args, chip=chip)
+    assert len(said) == 1 and "mosaic_gpu" not in program
+    with launch.kernels_only(), pytest.raises(platforms.NoKernel):
+        lowered(lambda *args: fn(*args), *args, chip=chip)  # another function: what is lowered already stays as it is
+
+
+def test_an_unknown_gpu_gets_plain_jax():
+    with pytest.warns(UserWarning, match="no GPU is known here"):
+        text = jax.jit(softmax.softmax).trace(X).lower(lowering_platforms=("cuda",)).as_text()
+    assert "mosaic_gpu" not in text
+
+
+def test_what_has_no_gpu_kernel_says_nothing():
+    x = shape(64, 256, dtype=jnp.int8)
+    assert "dot_general" in lowered(matmul.matmul, x, shape(256, 128, dtype=jnp.int8))
+
+
+def test_blocks_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="bn 64, 128 or 256"):
+        matmul_gpu.Blocks(bn=192)
+    with pytest.raises(ValueError, match="a block may have 232,448. Try fewer stages."):
+        matmul_gpu.Blocks(stages=5)
+    with pytest.raises(ValueError, match="elements must be a multiple of 128"):
+        elementwise_gpu.Blocks(elements=100)
+    with pytest.raises(ValueError, match="rows must be 1 or more"):
+        norm_gpu.Blocks(rows=0)
