@@ -48,12 +48,13 @@ def gelu_layer_reference(x, w, b):
     return linear.reference(x, w, b, activation="gelu")
 
 
-def int8_layer(x, scale, b, **how):
-    return linear_int8.linear_int8(x, jnp.asarray(Q), scale, b, activation="silu", **how)
+# In shares of SCALE: a gradient by numbers as small as that is so large that its sine, in a loss, is anything.
+def int8_layer(x, shares, b, **how):
+    return linear_int8.linear_int8(x, jnp.asarray(Q), shares * SCALE, b, activation="silu", **how)
 
 
-def int8_layer_reference(x, scale, b):
-    y = linear_int8.reference(x.reshape(-1, x.shape[-1]), Q, scale, b, activation="silu")
+def int8_layer_reference(x, shares, b):
+    y = linear_int8.reference(x.reshape(-1, x.shape[-1]), Q, shares * SCALE, b, activation="silu")
     return y.reshape(*x.shape[:-1], -1)
 
 
@@ -104,7 +105,7 @@ CASES = {
     "linear": (gelu_layer, gelu_layer_reference, (C, W, B), (P("d"), P(None, "t"), P("t"))),
     "linear, K cut": (gelu_layer, gelu_layer_reference, (C, W, B), (P("d", None, "t"), P("t"), P())),
     "linear, weights cut as the batch": (gelu_layer, gelu_layer_reference, (C, W, B), (P("d"), P("d"), P("d"))),
-    "linear_int8": (int8_layer, int8_layer_reference, (C, SCALE, B), (P("d"), P("t"), P("t"))),
+    "linear_int8": (int8_layer, int8_layer_reference, (C, 1 + V[:1] * B, B), (P("d"), P("t"), P("t"))),
     "sum_over": (functools.partial(reduce.sum_over, axis=0), lambda x: x.sum(0), (X,), (P("d", "t"),)),
     "sum_over all": (reduce.sum_over, jnp.sum, (X,), (P("d", "t"),)),
     "sum_over, an axis between": (
