@@ -370,7 +370,7 @@ def test_residuals_blocks_and_precision_reach_the_kernel():
         ({"residuals": "keep"}, "residuals='keep'; it may be 'save' or 'recompute'"),
         ({"precision": "higher"}, "FusedDense: precision is 'higher'; it may be 'default'"),
         ({"blocks": (128, 128, 128)}, r"FusedDense: blocks is \(128, 128, 128\); it may be matmul.Blocks"),
-        ({"blocks": {"bm": 100}}, "Nearest legal: bm=128"),
+        ({"blocks": {"bm": 100}}, "Nearest legal: bm=96"),
     ],
 )
 def test_bad_arguments_get_one_clear_error(arguments, says):

@@ -219,7 +219,8 @@ def lower_for(run: str, ctx, *operands, op: Op):
             stacklevel=2,
         )
         return _lower_plain(ctx, *operands, op=op)
-    return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
+    with platforms.some_tpu() if run == "run_tpu" else contextlib.nullcontext():
+        return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
 
 
 def _is_for_one_device(axis_context) -> bool:

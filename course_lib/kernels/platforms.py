@@ -1,7 +1,8 @@
 """What the chip offers that a kernel is traced for."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -39,11 +40,26 @@ def generation() -> int:
     return _tpu_info().generation
 
 
+@contextlib.contextmanager
+def some_tpu() -> Iterator[None]:
+    """Where no TPU is named and none is there, and no mesh either, a v5e: else Pallas lowers no block of one axis."""
+    if _named_tpu_info() or not jax.sharding.get_abstract_mesh().empty:
+        yield
+        return
+    v5e = jax.sharding.AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
+    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=v5e)):
+        yield
+
+
 def _tpu_info():
+    return _named_tpu_info() or pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1)
+
+
+def _named_tpu_info():
     try:
         return pltpu.get_tpu_info()
     except ValueError:  # traced on a machine without a TPU, and not for one
-        return pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1)
+        return None
 
 
 class NoKernel(Exception):
