@@ -194,8 +194,9 @@ def mesh(kind: str) -> Mesh:
 
 def cut_by_rows(operands, specs):
     """As a shard_map here cuts them: arrays by their first axis, so that its body sees whole rows and weights."""
+    rows = next(operand.shape for operand in operands if operand.ndim > 1)
     pairs = zip(operands, specs, strict=True)
-    return tuple(P("d") if operand.ndim > 1 and tuple(spec)[:1] == ("d",) else P() for operand, spec in pairs)
+    return tuple(P("d") if operand.shape == rows and tuple(spec)[:1] == ("d",) else P() for operand, spec in pairs)
 
 
 def outcome(name: str, setup: str, transformation: str) -> str:

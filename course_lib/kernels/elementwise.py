@@ -89,30 +89,21 @@ def add(
     ``layout`` says how the arrays lie on a mesh with Auto axes. Raises ValueError where shapes or dtypes differ, or the
     blocks need more VMEM than there is.
     """
-    x, y = pair("add", x, y)
-    legal.check_kind("add", blocks, Blocks)
-    (x, y), cuts = sharding.ready("add", rule(2, x.ndim), (x, y), layout)
-    return _add(x, y, blocks, cuts)
+    return _add(*_ready("add", x, y, blocks, layout))
 
 
 def subtract(
     x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
 ) -> Num[Array, "*shape"]:
     """``x - y``; as ``add``."""
-    x, y = pair("subtract", x, y)
-    legal.check_kind("subtract", blocks, Blocks)
-    (x, y), cuts = sharding.ready("subtract", rule(2, x.ndim), (x, y), layout)
-    return _subtract(x, y, blocks, cuts)
+    return _subtract(*_ready("subtract", x, y, blocks, layout))
 
 
 def multiply(
     x: Num[Array, "*shape"], y: Num[Array, "*shape"], *, blocks: Blocks | None = None, layout: Layout = None
 ) -> Num[Array, "*shape"]:
     """``x * y``; as ``add``."""
-    x, y = pair("multiply", x, y)
-    legal.check_kind("multiply", blocks, Blocks)
-    (x, y), cuts = sharding.ready("multiply", rule(2, x.ndim), (x, y), layout)
-    return _multiply(x, y, blocks, cuts)
+    return _multiply(*_ready("multiply", x, y, blocks, layout))
 
 
 def cast(
@@ -203,6 +194,13 @@ _multiply.defvjp(
     lambda blocks, cuts, saved, g: (_multiply(g, saved[1], blocks, cuts), _multiply(g, saved[0], blocks, cuts)),
 )
 _cast.defvjp(lambda x, *how: (_cast(x, *how), None), _cast_backward)
+
+
+def _ready(op: str, x: Array, y: Array, blocks: Blocks | None, layout: Layout) -> tuple:
+    x, y = pair(op, x, y)
+    legal.check_kind(op, blocks, Blocks)
+    (x, y), cuts = sharding.ready(op, rule(2, x.ndim), (x, y), layout)
+    return x, y, blocks, cuts
 
 
 def pair(op: str, x: Array, y: Array) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ XLA stores what a program is given or returns with the least padding: by rows of
 of them, and by rows where both are equal. A kernel wants rows. A matrix that is stored column by column
 XLA would copy in front of the kernel and behind it; its transpose lies there already, and is a view.
 
-That an array in the middle of a program lies so is not certain, but XLA's own operations write it as a kernel wants it.
+How an array lies in the middle of a program, behind another kernel, is not known here: if otherwise, XLA copies it.
 """
 
 from course_lib.kernels.legal import LANES, SUBLANES
