@@ -59,9 +59,9 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 	@$(SETUP) learner $(LANE)
 	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
 
-bench:  ## our kernels beside XLA and other libraries (ARGS=--write: docs/results.md too)
+bench:  ## our kernels beside XLA and other libraries; on a GPU, measured (ARGS=--write: docs/results.md too)
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/bench_kernels.py $(ARGS)
+	@$(PY) tools/bench.py $(ARGS)
 
 bench-judges:  ## how long a compile and a verdict take on this machine
 	@$(SETUP) learner $(LANE)

@@ -1,7 +1,7 @@
 """Chips by name: TPUs from JAX's registry, GPUs from NVIDIA's data sheets, and the links out of a chip."""
 
 from course_lib.chips.gpu import GPU_NAMES, Gpu, gpu
-from course_lib.chips.gpu_target import GPU_TARGETS, GpuTarget, gpu_target
+from course_lib.chips.gpu_target import GPU_TARGETS, GpuTarget, gpu_of_kind, gpu_target
 from course_lib.chips.links import Links, links
 from course_lib.chips.tpu import NAMES, Chip, chip, on_a_tpu, tpu_attached
 
@@ -15,6 +15,7 @@ __all__ = [
     "Links",
     "chip",
     "gpu",
+    "gpu_of_kind",
     "gpu_target",
     "links",
     "on_a_tpu",

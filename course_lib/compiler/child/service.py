@@ -15,7 +15,7 @@ import threading
 import time
 
 from course_lib.compiler.child import cache
-from course_lib.compiler.dumps import dump
+from course_lib.compiler.dumps import dump, stored
 
 MEMORY_BYTES = 2 << 30
 TIME_LIMIT_S = 20.0
@@ -199,7 +199,9 @@ def compile_module(topology: str, module: bytes, *, simulate: bool, time_limit_s
     if (known := cache.get(key)) is not None:
         return known
     answer = _asked(topology, module, simulate, time_limit_s, memory_bytes)
-    if answer["ok"] or answer["stage"] == "compile":  # not that libtpu does not start: it may, the next time
+    if answer["ok"]:
+        cache.put(key, answer | {"dump": stored.plain(answer["dump"])})
+    elif answer["stage"] == "compile":  # not that libtpu does not start: it may, the next time
         cache.put(key, answer)
     return answer
 
