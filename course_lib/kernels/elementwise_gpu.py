@@ -1,4 +1,4 @@
-"""Elementwise kernels on GPUs from Hopper on, by Mosaic GPU: what the references of ``elementwise`` and its siblings do.
+"""Elementwise kernels on GPUs from Hopper on, by Mosaic GPU: what the reference of each elementwise op does.
 
 Cost   bytes size * (sum of the itemsizes of all operands): every element is read once, or written once
 SMEM   none
@@ -13,7 +13,6 @@ import dataclasses
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu

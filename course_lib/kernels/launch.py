@@ -130,7 +130,9 @@ class Op:
             if _on_gpus.get() == "kernels or an error":
                 raise
             all_of_them = isinstance(why, platforms.NoKernels)  # then one sentence for all ops, which is shown once
-            what = "Plain JAX instead of all kernels" if all_of_them else f"{self.name}: plain JAX instead of the kernel"
+            what = (
+                "Plain JAX instead of all kernels" if all_of_them else f"{self.name}: plain JAX instead of the kernel"
+            )
             warnings.warn(f"{what}, for {why}.", stacklevel=2)
             return self.run_plain(*operands)
 

@@ -1,4 +1,4 @@
-"""RMSNorm, LayerNorm and softmax on GPUs from Hopper on, by Mosaic GPU: what the references of ``norm`` and ``softmax`` do.
+"""RMSNorm, LayerNorm and softmax on GPUs from Hopper on, by Mosaic GPU: what their references do.
 
 Cost   bytes 2 * M * N * itemsize: each row read once and written once; weight and bias come from the L2 cache
 SMEM   a few words, through which the four warps add up what each has summed

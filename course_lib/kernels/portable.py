@@ -1,4 +1,4 @@
-"""Kernels of the TPU on GPUs from Ampere on, by ``pl.pallas_call`` and Triton: the same bodies, with their edges masked.
+"""Kernels of the TPU on Ampere and Ada GPUs, by ``pl.pallas_call`` and Triton: the same bodies, their edges masked.
 
 A body runs there as it stands if nothing passes in it from one step of the grid to another, for the steps run at the
 same time and in no order, and if it needs no scratch. ``Block`` is what it reads and writes through.
@@ -138,9 +138,7 @@ def by_rows(
         grid=(pl.cdiv(rows, height),),
         in_specs=[row_block] * arrays + [vector] * (len(operands) - arrays),
         out_specs=[row_block] * results,
-        compiler_params=plt.CompilerParams(
-            num_warps=max(_FEWEST_WARPS, height * width // _A_WARP), num_stages=1
-        ),
+        compiler_params=plt.CompilerParams(num_warps=max(_FEWEST_WARPS, height * width // _A_WARP), num_stages=1),
         interpret=interpret,
     )(*flat, *operands[arrays:])
     outs = tuple(out.reshape(x.shape) for out in outs)
