@@ -194,7 +194,7 @@ def gradient(op, count):
 
 X, W, B, V = shape(64, 256), shape(256, 128), shape(128), shape(256)
 linear_gelu = functools.partial(linear.linear, activation="gelu")
-# name -> the op, its arguments, and kernels in the program for an H200 and for an A100: forwards, and with the gradient.
+# name -> the op, its arguments, kernels in the program for an H200 and for an A100: forwards, and with the gradient
 OPS = {
     "matmul": (matmul.matmul, (X, W), (1, 1), (3, 3)),
     "matmul, vmapped": (jax.vmap(matmul.matmul, (0, None)), (shape(3, 64, 256), W), (1, 1), (3, 3)),

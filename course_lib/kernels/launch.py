@@ -129,10 +129,9 @@ class Op:
         except platforms.NoKernel as why:
             if _on_gpus.get() == "kernels or an error":
                 raise
-            all_of_them = isinstance(why, platforms.NoKernels)  # then one sentence for all ops, which is shown once
-            what = (
-                "Plain JAX instead of all kernels" if all_of_them else f"{self.name}: plain JAX instead of the kernel"
-            )
+            what = f"{self.name}: plain JAX instead of the kernel"
+            if isinstance(why, platforms.NoKernels):
+                what = "Plain JAX instead of all kernels"  # the same sentence for all ops, which Python shows once
             warnings.warn(f"{what}, for {why}.", stacklevel=2)
             return self.run_plain(*operands)
 
