@@ -222,6 +222,18 @@ def test_an_op_launches_its_gpu_kernels_and_those_of_its_gradient(name):
         assert kernels(lowered(fn, *args, chip="a100")) == (0, ampere)
 
 
+@pytest.mark.parametrize("gpu", [T4, *map(chips.gpu_target, chips.GPU_TARGETS)], ids=lambda gpu: gpu.name)
+def test_the_doctor_says_of_a_gpu_what_the_kernels_do_there(gpu):
+    says = chips.AttachedGpu(gpu.kind, gpu.capability).runs
+    with gpu.target():
+        if says.startswith("no kernels"):
+            with pytest.raises(platforms.NoKernels):
+                platforms.gpu_road()
+            return
+        assert platforms.gpu_road() == ("mosaic" if says.startswith("plgpu.kernel") else "triton")
+        assert (platforms.not_a_hopper() == "") == ("wgmma and TMA" in says)
+
+
 def test_on_a_gpu_plain_jax_runs_unless_kernels_are_asked_for():
     for chip in ("h200", "a100", T4):
         assert kernels(lowered(softmax.softmax, X, chip=chip, on=contextlib.nullcontext)) == (0, 0)
