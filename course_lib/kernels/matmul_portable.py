@@ -79,7 +79,8 @@ def product(
 ) -> tuple[BFloat16[Array, "M N"], ...]:
     """``matmul_gpu.product`` on another road; ``finish`` is given a whole tile of the product."""
     portable.refuse(x, y)
-    (m, k), n = x.shape[:: -1 if transpose_x else 1], y.shape[0 if transpose_y else 1]
+    turn_x, turn_y = -1 if transpose_x else 1, 1 if transpose_y else -1  # of (rows of o, K), and of (columns of o, K)
+    (m, k), (n, _) = x.shape[::turn_x], y.shape[::turn_y]
     blocks = blocks or blocks_for(m, n, finished=finish is not as_it_is)
     bm, bn, bk = blocks.bm, blocks.bn, blocks.bk
     down, across = pl.cdiv(m, bm), pl.cdiv(n, bn)
@@ -95,38 +96,30 @@ def product(
         column_refs, o_refs = refs[: len(columns)], refs[len(columns) :]
         i, j = tile(pl.program_id(0))
 
-        def add(step, sums):
-            here = pl.ds(step * bk, bk)
-            x_block = x_ref.at[(here, slice(None)) if transpose_x else (slice(None), here)]
-            y_block = y_ref.at[(slice(None), here) if transpose_y else (here, slice(None))]
-            in_k = [portable.inside(step * bk, bk, k, axes=2, axis=axis) for axis in range(2)]
-            in_x = portable.both(in_m, in_k[0 if transpose_x else 1])
-            in_y = portable.both(in_n, in_k[1 if transpose_y else 0])
-            x_tile, y_tile = portable.Block(x_block, in_x)[...], portable.Block(y_block, in_y)[...]
-            return sums + dot(x_tile, y_tile, transpose_x=transpose_x, transpose_y=transpose_y)
+        def part(strip_ref, step, turn, start, size, length):
+            """What a step of the loop takes of x or y: ``size`` rows of x from ``start`` on, or columns of y."""
+            here = (slice(None), pl.ds(step * bk, bk))[::turn]
+            mask = portable.inside((start, step * bk)[::turn], (size, bk)[::turn], (length, k)[::turn])
+            return portable.Block(strip_ref.at[here], mask)[...]
 
-        in_m = portable.inside(i * bm, bm, m, axes=2, axis=1 if transpose_x else 0)
-        in_n = portable.inside(j * bn, bn, n, axes=2, axis=0 if transpose_y else 1)
+        def add(step, sums):
+            x_part, y_part = part(x_ref, step, turn_x, i * bm, bm, m), part(y_ref, step, turn_y, j * bn, bn, n)
+            return sums + dot(x_part, y_part, transpose_x=transpose_x, transpose_y=transpose_y)
+
         sums = lax.fori_loop(0, pl.cdiv(k, bk), add, jnp.zeros((bm, bn), jnp.float32))
-        in_columns = portable.inside(j * bn, bn, n)
+        in_columns, in_o = portable.inside((j * bn,), (bn,), (n,)), portable.inside((i * bm, j * bn), (bm, bn), (m, n))
         beside = (portable.Block(ref, in_columns)[...] for ref in column_refs)
-        in_o = portable.both(
-            portable.inside(i * bm, bm, m, axes=2, axis=0), portable.inside(j * bn, bn, n, axes=2, axis=1)
-        )
         for value, o_ref in zip(finish(sums, *beside), o_refs, strict=True):
             portable.Block(o_ref, in_o)[...] = value.astype(o_ref.dtype)
 
-    x_spec, y_spec = pl.BlockSpec((bm, k), lambda t: (tile(t)[0], 0)), pl.BlockSpec((k, bn), lambda t: (0, tile(t)[1]))
-    if transpose_x:
-        x_spec = pl.BlockSpec((k, bm), lambda t: (0, tile(t)[0]))
-    if transpose_y:
-        y_spec = pl.BlockSpec((bn, k), lambda t: (tile(t)[1], 0))
+    strip_of_x = pl.BlockSpec((bm, k)[::turn_x], lambda t: (tile(t)[0], 0)[::turn_x])
+    strip_of_y = pl.BlockSpec((bn, k)[::turn_y], lambda t: (tile(t)[1], 0)[::turn_y])
     return tuple(
         pl.pallas_call(
             portable.named(body, name),
             out_shape=[jax.ShapeDtypeStruct((m, n), x.dtype)] * results,
             grid=(down * across,),
-            in_specs=[x_spec, y_spec] + [pl.BlockSpec((bn,), lambda t: (tile(t)[1],))] * len(columns),
+            in_specs=[strip_of_x, strip_of_y] + [pl.BlockSpec((bn,), lambda t: (tile(t)[1],))] * len(columns),
             out_specs=[pl.BlockSpec((bm, bn), tile)] * results,
             compiler_params=plt.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
             interpret=interpret,

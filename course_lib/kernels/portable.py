@@ -10,7 +10,9 @@ written under a mask, wherever its array is not a whole number of blocks.
 JAX has deprecated its road to Triton in 0.11, and will take it away. Then this file goes, and ``matmul_portable``.
 """
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 
 import jax
@@ -55,22 +57,15 @@ class Block:
             plt.store(self.ref, value, mask=self.inside)
 
 
-def inside(start, size: int, length: int, axes: int = 1, axis: int = 0) -> Array | None:
-    """Which of ``size`` indices from ``start`` on lie below ``length``, along one of so many axes; None where all do.
+def inside(starts: tuple, block: tuple[int, ...], shape: tuple[int, ...]) -> Array | None:
+    """The mask of what lies inside an array of ``shape``, of a ``block`` whose first element is at ``starts``.
 
-    ``start`` is a multiple of ``size``.
+    None where blocks of this size never reach past the array.
     """
-    if length % size == 0:
-        return None
-    along = tuple(size if a == axis else 1 for a in range(axes))
-    return start + lax.broadcasted_iota(jnp.int32, along, axis) < length
-
-
-def both(mask: Array | None, other: Array | None) -> Array | None:
-    """Where both masks are, each of which may be None for everywhere."""
-    if mask is None or other is None:
-        return other if mask is None else mask
-    return mask & other
+    axes = [axis for axis, (size, length) in enumerate(zip(block, shape, strict=True)) if length % size]
+    along = {axis: tuple(size if a == axis else 1 for a, size in enumerate(block)) for axis in axes}
+    masks = [starts[axis] + lax.broadcasted_iota(jnp.int32, along[axis], axis) < shape[axis] for axis in axes]
+    return functools.reduce(operator.and_, masks) if masks else None
 
 
 def refuse(*operands: Array) -> None:
@@ -88,7 +83,7 @@ def by_elements(
     block = min(_ELEMENTS, pl.next_power_of_2(x.size))
 
     def body(*refs):
-        mask = inside(pl.program_id(0) * block, block, x.size)
+        mask = inside((pl.program_id(0) * block,), (block,), (x.size,))
         kernel(*(Block(ref, mask) for ref in refs))
 
     spec = pl.BlockSpec((block,), lambda i: (i,))
@@ -124,11 +119,9 @@ def by_rows(
     height = min(pl.next_power_of_2(rows), max(1, _ROW_BLOCK // width))
 
     def body(*refs):
-        across = inside(0, width, columns)
-        down = inside(pl.program_id(0) * height, height, rows, axes=2)
-        mask = both(down, None if across is None else across[None])
-        vectors = range(arrays, len(operands))
-        kernel(*(Block(ref, across if n in vectors else mask, outside) for n, ref in enumerate(refs)))
+        mask = inside((pl.program_id(0) * height, 0), (height, width), (rows, columns))
+        mask_of_vector, vectors = inside((0,), (width,), (columns,)), range(arrays, len(operands))
+        kernel(*(Block(ref, mask_of_vector if n in vectors else mask, outside) for n, ref in enumerate(refs)))
 
     row_block, vector = pl.BlockSpec((height, width), lambda i: (i, 0)), pl.BlockSpec((width,), lambda i: (0,))
     flat = [operand.reshape(rows, columns) for operand in operands[:arrays]]
