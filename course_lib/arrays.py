@@ -5,8 +5,8 @@ Capitals name array axes ("M K"), small letters name block axes ("bm bk").
 """
 
 from jax import Array, Ref, ShapeDtypeStruct
-from jaxtyping import BFloat16, Float, Float32, Int8, Int32, Num, Shaped
+from jaxtyping import BFloat16, Bool, Float, Float32, Int8, Int32, Num, Shaped
 
 Described = Array | ShapeDtypeStruct  # an array, or its shape and dtype
 
-__all__ = ["Array", "BFloat16", "Described", "Float", "Float32", "Int8", "Int32", "Num", "Ref", "Shaped"]
+__all__ = ["Array", "BFloat16", "Bool", "Described", "Float", "Float32", "Int8", "Int32", "Num", "Ref", "Shaped"]

@@ -13,11 +13,13 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
+from jax.experimental.pallas import triton as plt
 
 RNG = np.random.default_rng(0)
 V = RNG.normal(size=512).astype(np.float32)
 X, Y = (np.asarray(RNG.normal(size=shape), jnp.bfloat16) for shape in ((128, 256), (256, 128)))
 BLOCK, STAGES = 128, 2
+RAGGED, ROW = np.resize(V, 1000), V[:100]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,6 +199,51 @@ def wide(x):
     return plgpu.kernel(kernel, out_type=like(x))(x)
 
 
+def by_triton(x, *, mask=True, above=0):
+    """On Triton's road, in blocks of 128 of which the last reaches past x; a mask may let one number too many in."""
+
+    def kernel(x_ref, o_ref):
+        if not mask:
+            o_ref[...] = x_ref[...] * 2
+            return
+        here = pl.program_id(0) * BLOCK + lax.broadcasted_iota(jnp.int32, (BLOCK,), 0) < x.size + above
+        plt.store(o_ref, plt.load(x_ref, mask=here, other=0.0) * 2, mask=here)
+
+    spec = pl.BlockSpec((BLOCK,), lambda i: (i,))
+    grid = (pl.cdiv(x.size, BLOCK),)
+    return pl.pallas_call(kernel, out_shape=like(x), grid=grid, in_specs=[spec], out_specs=spec)(x)
+
+
+def row_by_triton(x, *, mask):
+    """The softmax of a row of 100 numbers, in a block of 128."""
+
+    def kernel(x_ref, o_ref):
+        here = lax.broadcasted_iota(jnp.int32, (BLOCK,), 0) < x.size
+        row = plt.load(x_ref, mask=here, other=-jnp.inf) if mask else x_ref[...]
+        powers = jnp.exp(row - jnp.max(row))
+        plt.store(o_ref, powers / jnp.sum(powers), mask=here)
+
+    spec = pl.BlockSpec((BLOCK,), lambda i: (0,))
+    return pl.pallas_call(kernel, out_shape=like(x), grid=(1,), in_specs=[spec], out_specs=spec)(x)
+
+
+def summed_over_the_grid_by_triton(x):
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _zero():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((BLOCK,), x.dtype),
+        grid=(x.size // BLOCK,),
+        in_specs=[pl.BlockSpec((BLOCK,), lambda i: (i,))],
+        out_specs=pl.BlockSpec((BLOCK,), lambda i: (0,)),
+    )(x)
+
+
 def bug(name, fn, *, caught_by, **more):
     return GpuBug(name=name, fn=fn, caught_by=caught_by, **more)
 
@@ -207,6 +254,10 @@ RIGHT = {
     "two_pieces": bug("two pieces", functools.partial(two_pieces, wait_between=True), caught_by=None),
     "in_by_tma": bug("in by TMA", in_by_tma, caught_by=None),
     "ring": bug("ring", ring, caught_by=None, **RING),
+    "by_triton": bug("by Triton", by_triton, caught_by=None, args=(RAGGED,)),
+    "row_by_triton": bug(
+        "a row", functools.partial(row_by_triton, mask=True), caught_by=None, args=(ROW,), reference=jax.nn.softmax
+    ),
 }
 BUGS = (
     bug("no commit before a TMA store", functools.partial(by_tma, commit=False), caught_by="races",
@@ -228,10 +279,20 @@ BUGS = (
     bug("one block too many", out_of_the_array, caught_by="numbers", says=r"reaches past an array: \[512:640\]"),
     bug("a ring without 'empty' barriers", functools.partial(ring, empty=False), caught_by=("numbers", "races"),
         says="(completed again before|overwrites shared memory that may|before the copy into it)", **RING),
-    bug("tiles that wgmma cannot read", in_64_byte_tiles, caught_by="compiler", says="no way to lay the values out",
-        args=(X, Y), reference=lambda x, y: product(x[:, :64], y[:64])),
+    bug("the wrong swizzle: tiles that wgmma cannot read", in_64_byte_tiles, caught_by="compiler",
+        says="no way to lay the values out", args=(X, Y), reference=lambda x, y: product(x[:, :64], y[:64])),
     bug("too many registers", wide, caught_by="compiler", args=(RNG.normal(size=1 << 15).astype(np.float32),),
         reference=lambda x: jnp.exp(x - jnp.max(x)) + x, says="spills: a thread has 255 registers"),
+    bug("a ragged edge without a mask", functools.partial(by_triton, mask=False), caught_by="numbers", args=(RAGGED,),
+        says=r"x_ref is read without a mask, and its last block reaches past the array: axis 0 of shape \(1000,\)"),
+    bug("a ragged row without a mask", functools.partial(row_by_triton, mask=False), caught_by="numbers", args=(ROW,),
+        reference=jax.nn.softmax, says="x_ref is read without a mask"),
+    bug("summed over the grid by pallas_call", summed_over_the_grid_by_triton, caught_by="races",
+        reference=lambda x: x.reshape(4, BLOCK).sum(0),
+        says=r"Grid steps \(0,\) and \(1,\) both write block \(0,\) of o_ref"),
+    bug("a mask that lets one element too many in", functools.partial(by_triton, above=1), caught_by=None,
+        args=(RAGGED,), unseen="the interpreter pads an array to whole blocks, and drops what is written there; a GPU "
+        "overwrites the first element of the array behind it."),
     bug("a stage is freed while wgmma reads it", functools.partial(ring, release_early=True), caught_by=None,
         unseen="the simulator takes wgmma for something that is done at once; a GPU goes on reading the stage, and the "
         "next copy overwrites it.", **RING),

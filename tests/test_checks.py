@@ -1,6 +1,7 @@
 """Checks as a learner meets them: three outcomes, hints in steps, a solution after an attempt."""
 
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -483,6 +484,39 @@ def test_doctor_says_what_is_missing_and_what_to_do(monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "compiler   missing: libtpu" in out and "use Colab" in out and "All is well" not in out
     assert "Missing: compiler" in machine.judges_line()
+
+
+GPUS = {
+    "Tesla T4, 7.5": r"Tesla T4 \(7\.5\) runs no kernels, only plain JAX: Pallas begins with Ampere",
+    "NVIDIA A100-SXM4-40GB, 8.0": r"A100-SXM4-40GB \(8\.0\) runs pl\.pallas_call, by Triton, .* begins with Hopper",
+    "NVIDIA L4, 8.9": r"NVIDIA L4 \(8\.9\) runs pl\.pallas_call, by Triton, .* begins with Hopper",
+    "NVIDIA H100 80GB HBM3, 9.0": r"HBM3 \(9\.0\) runs plgpu\.kernel, by Mosaic GPU, wgmma and TMA;",
+    "NVIDIA H200, 9.0": r"H200 \(9\.0\) runs plgpu\.kernel, by Mosaic GPU, wgmma and TMA;",
+    "NVIDIA B200, 10.0": r"B200 \(10\.0\) runs plgpu\.kernel, by Mosaic GPU, without wgmma",
+}
+
+
+@pytest.mark.parametrize("said", GPUS)
+def test_doctor_says_what_a_gpu_runs(said, tmp_path, monkeypatch, capsys):
+    fake_nvidia_smi(tmp_path, monkeypatch, f"echo '{said}'; echo '{said}'")
+    checks.doctor()
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("GPU "))
+    assert re.search(GPUS[said], line)
+    assert line.endswith("; but this JAX is for the CPU and the TPU alone") != machine._jax_knows_gpus()
+
+
+@pytest.mark.parametrize("script", ["exit 9", "echo 'NVIDIA-SMI has failed'", "echo 'Tesla K80, [N/A]'"])
+def test_where_no_gpu_answers_the_doctor_says_nothing_of_one(script, tmp_path, monkeypatch, capsys):
+    fake_nvidia_smi(tmp_path, monkeypatch, script)
+    checks.doctor()
+    assert "GPU " not in capsys.readouterr().out
+
+
+def fake_nvidia_smi(folder, monkeypatch, script):
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
 @pytest.mark.parametrize("version, fits", [("0.11.2", True), ("0.12.0.1", True), ("0.7.2", False), ("0.13.0", False)])

@@ -4,6 +4,7 @@ Nothing here runs on a GPU. The simulator takes wgmma for a thing that is done a
 too early would pass; docs/gpu.md says what else no test of ours can see.
 """
 
+import contextlib
 import dataclasses
 import functools
 
@@ -26,6 +27,8 @@ from course_lib.kernels import (
     norm,
     norm_gpu,
     platforms,
+    reduce,
+    scale_add,
     softmax,
 )
 
@@ -135,18 +138,18 @@ def test_no_register_is_spilled(name):
 
 
 @needs_gpu_compiler
-@pytest.mark.parametrize("chip", ["a100", "b200"])
+@pytest.mark.parametrize("chip", ["a100", "l4", "b200"])
 def test_rows_and_elements_need_no_hopper(chip):
-    """And all casts: what is lowered for them nobody should meet first on a GPU."""
-    dtypes, without = (jnp.float32, BF16, jnp.int32, jnp.int8), (jnp.int8, BF16) if chip == "a100" else None
+    """By Triton or by Mosaic GPU. And all casts: what is lowered for them nobody should meet first on a GPU."""
+    dtypes = jnp.float32, BF16, jnp.int32, jnp.int8
 
     def all_of_them(x, weight, *each):
-        casts = [elementwise.cast(a, to) for a in each for to in dtypes if to != a.dtype and (a.dtype, to) != without]
-        return norm_gpu.rms_norm(x, weight), norm_gpu.layer_norm(x, weight, weight), norm_gpu.softmax(x), casts
+        casts = [elementwise.cast(a, to) for a in each for to in dtypes if to != a.dtype]
+        return norm.rms_norm(x, weight), norm.layer_norm(x, weight, weight), softmax.softmax(x), casts
 
-    report = compiler.compile_gpu(
-        all_of_them, shape(512, 4096), shape(4096), *(shape(64, 128, dtype=dtype) for dtype in dtypes), chip=chip
-    )
+    arrays = (shape(64, 128, dtype=dtype) for dtype in dtypes)
+    with launch.gpu_kernels(strict=True):
+        report = compiler.compile_gpu(all_of_them, shape(512, 4096), shape(4096), *arrays, chip=chip)
     assert report.ok and report.spills == 0, report
     assert {kernel.name.split(" ")[0] for kernel in report.kernels} == {"rms_norm", "layer_norm", "softmax", "cast"}
     assert all(kernel.kind == "kernel" for kernel in report.kernels)
@@ -169,34 +172,71 @@ def _wide(x):
 T4 = dataclasses.replace(chips.gpu_target("a100"), name="t4", kind="Tesla T4", capability=(7, 5))
 
 
-def lowered(fn, *args, chip="h200"):
-    with (chips.gpu_target(chip) if isinstance(chip, str) else chip).target():
-        return jax.jit(fn).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+def lowered(fn, *args, chip="h200", on=launch.gpu_kernels):
+    """The program; of a function of its own each time, for what is lowered once stays as it is."""
+    with (chips.gpu_target(chip) if isinstance(chip, str) else chip).target(), on():
+        return jax.jit(lambda *args: fn(*args)).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
 
 
-X, W, B = shape(64, 256), shape(256, 128), shape(128)
+def kernels(program):
+    """How many by Mosaic GPU, and how many by Triton."""
+    return program.count("@mosaic_gpu_v2"), program.count("xla.gpu.triton")
+
+
+def gradient(op, count):
+    """Of the sum of the squares of its results, by all of ``count`` arguments."""
+
+    def loss(*args):
+        return sum(jnp.sum(out.astype(jnp.float32) ** 2) for out in jax.tree.leaves(op(*args)))
+
+    return jax.grad(loss, tuple(range(count)))
+
+
+X, W, B, V = shape(64, 256), shape(256, 128), shape(128), shape(256)
+linear_gelu = functools.partial(linear.linear, activation="gelu")
+# name -> the op, its arguments, kernels in the program for an H200 and for an A100: forwards, and with the gradient
 OPS = {
-    "matmul": (matmul.matmul, (X, W), 1),
-    "matmul, vmapped": (jax.vmap(matmul.matmul, (0, None)), (shape(3, 64, 256), W), 1),
-    "linear": (functools.partial(linear.linear, activation="gelu"), (shape(2, 64, 256), W, B), 1),
-    "gradient of linear": (
-        jax.grad(lambda x, w, b: linear.linear(x, w, b, activation="gelu").astype(jnp.float32).sum(), (0, 1, 2)),
-        (X, W, B),
-        3,
-    ),
-    "rms_norm": (norm.rms_norm, (X, shape(256)), 1),
-    "layer_norm, vmapped": (jax.vmap(norm.layer_norm, (0, None, None)), (shape(3, 64, 256), shape(256), shape(256)), 1),
-    "softmax": (softmax.softmax, (X,), 1),
-    "add": (elementwise.add, (X, X), 1),
-    "cast": (lambda x: elementwise.cast(x, jnp.int8), (X,), 1),
-    "gradient of silu": (jax.grad(lambda x: activations.silu(x).astype(jnp.float32).sum()), (X,), 1),
+    "matmul": (matmul.matmul, (X, W), (1, 1), (3, 3)),
+    "matmul, vmapped": (jax.vmap(matmul.matmul, (0, None)), (shape(3, 64, 256), W), (1, 1), (3, 3)),
+    "linear": (linear_gelu, (shape(2, 64, 256), W, B), (1, 1), (3, 3)),
+    "rms_norm": (norm.rms_norm, (X, V), (1, 1), (1, 1)),
+    "rms_norm_residual": (norm.rms_norm_residual, (X, X, V), (0, 1), (0, 1)),
+    "layer_norm": (norm.layer_norm, (X, V, V), (1, 1), (1, 1)),
+    "layer_norm, vmapped": (jax.vmap(norm.layer_norm, (0, None, None)), (shape(3, 64, 256), V, V), (1, 1), (1, 1)),
+    "softmax": (softmax.softmax, (X,), (1, 1), (1, 1)),
+    "add": (elementwise.add, (X, X), (1, 1), (1, 1)),
+    "multiply": (elementwise.multiply, (X, X), (1, 1), (3, 3)),
+    "cast": (lambda x: elementwise.cast(x, jnp.float32), (X,), (1, 1), (2, 2)),
+    "silu": (activations.silu, (X,), (1, 1), (2, 2)),
+    "scale_add": (lambda x, y: scale_add.scale_add(2.0, x, y), (X, X), (0, 0), (0, 0)),
+    "sum_over": (lambda x: reduce.sum_over(x, 1), (X,), (0, 0), (0, 0)),
 }
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_an_op_launches_its_gpu_kernels(name):
-    fn, args, kernels = OPS[name]
-    assert lowered(fn, *args).count("@mosaic_gpu_v2") == kernels
+def test_an_op_launches_its_gpu_kernels_and_those_of_its_gradient(name):
+    """The table of docs/gpu.md. Where there is no kernel plain JAX runs; the road is the GPU's, forwards and back."""
+    op, args, forwards, back = OPS[name]
+    for fn, (hopper, ampere) in ((op, forwards), (gradient(op, len(args)), back)):
+        assert kernels(lowered(fn, *args, chip="h200")) == (hopper, 0)
+        assert kernels(lowered(fn, *args, chip="a100")) == (0, ampere)
+
+
+@pytest.mark.parametrize("gpu", [T4, *map(chips.gpu_target, chips.GPU_TARGETS)], ids=lambda gpu: gpu.name)
+def test_the_doctor_says_of_a_gpu_what_the_kernels_do_there(gpu):
+    says = chips.AttachedGpu(gpu.kind, gpu.capability).runs
+    with gpu.target():
+        if says.startswith("no kernels"):
+            with pytest.raises(platforms.NoKernels):
+                platforms.gpu_road()
+            return
+        assert platforms.gpu_road() == ("mosaic" if says.startswith("plgpu.kernel") else "triton")
+        assert (platforms.not_a_hopper() == "") == ("wgmma and TMA" in says)
+
+
+def test_on_a_gpu_plain_jax_runs_unless_kernels_are_asked_for():
+    for chip in ("h200", "a100", T4):
+        assert kernels(lowered(softmax.softmax, X, chip=chip, on=contextlib.nullcontext)) == (0, 0)
 
 
 UNFIT = {
@@ -204,11 +244,13 @@ UNFIT = {
             "matmul: plain JAX instead of the kernel, for it multiplies bfloat16, and x is float32."),
     "odd rows": (matmul.matmul, (shape(64, 250), shape(250, 128)), "h100",
                  r"TMA copies rows of a multiple of 8 numbers of bfloat16, and an operand has shape \(64, 250\)"),
-    "Ampere": (matmul.matmul, (X, W), "a100", "it is for Hopper GPUs .* and this NVIDIA A100-SXM4-80GB has 8.0."),
-    "Blackwell": (matmul.matmul, (X, W), "b200", "this NVIDIA B200 has 10.0."),
-    "Turing": (softmax.softmax, (X,), T4, "it is for GPUs from Ampere on, .* and this Tesla T4 has 7.5"),
-    "Ampere, int8 to bf16": (lambda x: elementwise.cast(x, BF16), (shape(64, 128, dtype=jnp.int8),), "a100",
-            "cast: .* it is for GPUs from Hopper on"),
+    "Blackwell": (matmul.matmul, (X, W), "b200", "it is for Hopper GPUs .* and this NVIDIA B200 has 10.0."),
+    "Turing": (softmax.softmax, (X,), T4,
+               "^Plain JAX instead of all kernels, for they are for GPUs from Ampere on, .* and this Tesla T4 has 7.5"),
+    "f32 on Ampere": (matmul.matmul, (shape(64, 256, dtype=jnp.float32), shape(256, 128, dtype=jnp.float32)), "a100",
+            "matmul: .* it multiplies bfloat16, and x is float32."),
+    "long rows on Ampere": (softmax.softmax, (shape(8, 1 << 15),), "l4", "it takes rows of up to 16,384 numbers"),
+    "large arrays on Ampere": (activations.relu, (shape(1 << 16, 1 << 15),), "a100", "counts elements in 32 bits"),
     "long rows": (softmax.softmax, (shape(8, 1 << 14),), "h200", "it takes rows of .* up to 8,192"),
     "few elements": (elementwise.add, (shape(3, 5), shape(3, 5)), "h200", "it takes a multiple of 128 elements"),
 }  # fmt: skip
@@ -219,15 +261,24 @@ def test_what_a_kernel_cannot_do_plain_jax_does_with_one_warning(name):
     fn, args, chip, says = UNFIT[name]
     with pytest.warns(UserWarning, match=says) as said:
         program = lowered(fn, *args, chip=chip)
-    assert len(said) == 1 and "mosaic_gpu" not in program
-    with launch.kernels_only(), pytest.raises(platforms.NoKernel):
-        lowered(lambda *args: fn(*args), *args, chip=chip)  # another function: what is lowered already stays as it is
+    assert len(said) == 1 and kernels(program) == (0, 0)
+    with pytest.raises(platforms.NoKernel):
+        lowered(fn, *args, chip=chip, on=functools.partial(launch.gpu_kernels, strict=True))
+
+
+def test_a_gpu_that_runs_none_is_told_of_in_one_sentence_for_all_ops():
+    def three(x, w):
+        return softmax.softmax(x), activations.relu(x), matmul.matmul(x, w)
+
+    with pytest.warns(UserWarning) as said:
+        lowered(three, X, W, chip=T4)
+    assert len({str(warning.message) for warning in said}) == 1  # Python shows one sentence of one place once
 
 
 def test_an_unknown_gpu_gets_plain_jax():
-    with pytest.warns(UserWarning, match="no GPU is known here"):
-        text = jax.jit(softmax.softmax).trace(X).lower(lowering_platforms=("cuda",)).as_text()
-    assert "mosaic_gpu" not in text
+    with launch.gpu_kernels(), pytest.warns(UserWarning, match="no GPU is known here"):
+        program = jax.jit(softmax.softmax).trace(X).lower(lowering_platforms=("cuda",)).as_text()
+    assert kernels(program) == (0, 0)
 
 
 def test_what_has_no_gpu_kernel_says_nothing():

@@ -112,7 +112,7 @@ def test_a_question_that_ends_the_process_crashes():
 @pytest.mark.skipif(not PINNED, reason="the page is about the pinned jax and libtpu")
 def test_the_page_is_what_its_lines_say():
     """Each line of the matrix is computed above, where its bug is: here all that follows from them."""
-    rows = [page.written_row(PAGE, bug) for bug in BUGS]
+    rows = [page.written_row(PAGE, bug) for bug in BUGS]  # those on GPUs are in test_judges_gpu.py
     assert PAGE == page.page(BUGS, rows, examine.LIMIT_S), REWRITE
 
 

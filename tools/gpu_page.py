@@ -1,6 +1,6 @@
-"""The tables of docs/gpu.md: what ptxas makes of the GPU kernels, and which judge refuses which planted bug.
+"""The table of docs/gpu.md: what ptxas makes of the GPU kernels.
 
-    python tools/gpu_page.py            both, in the terminal
+    python tools/gpu_page.py            in the terminal
     python tools/gpu_page.py --write    and into the page, between its marks
 
 Needs the GPU's compiler: make setup-gpu. It takes about two minutes.
@@ -10,45 +10,55 @@ import argparse
 import functools
 import pathlib
 import re
-import sys
 
 import jax
 import jax.numpy as jnp
 
 from course_lib import compiler, text
-from course_lib.kernels import activations, elementwise_gpu, linear_gpu, matmul_gpu, norm_gpu
+from course_lib.kernels import activations, elementwise, launch, linear, matmul, norm, softmax
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/gpu.md"
-HOPPERS, ALL = ("h100", "h200"), ("a100", "l4", "h100", "h200", "b200")
-HEAD = ("kernel", "GPU", "registers", "spilled", "shared", "blocks of an SM", "wgmma", "TMA loads", "TMA stores")
+BY_TRITON, HOPPERS = ("a100", "l4"), ("h100", "h200")
+PRODUCTS, ALL = BY_TRITON + HOPPERS, (*BY_TRITON, *HOPPERS, "b200")
+INSTRUCTIONS = ("wgmma", "mma", "TMA loads", "TMA stores", "cp.async")
+HEAD = ("kernel", "GPU", "registers", "spilled", "shared", "blocks of an SM", *INSTRUCTIONS)
 
 
 def array(*shape, dtype=jnp.bfloat16):
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
+def linear_of(activation, save=False):
+    layer = functools.partial(linear.linear, activation=activation)
+    return (lambda *args: jax.vjp(layer, *args)[0]) if save else layer
+
+
 SQUARE, VECTOR = array(4096, 4096), array(4096)
 ROWS, WEIGHT = array(4096, 8192), array(8192)
 # name -> the function, its arguments, the GPUs it is for
 KERNELS = {
-    "matmul": (matmul_gpu.product, (SQUARE, SQUARE), HOPPERS),
-    "matmul, x stored transposed": (functools.partial(matmul_gpu.product, transpose_x=True), (SQUARE, SQUARE), HOPPERS),
-    "matmul, y stored transposed": (functools.partial(matmul_gpu.product, transpose_y=True), (SQUARE, SQUARE), HOPPERS),
-    "matmul, narrow tiles": (matmul_gpu.product, (array(512, 4096), array(4096, 512)), HOPPERS),
-    **{
-        f"linear, {name}": (functools.partial(linear_gpu.forward, activation=name), (SQUARE, SQUARE, VECTOR), HOPPERS)
-        for name in activations.ACTIVATIONS
-    },
-    "linear, gelu, z saved": (
-        functools.partial(linear_gpu.forward, activation="gelu", save=True),
-        (SQUARE, SQUARE, VECTOR),
-        HOPPERS,
+    "matmul": (matmul.matmul, (SQUARE, SQUARE), PRODUCTS),
+    "matmul, x stored transposed": (
+        functools.partial(matmul.matmul_transposed, transpose_x=True),
+        (SQUARE, SQUARE),
+        PRODUCTS,
     ),
-    "rms_norm": (norm_gpu.rms_norm, (ROWS, WEIGHT), ALL),
-    "layer_norm": (norm_gpu.layer_norm, (ROWS, WEIGHT, WEIGHT), ALL),
-    "softmax": (norm_gpu.softmax, (ROWS,), ALL),
-    "add": (functools.partial(elementwise_gpu.pointwise, jnp.add, name="add"), (SQUARE, SQUARE), ALL),
+    "matmul, y stored transposed": (
+        functools.partial(matmul.matmul_transposed, transpose_y=True),
+        (SQUARE, SQUARE),
+        PRODUCTS,
+    ),
+    "matmul, a small result": (matmul.matmul, (array(512, 4096), array(4096, 512)), PRODUCTS),
+    **{f"linear, {name}": (linear_of(name), (SQUARE, SQUARE, VECTOR), PRODUCTS) for name in activations.ACTIVATIONS},
+    "linear, gelu, z saved": (linear_of("gelu", save=True), (SQUARE, SQUARE, VECTOR), PRODUCTS),
+    "rms_norm": (norm.rms_norm, (ROWS, WEIGHT), ALL),
+    "rms_norm_residual": (norm.rms_norm_residual, (ROWS, ROWS, WEIGHT), BY_TRITON),
+    "layer_norm": (norm.layer_norm, (ROWS, WEIGHT, WEIGHT), ALL),
+    "softmax": (softmax.softmax, (ROWS,), ALL),
+    "softmax, ragged": (softmax.softmax, (array(4093, 1000),), BY_TRITON),
+    "add": (elementwise.add, (SQUARE, SQUARE), ALL),
+    "gelu": (activations.gelu, (SQUARE,), ALL),
 }
 
 
@@ -57,11 +67,12 @@ def lines(name: str) -> list[str]:
     fn, args, chips = KERNELS[name]
     said: dict[tuple[str, ...], list[str]] = {}
     for chip in chips:
-        report = compiler.compile_gpu(fn, *args, chip=chip)
+        with launch.gpu_kernels(strict=True):
+            report = compiler.compile_gpu(lambda *args: fn(*args), *args, chip=chip)  # lowered anew for each
         if not report.ok:
             raise SystemExit(str(report))
         (kernel,) = report.kernels
-        counts = (kernel.instructions.get(what, 0) for what in ("wgmma", "TMA loads", "TMA stores"))
+        counts = (kernel.instructions.get(what, 0) for what in INSTRUCTIONS)
         slow = ", serialized" if kernel.serialized else ""
         figures = (
             f"{kernel.registers}",
@@ -85,20 +96,9 @@ def ptxas_table() -> str:
     return "\n".join(rows)
 
 
-def bugs_table() -> str:
-    sys.path.insert(0, str(ROOT / "tests"))
-    from gpu_zoo import BUGS
-
-    rows = [row("planted bug", "refused by"), row("---", "---")]
-    for bug in BUGS:
-        who = "nobody" if bug.caught_by is None else bug.caught_by
-        rows.append(row(bug.name, who if isinstance(who, str) else " or ".join(who)))
-    return "\n".join(rows)
-
-
-def written(page: str, mark: str, table: str) -> str:
-    """The page with ``table`` between the marks."""
-    begin, end = f"<!-- {mark} -->\n", f"\n<!-- end of {mark} -->"
+def written(page: str, table: str) -> str:
+    """The page with ``table`` between its marks."""
+    begin, end = "<!-- ptxas -->\n", "\n<!-- end of ptxas -->"
     return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + table + end, page, flags=re.DOTALL)
 
 
@@ -107,12 +107,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write docs/gpu.md too")
     arguments = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
-    page = PAGE.read_text()
-    for mark, table in (("ptxas", ptxas_table()), ("bugs", bugs_table())):
-        print(f"{table}\n")
-        page = written(page, mark, table)
+    table = ptxas_table()
+    print(table)
     if arguments.write:
-        PAGE.write_text(page)
+        PAGE.write_text(written(PAGE.read_text(), table))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The doctor: where the reader is, which judges can sit here, why one cannot, and what to do about it."""
 
 import importlib.metadata
+import importlib.util
 import logging
 import os
 import platform
@@ -40,6 +41,8 @@ def doctor() -> None:
     """Print where we are, the versions, and each judge with what it needs."""
     print("Where      " + ("Colab" if environment.on_colab() else f"{platform.system()} {platform.machine()}"))
     print(f"Device     {_device()}")
+    for gpu in dict.fromkeys(chips.attached_gpus()):  # several of one kind are told of once
+        print(f"GPU        {gpu}" + ("" if _jax_knows_gpus() else "; but this JAX is for the CPU and the TPU alone"))
     print(f"Python     {platform.python_version()}")
     for name in ("jax", "jaxlib", "libtpu", "keras", "jupyterlab"):
         print(f"{name:<10} {_version(name)}")
@@ -87,6 +90,10 @@ def _device() -> str:
     if not chips.tpu_attached():
         return "no TPU; kernels run in the TPU simulator"
     return ", ".join(sorted({d.device_kind for d in jax.devices()}))
+
+
+def _jax_knows_gpus() -> bool:
+    return any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
 
 
 def _version(name: str) -> str:

@@ -1,5 +1,6 @@
 """Chips by name: TPUs from JAX's registry, GPUs from NVIDIA's data sheets, and the links out of a chip."""
 
+from course_lib.chips.attached_gpus import AttachedGpu, attached_gpus
 from course_lib.chips.gpu import GPU_NAMES, Gpu, gpu
 from course_lib.chips.gpu_target import GPU_TARGETS, GpuTarget, gpu_of_kind, gpu_target
 from course_lib.chips.links import Links, links
@@ -9,10 +10,12 @@ __all__ = [
     "GPU_NAMES",
     "GPU_TARGETS",
     "NAMES",
+    "AttachedGpu",
     "Chip",
     "Gpu",
     "GpuTarget",
     "Links",
+    "attached_gpus",
     "chip",
     "gpu",
     "gpu_of_kind",

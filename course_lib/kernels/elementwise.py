@@ -20,7 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import arguments, elementwise_gpu, legal, rules, sharding
+from course_lib.kernels import arguments, elementwise_gpu, legal, portable, rules, sharding
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -245,6 +245,7 @@ def by_blocks(
         leading=() if blocks else tuple(range(len(operands))),
         tpu_mapped=fixed(_on_tpu, **how, mapped=True),
         gpu=fixed(elementwise_gpu.on_gpu, compute=plain, dtype=dtype, name=op),
+        portable=fixed(portable.by_elements, kernel=kernel, dtype=dtype, name=op),
         plain=plain,
         since=5 if x.ndim == 1 and dtype == jnp.int8 else 4,  # a v4 cannot write parts of a register of int8
     )

@@ -1,4 +1,4 @@
-"""Elementwise kernels on GPUs, by Mosaic GPU: what the references of ``elementwise`` and its siblings do.
+"""Elementwise kernels on GPUs from Hopper on, by Mosaic GPU: what the reference of each elementwise op does.
 
 Cost   bytes size * (sum of the itemsizes of all operands): every element is read once, or written once
 SMEM   none
@@ -6,14 +6,13 @@ Regs   of a thread ``elements`` / 128 for each operand
 
 An array of any shape is seen as a vector. A warpgroup takes ``elements`` of it, straight from memory into registers,
 each thread 16 bytes at a time and neighbours side by side; nothing is read twice, so nothing is gained by a stop in
-shared memory. Several such blocks share an SM, and hide the latency of one another. It is for GPUs from Ampere on.
+shared memory. Several such blocks share an SM, and hide the latency of one another.
 """
 
 import dataclasses
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
@@ -40,18 +39,16 @@ def blocks_for(size: int) -> Blocks:
     return Blocks(elements=next(n for n in (2048, 1024, 512, 256, _THREADS) if size % n == 0))
 
 
-def unfit(*operands: Array, dtype) -> str:
-    """Why this kernel cannot make ``dtype`` of them: "" where it can."""
+def unfit(*operands: Array) -> str:
+    """Why this kernel cannot take them: "" where it can."""
     if operands[0].size % _THREADS:
         return f"it takes a multiple of {_THREADS} elements, and x has {operands[0].size:,}"
-    if (operands[0].dtype, dtype) == (jnp.int8, jnp.bfloat16):  # Ampere and Ada have no instruction for it
-        return platforms.older_than_hopper()
-    return platforms.older_than_ampere()
+    return ""
 
 
 def on_gpu(*operands: Array, compute: Callable, dtype, name: str) -> Array:
     """``pointwise`` for the GPU traced for. Raises ``platforms.NoKernel`` where this kernel cannot do it."""
-    if why := unfit(*operands, dtype=dtype):
+    if why := unfit(*operands):
         raise platforms.NoKernel(why)
     return pointwise(compute, *operands, dtype=dtype, name=name)
 

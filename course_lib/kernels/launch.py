@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,20 +25,23 @@ from course_lib.arrays import Array
 from course_lib.kernels import platforms, rules, sharding
 from course_lib.kernels.symbolic import is_known
 
-_kernels_only = contextvars.ContextVar("kernels_only", default=False)
+_OnGpus = Literal["plain", "kernels", "kernels or an error"]
+_on_gpus: contextvars.ContextVar[_OnGpus] = contextvars.ContextVar("on_gpus", default="plain")
 
 
 @contextlib.contextmanager
-def kernels_only() -> Iterator[None]:
-    """Where a GPU's kernel cannot run, raise ``platforms.NoKernel`` instead of running plain JAX with a warning.
+def gpu_kernels(*, strict: bool = False) -> Iterator[None]:
+    """Run kernels on GPUs too. Without it plain JAX runs there, for no GPU has run these kernels yet.
 
-    It holds for what is lowered while the context is open. What has been lowered before stays as it is.
+    Where a kernel cannot run on a GPU plain JAX does, and a warning says why; with ``strict`` that is an error,
+    ``platforms.NoKernel``. It holds for what is lowered while the context is open: what has been lowered before stays
+    as it is.
     """
-    token = _kernels_only.set(True)
+    token = _on_gpus.set("kernels or an error" if strict else "kernels")
     try:
         yield
     finally:
-        _kernels_only.reset(token)
+        _on_gpus.reset(token)
 
 
 class fixed(functools.partial):  # noqa: N801  used as functools.partial is
@@ -58,9 +62,10 @@ class Op:
     """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
 
     Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). ``gpu``
-    launches a kernel on a GPU, or raises ``platforms.NoKernel``; where it does, or is None, ``plain`` runs. Equal ops
-    are compiled once: let their functions be those of a file, or ``fixed`` ones. ``since``: the generation of TPUs
-    which can run the kernel, and all later ones can.
+    launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``platforms.NoKernel``; where it does,
+    or is None, ``plain`` runs, and so it does without ``gpu_kernels``. Equal ops are compiled once: let their functions
+    be those of a file, or ``fixed`` ones. ``since``: the generation of TPUs which can run the kernel, and all later
+    ones can.
 
     Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
     where these are mapped and no others, nothing else is to be done. Else it is ``tpu_mapped`` that is mapped, and
@@ -72,6 +77,7 @@ class Op:
     tpu: Callable
     plain: Callable
     gpu: Callable | None = None
+    portable: Callable | None = None
     leading: tuple[int, ...] = ()
     tpu_mapped: Callable | None = None
     one_at_a_time: bool = False
@@ -111,17 +117,22 @@ class Op:
     def run_gpu(self, *operands: Array) -> tuple[Array, ...]:
         """The kernel, on this GPU; plain JAX where there is none, and with a warning where it cannot run."""
         sizes = [size for operand in operands for size in operand.shape]
-        if self.gpu is None or 0 in sizes:
+        if _on_gpus.get() == "plain" or not (self.gpu or self.portable) or 0 in sizes:
             return self.run_plain(*operands)
         try:
+            if not (kernel := {"mosaic": self.gpu, "triton": self.portable}[platforms.gpu_road()]):
+                return self.run_plain(*operands)
             if not all(map(is_known, sizes)):
                 raise platforms.NoKernel("it needs to know all sizes")
             with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):  # the same switch simulates GPUs
-                return _tuple(self.gpu(*operands))
+                return _tuple(kernel(*operands))
         except platforms.NoKernel as why:
-            if _kernels_only.get():
+            if _on_gpus.get() == "kernels or an error":
                 raise
-            warnings.warn(f"{self.name}: plain JAX instead of the kernel, for {why}.", stacklevel=2)
+            what = f"{self.name}: plain JAX instead of the kernel"
+            if isinstance(why, platforms.NoKernels):
+                what = "Plain JAX instead of all kernels"  # the same sentence for all ops, which Python shows once
+            warnings.warn(f"{what}, for {why}.", stacklevel=2)
             return self.run_plain(*operands)
 
 
@@ -175,9 +186,10 @@ def _batch(operands, axes, *, op: Op):
     if tuple(n for n, axis in enumerate(mapped) if axis == 0) == op.leading:
         results = _tuple(dataclasses.replace(op, rule=rule)(*operands))
         return results, [0] * len(results)
-    plain, gpu = (fn and _Vmapped(fn, mapped) for fn in (op.plain, op.gpu))
+    plain, gpu, portable = (fn and _Vmapped(fn, mapped) for fn in (op.plain, op.gpu, op.portable))
     tpu = (_Looped if op.one_at_a_time else _Vmapped)(op.tpu_mapped or op.tpu, mapped)
-    op = dataclasses.replace(op, rule=rule, tpu=tpu, plain=plain, gpu=gpu, leading=(), tpu_mapped=None)
+    roads = {"tpu": tpu, "plain": plain, "gpu": gpu, "portable": portable}
+    op = dataclasses.replace(op, rule=rule, leading=(), tpu_mapped=None, **roads)
     results = _tuple(op(*operands))
     return results, [0] * len(results)
 
@@ -219,7 +231,7 @@ def lower_for(run: str, ctx, *operands, op: Op):
             stacklevel=2,
         )
         return _lower_plain(ctx, *operands, op=op)
-    with platforms.some_tpu() if run == "run_tpu" else contextlib.nullcontext():
+    with platforms.some_tpu() if run == "run_tpu" else platforms.quiet_triton():
         return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
 
 

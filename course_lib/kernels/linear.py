@@ -29,6 +29,8 @@ from course_lib.kernels import (
     linear_gpu,
     matmul,
     matmul_blocks,
+    matmul_gpu,
+    matmul_portable,
     rules,
     sharding,
 )
@@ -226,7 +228,15 @@ def _forward_pass(x, w, b, activation, precision, blocks, summed, cuts, save: bo
         rule, on_tpu = _rule(x.ndim - 1, "k" if summed else "K", 1 + save), fixed(_on_tpu, **how, blocks=blocks)
         leading = () if blocks else (0,)
         on_gpu = fixed(linear_gpu.on_gpu, activation=activation, save=save)
-        launch = Op(name="linear", rule=rule, tpu=on_tpu, gpu=on_gpu, plain=fixed(_plain, **how), leading=leading)
+        launch = Op(
+            name="linear",
+            rule=rule,
+            tpu=on_tpu,
+            gpu=fixed(on_gpu, multiply=matmul_gpu.product_here),
+            portable=fixed(on_gpu, multiply=matmul_portable.product_here),
+            plain=fixed(_plain, **how),
+            leading=leading,
+        )
         results = launch(x, w, b, cuts=cuts)
     return results if save else (results, None)
 

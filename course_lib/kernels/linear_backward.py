@@ -21,7 +21,17 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
-from course_lib.kernels import activations, linear_gpu, matmul, matmul_blocks, platforms, rules, sharding
+from course_lib.kernels import (
+    activations,
+    linear_gpu,
+    matmul,
+    matmul_blocks,
+    matmul_gpu,
+    matmul_portable,
+    platforms,
+    rules,
+    sharding,
+)
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.matmul_blocks import Problem
 from course_lib.kernels.products import dot, passes, zero_beyond
@@ -50,11 +60,13 @@ def gradients(
     if 0 in (*x.shape, *w.shape):
         grads = _plain(*operands, **how)
     else:
+        on_gpu = fixed(linear_gpu.gradients_on_gpu, activation=activation, want_dx=want_dx)
         op = Op(
             name="gradient of linear",
             rule=_rule(x.ndim - 1, "k" if summed else "K", z is not None, want_dx),
             tpu=fixed(_on_tpu, **how),
-            gpu=fixed(linear_gpu.gradients_on_gpu, activation=activation, want_dx=want_dx),
+            gpu=fixed(on_gpu, multiply=matmul_gpu.product_here),
+            portable=fixed(on_gpu, multiply=matmul_portable.product_here),
             plain=fixed(_plain, **how),
         )
         grads = op(*operands, cuts=cuts)

@@ -17,7 +17,16 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import arguments, legal, matmul_blocks, matmul_gpu, matmul_transposed_kernels, rules, sharding
+from course_lib.kernels import (
+    arguments,
+    legal,
+    matmul_blocks,
+    matmul_gpu,
+    matmul_portable,
+    matmul_transposed_kernels,
+    rules,
+    sharding,
+)
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.layouts import is_by_columns
@@ -171,10 +180,11 @@ def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
     if 0 in x.shape or 0 in y.shape:
         return _plain(x, y, **how)
     rule, on_tpu = _rule(transpose_x, transpose_y), fixed(_on_tpu, **how, blocks=blocks)
-    on_gpu = fixed(matmul_gpu.on_gpu, transpose_x=transpose_x, transpose_y=transpose_y)
-    on_gpu = None if x.dtype == jnp.int8 else on_gpu
+    turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
+    roads = {"gpu": fixed(matmul_gpu.on_gpu, **turned), "portable": fixed(matmul_portable.on_gpu, **turned)}
+    roads = {} if x.dtype == jnp.int8 else roads
     since = generation_of(x.dtype)
-    launch = Op(name="matmul", rule=rule, tpu=on_tpu, gpu=on_gpu, plain=fixed(_plain, **how), since=since)
+    launch = Op(name="matmul", rule=rule, tpu=on_tpu, plain=fixed(_plain, **how), since=since, **roads)
     return launch(x, y, cuts=cuts)
 
 

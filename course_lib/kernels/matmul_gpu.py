@@ -72,11 +72,16 @@ def unfit(x: Array, y: Array) -> str:
     return platforms.not_a_hopper()
 
 
-def on_gpu(x: Array, y: Array, *, transpose_x: bool, transpose_y: bool) -> Array:
-    """``matmul_transposed`` for the GPU traced for. Raises ``platforms.NoKernel`` where this kernel cannot do it."""
+def product_here(x: Array, y: Array, *columns: Array, **how) -> tuple[Array, ...]:
+    """``product`` for the GPU traced for. Raises ``platforms.NoKernel`` where this kernel cannot do it."""
     if why := unfit(x, y):
         raise platforms.NoKernel(why)
-    return product(x, y, transpose_x=transpose_x, transpose_y=transpose_y)[0]
+    return product(x, y, *columns, **how)
+
+
+def on_gpu(x: Array, y: Array, *, transpose_x: bool, transpose_y: bool) -> Array:
+    """``matmul_transposed``; raises as ``product_here``."""
+    return product_here(x, y, transpose_x=transpose_x, transpose_y=transpose_y)[0]
 
 
 def as_it_is(sums: Float32[Array, "64 piece"]) -> tuple[Float32[Array, "64 piece"]]:

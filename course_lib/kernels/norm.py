@@ -21,8 +21,18 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Described, Float, Ref
-from course_lib.kernels import arguments, legal, norm_backward, norm_gpu, row_blocks, rules, sharding, traced_eps
+from course_lib.arrays import Array, Bool, Described, Float, Ref
+from course_lib.kernels import (
+    arguments,
+    legal,
+    norm_backward,
+    norm_gpu,
+    portable,
+    row_blocks,
+    rules,
+    sharding,
+    traced_eps,
+)
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -74,14 +84,21 @@ class Blocks:
         legal.check(self, bm=legal.SUBLANES)
 
 
-# ``axis`` is that of a row: 1, or 0 in a block of the transpose, for a matrix that XLA stores by columns.
+# ``axis`` is that of a row: 1, or 0 in a block of the transpose, for a matrix that XLA stores by columns. ``inside``:
+# which elements of a block lie in the array, where a row does not fill it (on a GPU); None: all of them.
 
 
 def _rms_norm_kernel(
-    x_ref: Float[Ref, "*block"], weight_ref: Float[Ref, "*row"], o_ref: Float[Ref, "*block"], *, eps: float, axis: int
+    x_ref: Float[Ref, "*block"],
+    weight_ref: Float[Ref, "*row"],
+    o_ref: Float[Ref, "*block"],
+    *,
+    eps: float,
+    axis: int,
+    inside: Bool[Array, "*block"] | None = None,
 ) -> None:
     x = x_ref[...].astype(jnp.float32)
-    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True) + eps)
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True, where=inside) + eps)
     o_ref[...] = (x * rstd * row_blocks.vector(weight_ref, axis)).astype(o_ref.dtype)
 
 
@@ -93,10 +110,11 @@ def _layer_norm_kernel(
     *,
     eps: float,
     axis: int,
+    inside: Bool[Array, "*block"] | None = None,
 ) -> None:
     x = x_ref[...].astype(jnp.float32)
-    x -= jnp.mean(x, axis=axis, keepdims=True)  # the row is in VMEM: going over it twice costs no traffic
-    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True) + eps)
+    x -= jnp.mean(x, axis=axis, keepdims=True, where=inside)  # in fast memory: going over it twice costs no traffic
+    rstd = lax.rsqrt(jnp.mean(x * x, axis=axis, keepdims=True, where=inside) + eps)
     o = x * rstd * row_blocks.vector(weight_ref, axis) + row_blocks.vector(bias_ref, axis)
     o_ref[...] = o.astype(o_ref.dtype)
 
@@ -110,9 +128,10 @@ def _rms_norm_residual_kernel(
     *,
     eps: float,
     axis: int,
+    inside: Bool[Array, "*block"] | None = None,
 ) -> None:
     s_ref[...] = x_ref[...] + residual_ref[...]
-    _rms_norm_kernel(s_ref, weight_ref, o_ref, eps=eps, axis=axis)
+    _rms_norm_kernel(s_ref, weight_ref, o_ref, eps=eps, axis=axis, inside=inside)
 
 
 def rms_norm(
@@ -309,13 +328,23 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
     how = {"kernel": kernel, "blocks": blocks, "count": count, "traced": len(traced)}
     on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
     rule = _rule(x, count, len(operands) - count - len(traced), *traced)
-    on_gpu = fixed(norm_gpu.on_gpu, op=_ON_GPU[op], eps=eps) if op in _ON_GPU and not traced else None
     leading = () if blocks else tuple(range(count))
-    launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, gpu=on_gpu, plain=plain, leading=leading)
+    roads = {} if traced else _on_gpus(op, kernel, count, eps)
+    launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain, leading=leading, **roads)
     return launch(*operands, cuts=cuts)
 
 
 _ON_GPU = {"rms_norm": norm_gpu.rms_norm, "layer_norm": norm_gpu.layer_norm}
+
+
+def _on_gpus(op: str, kernel: Callable, count: int, eps: float) -> dict[str, Callable | None]:
+    by_rows = fixed(portable.by_rows, kernel=fixed(_ragged, kernel=kernel), arrays=count, results=count, name=op)
+    return {"gpu": fixed(norm_gpu.on_gpu, op=_ON_GPU[op], eps=eps) if op in _ON_GPU else None, "portable": by_rows}
+
+
+def _ragged(x_block: portable.Block, *blocks: portable.Block, kernel: Callable) -> None:
+    """A kernel on a GPU, where a row need not fill its block."""
+    kernel(x_block, *blocks, axis=1, inside=x_block.inside)
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""RMSNorm, LayerNorm and softmax on GPUs, by Mosaic GPU: what the references of ``norm`` and ``softmax`` do.
+"""RMSNorm, LayerNorm and softmax on GPUs from Hopper on, by Mosaic GPU: what their references do.
 
 Cost   bytes 2 * M * N * itemsize: each row read once and written once; weight and bias come from the L2 cache
 SMEM   a few words, through which the four warps add up what each has summed
@@ -6,7 +6,7 @@ Regs   of a thread about N / 128 for its part of the row in f32, and as many for
 
 A warpgroup, 128 threads, takes ``rows`` rows one after another. A row lies in its registers from the one load to the
 one store, so statistics that need it twice cost no traffic. Several such blocks share an SM: while one waits for its
-row the others work. Neither TMA nor wgmma is needed, so that is for GPUs from Ampere on.
+row the others work. Neither TMA nor wgmma is needed.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ def unfit(x: Array, *vectors: Array) -> str:
         return f"it takes float32 and bfloat16, and x is {x.dtype}"
     if x.shape[-1] % _THREADS or x.shape[-1] > _LONGEST:
         return f"it takes rows of a multiple of {_THREADS} numbers up to {_LONGEST:,}, and x has shape {x.shape}"
-    return platforms.older_than_ampere()
+    return ""
 
 
 def rms_norm(

@@ -18,7 +18,7 @@ class Num:
         return annotated[0]
 
 
-Float = Float32 = BFloat16 = Int8 = Num
+Bool = Float = Float32 = BFloat16 = Int8 = Num
 Described = Array | ShapeDtypeStruct
 """
 _INLINED = '''\

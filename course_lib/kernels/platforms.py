@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +68,13 @@ class NoKernel(Exception):
     """A kernel does not run on this GPU, or not on these operands. The message is the rest of a sentence: why not."""
 
 
+class NoKernels(NoKernel):
+    """No kernel at all runs on this GPU."""
+
+
+Road = Literal["mosaic", "triton"]
+
+
 HOPPER_SMEM_BYTES = 227 << 10  # that a block may ask for: CUDA C++ Programming Guide, compute capability 9.0
 _HOPPER_SMS = 132  # of an H100 and an H200 (SXM)
 
@@ -85,25 +94,40 @@ def sms() -> int:
     return getattr(gpu, "num_cores", None) or getattr(gpu, "core_count", None) or _HOPPER_SMS
 
 
-def not_a_hopper() -> str:
-    """Why kernels with TMA and wgmma cannot run on that GPU: "" where they can."""
-    return _why_not("Hopper GPUs (H100, H200), compute capability 9.0", lambda capability: capability == (9, 0))
-
-
-def older_than_ampere() -> str:
-    """Why kernels of Mosaic GPU that need neither cannot run on it: "" where they can."""
-    return _why_not("GPUs from Ampere on, compute capability 8.0", lambda capability: capability >= (8, 0))
-
-
-def older_than_hopper() -> str:
-    """Why kernels with an instruction that came with Hopper cannot run on it: "" where they can."""
-    return _why_not("GPUs from Hopper on, compute capability 9.0", lambda capability: capability >= (9, 0))
-
-
-def _why_not(whom: str, fits: Callable[[tuple[int, ...]], bool]) -> str:
+def gpu_road() -> Road:
+    """How kernels reach that GPU: by Mosaic GPU from Hopper on, by Triton on Ampere and Ada. Raises NoKernels."""
     gpu = _gpu()
     if gpu is None:
-        return f"it is for {whom}, and no GPU is known here"
-    if fits(tuple(int(n) for n in gpu.compute_capability.split("."))):
-        return ""
-    return f"it is for {whom}, and this {gpu.device_kind} has {gpu.compute_capability}"
+        raise NoKernels("no GPU is known here that they could be for")
+    if _capability(gpu) < (8, 0):
+        raise NoKernels(
+            f"they are for GPUs from Ampere on, compute capability 8.0, and this {gpu.device_kind} has "
+            f"{gpu.compute_capability}"
+        )
+    return "mosaic" if _capability(gpu) >= (9, 0) else "triton"
+
+
+@contextlib.contextmanager
+def quiet_triton() -> Iterator[None]:
+    """On that road, without a word from JAX, which says of each kernel that the road is deprecated: our page says so.
+
+    Elsewhere warnings are left alone: to touch them makes Python show again what it has shown once.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(NoKernels):
+            if gpu_road() == "triton":
+                stack.enter_context(warnings.catch_warnings())
+                warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+        yield
+
+
+def not_a_hopper() -> str:
+    """Why kernels with TMA and wgmma cannot run on that GPU: "" where they can."""
+    gpu, whom = _gpu(), "it is for Hopper GPUs (H100, H200), compute capability 9.0, and"
+    if gpu is None:
+        return f"{whom} no GPU is known here"
+    return "" if _capability(gpu) == (9, 0) else f"{whom} this {gpu.device_kind} has {gpu.compute_capability}"
+
+
+def _capability(gpu) -> tuple[int, ...]:
+    return tuple(int(n) for n in gpu.compute_capability.split("."))

@@ -30,6 +30,7 @@ from course_lib.kernels import (
     legal,
     norm_gpu,
     platforms,
+    portable,
     row_blocks,
     rules,
     sharding,
@@ -181,8 +182,9 @@ def _rule(operands: int, x: Array, axis: int) -> str:
 @functools.partial(differentiable, settings=3)
 def _softmax(x, axis, blocks, cuts):
     kernels = _Kernels(whole=_whole_kernel, columns=_columns_kernel, statistics=2)
-    on_gpu = fixed(norm_gpu.on_gpu, op=norm_gpu.softmax)  # of rows alone
-    return _call("softmax", kernels, reference, axis, blocks, cuts, x, on_gpu=on_gpu)
+    by_rows = fixed(portable.by_rows, kernel=fixed(_whole_kernel, axis=1), outside=-math.inf, name="softmax")
+    roads = {"gpu": fixed(norm_gpu.on_gpu, op=norm_gpu.softmax), "portable": by_rows} if axis == x.ndim - 1 else {}
+    return _call("softmax", kernels, reference, axis, blocks, cuts, x, **roads)
 
 
 def _forward(x, *how):
@@ -207,7 +209,7 @@ class _Kernels:
     statistics: int
 
 
-def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, *operands: Array, on_gpu=None) -> Array:
+def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, *operands: Array, **roads) -> Array:
     x = operands[0]
     if not x.size:
         return x
@@ -215,8 +217,8 @@ def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, 
     last = axis - x.ndim  # from the end: there may come axes in front
     on_tpu, plain = fixed(_on_tpu, kernels=kernels, axis=last, blocks=blocks), fixed(plain, axis=last)
     leading = () if blocks else tuple(range(len(operands)))
-    rule, on_gpu = _rule(len(operands), x, axis), on_gpu if last == -1 else None
-    launch = Op(name=op, rule=rule, tpu=on_tpu, gpu=on_gpu, plain=plain, leading=leading)
+    rule = _rule(len(operands), x, axis)
+    launch = Op(name=op, rule=rule, tpu=on_tpu, plain=plain, leading=leading, **roads)
     return launch(*operands, cuts=cuts)
 
 
