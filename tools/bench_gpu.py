@@ -118,7 +118,7 @@ def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Arra
     """One implementation: what is wrong is not timed, and what does not run has a reason."""
     error = None
     try:
-        with launch.kernels_only():  # plain JAX is not to pass for a kernel of ours
+        with launch.gpu_kernels(strict=True):  # plain JAX is not to pass for a kernel of ours
             fn = load()
             error = error_of(jax.jit(fn)(*arrays), right)
             if not error < WRONG[row.dtype]:

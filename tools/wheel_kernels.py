@@ -160,7 +160,8 @@ def predicted(case: Case) -> str:
     if not case.large:
         return ""
     report = compiler.compile_tpu(case.load(), *case.large)
-    return f"{case.large_arrays}: {text.duration(report.seconds)}, bound by {report.bound}"
+    bound = "the core" if report.bound == "core" else report.bound
+    return f"{case.large_arrays}: {text.duration(report.seconds)}, bound by {bound}"
 
 
 def main(argv: list[str] | None = None) -> None:
