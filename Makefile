@@ -11,7 +11,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
+.PHONY: help setup setup-gpu lab test test-all check build grade lesson bench bench-judges bench-model op-costs zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -71,6 +71,10 @@ bench-judges:  ## how long a compile and a verdict take on this machine
 bench-model:  ## the roofline's predictions beside published timings, row by row (ARGS=--fit: fit its constants)
 	@$(SETUP) learner $(LANE)
 	@$(PY) tools/bench_model.py $(ARGS)
+
+op-costs:  ## what each operation costs in a kernel, by the compiler (ARGS=--write: docs/op_costs.md too)
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/op_costs.py $(ARGS)
 
 zoo:  ## which judge catches which bug: the matrix of planted bugs (ARGS=--write: docs/zoo.md too)
 	@$(SETUP) learner $(LANE)
