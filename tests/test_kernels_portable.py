@@ -158,6 +158,14 @@ def test_mapped_over_a_weight_too():
     assert_near(jax.vmap(rms_norm)(x, weights), jax.vmap(norm.rms_norm_reference)(x, weights), ulps=1)
 
 
+@pytest.mark.parametrize("name", activations.ACTIVATIONS)
+def test_activations_keep_nan_where_maximum_and_minimum_drop_it(name, monkeypatch):
+    """As Triton's do; the interpreter's do not."""
+    monkeypatch.setattr(jnp, "maximum", jnp.fmax)
+    monkeypatch.setattr(jnp, "minimum", jnp.fmin)
+    assert jnp.isnan(activations.apply(name, jnp.float32(jnp.nan)))
+
+
 def test_what_the_road_does_not_take():
     with pytest.raises(platforms.NoKernel, match="rows of up to 16,384"):
         portable.by_rows(shape(2, 20000), kernel=None, name="long")
