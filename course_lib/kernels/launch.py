@@ -34,8 +34,8 @@ def gpu_kernels(*, strict: bool = False) -> Iterator[None]:
     """Run kernels on GPUs too. Without it plain JAX runs there, for no GPU has run these kernels yet.
 
     Where a kernel cannot run on a GPU plain JAX does, and a warning says why; with ``strict`` that is an error,
-    ``platforms.NoKernel``. It holds for what is lowered while the context is open: what has been lowered before stays
-    as it is.
+    ``platforms.NoKernel``. An op without a kernel for a GPU is plain JAX either way. It holds for what is lowered while
+    the context is open: what has been lowered before stays as it is.
     """
     token = _on_gpus.set("kernels or an error" if strict else "kernels")
     try:
