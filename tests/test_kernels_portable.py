@@ -158,6 +158,20 @@ def test_mapped_over_a_weight_too():
     assert_near(jax.vmap(rms_norm)(x, weights), jax.vmap(norm.rms_norm_reference)(x, weights), ulps=1)
 
 
+def test_inside_a_shard_map():
+    """Which asks of every kernel along which axes of the mesh its result varies."""
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.P("data")
+
+    def kernels(x, y):
+        shares = portable.by_rows(x, kernel=functools.partial(softmax._whole_kernel, axis=1), name="softmax")
+        twice = portable.by_elements(x, x, kernel=elementwise._add_kernel, dtype=x.dtype, name="add")
+        return shares, twice, matmul_portable.product(x, y)[0]
+
+    cut = jax.shard_map(kernels, mesh=mesh, in_specs=(rows, jax.P()), out_specs=rows)
+    assert [out.shape for out in jax.eval_shape(cut, EVEN, EVEN.T)] == [EVEN.shape, EVEN.shape, (64, 64)]
+
+
 @pytest.mark.parametrize("name", activations.ACTIVATIONS)
 def test_activations_keep_nan_where_maximum_and_minimum_drop_it(name, monkeypatch):
     """As Triton's do; the interpreter's do not."""
