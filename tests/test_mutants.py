@@ -1,7 +1,8 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
 Every day those that run no kernel are asked about, and of those with kernels the first of each exercise and the first
-of the lesson for each judge; the others are a sweep. That our own answers pass is seen where the solutions are built anew (test_notebooks.py).
+of the lesson for each judge; the others are a sweep. That our own answers pass is seen where the solutions are built
+anew (test_notebooks.py).
 """
 
 import collections
