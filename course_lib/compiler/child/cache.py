@@ -28,15 +28,17 @@ from course_lib import environment
 from course_lib.compiler.dumps import stored
 
 MOST_BYTES = 512 << 20
+_READ_CYCLES = ("child/service.py", "child/worker.py", "dumps/critical_path.py", "dumps/dump.py")
 _MOST_TEXT = 1 << 30  # of one file, unpacked: a longer one is none of ours
 
 counts: collections.Counter[str] = collections.Counter()  # of this process: "hits", and "misses" for want of a file
 
 
-def key(module: bytes, *, topology: str, settings: str, memory_bytes: int) -> str:
+def key(module: bytes, *, topology: str, settings: str, memory_bytes: int, cycles_only: bool = False) -> str:
     """What names an answer: 64 hexadecimal digits. ``settings``: all else that the compiler reads."""
     digest = hashlib.sha256()
-    for part in (module, topology.encode(), settings.encode(), str(memory_bytes).encode(), _versions(), reader()):
+    by = reader_of_cycles() if cycles_only else reader()
+    for part in (module, topology.encode(), settings.encode(), str(memory_bytes).encode(), _versions(), by):
         digest.update(len(part).to_bytes(8) + part)
     return digest.hexdigest()
 
@@ -64,10 +66,11 @@ def get(key: str, read: Callable[[dict], dict] = of_tpu) -> dict | None:
 
 
 def put(key: str, answer: dict) -> None:
-    """Keep an answer that JSON can hold, if there is a folder that can be written to."""
+    """Keep an answer that JSON can hold, but for libtpu's "dump", if there is a folder that can be written to."""
     if (folder := _folder()) is None:
         return
-    packed = zlib.compress(json.dumps(answer).encode(), level=3)
+    plain = answer | {"dump": stored.plain(answer["dump"])} if "dump" in answer else answer
+    packed = zlib.compress(json.dumps(plain).encode(), level=3)
     with contextlib.suppress(OSError):  # no such folder, not ours, full
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(folder / key, packed)
@@ -149,4 +152,13 @@ def reader() -> bytes:
     for part in ("child", "dumps"):
         for file in sorted((compiler / part).glob("*.py")):
             digest.update(file.read_bytes())
+    return digest.digest()
+
+
+@functools.cache
+def reader_of_cycles() -> bytes:
+    """The same, of what an answer of cycles alone depends on: these come with the course, and hold for longer."""
+    compiler, digest = pathlib.Path(__file__).parents[1], hashlib.sha256(b"cycles")
+    for file in _READ_CYCLES:
+        digest.update((compiler / file).read_bytes())
     return digest.digest()
