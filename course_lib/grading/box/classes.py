@@ -30,7 +30,7 @@ _MODULES = (
 # Of these, what leaves the program: for another device, the host, or code that nobody can read.
 _BARRED = ("callback", "ffi", "custom_call", "infeed", "outfeed", "token", "debug_print", "barrier_semaphore")
 
-# Classes whose fields may stand in a parameter, by the module where JAX has them. Those of enums stand for their members.
+# Classes whose fields may stand in a parameter, by the module where JAX has them; enums stand for their members.
 _CLASSES = {
     "jax._src.core": ("MemorySpace",),
     "jax._src.indexing": ("Slice",),
@@ -70,7 +70,9 @@ def classes() -> dict[str, type]:
     found = {}
     for module, names in _CLASSES.items():
         here = importlib.import_module(module)
-        found |= {f"{module}.{name}": getattr(here, name) for name in names if isinstance(getattr(here, name, None), type)}
+        found |= {
+            f"{module}.{name}": getattr(here, name) for name in names if isinstance(getattr(here, name, None), type)
+        }
     return found
 
 

@@ -9,25 +9,28 @@ Each request is a list, and so is each answer:
     ["what", name, defines]     what the cells have defined by that name
     ["call", ref, args, kwargs, chip]
                                 ["value", ...], ["program", jaxpr, structure], ["raised", ...] or ["unportable", text]
-    ["method", ref, name, args, kwargs]
+    ["method", ref, name, args, kwargs, chip]
+    and those of ``layers_inside``
+
+While a function is called, ["back", ref, method, args] asks for a method of an object that was lent to it, and
+["result", value] comes back.
 """
 
 import contextlib
+import functools
 import inspect
 import os
 import sys
+import types
 
 import jax
 import numpy as np
-from jax._src import api_util, core, linear_util
-from jax._src.state import types as state
 from jax.experimental.pallas import tpu as pltpu
-from jax.interpreters import partial_eval
 
-from course_lib import chips, compat, grid
+from course_lib import compat
 from course_lib.checks.kinds.kernel import named, way_back_of
 from course_lib.checks.result import does_nothing
-from course_lib.grading.box import pipes, values, writing
+from course_lib.grading.box import calls, layers_inside, pipes, reading, values
 
 _LONGEST = 4000  # characters of an exception's text
 
@@ -40,6 +43,8 @@ class Box:
         self.names = {"__name__": "__main__", "__builtins__": __builtins__}
         self.held: list = []
         self.assessed: dict[str, str] = {}
+        self.kinds = {"run": self.run, "what": self.what, "call": self.call, "method": self.method}
+        self.kinds |= {kind: functools.partial(answer, self) for kind, answer in layers_inside.KINDS.items()}
 
     def serve(self, until: str = "") -> object:
         """Answer requests; return what comes with ``until``, and at the end of all, None."""
@@ -61,7 +66,7 @@ class Box:
 
     def answer(self, kind: str, parts: list) -> list:
         try:
-            return {"run": self.run, "what": self.what, "call": self.call, "method": self.method}[kind](*parts)
+            return self.kinds[kind](*parts)
         except values.Unportable as error:
             return ["unportable", str(error)]
         except BaseException as error:  # SystemExit and all: whatever a student's code may raise
@@ -76,53 +81,48 @@ class Box:
 
     def what(self, name: str, defines: str) -> list:
         """What the cells call ``name``; for an explanation also how it was assessed."""
+        self.held.clear()  # numbers begin anew for each exercise
         if name not in self.names:
             return ["missing"]
         return ["value", self.written(self.names[name], defines), [list(pair) for pair in self.assessed.items()]]
 
     def call(self, ref: int, args: object, kwargs: object, chip: str) -> list:
-        return self._called(self.held[ref], args, kwargs, chip)
+        return self.called(self.held[ref], args, kwargs, chip)
 
     def method(self, ref: int, name: str, args: object, kwargs: object, chip: str) -> list:
-        return self._called(getattr(self.held[ref], name), args, kwargs, chip)
+        return self.called(getattr(self.held[ref], name), args, kwargs, chip)
 
-    def _called(self, fn, args: object, kwargs: object, chip: str) -> list:
+    def called(self, fn, args: object, kwargs: object, chip: str) -> list:
         """Call with plain values, or trace where some are types of arrays."""
-        given = (self.read(args), self.read(kwargs))
-        leaves, structure = jax.tree.flatten(given, is_leaf=_is_type)
-        places = [n for n, leaf in enumerate(leaves) if _is_type(leaf)]
-        if not places:
-            return ["value", self.written(fn(*given[0], **given[1]))]
-
-        def traced(*arrays):
-            filled = list(leaves)
-            for place, array in zip(places, arrays, strict=True):
-                filled[place] = array
-            args, kwargs = jax.tree.unflatten(structure, filled)
-            return fn(*args, **kwargs)
-
-        types = [leaves[n] for n in places]
-        with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
-            if any(isinstance(t, state.AbstractRef) for t in types):
-                jaxpr, result = _traced_with_refs(traced, types), None
-            else:
-                jaxpr, result = grid.trace_with_result(traced, *types, chip=chip)
-            return ["program", writing.program(jaxpr), writing.tree(jax.tree.structure(result))]
+        return calls.answered(fn, self.read(args), self.read(kwargs), chip, self.written)
 
     def read(self, node: object) -> object:
         return values.read(node, self._given)
 
     def _given(self, tag: str, parts: list, depth: int) -> object:
-        """What a judge hands over: the type of an array, or something that stays with the judge."""
-        if tag == "type":
-            shape, dtype = parts
-            return jax.ShapeDtypeStruct(tuple(shape), np.dtype(values.DTYPES[dtype]))
-        if tag == "ref":
-            shape, dtype = parts
-            return state.AbstractRef(core.ShapedArray(tuple(shape), np.dtype(values.DTYPES[dtype])), None)
+        """What a judge hands over: the type of an array, something of ours, or something that stays with the judge."""
         if tag == "held":
             return self.held[parts[0]]
-        return _Elsewhere(self, parts[0], parts[1])
+        return self._lent(*parts) if tag == "lent" else calls.type_of(tag, parts)
+
+    def _lent(self, ref: int, methods: list[str]) -> object:
+        """An object that stays with the judge, or a function: what is called here is called there."""
+
+        def method(name: str):
+            def call(*args):
+                node, arrays = calls.arguments(args, lambda value, depth: self.written(value))
+                self.say(["back", ref, name, node])
+                kind, *parts = self.serve(until="result")
+                if kind == "value":
+                    return self.read(parts[0])
+                program, structure = reading.program(parts[0]), reading.structure(parts[1])
+                return jax.tree.unflatten(structure, program(*arrays))
+
+            return call
+
+        if methods == ["__call__"]:
+            return method("__call__")
+        return types.SimpleNamespace(**{name: method(name) for name in methods})
 
     def written(self, value: object, defines: str = "") -> object:
         """A value as a node; functions and classes stay here, and go by number."""
@@ -141,40 +141,6 @@ class Box:
             return ["thing", ref, _description(value)]
 
         return values.written(value, other)
-
-
-class _Elsewhere:
-    """An object that stays with the judge: what is called here is called there."""
-
-    def __init__(self, box: Box, ref: int, methods: list[str]):
-        for name in methods:
-            setattr(self, name, self._method(box, ref, name))
-
-    @staticmethod
-    def _method(box: Box, ref: int, name: str):
-        def call(*args):
-            box.say(["back", ref, name, box.written(args)])
-            return box.read(box.serve(until="result"))
-
-        call.__name__ = name
-        return call
-
-
-def _is_type(leaf: object) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct | state.AbstractRef)
-
-
-def _traced_with_refs(fn, types: list):
-    """The jaxpr of a kernel: a function of places in memory that returns nothing."""
-    info = api_util.debug_info("box", fn, tuple(types), {})
-
-    def flat(*refs):
-        fn(*refs)
-        return []
-
-    avals = [t if isinstance(t, state.AbstractRef) else core.ShapedArray(t.shape, t.dtype) for t in types]
-    jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(linear_util.wrap_init(flat, debug_info=info), avals)
-    return core.ClosedJaxpr(jaxpr, consts)
 
 
 def _parameters(fn) -> list | None:

@@ -1,6 +1,6 @@
 """The judge's process: it has never run a student's code, and asks the box for programs and values, one by one.
 
-Requests and answers, each a list; while it judges it may send any number of ["ask", request], and gets an answer to each:
+Requests and answers, each a list; while it judges it may send ["ask", request] any number of times, and is answered:
 
     ["judge", id]       ["said", verdict as text, outcome, the score's line or ""]
 """
@@ -43,7 +43,7 @@ def main(seed: int) -> None:
 def judged(task, ask) -> list:
     """What the course's own check says of what is in the box: text, outcome, and the score as the grader notes it."""
     from course_lib.checks import record
-    from course_lib.checks.kinds import RESULTS, golf
+    from course_lib.checks.kinds import RESULTS
     from course_lib.checks.result import NOT_YET, not_yet
     from course_lib.grading.box.standin import Answers
 

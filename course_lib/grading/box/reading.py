@@ -1,7 +1,7 @@
 """A program that came out of a box, read as data: a function again, of which nothing is Python of the box's.
 
-Every operation, class and type is one of a closed list; the whole is type-checked by JAX before it is run. Raises Damaged
-for everything else.
+Every operation, class and type is one of a closed list, and JAX types every operation anew where it is run. Raises
+Damaged for everything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import core, flattree, linear_util, literals, tree_util
+from jax._src import config, core, flattree, linear_util, literals, tree_util
 from jax._src.state import types as state
 
 from course_lib.grading.box import classes, values
@@ -248,7 +248,10 @@ def _made(kind: type, fields: dict) -> object:
 
 def _bound(operation: core.Primitive, params: dict) -> Callable:
     def does(*args):
-        results = operation.bind(*args, **operation.get_bind_params(params))
+        given = params
+        if operation.name == "pallas_call":  # as one that is called here and now
+            given = params | {"interpret": config.pallas_tpu_interpret_mode_context_manager.value or False}
+        results = operation.bind(*args, **operation.get_bind_params(given))
         return results if operation.multiple_results else [results]
 
     return does

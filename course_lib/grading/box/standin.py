@@ -7,15 +7,13 @@ an array, nor which judge asks.
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 from collections.abc import Callable
 
 import jax
-import numpy as np
-from jax._src import core
-from jax._src.state import types as state
 
-from course_lib.grading.box import reading, values
+from course_lib.grading.box import calls, reading, values
 from course_lib.grading.box.values import Damaged, items
 
 
@@ -76,17 +74,25 @@ class Answers:
 
     def called(self, request: list, args: tuple, kwargs: dict) -> object:
         """What the box's function returns for plain values; for arrays, what its program returns."""
-        arrays: list = []
-        request = [*request, self._written(args, arrays), self._written(kwargs, arrays), self.chip]
-        if not arrays:
-            return self.value(items(self._or_raised(self.ask(request), "value"), 1)[0])
+        node, arrays = calls.arguments(args, self._lent)
+        named, more = calls.arguments(kwargs, self._lent)
+        request = [*request, node, named, self.chip]
+        if not arrays + more:
+            return self.value(items(self._or_raised(self.asked(request), "value"), 1)[0])
         key = repr(request)
         if key not in self.programs:
-            program, structure = items(self._or_raised(self.ask(request), "program"), 2)
+            program, structure = items(self._or_raised(self.asked(request), "program"), 2)
             self.programs[key] = reading.program(program), reading.structure(structure)
         program, structure = self.programs[key]
-        results = program(*arrays)
+        results = program(*arrays, *more)
         return jax.tree.unflatten(structure, results)
+
+    def asked(self, request: list) -> object:
+        """The answer of the box; what it asks meanwhile of objects that were lent to it is answered."""
+        node = self.ask(request)
+        while (reply := self.answered(node)) is not None:
+            node = self.ask(reply)
+        return node
 
     def answered(self, node: object) -> list | None:
         """The answer to a call from the box, of a method of an object that was lent; None if it is no such call."""
@@ -96,29 +102,20 @@ class Answers:
         lent = self.lent[ref] if type(ref) is int and 0 <= ref < len(self.lent) else None
         if not isinstance(name, str) or name not in _methods(lent):
             raise Damaged("it calls what was not lent.")
-        return ["result", self._written(getattr(lent, name)(*self.value(args)), [])]
+        given = values.read(args, self._handed_back)
+        method = lent if name == "__call__" else getattr(lent, name)
+        written = functools.partial(values.written, other=self._lent)
+        return ["result", calls.answered(method, given, {}, self.chip, written)]
 
-    def _written(self, value: object, arrays: list) -> object:
-        """Arguments as a node: of arrays the types alone; the arrays themselves are put into ``arrays``."""
+    def _handed_back(self, tag: str, parts: list, depth: int) -> object:
+        return calls.type_of(tag, parts) if tag in ("type", "ref") else self._other(tag, parts, depth)
 
-        def typed(leaf: object) -> object:
-            if isinstance(leaf, jax.ShapeDtypeStruct) or not _is_array(leaf):
-                return leaf
-            arrays.append(leaf)
-            return _Type(core.typeof(leaf))
-
-        def other(value: object, depth: int) -> object:
-            if isinstance(value, _Type):
-                kind = "ref" if isinstance(value.aval, state.AbstractRef) else "type"
-                return [kind, list(value.aval.shape), value.aval.dtype.name]
-            if isinstance(value, jax.ShapeDtypeStruct):
-                return ["type", list(value.shape), value.dtype.name]
-            if type(getattr(value, "_ref", None)) is int:
-                return ["held", value._ref]
-            self.lent.append(value)
-            return ["lent", len(self.lent) - 1, _methods(value)]
-
-        return values.written(jax.tree.map(typed, value), other)
+    def _lent(self, value: object, depth: int) -> object:
+        """What is no value as a node: it stays here, and what is called there is called here."""
+        if type(getattr(value, "_ref", None)) is int:
+            return ["held", value._ref]
+        self.lent.append(value)
+        return ["lent", len(self.lent) - 1, _methods(value)]
 
     def _or_raised(self, node: object, wanted: str) -> list:
         """The parts of an answer. Raises what was raised in the box, and Damaged for what is no answer."""
@@ -155,9 +152,10 @@ def raised(chain: object) -> BaseException:
     return error or Exception("")
 
 
-_PLAIN = {Exception.__init__, ValueError.__init__, TypeError.__init__, NotImplementedError.__init__, NameError.__init__,
-          AttributeError.__init__, KeyError.__init__, IndexError.__init__, AssertionError.__init__, RuntimeError.__init__,
-          ZeroDivisionError.__init__, SyntaxError.__init__}  # fmt: skip
+# Those that are made of a text alone.
+_PLAIN = {kind.__init__ for kind in (Exception, ValueError, TypeError, RuntimeError, ArithmeticError, LookupError)} | {
+    kind.__init__ for kind in (NotImplementedError, NameError, AttributeError, KeyError, AssertionError, SyntaxError)
+}
 
 
 def _does_nothing():
@@ -166,19 +164,10 @@ def _does_nothing():
 
 def _methods(value: object) -> list[str]:
     """The public methods of an object that is lent."""
-    named = vars(value) if hasattr(value, "__dict__") else {}
+    if inspect.isroutine(value) or not hasattr(value, "__dict__") or hasattr(value, "__wrapped__"):
+        return ["__call__"] if callable(value) else []
+    named = vars(value)
     return [name for name, held in named.items() if not name.startswith("_") and callable(held)]
-
-
-def _is_array(leaf: object) -> bool:
-    return isinstance(leaf, np.ndarray | np.generic | jax.Array | core.Tracer)
-
-
-class _Type:
-    """An array, of which the type alone goes into the box."""
-
-    def __init__(self, aval: core.AbstractValue):
-        self.aval = aval
 
 
 def _signature(parameters: list) -> inspect.Signature:

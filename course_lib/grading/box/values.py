@@ -92,7 +92,9 @@ def read(node: object, other=None, depth: int = 0) -> object:
         except TypeError:
             raise Damaged("it has a dict with a key that cannot be one.") from None
     if tag == "dtype":
-        return DTYPES.get(parts[0] if parts and isinstance(parts[0], str) else "") or _damaged("it has a strange dtype.")
+        return DTYPES.get(parts[0] if parts and isinstance(parts[0], str) else "") or _damaged(
+            "it has a strange dtype."
+        )
     if tag == "array":
         return unpacked(*items(parts, 3))
     if other is None:

@@ -1,0 +1,152 @@
+"""Mark one notebook: its answers run in a box, one after another, and a judge outside asks for what each has defined.
+
+Two processes are asked in turn, and neither sees the other: what one says to the other goes through here as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+from course_lib.grading.box import cells, values
+from course_lib.grading.box.limits import JUDGE, STUDENT
+from course_lib.grading.box.process import Lost, Process
+from course_lib.grading.box.verdicts import Verdicts
+from course_lib.grading.graft import CourseNotebook, unmarked
+from course_lib.grading.run import Ran, Stopped, stopping
+
+_HEAVY = ("keras",)  # what a lesson's own cells import, and takes long
+
+
+class Judge:
+    """The process of the judges, started anew where it is lost, and the verdicts that it need not give twice."""
+
+    def __init__(self, seed: int, verdicts: Verdicts):
+        self.seed, self.verdicts, self.process = seed, verdicts, None
+
+    def started(self) -> Process:
+        if self.process is None:
+            self.process = Process("judging", str(self.seed), limits=JUDGE, lessons=True)
+        return self.process
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.end()
+        self.process = None
+
+
+class Sitting:
+    """One notebook before the judges. ``box`` is a process that has run nothing yet."""
+
+    def __init__(self, course: CourseNotebook, answers: dict[str, str], judge: Judge, box: Process, seconds: float):
+        self.course, self.judge, self.box, self.seconds = course, judge, box, seconds
+        self.answers = dict(answers)
+        self.records: dict[str, dict] = {}
+        self.lost: dict[str, str] = {}  # id of an exercise -> "time", "died" or "flood", of the box or of its program
+        self.deadline = time.monotonic() + 60 + 10 * seconds
+
+    def marked(self) -> Ran:
+        """A record for each answer and each check, as nbval would have made it."""
+        try:
+            while not self._all():
+                self.box.end()
+                self.box = warm(self.course)
+        finally:
+            self.box.end()
+        return Ran(cells=self.records, in_time=True, log="")
+
+    def _all(self) -> bool:
+        """Run the cells up to the end; False where the box was lost, and is to be started anew without an answer."""
+        by_answer = {task.answer: task for task in self.course.tasks}
+        by_check = {task.check: task for task in self.course.tasks}
+        for name in self.course.code_cells:
+            if stopping.is_set():
+                raise Stopped
+            task = by_answer.get(name) or by_check.get(name)
+            try:
+                if task is None:
+                    self._given(name)
+                elif name == task.answer:
+                    self._answer(task)
+                elif name not in self.records and task.id not in self.lost:
+                    self._check(task)
+            except Lost as lost:
+                owner = self.course.owners.get(name)
+                if owner is None or owner.id in self.lost:
+                    raise
+                self.lost[owner.id] = lost.how
+                self.answers.pop(owner.answer, None)
+                return False
+        return True
+
+    def _until(self) -> float:
+        return min(time.monotonic() + self.seconds, self.deadline)
+
+    def _run(self, source: str) -> list:
+        return values.items(values.loads(self.box.ask(["run", source], self._until())))
+
+    def _given(self, name: str) -> None:
+        if name != cells.FIRST and (source := cells.defining(self.course.source(name))):
+            self._run(source)
+
+    def _answer(self, task) -> None:
+        source = self.answers.get(task.answer, "" if task.id in self.lost else self.course.source(task.answer))
+        said = self._run(unmarked(source))
+        error = ("", "") if said[0] == "ok" else _error(said)
+        self.records[task.answer] = _record(task.answer, ok=said[0] == "ok", ename=error[0], evalue=error[1])
+
+    def _check(self, task) -> None:
+        """Let the judge ask the box, and write down its verdict as a check would have said it."""
+        if not self.records[task.answer]["ok"]:
+            self.records[task.check] = _record(task.check, ok=False, ename="NameError", evalue="its answer did not run")
+            return
+        until = self._until()
+        try:
+            text, outcome, score = self.judge.verdicts.of(
+                task.id, self._ask, lambda ask: self._judged(task, ask, until)
+            )
+        except values.Damaged as error:
+            text, outcome, score = f"{task.id} not yet: it could not be read.\n{error}", "not yet", ""
+        passed = outcome == "passed"
+        name = "NameError" if outcome == "error" else "NotPassed"
+        self.records[task.check] = _record(
+            task.check, ok=passed, ename="" if passed else name,
+            evalue="" if passed else text.removeprefix("NameError: "), printed=text if passed else "",
+        )  # fmt: skip
+        if score:
+            self.records[task.score] = _record(task.score, ok=True, printed=score)
+
+    def _ask(self, request: bytes) -> bytes:
+        return self.box.ask(request, self._until())
+
+    def _judged(self, task, ask, until: float) -> list:
+        judge = self.judge.started()
+        try:
+            judge.send(["judge", task.id], until)
+            while True:
+                kind, *parts = values.loads(judge.receive(until))
+                if kind == "said":
+                    return parts
+                judge.send(ask(values.dumps(parts[0])), until)
+        except BaseException:  # the judge waits in the middle of something, or runs what never ends
+            self.judge.end()
+            raise
+
+
+def warm(course: CourseNotebook) -> Process:
+    """A box that imports what the notebook's cells will want."""
+    text = json.dumps(course.notebook)
+    return Process("inside", *[name for name in _HEAVY if f"import {name}" in text], limits=STUDENT, lessons=False)
+
+
+def _record(cell: str, *, ok: bool, ename: str = "", evalue: str = "", printed: str = "") -> dict:
+    return {"cell": cell, "ok": ok, "ename": ename, "evalue": evalue, "lost": "", "printed": printed, "problem": ""}
+
+
+def _error(said: list) -> tuple[str, str]:
+    """Class and text of the exception that a cell has raised."""
+    try:
+        name, text = said[1][-1]
+        return str(name)[:100], str(text)[:4000]
+    except (LookupError, TypeError, ValueError):
+        return "Error", "it said nothing of it"
