@@ -50,11 +50,10 @@ class Group:
     def held(self) -> bool:
         return bool(self.folders)
 
-    def enter(self) -> None:
-        """Put this process into it; called in the child."""
-        for folder in self.folders:
-            with contextlib.suppress(OSError):
-                (folder / "cgroup.procs").write_text("0")
+    @property
+    def files(self) -> list[pathlib.Path]:
+        """Where a process writes its number, or 0 for its own, to be in it."""
+        return [folder / "cgroup.procs" for folder in self.folders]
 
     def end(self) -> None:
         """Kill all that is in it, until nothing is, and take it away."""

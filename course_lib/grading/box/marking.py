@@ -5,17 +5,15 @@ Two processes are asked in turn, and neither sees the other: what one says to th
 
 from __future__ import annotations
 
-import json
 import time
 
 from course_lib.grading.box import cells, values
-from course_lib.grading.box.limits import JUDGE, STUDENT
+from course_lib.grading.box.limits import JUDGE
+from course_lib.grading.box.pool import Boxes
 from course_lib.grading.box.process import Lost, Process
 from course_lib.grading.box.verdicts import Verdicts
 from course_lib.grading.graft import CourseNotebook, unmarked
 from course_lib.grading.run import Ran, Stopped, stopping
-
-_HEAVY = ("keras",)  # what a lesson's own cells import, and takes long
 
 
 class Judge:
@@ -27,6 +25,11 @@ class Judge:
     def started(self) -> Process:
         if self.process is None:
             self.process = Process("judging", str(self.seed), limits=JUDGE, lessons=True)
+            try:
+                self.process.started()
+            except Lost as lost:
+                self.end()
+                raise RuntimeError(f"the judges do not start in a box ({lost.how})") from None
         return self.process
 
     def end(self) -> None:
@@ -36,10 +39,11 @@ class Judge:
 
 
 class Sitting:
-    """One notebook before the judges. ``box`` is a process that has run nothing yet."""
+    """One notebook before the judges. Each request to the box, and each verdict, may take so many ``seconds``."""
 
-    def __init__(self, course: CourseNotebook, answers: dict[str, str], judge: Judge, box: Process, seconds: float):
-        self.course, self.judge, self.box, self.seconds = course, judge, box, seconds
+    def __init__(self, course: CourseNotebook, answers: dict[str, str], judge: Judge, boxes: Boxes, seconds: float):
+        self.course, self.judge, self.boxes, self.seconds = course, judge, boxes, seconds
+        self.box = boxes.take(course)
         self.answers = dict(answers)
         self.records: dict[str, dict] = {}
         self.lost: dict[str, str] = {}  # id of an exercise -> "time", "died" or "flood", of the box or of its program
@@ -50,7 +54,7 @@ class Sitting:
         try:
             while not self._all():
                 self.box.end()
-                self.box = warm(self.course)
+                self.box = self.boxes.take(self.course)
         finally:
             self.box.end()
         return Ran(cells=self.records, in_time=True, log="")
@@ -131,12 +135,6 @@ class Sitting:
         except BaseException:  # the judge waits in the middle of something, or runs what never ends
             self.judge.end()
             raise
-
-
-def warm(course: CourseNotebook) -> Process:
-    """A box that imports what the notebook's cells will want."""
-    text = json.dumps(course.notebook)
-    return Process("inside", *[name for name in _HEAVY if f"import {name}" in text], limits=STUDENT, lessons=False)
 
 
 def _record(cell: str, *, ok: bool, ename: str = "", evalue: str = "", printed: str = "") -> dict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
@@ -30,7 +29,7 @@ class Process:
         ]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={"PATH": _PATH},
-            cwd="/", start_new_session=True, preexec_fn=functools.partial(_confined, self.group, limits),
+            cwd="/", start_new_session=True,
         )  # fmt: skip
         for stream in (self.process.stdin, self.process.stdout):
             os.set_blocking(stream.fileno(), False)
@@ -42,14 +41,15 @@ class Process:
         return self.receive(deadline)
 
     def send(self, node: object, deadline: float) -> None:
-        self._start()
+        self.started()
         data = node if isinstance(node, bytes) else values.dumps(node)
         pipes.send(self.process.stdin.fileno(), data, deadline)
 
     def receive(self, deadline: float) -> bytes:
         return pipes.receive(self.process.stdout.fileno(), deadline)
 
-    def _start(self) -> None:
+    def started(self) -> None:
+        """Wait until it has said that it is there. Raises Lost."""
         if not self.ready:
             self.receive(self.deadline)
             self.ready = True
@@ -66,11 +66,4 @@ class Process:
 
 
 _PATH = "/usr/bin:/bin"
-
-
-def _confined(group: groups.Group, limits: Limits) -> None:
-    group.enter()
-    limits.set()
-
-
 __all__ = ["Lost", "Process"]
