@@ -163,11 +163,10 @@ def _does_nothing():
 
 
 def _methods(value: object) -> list[str]:
-    """The public methods of an object that is lent."""
-    if inspect.isroutine(value) or not hasattr(value, "__dict__") or hasattr(value, "__wrapped__"):
-        return ["__call__"] if callable(value) else []
-    named = vars(value)
-    return [name for name, held in named.items() if not name.startswith("_") and callable(held)]
+    """What may be called of an object that is lent: the object itself, or its public methods."""
+    if callable(value):
+        return ["__call__"]
+    return [name for name in dir(value) if not name.startswith("_") and callable(getattr(value, name))]
 
 
 def _signature(parameters: list) -> inspect.Signature:

@@ -155,16 +155,19 @@ def _scan_counts(eqn) -> list[int]:
 
 
 def _derived(eqn) -> list:
-    """A function, how many of its arguments are constants around it, and its own derivative, each as a program."""
+    """How many of a function's arguments are constants around it, the function, and its own derivative, as programs.
+
+    Nobody asks for the derivative of a derivative, and that of relu, say, uses relu.
+    """
     call, params = eqn.params["call_jaxpr"], eqn.params
     count = params["num_consts"]
     if params["symbolic_zeros"]:
         raise Unportable("it has a custom derivative that asks for symbolic zeros.")
     if eqn.primitive.name == "custom_jvp_call":
         jaxpr, consts, zeros = params["jvp_jaxpr_fun"].call_wrapped(*[False] * (len(eqn.invars) - count))
-        return [count, program(call), program(_closed(jaxpr, consts)), [bool(z) for z in zeros]]
+        return [count, _once(call), _once(_closed(jaxpr, consts)), [bool(z) for z in zeros]]
     jaxpr, consts = params["fwd_jaxpr_thunk"].call_wrapped(*[True] * (len(eqn.invars) - count))
-    return [count, program(call), *_way_back(eqn, _closed(jaxpr, consts), params["out_trees"]()[2])]
+    return [count, _once(call), *_way_back(eqn, _closed(jaxpr, consts), params["out_trees"]()[2])]
 
 
 def _way_back(eqn, forwards: core.Jaxpr, forwarded: list) -> list:
@@ -185,7 +188,11 @@ def _way_back(eqn, forwards: core.Jaxpr, forwarded: list) -> list:
         ]
 
     given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (*residuals, *outputs)]
-    return [program(forwards), list(forwarded), program(jax.make_jaxpr(backwards)(*given))]
+    return [_once(forwards), list(forwarded), _once(jax.make_jaxpr(backwards)(*given))]
+
+
+def _once(jaxpr: core.Jaxpr) -> list:
+    return _Writer(keeps_derivatives=False).jaxpr(jaxpr)
 
 
 def _closed(jaxpr: core.Jaxpr, consts) -> core.Jaxpr:
