@@ -41,9 +41,8 @@ def main() -> int:
     if without and options.boxed:
         print(f"make grade: {without}", file=sys.stderr)
         return 2
-    print(
-        _TRUSTS.format(why=f" {without}" if without else "") if without or options.unboxed else _BOXED, file=sys.stderr
-    )
+    boxed = not (without or options.unboxed)
+    print(_BOXED if boxed else _TRUSTS.format(why=f" {without}" if without else ""), file=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also where a shell had us ignore that
     try:
         grades = _in_boxes(notebooks, weights, options) if boxed else _grade_all(notebooks, weights, options)

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import pathlib
 import sys
 
 from course_lib.grading.box import pipes, values
@@ -44,19 +45,25 @@ def judged(task, ask) -> list:
     """What the course's own check says of what is in the box: text, outcome, and the score as the grader notes it."""
     from course_lib.checks import record
     from course_lib.checks.kinds import RESULTS
-    from course_lib.checks.result import NOT_YET, not_yet
+    from course_lib.checks.result import NOT_YET
     from course_lib.grading.box.standin import Answers
 
     answers = Answers(ask, task.chips[0])
     try:
         defined, assessed = answers.defined(task.judged or task.defines, task.defines)
-        for id in {task.id} & set(assessed):
-            record.assessed(id, assessed[id])
-        verdict = RESULTS[task.kind](task, defined)
-    except values.Damaged as error:
-        verdict = not_yet(task.id, "it could not be read.", f"What came out of the box is no answer: {error}", _PLAIN)
     except NameError as error:
         return [f"NameError: {error}", "error", ""]
+    except Exception as error:
+        return _unread(task, error)
+    try:
+        with record.rehearsal():
+            if task.id in assessed:
+                record.assessed(task.id, assessed[task.id])
+            verdict = RESULTS[task.kind](task, defined)
+    except Exception as error:  # of our own code: whatever came out of the box, the next notebook is judged
+        return _unread(task, error)
+    finally:
+        _forget()
     text = str(verdict)
     if verdict.outcome == NOT_YET and verdict.blocks is not None:
         text = str(dataclasses.replace(verdict, message=f"{verdict.message}\n{verdict.blocks}"))
@@ -64,6 +71,29 @@ def judged(task, ask) -> list:
     return [text, verdict.outcome, score]
 
 
+def _unread(task, error: Exception) -> list:
+    from course_lib.checks.result import not_yet
+
+    said = f"What came out of the box cannot be judged. {type(error).__name__}: {str(error)[:300]}"
+    verdict = not_yet(task.id, "it could not be read.", said, _PLAIN)
+    return [str(verdict), verdict.outcome, ""]
+
+
+def _forget() -> None:
+    """Let nothing of one notebook be there for the next."""
+    if (keras := sys.modules.get("keras")) is not None:
+        keras.saving.get_custom_objects().clear()
+    if _resident_bytes() > _MOST_BYTES:
+        import jax
+
+        jax.clear_caches()
+
+
+def _resident_bytes() -> int:
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+_MOST_BYTES = 900 << 20  # what JAX has compiled is kept up to here
 _PLAIN = "let the answer return plain values, and arrays that its kernel has made."
 
 

@@ -31,4 +31,4 @@ class Limits:
 
 STUDENT = Limits(memory_bytes=2 << 30, processes=128, disk_bytes=64 << 20, address_bytes=16 << 30, cpu_s=900)
 # Its compilers are processes of its own, which reserve much; no student's code runs in any of them.
-JUDGE = Limits(memory_bytes=6 << 30, processes=1024, disk_bytes=1 << 30)
+JUDGE = Limits(memory_bytes=4 << 30, processes=1024, disk_bytes=1 << 30)

@@ -17,10 +17,6 @@ from course_lib.grading.box import calls, reading, values
 from course_lib.grading.box.values import Damaged, items
 
 
-class BoxEnded(BaseException):
-    """The process in the box is gone. No judge catches this."""
-
-
 class Answers:
     """The questions of a judge to the box. ``ask`` takes a request and returns the answer, both nodes."""
 
