@@ -76,11 +76,20 @@ class Sitting:
                     self._check(task)
             except Lost as lost:
                 owner = self.course.owners.get(name)
-                if owner is None or owner.id in self.lost:
+                if owner is None:
                     raise
+                if owner.id in self.lost:  # an answer before it spoils what comes after
+                    return self._given_up(lost.how)
                 self.lost[owner.id] = lost.how
                 self.answers.pop(owner.answer, None)
                 return False
+        return True
+
+    def _given_up(self, how: str) -> bool:
+        """Nothing more can be asked of this notebook."""
+        for task in self.course.tasks:
+            if task.check not in self.records:
+                self.lost.setdefault(task.id, how)
         return True
 
     def _until(self) -> float:
