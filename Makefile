@@ -11,7 +11,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
+.PHONY: help setup lab test test-all check build grade gradescope lesson bench bench-judges bench-model zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -54,6 +54,11 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 	$(if $(NB),,$(error Which notebook? Say: make grade NB=path/to/notebook.ipynb))
 	@$(SETUP) learner $(LANE)
 	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
+
+gradescope:  ## the autograder of a lesson for Gradescope: make gradescope LESSON=07
+	$(if $(LESSON),,$(error Which lesson? Say: make gradescope LESSON=07))
+	@$(SETUP) learner $(LANE)
+	@$(PY) -m course_lib.grading.gradescope "$(LESSON)"
 
 bench:  ## our kernels beside XLA and other libraries (ARGS=--write: docs/results.md too)
 	@$(SETUP) learner $(LANE)

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 
-from course_lib.grading import grade_files, run, summary
+from course_lib.grading import alike, grade_files, gradebooks, run, summary
 from course_lib.grading.class_page import class_page
 from course_lib.grading.folder import SUMMARY, find
 from course_lib.grading.grade import Grade, grade
@@ -54,7 +54,10 @@ def main() -> int:
         return 130
     if options.notebook.is_dir():
         print(f"\n{summary.text(grades)}")
-        _write_summary(grades, options.out)
+        same = alike.found(notebooks)
+        if same:
+            print(f"\n{alike.text(same)}")
+        _write_summary(grades, same, options.out)
     print(f"Reports are in {options.out}/", file=sys.stderr)
     return 0 if all(graded.passed for graded in grades) else 1
 
@@ -98,10 +101,13 @@ def _weights(path: pathlib.Path | None) -> dict[str, float]:
     return read_weights(path, list(exercises()))
 
 
-def _write_summary(grades: list[Grade], out: pathlib.Path) -> None:
+def _write_summary(grades: list[Grade], same: list[alike.Alike], out: pathlib.Path) -> None:
     files = {
         f"{SUMMARY}.csv": summary.as_csv(grades),
         "exercises.csv": summary.exercises_csv(grades),
+        "canvas.csv": gradebooks.canvas_csv(grades),
+        "moodle.csv": gradebooks.moodle_csv(grades),
+        "alike.csv": alike.as_csv(same),
         f"{SUMMARY}.html": class_page(grades),
     }
     for name, text in files.items():
