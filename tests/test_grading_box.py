@@ -1,5 +1,6 @@
 """Grading in a closed box: honest work has its marks, and no attack has any; what the person at the keyboard sees."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,8 +17,9 @@ from graded_class import make
 from sweeps import daily
 
 from course_lib.grading import submission
-from course_lib.grading.box import bwrap, values
+from course_lib.grading.box import bwrap, process, values
 from course_lib.grading.box.bench import Bench
+from course_lib.grading.box.limits import STUDENT
 from course_lib.grading.graft import course_notebook
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -132,6 +134,47 @@ def test_an_answer_that_takes_the_process_with_it_costs_no_other(bench, tmp_path
     assert {id for id, row in found.items() if row.outcome != "passed"} == {"01.2"}
 
 
+@boxed
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("import os\nn = 0\nwhile True:\n    n += os.fork() and 1\n", b"BlockingIOError"),
+        ("with open('/tmp/x', 'wb') as f:\n    while True:\n        f.write(bytes(1 << 20))\n", b"OSError"),
+        ("import socket\nsocket.create_connection(('1.1.1.1', 53))\n", b"Network is unreachable"),
+        ("import os\nassert os.listdir('/course/course_lib/lessons') == [], os.listdir('/')\n", b"ok"),
+        (
+            "import os\nassert [n for n in os.listdir('/proc') if n.isdigit()] == ['1', '2'], os.listdir('/proc')\n",
+            b"ok",
+        ),
+        ("open('/course/course_lib/text.py', 'a')\n", b"Read-only file system"),
+        ("import os\nassert 'SECRET' not in open('/proc/1/environ').read()\n", b"ok"),
+    ],
+    ids=["processes", "disk", "network", "declarations", "other processes", "the library", "the caller's environment"],
+)
+def test_a_box_is_closed(monkeypatch, source, said):
+    monkeypatch.setenv("SECRET", "SECRET")
+    box = process.Process("inside", limits=STUDENT, lessons=False)
+    try:
+        if "fork" in source and not any("pids" in str(folder) for folder in box.group.folders):
+            pytest.skip("no control group can be made here")
+        assert said in box.ask(["run", source], time.monotonic() + SECONDS)
+    finally:
+        box.end()
+    assert box.process.poll() is not None
+
+
+@boxed
+def test_too_much_memory_ends_the_box_and_nobody_else():
+    box = process.Process("inside", limits=dataclasses.replace(STUDENT, memory_bytes=600 << 20), lessons=False)
+    try:
+        if not box.group.folders:
+            pytest.skip("no control group can be made here")
+        with pytest.raises(process.Lost, match="died"):
+            box.ask(["run", "held = bytearray(b'x') * (1 << 30)\n"], time.monotonic() + SECONDS)
+    finally:
+        box.end()
+
+
 # The command
 
 
@@ -164,7 +207,8 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path, monkeypatch):
 @boxed
 @pytest.mark.sweep
 def test_a_class_killed_in_the_middle_goes_on_where_it_was(tmp_path):
-    make(tmp_path / "class" if (tmp_path / "class").mkdir() is None else tmp_path, 6)
+    (tmp_path / "class").mkdir()
+    make(tmp_path / "class", 6)
     out, command = tmp_path / "out", [sys.executable, "-m", "course_lib.grading", "--boxed", tmp_path / "class"]
     command += ["--out", out, "--jobs", "1", "--cell-timeout", "20"]
     first = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

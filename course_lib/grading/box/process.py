@@ -21,12 +21,8 @@ class Process:
     def __init__(self, module: str, *words: str, limits: Limits, lessons: bool):
         self.group = groups.Group(limits.memory_bytes, limits.processes)
         self.deadline = time.monotonic() + START_S
-        command = [
-            *bwrap.command(lessons=lessons, disk_bytes=limits.disk_bytes),
-            "-m",
-            f"course_lib.grading.box.{module}",
-            *words,
-        ]
+        python = bwrap.command(lessons=lessons, disk_bytes=limits.disk_bytes)
+        command = [*limits.command(self.group.files), *python, "-m", f"course_lib.grading.box.{module}", *words]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={"PATH": _PATH},
             cwd="/", start_new_session=True,
