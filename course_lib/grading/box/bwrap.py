@@ -65,7 +65,7 @@ def command(*, lessons: bool, disk_bytes: int = 1 << 20) -> list[str]:
     if not lessons:  # the compilers of a judge know other flags
         environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     return [
-        "bwrap", "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
+        shutil.which("bwrap"), "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
         "--cap-drop", "ALL", "--hostname", "box", "--uid", "1000", "--gid", "1000", *_no_more_namespaces(),
         "--proc", "/proc", "--dev", "/dev", "--size", str(disk_bytes), "--tmpfs", "/tmp",
         *[word for there, here in files for word in ("--ro-bind", str(there), str(here))],
@@ -78,5 +78,5 @@ def command(*, lessons: bool, disk_bytes: int = 1 << 20) -> list[str]:
 
 @functools.cache
 def _no_more_namespaces() -> tuple[str, ...]:
-    said = subprocess.run(["bwrap", "--help"], capture_output=True, text=True).stdout
+    said = subprocess.run([shutil.which("bwrap"), "--help"], capture_output=True, text=True).stdout
     return ("--disable-userns",) if "--disable-userns" in said else ()

@@ -1,7 +1,7 @@
 """A Keras layer in the box, asked by the one that stands for it with the judge: what it overrides, builds and computes.
 
 ["layer class", ref]                            what the class overrides, and the name it is registered by
-["new", ref, args, kwargs, chip]                an object of it
+["new", ref, args, kwargs, chip]                an object of it, and what it is called
 ["build", ref, args, kwargs, chip]              its weights, as they begin
 ["layer call", ref, args, kwargs, chip]         the program of its call, a function of its weights and inputs
 """
@@ -20,8 +20,15 @@ def _class(box, ref: int) -> list:
 
 
 def _new(box, ref: int, args: object, kwargs: object, chip: str) -> list:
-    box.held.append(box.held[ref](*box.read(args), **box.read(kwargs)))
-    return ["value", len(box.held) - 1]
+    layer = box.held[ref](*box.read(args), **box.read(kwargs))
+    box.held.append(layer)
+    is_so = {
+        "ref": len(box.held) - 1,
+        "name": layer.name,
+        "dtype": layer.dtype_policy.name,
+        "trainable": layer.trainable,
+    }
+    return ["value", box.written(is_so)]
 
 
 def _build(box, ref: int, args: object, kwargs: object, chip: str) -> list:

@@ -96,7 +96,11 @@ class Sitting:
         return min(time.monotonic() + self.seconds, self.deadline)
 
     def _run(self, source: str) -> list:
-        return values.items(values.loads(self.box.ask(["run", source], self._until())))
+        said = self.box.ask(["run", source], self._until())
+        try:
+            return values.items(values.loads(said)) or ["nothing"]
+        except values.Damaged as error:
+            return ["raised", [["Error", f"its box gave no answer: {error}"]]]
 
     def _given(self, name: str) -> None:
         if name != cells.FIRST and (source := cells.defining(self.course.source(name))):

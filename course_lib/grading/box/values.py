@@ -83,10 +83,10 @@ def read(node: object, other=None, depth: int = 0) -> object:
         raise Damaged("it has a node that says not what it is.")
     tag, *parts = node
     if tag in ("tuple", "list"):
-        values = [read(n, other, depth + 1) for n in items(parts, 1)[0]]
+        values = [read(n, other, depth + 1) for n in items(items(parts, 1)[0])]
         return tuple(values) if tag == "tuple" else values
     if tag == "dict":
-        pairs = [[read(n, other, depth + 1) for n in items(pair, 2)] for pair in items(parts, 1)[0]]
+        pairs = [[read(n, other, depth + 1) for n in items(pair, 2)] for pair in items(items(parts, 1)[0])]
         try:
             return dict(pairs)
         except TypeError:
@@ -98,7 +98,7 @@ def read(node: object, other=None, depth: int = 0) -> object:
     if tag == "array":
         return unpacked(*items(parts, 3))
     if other is None:
-        raise Damaged(f"it has a node {tag:.40!r}, which is not allowed there.")
+        raise Damaged(f"it has a node {tag[:40]!r}, which is not allowed there.")
     return other(tag, parts, depth)
 
 
