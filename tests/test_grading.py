@@ -519,7 +519,7 @@ def test_ctrl_c_stops_everything(sign, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert said == "\nmake grade: stopped.\n"
+    assert said.startswith("NOT IN A BOX. ") and said.endswith("\n\nmake grade: stopped.\n") and said.count("\n") == 3
     assert not left_behind()
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 
 from course_lib.grading import alike, grade_files, gradebooks, run, summary
+from course_lib.grading.box import pipes
 from course_lib.grading.class_page import class_page
 from course_lib.grading.folder import SUMMARY, find
 from course_lib.grading.grade import Grade, grade
@@ -151,6 +152,7 @@ def _grade_all(
             return grades
         except (KeyboardInterrupt, OSError):
             run.stopping.set()
+            pipes.stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -7,6 +7,7 @@ has been handed to us. Where neither is possible there is no group: then only th
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import secrets
@@ -23,6 +24,7 @@ class Group:
     def __init__(self, memory_bytes: int, processes: int):
         self.folders: list[pathlib.Path] = []
         name = f"course-{os.getpid()}-{secrets.token_hex(4)}"
+        _take_away_old_ones()
         ours = _ours()
         limits = {"memory.max": memory_bytes, "memory.swap.max": 0, "pids.max": processes, "cpu.max": f"{_ONE} {_ONE}"}
         if (_ROOT / "cgroup.controllers").exists():
@@ -76,6 +78,16 @@ class Group:
             with contextlib.suppress(OSError):
                 found |= set(map(int, (folder / "cgroup.procs").read_text().split()))
         return found
+
+
+@functools.cache
+def _take_away_old_ones() -> None:
+    """The groups of runs that were killed: nothing is in them any more."""
+    for folder in (*_ROOT.glob("course-*"), *_ROOT.glob("*/course-*")):
+        number = folder.name.split("-")[1]
+        if number.isdigit() and not pathlib.Path(f"/proc/{number}").exists():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def _ours() -> dict[str, str]:

@@ -75,6 +75,8 @@ class Sitting:
                 elif name not in self.records and task.id not in self.lost:
                     self._check(task)
             except Lost as lost:
+                if stopping.is_set():
+                    raise Stopped from None
                 owner = self.course.owners.get(name)
                 if owner is None:
                     raise

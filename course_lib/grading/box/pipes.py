@@ -6,15 +6,19 @@ Nothing here looks into a message. Its length is checked before any of it is kep
 import os
 import select
 import struct
+import threading
 import time
 
 from course_lib.grading.box.values import MAX_BYTES
 
 _LENGTH = struct.Struct(">I")
+_LOOK_S = 0.5  # so often somebody may say that it is over
+
+stopping = threading.Event()  # set: who waits here gives up
 
 
 class Lost(Exception):
-    """The other process is gone: ``how`` is "time", "died" or "flood" (a message that is too long)."""
+    """The other process is gone: ``how`` is "time", "died", "flood" (a message that is too long) or "stopped"."""
 
     def __init__(self, how: str):
         super().__init__(how)
@@ -72,10 +76,13 @@ def _by(fd: int, count: int, deadline: float) -> bytes:
 
 
 def _wait(deadline: float, *, reading: int | None = None, writing: int | None = None) -> None:
-    left = deadline - time.monotonic()
-    ready = left > 0 and select.select([reading] if reading else [], [writing] if writing else [], [], left)
-    if not ready or not (ready[0] or ready[1]):
-        raise Lost("time")
+    read, write = [reading] if reading is not None else [], [writing] if writing is not None else []
+    while (left := deadline - time.monotonic()) > 0:
+        if any(select.select(read, write, [], min(left, _LOOK_S))):
+            return
+        if stopping.is_set():
+            raise Lost("stopped")
+    raise Lost("time")
 
 
 def _exactly(fd: int, count: int) -> bytes:
