@@ -11,12 +11,11 @@ import enum
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax._src import config, core, flattree, linear_util, literals, tree_util
 from jax._src.state import types as state
 
-from course_lib.grading.box import classes, values
+from course_lib.grading.box import classes, rules, values
 from course_lib.grading.box.values import Damaged, items
 
 _DERIVED = ("custom_jvp_call", "custom_vjp_call")
@@ -120,14 +119,14 @@ class _Reader:
 
     def _derived(self, name: str, parts: list, ins: list) -> Callable:
         """A function that brings its own derivative: its call, with the rules put back."""
-        count, call, *rules = parts
+        count, call, *own = parts
         count = values.sizes([count])[0]
         function = self.program(call)
         if name == "custom_jvp_call":
-            return _with_tangents(function, count, self.program(items(rules, 2)[0]), items(rules[1]))
-        forwards, forwarded, backwards = items(rules, 3)
+            return rules.with_tangents(function, count, self.program(items(own, 2)[0]), items(own[1]))
+        forwards, forwarded, backwards = items(own, 3)
         where = [None if n is None else values.sizes([n])[0] for n in items(forwarded)]
-        return _with_way_back(function, count, self.program(forwards), where, self.program(backwards))
+        return rules.with_way_back(function, count, self.program(forwards), where, self.program(backwards))
 
     def jaxpr(self, node: object) -> core.Jaxpr:
         """A jaxpr in the parameter of an operation, type-checked."""
@@ -253,47 +252,6 @@ def _bound(operation: core.Primitive, params: dict) -> Callable:
             given = params | {"interpret": config.pallas_tpu_interpret_mode_context_manager.value or False}
         results = operation.bind(*args, **operation.get_bind_params(given))
         return results if operation.multiple_results else [results]
-
-    return does
-
-
-def _with_tangents(function: Program, count: int, rule: Program, zeros: list) -> Callable:
-    """A function with its rule for tangents; ``zeros``: for which results there is none."""
-
-    def does(*given):
-        consts, args = given[:count], given[count:]
-        derived = jax.custom_jvp(lambda *args: function(*consts, *args))
-
-        @derived.defjvp
-        def tangents(primals, given):
-            found = rule(*primals, *given)
-            results, rest = found[: len(zeros)], iter(found[len(zeros) :])
-            return results, [jnp.zeros_like(r) if z else next(rest) for r, z in zip(results, zeros, strict=True)]
-
-        return derived(*args)
-
-    return does
-
-
-def _with_way_back(function: Program, count: int, forwards: Program, where: list, backwards: Program) -> Callable:
-    """A function with its forward and its backward rule; ``where``: which residuals are arguments."""
-
-    def does(*given):
-        consts, args = given[:count], given[count:]
-        derived = jax.custom_vjp(lambda *args: function(*consts, *args))
-
-        def forward(*args):
-            found = forwards(*args)
-            made, own = found[: where.count(None)], iter(found[: where.count(None)])
-            residuals = [next(own) if n is None else (*consts, *args)[n] for n in where]
-            return found[len(made) :], residuals
-
-        def backward(residuals, cotangents):
-            found = iter(backwards(*residuals, *cotangents))
-            return tuple(next(found) if jnp.issubdtype(a.dtype, jnp.floating) else None for a in args)
-
-        derived.defvjp(forward, backward)
-        return derived(*args)
 
     return does
 
