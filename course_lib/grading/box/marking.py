@@ -43,21 +43,31 @@ class Sitting:
 
     def __init__(self, course: CourseNotebook, answers: dict[str, str], judge: Judge, boxes: Boxes, seconds: float):
         self.course, self.judge, self.boxes, self.seconds = course, judge, boxes, seconds
-        self.box = boxes.take(course)
         self.answers = dict(answers)
         self.records: dict[str, dict] = {}
         self.lost: dict[str, str] = {}  # id of an exercise -> "time", "died" or "flood", of the box or of its program
+        self.box: Process | None = None
         self.deadline = time.monotonic() + 60 + 10 * seconds
 
     def marked(self) -> Ran:
         """A record for each answer and each check, as nbval would have made it."""
         try:
+            self._start()
             while not self._all():
                 self.box.end()
-                self.box = self.boxes.take(self.course)
+                self._start()
         finally:
-            self.box.end()
+            if self.box is not None:
+                self.box.end()
         return Ran(cells=self.records, in_time=True, log="")
+
+    def _start(self) -> None:
+        """A box, and a judge, that are there: the time in which they start is not the answers'."""
+        begun = time.monotonic()
+        self.box = self.boxes.take(self.course)
+        self.box.started()
+        self.judge.started()
+        self.deadline += time.monotonic() - begun
 
     def _all(self) -> bool:
         """Run the cells up to the end; False where the box was lost, and is to be started anew without an answer."""
@@ -119,11 +129,8 @@ class Sitting:
         if not self.records[task.answer]["ok"]:
             self.records[task.check] = _record(task.check, ok=False, ename="NameError", evalue="its answer did not run")
             return
-        until = self._until()
         try:
-            text, outcome, score = self.judge.verdicts.of(
-                task.id, self._ask, lambda ask: self._judged(task, ask, until)
-            )
+            text, outcome, score = self.judge.verdicts.of(task.id, self._ask, lambda ask: self._judged(task, ask))
         except values.Damaged as error:
             text, outcome, score = f"{task.id} not yet: it could not be read.\n{error}", "not yet", ""
         passed = outcome == "passed"
@@ -138,8 +145,11 @@ class Sitting:
     def _ask(self, request: bytes) -> bytes:
         return self.box.ask(request, self._until())
 
-    def _judged(self, task, ask, until: float) -> list:
-        judge = self.judge.started()
+    def _judged(self, task, ask) -> list:
+        begun = time.monotonic()
+        judge = self.judge.started()  # anew, where the one before it lost it
+        self.deadline += time.monotonic() - begun
+        until = self._until()
         try:
             judge.send(["judge", task.id], until)
             while True:
