@@ -88,9 +88,9 @@ class Sitting:
                 if stopping.is_set():
                     raise Stopped from None
                 owner = self.course.owners.get(name)
-                if owner is None:
-                    raise
-                if owner.id in self.lost:  # an answer before it spoils what comes after
+                if owner is None and not self.records:
+                    raise  # no answer has run: it is not the notebook's fault
+                if owner is None or owner.id in self.lost:  # out of time, or spoilt by an answer before it
                     return self._given_up(lost.how)
                 self.lost[owner.id] = lost.how
                 self.answers.pop(owner.answer, None)
