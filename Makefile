@@ -11,8 +11,8 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all check build grade gradescope lesson bench bench-judges bench-model op-costs
-.PHONY: zoo colab clean
+.PHONY: help setup setup-gpu lab test test-all check build grade gradescope lesson bench bench-judges bench-model op-costs \
+	zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
