@@ -134,6 +134,32 @@ def test_an_answer_that_takes_the_process_with_it_costs_no_other(bench, tmp_path
     assert {id for id, row in found.items() if row.outcome != "passed"} == {"01.2"}
 
 
+WRONG_NAME = """
+def add_kernel(x_ref, y_ref, o_ref):
+    total = x_ref[...] + y_ref[...]
+    o_ref[...] = totl
+
+
+def add_vectors(x, y):
+    return pl.pallas_call(add_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+"""
+WRONG_CALL = WRONG_NAME.replace("totl", "total.something()")
+
+
+@boxed
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        (WRONG_NAME, "write total, if that is what you mean."),
+        (WRONG_CALL, "look at line 3 of add_kernel: o_ref[...] = total.something()"),
+    ],
+    ids=["a name that is nearly right", "a line"],
+)
+def test_the_verdict_says_where_to_look(bench, tmp_path, source, said):
+    row = rows(bench, tmp_path, answered(("", "01-1", source)))["01.1"]
+    assert row.outcome == "not yet" and said in row.verdict
+
+
 @pytest.fixture(scope="module")
 def box():
     box = process.Process("inside", limits=STUDENT, lessons=False)
