@@ -14,6 +14,7 @@ import time
 import pytest
 from attacks import ATTACKS, SLOW
 from graded_class import make
+from lesson_files import LESSONS, code_cells
 from sweeps import daily
 
 from course_lib.grading import submission
@@ -67,10 +68,32 @@ def test_our_solutions_pass_and_blanks_are_not_attempted(bench, tmp_path):
 
 @boxed
 @pytest.mark.sweep
-@pytest.mark.parametrize("stem", [p.stem for p in sorted((ROOT / "solutions").glob("[0-9]*.ipynb"))])
+@pytest.mark.parametrize("stem", LESSONS)
 def test_every_solution_of_the_course_passes_in_a_box(bench, tmp_path, stem):
     found = rows(bench, tmp_path, json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), 120.0)
     assert {id: row.message for id, row in found.items() if row.outcome != "passed"} == {}
+
+
+def wrong_everywhere(stem, number):
+    """Our solution of a lesson, each exercise of which has its mutant of that number, and the names of these."""
+    notebook, cells = json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), code_cells("solutions/mutants", stem)
+    wrong = {}
+    for answer in [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("solution")]:
+        id = answer["id"].replace("-", ".")
+        if mutant := [cell for cell in cells if cell.metadata.get("answer") == id][number : number + 1]:
+            answer["source"], wrong[id] = mutant[0].source, mutant[0].metadata["name"]
+    return notebook, wrong
+
+
+@boxed
+@pytest.mark.sweep
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("stem", LESSONS)
+def test_no_mutant_of_the_course_passes_in_a_box(bench, tmp_path, stem, number):
+    notebook, wrong = wrong_everywhere(stem, number)
+    found = rows(bench, tmp_path, notebook, 120.0)
+    assert wrong or number > 2
+    assert {name: found[id].message for id, name in wrong.items() if found[id].outcome != "not yet"} == {}
 
 
 def together(attacks):
