@@ -1,0 +1,186 @@
+"""Attention: ``o = softmax(scale * q @ k.T) @ v`` for each head, without the scores ever being in HBM; its gradient.
+
+Cost   FLOPs 4*S*T*D a head forward, 10*S*T*D backward; of a causal one half; HBM bytes 2*S*D*itemsize for q and o, and
+       2*T*D*itemsize for k and v, once for each tile of queries; 4*S for the logarithms that the gradient wants
+VMEM   8 * tile*D * itemsize for tiles of q, k, v and o, and some MiB of scores on their way; a sequence of several
+       tiles keeps 4 * tile*(256 + D) from one to the next
+
+Queries come in S rows, keys and values in T, heads in front of them: an array of (batch, heads, S, D). There may be
+fewer heads of keys than of queries; each then serves as many query heads, which follow one another. The grid is
+(key heads, query heads of one, tiles of queries, tiles of keys): see ``attention_forward``, and ``attention_backward``.
+"""
+
+import dataclasses
+import functools
+
+from jax import lax
+from jax.experimental import pallas as pl
+
+from course_lib.arrays import Array, Described, Float, Int32
+from course_lib.kernels import (
+    attention_arguments,
+    attention_backward,
+    attention_forward,
+    attention_scores,
+    legal,
+    platforms,
+    sharding,
+)
+from course_lib.kernels.attention_scores import Scores
+from course_lib.kernels.attention_tiles import Tiles
+from course_lib.kernels.compiler_params import check_fits
+from course_lib.kernels.derivatives import differentiable
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.rules import Layout
+
+
+def reference(
+    q: Float[Array, "*queries S D"],
+    k: Float[Array, "*heads T D"],
+    v: Float[Array, "*heads T E"],
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    segments: Int32[Array, "*batch S"] | tuple[Array, Array] | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
+) -> Float[Array, "*queries S E"]:
+    """What ``flash_attention`` must compute: scores, softmax and the sum of values in f32, rounded once."""
+    q, k, v, *ids = attention_arguments.operands("reference", q, k, v, segments)
+    options = {"causal": causal, "window": window, "softcap": softcap, "scale": scale, "precision": "highest"}
+    return attention_scores.plain(q, k, v, *ids, scores=attention_arguments.options("reference", q, k, **options))[0]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """Sizes in positions: of a tile, queries and keys, which a step has in VMEM; and of a product of bq x bk within it.
+
+    They change the speed, not the result. Legal: multiples of 128. All are cut down to a sequence that is shorter.
+    """
+
+    tile: int = 2048
+    bq: int = 512
+    bk: int = 512
+
+    def __post_init__(self):
+        legal.check(self, tile=legal.LANES, bq=legal.LANES, bk=legal.LANES)
+
+
+def flash_attention(
+    q: Float[Array, "*queries S D"],
+    k: Float[Array, "*heads T D"],
+    v: Float[Array, "*heads T E"],
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    segments: Int32[Array, "*batch S"] | tuple[Array, Array] | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
+    precision: lax.PrecisionLike = "highest",
+    blocks: Blocks | None = None,
+    layout: Layout = None,
+) -> Float[Array, "*queries S E"]:
+    """``softmax(scale * q @ k.T) @ v`` for q (..., H, S, D), k (..., G, T, D) and v (..., G, T, E), f32 or bf16.
+
+    H is a multiple of G: each head of keys serves H / G heads of queries. The heads may be missing.
+    ``causal``: a query sees the keys up to its own place, with a ``window`` that many of these. ``segments``: int32 of
+    shape (..., S), or a tuple of such for S and for T: a query sees the keys of its own number; one that sees none gets
+    zeros. ``softcap``: a score s becomes ``softcap * tanh(s / softcap)``. ``scale`` None: D ** -0.5.
+    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how
+    q, k, v and segments lie on a mesh with Auto axes; batch and heads may be cut.
+    Differentiable in q, k and v. Runs the kernel on a TPU and plain JAX elsewhere.
+    Raises ValueError where shapes, dtypes or options do not fit, or blocks do not fit into VMEM.
+    """
+    operands = attention_arguments.operands("flash_attention", q, k, v, segments)
+    options = {"causal": causal, "window": window, "softcap": softcap, "scale": scale, "precision": precision}
+    scores = attention_arguments.options("flash_attention", *operands[:2], **options)
+    legal.check_kind("flash_attention", blocks, Blocks)
+    rule = _rule(operands[0].ndim, len(operands) > 3)
+    operands, cuts = sharding.ready("flash_attention", rule, operands, layout)
+    return _flash(*operands, scores, blocks, cuts)
+
+
+def blocks_for(
+    q: Float[Described, "*queries S D"],
+    k: Float[Described, "*heads T D"],
+    v: Float[Described, "*heads T E"],
+    *,
+    causal: bool = False,
+    **options,
+) -> Blocks:
+    """The blocks that ``flash_attention`` chooses for these arguments, on the chip traced for (a v5e where it is none).
+
+    Of the options only ``causal`` matters: the diagonal is cut finer.
+    """
+    for tile in (2048, 1024, 512, 256):
+        blocks = Blocks(tile=tile, bq=min(tile, 256 if causal else 512), bk=min(tile, 512))
+        if _needed(blocks, q, k, v, causal) <= platforms.vmem_bytes() * 7 // 8:
+            return blocks
+    return Blocks(tile=128, bq=128, bk=128)
+
+
+def _rule(rank: int, segments: bool, results: str = "{0} h S E, {0} h S") -> str:
+    batch = " ".join(f"r{axis}" for axis in range(rank - 3))
+    ids = ", {0} S, {0} T" if segments else ""
+    rule = ("{0} h S D, {0} h T D, {0} h T E" + ids + " -> " + results).format(batch)
+    return rule if rank > 2 else rule.replace("h ", "")
+
+
+def _tiles(blocks: Blocks, q: Described, k: Described, causal: bool, window: int | None = None) -> Tiles:
+    """Equal tiles, as few as can be: of 2100 positions two of 1152, not one of 2048 and a few more."""
+
+    def equal(size: int) -> int:
+        return pl.cdiv(pl.cdiv(size, pl.cdiv(size, blocks.tile)), legal.LANES) * legal.LANES
+
+    s, t = q.shape[-2], k.shape[-2]
+    return Tiles(s=s, t=t, bq=equal(s), bk=equal(t), causal=causal, window=window)
+
+
+def _needed(blocks: Blocks, q: Described, k: Described, v: Described, causal: bool) -> int:
+    """Bytes of VMEM: windows, each twice; what is carried between tiles; and eight products of scores, spilled."""
+    tiles = _tiles(blocks, q, k, causal)
+    columns = sum(pl.cdiv(x.shape[-1], legal.LANES) * legal.LANES for x in (k, v))
+    windows = 2 * q.dtype.itemsize * (tiles.bq + tiles.bk) * columns
+    carried = 4 * tiles.bq * (columns + 2 * legal.LANES) if tiles.columns > 1 else 0
+    return windows + carried + 8 * 4 * min(blocks.bq, tiles.bq) * min(blocks.bk, tiles.bk)
+
+
+def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | None) -> tuple[Tiles, int, int, int]:
+    """Tiles, queries and keys of a product, and the bytes of VMEM that they take."""
+    blocks = blocks or blocks_for(q, k, v, causal=scores.causal)
+    needed = _needed(blocks, q, k, v, scores.causal)
+    check_fits(blocks, needed)
+    tiles = _tiles(blocks, q, k, scores.causal, scores.window)
+    return tiles, min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk), needed
+
+
+@functools.partial(differentiable, settings=3)
+def _flash(*args):
+    return _with_logarithms(*args)[0]
+
+
+def _with_logarithms(*args) -> tuple[Array, Array]:
+    """The result, and the logarithm to base 2 of each query's sum of exponentials."""
+    *operands, scores, blocks, cuts = args
+    tile_of = fixed(_chosen, blocks=blocks)
+    launch = Op(
+        name="flash_attention",
+        rule=_rule(operands[0].ndim, len(operands) > 3),
+        tpu=fixed(attention_forward.on_tpu, scores=scores, tile_of=tile_of),
+        plain=fixed(attention_scores.plain, scores=scores),
+        leading=tuple(range(len(operands))),
+    )
+    return launch(*operands, cuts=cuts)
+
+
+def _forward(*args):
+    o, lse = _with_logarithms(*args)
+    return o, (args[:-3], o, lse)
+
+
+def _backward(scores, blocks, cuts, saved, g):
+    operands, o, lse = saved
+    return *attention_backward.gradients(operands, o, lse, g, scores, cuts), *[None] * (len(operands) - 3)
+
+
+_flash.defvjp(_forward, _backward)

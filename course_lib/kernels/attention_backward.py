@@ -1,0 +1,2 @@
+def gradients(*a):
+    raise NotImplementedError

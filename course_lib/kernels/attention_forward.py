@@ -1,0 +1,165 @@
+"""The kernel of ``flash_attention``: each tile of scores is made, used and forgotten in VMEM.
+
+    s = q @ k.T    m' = max(m, max_j s)    p = exp2((s - m') * rate)
+    shrink = exp2((m - m') * rate)    l' = shrink * l + sum_j p    acc' = shrink * acc + p @ v    o = acc / l
+
+m is the largest score of each query so far, l the sum of its exponentials, acc that of the values: online softmax
+(Milakov and Gimelshein 2018; Dao et al. 2022). What makes it fast on a TPU is to leave the compiler something to do
+beside each wait: a tile is a straight-line program of many small products. While one product's exponentials are taken,
+the next product is on the MXU; short and long rows of the diagonal take turns; l is kept as 128 sums a query, one a
+lane, and added up across the lanes once, at the end. Nothing in a tile is a branch, which no product may cross.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Int32, Ref
+from course_lib.kernels import sharding
+from course_lib.kernels.attention_scores import Scores, down
+from course_lib.kernels.attention_tiles import MASKED, Kind, Tiles, in_turns, wide
+from course_lib.kernels.compiler_params import compiler_params
+from course_lib.kernels.legal import LANES
+from course_lib.kernels.products import dot, zero_beyond
+
+
+def _kernel(
+    q_ref: Float[Ref, "1 1 bq D"],  # block (n, h, i): of key head n, query head h of its group
+    k_ref: Float[Ref, "1 bk D"],  # block (n, j)
+    v_ref: Float[Ref, "1 bk E"],  # block (n, j)
+    *refs: Ref,  # of segments, results and scratch
+    segments: bool,
+    tiles: Tiles,
+    run: Callable,
+) -> None:
+    i = pl.program_id(2)
+    j = tiles.first(i) + pl.program_id(3)
+    ids, (o_ref, lse_ref, *carried) = (refs[:2], refs[2:]) if segments else ((), refs)
+    for kind, is_it in tiles.kinds(ragged_queries=False):
+        tile = functools.partial(run, q_ref, k_ref, v_ref, ids, o_ref, lse_ref, carried, kind=kind, tiles=tiles, j=j)
+        test = is_it(i, j)
+        tile() if test is None else pl.when(test)(tile)
+
+
+def _tile(
+    q_ref: Float[Ref, "1 1 bq D"],
+    k_ref: Float[Ref, "1 bk D"],
+    v_ref: Float[Ref, "1 bk E"],
+    ids: tuple[Int32[Ref, "1 1 bq"], Int32[Ref, "1 1 bk"]] | tuple[()],  # of segments
+    o_ref: Float[Ref, "1 1 bq E"],  # written after every tile: the last stays
+    lse_ref: Float32[Ref, "1 1 1 bq"],
+    carried: list[Float32[Ref, "bq _"]],  # m, l, acc from tile to tile, where there is more than one
+    *,
+    kind: Kind,
+    tiles: Tiles,
+    j: Array,
+    scores: Scores,
+    queries: int,
+    keys: int,
+) -> None:
+    tasks, rate = in_turns(tiles.tasks(kind, queries, keys)), scores.rate
+    state: dict[int, tuple[Array, Array, Array]] = {}  # by the first query of a block
+
+    def product(n):
+        task = tasks[n]
+        q, k = q_ref[0, 0, task.q0 : task.q1], k_ref[0, task.k0 : task.k1]
+        return dot(q, k, transpose_y=True, precision=scores.precision)
+
+    ahead = product(0)
+    for n, task in enumerate(tasks):
+        s, ahead = scores.bent(ahead), product(n + 1) if n + 1 < len(tasks) else None
+        at, keys_at, v = slice(task.q0, task.q1), slice(task.k0, task.k1), v_ref[0, task.k0 : task.k1]
+        if task.masked:
+            s = jnp.where(tiles.counts(kind, task, s.shape, 0), s, MASKED)
+        if ids:
+            s = jnp.where(wide(down(ids[0][0, :, at]), s.shape[1]) == ids[1][0, :, keys_at], s, MASKED)
+        if task.k1 > kind.keys:  # of v too: it may hold NaN there, and zero times NaN is NaN
+            inside = jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < kind.keys - task.k0
+            s, v = jnp.where(inside, s, MASKED), zero_beyond(v, 0, kind.keys - task.k0)
+        before = (
+            state.pop(task.q0) if task.q0 in state else _carried(carried, at, j == 0, tiles.first_key(kind, task.q0))
+        )
+        m = jnp.broadcast_to(s.max(axis=1, keepdims=True), (s.shape[0], LANES))  # in all lanes: no broadcast later
+        m = m if before is None else jnp.maximum(before[0], m)
+        p = [jnp.exp2((s[:, lane : lane + LANES] - m) * rate) for lane in range(0, s.shape[1], LANES)]
+        l = sum(p)  # noqa: E741  by lanes: across them once, at the end
+        acc = dot(jnp.concatenate(p, axis=1).astype(v.dtype), v, precision=scores.precision)
+        if before is not None:
+            shrink = jnp.exp2((before[0] - m) * rate)
+            l, acc = shrink * before[1] + l, wide(shrink, acc.shape[1]) * before[2] + acc  # noqa: E741
+        state[task.q0] = m, l, acc
+        if all(later.q0 != task.q0 for later in tasks[n + 1 :]):
+            for ref, value in zip(carried, state[task.q0], strict=False):
+                ref[at] = value
+            total = l.sum(axis=1, keepdims=True)
+            seen = acc / total
+            if ids:  # a query of a segment without keys sees none
+                seen = jnp.where(wide(m, acc.shape[1]) > MASKED / 2, seen, 0)
+            o_ref[0, 0, at] = seen.astype(o_ref.dtype)
+            lse_ref[0, 0, :, at] = (m[:, :1] * rate + jnp.log2(total)).T
+
+
+def _carried(carried: list[Ref], at: slice, first: Array, first_key: int) -> list[Array] | None:
+    """m, l and acc of the tiles before this one; None where this is the first that these queries see."""
+    if not carried or first_key >= 0:
+        return None
+    return [jnp.where(first, start, ref[at]) for ref, start in zip(carried, (MASKED, 0.0, 0.0), strict=True)]
+
+
+def on_tpu(
+    q: Float[Array, "*queries S D"],
+    k: Float[Array, "*heads T D"],
+    v: Float[Array, "*heads T E"],
+    *segments: Int32[Array, "..."],
+    scores: Scores,
+    tile_of: Callable,
+) -> tuple[Float[Array, "*queries S E"], Float32[Array, "*queries S"]]:
+    """The result and the logarithms to base 2 of the sums of exponentials, which the gradient wants."""
+    tiles, queries, keys, needed = tile_of(q, k, v, scores)
+    (s, d), (t, e), heads = q.shape[-2:], v.shape[-2:], math.prod(k.shape[:-2])
+    group = 1 if q.shape[:-2] == k.shape[:-2] else q.shape[-3] // k.shape[-3]
+    each = heads // math.prod(segments[0].shape[:-1]) if segments else 1  # heads of one row of segments
+    bq, bk = tiles.bq, tiles.bk
+
+    def seen(i, j):  # a tile that is skipped is the last one again: no copy
+        j = tiles.first(i) + j
+        return jnp.minimum(i, j) if tiles.causal else j
+
+    of_queries = pl.BlockSpec((1, 1, bq, d), lambda n, h, i, j: (n, h, i, 0))
+    of_keys, of_values = (pl.BlockSpec((1, bk, x), lambda n, h, i, j: (n, seen(i, j), 0)) for x in (d, e))
+    of_ids = [
+        pl.BlockSpec((1, 1, bq), lambda n, h, i, j: (n // each, 0, i)),
+        pl.BlockSpec((1, 1, bk), lambda n, h, i, j: (n // each, 0, seen(i, j))),
+    ]
+    o, lse = pl.pallas_call(
+        functools.partial(
+            _kernel,
+            segments=bool(segments),
+            tiles=tiles,
+            run=functools.partial(_tile, scores=scores, queries=queries, keys=keys),
+        ),
+        out_shape=[
+            sharding.result(q, (heads, group, s, e), q.dtype),
+            sharding.result(q, (heads, group, 1, s), jnp.float32),
+        ],
+        grid=(heads, group, tiles.rows, tiles.span),
+        in_specs=[of_queries, of_keys, of_values, *of_ids[: len(segments)]],
+        out_specs=[
+            pl.BlockSpec((1, 1, bq, e), lambda n, h, i, j: (n, h, i, 0)),
+            pl.BlockSpec((1, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i)),
+        ],
+        scratch_shapes=[pltpu.VMEM((bq, x), jnp.float32) for x in (LANES, LANES, e) if tiles.span > 1],
+        compiler_params=compiler_params(needed, "parallel", "parallel", "parallel", "arbitrary"),
+        name="flash_attention",
+    )(
+        q.reshape(heads, group, s, d),
+        k.reshape(heads, t, d),
+        v.reshape(heads, t, e),
+        *(ids.reshape(-1, 1, ids.shape[-1]) for ids in segments),
+    )
+    return o.reshape(*q.shape[:-1], e), lse.reshape(q.shape[:-1])
