@@ -119,26 +119,17 @@ def blocks_for(
     return Blocks(tile=128, bq=128, bk=128)
 
 
-def _rule(rank: int, segments: bool, results: str = "{0} h S E, {0} h S") -> str:
-    batch = " ".join(f"r{axis}" for axis in range(rank - 3))
-    ids = ", {0} S, {0} T" if segments else ""
-    rule = ("{0} h S D, {0} h T D, {0} h T E" + ids + " -> " + results).format(batch)
-    return rule if rank > 2 else rule.replace("h ", "")
-
-
-def _tiles(blocks: Blocks, q: Described, k: Described, causal: bool, window: int | None = None) -> Tiles:
-    """Equal tiles, as few as can be: of 2100 positions two of 1152, not one of 2048 and a few more."""
-
-    def equal(size: int) -> int:
-        return pl.cdiv(pl.cdiv(size, pl.cdiv(size, blocks.tile)), legal.LANES) * legal.LANES
-
-    s, t = q.shape[-2], k.shape[-2]
-    return Tiles(s=s, t=t, bq=equal(s), bk=equal(t), causal=causal, window=window)
+def _rule(rank: int, segments: bool, *, backwards: bool = False) -> str:
+    batch = " ".join(f"r{axis}" for axis in range(rank - 3)) + " h" * (rank > 2)
+    before = f"{batch} S E, {batch} S, {batch} S E, " if backwards else ""
+    arrays = f"{batch} S D, {batch} T D, {batch} T E"
+    ids = ", {0} S, {0} T".format(batch.removesuffix("h")) if segments else ""
+    return f"{before}{arrays}{ids} -> " + (arrays if backwards else f"{batch} S E, {batch} S")
 
 
 def _needed(blocks: Blocks, q: Described, k: Described, v: Described, causal: bool) -> int:
     """Bytes of VMEM: windows, each twice; what is carried between tiles; and eight products of scores, spilled."""
-    tiles = _tiles(blocks, q, k, causal)
+    tiles = Tiles.of(q, k, blocks.tile, causal=causal, window=None)
     columns = sum(pl.cdiv(x.shape[-1], legal.LANES) * legal.LANES for x in (k, v))
     windows = 2 * q.dtype.itemsize * (tiles.bq + tiles.bk) * columns
     carried = 4 * tiles.bq * (columns + 2 * legal.LANES) if tiles.columns > 1 else 0
@@ -150,7 +141,7 @@ def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | No
     blocks = blocks or blocks_for(q, k, v, causal=scores.causal)
     needed = _needed(blocks, q, k, v, scores.causal)
     check_fits(blocks, needed)
-    tiles = _tiles(blocks, q, k, scores.causal, scores.window)
+    tiles = Tiles.of(q, k, blocks.tile, causal=scores.causal, window=scores.window)
     return tiles, min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk), needed
 
 
@@ -180,7 +171,9 @@ def _forward(*args):
 
 def _backward(scores, blocks, cuts, saved, g):
     operands, o, lse = saved
-    return *attention_backward.gradients(operands, o, lse, g, scores, cuts), *[None] * (len(operands) - 3)
+    rule = _rule(operands[0].ndim, len(operands) > 3, backwards=True)
+    found = attention_backward.gradients(operands, o, lse, g, scores, rule, cuts)
+    return *found, *[None] * (len(operands) - 3)
 
 
 _flash.defvjp(_forward, _backward)

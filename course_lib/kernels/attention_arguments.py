@@ -11,7 +11,7 @@ from course_lib.kernels.symbolic import is_known
 
 
 def operands(op: str, q, k, v, segments) -> tuple[Array, ...]:
-    """q, k and v, and of segments those of the queries and those of the keys. Raises ValueError where they don't fit."""
+    """q, k and v, and of segments those of the queries and those of the keys. Raises ValueError."""
     q, k, v = arguments.arrays(op, arguments.FLOATS, q=q, k=k, v=v)
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(

@@ -1,7 +1,8 @@
-"""The scores of attention as tiles, and a tile as small products: which of them count, and in which order they are made.
+"""The scores of attention as tiles, and a tile as small products: which count, and in which order they are made.
 
-A tile is what a grid step has in VMEM. Tiles differ in what is masked there (the diagonal, the edge of a window, the end
-of the array); each kind of tile is a program of its own, without branches, so that the compiler can weave its products.
+A tile is what a grid step has in VMEM. Tiles differ in what is masked there: the diagonal, the edge of a window, the
+end of the array. Each kind of tile is a program of its own, without branches, so that the compiler can weave its
+products into one another.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array
+from course_lib.arrays import Array, Described
 from course_lib.kernels.legal import LANES
 
 MASKED = -1e30  # a score that does not count; -inf would make NaN of a row without any that does
@@ -51,6 +52,13 @@ class Tiles:
     bk: int
     causal: bool
     window: int | None
+
+    @classmethod
+    def of(cls, q: Described, k: Described, tile: int, *, causal: bool, window: int | None) -> "Tiles":
+        """Equal tiles of up to ``tile`` positions, as few as can be: of 2100 two of 1152, not 2048 and a few more."""
+        s, t = q.shape[-2], k.shape[-2]
+        bq, bk = (pl.cdiv(pl.cdiv(size, pl.cdiv(size, tile)), LANES) * LANES for size in (s, t))
+        return cls(s=s, t=t, bq=bq, bk=bk, causal=causal, window=window)
 
     @property
     def rows(self) -> int:
@@ -92,6 +100,9 @@ class Tiles:
     def _all_count(self, q0: int, q1: int, k0: int, k1: int, ahead: int) -> bool:
         return k1 - 1 <= q0 + ahead and (self.window is None or k0 > q1 - 1 + ahead - self.window)
 
+    def _some_count(self, q0: int, q1: int, k0: int, k1: int, ahead: int) -> bool:
+        return k0 <= q1 - 1 + ahead and (self.window is None or k1 - 1 > q0 + ahead - self.window)
+
     def _test(self, kind: Kind, kinds: set[Kind]) -> Callable:
         def test(i, j):
             asked = [j <= i, i < self.rows] if self.causal and self.span > 1 else []
@@ -124,8 +135,20 @@ class Tiles:
             counts = kind.ahead is None or self._all_count(q0, q1, k0, k1, kind.ahead)
             yield Task(q0, q1, k0, k1, not counts)
 
+    def pairs(self, kind: Kind, queries: int, keys: int) -> list[Task]:
+        """The products of a tile, each of ``queries`` x ``keys`` scores or fewer, key by key."""
+        found = []
+        for k0 in range(0, kind.keys, keys):
+            for q0 in range(0, kind.queries, queries):
+                task = Task(q0, min(q0 + queries, self.bq), k0, min(k0 + keys, self.bk), False)
+                if kind.ahead is None:
+                    found.append(task)
+                elif self._some_count(*task[:4], kind.ahead):
+                    found.append(task._replace(masked=not self._all_count(*task[:4], kind.ahead)))
+        return found
+
     def first_key(self, kind: Kind, query: int) -> int:
-        """The first key that a query of the tile sees, by its place in the tile; below 0 where earlier tiles have some."""
+        """The first key that a query of the tile sees, by its place there; below 0 where it sees earlier tiles."""
         return -1 if kind.ahead is None or self.window is None else query + kind.ahead - self.window + 1
 
     def counts(self, kind: Kind, task: Task, shape: tuple[int, int], query_axis: int) -> Array:
