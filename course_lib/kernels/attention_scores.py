@@ -59,7 +59,7 @@ def plain(
     s = scores.bent(jnp.einsum("...sd,...td->...st", *wide[:2], precision=scores.precision)) * scores.rate
     counts = _counts(s, segments, scores)
     s = s if counts is None else jnp.where(counts, s, MASKED)
-    m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True))
+    m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
     p = jnp.exp2(s - m)
     p = p if counts is None else jnp.where(counts, p, 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
