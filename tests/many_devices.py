@@ -210,7 +210,7 @@ def mesh(kind: str) -> Mesh:
 
 
 def cut_by_rows(operands, specs):
-    """As a shard_map here cuts them: arrays by their first axis, the batch, so that its body has whole rows and weights."""
+    """As a shard_map here cuts them: arrays by their first axis, so that its body has whole rows and weights."""
     rows = next(operand.shape for operand in operands if operand.ndim > 1)
     pairs = zip(operands, specs, strict=True)
     return tuple(
