@@ -27,7 +27,7 @@ from course_lib.kernels import (
     sharding,
 )
 from course_lib.kernels.attention_scores import Scores
-from course_lib.kernels.attention_tiles import Tiles
+from course_lib.kernels.attention_tiles import Chosen, Tiles
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -112,8 +112,11 @@ def blocks_for(
 
     Of the options only ``causal`` matters: the diagonal is cut finer.
     """
+    bq, bk = (256, 512) if causal else (512, 512)
+    if _turned(k, v):
+        bq, bk = (512, 512) if causal else (1024, 256)
     for tile in (2048, 1024, 512, 256):
-        blocks = Blocks(tile=tile, bq=min(tile, 256 if causal else 512), bk=min(tile, 512))
+        blocks = Blocks(tile=tile, bq=min(tile, bq), bk=min(tile, bk))
         if _needed(blocks, q, k, v, causal) <= platforms.vmem_bytes() * 7 // 8:
             return blocks
     return Blocks(tile=128, bq=128, bk=128)
@@ -136,13 +139,18 @@ def _needed(blocks: Blocks, q: Described, k: Described, v: Described, causal: bo
     return windows + carried + 8 * 4 * min(blocks.bq, tiles.bq) * min(blocks.bk, tiles.bk)
 
 
-def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | None) -> tuple[Tiles, int, int, int]:
-    """Tiles, queries and keys of a product, and the bytes of VMEM that they take."""
+def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | None) -> Chosen:
     blocks = blocks or blocks_for(q, k, v, causal=scores.causal)
     needed = _needed(blocks, q, k, v, scores.causal)
     check_fits(blocks, needed)
     tiles = Tiles.of(q, k, blocks.tile, causal=scores.causal, window=scores.window)
-    return tiles, min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk), needed
+    queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
+    return Chosen(tiles=tiles, queries=queries, keys=keys, turned=_turned(k, v), vmem_bytes=needed)
+
+
+def _turned(k: Described, v: Described) -> bool:
+    """Whether to compute with positions in the lanes, as XLA stores the arrays then: see ``attention_transposed``."""
+    return max(k.shape[-1], v.shape[-1]) <= legal.LANES // 2
 
 
 @functools.partial(differentiable, settings=3)
@@ -153,11 +161,10 @@ def _flash(*args):
 def _with_logarithms(*args) -> tuple[Array, Array]:
     """The result, and the logarithm to base 2 of each query's sum of exponentials."""
     *operands, scores, blocks, cuts = args
-    tile_of = fixed(_chosen, blocks=blocks)
     launch = Op(
         name="flash_attention",
         rule=_rule(operands[0].ndim, len(operands) > 3),
-        tpu=fixed(attention_forward.on_tpu, scores=scores, tile_of=tile_of),
+        tpu=fixed(attention_forward.on_tpu, scores=scores, chosen=fixed(_chosen, blocks=blocks)),
         plain=fixed(attention_scores.plain, scores=scores),
         leading=tuple(range(len(operands))),
     )

@@ -20,11 +20,11 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Int32, Ref
-from course_lib.kernels import sharding
+from course_lib.kernels import attention_transposed, sharding
 from course_lib.kernels.attention_scores import Scores, down
-from course_lib.kernels.attention_tiles import MASKED, Kind, Tiles, in_turns, wide
+from course_lib.kernels.attention_tiles import MASKED, Kind, Tiles, carried_to, in_turns, wide
 from course_lib.kernels.compiler_params import compiler_params
-from course_lib.kernels.legal import LANES
+from course_lib.kernels.legal import LANES, SUBLANES
 from course_lib.kernels.products import dot, zero_beyond
 
 
@@ -46,7 +46,7 @@ def _kernel(
         tile() if test is None else pl.when(test)(tile)
 
 
-def _tile(
+def tile(
     q_ref: Float[Ref, "1 1 bq D"],
     k_ref: Float[Ref, "1 bk D"],
     v_ref: Float[Ref, "1 bk E"],
@@ -81,8 +81,8 @@ def _tile(
         if task.k1 > kind.keys:  # of v too: it may hold NaN there, and zero times NaN is NaN
             inside = jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < kind.keys - task.k0
             s, v = jnp.where(inside, s, MASKED), zero_beyond(v, 0, kind.keys - task.k0)
-        before = (
-            state.pop(task.q0) if task.q0 in state else _carried(carried, at, j == 0, tiles.first_key(kind, task.q0))
+        before = state.get(task.q0) or carried_to(
+            carried, (at,), first=j == 0, is_first=tiles.first_key(kind, task.q0) >= 0
         )
         m = jnp.broadcast_to(s.max(axis=1, keepdims=True), (s.shape[0], LANES))  # in all lanes: no broadcast later
         m = m if before is None else jnp.maximum(before[0], m)
@@ -104,62 +104,66 @@ def _tile(
             lse_ref[0, 0, :, at] = (m[:, :1] * rate + jnp.log2(total)).T
 
 
-def _carried(carried: list[Ref], at: slice, first: Array, first_key: int) -> list[Array] | None:
-    """m, l and acc of the tiles before this one; None where this is the first that these queries see."""
-    if not carried or first_key >= 0:
-        return None
-    return [jnp.where(first, start, ref[at]) for ref, start in zip(carried, (MASKED, 0.0, 0.0), strict=True)]
-
-
 def on_tpu(
     q: Float[Array, "*queries S D"],
     k: Float[Array, "*heads T D"],
     v: Float[Array, "*heads T E"],
     *segments: Int32[Array, "..."],
     scores: Scores,
-    tile_of: Callable,
+    chosen: Callable,
 ) -> tuple[Float[Array, "*queries S E"], Float32[Array, "*queries S"]]:
     """The result and the logarithms to base 2 of the sums of exponentials, which the gradient wants."""
-    tiles, queries, keys, needed = tile_of(q, k, v, scores)
-    (s, d), (t, e), heads = q.shape[-2:], v.shape[-2:], math.prod(k.shape[:-2])
-    group = 1 if q.shape[:-2] == k.shape[:-2] else q.shape[-3] // k.shape[-3]
+    how = chosen(q, k, v, scores)
+    tiles, heads = how.tiles, math.prod(k.shape[:-2])
+    group = math.prod(q.shape[:-2]) // heads
     each = heads // math.prod(segments[0].shape[:-1]) if segments else 1  # heads of one row of segments
-    bq, bk = tiles.bq, tiles.bk
+    (s, d), e, bq, bk = q.shape[-2:], v.shape[-1], tiles.bq, tiles.bk
+
+    def lying(positions, width):
+        return (width, positions) if how.turned else (positions, width)
 
     def seen(i, j):  # a tile that is skipped is the last one again: no copy
         j = tiles.first(i) + j
         return jnp.minimum(i, j) if tiles.causal else j
 
-    of_queries = pl.BlockSpec((1, 1, bq, d), lambda n, h, i, j: (n, h, i, 0))
-    of_keys, of_values = (pl.BlockSpec((1, bk, x), lambda n, h, i, j: (n, seen(i, j), 0)) for x in (d, e))
+    def of_queries(width):
+        return pl.BlockSpec((1, 1, *lying(bq, width)), lambda n, h, i, j: (n, h, *lying(i, 0)))
+
+    def of_keys(width):
+        return pl.BlockSpec((1, *lying(bk, width)), lambda n, h, i, j: (n, *lying(seen(i, j), 0)))
+
+    def as_it_lies(x, *outer):
+        x = x.reshape(*outer, *x.shape[-2:])
+        return x.swapaxes(-1, -2) if how.turned else x
+
     of_ids = [
         pl.BlockSpec((1, 1, bq), lambda n, h, i, j: (n // each, 0, i)),
         pl.BlockSpec((1, 1, bk), lambda n, h, i, j: (n // each, 0, seen(i, j))),
     ]
+    run = attention_transposed.tile if how.turned else tile
+    carried = ((1, bq), (SUBLANES, bq), (e, bq)) if how.turned else ((bq, LANES), (bq, LANES), (bq, e))
     o, lse = pl.pallas_call(
         functools.partial(
             _kernel,
             segments=bool(segments),
             tiles=tiles,
-            run=functools.partial(_tile, scores=scores, queries=queries, keys=keys),
+            run=functools.partial(run, scores=scores, queries=how.queries, keys=how.keys),
         ),
         out_shape=[
-            sharding.result(q, (heads, group, s, e), q.dtype),
+            sharding.result(q, (heads, group, *lying(s, e)), q.dtype),
             sharding.result(q, (heads, group, 1, s), jnp.float32),
         ],
         grid=(heads, group, tiles.rows, tiles.span),
-        in_specs=[of_queries, of_keys, of_values, *of_ids[: len(segments)]],
-        out_specs=[
-            pl.BlockSpec((1, 1, bq, e), lambda n, h, i, j: (n, h, i, 0)),
-            pl.BlockSpec((1, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i)),
-        ],
-        scratch_shapes=[pltpu.VMEM((bq, x), jnp.float32) for x in (LANES, LANES, e) if tiles.span > 1],
-        compiler_params=compiler_params(needed, "parallel", "parallel", "parallel", "arbitrary"),
+        in_specs=[of_queries(d), of_keys(d), of_keys(e), *of_ids[: len(segments)]],
+        out_specs=[of_queries(e), pl.BlockSpec((1, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i))],
+        scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in carried if tiles.span > 1],
+        compiler_params=compiler_params(how.vmem_bytes, "parallel", "parallel", "parallel", "arbitrary"),
         name="flash_attention",
     )(
-        q.reshape(heads, group, s, d),
-        k.reshape(heads, t, d),
-        v.reshape(heads, t, e),
+        as_it_lies(q, heads, group),
+        as_it_lies(k, heads),
+        as_it_lies(v, heads),
         *(ids.reshape(-1, 1, ids.shape[-1]) for ids in segments),
     )
+    o = o.swapaxes(-1, -2) if how.turned else o
     return o.reshape(*q.shape[:-1], e), lse.reshape(q.shape[:-1])

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Described
+from course_lib.arrays import Array, Described, Ref
 from course_lib.kernels.legal import LANES
 
 MASKED = -1e30  # a score that does not count; -inf would make NaN of a row without any that does
@@ -158,6 +158,17 @@ class Tiles:
         return key <= query if self.window is None else (key <= query) & (key > query - self.window)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """How a forward pass is cut up: tiles, products of queries x keys in one; whether positions lie in the lanes."""
+
+    tiles: Tiles
+    queries: int
+    keys: int
+    turned: bool
+    vmem_bytes: int
+
+
 def in_turns(blocks: list[list[Task]]) -> list[Task]:
     """All tasks; blocks of few and of many take turns, so that there is always one to overlap the other's waiting."""
     blocks = sorted((block for block in blocks if block), key=len)
@@ -169,6 +180,16 @@ def in_turns(blocks: list[list[Task]]) -> list[Task]:
         places = [(n / len(block), which, task) for which, block in enumerate(pair) for n, task in enumerate(block)]
         found += [task for _, _, task in sorted(places)]
     return found
+
+
+def carried_to(carried: list[Ref], at: tuple[slice, ...], *, first: Array, is_first: bool) -> list[Array] | None:
+    """m, l and acc that earlier tiles of keys left, as at the beginning in the ``first``; None where this ``is_first``.
+
+    Chosen by a select, for a branch would be a wall.
+    """
+    if not carried or is_first:
+        return None
+    return [jnp.where(first, start, ref[at]) for ref, start in zip(carried, (MASKED, 0.0, 0.0), strict=True)]
 
 
 def wide(x: Array, lanes: int) -> Array:
