@@ -130,13 +130,23 @@ def _rule(rank: int, segments: bool, *, backwards: bool = False) -> str:
     return f"{before}{arrays}{ids} -> " + (arrays if backwards else f"{batch} S E, {batch} S")
 
 
+_SCORES = 2**19  # of a step: of a short sequence several heads are taken at once, for a step is a wall, too
+
+
+def _windows(tiles: Tiles, q: Described, k: Described, v: Described) -> int:
+    """Bytes of VMEM that the tiles of q, k, v and o take, each held twice so that copies overlap work."""
+    return 2 * q.dtype.itemsize * (tiles.bq + tiles.bk) * _columns(k, v)
+
+
+def _columns(k: Described, v: Described) -> int:
+    return sum(pl.cdiv(x.shape[-1], legal.LANES) * legal.LANES for x in (k, v))
+
+
 def _needed(blocks: Blocks, q: Described, k: Described, v: Described, causal: bool) -> int:
     """Bytes of VMEM: windows, each twice; what is carried between tiles; and eight products of scores, spilled."""
     tiles = Tiles.of(q, k, blocks.tile, causal=causal, window=None)
-    columns = sum(pl.cdiv(x.shape[-1], legal.LANES) * legal.LANES for x in (k, v))
-    windows = 2 * q.dtype.itemsize * (tiles.bq + tiles.bk) * columns
-    carried = 4 * tiles.bq * (columns + 2 * legal.LANES) if tiles.columns > 1 else 0
-    return windows + carried + 8 * 4 * min(blocks.bq, tiles.bq) * min(blocks.bk, tiles.bk)
+    carried = 4 * tiles.bq * (_columns(k, v) + 2 * legal.LANES) if tiles.columns > 1 else 0
+    return _windows(tiles, q, k, v) + carried + 8 * 4 * min(blocks.bq, tiles.bq) * min(blocks.bk, tiles.bk)
 
 
 def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | None) -> Chosen:
@@ -145,7 +155,9 @@ def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | No
     check_fits(blocks, needed)
     tiles = Tiles.of(q, k, blocks.tile, causal=scores.causal, window=scores.window)
     queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
-    return Chosen(tiles=tiles, queries=queries, keys=keys, turned=_turned(k, v), vmem_bytes=needed)
+    heads = max(1, _SCORES // (tiles.bq * tiles.bk)) if tiles.rows == tiles.columns == 1 else 1
+    cut = {"tiles": tiles, "queries": queries, "keys": keys, "turned": _turned(k, v), "heads": heads}
+    return Chosen(**cut, vmem_bytes=needed + (heads - 1) * _windows(tiles, q, k, v))
 
 
 def _turned(k: Described, v: Described) -> bool:

@@ -26,12 +26,13 @@ from course_lib.kernels.attention_tiles import MASKED, Kind, Tiles, carried_to, 
 from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.legal import LANES, SUBLANES
 from course_lib.kernels.products import dot, zero_beyond
+from course_lib.kernels.symbolic import is_known
 
 
 def _kernel(
-    q_ref: Float[Ref, "1 1 bq D"],  # block (n, h, i): of key head n, query head h of its group
-    k_ref: Float[Ref, "1 bk D"],  # block (n, j)
-    v_ref: Float[Ref, "1 bk E"],  # block (n, j)
+    q_ref: Float[Ref, "heads 1 bq D"],  # block (n, h, i): of some key heads, query head h of each
+    k_ref: Float[Ref, "heads bk D"],  # block (n, j)
+    v_ref: Float[Ref, "heads bk E"],  # block (n, j)
     *refs: Ref,  # of segments, results and scratch
     segments: bool,
     tiles: Tiles,
@@ -47,12 +48,12 @@ def _kernel(
 
 
 def tile(
-    q_ref: Float[Ref, "1 1 bq D"],
-    k_ref: Float[Ref, "1 bk D"],
-    v_ref: Float[Ref, "1 bk E"],
+    q_ref: Float[Ref, "heads 1 bq D"],
+    k_ref: Float[Ref, "heads bk D"],
+    v_ref: Float[Ref, "heads bk E"],
     ids: tuple[Int32[Ref, "1 1 bq"], Int32[Ref, "1 1 bk"]] | tuple[()],  # of segments
-    o_ref: Float[Ref, "1 1 bq E"],  # written after every tile: the last stays
-    lse_ref: Float32[Ref, "1 1 1 bq"],
+    o_ref: Float[Ref, "heads 1 bq E"],  # written after every tile: the last stays
+    lse_ref: Float32[Ref, "heads 1 1 bq"],
     carried: list[Float32[Ref, "bq _"]],  # m, l, acc from tile to tile, where there is more than one
     *,
     kind: Kind,
@@ -62,18 +63,19 @@ def tile(
     queries: int,
     keys: int,
 ) -> None:
-    tasks, rate = in_turns(tiles.tasks(kind, queries, keys)), scores.rate
-    state: dict[int, tuple[Array, Array, Array]] = {}  # by the first query of a block
+    in_a_head, rate = in_turns(tiles.tasks(kind, queries, keys)), scores.rate
+    tasks = [(head, task) for head in range(q_ref.shape[0]) for task in in_a_head]
+    state: dict[tuple[int, int], tuple[Array, Array, Array]] = {}  # by head, and first query of a block
 
     def product(n):
-        task = tasks[n]
-        q, k = q_ref[0, 0, task.q0 : task.q1], k_ref[0, task.k0 : task.k1]
+        head, task = tasks[n]
+        q, k = q_ref[head, 0, task.q0 : task.q1], k_ref[head, task.k0 : task.k1]
         return dot(q, k, transpose_y=True, precision=scores.precision)
 
     ahead = product(0)
-    for n, task in enumerate(tasks):
+    for n, (head, task) in enumerate(tasks):
         s, ahead = scores.bent(ahead), product(n + 1) if n + 1 < len(tasks) else None
-        at, keys_at, v = slice(task.q0, task.q1), slice(task.k0, task.k1), v_ref[0, task.k0 : task.k1]
+        at, keys_at, v = slice(task.q0, task.q1), slice(task.k0, task.k1), v_ref[head, task.k0 : task.k1]
         if task.masked:
             s = jnp.where(tiles.counts(kind, task, s.shape, 0), s, MASKED)
         if ids:
@@ -81,7 +83,7 @@ def tile(
         if task.k1 > kind.keys:  # of v too: it may hold NaN there, and zero times NaN is NaN
             inside = jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < kind.keys - task.k0
             s, v = jnp.where(inside, s, MASKED), zero_beyond(v, 0, kind.keys - task.k0)
-        before = state.get(task.q0) or carried_to(
+        before = state.get((head, task.q0)) or carried_to(
             carried, (at,), first=j == 0, is_first=tiles.first_key(kind, task.q0) >= 0
         )
         m = jnp.broadcast_to(s.max(axis=1, keepdims=True), (s.shape[0], LANES))  # in all lanes: no broadcast later
@@ -92,16 +94,21 @@ def tile(
         if before is not None:
             shrink = jnp.exp2((before[0] - m) * rate)
             l, acc = shrink * before[1] + l, wide(shrink, acc.shape[1]) * before[2] + acc  # noqa: E741
-        state[task.q0] = m, l, acc
-        if all(later.q0 != task.q0 for later in tasks[n + 1 :]):
-            for ref, value in zip(carried, state[task.q0], strict=False):
+        state[head, task.q0] = m, l, acc
+        if all((other, later.q0) != (head, task.q0) for other, later in tasks[n + 1 :]):
+            for ref, value in zip(carried, state[head, task.q0], strict=False):
                 ref[at] = value
             total = l.sum(axis=1, keepdims=True)
             seen = acc / total
             if ids:  # a query of a segment without keys sees none
                 seen = jnp.where(wide(m, acc.shape[1]) > MASKED / 2, seen, 0)
-            o_ref[0, 0, at] = seen.astype(o_ref.dtype)
-            lse_ref[0, 0, :, at] = (m[:, :1] * rate + jnp.log2(total)).T
+            o_ref[head, 0, at] = seen.astype(o_ref.dtype)
+            lse_ref[head, 0, :, at] = (m[:, :1] * rate + jnp.log2(total)).T
+
+
+def _together(most: int, heads: int) -> int:
+    """How many heads a step takes: up to ``most``, and a divisor of all of them."""
+    return max(n for n in range(1, most + 1) if heads % n == 0) if is_known(heads) else 1
 
 
 def on_tpu(
@@ -117,6 +124,7 @@ def on_tpu(
     tiles, heads = how.tiles, math.prod(k.shape[:-2])
     group = math.prod(q.shape[:-2]) // heads
     each = heads // math.prod(segments[0].shape[:-1]) if segments else 1  # heads of one row of segments
+    together = _together(how.heads, each if segments else heads)
     (s, d), e, bq, bk = q.shape[-2:], v.shape[-1], tiles.bq, tiles.bk
 
     def lying(positions, width):
@@ -127,18 +135,18 @@ def on_tpu(
         return jnp.minimum(i, j) if tiles.causal else j
 
     def of_queries(width):
-        return pl.BlockSpec((1, 1, *lying(bq, width)), lambda n, h, i, j: (n, h, *lying(i, 0)))
+        return pl.BlockSpec((together, 1, *lying(bq, width)), lambda n, h, i, j: (n, h, *lying(i, 0)))
 
     def of_keys(width):
-        return pl.BlockSpec((1, *lying(bk, width)), lambda n, h, i, j: (n, *lying(seen(i, j), 0)))
+        return pl.BlockSpec((together, *lying(bk, width)), lambda n, h, i, j: (n, *lying(seen(i, j), 0)))
 
     def as_it_lies(x, *outer):
         x = x.reshape(*outer, *x.shape[-2:])
         return x.swapaxes(-1, -2) if how.turned else x
 
     of_ids = [
-        pl.BlockSpec((1, 1, bq), lambda n, h, i, j: (n // each, 0, i)),
-        pl.BlockSpec((1, 1, bk), lambda n, h, i, j: (n // each, 0, seen(i, j))),
+        pl.BlockSpec((1, 1, bq), lambda n, h, i, j: (n * together // each, 0, i)),
+        pl.BlockSpec((1, 1, bk), lambda n, h, i, j: (n * together // each, 0, seen(i, j))),
     ]
     run = attention_transposed.tile if how.turned else tile
     carried = ((1, bq), (SUBLANES, bq), (e, bq)) if how.turned else ((bq, LANES), (bq, LANES), (bq, e))
@@ -153,9 +161,9 @@ def on_tpu(
             sharding.result(q, (heads, group, *lying(s, e)), q.dtype),
             sharding.result(q, (heads, group, 1, s), jnp.float32),
         ],
-        grid=(heads, group, tiles.rows, tiles.span),
+        grid=(heads // together, group, tiles.rows, tiles.span),
         in_specs=[of_queries(d), of_keys(d), of_keys(e), *of_ids[: len(segments)]],
-        out_specs=[of_queries(e), pl.BlockSpec((1, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i))],
+        out_specs=[of_queries(e), pl.BlockSpec((together, 1, 1, bq), lambda n, h, i, j: (n, h, 0, i))],
         scratch_shapes=[pltpu.VMEM(shape, jnp.float32) for shape in carried if tiles.span > 1],
         compiler_params=compiler_params(how.vmem_bytes, "parallel", "parallel", "parallel", "arbitrary"),
         name="flash_attention",

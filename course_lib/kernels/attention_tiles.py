@@ -166,6 +166,7 @@ class Chosen:
     queries: int
     keys: int
     turned: bool
+    heads: int  # at most, in a step
     vmem_bytes: int
 
 

@@ -19,12 +19,12 @@ from course_lib.kernels.products import dot, zero_beyond
 
 
 def tile(
-    q_ref: Float[Ref, "1 1 D bq"],
-    k_ref: Float[Ref, "1 D bk"],
-    v_ref: Float[Ref, "1 E bk"],
+    q_ref: Float[Ref, "heads 1 D bq"],
+    k_ref: Float[Ref, "heads D bk"],
+    v_ref: Float[Ref, "heads E bk"],
     ids: tuple[Int32[Ref, "1 1 bq"], Int32[Ref, "1 1 bk"]] | tuple[()],  # of segments
-    o_ref: Float[Ref, "1 1 E bq"],  # written after every tile: the last stays
-    lse_ref: Float32[Ref, "1 1 1 bq"],
+    o_ref: Float[Ref, "heads 1 E bq"],  # written after every tile: the last stays
+    lse_ref: Float32[Ref, "heads 1 1 bq"],
     carried: list[Float32[Ref, "_ bq"]],  # m, l, acc from tile to tile, where there is more than one
     *,
     kind: Kind,
@@ -34,20 +34,21 @@ def tile(
     queries: int,
     keys: int,
 ) -> None:
-    tasks, rate = in_turns(tiles.tasks(kind, queries, keys)), scores.rate
-    turned: dict[tuple[int, int], Array] = {}
-    state: dict[int, tuple[Array, Array, Array]] = {}  # by the first query of a block
+    in_a_head, rate = in_turns(tiles.tasks(kind, queries, keys)), scores.rate
+    tasks = [(head, task) for head in range(q_ref.shape[0]) for task in in_a_head]
+    turned: dict[tuple[int, int, int], Array] = {}
+    state: dict[tuple[int, int], tuple[Array, Array, Array]] = {}  # by head, and first query of a block
 
     def product(n):
-        task = tasks[n]
-        at = task.k0, task.k1
-        turned[at] = turned[at] if at in turned else k_ref[0, :, task.k0 : task.k1].T  # once for all queries
-        return dot(turned[at], q_ref[0, 0, :, task.q0 : task.q1], precision=scores.precision)
+        head, task = tasks[n]
+        at = head, task.k0, task.k1
+        turned[at] = turned[at] if at in turned else k_ref[head, :, task.k0 : task.k1].T  # once for all queries
+        return dot(turned[at], q_ref[head, 0, :, task.q0 : task.q1], precision=scores.precision)
 
     ahead = product(0)
-    for n, task in enumerate(tasks):
+    for n, (head, task) in enumerate(tasks):
         s, ahead = scores.bent(ahead), product(n + 1) if n + 1 < len(tasks) else None
-        at, keys_at, v = slice(task.q0, task.q1), slice(task.k0, task.k1), v_ref[0, :, task.k0 : task.k1]
+        at, keys_at, v = slice(task.q0, task.q1), slice(task.k0, task.k1), v_ref[head, :, task.k0 : task.k1]
         if task.masked:
             s = jnp.where(tiles.counts(kind, task, s.shape, 1), s, MASKED)
         if ids:
@@ -55,7 +56,7 @@ def tile(
         if task.k1 > kind.keys:  # of v too: it may hold NaN there, and zero times NaN is NaN
             inside = lax.broadcasted_iota(jnp.int32, s.shape, 0) < kind.keys - task.k0
             s, v = jnp.where(inside, s, MASKED), zero_beyond(v, 1, kind.keys - task.k0)
-        before = state.get(task.q0) or carried_to(
+        before = state.get((head, task.q0)) or carried_to(
             carried, (slice(None), at), first=j == 0, is_first=tiles.first_key(kind, task.q0) >= 0
         )
         m = s.max(axis=0, keepdims=True)
@@ -66,11 +67,11 @@ def tile(
         if before is not None:
             shrink = jnp.exp2((before[0] - m) * rate)
             l, acc = shrink * before[1] + l, shrink * before[2] + acc  # noqa: E741
-        state[task.q0] = m, l, acc
-        if all(later.q0 != task.q0 for later in tasks[n + 1 :]):
-            for ref, value in zip(carried, state[task.q0], strict=False):
+        state[head, task.q0] = m, l, acc
+        if all((other, later.q0) != (head, task.q0) for other, later in tasks[n + 1 :]):
+            for ref, value in zip(carried, state[head, task.q0], strict=False):
                 ref[:, at] = value
             total = l.sum(axis=0, keepdims=True)
             seen = jnp.where(m > MASKED / 2, acc / total, 0) if ids else acc / total  # a query may see no key
-            o_ref[0, 0, :, at] = seen.astype(o_ref.dtype)
-            lse_ref[0, 0, :, at] = m * rate + jnp.log2(total)
+            o_ref[head, 0, :, at] = seen.astype(o_ref.dtype)
+            lse_ref[head, 0, :, at] = m * rate + jnp.log2(total)
