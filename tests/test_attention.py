@@ -193,3 +193,23 @@ def test_it_compiles_forwards_and_backwards(chip, d, dtype, how):
     fn = gradients(attention.flash_attention, segments=ids(300), **how)
     report = compiler.compile_tpu(fn, q, k, v, chip=chip, simulate=False)
     assert report.ok, report.error
+
+
+def test_a_gradient_that_no_vmem_holds_is_refused_by_name():
+    x = jax.ShapeDtypeStruct((1, 200_000, 128), jnp.bfloat16)
+    with pytest.raises(
+        ValueError, match="flash_attention: the gradient keeps dq of all 200000 positions .* parts of q"
+    ):
+        grid.walk(jax.grad(lambda x: attention.flash_attention(x, x, x, causal=True).astype(jnp.float32).sum()), x)
+
+
+def test_where_dq_of_a_group_does_not_fit_each_of_its_heads_goes_alone(monkeypatch):
+    """With the same results, added up by XLA."""
+    args = of(140, heads=4, key_heads=2)
+    want = jax.jit(gradients(attention.reference))(*args)
+    fits = attention_backward._fitting
+    needs_more = lambda q, k, v, group, scores: (*fits(q, k, v, group, scores)[:1], (1 << 40) * (group > 1))  # noqa: E731
+    monkeypatch.setattr(attention_backward, "_fitting", needs_more)
+    got = simulated(gradients(attention.flash_attention, blocks=SMALL), *args)
+    for found, wanted in zip(got[-3:], want[1:], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)

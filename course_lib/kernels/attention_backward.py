@@ -167,6 +167,11 @@ def _on_tpu(o, lse, do, q, k, v, *segments, scores):
     if needed > _usable():
         apart, group = group, 1
         tiles, needed = _fitting(q, k, v, group, scores)
+    if needed > platforms.vmem_bytes():
+        raise ValueError(
+            f"flash_attention: the gradient keeps dq of all {s} positions of a head in VMEM, {needed >> 20} MiB with "
+            f"the rest, and the chip has {platforms.vmem_bytes() >> 20} MiB. Try parts of q, one after another."
+        )
     delta = jnp.sum(o.astype(jnp.float32) * do.astype(jnp.float32), axis=-1)
     dq, dk, dv = _call(
         *(x.reshape(heads * apart, group, s, -1) for x in (q, do)),
