@@ -27,7 +27,7 @@ from course_lib.kernels import (
     sharding,
 )
 from course_lib.kernels.attention_scores import Scores
-from course_lib.kernels.attention_tiles import Chosen, Tiles
+from course_lib.kernels.attention_tiles import Chosen, Tiles, largest_tiles
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -115,7 +115,7 @@ def blocks_for(
     bq, bk = (256, 512) if causal else (512, 512)
     if _turned(k, v):
         bq, bk = (512, 512) if causal else (1024, 256)
-    for tile in (2048, 1024, 512, 256):
+    for tile in largest_tiles(q.dtype):
         blocks = Blocks(tile=tile, bq=min(tile, bq), bk=min(tile, bk))
         if _needed(blocks, q, k, v, causal) <= platforms.vmem_bytes() * 7 // 8:
             return blocks

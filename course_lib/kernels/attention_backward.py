@@ -27,7 +27,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels import attention_scores, platforms, rules, sharding
 from course_lib.kernels.attention_scores import Scores, down
-from course_lib.kernels.attention_tiles import MASKED, Kind, Task, Tiles, wide
+from course_lib.kernels.attention_tiles import MASKED, Kind, Task, Tiles, largest_tiles, wide
 from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.legal import LANES
@@ -231,7 +231,7 @@ def _call(q, do, lse, delta, k, v, *segments, tiles: Tiles, scores: Scores, need
 
 def _fitting(q: Array, k: Array, v: Array, group: int, scores: Scores) -> tuple[Tiles, int]:
     """The largest tiles that fit into VMEM, or the smallest there are; and the bytes that they take."""
-    for tile in (2048, 1024, 512, 256):
+    for tile in largest_tiles(q.dtype):
         tiles = Tiles.of(q, k, tile, causal=scores.causal, window=scores.window)
         wide_d, wide_e = (pl.cdiv(x.shape[-1], LANES) * LANES for x in (k, v))
         item, rows, both = q.dtype.itemsize, tiles.rows * tiles.bq, wide_d + wide_e

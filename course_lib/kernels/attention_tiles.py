@@ -170,6 +170,14 @@ class Chosen:
     vmem_bytes: int
 
 
+def largest_tiles(dtype) -> tuple[int, ...]:
+    """Positions of a tile, the best first. f32 is multiplied in several passes: smaller, or its program grows too long.
+
+    A program of 2048 x 2048 scores is what the compiler takes seconds for, and twice as many kinds of tiles twice that.
+    """
+    return (2048, 1024, 512, 256) if dtype == jnp.bfloat16 else (1024, 512, 256)
+
+
 def in_turns(blocks: list[list[Task]]) -> list[Task]:
     """All tasks; blocks of few and of many take turns, so that there is always one to overlap the other's waiting."""
     blocks = sorted((block for block in blocks if block), key=len)
