@@ -195,6 +195,17 @@ def test_it_compiles_forwards_and_backwards(chip, d, dtype, how):
     assert report.ok, report.error
 
 
+def test_a_nan_reaches_those_who_see_it_and_a_large_score_nobody():
+    """By the interpreted kernel as by plain JAX."""
+    q, k, v = of(300, d=72)
+    causal = functools.partial(attention.flash_attention, causal=True, blocks=SMALL)
+    for args, rows in (((q.at[0, 5].set(jnp.nan), k, v), [5]), ((q, k.at[0, 270].set(jnp.nan), v), range(270, 300))):
+        for o in (simulated(causal, *args)[0].reshape(300, 72), causal(*args)[0]):
+            assert np.flatnonzero(jnp.isnan(o).any(axis=-1)).tolist() == list(rows)
+    o = simulated(causal, 1e15 * q, 1e15 * k, v)[0]  # scores of 1e31
+    assert jnp.isfinite(o).all()
+
+
 def test_a_gradient_that_no_vmem_holds_is_refused_by_name():
     x = jax.ShapeDtypeStruct((1, 200_000, 128), jnp.bfloat16)
     with pytest.raises(
