@@ -19,8 +19,8 @@ class FlashAttention(keras.layers.MultiHeadAttention):
 
     ``precision`` is that of ``flash_attention``. Mind it: on a TPU, MultiHeadAttention multiplies float32 in one pass
     of the MXU, which rounds to bfloat16 first; "highest", our default, takes six. Under ``keras.distribution`` the
-    kernel runs on each device's part of the batch. Raises ValueError for another compute dtype than float32 and
-    bfloat16, and for another precision.
+    kernel runs on each device's part of the batch, and of the heads where a layout map cuts them. Raises ValueError for
+    another compute dtype than float32 and bfloat16, and for another precision.
     """
 
     def __init__(self, num_heads, key_dim, *args, precision: str = "highest", **kwargs):
@@ -93,7 +93,7 @@ class FlashAttention(keras.layers.MultiHeadAttention):
             window=self._sliding_window,
             segments=segments,
             precision=self.precision,
-            layout=_layout(q, 3 + 2 * bool(masks)),
+            layout=_layout(q, self.query_dense.kernel, bool(masks)),
         )
         return jnp.swapaxes(o, 1, 2)
 
@@ -103,9 +103,14 @@ class FlashAttention(keras.layers.MultiHeadAttention):
         return {**super().get_config(), **ours}
 
 
-def _layout(x, operands: int) -> tuple[PartitionSpec, ...] | None:
-    """How ``keras.distribution`` cuts the batch; None where it does not."""
+def _layout(x, kernel, segments: bool) -> tuple[PartitionSpec, ...] | None:
+    """How ``keras.distribution`` cuts the batch, and the heads of a query's kernel; None where it does not.
+
+    Keras makes meshes with Auto axes: the types of the arrays do not say.
+    """
     distribution = keras.distribution.distribution()
     if distribution is None or not sharding.on_a_mesh(x):
         return None
-    return (PartitionSpec(distribution.batch_dim_name),) * operands
+    rows = distribution.batch_dim_name
+    _, heads, _ = getattr(distribution.get_variable_layout(kernel), "axes", None) or (None, None, None)
+    return (PartitionSpec(rows, heads),) * 3 + (PartitionSpec(rows),) * 2 * segments
