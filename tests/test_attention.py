@@ -195,6 +195,15 @@ def test_it_compiles_forwards_and_backwards(chip, d, dtype, how):
     assert report.ok, report.error
 
 
+@pytest.mark.parametrize("size, depth, together", [(512, 128, 2), (128, 128, 32), (128, 2560, 8), (1024, 128, 1)])
+def test_of_a_short_sequence_a_step_takes_several_heads(size, depth, together, monkeypatch):
+    """As many as fit into VMEM, and as divide them."""
+    monkeypatch.undo()
+    x = jax.ShapeDtypeStruct((32, size, depth), jnp.float32)
+    (call,) = grid.walk(lambda x: attention.flash_attention(x, x, x), x).calls
+    assert call.grid[0] == 32 // together
+
+
 def test_a_nan_reaches_those_who_see_it_and_a_large_score_nobody():
     """By the interpreted kernel as by plain JAX."""
     q, k, v = of(300, d=72)

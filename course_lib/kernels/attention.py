@@ -117,7 +117,7 @@ def blocks_for(
         bq, bk = (512, 512) if causal else (1024, 256)
     for tile in largest_tiles(q.dtype):
         blocks = Blocks(tile=tile, bq=min(tile, bq), bk=min(tile, bk))
-        if _needed(blocks, q, k, v, causal) <= platforms.vmem_bytes() * 7 // 8:
+        if _needed(blocks, q, k, v, causal) <= _usable():
             return blocks
     return Blocks(tile=128, bq=128, bk=128)
 
@@ -155,9 +155,16 @@ def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | No
     check_fits(blocks, needed)
     tiles = Tiles.of(q, k, blocks.tile, causal=scores.causal, window=scores.window)
     queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
-    heads = max(1, _SCORES // (tiles.bq * tiles.bk)) if tiles.rows == tiles.columns == 1 else 1
+    heads, each = 1, _windows(tiles, q, k, v)
+    if tiles.rows == tiles.columns == 1:
+        heads = max(1, min(_SCORES // (tiles.bq * tiles.bk), (_usable() - needed) // each + 1))
     cut = {"tiles": tiles, "queries": queries, "keys": keys, "turned": _turned(k, v), "heads": heads}
-    return Chosen(**cut, vmem_bytes=needed + (heads - 1) * _windows(tiles, q, k, v))
+    return Chosen(**cut, vmem_bytes=needed + (heads - 1) * each)
+
+
+def _usable() -> int:
+    """Bytes of VMEM that may be filled: an eighth stays free for what the compiler puts there."""
+    return platforms.vmem_bytes() * 7 // 8
 
 
 def _turned(k: Described, v: Described) -> bool:

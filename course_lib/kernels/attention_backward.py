@@ -90,9 +90,9 @@ def _kernel(*refs: Ref, segments: bool, tiles: Tiles, scores: Scores) -> None:
     i = pl.program_id(3) + (j if tiles.causal else 0)
     first_query = (h == 0) & (pl.program_id(3) == 0)
     for kind, is_it in tiles.kinds(ragged_queries=True):
-        tile = functools.partial(_tile, found, kind, tiles, scores, h, i, j, first_query)
+        step = functools.partial(_tile, found, kind, tiles, scores, h, i, j, first_query)
         test = is_it(i, j)
-        tile() if test is None else pl.when(test)(tile)
+        step() if test is None else pl.when(test)(step)
 
 
 def _tile(refs: _Refs, kind: Kind, tiles: Tiles, scores: Scores, h, i, j, first_query) -> None:

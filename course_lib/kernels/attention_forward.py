@@ -42,9 +42,9 @@ def _kernel(
     j = tiles.first(i) + pl.program_id(3)
     ids, (o_ref, lse_ref, *carried) = (refs[:2], refs[2:]) if segments else ((), refs)
     for kind, is_it in tiles.kinds(ragged_queries=False):
-        tile = functools.partial(run, q_ref, k_ref, v_ref, ids, o_ref, lse_ref, carried, kind=kind, tiles=tiles, j=j)
+        step = functools.partial(run, q_ref, k_ref, v_ref, ids, o_ref, lse_ref, carried, kind=kind, tiles=tiles, j=j)
         test = is_it(i, j)
-        tile() if test is None else pl.when(test)(tile)
+        step() if test is None else pl.when(test)(step)
 
 
 def tile(
