@@ -11,7 +11,8 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all check build grade lesson bench bench-judges bench-model zoo colab clean
+.PHONY: help setup setup-gpu lab test test-all check build grade gradescope lesson bench bench-judges bench-model op-costs \
+	zoo colab clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' Makefile | awk -F'#' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -59,9 +60,14 @@ grade:  ## grade a notebook or a folder of them: make grade NB=exercises/01_hell
 	@$(SETUP) learner $(LANE)
 	@$(PY) -m course_lib.grading "$(NB)" $(ARGS)
 
-bench:  ## our kernels beside XLA and other libraries (ARGS=--write: docs/results.md too)
+gradescope:  ## the autograder of a lesson for Gradescope: make gradescope LESSON=07
+	$(if $(LESSON),,$(error Which lesson? Say: make gradescope LESSON=07))
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/bench_kernels.py $(ARGS)
+	@$(PY) -m course_lib.grading.gradescope "$(LESSON)"
+
+bench:  ## our kernels beside XLA and other libraries; on a GPU, measured (ARGS=--write: docs/results.md too)
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/bench.py $(ARGS)
 
 bench-judges:  ## how long a compile and a verdict take on this machine
 	@$(SETUP) learner $(LANE)
@@ -71,6 +77,10 @@ bench-judges:  ## how long a compile and a verdict take on this machine
 bench-model:  ## the roofline's predictions beside published timings, row by row (ARGS=--fit: fit its constants)
 	@$(SETUP) learner $(LANE)
 	@$(PY) tools/bench_model.py $(ARGS)
+
+op-costs:  ## what each operation costs in a kernel, by the compiler (ARGS=--write: docs/op_costs.md too)
+	@$(SETUP) learner $(LANE)
+	@$(PY) tools/op_costs.py $(ARGS)
 
 zoo:  ## which judge catches which bug: the matrix of planted bugs (ARGS=--write: docs/zoo.md too)
 	@$(SETUP) learner $(LANE)

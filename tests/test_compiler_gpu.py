@@ -72,7 +72,23 @@ def test_what_xla_does_around_a_kernel_is_told_from_it():
 
 
 @needs_gpu_compiler
-def test_a_time_limit_and_a_crash_are_told():
+def test_an_answer_is_kept_in_a_file_and_a_damaged_one_is_asked_for_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
+    first, asked = compiler.compile_gpu(exponential, X), []
+    monkeypatch.setattr(gpu_service, "_compiled", lambda *program: asked.append(program) or NOTHING)
+    assert compiler.compile_gpu(exponential, X) == first and not asked
+    assert compiler.compile_gpu(exponential, X, chip="a100").kernels == () and len(asked) == 1
+    for file in (tmp_path / "compiled").iterdir():
+        file.write_bytes(file.read_bytes()[:-3])
+    assert compiler.compile_gpu(exponential, X).kernels == () and len(asked) == 2
+
+
+NOTHING = {"ok": True, "hlo": "", "programs": ()}
+
+
+@needs_gpu_compiler
+def test_a_time_limit_and_a_crash_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
     late = compiler.compile_gpu(exponential, X, time_limit_s=0.2)
     assert (late.ok, late.stage) == (False, "no answer") and "0.2 s" in late.error.what
     starved = compiler.compile_gpu(exponential, X, memory_bytes=50 << 20)

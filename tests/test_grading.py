@@ -206,7 +206,7 @@ def grade(*arguments, cwd):
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "course_lib.grading", *map(str, arguments)]
+    return [sys.executable, "-m", "course_lib.grading", "--unboxed", *map(str, arguments)]
 
 
 def environment():
@@ -270,7 +270,7 @@ def test_no_traceback_is_printed(graded):
 
 def test_progress_goes_to_stderr(graded):
     total = 9 + len(MALFORMED)
-    assert len(re.findall(rf"^\[\d+/{total}\] ", graded[0].stderr, re.M)) == total
+    assert len(re.findall(rf"^\[[#.]+\] \d+/{total}\b", graded[0].stderr, re.M)) == total
     assert f"alice/work.ipynb: {MOST - 3} of {MOST} points" in graded[0].stderr
 
 
@@ -519,7 +519,7 @@ def test_ctrl_c_stops_everything(sign, tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert said == "\nmake grade: stopped.\n"
+    assert said.startswith("NOT IN A BOX. ") and said.endswith("\n\nmake grade: stopped.\n") and said.count("\n") == 3
     assert not left_behind()
 
 

@@ -6,7 +6,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
-from course_lib import compat, grid
+from course_lib import chips, compat, grid
 from course_lib.kernels import launch, platforms
 
 X = jnp.zeros((8, 128))
@@ -28,15 +28,22 @@ def lowered(fn, platform):
         return jax.jit(fn).trace(X).lower(lowering_platforms=(platform,)).as_text()
 
 
+def lowered_for_gpu(fn, chip):
+    with chips.gpu_target(chip).target(), launch.gpu_kernels():
+        return jax.jit(lambda x: fn(x)).trace(X).lower(lowering_platforms=("cuda",)).as_text()
+
+
 def target(kind):
     return AbstractMesh((), (), abstract_device=AbstractDevice(device_kind=kind, num_cores=1, platform="tpu"))
 
 
 def test_each_platform_has_its_own():
-    both = op(gpu=jnp.cos)
-    assert "tpu_custom_call" in lowered(both, "tpu")
-    assert "stablehlo.cosine" in lowered(both, "cuda") and "stablehlo.sine" in lowered(both, "cpu")
-    assert "stablehlo.sine" in lowered(op(), "cuda"), "plain JAX, until somebody writes one for the GPU"
+    all_of_them = op(gpu=jnp.cos, portable=jnp.exp)
+    assert "tpu_custom_call" in lowered(all_of_them, "tpu")
+    assert "stablehlo.sine" in lowered(all_of_them, "cpu")
+    assert "stablehlo.cosine" in lowered_for_gpu(all_of_them, "h200")
+    assert "stablehlo.exponential" in lowered_for_gpu(all_of_them, "a100")
+    assert "stablehlo.sine" in lowered_for_gpu(op(), "h200"), "plain JAX, until somebody writes one for the GPU"
 
 
 def test_equal_ops_are_compiled_once():

@@ -22,9 +22,11 @@ from course_lib.kernels import (
     matmul,
     matmul_portable,
     norm,
+    norm_gpu,
     platforms,
     portable,
     softmax,
+    softmax_backward,
 )
 
 BF16 = jnp.bfloat16
@@ -73,6 +75,9 @@ RAGGED = {
     "layer_norm": (on_its_road(norm.layer_norm), norm.layer_norm_reference, (X + 30, V, U)),
     "rms_norm_residual": (on_its_road(norm.rms_norm_residual), norm.rms_norm_residual_reference, (X, X[::-1], V)),
     "softmax": (on_its_road(softmax.softmax), softmax.reference, (X - 300,)),
+    "gradient of softmax": (
+        functools.partial(portable.by_rows, kernel=functools.partial(softmax_backward.whole_kernel, axis=1), arrays=2,
+                          name="gradient of softmax"), softmax_backward.plain, (softmax.reference(X), X)),
     "matmul": (on_its_road(matmul.matmul), matmul.reference, (A, B)),
     "linear": (on_its_road(linear.linear, activation="silu"), functools.partial(linear.reference, activation="silu"),
                (A, B, BIAS)),
@@ -148,9 +153,31 @@ def test_the_gradient_of_a_linear_layer():
 
 def test_mapped_over_a_weight_too():
     x, weights = array(0, 3, 5, 100), array(1, 3, 100)
-    rms_norm = functools.partial(portable.by_rows, kernel=functools.partial(norm._ragged, kernel=functools.partial(
+    rms_norm = functools.partial(portable.by_rows, kernel=functools.partial(norm_gpu._ragged, kernel=functools.partial(
         norm._rms_norm_kernel, eps=1e-6)), name="rms_norm", interpret=True)  # fmt: skip
     assert_near(jax.vmap(rms_norm)(x, weights), jax.vmap(norm.rms_norm_reference)(x, weights), ulps=1)
+
+
+def test_inside_a_shard_map():
+    """Which asks of every kernel along which axes of the mesh its result varies."""
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.P("data")
+
+    def kernels(x, y):
+        shares = portable.by_rows(x, kernel=functools.partial(softmax._whole_kernel, axis=1), name="softmax")
+        twice = portable.by_elements(x, x, kernel=elementwise._add_kernel, dtype=x.dtype, name="add")
+        return shares, twice, matmul_portable.product(x, y)[0]
+
+    cut = jax.shard_map(kernels, mesh=mesh, in_specs=(rows, jax.P()), out_specs=rows)
+    assert [out.shape for out in jax.eval_shape(cut, EVEN, EVEN.T)] == [EVEN.shape, EVEN.shape, (64, 64)]
+
+
+@pytest.mark.parametrize("name", activations.ACTIVATIONS)
+def test_activations_keep_nan_where_maximum_and_minimum_drop_it(name, monkeypatch):
+    """As Triton's do; the interpreter's do not."""
+    monkeypatch.setattr(jnp, "maximum", jnp.fmax)
+    monkeypatch.setattr(jnp, "minimum", jnp.fmin)
+    assert jnp.isnan(activations.apply(name, jnp.float32(jnp.nan)))
 
 
 def test_what_the_road_does_not_take():

@@ -20,6 +20,8 @@ ORDER = [
     "compiler",
     "roofline",
     "judges",
+    "testing",
+    "pytest_plugin",
     "bench",
     "checks",
     "lessons",

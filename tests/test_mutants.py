@@ -1,7 +1,8 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
-Every day those that run no kernel are asked about, and of each exercise with kernels the first for each judge; the
-others are a sweep. That our own answers pass is seen where the solutions are built anew (test_notebooks.py).
+Every day those that run no kernel are asked about, and of those with kernels the first of each exercise and the first
+of the lesson for each judge; the others are a sweep. That our own answers pass is seen where the solutions are built
+anew (test_notebooks.py).
 """
 
 import collections
@@ -21,13 +22,13 @@ KERNELS = {task.id for task in TASKS if task.kind in JUDGED}
 
 def mutants(stem):
     """A case for every wrong answer of a lesson: (its stem, the cell)."""
-    refused = set()  # (exercise, judge)
+    seen = set()  # exercises, and judges
     for cell in code_cells("solutions/mutants", stem):
         if "answer" in cell.metadata:
             id, judge = cell.metadata["answer"], cell.metadata["judge"]
             marks = [needs_libtpu] if judge == "compiler" else []
-            marks += [pytest.mark.sweep] if id in KERNELS and (id, judge) in refused else []
-            refused.add((id, judge))
+            marks += [pytest.mark.sweep] if id in KERNELS and {id, judge} <= seen else []
+            seen |= {id, judge} if id in KERNELS else set()
             yield pytest.param(stem, cell, id=f"{id}: {cell.metadata['name']}", marks=marks)
 
 

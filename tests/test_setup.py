@@ -17,7 +17,8 @@ from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
 TARGETS = (
-    "help setup setup-gpu lab test test-all check build lesson grade bench bench-judges bench-model zoo colab clean"
+    "help setup setup-gpu lab test test-all check build lesson grade gradescope bench bench-judges bench-model op-costs "
+    "zoo colab clean"
 ).split()
 
 # Stands for a real Python. It answers find_python's probe, makes a virtual environment of one file,
@@ -356,7 +357,13 @@ def test_make_alone_lists_every_target(run):
 
 
 @pytest.mark.parametrize(
-    "target, said", [("grade", "make grade NB="), ("colab", "make colab REPO="), ("lesson", "make lesson NAME=")]
+    "target, said",
+    [
+        ("grade", "make grade NB="),
+        ("gradescope", "make gradescope LESSON="),
+        ("colab", "make colab REPO="),
+        ("lesson", "make lesson NAME="),
+    ],
 )
 def test_a_missing_argument_is_asked_for_before_anything_is_installed(run, place, target, said):
     result = run("make", target)

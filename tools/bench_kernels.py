@@ -1,4 +1,4 @@
-"""Kernels beside XLA and beside other libraries: predicted on a v5e, and measured where there is a TPU or a GPU.
+"""Kernels beside XLA and beside other libraries: predicted on a v5e, and measured where there is a TPU.
 
     python tools/bench_kernels.py            the table
     python tools/bench_kernels.py --write    and into docs/results.md
@@ -15,16 +15,15 @@ import dataclasses
 import datetime
 import functools
 import importlib.metadata
-import pathlib
 import platform
 import statistics
 import sys
 from collections.abc import Callable
 
 import jax
+import results_page
 from jax._src import hardware_utils
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHIP = "v5e"
 # Limits of one compile: a table that takes minutes has more patience than a learner; and with --long.
 USUAL = {"time_limit_s": 120, "memory_bytes": 6 << 30}
@@ -108,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     text = page(lines, datetime.date.today())
     print(text)
     if arguments.write:
-        (ROOT / "docs/results.md").write_text(text)
+        results_page.write(text)
 
 
 def words(row) -> str:

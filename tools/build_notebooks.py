@@ -4,6 +4,7 @@
     solutions/src/NN_topic.py  ->  solutions/NN_topic.ipynb   executed
                                    exercises/NN_topic.ipynb   answers removed, not executed
                                    course_lib/lessons/lesson_NN/solutions.json, golf.json, minutes.json
+    both                       ->  course_lib/lessons/lesson_NN/cycles_notebooks.json, cycles_solutions.json
     the titles of all lessons  ->  README.md's table
     a kernel and a verdict     ->  docs/learner.svg
 

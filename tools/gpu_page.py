@@ -68,7 +68,7 @@ def lines(name: str) -> list[str]:
     said: dict[tuple[str, ...], list[str]] = {}
     for chip in chips:
         with launch.gpu_kernels(strict=True):
-            report = compiler.compile_gpu(lambda *args: fn(*args), *args, chip=chip)  # lowered anew for each
+            report = compiler.compile_gpu(fn, *args, chip=chip)
         if not report.ok:
             raise SystemExit(str(report))
         (kernel,) = report.kernels

@@ -1,6 +1,6 @@
 """How short a time can be: what no chip can beat, whoever says that he has measured it.
 
-    bound = max(products / peak of the MXUs, bytes / HBM bandwidth)
+    bound = max(products / peak of the MXUs or Tensor Cores, bytes / HBM bandwidth)
 
 with the peaks of the data sheet (``chips``), not those that programs reach. Bytes are those that no program can save:
 every result is written once, every argument that is used whole is read once. Elementwise work is not counted. So the
@@ -17,6 +17,7 @@ import numpy as np
 from course_lib import chips, cost, grid, text, vocabulary
 
 _ROUNDED = 0.02  # the registry's peaks are rounded: 820 GB/s for a v5e, where others print 819
+_ANY_TPU = "v5e"  # plain JAX is traced alike for every chip
 _READS_A_PART = {"slice", "dynamic_slice", "gather", "ragged_dot", "ragged_dot_general", "while", "cond"}
 
 
@@ -52,19 +53,43 @@ class Bound:
 def bound(fn: Callable, *args, chip: str = "v5e") -> Bound:
     """The shortest time ``chip`` needs for ``fn(*args)``; arrays or ShapeDtypeStructs. Nothing is compiled or run.
 
-    On a chip whose cores run one program together (v5p) it is the time of all of them.
-    Raises ValueError for an unknown chip, and what tracing ``fn`` raises.
+    ``chip`` is a TPU or a GPU (``chips.NAMES``, ``chips.GPU_TARGETS``); what is to bound a GPU's time must be plain
+    JAX, or a kernel of a TPU that computes the same. On a chip whose cores run one program together (v5p) it is the
+    time of all of them. Raises ValueError for an unknown chip, and what tracing ``fn`` raises.
     """
-    target = chips.chip(chip)
-    walk = grid.walk(fn, *args, chip=chip)
+    peaks = _of_gpu(chip) if chip in chips.GPU_TARGETS else _of_tpu(chip)
+    walk = grid.walk(fn, *args, chip=chip if chip in chips.NAMES else _ANY_TPU)
     flops, moved = _products(walk), _bytes(walk)
     return Bound(
         chip=chip,
         flops=flops,
         hbm_bytes=moved,
-        compute_s=flops / (_peak(walk, target) * target.cores),
-        memory_s=moved / target.program_bandwidth,
+        compute_s=flops / (peaks.int8_ops if _multiplies_int8(walk) else peaks.bf16_flops),
+        memory_s=moved / peaks.bandwidth,
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Peaks:
+    """Of the cores that run one program together, per second."""
+
+    bf16_flops: float
+    int8_ops: float
+    bandwidth: float  # bytes
+
+
+def _of_tpu(name: str) -> _Peaks:
+    chip = chips.chip(name)
+    return _Peaks(
+        bf16_flops=chip.bf16_flops * chip.cores,
+        int8_ops=max(chip.bf16_flops, chip.int8_ops or 0) * chip.cores,
+        bandwidth=chip.program_bandwidth,
+    )
+
+
+def _of_gpu(name: str) -> _Peaks:
+    gpu = chips.gpu_target(name)
+    return _Peaks(bf16_flops=gpu.bf16_flops, int8_ops=gpu.int8_ops, bandwidth=gpu.memory_bandwidth)
 
 
 def refuse_the_impossible(name: str, seconds: float, least: Bound | None) -> None:
@@ -112,12 +137,11 @@ def _size(v) -> int:
     return v.aval.size * v.aval.dtype.itemsize if not isinstance(v, jax.extend.core.Literal) else 0
 
 
-def _peak(walk: grid.Walk, chip: chips.Chip) -> float:
-    """The higher of the peaks that its products can run at: 8-bit integers have their own."""
-    narrow = any(
+def _multiplies_int8(walk: grid.Walk) -> bool:
+    """Whether there are 8-bit integers in it, of which chips may multiply more in a second."""
+    return any(
         np.issubdtype(v.aval.dtype, np.integer) and v.aval.dtype.itemsize == 1
         for eqn in grid.equations(walk.jaxpr.jaxpr)
         for v in eqn.invars
         if hasattr(getattr(v, "aval", None), "dtype") and hasattr(v.aval.dtype, "itemsize")
     )
-    return max(chip.bf16_flops, chip.int8_ops or 0) if narrow else chip.bf16_flops

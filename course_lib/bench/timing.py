@@ -15,6 +15,7 @@ with profiles and clocks made for the purpose, and with the CPU; ``measure`` as 
 """
 
 import contextlib
+import itertools
 import pathlib
 import statistics
 import tempfile
@@ -32,7 +33,8 @@ from course_lib.bench.possible import Bound, bound, refuse_the_impossible
 from course_lib.compiler import progress, tpu
 
 _TURNED = 256 << 20  # bytes: the copies of the arguments together are larger than any cache
-_MOST_COPIES = 8
+_MOST_COPIES = 64
+_WARM_S = 0.2  # seconds of running before the clock counts: an idle GPU has slowed its own down
 _LOOP_S = 0.02  # seconds: the shorter loop takes at least so long, so that the clock's grain does not count
 _LONGEST_LOOP = 1 << 20
 
@@ -41,12 +43,14 @@ class NoAccelerator(RuntimeError):
     """There is no TPU or GPU on this machine. The message says what can be asked instead."""
 
 
-def measure(fn: Callable, *args, rounds: int = 20) -> Measured:
+def measure(fn: Callable, *args, rounds: int = 20, plain: Callable | None = None) -> Measured:
     """Run ``jit(fn)(*args)`` ``rounds`` times on this machine's TPU or GPU, and say how long it took there.
 
-    ``args`` are arrays; results are waited for and dropped. Raises NoAccelerator where there is no TPU or GPU (a CPU's
-    time says nothing about either), ValueError for bad arguments, and Impossible for a time below what the data sheet
-    of the TPU allows. A GPU's peaks are not known here: nothing is refused there, and the result says so.
+    ``args`` are arrays; results are waited for and dropped. ``plain`` computes the same in plain JAX: products and
+    bytes are counted in it where they cannot be in ``fn``, as in a kernel for a GPU. Raises NoAccelerator where there
+    is no TPU or GPU (a CPU's time says nothing about either), ValueError for bad arguments, and Impossible for a time
+    below what the data sheet of the chip allows. Of a chip that is not known here nothing is refused, and the result
+    says so.
     """
     if not callable(fn):
         raise ValueError(f"measure: fn is {fn!r}; it must be a function. Try bench.measure(matmul.matmul, x, y).")
@@ -64,7 +68,7 @@ def measure(fn: Callable, *args, rounds: int = 20) -> Measured:
         except traces.NoDeviceTime as error:
             times = by_loops(fn, turned, rounds)
             how = f"the host's, a long loop on the device less a short one ({error})"
-    least = shortest(fn, args, device)
+    least = shortest(plain or fn, args, device)
     refuse_the_impossible(name, statistics.median(times), least)
     return Measured(
         name=name,
@@ -89,7 +93,10 @@ def accelerator() -> jax.Device:
 
 def shortest(fn: Callable, args: tuple, device: jax.Device) -> Bound | None:
     """The shortest time the device allows; None where its peaks are not known."""
-    name = next((n for n in chips.NAMES if chips.chip(n).device_kind == device.device_kind), None)
+    kind = device.device_kind
+    name = next((n for n in chips.NAMES if chips.chip(n).device_kind == kind), None)
+    if name is None and (gpu := chips.gpu_of_kind(kind)):
+        name = gpu.name
     if name is None:
         return None
     with contextlib.suppress(grid.UnreadableCall):
@@ -98,7 +105,7 @@ def shortest(fn: Callable, args: tuple, device: jax.Device) -> Bound | None:
 
 
 def copies(args: tuple) -> list[tuple]:
-    """The arguments again and again, in memory of their own: enough that no cache holds them all, and 8 at most."""
+    """The arguments again and again, in memory of their own: enough that no cache holds them all, and 64 at most."""
     size = sum(jnp.asarray(a).nbytes for a in jax.tree.leaves(args))
     many = min(_MOST_COPIES, max(2, -(-_TURNED // max(size, 1))))
     return [jax.tree.map(lambda a: jnp.array(a, copy=True), args) for _ in range(many)]
@@ -107,8 +114,11 @@ def copies(args: tuple) -> list[tuple]:
 def by_profile(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, ...]:
     """Seconds on the device of each round, from one profile of them all. Raises NoDeviceTime."""
     compiled = jax.jit(fn).lower(*turned[0]).compile()
-    for args in turned:
-        jax.block_until_ready(compiled(*args))
+    warm = time.perf_counter() + _WARM_S
+    for number in itertools.count():
+        jax.block_until_ready(compiled(*turned[number % len(turned)]))
+        if number >= len(turned) and time.perf_counter() > warm:
+            break
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = options.host_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 
 from course_lib.chips.attached_gpus import AttachedGpu, attached_gpus
 from course_lib.chips.gpu import GPU_NAMES, Gpu, gpu
-from course_lib.chips.gpu_target import GPU_TARGETS, GpuTarget, gpu_target
+from course_lib.chips.gpu_target import GPU_TARGETS, GpuTarget, gpu_of_kind, gpu_target
 from course_lib.chips.links import Links, links
 from course_lib.chips.tpu import NAMES, Chip, chip, on_a_tpu, tpu_attached
 
@@ -18,6 +18,7 @@ __all__ = [
     "attached_gpus",
     "chip",
     "gpu",
+    "gpu_of_kind",
     "gpu_target",
     "links",
     "on_a_tpu",

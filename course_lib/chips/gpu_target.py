@@ -2,7 +2,8 @@
 
 The limits of an SM are those of its compute capability: NVIDIA's "CUDA C++ Programming Guide", tables "Feature Support"
 and "Technical Specifications per Compute Capability". SMs, memory and its bandwidth are from the data sheets and
-architecture papers of the A100 (SXM, 80 GB), L4, H100 and H200 (SXM) and B200.
+architecture papers of the A100 (SXM, 80 GB), L4, H100 and H200 (SXM) and B200; so are the operations per second of
+their Tensor Cores, without sparsity: the sheets of the L4 and later print twice that.
 """
 
 import contextlib
@@ -34,6 +35,8 @@ class GpuTarget:
     memory_bytes: int
     memory_bandwidth: float  # bytes per second
     clock_ghz: float  # boost
+    bf16_flops: float  # per second, of all Tensor Cores
+    int8_ops: float
 
     @contextlib.contextmanager
     def target(self) -> Iterator[None]:
@@ -69,6 +72,8 @@ _HOPPER = {
     "sm_lanes": 128,
     "l2_bytes": 50 << 20,
     "clock_ghz": 1.98,
+    "bf16_flops": 1979e12 / 2,
+    "int8_ops": 3958e12 / 2,
 }
 _TARGETS = {
     "a100": GpuTarget(
@@ -85,6 +90,8 @@ _TARGETS = {
         memory_bytes=80 << 30,
         memory_bandwidth=2.039e12,
         clock_ghz=1.41,
+        bf16_flops=312e12,
+        int8_ops=624e12,
     ),
     "l4": GpuTarget(
         name="l4",
@@ -100,6 +107,8 @@ _TARGETS = {
         memory_bytes=24 << 30,
         memory_bandwidth=300e9,
         clock_ghz=2.04,
+        bf16_flops=242e12 / 2,
+        int8_ops=485e12 / 2,
     ),
     "h100": GpuTarget(
         name="h100", kind="NVIDIA H100 80GB HBM3", memory_bytes=80 << 30, memory_bandwidth=3.35e12, **_HOPPER
@@ -119,6 +128,8 @@ _TARGETS = {
         memory_bytes=180 << 30,
         memory_bandwidth=7.7e12,
         clock_ghz=1.965,
+        bf16_flops=4500e12 / 2,
+        int8_ops=9000e12 / 2,
     ),
 }
 
@@ -130,6 +141,11 @@ def gpu_target(name: str) -> GpuTarget:
     if not isinstance(name, str) or name not in _TARGETS:
         raise ValueError(f"chip={name!r} is not a GPU to compile for. Choose one of: {', '.join(GPU_TARGETS)}.")
     return _TARGETS[name]
+
+
+def gpu_of_kind(kind: str) -> GpuTarget | None:
+    """The GPU that its driver calls ``kind`` ("NVIDIA H200"); None for one that is not known here."""
+    return next((gpu for gpu in _TARGETS.values() if gpu.kind == kind), None)
 
 
 # What XLA asks for. Fields that say nothing of a GPU above are the same for all of them.

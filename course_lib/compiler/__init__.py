@@ -9,6 +9,7 @@ from course_lib.compiler.code import Code, bundles
 from course_lib.compiler.compare import Comparison, compare
 from course_lib.compiler.gpu import compile_gpu
 from course_lib.compiler.gpu_kernel import GpuKernel
+from course_lib.compiler.op_cost import OpCost, op_cost
 from course_lib.compiler.operations import Operation, Place
 from course_lib.compiler.program import program
 from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
@@ -22,6 +23,7 @@ __all__ = [
     "GpuKernel",
     "Loop",
     "Op",
+    "OpCost",
     "Operation",
     "Place",
     "Report",
@@ -32,5 +34,6 @@ __all__ = [
     "compile_tpu",
     "libtpu_version",
     "missing_libtpu",
+    "op_cost",
     "program",
 ]

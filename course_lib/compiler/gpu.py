@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import io
+import re
 import warnings
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from course_lib.compiler.gpu_kernel import GpuKernel
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import Unavailable, name_of
 
+_AGAIN = re.compile(r"__\d+$")  # XLA's mark on the second kernel of one name
 _NOTHING_TIMED = "no time: ptxas counts no cycles, and no simulator of a GPU is at hand."
 
 
@@ -105,9 +107,10 @@ def _numbered(kernels: list[GpuKernel]) -> tuple[GpuKernel, ...]:
 
 def _kernel(program: Program, hlo: str) -> GpuKernel:
     shared = None if program.dynamic_shared is None else program.static_shared + program.dynamic_shared
+    by_triton = [name for name in (program.name, _AGAIN.sub("", program.name)) if f'name = "{name}"' in hlo]
     return GpuKernel(
-        name=program.name,
-        kind="kernel" if program.mosaic or f'name = "{program.name}"' in hlo else "fusion",
+        name=by_triton[0] if by_triton else program.name,
+        kind="kernel" if program.mosaic or by_triton else "fusion",
         registers=program.registers,
         spill_stores=program.spill_stores,
         spill_loads=program.spill_loads,

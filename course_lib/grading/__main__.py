@@ -1,7 +1,7 @@
 """Grade a notebook, or every notebook in a folder.
 
-Runs the answers on this machine, as you: for notebooks you trust. docs/grading.md says what the
-rows mean.
+The answers run in a closed box (Linux, with bubblewrap), and are judged outside. Where there is no box, or with
+--unboxed, they run on this machine, as you: then only for notebooks you trust. docs/grading.md says what the rows mean.
 """
 
 import argparse
@@ -12,11 +12,13 @@ import signal
 import sys
 import threading
 
-from course_lib.grading import grade_files, run, summary
+from course_lib.grading import alike, grade_files, gradebooks, run, summary
+from course_lib.grading.box import pipes
 from course_lib.grading.class_page import class_page
 from course_lib.grading.folder import SUMMARY, find
 from course_lib.grading.grade import Grade, grade
 from course_lib.grading.graft import course_notebooks
+from course_lib.grading.progress import Progress
 from course_lib.grading.weights import BadWeights
 from course_lib.grading.weights import read as read_weights
 
@@ -36,17 +38,60 @@ def main() -> int:
     except (FileNotFoundError, BadWeights) as error:
         print(f"make grade: {error}", file=sys.stderr)
         return 2
+    without = _no_box(options)
+    if without and options.boxed:
+        print(f"make grade: {without}", file=sys.stderr)
+        return 2
+    boxed = not (without or options.unboxed)
+    print(_BOXED if boxed else _TRUSTS.format(why=f" {without}" if without else ""), file=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also where a shell had us ignore that
     try:
-        grades = _grade_all(notebooks, weights, options)
+        grades = _in_boxes(notebooks, weights, options) if boxed else _grade_all(notebooks, weights, options)
+    except OSError as error:  # of our own writing: a full disk
+        print(f"\nmake grade: {error}. What is done is kept: run it again once there is room.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\nmake grade: stopped.", file=sys.stderr)
         return 130
     if options.notebook.is_dir():
         print(f"\n{summary.text(grades)}")
-        _write_summary(grades, options.out)
+        same = alike.found(notebooks)
+        if same:
+            print(f"\n{alike.text(same)}")
+        _write_summary(grades, same, options.out)
     print(f"Reports are in {options.out}/", file=sys.stderr)
     return 0 if all(graded.passed for graded in grades) else 1
+
+
+_BOXED = "Each notebook runs in a closed box of its own, and is judged outside it."
+_TRUSTS = (
+    "NOT IN A BOX.{why} The answers run on this machine, as you, in the process that checks them: they can read your "
+    "files, and forge their marks. Grade only what you trust."
+)
+
+
+def _no_box(options: argparse.Namespace) -> str:
+    """Why there is no closed box here; "" where there is one, or nobody wants one."""
+    if options.unboxed:
+        return ""
+    from course_lib.grading.box import bwrap
+
+    return bwrap.problem()
+
+
+def _in_boxes(notebooks: dict[str, pathlib.Path], weights: dict, options: argparse.Namespace) -> list[Grade]:
+    """The same in closed boxes; what a run that was killed has done already is taken from its records."""
+    from course_lib.grading.box.bench import Bench
+    from course_lib.grading.box.records import Records
+
+    records = Records(options.out, f"{options.cell_timeout} {sorted(weights.items())}")
+    bench = Bench(options.jobs, records.seed)
+    try:
+        grades = _grade_all(notebooks, weights, options, bench.rows, records)
+    finally:
+        bench.end()
+    records.done()
+    return grades
 
 
 def _weights(path: pathlib.Path | None) -> dict[str, float]:
@@ -57,27 +102,36 @@ def _weights(path: pathlib.Path | None) -> dict[str, float]:
     return read_weights(path, list(exercises()))
 
 
-def _write_summary(grades: list[Grade], out: pathlib.Path) -> None:
+def _write_summary(grades: list[Grade], same: list[alike.Alike], out: pathlib.Path) -> None:
     files = {
         f"{SUMMARY}.csv": summary.as_csv(grades),
         "exercises.csv": summary.exercises_csv(grades),
+        "canvas.csv": gradebooks.canvas_csv(grades),
+        "moodle.csv": gradebooks.moodle_csv(grades),
+        "alike.csv": alike.as_csv(same),
         f"{SUMMARY}.html": class_page(grades),
     }
     for name, text in files.items():
         (out / name).write_text(text, encoding="utf-8")
 
 
-def _grade_all(notebooks: dict[str, pathlib.Path], weights: dict, options: argparse.Namespace) -> list[Grade]:
+def _grade_all(
+    notebooks: dict[str, pathlib.Path], weights: dict, options: argparse.Namespace, rows_of=None, records=None
+) -> list[Grade]:
     """Grade in parallel, and write each grade as it is done; print and return them in order."""
     options.out.mkdir(parents=True, exist_ok=True)
-    done, writing = 0, threading.Lock()
+    done, writing, progress = 0, threading.Lock(), Progress(len(notebooks))
 
     def one(item: tuple[str, pathlib.Path]) -> Grade:
         nonlocal done
         name, path = item
         try:
-            graded = grade(path, name=name, cell_timeout=options.cell_timeout, weights=weights)
-        except run.Stopped:
+            graded = records and records.find(name, path)
+            if not graded:
+                graded = grade(path, name=name, cell_timeout=options.cell_timeout, weights=weights, rows_of=rows_of)
+                if records:
+                    records.keep(graded, path)
+        except (run.Stopped, OSError):
             raise
         except Exception as error:  # a mistake of ours must not cost the other notebooks their grades
             graded = Grade(file=name, error=f"the grader failed on it. {type(error).__name__}: {error}")
@@ -86,7 +140,7 @@ def _grade_all(notebooks: dict[str, pathlib.Path], weights: dict, options: argpa
             grade_files.write(graded, options.out)
             if len(notebooks) > 1:
                 result = "not graded" if graded.error else graded.result
-                print(f"[{done}/{len(notebooks)}] {graded.file}: {result}, {graded.seconds:.0f} s", file=sys.stderr)
+                print(f"{progress(done)} {graded.file}: {result}, {graded.seconds:.0f} s", file=sys.stderr)
         return graded
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -96,8 +150,9 @@ def _grade_all(notebooks: dict[str, pathlib.Path], weights: dict, options: argpa
                 print(grade_files.table(graded), flush=True)
                 grades.append(graded)
             return grades
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OSError):
             run.stopping.set()
+            pipes.stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -109,6 +164,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("notebook", type=pathlib.Path, metavar="NB", help="a notebook, or a folder of notebooks")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("grades"), help="folder for the reports")
     parser.add_argument("--weights", type=pathlib.Path, metavar="FILE", help="CSV lines: an exercise, its weight")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--boxed", action="store_true", help="in closed boxes, or not at all")
+    how.add_argument("--unboxed", action="store_true", help="on this machine, as you: for notebooks you trust")
     parser.add_argument("--cell-timeout", type=_positive(float), default=60.0, metavar="SECONDS")
     parser.add_argument("--jobs", type=_positive(int), default=min(os.cpu_count() or 1, MAX_JOBS), metavar="N")
     return parser.parse_args()

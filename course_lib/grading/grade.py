@@ -6,6 +6,7 @@ import importlib.metadata
 import pathlib
 import platform
 import time
+from collections.abc import Callable
 
 import course_lib
 from course_lib.grading import submission
@@ -63,13 +64,17 @@ class Grade:
 
 
 def grade(
-    path: pathlib.Path, *, name: str = "", cell_timeout: float = 60.0, weights: dict[str, float] | None = None
+    path: pathlib.Path,
+    *,
+    name: str = "",
+    cell_timeout: float = 60.0,
+    weights: dict[str, float] | None = None,
+    rows_of: Callable[[CourseNotebook, dict, float], list[Row]] | None = None,
 ) -> Grade:
     """Grade the notebook at ``path``; ``name`` is what the grade calls it, else the file's name.
 
-    ``weights``: {id: weight}, 1 where an exercise is not in it.
-
-    Runs the answers in processes of their own, as the user who calls. Whatever is wrong with the
+    ``weights``: {id: weight}, 1 where an exercise is not in it. ``rows_of`` grades the answers: those of a box's bench,
+    say. Without it they run in processes of their own, as the user who calls. Whatever is wrong with the
     notebook is in the grade; raises FileNotFoundError only where the course's own exercise
     notebooks are missing.
     """
@@ -81,7 +86,7 @@ def grade(
     course = course_notebook(submitted)
     if course is None:
         return Grade(file=name, error="it has no exercise of this course: no cell is marked as one.")
-    graded = _graded(course, submitted, cell_timeout)
+    graded = (rows_of or _graded)(course, submitted, cell_timeout)
     weighted = tuple(dataclasses.replace(row, weight=(weights or {}).get(row.id, 1.0)) for row in graded)
     return Grade(file=name, lesson=course.name, rows=weighted, seconds=time.monotonic() - started)
 

@@ -108,7 +108,7 @@ def text(grades: list[Grade], width: int = 0) -> str:
 
 def _notebooks(grades: list[Grade], width: int) -> list[str]:
     """The notebooks side by side: name, points, percent."""
-    names = [_who(grade) for grade in grades]
+    names = [who(grade) for grade in grades]
     longest = min(max(map(len, names), default=0), 28)
     cells = []
     for name, grade in zip(names, grades, strict=True):
@@ -119,7 +119,7 @@ def _notebooks(grades: list[Grade], width: int) -> list[str]:
     return ["   ".join(cells[n::lines]).rstrip() for n in range(lines)]
 
 
-def _who(grade: Grade) -> str:
+def who(grade: Grade) -> str:
     """The name without what all of them end in: "alice", if hers is alice/01_hello_kernel.ipynb."""
     name = grade.file.removesuffix(".ipynb")
     return name.removesuffix(f"/{grade.lesson}") if grade.lesson else name
@@ -156,7 +156,7 @@ def as_csv(grades: list[Grade]) -> str:
         score = (grade.points, grade.max_points, percent)
         cells = [*(outcomes.get(id, "") for id in ids), *(scores.get(id, "") for id in scored)]
         lines.append((grade.file, grade.lesson, *score, *cells, grade.error))
-    return _csv(lines)
+    return table_csv(lines)
 
 
 def exercises_csv(grades: list[Grade]) -> str:
@@ -167,7 +167,7 @@ def exercises_csv(grades: list[Grade]) -> str:
         counts = (t.counts[name] for name in OUTCOMES)
         golf = ("" if t.golf is None else _cell(getattr(t.golf, f.name)) for f in _OF_GOLF)
         lines.append((t.id, t.title, t.kind, t.max_points, t.weight, *counts, *t.judge, *t.sentence, *golf))
-    return _csv(lines)
+    return table_csv(lines)
 
 
 _OF_GOLF = dataclasses.fields(Scores)
@@ -179,7 +179,7 @@ def _cell(value: object) -> object:
 
 def _scores(grades: list[Grade], id: str) -> Scores | None:
     """The scores of exercise ``id``; None where it has none."""
-    rows = [(_who(grade), row) for grade in grades for row in grade.rows if row.id == id and row.unit]
+    rows = [(who(grade), row) for grade in grades for row in grade.rows if row.id == id and row.unit]
     if not rows:
         return None
     scored = [(row.score, who) for who, row in rows if row.score is not None]
@@ -223,7 +223,7 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 4] + " ..."
 
 
-def _csv(lines: list[tuple]) -> str:
+def table_csv(lines: list[tuple]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([[_no_formula(cell) for cell in line] for line in lines])
     return out.getvalue()

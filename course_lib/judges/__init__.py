@@ -17,6 +17,7 @@ Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns on
 name; they take a ``Trial``, in which all that they share is found out once.
 """
 
+from course_lib.judges.arguments import drawn
 from course_lib.judges.around import arithmetic_around
 from course_lib.judges.block_map import BlockMap
 from course_lib.judges.budget import Budget, budget_judge, most_traffic
@@ -27,7 +28,7 @@ from course_lib.judges.gradient import Gradient, judge_gradient
 from course_lib.judges.numbers import numbers_judge
 from course_lib.judges.probing import Probe
 from course_lib.judges.simulator import races_judge, simulator_judge
-from course_lib.judges.sitting import JUDGES, NAMES, judge
+from course_lib.judges.sitting import JUDGES, NAMES, asked, judge
 from course_lib.judges.slips import Slip
 from course_lib.judges.tolerance import Expected, close, expected, right
 from course_lib.judges.trial import Trial
@@ -45,10 +46,12 @@ __all__ = [
     "Trial",
     "Verdict",
     "arithmetic_around",
+    "asked",
     "budget_judge",
     "close",
     "compiler_judge",
     "device_judge",
+    "drawn",
     "expected",
     "judge",
     "judge_gpu",

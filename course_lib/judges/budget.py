@@ -1,4 +1,4 @@
-"""What a kernel may cost: HBM traffic, VMEM, predicted time, spills, and how much of it a unit must be at work."""
+"""What a kernel may cost: HBM traffic, VMEM, cycles, time, spills, and how much of it a unit must be at work."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,13 +12,15 @@ from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 class Budget:
     """The most that a kernel may cost; None: no limit.
 
-    ``hbm_bytes`` and ``vmem_bytes`` are bytes, or functions of the arguments that return bytes. ``times_reference``
+    ``hbm_bytes`` and ``vmem_bytes`` are bytes, or functions of the arguments that return bytes. ``cycles`` are those
+    that the compiler predicts, of everything the function does. ``times_reference``
     bounds the predicted time by a multiple of that of the reference, compiled by XLA for the same chip. ``slots``: unit
     of the core -> the least share (0 to 1) of its instruction slots that must be filled, as in ``Report.slots``.
     """
 
     hbm_bytes: int | Callable[..., int] | None = None
     vmem_bytes: int | Callable[..., int] | None = None
+    cycles: int | None = None
     times_reference: float | None = None
     spills: int | None = None
     slots: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -26,7 +28,8 @@ class Budget:
     @property
     def needs_compiler(self) -> bool:
         """Whether HBM traffic and VMEM, which are counted without one, are not all that is limited."""
-        return self.times_reference is not None or self.spills is not None or bool(self.slots)
+        limited = (self.cycles, self.times_reference, self.spills)
+        return bool(self.slots) or any(limit is not None for limit in limited)
 
 
 def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip: str = "v5e") -> Verdict:
@@ -53,7 +56,12 @@ def sit(trial: Trial, budget: Budget) -> Verdict:
         return Verdict(judge="budget", passed=None, message=str(error))
     if not report.ok:
         return refused("budget", report.error)
-    complaint = _time(report, other, budget.times_reference) or _spills(report, budget.spills) or _slots(report, budget)
+    complaint = (
+        _cycles(report, budget.cycles)
+        or _time(report, other, budget.times_reference)
+        or _spills(report, budget.spills)
+        or _slots(report, budget)
+    )
     if complaint:
         return complained("budget", complaint, report)
     return Verdict(judge="budget", passed=True, report=report)
@@ -116,6 +124,21 @@ def _type(buffer: cost.Allocation) -> str:
     return f"{buffer.dtype}[{','.join(map(str, buffer.shape))}]"
 
 
+def _cycles(report: compiler.Report, most: int | None) -> Complaint | None:
+    if most is None or report.cycles is None or report.cycles <= most:
+        return None
+    return Complaint(
+        f"{vocabulary.COMPILER.capitalize()}: it takes {report.cycles:,} cycles; the budget is {most:,}."
+        + _where_cycles_go(report),
+        "count its grid steps and its bytes; the compiler's report shows where its cycles go.",
+    )
+
+
+def _where_cycles_go(report: compiler.Report) -> str:
+    waits = max(report.time_split, key=report.time_split.get) if report.time_split else ""
+    return f" Most of its cycles go to: {waits}." if waits else ""
+
+
 def _time(report: compiler.Report, other: compiler.Report | None, times: float | None) -> Complaint | None:
     if times is None:
         return None
@@ -124,10 +147,9 @@ def _time(report: compiler.Report, other: compiler.Report | None, times: float |
         mine, its = report.cycles, other.cycles
     if mine is None or its is None or mine <= times * its:
         return None
-    waits = max(report.time_split, key=report.time_split.get) if report.time_split else ""
     return Complaint(
         f"{vocabulary.COMPILER.capitalize()}: it takes {mine / its:.3g} times as long as the reference, which XLA "
-        f"compiles; the budget is {times:g} times." + (f" Most of its cycles go to: {waits}." if waits else ""),
+        f"compiles; the budget is {times:g} times." + _where_cycles_go(report),
         "count its grid steps and its bytes; the compiler's report shows where its cycles go.",
     )
 

@@ -1,8 +1,9 @@
 """The four judges in order: the first that refuses speaks."""
 
+import functools
 from collections.abc import Callable
 
-from course_lib.judges import compiling, numbers, simulator
+from course_lib.judges import budget, compiling, numbers, simulator
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
 
@@ -23,8 +24,13 @@ def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> list[V
     compiler is asked, and whose sizes the function sees while it is traced. Raises ValueError for an argument that is
     no array, for a reference that does not run with them, and for an unknown chip.
     """
-    trial, verdicts = Trial(fn, reference, args, chip), []
-    for sit in JUDGES.values():
+    return asked(Trial(fn, reference, args, chip))
+
+
+def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:
+    """The same of a Trial; and behind the four the verdict of the budget's judge, where there are ``limits``."""
+    verdicts = []
+    for sit in [*JUDGES.values(), *([functools.partial(budget.sit, budget=limits)] if limits else [])]:
         verdicts.append(sit(trial))
         if verdicts[-1].passed is False:
             break

@@ -10,7 +10,8 @@ Cost   HBM bytes 2 * size * itemsize; of the gradient 3 * size * itemsize: g and
 VMEM   as in `elementwise`, whose blocks these are
 
 `slope` is the derivative of `apply`. Both compute in f32: widen bf16 first, and round the result once. They are right
-for every finite f32, however large, and never NaN there.
+for every finite f32, however large, and never NaN there. `apply` of NaN is NaN, by Triton too, whose maximum and
+minimum of NaN and a number are the number.
 """
 
 import functools
@@ -105,7 +106,7 @@ def named(name: str | None, op: str = "activations") -> Activation:
 
 
 def _relu(z):
-    return jnp.maximum(z, 0)
+    return jnp.where(z <= 0, 0, z)
 
 
 def _relu_slope(z):
@@ -115,7 +116,7 @@ def _relu_slope(z):
 def _gelu(z):
     c = jnp.minimum(z, _ALL)  # of an infinity nothing is beyond
     beyond = c * _tail(c) * jnp.exp2(_BELL * (c * c))
-    return jnp.where(z > 0, z - beyond, beyond)
+    return jnp.where(z <= 0, beyond, z - beyond)
 
 
 def _gelu_slope(z):

@@ -8,12 +8,10 @@ order; so a gradient that is a kernel has a gradient too.
 """
 
 import contextlib
-import contextvars
 import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +23,7 @@ from course_lib.arrays import Array
 from course_lib.kernels import platforms, rules, sharding
 from course_lib.kernels.symbolic import is_known
 
-_OnGpus = Literal["plain", "kernels", "kernels or an error"]
-_on_gpus: contextvars.ContextVar[_OnGpus] = contextvars.ContextVar("on_gpus", default="plain")
+_on_gpus = jax.make_user_context("plain JAX")  # or "kernels", or "kernels or an error": jax.jit tells them apart
 
 
 @contextlib.contextmanager
@@ -34,14 +31,11 @@ def gpu_kernels(*, strict: bool = False) -> Iterator[None]:
     """Run kernels on GPUs too. Without it plain JAX runs there, for no GPU has run these kernels yet.
 
     Where a kernel cannot run on a GPU plain JAX does, and a warning says why; with ``strict`` that is an error,
-    ``platforms.NoKernel``. It holds for what is lowered while the context is open: what has been lowered before stays
-    as it is.
+    ``platforms.NoKernel``. An op without a kernel for a GPU is plain JAX either way. A function under ``jax.jit`` is
+    compiled once for inside of the context, and once for outside.
     """
-    token = _on_gpus.set("kernels or an error" if strict else "kernels")
-    try:
+    with _on_gpus("kernels or an error" if strict else "kernels"):
         yield
-    finally:
-        _on_gpus.reset(token)
 
 
 class fixed(functools.partial):  # noqa: N801  used as functools.partial is
@@ -117,7 +111,7 @@ class Op:
     def run_gpu(self, *operands: Array) -> tuple[Array, ...]:
         """The kernel, on this GPU; plain JAX where there is none, and with a warning where it cannot run."""
         sizes = [size for operand in operands for size in operand.shape]
-        if _on_gpus.get() == "plain" or not (self.gpu or self.portable) or 0 in sizes:
+        if _on_gpus.value == "plain JAX" or not (self.gpu or self.portable) or 0 in sizes:
             return self.run_plain(*operands)
         try:
             if not (kernel := {"mosaic": self.gpu, "triton": self.portable}[platforms.gpu_road()]):
@@ -127,7 +121,7 @@ class Op:
             with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):  # the same switch simulates GPUs
                 return _tuple(kernel(*operands))
         except platforms.NoKernel as why:
-            if _on_gpus.get() == "kernels or an error":
+            if _on_gpus.value == "kernels or an error":
                 raise
             what = f"{self.name}: plain JAX instead of the kernel"
             if isinstance(why, platforms.NoKernels):

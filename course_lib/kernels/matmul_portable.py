@@ -13,14 +13,13 @@ those made at about the same time share rows of x and columns of y in the L2 cac
 import dataclasses
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from course_lib.arrays import Array, BFloat16, Float32
-from course_lib.kernels import platforms, portable
+from course_lib.kernels import platforms, portable, sharding
 from course_lib.kernels.matmul_gpu import as_it_is
 from course_lib.kernels.products import dot
 
@@ -117,7 +116,7 @@ def product(
     return tuple(
         pl.pallas_call(
             portable.named(body, name),
-            out_shape=[jax.ShapeDtypeStruct((m, n), x.dtype)] * results,
+            out_shape=[sharding.result(x, (m, n), x.dtype)] * results,
             grid=(down * across,),
             in_specs=[strip_of_x, strip_of_y] + [pl.BlockSpec((bn,), lambda t: (tile(t)[1],))] * len(columns),
             out_specs=[pl.BlockSpec((bm, bn), tile)] * results,

@@ -22,17 +22,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Bool, Described, Float, Ref
-from course_lib.kernels import (
-    arguments,
-    legal,
-    norm_backward,
-    norm_gpu,
-    portable,
-    row_blocks,
-    rules,
-    sharding,
-    traced_eps,
-)
+from course_lib.kernels import arguments, legal, norm_backward, norm_gpu, row_blocks, rules, sharding, traced_eps
 from course_lib.kernels.compiler_params import check_fits, compiler_params
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
@@ -329,22 +319,9 @@ def _call(op: str, kernel: Callable, plain: Callable, count: int, *args):
     on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
     rule = _rule(x, count, len(operands) - count - len(traced), *traced)
     leading = () if blocks else tuple(range(count))
-    roads = {} if traced else _on_gpus(op, kernel, count, eps)
+    roads = {} if traced else norm_gpu.roads(op, kernel, count, eps)
     launch = Op(name=op, rule=rule, tpu=on_tpu, tpu_mapped=mapped, plain=plain, leading=leading, **roads)
     return launch(*operands, cuts=cuts)
-
-
-_ON_GPU = {"rms_norm": norm_gpu.rms_norm, "layer_norm": norm_gpu.layer_norm}
-
-
-def _on_gpus(op: str, kernel: Callable, count: int, eps: float) -> dict[str, Callable | None]:
-    by_rows = fixed(portable.by_rows, kernel=fixed(_ragged, kernel=kernel), arrays=count, results=count, name=op)
-    return {"gpu": fixed(norm_gpu.on_gpu, op=_ON_GPU[op], eps=eps) if op in _ON_GPU else None, "portable": by_rows}
-
-
-def _ragged(x_block: portable.Block, *blocks: portable.Block, kernel: Callable) -> None:
-    """A kernel on a GPU, where a row need not fill its block."""
-    kernel(x_block, *blocks, axis=1, inside=x_block.inside)
 
 
 def _chosen(blocks: Blocks | None, x: Array, arrays: int) -> tuple[int, int]:

@@ -15,14 +15,13 @@ import math
 import operator
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from course_lib.arrays import Array, Float, Num, Ref
-from course_lib.kernels import platforms
+from course_lib.kernels import platforms, sharding
 
 _ELEMENTS = 1024  # of a block of an elementwise kernel: 8 of each of 128 threads, 16 bytes of bf16
 _ROW_BLOCK = 2048  # elements of a block of short rows
@@ -89,7 +88,7 @@ def by_elements(
     spec = pl.BlockSpec((block,), lambda i: (i,))
     return pl.pallas_call(
         named(body, name),
-        out_shape=jax.ShapeDtypeStruct((x.size,), dtype),
+        out_shape=sharding.result(x, (x.size,), dtype),
         grid=(pl.cdiv(x.size, block),),
         in_specs=[spec] * len(operands),
         out_specs=spec,
@@ -127,7 +126,7 @@ def by_rows(
     flat = [operand.reshape(rows, columns) for operand in operands[:arrays]]
     outs = pl.pallas_call(
         named(body, name),
-        out_shape=[jax.ShapeDtypeStruct((rows, columns), x.dtype)] * results,
+        out_shape=[sharding.result(x, (rows, columns), x.dtype)] * results,
         grid=(pl.cdiv(rows, height),),
         in_specs=[row_block] * arrays + [vector] * (len(operands) - arrays),
         out_specs=[row_block] * results,

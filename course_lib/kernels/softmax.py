@@ -183,7 +183,7 @@ def _rule(operands: int, x: Array, axis: int) -> str:
 def _softmax(x, axis, blocks, cuts):
     kernels = _Kernels(whole=_whole_kernel, columns=_columns_kernel, statistics=2)
     by_rows = fixed(portable.by_rows, kernel=fixed(_whole_kernel, axis=1), outside=-math.inf, name="softmax")
-    roads = {"gpu": fixed(norm_gpu.on_gpu, op=norm_gpu.softmax), "portable": by_rows} if axis == x.ndim - 1 else {}
+    roads = {"gpu": fixed(norm_gpu.on_gpu, op=norm_gpu.softmax), "portable": by_rows}
     return _call("softmax", kernels, reference, axis, blocks, cuts, x, **roads)
 
 
@@ -194,7 +194,9 @@ def _forward(x, *how):
 
 def _backward(axis, blocks, cuts, y, g):
     kernels = _Kernels(whole=softmax_backward.whole_kernel, columns=softmax_backward.columns_kernel, statistics=1)
-    return (_call("gradient of softmax", kernels, softmax_backward.plain, axis, blocks, cuts, y, g),)
+    body, name = fixed(softmax_backward.whole_kernel, axis=1), "gradient of softmax"
+    by_rows = fixed(portable.by_rows, kernel=body, arrays=2, name=name)
+    return (_call(name, kernels, softmax_backward.plain, axis, blocks, cuts, y, g, portable=by_rows),)
 
 
 _softmax.defvjp(_forward, _backward)
@@ -210,6 +212,7 @@ class _Kernels:
 
 
 def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, *operands: Array, **roads) -> Array:
+    """``roads``: how GPUs go along the last axis; along another they run plain JAX."""
     x = operands[0]
     if not x.size:
         return x
@@ -217,7 +220,7 @@ def _call(op: str, kernels: _Kernels, plain: Callable, axis: int, blocks, cuts, 
     last = axis - x.ndim  # from the end: there may come axes in front
     on_tpu, plain = fixed(_on_tpu, kernels=kernels, axis=last, blocks=blocks), fixed(plain, axis=last)
     leading = () if blocks else tuple(range(len(operands)))
-    rule = _rule(len(operands), x, axis)
+    rule, roads = _rule(len(operands), x, axis), roads if last == -1 else {}
     launch = Op(name=op, rule=rule, tpu=on_tpu, plain=plain, leading=leading, **roads)
     return launch(*operands, cuts=cuts)
 

@@ -20,9 +20,16 @@ _NOT_A_READERS = ("COURSE_GRADING", "COURSE_SOURCE", "NBGRADER_EXECUTION", "PYTE
 
 
 def environment() -> dict[str, str]:
-    """The variables that a notebook is run with: this clone's library, nobody's progress, and no bar in the output."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
-    return kept | {"COURSE_BUILD": "1", "COURSE_PROGRESS": "0", "COURSE_RECORD": "0", "PYTHONPATH": str(ROOT)}
+    """The variables that a notebook is run with: this clone's library, nobody's progress, no bar in the output, and the
+    simulator asked anew, unless COURSE_SHIPPED is set. What libtpu and XLA would read is left out: so are the keys of
+    what comes with the course the same everywhere."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _NOT_A_READERS and not name.startswith(("XLA_", "TPU_", "LIBTPU_"))
+    }
+    ours = {"COURSE_BUILD": "1", "COURSE_PROGRESS": "0", "COURSE_RECORD": "0", "PYTHONPATH": str(ROOT)}
+    return {"COURSE_SHIPPED": "0"} | kept | ours
 
 
 def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.NotebookNode:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from building import ROOT, BuildError, glossary, golf, lessons, picture
+from building import ROOT, BuildError, cycles, glossary, golf, lessons, picture
 from building.answers import answers_of, without_answers
 from building.run import execute
 from building.source import dump, read_source
@@ -33,20 +33,29 @@ def targets() -> dict[str, Callable[[], Files]]:
 
 def notebook(source: pathlib.Path) -> Files:
     """The notebook of a lesson, executed."""
-    return {f"notebooks/{source.stem}.ipynb": dump(execute(read_source(source), source))}
+    executed, shipped = _executed(read_source(source), source)
+    return {f"notebooks/{source.stem}.ipynb": dump(executed)} | shipped
 
 
 def exercises(source: pathlib.Path) -> Files:
     """The exercises of a lesson with their answers, executed, and without them; and the answers alone."""
     solved, lesson = read_source(source), f"course_lib/lessons/lesson_{source.stem[:2]}"
-    executed, scores = golf.without_scores(execute(golf.with_scores(solved), source))
+    executed, shipped = _executed(golf.with_scores(solved), source)
+    executed, scores = golf.without_scores(executed)
     files = {
         f"exercises/{source.stem}.ipynb": dump(without_answers(solved)),
         f"solutions/{source.stem}.ipynb": dump(executed),
         f"{lesson}/solutions.json": _json(answers_of(solved)),
         **_minutes(source),
     }
-    return files | ({f"{lesson}/golf.json": _json(scores)} if scores else {})
+    return files | shipped | ({f"{lesson}/golf.json": _json(scores)} if scores else {})
+
+
+def _executed(notebook, source: pathlib.Path) -> tuple[object, Files]:
+    """The executed notebook, and the file of the cycles that the simulator gave for it, if it was asked for any."""
+    executed, text = cycles.without_cycles(execute(cycles.with_cycles(notebook), source))
+    file = f"course_lib/lessons/lesson_{source.stem[:2]}/cycles_{source.parent.parent.name}.json"
+    return executed, {file: text} if text else {}
 
 
 def minutes_files() -> Files:

@@ -24,7 +24,7 @@ _NOT_BUILT = "it could not be built."
 
 def result(task: Exercise, defined: object) -> Result:
     """What the judges say of the learner's answer, and then what the exercise demands beside them."""
-    if defined is None or does_nothing(defined) or does_nothing(_named(task.defines, _way_back_of(defined))):
+    if defined is None or does_nothing(defined) or does_nothing(named(task.defines, way_back_of(defined))):
         return not_attempted(task.id, f"write {task.defines}")
     cases, fn, not_built = task.arguments(), None, None
     try:
@@ -103,17 +103,19 @@ def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: 
         return True
     if task.defines == getattr(defined, "__name__", ""):
         return True  # the answer is what is judged, and there is something in it
-    kernels = [_named(call.name, defined) for call in walk.calls]
+    kernels = [named(call.name, defined) for call in walk.calls]
     return not kernels or not all(map(does_nothing, kernels))
 
 
-def _way_back_of(answer: object) -> object:
+def way_back_of(answer: object) -> object:
     """The backward rule of an answer that is tied together with jax.custom_vjp; else None."""
     return getattr(answer, "bwd", None)
 
 
-def _named(name: str, user: object) -> object:
+def named(name: str, user: object) -> object:
     """The Python function or class that ``user`` uses by that name, such as the one behind a kernel; else None."""
+    if (uses := getattr(user, "uses", None)) is not None:  # it stands for a function in another process
+        return uses.get(name)
     seen = inspect.getclosurevars(user) if inspect.isfunction(user) else None
     used = (seen.globals | seen.nonlocals).values() if seen else ()
     return next((value for value in used if getattr(value, "__name__", None) == name), None)

@@ -1,6 +1,7 @@
 """The parent's side of a compile for a GPU: what is installed for it, the child, its limits, the files it leaves."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib.metadata
 import json
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 
+from course_lib.compiler.child import cache
 from course_lib.compiler.child.service import WorkerDied
 from course_lib.compiler.dumps import ptxas
 
@@ -73,12 +75,29 @@ def missing() -> str:
     )
 
 
-@functools.lru_cache(64)
 def compile_module(config: str, module: bytes, *, time_limit_s: float, memory_bytes: int) -> dict:
-    """Compile MLIR bytecode for the GPU that ``config`` describes, in a child of its own. Raises WorkerDied.
+    """Compile MLIR bytecode for the GPU that ``config`` describes, unless its answer is known. Raises WorkerDied.
 
-    The worker's answer, and, if all went well, "programs": what ptxas was given and said (``dumps.ptxas``).
+    The worker's answer, and, if all went well, "programs": what ptxas was given and said (``dumps.ptxas``). The child
+    is one of its own.
     """
+    key = cache.key(module, topology=config, settings=versions(), memory_bytes=memory_bytes)
+    if (known := cache.get(key, _read)) is not None:
+        return known
+    answer = _compiled(config, module, time_limit_s, memory_bytes)
+    if answer["ok"]:
+        cache.put(key, answer | {"programs": [dataclasses.asdict(program) for program in answer["programs"]]})
+    elif answer["stage"] == "compile":  # not that the compiler does not start: it may, the next time
+        cache.put(key, answer)
+    return answer
+
+
+def _read(answer: dict) -> dict:
+    """An answer of what stood in a file. Raises KeyError or TypeError where it is none."""
+    return {"hlo": str(answer["hlo"]), "programs": tuple(ptxas.program(**plain) for plain in answer["programs"])}
+
+
+def _compiled(config: str, module: bytes, time_limit_s: float, memory_bytes: int) -> dict:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="course-compile-gpu-"))
     try:
         answer = _asked(folder, config, module, time_limit_s, memory_bytes)

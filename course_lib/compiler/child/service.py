@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from course_lib.compiler.child import cache
+from course_lib.compiler.child import cache, shipped
 from course_lib.compiler.dumps import dump
 
 MEMORY_BYTES = 2 << 30
@@ -78,7 +78,7 @@ class Worker:
         self.lock = threading.Lock()
         self.kept = memory_bytes == MEMORY_BYTES  # others, for one large program, end with their answer
 
-    def ask(self, topology: str, module: bytes, time_limit_s: float) -> dict:
+    def ask(self, topology: str, module: bytes, time_limit_s: float, cycles_only: bool = False) -> dict:
         """The worker's answer, with the "dump" if all went well. Raises WorkerDied: a crash, or the time limit."""
         self.start()
         try:
@@ -86,14 +86,14 @@ class Worker:
             self.process.stdin.write(header + module)
             self.process.stdin.flush()
             answer = json.loads(self._read_line(time_limit_s))
-            return answer | {"dump": dump.read(self.folder)} if answer["ok"] else answer
+            return answer | {"dump": dump.read(self.folder, cycles_only)} if answer["ok"] else answer
         except BrokenPipeError:
             message = self._cause_of_death()
             self.stop()
             raise WorkerDied(message) from None
         except WorkerDied as error:
             if self.process.poll() is not None:  # it crashed; one that we must stop is in the middle of a file
-                error.left = dump.read(self.folder)
+                error.left = dump.read(self.folder, cycles_only)
             self.stop()
             raise
         except BaseException:  # Ctrl-C: no orphan, and no half answer in the pipe
@@ -199,16 +199,38 @@ def compile_module(topology: str, module: bytes, *, simulate: bool, time_limit_s
     if (known := cache.get(key)) is not None:
         return known
     answer = _asked(topology, module, simulate, time_limit_s, memory_bytes)
-    if answer["ok"] or answer["stage"] == "compile":  # not that libtpu does not start: it may, the next time
-        cache.put(key, answer)
+    _keep(key, answer)
     return answer
 
 
-def _asked(topology: str, module: bytes, simulate: bool, time_limit_s: float, memory_bytes: int) -> dict:
+def cycles_of(topology: str, module: bytes, *, time_limit_s: float, memory_bytes: int) -> dict:
+    """The same with the simulator, for a part of a function of which nothing but the cycles is wanted: the "dump" has
+    no programs. They may have come with the course.
+    """
+    how = {"topology": topology, "settings": _settings(True), "memory_bytes": memory_bytes}
+    key = cache.key(module, **how, cycles_only=True)
+    answer = shipped.get(key) or cache.get(key)
+    if answer is None:
+        answer = _asked(topology, module, True, time_limit_s, memory_bytes, True)
+        answer = shipped.of(answer) if answer["ok"] else answer
+        _keep(key, answer)
+    if answer["ok"]:
+        shipped.note(key, answer)
+    return answer
+
+
+def _keep(key: str, answer: dict) -> None:
+    if answer["ok"] or answer["stage"] == "compile":  # not that libtpu does not start: it may, the next time
+        cache.put(key, answer)
+
+
+def _asked(
+    topology: str, module: bytes, simulate: bool, time_limit_s: float, memory_bytes: int, cycles_only: bool = False
+) -> dict:
     worker = _worker(simulate, memory_bytes)
     with worker.lock:
         try:
-            return worker.ask(topology, module, time_limit_s)
+            return worker.ask(topology, module, time_limit_s, cycles_only)
         except WorkerDied:
             if worker.kept:
                 worker.start()  # while the caller reads why, the next child warms up

@@ -26,8 +26,8 @@ class Dump:
     vmem: tuple[Allocation, ...]
 
 
-def read(folder: pathlib.Path) -> Dump:
-    """Read the dump of the last compile."""
+def read(folder: pathlib.Path, cycles_only: bool = False) -> Dump:
+    """Read the dump of the last compile; ``cycles_only``: of the simulator's figures, without programs and VMEM."""
     cycles, alike, split, texts = {}, {}, {}, {}
     for file in sorted(folder.iterdir()):
         if file.name.endswith("static_llo_profile.textproto"):
@@ -36,7 +36,7 @@ def read(folder: pathlib.Path) -> Dump:
         elif file.name.endswith(_PATH):
             with file.open(errors="replace") as lines:
                 split[file.name.removesuffix(_PATH)] = critical_path.time_split(lines)
-        elif match := _FILE.match(file.name):
+        elif not cycles_only and (match := _FILE.match(file.name)):
             texts.setdefault(match[1], {})[match[2]] = _text(file)
     pieces = [piece for found in texts.values() for piece in allocations(found.get("vmem_report", ""))]
     return Dump(cycles=cycles, alike=alike, programs=_programs(texts), time_split=split, vmem=tuple(pieces))

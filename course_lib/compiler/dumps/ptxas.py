@@ -55,6 +55,11 @@ class Program:
     remarks: tuple[str, ...]  # of ptxas, about speed
 
 
+def program(*, grid, remarks, **others) -> Program:
+    """A program of its fields, as JSON gives them back. Raises TypeError for others."""
+    return Program(grid=None if grid is None else tuple(grid), remarks=tuple(remarks), **others)
+
+
 def read(folder: pathlib.Path) -> tuple[Program, ...]:
     """Every kernel that went through ptxas: Mosaic GPU's in the order of the program, then XLA's by name.
 

@@ -77,14 +77,17 @@ def _doubtful(why: str) -> tuple[str, ...]:
 
 
 def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
-    """A function that puts a traced function before the compiler, with or without its simulator.
+    """A function that puts a traced function before the compiler, with or without its simulator, or a part of one of
+    which nothing but the cycles is wanted.
 
     The compiler sees no files and lines, so that its answer is that of the same program anywhere else; where it refuses
     one and names the operation, it is asked once more with the innermost of them.
     """
 
-    def ask(jaxpr, args: tuple | None = None, *, simulate: bool, bundles: int = 0) -> dict:
+    def ask(jaxpr, args: tuple | None = None, *, simulate: bool, bundles: int = 0, cycles_only: bool = False) -> dict:
         allowed = limits.of(bundles if simulate else 0)
+        if cycles_only:
+            return service.cycles_of(chip.topology, lower(jaxpr, args), **allowed)
         answer = service.compile_module(chip.topology, lower(jaxpr, args), simulate=simulate, **allowed)
         if answer["ok"] or _A_PLACE not in answer["error"]:
             return answer
@@ -149,7 +152,7 @@ def _in_columns(jaxpr, args: tuple, chip: chips.Chip, ask: Callable):
 def _simulated_product(jaxpr, args: tuple, ask: Callable) -> tuple[hlo.HloOp, int, dict] | None:
     """The op that is a matrix product, its cycles and its time split; None where the simulator gives none."""
     try:
-        answer = ask(jaxpr, args, simulate=True)
+        answer = ask(jaxpr, args, simulate=True, cycles_only=True)
     except service.WorkerDied:
         return None
     op = columns.main_op(hlo.read(answer["hlo"])) if answer["ok"] else None
@@ -181,7 +184,7 @@ def _in_two_sizes(jaxpr, readable, plan: extrapolate.Plan, ask: Callable):
 def _part(jaxpr, plan: extrapolate.Plan, ask: Callable) -> tuple[dump.Dump | None, str]:
     """The dump of a function made smaller, and what went wrong, if anything did."""
     try:
-        answer = ask(jaxpr, simulate=True, bundles=plan.bundles)
+        answer = ask(jaxpr, simulate=True, bundles=plan.bundles, cycles_only=True)
     except service.WorkerDied as error:
         return error.left, f"with the simulator on, {error}"
     return (answer["dump"], "") if answer["ok"] else (None, "a part of its grid, alone, does not compile")

@@ -1,0 +1,143 @@
+"""What one operation in a kernel costs: cycles and slots, by the compiler's simulator, beside others of its kind.
+
+A kernel applies the operation n times, each time to arrays of its own in VMEM, and one of the results leaves it, which
+one only a run tells; so no application can be left out, and no copy is counted. The price is the slope between two such
+kernels, one with twice as many. n grows until the slope stays, for a few hide behind what is fixed in a kernel.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, grid, text
+from course_lib.compiler.report import Report
+from course_lib.compiler.tpu import compile_tpu, name_of
+
+REGISTER_BYTES = 4096  # of VMEM's tiles too: 8 x 128 numbers of 32 bits
+_REGISTERS = 32  # that the smallest kernel works on at least
+_FEWEST = 4  # applications in it
+_MOST = 6  # kernels: the largest has 32 times as many
+_MOST_BYTES = 12 << 20  # of their arrays: what 16 MiB of VMEM have room for
+_LANES = 128
+_SAME = 0.02  # slopes that are so close are taken for one
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpCost:
+    """The price of one application. ``slots``: unit -> instructions. All are 0 or empty where ``why`` says why."""
+
+    name: str
+    chip: str
+    cycles: float = 0.0  # predicted, where others of its kind stand beside it: not how long one alone takes
+    slots: dict[str, float] = dataclasses.field(default_factory=dict)
+    spills: float = 0.0
+    registers: int = 0  # vector registers that hold the first operand
+    why: str = ""  # the compiler's reason, where it refuses the operation
+    versions: str = ""
+
+    @property
+    def of_a_register(self) -> float:
+        """Cycles for what one register holds of the first operand."""
+        return self.cycles / self.registers if self.registers else 0.0
+
+    def __str__(self) -> str:
+        if self.why:
+            return text.folded(f"{self.name} on a {self.chip}: {self.why}")
+        slots = ", ".join(f"{count:.3g} {unit}" for unit, count in self.slots.items())
+        return text.folded(
+            f"{self.name} on a {self.chip}: {self.cycles:.3g} cycles, predicted (compiler), for "
+            f"{text.counted(self.registers, 'register')}; {slots}"
+        )
+
+
+def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpCost:
+    """The price of ``fn(*args)`` inside a kernel, on arrays in VMEM.
+
+    ``args`` are shapes of at least two axes; ``fn`` returns one array of at least two. A load of each operand and a
+    store of the result are in the price. What the compiler refuses has no price, and the reason. Raises ValueError for
+    an unknown chip and for arguments that make no kernel; Unavailable where libtpu is missing.
+    """
+    chips.chip(chip)
+    result = jax.eval_shape(fn, *args)
+    if not args or any(len(a.shape) < 2 for a in (*args, result)):
+        shapes = [a.shape for a in (*args, result)]
+        raise ValueError(f"op_cost: arrays in VMEM have two axes at least, and here are {shapes}. Try (8, 128).")
+    registers = registers_of(args[0])
+    n, reports = max(_FEWEST, math.ceil(_REGISTERS / registers)), []
+    each = sum(map(_bytes, (*args, result)))
+    while not _settled([report.cycles for report in reports]) and (
+        len(reports) < 2 or n * each << len(reports) <= _MOST_BYTES
+    ):
+        report = compile_tpu(functools.partial(_kernel, fn, args, result, n << len(reports)), _WHICH, chip=chip)
+        facts = {"name": name_of(fn), "chip": chip, "registers": registers, "versions": report.versions}
+        if report.cycles is None:
+            return OpCost(**facts, why=report.error.what if report.error else "; ".join(report.notes))
+        reports.append(report)
+    (smaller, larger), more = reports[-2:], n << len(reports) - 2
+    return OpCost(
+        **facts,
+        cycles=(larger.cycles - smaller.cycles) / more,
+        slots=_slope(smaller, larger, more),
+        spills=(larger.spills - smaller.spills) / more,
+    )
+
+
+def _settled(cycles: list[int]) -> bool:
+    """Whether the last doubling took as many cycles for each application as the one before, or there were enough."""
+    if len(cycles) < 3:
+        return False
+    before, last = cycles[-2] - cycles[-3], (cycles[-1] - cycles[-2]) / 2
+    return len(cycles) == _MOST or (last > 0 and abs(last - before) <= _SAME * last)
+
+
+def registers_of(array: jax.ShapeDtypeStruct) -> int:
+    """Vector registers that an array fills, or begins to fill: it lies in whole tiles."""
+    return math.ceil(_bytes(array) / REGISTER_BYTES)
+
+
+def _bytes(array: jax.ShapeDtypeStruct) -> int:
+    return grid.stored_bytes(array.shape, array.dtype)
+
+
+_WHICH = jax.ShapeDtypeStruct((1,), jnp.int32)
+
+
+def _kernel(fn: Callable, args: tuple, result: jax.ShapeDtypeStruct, n: int, which: jax.Array) -> jax.Array:
+    """``fn`` n times over, each time on arrays of its own; the result number ``which[0]`` leaves, in whole lanes."""
+    lanes = result.shape[-1]
+    whole = jax.ShapeDtypeStruct((*result.shape[:-1], -(-lanes // _LANES) * _LANES), result.dtype)
+
+    def kernel(which_ref, o_hbm, *refs):
+        *operands, results, semaphore = refs
+        for number in range(n):
+            results[number, ..., :lanes] = fn(*(operand[number] for operand in operands))
+        copy = pltpu.make_async_copy(results.at[which_ref[0]], o_hbm, semaphore)
+        copy.start()
+        copy.wait()
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=whole,
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)],
+        out_specs=pl.BlockSpec(memory_space=pl.ANY),
+        scratch_shapes=[
+            *(pltpu.VMEM((n, *array.shape), array.dtype) for array in (*args, whole)),
+            pltpu.SemaphoreType.DMA,
+        ],
+    )(which)
+
+
+def _slope(smaller: Report, larger: Report, times: int) -> dict[str, float]:
+    counts = []
+    for report in (smaller, larger):
+        counts.append(collections.Counter())
+        for bundle in report.listing:
+            counts[-1].update(bundle.slots)
+    return {unit: more / times for unit in counts[1] if (more := counts[1][unit] - counts[0][unit]) > 0}

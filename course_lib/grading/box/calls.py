@@ -1,0 +1,97 @@
+"""A call from one process to a function in the other: arrays go as their types, and a program comes back for them.
+
+Both sides do both: a judge calls what a student wrote, and that may call what the judge has handed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax._src import api_util, core, linear_util
+from jax._src.state import types as state
+from jax.experimental.pallas import tpu as pltpu
+from jax.interpreters import partial_eval
+
+from course_lib import chips, grid
+from course_lib.grading.box import values, writing
+
+
+class _Type:
+    """An array, of which the type alone goes over."""
+
+    def __init__(self, aval: core.AbstractValue):
+        self.aval = aval
+
+
+def arguments(given: object, other: Callable) -> tuple[object, list]:
+    """(the arguments as a node, the arrays among them). ``other(value, depth)`` writes what is no value."""
+    arrays: list = []
+
+    def typed(leaf: object) -> object:
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return _Type(core.ShapedArray(leaf.shape, leaf.dtype))
+        if not isinstance(leaf, np.ndarray | np.generic | jax.Array | core.Tracer):
+            return leaf
+        arrays.append(leaf)
+        return _Type(core.typeof(leaf))
+
+    def written(value: object, depth: int) -> object:
+        if not isinstance(value, _Type):
+            return other(value, depth)
+        kind = "ref" if isinstance(value.aval, state.AbstractRef) else "type"
+        return [kind, list(value.aval.shape), value.aval.dtype.name]
+
+    return values.written(jax.tree.map(typed, given), written), arrays
+
+
+def type_of(tag: str, parts: list) -> object:
+    """What stands for an array in the arguments of a call. Raises Damaged."""
+    shape, dtype = values.items(parts, 2)
+    found = values.DTYPES.get(dtype) if isinstance(dtype, str) else None
+    if found is None or tag not in ("type", "ref"):
+        raise values.Damaged("the type of an array is wanted.")
+    if tag == "ref":
+        return state.AbstractRef(core.ShapedArray(values.sizes(shape), found), None)
+    return jax.ShapeDtypeStruct(values.sizes(shape), found)
+
+
+def answered(fn: Callable, args: tuple, kwargs: dict, chip: str, written: Callable) -> list:
+    """["value", ...] of a call with plain values; with types of arrays among them, ["program", jaxpr, structure]."""
+    leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_type)
+    places = [n for n, leaf in enumerate(leaves) if _is_type(leaf)]
+    if not places:
+        return ["value", written(fn(*args, **kwargs))]
+
+    def traced(*arrays):
+        filled = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            filled[place] = array
+        args, kwargs = jax.tree.unflatten(structure, filled)
+        return fn(*args, **kwargs)
+
+    types = [leaves[n] for n in places]
+    with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
+        if any(isinstance(t, state.AbstractRef) for t in types):
+            jaxpr, result = _traced_with_refs(traced, types), None
+        else:
+            jaxpr, result = grid.trace_with_result(traced, *types, chip=chip)
+        return ["program", writing.program(jaxpr), writing.tree(jax.tree.structure(result))]
+
+
+def _is_type(leaf: object) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct | state.AbstractRef)
+
+
+def _traced_with_refs(fn: Callable, types: list) -> core.Jaxpr:
+    """The jaxpr of a kernel: a function of places in memory that returns nothing."""
+    info = api_util.debug_info("box", fn, tuple(types), {})
+
+    def flat(*refs):
+        fn(*refs)
+        return []
+
+    avals = [t if isinstance(t, state.AbstractRef) else core.ShapedArray(t.shape, t.dtype) for t in types]
+    jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(linear_util.wrap_init(flat, debug_info=info), avals)
+    return core.ClosedJaxpr(jaxpr, consts)

@@ -1,0 +1,64 @@
+"""Inputs that nobody has seen: an exercise with values, and where it may have any size a size, that a seed makes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.checks import inputs
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.compute import Compute
+
+MORE_CASES = 3  # of a function of plain numbers
+
+
+def task(public: Exercise, seed: int) -> Exercise:
+    """The exercise with other inputs, as right an answer to which is as right an answer to it."""
+    rng = np.random.default_rng([seed, int(public.id.replace(".", ""))])
+    if isinstance(public.asks, Compute):
+        return dataclasses.replace(public, asks=_numbers(public.asks, rng))
+    if public.reference is None or public.asks is not None:
+        return public
+    if public.cases is not None:
+        return dataclasses.replace(public, cases=lambda: _shuffled(public.cases(), np.random.default_rng(seed)))
+    sizes = _sizes(public.sizes, rng)
+
+    def cases() -> list[tuple]:
+        made = inputs.arguments(public.inputs, sizes, public.dtypes, public.within)
+        return _shuffled(made, np.random.default_rng(seed))
+
+    changed = dataclasses.replace(public, sizes=sizes)
+    object.__setattr__(changed, "arguments", cases)
+    return changed
+
+
+def _sizes(sizes: tuple[dict[str, int], ...], rng) -> tuple[dict[str, int], ...]:
+    """The sizes, the last odd one made a little larger: nobody knows by how much."""
+    odd = max(n for n, size in enumerate(sizes) if inputs.is_odd(size))
+    grown = {name: n + int(rng.integers(1, 6)) for name, n in sizes[odd].items()}
+    while not inputs.is_odd(grown):
+        grown = {name: n + 1 for name, n in grown.items()}
+    return (*sizes[:odd], grown, *sizes[odd + 1 :]) if odd else (*sizes, grown)
+
+
+def _shuffled(cases: list[tuple], rng) -> list[tuple]:
+    """The cases, and of each shape one more in which every array has its numbers in another order."""
+    found, seen = list(cases), set()
+    for case in cases:
+        key = str([(a.shape, a.dtype) for a in jax.tree.leaves(case)])
+        if key not in seen:
+            seen.add(key)
+            found.append(jax.tree.map(lambda a: jnp.asarray(rng.permutation(np.ravel(a)).reshape(a.shape)), case))
+    return found
+
+
+def _numbers(asked: Compute, rng) -> Compute:
+    """More sets of arguments: each a mixture of those there are."""
+    if not all(isinstance(n, int | float) for case in asked.cases for n in case):
+        return asked
+    columns = list(zip(*asked.cases, strict=True))
+    mixed = [tuple(column[int(rng.integers(len(column)))] for column in columns) for _ in range(MORE_CASES)]
+    return dataclasses.replace(asked, cases=(*asked.cases, *mixed))

@@ -1,0 +1,216 @@
+"""The process in the box: runs the cells, traces and calls what they define, and says what came of it, as data.
+
+Everything a student wrote runs in this process, and may change it as it likes. So nothing that it says is believed:
+what it sends are programs and values, and others judge them.
+
+Each request is a list, and so is each answer:
+
+    ["run", source]             ["ok"] or ["raised", [[class, text], ...]], what caused it first
+    ["what", name, defines]     what the cells have defined by that name
+    ["call", ref, args, kwargs, chip]
+                                ["value", ...], ["program", jaxpr, structure], ["raised", ...] or ["unportable", text]
+    ["method", ref, name, args, kwargs, chip]
+    and those of ``layers_inside``
+
+While a function is called, ["back", ref, method, args] asks for a method of an object that was lent to it, and
+["result", value] comes back.
+"""
+
+import contextlib
+import functools
+import inspect
+import os
+import sys
+import types
+
+import jax
+import numpy as np
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compat
+from course_lib.checks.kinds.kernel import named, way_back_of
+from course_lib.checks.result import does_nothing
+from course_lib.grading.box import calls, layers_inside, pipes, reading, values
+
+_LONGEST = 4000  # characters of an exception's text
+
+
+class Box:
+    """The cells' names, and what has been handed out of them, by number."""
+
+    def __init__(self, fd_in: int, fd_out: int):
+        self.fd_in, self.fd_out = fd_in, fd_out
+        self.names = {"__name__": "__main__", "__builtins__": __builtins__}
+        self.held: list = []
+        self.assessed: dict[str, str] = {}
+        self.kinds = {"run": self.run, "what": self.what, "call": self.call, "method": self.method}
+        self.kinds |= {kind: functools.partial(answer, self) for kind, answer in layers_inside.KINDS.items()}
+
+    def serve(self, until: str = "") -> object:
+        """Answer requests; return what comes with ``until``, and at the end of all, None."""
+        while data := pipes.blocking_receive(self.fd_in):
+            kind, *parts = values.loads(data)
+            if kind == until:
+                return parts[0]
+            self.say(self.answer(kind, parts))
+        return None
+
+    def say(self, node: list) -> None:
+        try:
+            data = values.dumps(node)
+            if len(data) > values.MAX_BYTES:
+                raise values.Unportable(f"it is a program of {len(data):,} bytes.")
+        except ValueError as error:
+            data = values.dumps(["unportable", str(error)[:_LONGEST]])
+        pipes.blocking_send(self.fd_out, data)
+
+    def answer(self, kind: str, parts: list) -> list:
+        try:
+            return self.kinds[kind](*parts)
+        except values.Unportable as error:
+            return ["unportable", str(error)]
+        except BaseException as error:  # SystemExit and all: whatever a student's code may raise
+            return ["raised", _chain(error)]
+
+    def run(self, source: str) -> list:
+        """Run a cell."""
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        exec(compile(TransformerManager().transform_cell(source), "<answer>", "exec"), self.names)
+        return ["ok"]
+
+    def what(self, name: str, defines: str) -> list:
+        """What the cells call ``name``; for an explanation also how it was assessed."""
+        self.held.clear()  # numbers begin anew for each exercise
+        if name not in self.names:
+            return ["missing"]
+        return ["value", self.written(self.names[name], defines), [list(pair) for pair in self.assessed.items()]]
+
+    def call(self, ref: int, args: object, kwargs: object, chip: str) -> list:
+        return self.called(self.held[ref], args, kwargs, chip)
+
+    def method(self, ref: int, name: str, args: object, kwargs: object, chip: str) -> list:
+        return self.called(getattr(self.held[ref], name), args, kwargs, chip)
+
+    def called(self, fn, args: object, kwargs: object, chip: str) -> list:
+        """Call with plain values, or trace where some are types of arrays."""
+        return calls.answered(fn, self.read(args), self.read(kwargs), chip, self.written)
+
+    def read(self, node: object) -> object:
+        return values.read(node, self._given)
+
+    def _given(self, tag: str, parts: list, depth: int) -> object:
+        """What a judge hands over: the type of an array, something of ours, or something that stays with the judge."""
+        if tag == "held":
+            return self.held[parts[0]]
+        return self._lent(*parts) if tag == "lent" else calls.type_of(tag, parts)
+
+    def _lent(self, ref: int, methods: list[str]) -> object:
+        """An object that stays with the judge, or a function: what is called here is called there."""
+
+        def method(name: str):
+            def call(*args):
+                node, arrays = calls.arguments(args, lambda value, depth: self.written(value))
+                self.say(["back", ref, name, node])
+                kind, *parts = self.serve(until="result")
+                if kind == "value":
+                    return self.read(parts[0])
+                program, structure = reading.program(parts[0]), reading.structure(parts[1])
+                return jax.tree.unflatten(structure, program(*arrays))
+
+            return call
+
+        if methods == ["__call__"]:
+            return method("__call__")
+        return types.SimpleNamespace(**{name: method(name) for name in methods})
+
+    def written(self, value: object, defines: str = "") -> object:
+        """A value as a node; functions and classes stay here, and go by number."""
+
+        def other(value: object, depth: int) -> object:
+            if isinstance(value, jax.Array):
+                return values.array(np.asarray(value))
+            if isinstance(value, bool | int | float | str):  # a class of the student's own
+                return values.written({bool: bool, int: int}.get(type(value), type(value).__mro__[1])(value))
+            self.held.append(value)
+            ref, name = len(self.held) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]
+            if isinstance(value, type):
+                return ["class", ref, name, _layer(value), does_nothing(value)]
+            if callable(value):
+                return ["function", ref, name, _parameters(value), _nothing(value, defines), _empty(value)]
+            return ["thing", ref, _description(value)]
+
+        return values.written(value, other)
+
+
+def _parameters(fn) -> list | None:
+    """[name, kind, whether it has a default] of each; None for what is no function of Python's."""
+    if not inspect.isfunction(fn):
+        return None
+    return [[p.name, int(p.kind), p.default is not p.empty] for p in inspect.signature(fn).parameters.values()]
+
+
+def _nothing(fn, defines: str) -> bool:
+    """Whether there is nothing in it yet."""
+    return does_nothing(fn) or does_nothing(named(defines, way_back_of(fn)))
+
+
+def _empty(fn) -> list[str]:
+    """The names of the functions it uses in which there is nothing yet."""
+    seen = inspect.getclosurevars(fn) if inspect.isfunction(fn) else None
+    used = (seen.globals | seen.nonlocals).values() if seen else ()
+    return sorted({v.__name__ for v in used if inspect.isfunction(v) and does_nothing(v)})
+
+
+def _layer(kind: type) -> bool:
+    keras = sys.modules.get("keras")
+    return keras is not None and issubclass(kind, keras.layers.Layer)
+
+
+def _description(value: object) -> str:
+    from course_lib.checks.unfit import described
+
+    return described(value)[:200]
+
+
+def _chain(error: BaseException | None) -> list:
+    """[class, text] of an exception and of those it was raised from, innermost first."""
+    found = []
+    while error is not None and len(found) < 6:
+        text = ""
+        with contextlib.suppress(Exception):
+            text = str(error)[:_LONGEST]
+        found.insert(0, [type(error).__name__[:100], text])
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
+def _quiet_checks(box: Box) -> None:
+    """The checks as an answer cell may call them: here nobody is asked."""
+    from course_lib import checks
+
+    for name in ("check", "course_map", "doctor", "hint", "listing", "progress", "report", "solution", "start"):
+        setattr(checks, name, lambda *args, **kwargs: None)
+    checks.assess = lambda id, answer: box.assessed.update({str(id)[:10]: str(answer)[:20]})
+    box.names["checks"] = checks
+
+
+def main(modules: list[str]) -> None:
+    """Serve on stdin and on what was stdout. ``modules`` are imported before the first request."""
+    fd_in, fd_out = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nowhere, fd)
+    for name in modules:
+        __import__(name)
+    pltpu.set_tpu_interpret_mode(compat.interpret_params())
+    box = Box(fd_in, fd_out)
+    _quiet_checks(box)
+    from IPython.core import inputtransformer2  # noqa: F401  before the first cell wants it
+
+    box.say(["ready"])
+    box.serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,43 @@
+"""Boxes that are ready before they are wanted: JAX takes a second or two to be imported, and Keras as long again."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from course_lib.grading.box.limits import STUDENT
+from course_lib.grading.box.process import Process
+from course_lib.grading.graft import CourseNotebook
+
+_HEAVY = ("keras",)  # what a lesson's own cells import, and takes long
+
+
+class Boxes:
+    """For every notebook a box in which nothing has run yet. ``spare`` of each make wait ready."""
+
+    def __init__(self, spare: int):
+        self.spare, self._waiting, self._lock = spare, {}, threading.Lock()
+        self._ended = False
+
+    def take(self, course: CourseNotebook) -> Process:
+        """A box for a notebook of a lesson. Whoever takes it ends it."""
+        text = json.dumps(course.notebook)
+        modules = tuple(name for name in _HEAVY if f"import {name}" in text)
+        with self._lock:
+            waiting = self._waiting.setdefault(modules, [])
+            taken = waiting.pop(0) if waiting else self._made(modules)
+            while len(waiting) < self.spare and not self._ended:
+                waiting.append(self._made(modules))
+        return taken
+
+    @staticmethod
+    def _made(modules: tuple[str, ...]) -> Process:
+        return Process("inside", *modules, limits=STUDENT, lessons=False)
+
+    def end(self) -> None:
+        """End those that nobody took."""
+        with self._lock:
+            self._ended = True
+            for box in [box for waiting in self._waiting.values() for box in waiting]:
+                box.end()
+            self._waiting = {}

@@ -1,0 +1,65 @@
+"""A process in a box, with limits, asked over its pipes; and all of it gone at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from course_lib.grading.box import bwrap, groups, pipes, values
+from course_lib.grading.box.limits import Limits
+from course_lib.grading.box.pipes import Lost
+
+START_S = 120.0  # on a busy machine JAX takes its time to be imported
+
+
+class Process:
+    """A module of this package as a program in a box. It says ["ready"] once, and then answers."""
+
+    def __init__(self, module: str, *words: str, limits: Limits, lessons: bool):
+        self.group = groups.Group(limits.memory_bytes, limits.processes)
+        self.deadline = time.monotonic() + START_S
+        python = bwrap.command(lessons=lessons, disk_bytes=limits.disk_bytes)
+        command = [*limits.command(self.group.files), *python, "-m", f"course_lib.grading.box.{module}", *words]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={"PATH": _PATH},
+            cwd="/", start_new_session=True,
+        )  # fmt: skip
+        for stream in (self.process.stdin, self.process.stdout):
+            os.set_blocking(stream.fileno(), False)
+        self.ready = False
+
+    def ask(self, node: object, deadline: float) -> bytes:
+        """The answer to a node, unread. Raises Lost."""
+        self.send(node, deadline)
+        return self.receive(deadline)
+
+    def send(self, node: object, deadline: float) -> None:
+        self.started()
+        data = node if isinstance(node, bytes) else values.dumps(node)
+        pipes.send(self.process.stdin.fileno(), data, deadline)
+
+    def receive(self, deadline: float) -> bytes:
+        return pipes.receive(self.process.stdout.fileno(), deadline)
+
+    def started(self) -> None:
+        """Wait until it has said that it is there. Raises Lost."""
+        if not self.ready:
+            self.receive(self.deadline)
+            self.ready = True
+
+    def end(self) -> None:
+        """Kill it and all that it has started. Bubblewrap takes the whole namespace with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.group.end()
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+_PATH = "/usr/bin:/bin"
+__all__ = ["Lost", "Process"]

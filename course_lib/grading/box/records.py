@@ -1,0 +1,88 @@
+"""Grades that are done, while a class is being graded: a run that was killed goes on where it was.
+
+They lie in ``.grading`` beside the reports, one file for each notebook, and are gone once all are done. A record counts
+only for the very notebook, the very course and the same inputs; one that is damaged is made again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+
+from course_lib.grading.grade import Grade, versions
+from course_lib.grading.graft import EXERCISES
+from course_lib.grading.rows import Row
+
+_LIBRARY = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Records:
+    """The grades of one class that are done. ``seed`` is that of the run that was begun; ``settings``: the options."""
+
+    def __init__(self, out: pathlib.Path, settings: str):
+        self.folder = out / ".grading"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        self._made_with = _course() + f"{versions()} {settings}".encode()
+        self.seed = self._seed()
+
+    def _seed(self) -> int:
+        """The number from which the inputs are made; drawn once, and kept for a run that goes on."""
+        file = self.folder / "seed"
+        try:
+            return int(file.read_text())
+        except (OSError, ValueError):
+            seed = secrets.randbits(48)
+            _write(file, str(seed))
+            return seed
+
+    def find(self, name: str, notebook: pathlib.Path) -> Grade | None:
+        """The grade of a notebook; None where there is no whole record of it."""
+        try:
+            data = json.loads(self._file(name, notebook).read_text())
+            rows = tuple(Row(**row) for row in data.pop("rows"))
+            return Grade(**data, rows=rows) if data["file"] == name else None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def keep(self, graded: Grade, notebook: pathlib.Path) -> None:
+        """Note a grade. Raises OSError where the disk is full."""
+        data = dataclasses.asdict(graded)
+        _write(self._file(graded.file, notebook), json.dumps(data))
+
+    def done(self) -> None:
+        """All are done: nothing is left to go on with."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _file(self, name: str, notebook: pathlib.Path) -> pathlib.Path:
+        digest = hashlib.sha256(self._made_with + f"{self.seed} {name}\n".encode() + _bytes(notebook))
+        return self.folder / f"{digest.hexdigest()}.json"
+
+
+def _bytes(notebook: pathlib.Path) -> bytes:
+    if not notebook.is_file() or notebook.is_symlink() or notebook.stat().st_size > 6 << 20:
+        return b""  # it cannot be graded, and that is soon found out again
+    return notebook.read_bytes()
+
+
+def _course() -> bytes:
+    """What the course is at this moment: its exercises and its library."""
+    found = hashlib.sha256()
+    for file in sorted([*EXERCISES.glob("*.ipynb"), *_LIBRARY.rglob("*.py")]):
+        found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
+    return found.digest()
+
+
+def _write(file: pathlib.Path, text: str) -> None:
+    """All of it or nothing: a run may be killed at any moment."""
+    part = file.with_suffix(".part")
+    with part.open("w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(file)

@@ -1,0 +1,47 @@
+"""A function that came out of a box with a derivative of its own: the rules are put back, as programs."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+
+def with_tangents(function: Callable, count: int, rule: Callable, zeros: list) -> Callable:
+    """A function with its rule for tangents; ``zeros``: for which results there is none."""
+
+    def does(*given):
+        consts, args = given[:count], given[count:]
+        derived = jax.custom_jvp(lambda *args: function(*consts, *args))
+
+        @derived.defjvp
+        def tangents(primals, given):
+            found = rule(*primals, *given)
+            results, rest = found[: len(zeros)], iter(found[len(zeros) :])
+            return results, [jnp.zeros_like(r) if z else next(rest) for r, z in zip(results, zeros, strict=True)]
+
+        return derived(*args)
+
+    return does
+
+
+def with_way_back(function: Callable, count: int, forwards: Callable, where: list, backwards: Callable) -> Callable:
+    """A function with its forward and its backward rule; ``where``: which residuals are arguments."""
+
+    def does(*given):
+        consts, args = given[:count], given[count:]
+        derived = jax.custom_vjp(lambda *args: function(*consts, *args))
+
+        def forward(*args):
+            found = forwards(*args)
+            made, own = found[: where.count(None)], iter(found[: where.count(None)])
+            residuals = [next(own) if n is None else (*consts, *args)[n] for n in where]
+            return found[len(made) :], residuals
+
+        def backward(residuals, cotangents):
+            found = iter(backwards(*residuals, *cotangents))
+            return tuple(next(found) if jnp.issubdtype(a.dtype, jnp.floating) else None for a in args)
+
+        derived.defvjp(forward, backward)
+        return derived(*args)
+
+    return does

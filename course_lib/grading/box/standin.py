@@ -1,0 +1,184 @@
+"""What stands in the judge's process for something in the box: called, it asks the box for a program or a value.
+
+A function of arrays is traced in the box, and the program that comes out is what the judges call: the box never sees
+an array, nor which judge asks.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+from collections.abc import Callable
+
+import jax
+
+from course_lib.grading.box import calls, reading, values
+from course_lib.grading.box.values import Damaged, items
+
+
+class Answers:
+    """The questions of a judge to the box. ``ask`` takes a request and returns the answer, both nodes."""
+
+    def __init__(self, ask: Callable[[list], object], chip: str = "v5e"):
+        self.ask, self.chip = ask, chip
+        self.programs: dict[str, tuple] = {}  # by request: JAX asks for the same trace again and again
+        self.lent: list = []  # objects that stay here, and are called from the box
+
+    def defined(self, name: str, defines: str) -> tuple[object, dict[str, str]]:
+        """What the cells call ``name``, with stand-ins for what cannot come out; and what was said of explanations."""
+        tag, *parts = items(self.ask(["what", name, defines]))
+        if tag == "missing":
+            raise NameError(f"The name {name} is not defined.")
+        node, assessed = items(self._or_raised([tag, *parts], "value"), 2)
+        said = [items(pair, 2) for pair in items(assessed)]
+        return self.value(node), {str(id): str(word) for id, word in said}
+
+    def value(self, node: object) -> object:
+        return values.read(node, self._other)
+
+    def _other(self, tag: str, parts: list, depth: int) -> object:
+        if tag == "function":
+            return self._function(*items(parts, 5))
+        if tag == "class":
+            return self._class(*items(parts, 4))
+        if tag == "thing":
+            return Thing(_text(items(parts, 2)[1]))
+        raise Damaged(f"it has a node {tag[:40]!r}.")
+
+    def _function(self, ref: object, name: object, parameters: object, nothing: object, empty: object) -> object:
+        """A function that asks; or one that does nothing, for which there is nothing to ask."""
+        if nothing is True:
+            return _does_nothing
+
+        def standin(*args, **kwargs):
+            return self.called(["call", ref], args, kwargs)
+
+        name = _text(name)
+        standin.__name__ = standin.__qualname__ = name if name.isidentifier() else "function"
+        standin.uses = {_text(each): _does_nothing for each in items(empty)}
+        if parameters is not None:
+            standin.__signature__ = _signature(items(parameters))
+        return standin
+
+    def _class(self, ref: object, name: object, layer: object, nothing: object) -> object:
+        from course_lib.grading.box import layers
+
+        if nothing is True:
+            return _does_nothing
+        return layers.standin(self, ref, _text(name)) if layer is True else type(_identifier(name), (), {"_ref": ref})
+
+    def called(self, request: list, args: tuple, kwargs: dict) -> object:
+        """What the box's function returns for plain values; for arrays, what its program returns."""
+        node, arrays = calls.arguments(args, self._lent)
+        named, more = calls.arguments(kwargs, self._lent)
+        request = [*request, node, named, self.chip]
+        if not arrays + more:
+            return self.value(items(self._or_raised(self.asked(request), "value"), 1)[0])
+        key = repr(request)
+        if key not in self.programs:
+            program, structure = items(self._or_raised(self.asked(request), "program"), 2)
+            self.programs[key] = reading.program(program), reading.structure(structure)
+        program, structure = self.programs[key]
+        results = program(*arrays, *more)
+        return jax.tree.unflatten(structure, results)
+
+    def asked(self, request: list) -> object:
+        """The answer of the box; what it asks meanwhile of objects that were lent to it is answered."""
+        node = self.ask(request)
+        while (reply := self.answered(node)) is not None:
+            node = self.ask(reply)
+        return node
+
+    def answered(self, node: object) -> list | None:
+        """The answer to a call from the box, of a method of an object that was lent; None if it is no such call."""
+        if not isinstance(node, list) or len(node) != 4 or node[0] != "back":
+            return None
+        _, ref, name, args = node
+        lent = self.lent[ref] if type(ref) is int and 0 <= ref < len(self.lent) else None
+        if not isinstance(name, str) or name not in _methods(lent):
+            raise Damaged("it calls what was not lent.")
+        given = values.read(args, self._handed_back)
+        method = lent if name == "__call__" else getattr(lent, name)
+        written = functools.partial(values.written, other=self._lent)
+        return ["result", calls.answered(method, given, {}, self.chip, written)]
+
+    def _handed_back(self, tag: str, parts: list, depth: int) -> object:
+        return calls.type_of(tag, parts) if tag in ("type", "ref") else self._other(tag, parts, depth)
+
+    def _lent(self, value: object, depth: int) -> object:
+        """What is no value as a node: it stays here, and what is called there is called here."""
+        if type(getattr(value, "_ref", None)) is int:
+            return ["held", value._ref]
+        self.lent.append(value)
+        return ["lent", len(self.lent) - 1, _methods(value)]
+
+    def _or_raised(self, node: object, wanted: str) -> list:
+        """The parts of an answer. Raises what was raised in the box, and Damaged for what is no answer."""
+        tag, *parts = items(node)
+        if tag == wanted:
+            return parts
+        if tag == "raised":
+            raise raised(items(parts, 1)[0])
+        if tag == "unportable":
+            raise ValueError(f"It cannot be carried out of the box: {_text(items(parts, 1)[0])}")
+        raise Damaged("the box gave another answer than was asked for.")
+
+
+class Thing:
+    """A value that is neither a number nor text, nor anything that can be called."""
+
+    def __init__(self, description: str):
+        self.description = description
+
+    def __repr__(self) -> str:
+        return self.description
+
+
+def raised(chain: object) -> BaseException:
+    """The exception that a box has described, with those it was raised from."""
+    error = None
+    for each in items(chain):
+        name, text = map(_text, items(each, 2))
+        kind = getattr(builtins, name, None) or getattr(jax.errors, name, None)
+        good = isinstance(kind, type) and issubclass(kind, Exception) and kind.__init__ in _PLAIN
+        kind = kind if good else type(_identifier(name), (Exception,), {})
+        made = kind(text)
+        made.__cause__, error = error, made
+    return error or Exception("")
+
+
+# Those that are made of a text alone.
+_PLAIN = {kind.__init__ for kind in (Exception, ValueError, TypeError, RuntimeError, ArithmeticError, LookupError)} | {
+    kind.__init__ for kind in (NotImplementedError, NameError, AttributeError, KeyError, AssertionError, SyntaxError)
+}
+
+
+def _does_nothing():
+    pass
+
+
+def _methods(value: object) -> list[str]:
+    """What may be called of an object that is lent: the object itself, or its public methods."""
+    if callable(value):
+        return ["__call__"]
+    return [name for name in dir(value) if not name.startswith("_") and callable(getattr(value, name))]
+
+
+def _signature(parameters: list) -> inspect.Signature:
+    found = []
+    for each in parameters:
+        name, kind, has_default = items(each, 3)
+        default = None if has_default is True else inspect.Parameter.empty
+        found.append(inspect.Parameter(_identifier(name), list(inspect._ParameterKind)[kind], default=default))
+    return inspect.Signature(found)
+
+
+def _identifier(name: object) -> str:
+    return name if isinstance(name, str) and name.isidentifier() and len(name) < 100 else "unnamed"
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise Damaged("a text is wanted.")
+    return value[: values.MAX_TEXT]

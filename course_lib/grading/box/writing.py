@@ -1,0 +1,207 @@
+"""A traced function as a node: this side runs in the box. Calls are entered, so that only operations are left."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src import core, literals
+from jax._src.state import types as state
+
+from course_lib.grading.box import classes, values
+from course_lib.grading.box.values import Unportable
+from course_lib.grid.jaxprs import scan_parts
+
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
+_DERIVED = ("custom_jvp_call", "custom_vjp_call")  # functions that bring a derivative of their own
+
+
+def program(jaxpr: core.Jaxpr) -> object:
+    """The node of a traced function, with the derivatives that it brings along. Raises Unportable."""
+    return _Writer(keeps_derivatives=True).jaxpr(jaxpr)
+
+
+@dataclasses.dataclass
+class _Writer:
+    """Writes one jaxpr; those in its parameters are written by others, which drop derivatives: nobody asks for them."""
+
+    keeps_derivatives: bool
+    atoms: dict = dataclasses.field(default_factory=dict)  # variable -> its number, or a literal that it is
+    count: int = 0  # of numbers: variables have theirs in the order in which they are bound
+
+    def jaxpr(self, jaxpr: core.Jaxpr) -> list:
+        """["jaxpr", types of what goes in, constants, equations, what comes out, effects, names]"""
+        inputs = [self._new(v) for v in jaxpr.all_invars]
+        equations = [e for eqn in jaxpr.eqns for e in self._equations(eqn)]
+        consts = [None if isinstance(c, core.Tracer) else value(np.asarray(c)) for c in jaxpr.consts]
+        outputs = [self._atom(v) for v in jaxpr.outvars]
+        return ["jaxpr", inputs, consts, equations, outputs, self._effects(jaxpr.effects), _names(jaxpr)]
+
+    def _new(self, variable: core.Var) -> list:
+        self.atoms[variable] = self.count
+        self.count += 1
+        return aval(variable.aval)
+
+    def _atom(self, atom) -> object:
+        if isinstance(atom, core.Literal):
+            return ["literal", value(atom.val), aval(atom.aval)]
+        return self.atoms[atom]
+
+    def _equations(self, eqn) -> Iterator[list]:
+        name = eqn.primitive.name
+        if name in _CALLS:
+            inner = eqn.params[_CALLS[name]]
+            yield from self._entered(eqn, inner, inner.consts)
+        elif name in _DERIVED and not self.keeps_derivatives:
+            yield from self._entered(eqn, eqn.params["call_jaxpr"], eqn.params["call_jaxpr"].consts)
+        elif name in _DERIVED:
+            atoms = [self._atom(v) for v in eqn.invars]
+            parts = _derived(eqn)
+            yield [name, atoms, [self._new(v) for v in eqn.outvars], [], parts]
+        else:
+            if classes.operations().get(name) is not eqn.primitive:
+                raise Unportable(f"it uses {name:.60}, which leaves the program.")
+            atoms = [self._atom(v) for v in eqn.invars]
+            effects = self._effects(eqn.effects)
+            params = {k: v for k, v in eqn.params.items() if k not in ("ft_in", "ft_out")}
+            node = [[k, value(v)] for k, v in params.items()]
+            if "ft_in" in eqn.params:
+                node.append(["ft", _scan_counts(eqn)])
+            yield [name, atoms, [self._new(v) for v in eqn.outvars], effects, node]
+
+    def _entered(self, eqn, inner: core.Jaxpr, consts) -> Iterator[list]:
+        """The equations of a call, between this jaxpr's own variables."""
+        given = [["literal", value(np.asarray(c)), aval(v.aval)] for c, v in zip(consts, inner.constvars, strict=True)]
+        given += [self._atom(v) for v in eqn.invars]
+        self.atoms.update(zip(inner.all_invars, given, strict=True))
+        for each in inner.eqns:
+            yield from self._equations(each)
+        self.atoms.update(zip(eqn.outvars, [self._atom(v) for v in inner.outvars], strict=True))
+
+    def _effects(self, effects) -> list:
+        found = []
+        for effect in effects:
+            kind = classes.name_of(type(effect))
+            if kind is None:
+                raise Unportable(f"it has the effect {type(effect).__name__:.60}.")
+            found.append([kind, self._atom(effect.input)])
+        return sorted(found, key=str)
+
+
+def value(v: object) -> object:
+    """A value in an equation as a node. Raises Unportable."""
+    return values.written(v, _other)
+
+
+def aval(a) -> object:
+    """The type of a variable as a node."""
+    if isinstance(a, state.AbstractRef):
+        return ["ref", aval(a.inner_aval), value(a.memory_space), value(a.kind)]
+    if isinstance(a, core.ShapedArray):
+        return ["type", [int(n) for n in a.shape], value(a.dtype), bool(a.weak_type)]
+    raise Unportable(f"it has a value of the type {type(a).__name__:.60}.")
+
+
+def tree(t) -> object:
+    """The structure of lists, tuples, indexers: ["tree", class or "leaf", its own data, those inside]"""
+    data = t.node_data()
+    if data is None:
+        return ["tree", "leaf", None, []] if t.num_leaves else ["tree", "none", None, []]
+    kind, own = data
+    name = kind.__name__ if kind in (tuple, list, dict) else "none" if kind is type(None) else classes.name_of(kind)
+    if name is None:
+        raise Unportable(f"it has a structure of the class {kind.__name__:.60}.")
+    return ["tree", name, value(own), [tree(c) for c in t.children()]]
+
+
+def _other(v: object, depth: int) -> object:
+    if isinstance(v, core.Jaxpr):
+        return _Writer(keeps_derivatives=False).jaxpr(v)
+    if isinstance(v, core.AbstractValue):
+        return aval(v)
+    if isinstance(v, jax.tree_util.PyTreeDef):
+        return tree(v)
+    if isinstance(v, literals.TypedInt | literals.TypedFloat):
+        plain = int(v) if isinstance(v, int) else float(v)
+        return ["number", plain, value(np.dtype(v.dtype))]
+    if isinstance(v, str):  # a class of text of JAX's own
+        return values.written(str(v))
+    if isinstance(v, type) and issubclass(v, np.generic):
+        return value(np.dtype(v))
+    if hasattr(v, "dtype") and hasattr(v, "shape") and not isinstance(v, core.Tracer):
+        return values.array(np.asarray(v))
+    name = classes.name_of(type(v))
+    if name is None:
+        raise Unportable(f"it holds a {type(v).__module__}.{type(v).__name__:.60}.")
+    if isinstance(v, enum.Enum):
+        return ["member", name, v.name]
+    if dataclasses.is_dataclass(v):
+        fields = {f.name: getattr(v, f.name) for f in dataclasses.fields(v)}
+    elif isinstance(v, tuple):
+        fields = v._asdict()
+    else:
+        fields = {}
+    return ["object", name, [[k, values.written(x, _other, depth + 1)] for k, x in fields.items()]]
+
+
+def _scan_counts(eqn) -> list[int]:
+    """How many constants, carried values and slices go into a scan, and how many slices come out."""
+    consts, carry, xs = scan_parts(eqn, eqn.invars)
+    return [len(consts), len(carry), len(xs), len(eqn.outvars) - len(carry)]
+
+
+def _derived(eqn) -> list:
+    """How many of a function's arguments are constants around it, the function, and its own derivative, as programs.
+
+    Nobody asks for the derivative of a derivative, and that of relu, say, uses relu.
+    """
+    call, params = eqn.params["call_jaxpr"], eqn.params
+    count = params["num_consts"]
+    if params["symbolic_zeros"]:
+        raise Unportable("it has a custom derivative that asks for symbolic zeros.")
+    if eqn.primitive.name == "custom_jvp_call":
+        jaxpr, consts, zeros = params["jvp_jaxpr_fun"].call_wrapped(*[False] * (len(eqn.invars) - count))
+        return [count, _once(call), _once(_closed(jaxpr, consts)), [bool(z) for z in zeros]]
+    jaxpr, consts = params["fwd_jaxpr_thunk"].call_wrapped(*[True] * (len(eqn.invars) - count))
+    return [count, _once(call), *_way_back(eqn, _closed(jaxpr, consts), params["out_trees"]()[2])]
+
+
+def _way_back(eqn, forwards: core.Jaxpr, forwarded: list) -> list:
+    """The forward rule; which of its residuals are arguments, by number; the backward rule, of the floats alone."""
+    outputs, primals = [v.aval for v in eqn.outvars], [v.aval for v in eqn.invars]
+    made = iter(forwards.out_avals)
+    residuals = [next(made) if f is None else primals[f] for f in forwarded]
+    wanted = primals[eqn.params["num_consts"] :]
+
+    def backwards(*given):
+        found = eqn.params["bwd"].call_wrapped(*given)
+        found = found[0] if isinstance(found, tuple) and isinstance(found[0], list) else found  # newer JAX adds a log
+        none = ("Zero", "SymbolicZero")  # JAX's words for a gradient of 0 that nobody has computed
+        return [
+            jnp.zeros(p.shape, p.dtype) if type(c).__name__ in none else c
+            for c, p in zip(found, wanted, strict=True)
+            if jnp.issubdtype(p.dtype, jnp.floating)
+        ]
+
+    given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (*residuals, *outputs)]
+    return [_once(forwards), list(forwarded), _once(jax.make_jaxpr(backwards)(*given))]
+
+
+def _once(jaxpr: core.Jaxpr) -> list:
+    return _Writer(keeps_derivatives=False).jaxpr(jaxpr)
+
+
+def _closed(jaxpr: core.Jaxpr, consts) -> core.Jaxpr:
+    return core.ClosedJaxpr(jaxpr, consts)
+
+
+def _names(jaxpr: core.Jaxpr) -> list:
+    """What it was traced for, the function's name, and those of its arguments."""
+    info = jaxpr.debug_info
+    names = info.arg_names
+    where = info.func_src_info.partition(" at ")[0]
+    return [info.traced_for[:60], where[:120], None if names is None else [str(n)[:120] for n in names]]

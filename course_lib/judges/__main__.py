@@ -1,0 +1,115 @@
+"""The four judges for a kernel in any Python file, in a terminal.
+
+python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
+"""
+
+import argparse
+import dataclasses
+import sys
+
+import jax
+
+from course_lib import chips, judges
+from course_lib.compiler import progress
+from course_lib.compiler.command_line import Wrong, check_arguments, function, type_of
+
+_EXAMPLE = """\
+examples:
+  python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
+  python -m course_lib.judges kernels.py:paged --reference kernels.py:plain --arguments kernels.py:pages
+  python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]" --budget spills=0
+
+The function and the reference are called with arrays of these types: floats are drawn from N(0, 1), integers from 0 to
+7. Where such numbers will not do, --arguments names a function that returns the arguments in a tuple. Exit status: 0 if
+every judge passes it, 1 if one refuses it, 2 if they could not be asked."""
+
+_LIMITS = {field.name: float if field.name == "times_reference" else int for field in dataclasses.fields(judges.Budget)}
+del _LIMITS["slots"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; its exit status."""
+    options = _parser().parse_intermixed_args(arguments)  # types may stand behind --reference
+    jax.config.update("jax_platforms", "cpu")  # a TPU, if there is one, is left alone
+    try:
+        if options.chip not in chips.NAMES:
+            raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(chips.NAMES)}.")
+        budget = _budget(options.budget)
+        fn, reference = function(options.function), function(options.reference)
+        args = _arguments(options)
+        check_arguments(options.function, fn, args)
+        check_arguments(options.reference, reference, args)
+        with progress.shown(f"judging {options.function}"):
+            verdicts = _verdicts(fn, reference, args, budget, options.chip)
+    except Wrong as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for verdict in verdicts:
+        print(verdict)
+    report = next((verdict.report for verdict in verdicts if verdict.report), None)
+    if report is not None:
+        print(f"\n{report}")
+    return 1 if any(verdict.passed is False for verdict in verdicts) else 0
+
+
+def _verdicts(fn, reference, args: list, budget: judges.Budget | None, chip: str) -> list[judges.Verdict]:
+    try:
+        trial = judges.Trial(fn, reference, tuple(args), chip)
+        trial.wanted  # noqa: B018  a reference that does not run is the caller's to mend
+    except ValueError as error:
+        raise Wrong(str(error)) from None
+    return judges.asked(trial, budget)
+
+
+def _arguments(options) -> list:
+    if options.arguments is None:
+        return list(judges.drawn([type_of(text) for text in options.types], options.seed))
+    if options.types:
+        raise Wrong("give types of arrays, or --arguments, and not both.")
+    try:
+        made = function(options.arguments)()
+    except Wrong:
+        raise
+    except Exception as error:
+        raise Wrong(f"{options.arguments} does not run: {type(error).__name__}: {error}".splitlines()[0]) from None
+    if not isinstance(made, (tuple, list)):
+        raise Wrong(f"{options.arguments} must return the arguments in a tuple; it returned {type(made).__name__}.")
+    return list(judges.drawn(list(made), options.seed))
+
+
+def _budget(text: str | None) -> judges.Budget | None:
+    if text is None:
+        return None
+    limits = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in _LIMITS:
+            raise Wrong(f"--budget: {name!r} is no limit. There are: {', '.join(_LIMITS)}.")
+        try:
+            limits[name] = _LIMITS[name](value.replace("_", ""))
+        except ValueError:
+            raise Wrong(f"--budget: {name}={value!r} is no number. Write {name}=1000, say.") from None
+    return judges.Budget(**limits)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib.judges",
+        description="Ask the four judges about a Pallas kernel: numbers, simulator, races, compiler. No TPU is needed.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("function", metavar="FILE.py:function", help="a function in a Python file that runs kernels")
+    parser.add_argument("types", metavar="TYPE", nargs="*", help='type of each argument: "bf16[512,256]", "f32[]"')
+    parser.add_argument(
+        "--reference", metavar="FILE.py:other", required=True, help="plain JAX or NumPy that returns the same arrays"
+    )
+    parser.add_argument("--arguments", metavar="FILE.py:make", help="a function that returns the arguments in a tuple")
+    parser.add_argument("--chip", default="v5e", help=f"{', '.join(chips.NAMES)} (default: v5e)")
+    parser.add_argument("--seed", type=int, default=0, help="of the numbers that are drawn (default: 0)")
+    parser.add_argument("--budget", metavar="LIMIT=N,...", help=f"the most it may cost: {', '.join(_LIMITS)}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""The four judges in somebody's own tests: a kernel is right and legal, and costs no more than it did.
+
+    from course_lib.testing import assert_kernel
+
+    def test_softmax(kernel_costs):
+        x = jax.random.normal(jax.random.key(0), (256, 512))
+        assert_kernel(softmax, jax.nn.softmax, x, costs=kernel_costs)
+
+``kernel_costs`` is a fixture, and ``pytest --kernel-costs=update`` an option, of ``course_lib.pytest_plugin``.
+"""
+
+from course_lib.judges import drawn
+from course_lib.testing.asserting import KernelRefused, assert_kernel
+from course_lib.testing.costs import Costs, KeptCosts
+
+__all__ = ["Costs", "KeptCosts", "KernelRefused", "assert_kernel", "drawn"]

@@ -1,0 +1,115 @@
+"""What kernels cost when that was last kept: a file of figures beside the tests, for the next run to be held against.
+
+All are the compiler's, the same on every machine with the same libtpu: cycles are predicted, nothing is measured. A
+later libtpu may predict others; the file names the one that it is of.
+"""
+
+import dataclasses
+import json
+import pathlib
+from typing import Self
+
+from course_lib import compiler, text
+
+FILE = "kernel_costs.json"
+MORE = 0.01  # by so much a cost may grow unnoticed
+_WHAT = {"cycles": "cycles, predicted", "hbm_bytes": "HBM traffic", "vmem_bytes": "VMEM", "spills": "spills"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Of one function on one chip. None: the compiler did not say. ``versions``: of what said it."""
+
+    chip: str
+    cycles: int | None
+    hbm_bytes: int | None
+    vmem_bytes: int | None
+    spills: int | None
+    versions: str
+
+    @classmethod
+    def of(cls, report: compiler.Report) -> Self:
+        return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(cls)})
+
+    def more_than(self, kept: Self) -> list[str]:
+        """What costs more than was kept, a line for each; [] for nothing."""
+        return [
+            f"{what}: {_words(name, now)}, and {_words(name, was)} was kept" + _per_cent(now, was)
+            for name, what in _WHAT.items()
+            if _larger(now := getattr(self, name), was := getattr(kept, name))
+        ]
+
+
+class KeptCosts:
+    """The costs of one test's kernels, in ``file``, under the test's ``name``: the second is ``name #2``, and so on.
+
+    With ``update`` they are written, and nothing is refused. ``cheaper``: which cost less than was kept.
+    """
+
+    def __init__(self, file: pathlib.Path, name: str, update: bool = False):
+        self.file, self.name, self.update = file, name, update
+        self.cheaper: list[str] = []
+        self._asked = 0
+
+    def complaint(self, costs: Costs) -> str:
+        """Why the next kernel costs too much: "" where it does not, and with ``update``."""
+        self._asked += 1
+        name = self.name if self._asked == 1 else f"{self.name} #{self._asked}"
+        all_kept = _read(self.file)
+        if self.update:
+            _write(self.file, all_kept | {name: dataclasses.asdict(costs)})
+            return ""
+        if name not in all_kept:
+            return f"Nothing is kept for {name!r} in {self.file.name}. Run pytest --kernel-costs=update, and commit it."
+        kept = _costs(self.file, name, all_kept[name])
+        if kept.chip != costs.chip:
+            return f"{name!r} was kept for a {kept.chip}, and this is for a {costs.chip}: run --kernel-costs=update."
+        if kept.more_than(costs) and not costs.more_than(kept):
+            self.cheaper.append(name)
+        return self._told(costs, kept)
+
+    def _told(self, costs: Costs, kept: Costs) -> str:
+        more = costs.more_than(kept)
+        if not more:
+            return ""
+        other = "" if costs.versions == kept.versions else f"\nKept with {kept.versions}; this is {costs.versions}."
+        return "\n".join(more) + f"{other}\nIf it is worth it: pytest --kernel-costs=update."
+
+
+def _larger(now: int | None, was: int | None) -> bool:
+    return now is not None and was is not None and now > was * (1 + MORE)
+
+
+def _words(name: str, value: int) -> str:
+    return text.size(value) if name.endswith("bytes") else text.count(value)
+
+
+def _per_cent(now: int, was: int) -> str:
+    return f" ({100 * (now / was - 1):+.1f} %)" if was else ""
+
+
+def _read(file: pathlib.Path) -> dict:
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text())
+    except ValueError as error:
+        raise ValueError(
+            f"{file} is no JSON: {error}. Restore it, or run pytest --kernel-costs=update without it."
+        ) from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} must hold a JSON object with a name for each test; it holds {type(found).__name__}.")
+    return found
+
+
+def _costs(file: pathlib.Path, name: str, kept) -> Costs:
+    try:
+        return Costs(**kept)
+    except TypeError:
+        raise ValueError(
+            f"{file}: what stands under {name!r} are no costs. Run pytest --kernel-costs=update."
+        ) from None
+
+
+def _write(file: pathlib.Path, all_kept: dict) -> None:
+    file.write_text(json.dumps(all_kept, indent=1, sort_keys=True) + "\n")

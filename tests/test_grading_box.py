@@ -1,0 +1,288 @@
+"""Grading in a closed box: honest work has its marks, and no attack has any; what the person at the keyboard sees."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from attacks import ATTACKS, SLOW
+from graded_class import make
+from sweeps import daily
+
+from course_lib.grading import submission
+from course_lib.grading.box import bwrap, process, values
+from course_lib.grading.box.bench import Bench
+from course_lib.grading.box.limits import STUDENT
+from course_lib.grading.graft import course_notebook
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EMPTY = ROOT / "exercises/01_hello_kernel.ipynb"
+SOLVED = ROOT / "solutions/01_hello_kernel.ipynb"
+SECONDS = 60.0  # for one cell: on a busy machine JAX takes its time
+SHORT = 10.0  # for attacks that use all of it
+
+boxed = pytest.mark.skipif(bool(bwrap.problem()), reason=bwrap.problem() or "there is a box")
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Bench(1, seed=20261123)
+    yield bench
+    bench.end()
+
+
+def rows(bench, tmp_path, notebook, seconds=SECONDS):
+    path = tmp_path / "notebook.ipynb"
+    path.write_text(json.dumps(notebook))
+    submitted = submission.read(path)
+    return {row.id: row for row in bench.rows(course_notebook(submitted), submitted, seconds)}
+
+
+def answered(*attacks, path=EMPTY):
+    notebook = json.loads(path.read_text())
+    for _, name, source in attacks:
+        next(c for c in notebook["cells"] if c["id"] == name)["source"] = source
+    return notebook
+
+
+@boxed
+def test_our_solutions_pass_and_blanks_are_not_attempted(bench, tmp_path):
+    solved = rows(bench, tmp_path, json.loads(SOLVED.read_text()))
+    assert {id: row.message for id, row in solved.items() if row.outcome != "passed"} == {}
+    assert solved["01.11"].score == solved["01.11"].ours
+    given = bench.verdicts.given
+    again = rows(bench, tmp_path, json.loads(SOLVED.read_text()))
+    assert bench.verdicts.given == given, "what says the same is judged once"
+    assert [row.outcome for row in again.values()] == [row.outcome for row in solved.values()]
+    blank = rows(bench, tmp_path, json.loads(EMPTY.read_text()))
+    assert {row.outcome for row in blank.values()} == {"not attempted"}
+
+
+@boxed
+@pytest.mark.sweep
+@pytest.mark.parametrize("stem", [p.stem for p in sorted((ROOT / "solutions").glob("[0-9]*.ipynb"))])
+def test_every_solution_of_the_course_passes_in_a_box(bench, tmp_path, stem):
+    found = rows(bench, tmp_path, json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), 120.0)
+    assert {id: row.message for id, row in found.items() if row.outcome != "passed"} == {}
+
+
+def together(attacks):
+    """Notebooks with as many attacks as there are cells for: those that run before must not help those after."""
+    groups = []
+    for attack in attacks:
+        for group in groups:
+            if attack[1] not in [other[1] for other in group]:
+                group.append(attack)
+                break
+        else:
+            groups.append([attack])
+    return groups
+
+
+QUICK = together([attack for attack in ATTACKS if attack[0] not in SLOW])
+LASTING = together([attack for attack in ATTACKS if attack[0] in SLOW])
+
+
+@boxed
+@pytest.mark.parametrize("number", daily(0, of=range(len(QUICK))))
+def test_no_attack_has_a_mark(bench, tmp_path, number):
+    assert_no_mark(rows(bench, tmp_path, answered(*QUICK[number])), QUICK[number])
+
+
+@boxed
+@pytest.mark.sweep
+@pytest.mark.parametrize("number", range(len(LASTING)))
+def test_no_attack_that_lasts_has_a_mark(bench, tmp_path, number):
+    assert_no_mark(rows(bench, tmp_path, answered(*LASTING[number]), SHORT), LASTING[number])
+    honest = rows(bench, tmp_path, json.loads(SOLVED.read_text()))
+    assert all(row.outcome == "passed" for row in honest.values()), "the next notebook has lost something"
+
+
+@boxed
+@pytest.mark.sweep
+@pytest.mark.parametrize("attack", ATTACKS, ids=[name for name, _, _ in ATTACKS])
+def test_each_attack_alone_has_no_mark(bench, tmp_path, attack):
+    assert_no_mark(rows(bench, tmp_path, answered(attack), SHORT), [attack])
+
+
+def assert_no_mark(found, attacks):
+    for name, cell, _ in attacks:
+        row = found[cell.replace("-", ".")]
+        assert row.points == 0 and row.outcome != "passed", f"{name}: {row.message}"
+        assert row.message.isprintable() and len(row.message) <= 400, name
+    assert sum(row.points for row in found.values()) == 0
+    assert not pathlib.Path("/tmp/pwned").exists()
+
+
+def test_there_are_forty_attacks_or_more_each_with_a_name_of_its_own():
+    assert len({name for name, _, _ in ATTACKS}) == len(ATTACKS) >= 40
+    assert {name for name, _, _ in ATTACKS} >= SLOW
+
+
+@boxed
+def test_an_answer_that_takes_the_process_with_it_costs_no_other(bench, tmp_path):
+    ends = ("", "01-2", "import os\nos._exit(0)\n")
+    found = rows(bench, tmp_path, answered(ends, path=SOLVED))
+    assert found["01.2"].outcome == "error" and "os._exit" in found["01.2"].message
+    assert {id for id, row in found.items() if row.outcome != "passed"} == {"01.2"}
+
+
+@pytest.fixture(scope="module")
+def box():
+    box = process.Process("inside", limits=STUDENT, lessons=False)
+    yield box
+    box.end()
+    assert box.process.poll() is not None
+
+
+@boxed
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        ("import socket\nsocket.create_connection(('1.1.1.1', 53))\n", b"Network is unreachable"),
+        ("import os\nassert os.listdir('/course/course_lib/lessons') == []\n", b"ok"),
+        ("import os\nassert [n for n in os.listdir('/proc') if n.isdigit()] == ['1', '2']\n", b"ok"),
+        ("open('/course/course_lib/text.py', 'a')\n", b"Read-only file system"),
+        ("import os\nassert set(os.environ) & {'SECRET', 'USER', 'LOGNAME'} == set()\n", b"ok"),
+        ("assert 'PATH' not in open('/proc/1/environ').read().replace('PATH=/usr/bin:/bin', '')\n", b"ok"),
+        ("import os\nassert os.getuid() == 1000 and not os.path.exists('/etc/passwd')\n", b"ok"),
+        ("with open('/tmp/x', 'wb') as f:\n    while True:\n        f.write(bytes(1 << 20))\n", b"OSError"),
+    ],
+    ids=["network", "declarations", "processes", "library", "environment", "the caller's", "users", "disk"],
+)
+def test_a_box_is_closed(box, source, said):
+    assert said in box.ask(["run", source], time.monotonic() + SECONDS)
+
+
+@boxed
+def test_a_box_has_so_many_processes_and_no_more(box):
+    if not any("pids" in str(folder) for folder in box.group.folders):
+        pytest.skip("no control group can be made here")
+    endless = "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(86399)\n"
+    assert b"BlockingIOError" in box.ask(["run", endless], time.monotonic() + SECONDS)
+
+
+@boxed
+def test_too_much_memory_ends_the_box_and_nobody_else():
+    box = process.Process("inside", limits=dataclasses.replace(STUDENT, memory_bytes=600 << 20), lessons=False)
+    try:
+        if not box.group.folders:
+            pytest.skip("no control group can be made here")
+        with pytest.raises(process.Lost, match="died"):
+            box.ask(["run", "held = bytearray(b'x') * (1 << 30)\n"], time.monotonic() + SECONDS)
+    finally:
+        box.end()
+
+
+# The command
+
+
+def grade(*arguments, env=None, **more):
+    command = [sys.executable, "-m", "course_lib.grading", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, **more)
+
+
+def without_bubblewrap(tmp_path):
+    (tmp_path / "bin").mkdir()
+    return os.environ | {"PATH": str(tmp_path / "bin")}
+
+
+def test_without_bubblewrap_a_boxed_run_says_what_to_install_and_grades_nothing(tmp_path):
+    said = grade("--boxed", EMPTY, "--out", tmp_path / "out", env=without_bubblewrap(tmp_path))
+    assert said.returncode == 2 and not (tmp_path / "out").exists()
+    if sys.platform == "linux":
+        assert said.stderr == f"make grade: bubblewrap (bwrap) is not installed. {bwrap.INSTALL}\n"
+
+
+def test_where_namespaces_are_forbidden_it_says_so(tmp_path, monkeypatch):
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    said = grade("--boxed", EMPTY, "--out", tmp_path / "out", env=os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert said.returncode == 2
+    assert "setting up uid map: Permission denied. It needs user namespaces" in said.stderr
+
+
+@boxed
+@pytest.mark.sweep
+def test_a_class_killed_in_the_middle_goes_on_where_it_was(tmp_path):
+    (tmp_path / "class").mkdir()
+    make(tmp_path / "class", 6)
+    out, command = tmp_path / "out", [sys.executable, "-m", "course_lib.grading", "--boxed", tmp_path / "class"]
+    command += ["--out", out, "--jobs", "1", "--cell-timeout", "20"]
+    first = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(list((out / ".grading").glob("*.json"))) < 2:
+        assert first.poll() is None
+        time.sleep(0.1)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    records = sorted((out / ".grading").glob("*.json"))
+    kept = {record: record.stat().st_mtime_ns for record in records[1:]}
+    records[0].write_text(records[0].read_text()[:50])
+    second = grade(*command[3:])
+    assert re.search(r"6 notebooks, 6 graded", second.stdout)
+    assert not (out / ".grading").exists() and kept
+    assert len(list(out.glob("s*.json"))) == 6
+
+
+@boxed
+@pytest.mark.sweep
+def test_a_class_gets_what_it_should(tmp_path):
+    (tmp_path / "class").mkdir()
+    expected = make(tmp_path / "class", 60, seed=1)
+    grade("--boxed", tmp_path / "class", "--out", tmp_path / "out", "--cell-timeout", "20")
+    wrong = []
+    for file, must in expected.items():
+        graded = json.loads((tmp_path / "out" / file.replace(".ipynb", ".json")).read_text())
+        outcomes = {row["id"]: row["outcome"] == "passed" for row in graded["exercises"] if row["max_points"]}
+        wrong += [(file, id) for id, passes in must.items() if id in outcomes and outcomes[id] != passes]
+    assert wrong == []
+
+
+@pytest.mark.skipif(shutil.which("mount") is None or os.geteuid() != 0, reason="a disk to fill is made by root")
+@boxed
+@pytest.mark.sweep
+def test_a_full_disk_is_one_line_and_what_is_done_is_kept(tmp_path):
+    out = tmp_path / "small"
+    out.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(out)]).returncode:
+        pytest.skip("no disk can be made here")
+    try:
+        (out / "fill").write_bytes(b"x" * 40_000)
+        said = grade("--boxed", SOLVED, "--out", out)
+        assert said.returncode == 2 and "No space left on device" in said.stderr and "Traceback" not in said.stderr
+    finally:
+        subprocess.run(["umount", str(out)], check=True)
+
+
+# What comes out of a box
+
+
+def test_values_come_back_as_they_were():
+    import numpy as np
+
+    for value in (None, True, 3, 2.5, "text", (1, [2, {"a": (3,)}]), {"k": None}):
+        assert values.read(values.loads(values.dumps(values.written(value)))) == value
+    array = np.arange(6, dtype=np.int8).reshape(2, 3)
+    back = values.read(values.loads(values.dumps(values.written(array))))
+    assert back.dtype == array.dtype and (back == array).all()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"[" * 100_000, b'["array","float32",[4],"AAAA"]', b'["array","object",[1],"AAAA"]', b'["tuple",1]',
+        b'["array","float32",[-1],""]', b'["dict",[[["list",[]],1]]]', b'["object","os.system",[]]', b"\xff\xfe",
+        b'["array","float32",[1099511627776],""]', b"1" * 5000, b'["dtype","object"]', b"[[]]", b'[1,2]', b'["number"]',
+    ],
+)  # fmt: skip
+def test_what_is_no_value_is_damaged(data):
+    with pytest.raises(values.Damaged):
+        values.read(values.loads(data))

@@ -1,0 +1,104 @@
+"""The price of an operation, and docs/op_costs.md, which has that of many."""
+
+import pathlib
+import re
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+from conftest import needs_libtpu
+from jax import lax
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+
+import op_costs  # noqa: E402
+import op_rows  # noqa: E402
+from op_rows import BF16, F32, array  # noqa: E402
+
+from course_lib import compiler  # noqa: E402
+
+BLOCK = array(64, 128)
+ROWS = [
+    [cell.strip() for cell in line.split("|")[1:-1]]
+    for line in op_costs.PAGE.read_text().splitlines()
+    if line.startswith("| ") and not line.startswith("| -")
+]
+PAGE = dict(zip([cells[0] for cells in ROWS], ROWS, strict=True))
+
+
+@needs_libtpu
+def test_a_copy_is_a_load_and_a_store_of_each_register():
+    price = compiler.op_cost(lambda x: x, BLOCK)
+    assert (price.registers, price.cycles, price.of_a_register) == (8, 8, 1)
+    assert price.slots == {"load": 8, "store": 8} and price.spills == 0
+    assert "8 cycles, predicted (compiler), for 8 registers" in str(price)
+
+
+@needs_libtpu
+def test_prices_are_those_of_the_units():
+    """An exponential has one slot of the EUP, a sine has none; what is behind the stores is free."""
+    exp, sin = compiler.op_cost(jnp.exp, BLOCK), compiler.op_cost(jnp.sin, BLOCK)
+    assert exp.slots["EUP"] == 8 and exp.cycles == 8
+    assert "EUP" not in sin.slots and sin.cycles == pytest.approx(sin.slots["VPU"] / 4, rel=0.02)
+    rows, columns = compiler.op_cost(lambda x: x.sum(1, keepdims=True), BLOCK), compiler.op_cost(sum_down, BLOCK)
+    assert rows.slots["XLU"] > 8 and "XLU" not in columns.slots and rows.cycles > 5 * columns.cycles
+
+
+def sum_down(x):
+    return x.sum(0, keepdims=True)
+
+
+@needs_libtpu
+def test_what_the_compiler_refuses_has_a_reason_and_no_price():
+    price = compiler.op_cost(lax.erfc, BLOCK)
+    assert price.cycles == 0 and price.slots == {} and "no way to do `erfc`" in price.why
+    assert "erfc on a v5e: The TPU has no way" in str(price)
+
+
+def test_misuse():
+    with pytest.raises(ValueError, match="two axes at least, and here are"):
+        compiler.op_cost(jnp.exp, array(128))
+    with pytest.raises(ValueError, match="two axes at least"):
+        compiler.op_cost(lambda x: x.sum(1), BLOCK)
+    with pytest.raises(ValueError, match="v9"):
+        compiler.op_cost(jnp.exp, BLOCK, chip="v9")
+
+
+# The page
+
+
+def test_every_operation_has_its_row():
+    names = [*op_rows.ELEMENTWISE, *op_rows.CASTS, *op_rows.LAYOUT, *op_rows.PRODUCTS]
+    assert [name for name in PAGE if name not in ("", "operation")] == names
+
+
+@needs_libtpu
+@pytest.mark.parametrize("name, dtype", [("sin(x)", F32), ("x / y", BF16), ("tanh(x)", jnp.int32), ("x // y", BF16)])
+def test_some_prices_on_the_page(name, dtype):
+    row = op_rows.ELEMENTWISE[name]
+    column = 2 + [dtype for dtype, _ in op_costs._COLUMNS].index(dtype)
+    cost = op_costs.priced("elementwise", name, dtype, "v5e") if dtype != jnp.int32 or row.integers else None
+    cell = op_costs.elementwise_cell(cost, dtype, [], units=dtype == F32)
+    assert PAGE[name][column].split(" [")[0] == cell.split(" [")[0]
+
+
+@needs_libtpu
+@pytest.mark.sweep
+def test_the_whole_page():
+    written = op_costs.PAGE.read_text().splitlines()
+    found = op_costs.page(op_costs.datetime.date.today()).splitlines()
+    date = written.index(next(line for line in written if line.startswith("Predicted by")))
+    assert found[:date] + found[date + 1 :] == written[:date] + written[date + 1 :]
+
+
+def test_a_rule_says_what_most_cost():
+    counted, fit = map(int, re.search(r"of the (\d+) f32 rows on a v5e (\d+) are", op_costs.PAGE.read_text()).groups())
+    assert counted > 25 and fit >= 0.9 * counted
+
+
+def test_jax_array_types_of_rows():
+    for row in op_rows.ELEMENTWISE.values():
+        for dtype in (F32, BF16) if row.floats else (jnp.int32,):
+            x = op_rows.block(dtype)
+            assert jax.eval_shape(row.fn, *[x] * row.operands).shape == x.shape

@@ -1,0 +1,229 @@
+"""Kernels beside cuBLAS, XLA and other libraries, on the NVIDIA GPU of this machine: right first, then how fast.
+
+    python tools/bench_gpu.py            the tables
+    python tools/bench_gpu.py --write    and appended to docs/results.md
+    python tools/bench_gpu.py matmul     only rows whose name or shape contains "matmul"
+    python tools/bench_gpu.py --tune     which of our blocks are the fastest here, row by row
+
+Every row is computed by each implementation from normally distributed numbers, and held against plain JAX in f32. What
+is wrong is not timed. What is timed is so by the device's own clock, after it has run for a while, with arguments in
+turn that the L2 cache cannot hold; a time that the GPU's data sheet forbids is refused (``course_lib.bench``).
+"""
+
+import argparse
+import dataclasses
+import datetime
+from collections.abc import Callable
+
+import gpu_rows
+import jax
+import jax.numpy as jnp
+import results_page
+from bench_kernels import show_progress, table, us
+from jax._src import hardware_utils
+from kernel_rows import OURS, XLA
+
+from course_lib import bench, text
+from course_lib.bench.autotune import label
+from course_lib.kernels import launch, platforms
+
+WRONG = {"bf16": 2**-6, "f32": 2**-12}  # from where on an error is no rounding: see ``error_of``
+ROUNDS = 30
+TABLES = """\
+### {kind}, {date}
+
+{versions}. Numbers are drawn from N(0, 1); arguments come in turn from so many copies that the L2 cache cannot hold
+them. *Error* is the largest of |o - r| / (|r| + rms(r)), where r is computed in f32; from {wrong:.3f} on nothing is
+timed. Times are medians of {rounds} rounds, and behind ± half the distance of their quartiles.
+*Of the sheet*: the share of what NVIDIA prints for this GPU that ours reaches; *of a copy*: of the bandwidth that the
+copy in the first row reaches."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Found:
+    """What one implementation did: its error, and its times; ``why`` says what is missing, and why."""
+
+    error: float | None = None
+    measured: bench.Measured | None = None
+    why: str = ""
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="?", default="", help="only rows whose name or shape contains this")
+    parser.add_argument("--tune", action="store_true", help="try our blocks, and say which are the fastest")
+    parser.add_argument("--write", action="store_true", help="append the tables to docs/results.md too")
+    arguments = parser.parse_args(argv)
+    if arguments.write and (arguments.only or arguments.tune):
+        parser.error("--write writes every row: leave out --tune, and the word that chooses some")
+    try:
+        device = bench.accelerator()
+    except bench.NoAccelerator as error:
+        parser.exit(1, f"{no_gpu(error)}\n")
+    rows = [row for row in gpu_rows.rows() if arguments.only.lower() in words(row).lower()]
+    if not rows:
+        parser.error(f"no row contains {arguments.only!r}")
+    if arguments.tune:
+        print("\n\n".join(tuned(row) for row in rows if row.choices))
+        return
+    part = page(device, measured(rows), datetime.date.today())
+    print(part)
+    if arguments.write:
+        results_page.append(part)
+
+
+def no_gpu(error: bench.NoAccelerator) -> str:
+    """What to do: JAX for CUDA may be missing, or the GPU."""
+    if not hardware_utils.has_visible_nvidia_gpu():
+        return str(error)
+    return (
+        f"This machine has an NVIDIA GPU, and JAX here uses the {jax.default_backend()}. Install JAX for CUDA into "
+        f"this environment (.venv/bin/pip install 'jax[cuda13]=={jax.__version__}', about 3 GB), and try again."
+    )
+
+
+Line = tuple[gpu_rows.Row, dict[str, Found]]
+
+
+def measured(rows: list[gpu_rows.Row]) -> list[Line]:
+    """Each row with its implementations."""
+    lines = []
+    for number, row in enumerate(rows, 1):
+        show_progress(f"{number} of {len(rows)}: {words(row)}")
+        arrays = operands(row)
+        right = reference(row.plain, arrays)
+        lines.append((row, {name: found(row, load, arrays, right) for name, load in row.implementations.items()}))
+    show_progress("")
+    return lines
+
+
+def words(row: gpu_rows.Row) -> str:
+    """What a row is called by."""
+    return f"{row.kernel} {row.shape}"
+
+
+def operands(row: gpu_rows.Row) -> list[jax.Array]:
+    """Normally distributed numbers, the same ones each time."""
+    keys = jax.random.split(jax.random.key(0), len(row.args))
+    return [jax.random.normal(key, arg.shape, arg.dtype) for key, arg in zip(keys, row.args, strict=True)]
+
+
+def reference(plain: Callable, arrays: list[jax.Array]):
+    """What is right, in f32, products too."""
+    with jax.default_matmul_precision("highest"):
+        return jax.jit(plain)(*(array.astype(jnp.float32) for array in arrays))
+
+
+def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Array], right) -> Found:
+    """One implementation: what is wrong is not timed, and what does not run has a reason."""
+    error = None
+    try:
+        with launch.gpu_kernels(strict=True):  # plain JAX is not to pass for a kernel of ours
+            fn = load()
+            error = error_of(jax.jit(fn)(*arrays), right)
+            if not error < WRONG[row.dtype]:
+                return Found(error=error, why=f"wrong: its error is {error:.3g}")
+            return Found(error=error, measured=bench.measure(fn, *arrays, rounds=ROUNDS, plain=row.plain))
+    except (ImportError, AttributeError) as missing:
+        return Found(why=f"not here: {missing}")
+    except platforms.NoKernel as why:
+        return Found(why=f"no kernel: {why}")
+    except Exception as failure:  # also what a foreign library raises on a GPU it was not made for
+        return Found(error=error, why=f"{type(failure).__name__}: {failure}".splitlines()[0])
+
+
+@jax.jit
+def error_of(out, right) -> jax.Array:
+    """The largest |o - r| / (|r| + rms(r)) of any element of any result; NaN counts as infinite."""
+
+    def worst(o, r):
+        off = jnp.abs(o.astype(jnp.float32) - r) / (jnp.abs(r) + jnp.sqrt(jnp.mean(r * r)))
+        return jnp.max(jnp.where(jnp.isnan(off), jnp.inf, off))
+
+    return jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(worst, out, right))))
+
+
+def tuned(row: gpu_rows.Row) -> str:
+    """Our blocks for a row, the fastest first."""
+    arrays = operands(row)
+    right, times, refused = reference(row.plain, arrays), {}, {}
+    for number, (blocks, load) in enumerate(row.choices.items(), 1):
+        show_progress(f"{words(row)}: {number} of {len(row.choices)}")
+        tried = found(row, load, arrays, right)
+        if tried.measured:
+            times[blocks] = tried.measured
+        else:
+            refused[blocks] = tried.why
+    show_progress("")
+    ranked = sorted(times, key=lambda blocks: times[blocks].seconds)
+    lines = [(label(b), us(times[b].seconds), f"{times[b].seconds / times[ranked[0]].seconds:.3f}") for b in ranked]
+    lines += [(label(blocks), "", why) for blocks, why in refused.items()]
+    return f"{words(row)}\n\n" + table(("blocks", "measured", "/ fastest"), lines)
+
+
+def page(device: jax.Device, lines: list[Line], date: datetime.date) -> str:
+    """What is appended to the page of results: errors, times, and reasons."""
+    copied = next((figures[XLA] for row, figures in lines if row.kernel == gpu_rows.COPY), Found())
+    head = TABLES.format(
+        kind=device.device_kind,
+        date=date.isoformat(),
+        versions=f"jax {jax.__version__}, {device.client.platform_version}".splitlines()[0],
+        wrong=max(WRONG.values()),
+        rounds=ROUNDS,
+    )
+    names = list(dict.fromkeys([OURS, XLA, *(name for _, figures in lines for name in figures)]))
+    parts = [
+        head,
+        table(("kernel", "shape", "dtype", *names), [errors(row, figures, names) for row, figures in lines]),
+        table(
+            ("kernel", "shape", "dtype", *names, "ours / XLA", "rate of ours", "of the sheet", "of a copy"),
+            [times(row, figures, names, copied) for row, figures in lines],
+        ),
+    ]
+    reasons = dict.fromkeys(
+        f"- {name}, {words(row)}: {figure.why}"
+        for row, figures in lines
+        for name, figure in figures.items()
+        if figure.why
+    )
+    return "\n\n".join([*parts, *(["Not timed:\n\n" + "\n".join(reasons)] if reasons else [])])
+
+
+def errors(row: gpu_rows.Row, figures: dict[str, Found], names: list[str]) -> tuple[str, ...]:
+    """A row of the table of errors."""
+    known = (figures.get(name, Found()).error for name in names)
+    return row.kernel, row.shape, row.dtype, *("" if error is None else f"{float(error):.1e}" for error in known)
+
+
+def times(row: gpu_rows.Row, figures: dict[str, Found], names: list[str], copied: Found) -> tuple[str, ...]:
+    """A row of the table of times."""
+    known = [figures.get(name, Found()) for name in names]
+    ours, xla = (figures.get(name, Found()).measured for name in (OURS, XLA))
+    return (
+        *(row.kernel, row.shape, row.dtype),
+        *(median(figure.measured) if figure.measured else "-" if figure.why else "" for figure in known),
+        f"{ours.seconds / xla.seconds:.3f}" if ours and xla else "",
+        *rates(ours or xla, copied.measured),
+    )
+
+
+def median(times: bench.Measured) -> str:
+    return f"{us(times.seconds)} ± {100 * times.spread / 2:.1f} %"
+
+
+def rates(times: bench.Measured | None, copied: bench.Measured | None) -> tuple[str, str, str]:
+    """Rate, its share of what the data sheet prints, and, of a copy, its share of that bandwidth."""
+    if times is None or times.bound is None:
+        return "", "", ""
+    least = times.bound
+    share = text.percent(least.seconds / times.seconds)
+    if least.compute_s >= least.memory_s:
+        return f"{least.flops / times.seconds / 1e12:,.0f} TFLOP/s", share, ""
+    bandwidth = least.hbm_bytes / times.seconds
+    known = copied is not None and copied.bound is not None
+    of_copy = text.percent(bandwidth * copied.seconds / copied.bound.hbm_bytes) if known else ""
+    return f"{bandwidth / 1e9:,.0f} GB/s", share, of_copy
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""What ``make bench`` compares on a GPU: each kernel and shape with what XLA makes of it, and with other libraries.
+
+XLA's products are cuBLAS's, where it does not write a fusion of its own. All implementations of a row take the same
+arguments, and return what ``plain`` does, the row's definition, which runs in f32 to say what is right.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import kernel_rows
+from kernel_rows import OURS, TOKAMAX, XLA, Load
+
+from course_lib.kernels import matmul_gpu
+
+COPY = "copy"  # the row whose bandwidth the others of its kind are held against
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """One kernel at one shape. ``args`` are ShapeDtypeStructs; ``choices``: blocks to try for ours, with --tune."""
+
+    kernel: str
+    shape: str
+    args: tuple[jax.ShapeDtypeStruct, ...]
+    plain: Callable
+    implementations: dict[str, Load]
+    choices: dict[object, Load] = dataclasses.field(default_factory=dict)
+
+    @property
+    def dtype(self) -> str:
+        return {"bfloat16": "bf16", "float32": "f32"}[self.args[0].dtype.name]
+
+
+def rows() -> list[Row]:
+    """Every row, in the order of the table: first those of the memory's bandwidth, in which a copy is the first."""
+    return [
+        _copy(8192, 8192),
+        *(_row_wise(kernel, 8192, 8192) for kernel in ("softmax", "RMSNorm", "LayerNorm", "gelu")),
+        *(_matmul(*sizes) for sizes in kernel_rows.MATMULS),
+        *(_linear(4096, 1024, 4096, activation) for activation in kernel_rows.GELUS),
+        *(_linear(8192, 4096, 4096, activation) for activation in kernel_rows.GELUS),
+        *(_gradients(4096, 4096, 4096, activation) for activation in kernel_rows.GELUS),
+    ]
+
+
+def _copy(*shape: int) -> Row:
+    return Row(
+        kernel=COPY,
+        shape=_words(shape),
+        args=(_array(*shape),),
+        plain=jnp.copy,
+        implementations={XLA: lambda: jnp.copy},
+    )
+
+
+def _row_wise(kernel: str, *shape: int) -> Row:
+    of_models = kernel_rows.row_wise_of_a_model("", kernel, shape, "bf16")
+    others = {}
+    if kernel.endswith("Norm"):
+        others[TOKAMAX] = _tokamax_norm(centred=kernel == "LayerNorm")
+    return Row(
+        kernel=kernel,
+        shape=_words(shape),
+        args=of_models.args,
+        plain=of_models.implementations[XLA](),
+        implementations=of_models.implementations | others,
+    )
+
+
+def _matmul(m: int, k: int, n: int) -> Row:
+    return Row(
+        kernel="matmul",
+        shape=_words((m, k, n)),
+        args=(_array(m, k), _array(k, n)),
+        plain=jnp.matmul,
+        implementations={
+            OURS: kernel_rows.matmul(m, k, n).implementations[OURS],
+            XLA: lambda: jnp.matmul,
+            "Pallas ops": _pallas_ops_matmul,
+        },
+        choices={blocks: functools.partial(_with_blocks, blocks) for blocks in BLOCKS},
+    )
+
+
+def _linear(m: int, k: int, n: int, activation: str) -> Row:
+    of_tpu = kernel_rows.linear(m, k, n, activation)
+    return _as_there(of_tpu, kernel_rows.plain_linear(activation))
+
+
+def _gradients(m: int, k: int, n: int, activation: str) -> Row:
+    of_tpu = kernel_rows.linear_and_gradients(m, k, n, activation)
+    return _as_there(of_tpu, kernel_rows.with_gradients(kernel_rows.plain_linear(activation)))
+
+
+def _as_there(row: kernel_rows.Row, plain: Callable) -> Row:
+    given = {"kernel": row.kernel, "shape": row.shape, "args": row.args}
+    return Row(plain=plain, implementations=row.implementations, **given)
+
+
+# Tiles and stages that fit a Hopper's shared memory.
+BLOCKS = tuple(
+    matmul_gpu.Blocks(bn=bn, bk=bk, stages=stages, snake=snake)
+    for bn, bk, stages in ((256, 64, 4), (256, 64, 3), (128, 64, 6), (128, 64, 5), (128, 128, 3), (64, 64, 8))
+    for snake in (4, 8, 16)
+)
+
+
+def _with_blocks(blocks: matmul_gpu.Blocks) -> Callable:
+    return lambda x, y: matmul_gpu.product(x, y, blocks=blocks)[0]
+
+
+def _pallas_ops_matmul() -> Callable:
+    """The kernel for Hopper that the JAX wheel has as an example, with tiles as large as ours."""
+    from jax.experimental.pallas.ops.gpu import hopper_matmul_mgpu as example
+
+    config = example.TuningConfig(
+        tile_m=64,
+        tile_n=256,
+        tile_k=64,
+        max_concurrent_steps=4,
+        epi_tile_m=64,
+        epi_tile_n=64,
+        grid_minor_dim=0,
+        grid_tile_width=8,
+        wg_dimension=example.MatmulDimension.M,
+    )
+    return lambda x, y: example.matmul(x, y, None, config)
+
+
+def _tokamax_norm(centred: bool) -> Load:
+    def load() -> Callable:
+        import tokamax
+
+        def norm(x, weight, bias=None):
+            return tokamax.layer_norm(x, weight, bias, subtract_mean=centred, implementation="triton")
+
+        return norm
+
+    return load
+
+
+def _array(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
