@@ -104,3 +104,14 @@ def test_every_line_is_read_back_as_it_was_written():
         assert file.stat().st_size < 100_000
         for key, plain in json.loads(file.read_text()).items():
             assert len(key) == 64 and sum(plain["cycles"].values()) > 0
+
+
+@needs_libtpu
+def test_a_key_does_not_hang_on_where_libtpu_lies(monkeypatch):
+    """JAX puts its path into the environment, which is another in each place; one that somebody has chosen counts."""
+    monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
+    without = service._settings(True)
+    monkeypatch.setenv("TPU_LIBRARY_PATH", service._installed())
+    assert service._settings(True) == without and os.sep + "site-packages" not in without
+    monkeypatch.setenv("TPU_LIBRARY_PATH", "/home/somebody/libtpu.so")
+    assert service._settings(True) != without

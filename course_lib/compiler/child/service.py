@@ -1,6 +1,8 @@
 """The parent's side of the compile worker: one warm child process, started when needed, replaced when it dies."""
 
 import atexit
+import functools
+import importlib.util
 import json
 import math
 import os
@@ -181,9 +183,21 @@ def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:
 
 
 def _settings(simulate: bool) -> str:
-    """All that libtpu reads in the child's environment, but for the name of the folder that it writes to."""
+    """All that libtpu reads in the child's environment, but for the name of the folder that it writes to.
+
+    And but for the place of libtpu itself, which JAX has put there: the key has its version, and no path.
+    """
     read = os.environ | _environment(pathlib.Path("dump"), simulate)
+    if read.get("TPU_LIBRARY_PATH") == _installed():
+        del read["TPU_LIBRARY_PATH"]
     return json.dumps({name: read[name] for name in sorted(read) if name.startswith(("XLA_", "TPU_", "LIBTPU_"))})
+
+
+@functools.cache
+def _installed() -> str | None:
+    """The path of the installed libtpu; None without one."""
+    found = importlib.util.find_spec("libtpu")
+    return None if found is None else str(pathlib.Path(found.origin).with_name("libtpu.so"))
 
 
 _workers: dict[tuple[bool, int], Worker] = {}
