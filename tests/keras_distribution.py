@@ -1,4 +1,4 @@
-"""A model of FusedDense layers and its twin of Dense under keras.distribution: run by test_keras_distribution.
+"""Models of FusedDense and FlashAttention, and their twins, under keras.distribution: for test_keras_distribution.
 
 Prints JSON: the losses of both on 8 CPU devices; and where asked for it, kernels and collectives of the gradient of
 each, compiled for a v5e 2x2 that is not here.
@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from course_lib.frameworks.keras import FusedDense
+from course_lib.frameworks.keras import FlashAttention, FusedDense
 
 DEVICES = [f"cpu:{n}" for n in range(8)]
 X = np.random.default_rng(0).standard_normal((64, 32)).astype("float32")
@@ -36,6 +36,9 @@ def distribute(how: str) -> None:
     layouts = keras.distribution.LayoutMap(mesh)
     layouts[".*first.kernel"], layouts[".*first.bias"] = (None, "model"), ("model",)
     layouts[".*second.kernel"] = ("model", None)  # its K is cut
+    for name in ("query", "key", "value"):
+        layouts[f".*{name}.kernel"], layouts[f".*{name}.bias"] = (None, "model", None), ("model", None)
+    layouts[".*attention_output.kernel"] = ("model", None, None)
     keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch"))
 
 
@@ -43,6 +46,14 @@ def model_of(dense) -> keras.Model:
     keras.utils.set_random_seed(0)
     layers = [dense(64, activation="relu", name="first"), dense(16, activation="gelu", name="second"), dense(1)]
     return keras.Sequential([keras.Input((32,)), *layers])
+
+
+def attention_of(layer) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    x = inputs = keras.Input((32,))
+    x = keras.layers.Reshape((8, 4))(x)
+    x = layer(2, 4)(x, x, use_causal_mask=True)
+    return keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Flatten()(x)))
 
 
 def losses(model: keras.Model) -> list[float]:
@@ -74,6 +85,11 @@ def main(how: str, with_libtpu: bool) -> None:
     found = {}
     for name, dense in (("Dense", keras.layers.Dense), ("FusedDense", FusedDense)):
         model = model_of(dense)
+        found[name] = {"losses": losses(model)}
+        if with_libtpu:
+            found[name]["compiled"] = compiled(model, how)
+    for name, layer in (("MultiHeadAttention", keras.layers.MultiHeadAttention), ("FlashAttention", FlashAttention)):
+        model = attention_of(layer)
         found[name] = {"losses": losses(model)}
         if with_libtpu:
             found[name]["compiled"] = compiled(model, how)

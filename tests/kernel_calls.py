@@ -2,6 +2,7 @@
 
 CALLS = {
     "activations": {"relu": "X", "gelu": "X", "gelu_tanh": "X", "silu": "X"},
+    "attention": {"flash_attention": "X, 2 * X, X"},
     "elementwise": {"add": "X, X", "subtract": "X, X", "multiply": "X, X", "cast": "X, jnp.bfloat16"},
     "linear": {"linear": "X, W, B, activation='gelu'"},
     "linear_int8": {"linear_int8": "X, *quantize(W), B, activation='silu'"},

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from course_lib.kernels import (
     activations,
+    attention,
     elementwise,
     launch,
     linear,
@@ -36,6 +37,7 @@ from course_lib.kernels import (
 
 rng = np.random.default_rng(0)
 X, Y, W, B, V, C = (np.float32(rng.normal(size=s)) for s in ((8, 16), (8, 16), (16, 24), 24, 16, (4, 8, 16)))
+H = np.float32(rng.normal(size=(4, 4, 16, 8)))
 SCALE = np.abs(W).max(0) / 127
 Q = np.round(W / SCALE).astype(np.int8)
 
@@ -64,6 +66,14 @@ def bf16(x, **how):
 
 def turned(x, y, **how):
     return matmul.matmul_transposed(x, y, transpose_y=True, **how)
+
+
+def seen_back(q, k, v, **how):
+    return attention.flash_attention(q, k, v, causal=True, window=9, softcap=5.0, **how)
+
+
+def seen_back_reference(q, k, v):
+    return attention.reference(q, k, v, causal=True, window=9, softcap=5.0)
 
 
 def eps_an_array(x, weight, **how):
@@ -95,6 +105,13 @@ CASES = {
         norm.rms_norm_residual_reference,
         (X, Y, V),
         (P("d"), P("d"), P()),
+    ),
+    "flash_attention": (seen_back, seen_back_reference, (H, H[:, :2] + 1, -H[:, :2]), (P("d", "t"),) * 3),
+    "flash_attention, rows cut": (
+        attention.flash_attention,
+        attention.reference,
+        (H, H, -H),
+        (P("d", None, "t"), P("d"), P("d")),
     ),
     "matmul": (matmul.matmul, matmul.reference, (X, W), (P("d"), P(None, "t"))),
     "matmul, K cut": (matmul.matmul, matmul.reference, (X, W), (P("d", "t"), P("t"))),
@@ -193,10 +210,12 @@ def mesh(kind: str) -> Mesh:
 
 
 def cut_by_rows(operands, specs):
-    """As a shard_map here cuts them: arrays by their first axis, so that its body sees whole rows and weights."""
+    """As a shard_map here cuts them: arrays by their first axis, so that its body has whole rows and weights."""
     rows = next(operand.shape for operand in operands if operand.ndim > 1)
     pairs = zip(operands, specs, strict=True)
-    return tuple(P("d") if operand.shape == rows and tuple(spec)[:1] == ("d",) else P() for operand, spec in pairs)
+    return tuple(
+        P("d") if operand.shape[:1] == rows[:1] and tuple(spec)[:1] == ("d",) else P() for operand, spec in pairs
+    )
 
 
 def outcome(name: str, setup: str, transformation: str) -> str:

@@ -1,4 +1,4 @@
-"""FusedDense under keras.distribution: Dense's losses and Dense's communication, by kernels, and nothing to say."""
+"""FusedDense and FlashAttention under keras.distribution: their twins' losses and communication, by kernels."""
 
 import json
 import os
@@ -41,3 +41,8 @@ def test_the_losses_and_the_communication_are_those_of_dense(how):
         kernels = fused["compiled"].pop("kernels")
         assert kernels >= 7, "three layers, and two kernels for the gradient of each but what the first need not give"
         assert fused["compiled"] == COLLECTIVES[how], "no warning either"
+    theirs, ours = found["MultiHeadAttention"], found["FlashAttention"]
+    assert ours["losses"] == pytest.approx(theirs["losses"], rel=1e-5)
+    if "compiled" in theirs:
+        assert ours["compiled"].pop("kernels") == 2
+        assert ours["compiled"] == theirs["compiled"]

@@ -44,6 +44,8 @@ OPS = {
     "scan.cumsum between": Op("X, 1", NUMBERS, (3,)),
     "softmax.softmax": Op("X", FLOATS),
     "softmax.softmax down": Op("X, 0", FLOATS, (2, 3)),
+    "attention.flash_attention": Op("X, X + 1, X", FLOATS, (2, 3)),
+    "attention.flash_attention in a window": Op("X, X + 1, -X, causal=True, window=5, softcap=9.0", FLOATS, (2, 3)),
     "norm.rms_norm": Op("X, V", FLOATS),
     "norm.rms_norm of a traced eps": Op("X, V, jax.lax.stop_gradient(X.sum() * 0 + jnp.float32(1e-3))", FLOATS),
     "norm.layer_norm": Op("X, V, V", FLOATS),
@@ -266,9 +268,12 @@ def test_what_is_no_array_is_refused_by_name(name):
         family, op = name.split()[0].split(".")
         fn = getattr(importlib.import_module(f"course_lib.kernels.{family}"), op)
         arrays = [
-            p for p in inspect.signature(fn).parameters.values() if "Array" in str(p.annotation) and p.name != "eps"
+            p
+            for p in inspect.signature(fn).parameters.values()
+            if "Array" in str(p.annotation) and p.name not in ("eps", "segments")
         ]
-        given = {p.name: jnp.ones((2, 2), jnp.int8 if p.name == "q" else jnp.float32) for p in arrays}
+        int8 = {"q"} if op == "linear_int8" else set()
+        given = {p.name: jnp.ones((2, 2), jnp.int8 if p.name in int8 else jnp.float32) for p in arrays}
         more = {"dtype": jnp.bfloat16} if op == "cast" else {}
         for wrong in given:
             if (wrong, value) in (("a", 2.0), ("b", None), ("bias", None)):
@@ -283,9 +288,9 @@ def test_other_dtypes_are_refused_by_name(name):
     """Here as on a TPU, whose compiler has no f16 and no arithmetic on bytes; f64 where JAX has been given it."""
     fn, op = functions(name)[0], name.split()[0].split(".")[1]
     for dtype in ("float16", "uint8", "complex64", "bool", "uint32", "float8_e4m3fn"):
-        with pytest.raises(ValueError, match=rf"^{op}: (x|y) is {dtype}; it may be .*\. Try (x|y)\.(astype|real)"):
+        with pytest.raises(ValueError, match=rf"^{op}: ([xyq]) is {dtype}; it may be .*\. Try \1\.(astype|real)"):
             fn(jnp.ones(SHAPES[2], dtype))
-    with jax.enable_x64(True), pytest.raises(ValueError, match=f"^{op}: x is float64; it may be float32"):
+    with jax.enable_x64(True), pytest.raises(ValueError, match=f"^{op}: [xq] is float64; it may be float32"):
         fn(jnp.ones(SHAPES[2], "float64"))
 
 

@@ -43,6 +43,11 @@ DAILY = [
     ("rms_norm, eps an array", "Explicit", "vmap of the gradient"),
     ("linear, K cut", "Explicit", "hessian times vector"),
     ("max_over", "layout", "jvp"),
+    ("flash_attention", "Explicit", "gradient"),
+    ("flash_attention", "layout", "gradient"),
+    ("flash_attention", "shard_map", "second derivative"),
+    ("flash_attention", "Explicit", "vmap, and its gradient"),
+    ("flash_attention, rows cut", "Explicit", "value"),
     ("matmul", "Explicit", "vmap, and its gradient"),
 ]
 

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 from course_lib import bench
 from course_lib.kernels import (
     activations,
+    attention,
     elementwise,
     linear,
     linear_int8,
@@ -25,6 +26,7 @@ from course_lib.kernels import (
 )
 
 X, V = jnp.ones((128, 128)), jnp.ones(128)
+H, IDS = jnp.ones((4, 128, 8)), jnp.zeros(128, "int32")  # heads, and numbers of segments
 Q = linear_int8.quantize(X)
 OTHERS = norm.Blocks(bm=8)
 WITH_BLOCKS = {
@@ -38,6 +40,7 @@ WITH_BLOCKS = {
     "max_over": lambda blocks: reduce.max_over(X, blocks=blocks),
     "cumsum": lambda blocks: scan.cumsum(X, blocks=blocks),
     "softmax": lambda blocks: softmax.softmax(X, blocks=blocks),
+    "flash_attention": lambda blocks: attention.flash_attention(X, X, X, blocks=blocks),
     "rms_norm": lambda blocks: norm.rms_norm(X, V, blocks=blocks),
     "layer_norm": lambda blocks: norm.layer_norm(X, V, blocks=blocks),
     "rms_norm_residual": lambda blocks: norm.rms_norm_residual(X, X, V, blocks=blocks),
@@ -141,6 +144,32 @@ WRONG = {
         lambda: jax.grad(lambda eps: norm.rms_norm(X, V, eps).sum())(1e-6),
         ["rms_norm: eps is differentiated, and has no gradient", "Try jax.lax.stop_gradient(eps)"],
     ),
+    # attention
+    **{
+        f"attention, {what}": (lambda args=args, named=named: attention.flash_attention(*args, **named), says)
+        for what, (args, named, says) in {
+            "dtypes": ((X, X, X.astype("bfloat16")), {}, ["v bfloat16; all must be float32", "Try k.astype"]),
+            "lengths": ((X, X, X[:5]), {}, ["v (5, 128); they must be (..., S, D), (..., T, D) and (..., T, E)"]),
+            "sizes": ((X, X[:, :64], X), {}, ["as many elements. Try q[..., :64]"]),
+            "heads": ((X[None], X[None, None], X[None, None]), {}, ["heads in front", "q.swapaxes(-3, -2)"]),
+            "groups": ((H[:3], H[:2], H[:2]), {}, ["its 3 heads of queries must be a multiple of the 2 heads of keys"]),
+            "causal": ((X, X, X), {"causal": 1}, ["causal is 1; it may be True or False"]),
+            "causal lengths": ((X[:5], X, X), {"causal": True}, ["5 positions and k 128", "Pad the shorter"]),
+            "window": ((X, X, X), {"causal": True, "window": 0}, ["window is 0; it may be a number of keys from 1 on"]),
+            "window alone": ((X, X, X), {"window": 5}, ["a window of 5 keys ends at", "Try causal=True"]),
+            "softcap": ((X, X, X), {"softcap": -1.0}, ["softcap is -1.0; it may be a number above zero"]),
+            "scale": ((X, X, X), {"scale": V[0]}, ["scale is an array, float32 of shape ()", "Try scale=128**-0.5"]),
+            "segments": ((X, X, X), {"segments": V}, ["segments is float32; it may be int32. Try segments.astype("]),
+            "three segments": ((X, X, X), {"segments": (V, V, V)}, ["segments are 3 arrays; they may be one, or two"]),
+            "segments of heads": ((H, H, H), {"segments": IDS[None]}, ["shape (1, 128); for q of", "must be (128,)"]),
+            "segments of keys": (
+                (X, X, X),
+                {"segments": (IDS, IDS[:5])},
+                ["segments[1] has shape (5,)", "without heads"],
+            ),
+            "precision": ((X, X, X), {"precision": 3}, ["flash_attention: precision is 3"]),
+        }.items()
+    },
     # layouts
     "layout is a string": (
         lambda: elementwise.add(X, X, layout="data"),

@@ -14,11 +14,12 @@ from test_kernels_contract import OPS, functions, squares
 
 from course_lib import chips, compat, grid
 from course_lib.compiler.child import service
-from course_lib.kernels import elementwise, linear, matmul, norm, reduce, scan, softmax, symbolic
+from course_lib.kernels import attention, elementwise, linear, matmul, norm, reduce, scan, softmax, symbolic
 
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
+MEET = ["attention.flash_attention", "attention.flash_attention in a window"]  # along the rows of a matrix
 ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
-BATCHED = [name for name in OPS if name not in WHOLE and not any(word in name.split() for word in ACROSS)]
+BATCHED = [name for name in OPS if name not in WHOLE + MEET and not any(word in name.split() for word in ACROSS)]
 ROW = 200
 
 
@@ -115,7 +116,7 @@ def test_a_known_axis_between_unknown_ones(op, shape):
     np.testing.assert_allclose(program.call(x), op(x, 1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE])
+@pytest.mark.parametrize("name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE, *MEET])
 def test_a_mapped_axis_may_be_unknown(name):
     assert kernels_in(exported(jax.vmap(functions(name)[0]), f"b, 16, {ROW}")) >= 1
 
@@ -124,12 +125,13 @@ AROUND = {
     "softmax along rows of a matrix": (lambda x: softmax.softmax(x, 0), "21, b"),
     "and between others": (jax.grad(lambda x: (softmax.softmax(x, 1) ** 2).sum()), "b, 6, 9, 200"),
     "a sum between others": (lambda x: reduce.sum_over(x, 1), "b, 6, 200"),
+    "heads of a batch": (lambda x: attention.flash_attention(x, x[:, :3], x[:, :3]), "b, 6, 9, 200"),
     "two sums, one beside it": (lambda x: reduce.sum_over(x, (0, 2)), "6, b, 200"),
     "an eps that is traced": (lambda x: norm.rms_norm(x, jnp.ones(200), jnp.float32(0.5)), "b, 200"),
 }
 
 
-@pytest.mark.parametrize("name", daily("and between others", "two sums, one beside it", of=AROUND))
+@pytest.mark.parametrize("name", daily("and between others", "heads of a batch", "two sums, one beside it", of=AROUND))
 def test_any_axis_but_the_one_that_is_gone_along(name):
     fn, shape = AROUND[name]
     program = exported(fn, shape, platforms=("cpu", "tpu"))
@@ -141,6 +143,7 @@ def test_any_axis_but_the_one_that_is_gone_along(name):
 
 MEETING = {
     "K of a product": (lambda x: matmul.matmul(x, x.T), "8, k", "matmul.*k elements"),
+    "positions": (lambda x: attention.flash_attention(x, x, x), "n, 8", "flash_attention.*n elements"),
     "a row": (softmax.softmax, "8, n", "softmax.*n elements"),
     "rows that are added": (lambda x: reduce.sum_over(x, 0), "b, 8", "sum_over.*b elements"),
     "rows that are summed up": (lambda x: scan.cumsum(x, 0), "b, 8", "cumsum.*b elements"),

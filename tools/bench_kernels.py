@@ -122,7 +122,7 @@ def line_of(row, limits: dict = USUAL) -> Line:
     from course_lib import bench
 
     least = bench.bound(row.implementations[kernel_rows.XLA](), *row.args, chip=CHIP)
-    least = dataclasses.replace(least, compute_s=row.passes * least.compute_s)
+    least = dataclasses.replace(least, compute_s=row.passes * row.share * least.compute_s)
     figures = {name: figure(row, name, limits) for name in row.implementations}
     return Line(row=row, figures=figures, least_s=least.seconds, by=least.by)
 
@@ -151,7 +151,7 @@ def with_best_blocks(fn: Callable, row, name: str) -> tuple[Callable, Figure]:
         tuned = bench.autotune(fn, *row.args, candidates=row.choices[name], chip=CHIP)
     except ValueError as error:
         return fn, Figure(why=str(error))
-    note = f"with the best of {len(tuned.candidates)} choices of (bm, bk, bn): {tuned.best}"
+    note = f"with the best of {len(tuned.candidates)} choices of blocks: {tuned.best}"
     return functools.partial(fn, blocks=tuned.best), Figure(note=note)
 
 

@@ -33,6 +33,7 @@ class Row:
     implementations: dict[str, Load]
     model: str = ""  # where in a model such a shape occurs, for the rows that are taken from models
     passes: int = 1  # of the MXU, where f32 is multiplied as exactly as f32 is
+    share: float = 1.0  # of XLA's work that has to be done: half, where half of the scores do not count
     choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, for one that has no choice
 
     @property
@@ -42,6 +43,8 @@ class Row:
 
 def rows() -> list[Row]:
     """Every row, in the order of the table."""
+    import attention_rows
+
     return [
         *(matmul(*sizes) for sizes in MATMULS),
         *(linear(4096, 1024, 4096, activation) for activation in GELUS),
@@ -49,6 +52,7 @@ def rows() -> list[Row]:
         row_wise("softmax", "softmax", lambda x: jax.nn.softmax(x, axis=-1)),
         row_wise("RMSNorm", "norm.rms_norm", rms_norm, _tokamax_norm(centred=False), vectors=1),
         row_wise("LayerNorm", "norm.layer_norm", layer_norm, _tokamax_norm(centred=True), vectors=2),
+        *attention_rows.rows(),
         guide(8192),
         *(product_of_a_model(*row) for row in PRODUCTS),
         *(row_wise_of_a_model(*row) for row in ROW_WISE),

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.experimental import sparse
 from jax.sharding import PartitionSpec
 
-from course_lib.frameworks.keras_backend import keras
+from course_lib.frameworks.keras_attention import FlashAttention as FlashAttention
+from course_lib.frameworks.keras_backend import check_dtype, keras
 from course_lib.kernels import elementwise, legal, linear, products, sharding
 from course_lib.kernels.linear import Blocks
 
@@ -23,7 +24,7 @@ class Add(keras.layers.Layer):
     """
 
     def build(self, input_shape):
-        _check_dtype(self)
+        check_dtype(self)
         super().build(input_shape)
 
     def call(self, inputs):
@@ -124,7 +125,7 @@ class FusedDense(keras.layers.Dense):
         legal.check_kind("FusedDense", self.blocks, Blocks)
 
     def build(self, input_shape):
-        _check_dtype(self)
+        check_dtype(self)
         super().build(input_shape)
 
     def call(self, inputs, training=None):
@@ -157,14 +158,6 @@ class FusedDense(keras.layers.Dense):
         ours = {"residuals": self.residuals, "precision": self.precision, "blocks": blocks}
         defaults = {"residuals": "save", "precision": "highest", "blocks": None}
         return {**super().get_config(), **{k: v for k, v in ours.items() if v != defaults[k]}}
-
-
-def _check_dtype(layer) -> None:
-    if layer.compute_dtype not in ("float32", "bfloat16"):
-        raise ValueError(
-            f"{type(layer).__name__}: {layer.name!r} is to compute in {layer.compute_dtype}; it may be float32 or "
-            "bfloat16. Try dtype='float32' or dtype='mixed_bfloat16'."
-        )
 
 
 def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:

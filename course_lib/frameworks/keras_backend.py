@@ -24,3 +24,12 @@ def _imported():
 
 
 keras = _imported()
+
+
+def check_dtype(layer) -> None:
+    """Raises ValueError where ``layer`` is to compute in a dtype that no kernel takes."""
+    if layer.compute_dtype not in ("float32", "bfloat16"):
+        raise ValueError(
+            f"{type(layer).__name__}: {layer.name!r} is to compute in {layer.compute_dtype}; it may be float32 or "
+            "bfloat16. Try dtype='float32' or dtype='mixed_bfloat16'."
+        )

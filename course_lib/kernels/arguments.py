@@ -42,7 +42,7 @@ def _array(op: str, name: str, value, dtypes: tuple[str, ...]) -> Array:
 
 
 def _any_of(dtypes: tuple[str, ...]) -> str:
-    return ", ".join(dtypes[:-1]) + " or " + dtypes[-1]
+    return " or ".join(filter(None, (", ".join(dtypes[:-1]), dtypes[-1])))
 
 
 def _described(value) -> str:

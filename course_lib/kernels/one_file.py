@@ -18,7 +18,7 @@ class Num:
         return annotated[0]
 
 
-Bool = Float = Float32 = BFloat16 = Int8 = Num
+Bool = Float = Float32 = BFloat16 = Int8 = Int32 = Num
 Described = Array | ShapeDtypeStruct
 """
 _INLINED = '''\
