@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -189,6 +190,18 @@ def box():
     yield box
     box.end()
     assert box.process.poll() is not None
+
+
+@boxed
+def test_a_box_that_has_waited_for_long_is_taken(monkeypatch):
+    box = process.Process("inside", limits=STUDENT, lessons=False)
+    try:
+        assert select.select([box.process.stdout], [], [], SECONDS)[0], "it says that it is there"
+        now = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: now() + 10 * process.START_S)
+        assert box.ask(["run", "1 + 1"], time.monotonic() + SECONDS) == b'["ok"]'
+    finally:
+        box.end()
 
 
 @boxed
