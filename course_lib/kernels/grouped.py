@@ -17,14 +17,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Described, Float, Int32
+from course_lib.arrays import Array, Described, Float, Float32, Int32
 from course_lib.kernels import arguments, grouped_kernels, legal, platforms, sharding
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.grouped_visits import visits
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.products import dot, passes, precision_of
-from course_lib.kernels.rules import Layout
+from course_lib.kernels.rules import Cuts, Layout
 
 
 def reference(
@@ -112,7 +112,12 @@ def blocks_for(
     """
     level = precision_of("blocks_for", x.dtype, precision)
     (t, k), n = x.shape, w.shape[1 if transpose_w else 2]
-    return Blocks(**_fastest(t, k, n, w.shape[0], jnp.dtype(x.dtype), passes(level), 1, platforms.rates(x.dtype)))
+    return blocks_of(t, k, n, w.shape[0], x.dtype, passes(level))
+
+
+def blocks_of(t: int, k: int, n: int, groups: int, dtype, passes: int, *, matrices: int = 1) -> Blocks:
+    """Those for T rows, K deep, N columns, and groups whose rows are multiplied by so many ``matrices`` each."""
+    return Blocks(**_fastest(t, k, n, groups, jnp.dtype(dtype), passes, matrices, platforms.rates(dtype)))
 
 
 _PER_VISIT = 0.3e-6  # seconds, of which the compiler's cycles for a v5e have some 400 beside products and copies
@@ -161,15 +166,19 @@ def _grouped(x, w, sizes, transpose_w, precision, blocks, cuts):
 
 
 def _plain(x, w, sizes, *, transpose_w, precision):
-    w = w.swapaxes(1, 2) if transpose_w else w
+    return plain_product(x, w.swapaxes(1, 2) if transpose_w else w, sizes, precision).astype(x.dtype)
+
+
+def plain_product(x, w, sizes, precision: lax.Precision | None) -> Float32[Array, "T N"]:
+    """The grouped product by XLA, not rounded; of w as (E, K, N)."""
     found = lax.ragged_dot(x, w, sizes, precision=precision, preferred_element_type=jnp.float32)
     inside = jnp.arange(x.shape[0]) < jnp.sum(sizes)
-    return jnp.where(inside[:, None], found, 0).astype(x.dtype)
+    return jnp.where(inside[:, None], found, 0)
 
 
 def _on_tpu(x, w, sizes, *, transpose_w, precision, blocks):
-    blocks = blocks or blocks_for(x, w, sizes, transpose_w=transpose_w, precision=precision or "default")
     (t, k), n = x.shape, w.shape[1 if transpose_w else 2]
+    blocks = blocks or blocks_of(t, k, n, w.shape[0], x.dtype, passes(precision))
     bm, bn = min(blocks.bm, t), min(blocks.bn, n)
     needed = vmem_bytes(bm, k, bn, x.dtype.itemsize)
     check_fits(blocks, needed)
@@ -184,10 +193,19 @@ def _forward(x, w, sizes, *static):
 
 
 def _backward(transpose_w, precision, _, cuts, saved, g):
-    x, w, sizes = saved
+    return *gradients(*saved, g, precision, cuts, transpose_w=transpose_w), None
+
+
+def product(x, w, sizes, precision: lax.Precision | None, cuts: Cuts) -> Array:
+    """``grouped_matmul`` of what is checked already."""
+    return _grouped(x, w, sizes, False, precision, None, cuts)
+
+
+def gradients(x, w, sizes, g, precision: lax.Precision | None, cuts: Cuts, *, transpose_w: bool = False):
+    """dx, a grouped product as well, and dw. Blocks are chosen anew."""
     renamed = cuts and tuple(({"k": "n", "n": "k"}.get(letter, letter), names) for letter, names in cuts)
     dx = _grouped(g, w, sizes, not transpose_w, precision, None, renamed)
-    return dx, _of_matrices(x, g, sizes, w.dtype, transpose_w, precision, cuts), None
+    return dx, _of_matrices(x, g, sizes, w.dtype, transpose_w, precision, cuts)
 
 
 def _of_matrices(x, g, sizes, dtype, transpose_w, precision, cuts):
