@@ -120,7 +120,7 @@ def blocks_of(t: int, k: int, n: int, groups: int, dtype, passes: int, *, matric
     return Blocks(**_fastest(t, k, n, groups, jnp.dtype(dtype), passes, matrices, platforms.rates(dtype)))
 
 
-_PER_VISIT = 0.3e-6  # seconds, of which the compiler's cycles for a v5e have some 400 beside products and copies
+_PER_VISIT = 0.5e-6  # seconds beside the product: the compiler predicts 600 to 1000 cycles for a v5e
 _ROWS, _COLUMNS = (512, 256, 128), (2048, 1024, 512, 256, 128)
 _LARGEST = 2**30  # bm * K * bn * passes: a visit is written out in full, and a longer one takes long to compile
 

@@ -3,7 +3,8 @@
 Both walk the list of ``grouped_visits``, which is read before the grid begins (scalar prefetch): the index maps look up
 there which tile and which matrix comes next. All of K is one block, so a product needs no sum from step to step, and a
 matrix is copied once for a group, however many tiles that has. A tile that a border crosses is visited by each of its
-groups, one after the other, and keeps what was written before: a mask is needed there and nowhere else.
+groups, one after the other, and from the second on keeps what was written before its own first row: a mask is needed
+there and nowhere else.
 """
 
 import functools
@@ -35,22 +36,22 @@ def _kernel(
     *w_refs, o_ref = refs
     v, rows = pl.program_id(1), x_ref.shape[0]
     group, first = group_ref[v], tile_ref[v] * rows
-    start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
+    start = bounds_ref[group] - first
 
     @pl.when(v < count_ref[0])
     def _visit():
         o = result(x_ref[...], *(ref[0] for ref in w_refs)).astype(o_ref.dtype)
-        whole = (start <= 0) & (end >= rows) & (group < groups)
+        alone = (start <= 0) & (group < groups)  # up to here: whoever comes later writes over the rest
 
-        @pl.when(whole)
+        @pl.when(alone)
         def _store():
             o_ref[...] = o
 
-        @pl.when(jnp.logical_not(whole))
+        @pl.when(jnp.logical_not(alone))
         def _merge():
             row = lax.broadcasted_iota(jnp.int32, o.shape, 0)
             seen = jnp.where(group < groups, o, jnp.zeros_like(o))  # nobody's rows are zero
-            o_ref[...] = jnp.where((row >= start) & (row < end), seen, o_ref[...])
+            o_ref[...] = jnp.where(row >= start, seen, o_ref[...])
 
 
 def products(
