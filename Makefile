@@ -29,11 +29,12 @@ lab: setup  ## open JupyterLab at lesson 00 (PORT=8899, BROWSER=none: print the 
 test:  ## run all tests (JAX=0.12: the second lane, PYTEST_ARGS=…: pytest's options)
 	@$(SETUP) dev $(LANE)
 	@tools/system_packages.sh $(VENV)
-	@$(if $(CI)$(EVERYTHING),tools/setup_gpu.sh $(VENV) optional)
+	@$(if $(CI)$(EVERYTHING),OPTIONAL=yes tools/setup_gpu.sh $(VENV))
+	@$(if $(EVERYTHING),OPTIONAL=yes tools/setup_nbgrader.sh $(VENV))
 	@$(PY) -m pytest -m "$(TESTS)" $(PYTEST_ARGS)
 test: TESTS = not sweep
 
-test-all:  ## the wide sweeps too, and the GPU's compiler, as the public workflow runs them every night
+test-all:  ## the wide sweeps too, and the GPU's compiler and nbgrader, as the public workflow runs them every night
 	@$(MAKE) --no-print-directory test TESTS= EVERYTHING=yes
 
 check:  ## style, and that the layers import one way

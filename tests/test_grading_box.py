@@ -14,6 +14,7 @@ import time
 import pytest
 from attacks import ATTACKS, SLOW
 from graded_class import make
+from lesson_files import LESSONS, code_cells
 from sweeps import daily
 
 from course_lib.grading import submission
@@ -67,10 +68,32 @@ def test_our_solutions_pass_and_blanks_are_not_attempted(bench, tmp_path):
 
 @boxed
 @pytest.mark.sweep
-@pytest.mark.parametrize("stem", [p.stem for p in sorted((ROOT / "solutions").glob("[0-9]*.ipynb"))])
+@pytest.mark.parametrize("stem", LESSONS)
 def test_every_solution_of_the_course_passes_in_a_box(bench, tmp_path, stem):
     found = rows(bench, tmp_path, json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), 120.0)
     assert {id: row.message for id, row in found.items() if row.outcome != "passed"} == {}
+
+
+def wrong_everywhere(stem, number):
+    """Our solution of a lesson, each exercise of which has its mutant of that number, and the names of these."""
+    notebook, cells = json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), code_cells("solutions/mutants", stem)
+    wrong = {}
+    for answer in [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("solution")]:
+        id = answer["id"].replace("-", ".")
+        if mutant := [cell for cell in cells if cell.metadata.get("answer") == id][number : number + 1]:
+            answer["source"], wrong[id] = mutant[0].source, mutant[0].metadata["name"]
+    return notebook, wrong
+
+
+@boxed
+@pytest.mark.sweep
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("stem", LESSONS)
+def test_no_mutant_of_the_course_passes_in_a_box(bench, tmp_path, stem, number):
+    notebook, wrong = wrong_everywhere(stem, number)
+    found = rows(bench, tmp_path, notebook, 120.0)
+    assert wrong or number > 2
+    assert {name: found[id].message for id, name in wrong.items() if found[id].outcome != "not yet"} == {}
 
 
 def together(attacks):
@@ -132,6 +155,32 @@ def test_an_answer_that_takes_the_process_with_it_costs_no_other(bench, tmp_path
     found = rows(bench, tmp_path, answered(ends, path=SOLVED))
     assert found["01.2"].outcome == "error" and "os._exit" in found["01.2"].message
     assert {id for id, row in found.items() if row.outcome != "passed"} == {"01.2"}
+
+
+WRONG_NAME = """
+def add_kernel(x_ref, y_ref, o_ref):
+    total = x_ref[...] + y_ref[...]
+    o_ref[...] = totl
+
+
+def add_vectors(x, y):
+    return pl.pallas_call(add_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+"""
+WRONG_CALL = WRONG_NAME.replace("totl", "total.something()")
+
+
+@boxed
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        (WRONG_NAME, "write total, if that is what you mean."),
+        (WRONG_CALL, "look at line 3 of add_kernel: o_ref[...] = total.something()"),
+    ],
+    ids=["a name that is nearly right", "a line"],
+)
+def test_the_verdict_says_where_to_look(bench, tmp_path, source, said):
+    row = rows(bench, tmp_path, answered(("", "01-1", source)))["01.1"]
+    assert row.outcome == "not yet" and said in row.verdict
 
 
 @pytest.fixture(scope="module")

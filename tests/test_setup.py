@@ -234,7 +234,7 @@ def test_the_gpu_s_compiler_lies_beside_the_environment(run, setup, place):
     line = one_line(run("make", "setup-gpu", FAKE_PIP=GPU_PIP, FAIL="yes"))
     assert "The GPU's compiler was not installed: ERROR: no such thing (log: .venv/setup-gpu.log)" in line
     assert (place / ".venv-gpu/jax_cuda13_plugin").is_dir(), "what was there is kept"
-    optional = run("/bin/sh", "tools/setup_gpu.sh", ".venv", "optional", FAKE_PIP=GPU_PIP, FAIL="yes")
+    optional = run("/bin/sh", "tools/setup_gpu.sh", ".venv", OPTIONAL="yes", FAKE_PIP=GPU_PIP, FAIL="yes")
     assert optional.returncode == 0 and "was not installed" in optional.stderr
 
 
@@ -243,6 +243,8 @@ def test_tests_install_the_gpu_s_compiler_for_a_machine_and_for_the_wide_sweeps(
         return "setup_gpu.sh" in run("make", "-n", *command, **env).stdout
 
     assert not asks("test") and asks("test", CI="true") and asks("test", "EVERYTHING=yes")
+    assert "setup_nbgrader.sh" in run("make", "-n", "test", "EVERYTHING=yes").stdout
+    assert "setup_nbgrader.sh" not in run("make", "-n", "test", CI="true").stdout
     assert "EVERYTHING=yes" in (place / "Makefile").read_text().partition("test-all:")[2]
 
 

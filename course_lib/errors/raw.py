@@ -11,12 +11,12 @@ def raw_text(error: BaseException) -> str:
     chain, lines = error, []
     while chain is not None and len(lines) < 8:
         if type(chain).__name__ != "JaxStackTraceBeforeTransformation":  # repeats the one it points to
-            lines.append(f"{type(chain).__name__}: {_words(chain)}")
+            lines.append(f"{type(chain).__name__}: {words(chain)}")
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     return "\n".join(reversed(lines))
 
 
-def _words(error: BaseException) -> str:
+def words(error: BaseException) -> str:
     """The message. Where it tells too little, the functions that raised ``error`` with it, innermost first."""
     message = str(error)
     if any(frame.name == "_pallas_call_jvp_rule" for frame in traceback.extract_tb(error.__traceback__)):

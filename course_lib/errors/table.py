@@ -17,7 +17,7 @@ def explain(error: BaseException | str) -> Explanation:
         if (found := _fields(row, text)) is not None:
             what, next = row.what.format(**found), row.next.format(**found)
             return Explanation(name=row.name, what=what, next=next + _taught(row.lesson), lesson=row.lesson)
-    return Explanation(name="", what=_last_words(text), next="" if isinstance(error, str) else _line(error))
+    return Explanation(name="", what=_last_words(text), next="" if isinstance(error, str) else line_of(error))
 
 
 def _taught(lesson: str) -> str:
@@ -25,10 +25,15 @@ def _taught(lesson: str) -> str:
     return f" (lesson {lesson})" if lesson in WRITTEN else ""
 
 
-def _line(error: BaseException) -> str:
-    """ "look at line 3 of add_kernel: ..." for the last line of the learner's own that the error came through."""
+def line_of(error: BaseException) -> str:
+    """ "look at line 3 of add_kernel: ..." for the last line of the learner's own that the error came through.
+
+    An error of another process has brought it along, as its ``line``.
+    """
     found = []
     while error is not None:
+        if isinstance(line := vars(error).get(CARRIED), str):
+            return line
         found += [f for f in traceback.extract_tb(error.__traceback__) if not _LIBRARY.search(f.filename)]
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if not found or not found[-1].line:
@@ -38,6 +43,7 @@ def _line(error: BaseException) -> str:
     return f"look at line {found[-1].lineno}{function}: {code}"
 
 
+CARRIED = "_line_to_look_at"  # of an error that another process has described
 # Code that is not the learner's: installed packages, Python's own, this library.
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/\\]course_lib[/\\]|^<frozen")
 

@@ -5,7 +5,7 @@ what it sends are programs and values, and others judge them.
 
 Each request is a list, and so is each answer:
 
-    ["run", source]             ["ok"] or ["raised", [[class, text], ...]], what caused it first
+    ["run", source]             ["ok"] or ["raised", [[class, text], ...], line], first what caused it; where to look
     ["what", name, defines]     what the cells have defined by that name
     ["call", ref, args, kwargs, chip]
                                 ["value", ...], ["program", jaxpr, structure], ["raised", ...] or ["unportable", text]
@@ -19,6 +19,7 @@ While a function is called, ["back", ref, method, args] asks for a method of an 
 import contextlib
 import functools
 import inspect
+import linecache
 import os
 import sys
 import types
@@ -30,6 +31,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import compat
 from course_lib.checks.kinds.kernel import named, way_back_of
 from course_lib.checks.result import does_nothing
+from course_lib.errors import raw, table
 from course_lib.grading.box import calls, layers_inside, pipes, reading, values
 
 _LONGEST = 4000  # characters of an exception's text
@@ -70,13 +72,15 @@ class Box:
         except values.Unportable as error:
             return ["unportable", str(error)]
         except BaseException as error:  # SystemExit and all: whatever a student's code may raise
-            return ["raised", _chain(error)]
+            return ["raised", _chain(error), _line(error)]
 
     def run(self, source: str) -> list:
         """Run a cell."""
         from IPython.core.inputtransformer2 import TransformerManager
 
-        exec(compile(TransformerManager().transform_cell(source), "<answer>", "exec"), self.names)
+        name, code = f"<cell {len(linecache.cache)}>", TransformerManager().transform_cell(source)
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)  # for the line to look at
+        exec(compile(code, name, "exec"), self.names)
         return ["ok"]
 
     def what(self, name: str, defines: str) -> list:
@@ -179,10 +183,16 @@ def _chain(error: BaseException | None) -> list:
     while error is not None and len(found) < 6:
         text = ""
         with contextlib.suppress(Exception):
-            text = str(error)[:_LONGEST]
+            text = raw.words(error)[:_LONGEST]
         found.insert(0, [type(error).__name__[:100], text])
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return found
+
+
+def _line(error: BaseException) -> str:
+    with contextlib.suppress(Exception):
+        return table.line_of(error)[:_LONGEST]
+    return ""
 
 
 def _quiet_checks(box: Box) -> None:

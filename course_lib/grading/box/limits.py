@@ -29,6 +29,6 @@ class Limits:
         return ["/bin/sh", "-c", "; ".join([*enter, *limit, 'exec "$@"']), "sh"]
 
 
-STUDENT = Limits(memory_bytes=2 << 30, processes=128, disk_bytes=64 << 20, address_bytes=16 << 30, cpu_s=900)
+STUDENT = Limits(memory_bytes=1 << 30, processes=128, disk_bytes=64 << 20, address_bytes=16 << 30, cpu_s=900)
 # Its compilers are processes of its own, which reserve much; no student's code runs in any of them.
 JUDGE = Limits(memory_bytes=4 << 30, processes=1024, disk_bytes=1 << 30)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import jax
 
+from course_lib.errors.table import CARRIED
 from course_lib.grading.box import calls, reading, values
 from course_lib.grading.box.values import Damaged, items
 
@@ -119,7 +120,8 @@ class Answers:
         if tag == wanted:
             return parts
         if tag == "raised":
-            raise raised(items(parts, 1)[0])
+            chain, line = items(parts, 2)
+            raise raised(chain, _text(line))
         if tag == "unportable":
             raise ValueError(f"It cannot be carried out of the box: {_text(items(parts, 1)[0])}")
         raise Damaged("the box gave another answer than was asked for.")
@@ -135,8 +137,8 @@ class Thing:
         return self.description
 
 
-def raised(chain: object) -> BaseException:
-    """The exception that a box has described, with those it was raised from."""
+def raised(chain: object, line: str) -> BaseException:
+    """The exception that a box has described, with those it was raised from, and with the line to look at."""
     error = None
     for each in items(chain):
         name, text = map(_text, items(each, 2))
@@ -145,7 +147,9 @@ def raised(chain: object) -> BaseException:
         kind = kind if good else type(_identifier(name), (Exception,), {})
         made = kind(text)
         made.__cause__, error = error, made
-    return error or Exception("")
+    error = error or Exception("")
+    vars(error)[CARRIED] = line
+    return error
 
 
 # Those that are made of a text alone.
