@@ -78,21 +78,24 @@ def grouped_matmul(
     return _grouped(x, w, sizes, transpose_w, level, blocks, cuts)
 
 
-def operands(op: str, x, w, sizes, transpose_w: bool) -> tuple[Array, Array, Array]:
-    """The arrays of a grouped product. Raises ValueError, in the name of ``op``, where they do not fit together."""
-    x, w = arguments.arrays(op, arguments.FLOATS, x=x, w=w)
+def operands(op: str, x, w, sizes, transpose_w: bool, name: str = "w") -> tuple[Array, Array, Array]:
+    """The arrays of a grouped product; ``name`` is what ``op`` calls w. Raises ValueError where they do not fit."""
+    x, w = arguments.arrays(op, arguments.FLOATS, **{"x": x, name: w})
     (sizes,) = arguments.arrays(op, ("int32",), sizes=sizes)
     if x.dtype != w.dtype:
-        raise ValueError(f"{op}: x is {x.dtype} and w {w.dtype}; both must be float32 or both bfloat16. Try w.astype.")
-    if x.ndim != 2 or w.ndim != 3 or x.shape[1] != w.shape[2 if transpose_w else 1]:
-        stored, other = ("(E, N, K)", "False") if transpose_w else ("(E, K, N)", "True")
         raise ValueError(
-            f"{op}: x has shape {x.shape} and w {w.shape}; they must be (T, K) and {stored}, with one K. "
-            f"Is w stored the other way round? Then try transpose_w={other}."
+            f"{op}: x is {x.dtype} and {name} {w.dtype}; both must be float32 or both bfloat16. Try {name}.astype."
+        )
+    if x.ndim != 2 or w.ndim != 3 or x.shape[1] != w.shape[2 if transpose_w else 1]:
+        stored = "(E, N, K)" if transpose_w else "(E, K, N)"
+        way = f"transpose_w={not transpose_w}" if name == "w" else f"{name}.swapaxes(1, 2)"
+        raise ValueError(
+            f"{op}: x has shape {x.shape} and {name} {w.shape}; they must be (T, K) and {stored}, with one K. "
+            f"Is {name} stored the other way round? Then try {way}."
         )
     if sizes.shape != w.shape[:1]:
         raise ValueError(
-            f"{op}: sizes has shape {sizes.shape}; for w of shape {w.shape} it must be {w.shape[:1]}, how many rows "
+            f"{op}: sizes has shape {sizes.shape}; for {name} of shape {w.shape} it must be {w.shape[:1]}, how many rows "
             "of x belong to each matrix. Try jnp.bincount(group_of_each_row, length=...)."
         )
     return x, w, sizes

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from course_lib.arrays import Array, Float, Float32, Int32
+from course_lib.arrays import Array, Described, Float, Float32, Int32
 from course_lib.kernels import activations, grouped, grouped_kernels, legal, sharding
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
@@ -49,8 +49,8 @@ def grouped_swiglu(
 
     Differentiable in x and both weights; the gradient keeps neither product, and computes them again. K must be whole.
     """
-    x, w_gate, sizes = grouped.operands("grouped_swiglu", x, w_gate, sizes, False)
-    x, w_up, sizes = grouped.operands("grouped_swiglu", x, w_up, sizes, False)
+    x, w_gate, sizes = grouped.operands("grouped_swiglu", x, w_gate, sizes, False, "w_gate")
+    x, w_up, sizes = grouped.operands("grouped_swiglu", x, w_up, sizes, False, "w_up")
     if w_gate.shape != w_up.shape:
         raise ValueError(
             f"grouped_swiglu: w_gate has shape {w_gate.shape} and w_up {w_up.shape}; they must be equal. "
@@ -60,6 +60,19 @@ def grouped_swiglu(
     legal.check_kind("grouped_swiglu", blocks, Blocks)
     operands, cuts = sharding.ready("grouped_swiglu", _RULE, (x, w_gate, w_up, sizes), layout)
     return _swiglu(*operands, level, blocks, cuts)
+
+
+def blocks_for(
+    x: Float[Described, "T K"],
+    w_gate: Float[Described, "E K N"],
+    w_up: Float[Described, "E K N"],
+    sizes: Int32[Described, " E"],
+    *,
+    precision: lax.PrecisionLike = "highest",
+) -> Blocks:
+    """The blocks that ``grouped_swiglu`` chooses for these arguments, as ``grouped.blocks_for`` does for its own."""
+    (t, k), (groups, _, n), level = x.shape, w_gate.shape, precision_of("blocks_for", x.dtype, precision)
+    return grouped.blocks_of(t, k, n, groups, x.dtype, passes(level), matrices=2)
 
 
 def _gated(gate: Float32[Array, "*shape"], up: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:
