@@ -95,8 +95,8 @@ def operands(op: str, x, w, sizes, transpose_w: bool, name: str = "w") -> tuple[
         )
     if sizes.shape != w.shape[:1]:
         raise ValueError(
-            f"{op}: sizes has shape {sizes.shape}; for {name} of shape {w.shape} it must be {w.shape[:1]}, how many rows "
-            "of x belong to each matrix. Try jnp.bincount(group_of_each_row, length=...)."
+            f"{op}: sizes has shape {sizes.shape}; for {name} of shape {w.shape} it must be {w.shape[:1]}, how many "
+            "rows of x belong to each matrix. Try jnp.bincount(group_of_each_row, length=...)."
         )
     return x, w, sizes
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Int32
-from course_lib.kernels import activations, grouped, grouped_kernels, legal, sharding
+from course_lib.kernels import activations, arguments, grouped, grouped_kernels, legal, sharding
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.grouped import Blocks
@@ -49,6 +49,7 @@ def grouped_swiglu(
 
     Differentiable in x and both weights; the gradient keeps neither product, and computes them again. K must be whole.
     """
+    x, w_gate, w_up = arguments.arrays("grouped_swiglu", arguments.FLOATS, x=x, w_gate=w_gate, w_up=w_up)
     x, w_gate, sizes = grouped.operands("grouped_swiglu", x, w_gate, sizes, False, "w_gate")
     x, w_up, sizes = grouped.operands("grouped_swiglu", x, w_up, sizes, False, "w_up")
     if w_gate.shape != w_up.shape:
