@@ -12,7 +12,6 @@ The grid is (columns, visits): see ``grouped_visits``. Sizes of groups are data;
 import dataclasses
 import functools
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -173,10 +172,18 @@ def _plain(x, w, sizes, *, transpose_w, precision):
 
 
 def plain_product(x, w, sizes, precision: lax.Precision | None) -> Float32[Array, "T N"]:
-    """The grouped product by XLA, not rounded; of w as (E, K, N)."""
-    found = lax.ragged_dot(x, w, sizes, precision=precision, preferred_element_type=jnp.float32)
-    inside = jnp.arange(x.shape[0]) < jnp.sum(sizes)
-    return jnp.where(inside[:, None], found, 0)
+    """The grouped product by XLA, not rounded; of w as (E, K, N): each group's rows, all others zero, times its matrix.
+
+    As ``jax.lax.ragged_dot`` computes on a CPU; but that has no second derivative, and cannot be mapped.
+    """
+    return jnp.einsum("etk,ekn->tn", _by_group(x, sizes), w, precision=precision, preferred_element_type=jnp.float32)
+
+
+def _by_group(x: Array, sizes: Array) -> Float[Array, "E T K"]:
+    ends = jnp.cumsum(sizes)
+    row = jnp.arange(x.shape[0])
+    mine = (row >= (ends - sizes)[:, None]) & (row < ends[:, None])
+    return jnp.where(mine[:, :, None], x, jnp.zeros_like(x))
 
 
 def _on_tpu(x, w, sizes, *, transpose_w, precision, blocks):
@@ -224,10 +231,9 @@ def _of_matrices(x, g, sizes, dtype, transpose_w, precision, cuts):
 
 
 def _matrices_plain(x, g, sizes, *, dtype, transpose_w, precision):
-    k, n = x.shape[1], g.shape[1]
-    matrices = jnp.zeros((sizes.shape[0], k, n), dtype)
-    (dw,) = jax.vjp(lambda w: _plain(x, w, sizes, transpose_w=False, precision=precision), matrices)[1](g)
-    return dw.swapaxes(1, 2) if transpose_w else dw
+    x, g = (g, x) if transpose_w else (x, g)
+    how = {"precision": precision, "preferred_element_type": jnp.float32}
+    return jnp.einsum("etk,tn->ekn", _by_group(x, sizes), g, **how).astype(dtype)
 
 
 def _matrices_on_tpu(x, g, sizes, *, dtype, transpose_w, precision):
