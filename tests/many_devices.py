@@ -40,7 +40,7 @@ from course_lib.kernels import (
 rng = np.random.default_rng(0)
 X, Y, W, B, V, C = (np.float32(rng.normal(size=s)) for s in ((8, 16), (8, 16), (16, 24), 24, 16, (4, 8, 16)))
 H = np.float32(rng.normal(size=(4, 4, 16, 8)))
-E = np.stack([W, 1 - W])
+E = np.stack([W, 1 - W]) / 4
 SCALE = np.abs(W).max(0) / 127
 Q = np.round(W / SCALE).astype(np.int8)
 
