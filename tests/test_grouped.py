@@ -31,6 +31,12 @@ GROUPS = {
 EVERY_DAY = ("borders inside", "a ragged end")
 
 
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Backwards too, where nobody chooses blocks."""
+    monkeypatch.setattr(grouped, "_GRADIENT_ROWS", 32)
+
+
 def sample(*shapes, dtype=jnp.float32):
     rng = np.random.default_rng(0)
     return [jnp.asarray(rng.normal(size=shape), dtype) for shape in shapes]

@@ -246,9 +246,12 @@ def _matrices_on_tpu(x, g, sizes, *, dtype, transpose_w, precision):
     return grouped_kernels.gradients(x, g, lists, sizes.shape[0], dtype, **how)
 
 
+_GRADIENT_ROWS = 512  # of a tile
+
+
 def _blocks_of_gradient(t: int, k: int, n: int, itemsize: int) -> tuple[int, int, int]:
     for side in (1024, 512, 256, 128):
-        bm, bk, bn = min(512, t), min(side, k), min(side, n)
+        bm, bk, bn = min(_GRADIENT_ROWS, t), min(side, k), min(side, n)
         if _gradient_vmem_bytes(bm, bk, bn, itemsize) <= platforms.vmem_bytes() * 3 // 8:
             break
     return bm, bk, bn
