@@ -4,6 +4,10 @@ CALLS = {
     "activations": {"relu": "X", "gelu": "X", "gelu_tanh": "X", "silu": "X"},
     "attention": {"flash_attention": "X, 2 * X, X"},
     "elementwise": {"add": "X, X", "subtract": "X, X", "multiply": "X, X", "cast": "X, jnp.bfloat16"},
+    "grouped": {"grouped_matmul": "X, jnp.stack([W, -W]), jnp.array([X.shape[0] // 3, 3], jnp.int32)"},
+    "grouped_swiglu": {
+        "grouped_swiglu": "X, jnp.stack([W, -W]), jnp.stack([-W, W]) / 2, jnp.array([X.shape[0] // 3, 3], jnp.int32)"
+    },
     "linear": {"linear": "X, W, B, activation='gelu'"},
     "linear_int8": {"linear_int8": "X, *quantize(W), B, activation='silu'"},
     "matmul": {"matmul": "X, W", "matmul_transposed": "X, W.T, transpose_y=True"},

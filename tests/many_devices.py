@@ -22,6 +22,8 @@ from course_lib.kernels import (
     activations,
     attention,
     elementwise,
+    grouped,
+    grouped_swiglu,
     launch,
     linear,
     linear_int8,
@@ -38,6 +40,7 @@ from course_lib.kernels import (
 rng = np.random.default_rng(0)
 X, Y, W, B, V, C = (np.float32(rng.normal(size=s)) for s in ((8, 16), (8, 16), (16, 24), 24, 16, (4, 8, 16)))
 H = np.float32(rng.normal(size=(4, 4, 16, 8)))
+E = np.stack([W, 1 - W]) / 4
 SCALE = np.abs(W).max(0) / 127
 Q = np.round(W / SCALE).astype(np.int8)
 
@@ -76,6 +79,12 @@ def seen_back_reference(q, k, v):
     return attention.reference(q, k, v, causal=True, window=9, softcap=5.0)
 
 
+def of_groups(op, reference):
+    """Both with groups of sizes that are fixed: they are no numbers that a gradient could be of."""
+    sizes = np.int32([3, 4])
+    return lambda *arrays, **how: op(*arrays, sizes, **how), lambda *arrays: reference(*arrays, sizes)
+
+
 def eps_an_array(x, weight, **how):
     return norm.rms_norm(x, weight, jnp.float32(0.5), **how)
 
@@ -112,6 +121,13 @@ CASES = {
         attention.reference,
         (H, H, -H),
         (P("d", None, "t"), P("d"), P("d")),
+    ),
+    "grouped_matmul, K cut": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, "d", "t"))),
+    "grouped_matmul": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, None, "t"))),
+    "grouped_swiglu": (
+        *of_groups(grouped_swiglu.grouped_swiglu, grouped_swiglu.reference),
+        (X, E, -E),
+        (P(), P(None, None, "t"), P(None, None, "t")),
     ),
     "matmul": (matmul.matmul, matmul.reference, (X, W), (P("d"), P(None, "t"))),
     "matmul, K cut": (matmul.matmul, matmul.reference, (X, W), (P("d", "t"), P("t"))),

@@ -46,6 +46,10 @@ OPS = {
     "softmax.softmax down": Op("X, 0", FLOATS, (2, 3)),
     "attention.flash_attention": Op("X, X + 1, X", FLOATS, (2, 3)),
     "attention.flash_attention in a window": Op("X, X + 1, -X, causal=True, window=5, softcap=9.0", FLOATS, (2, 3)),
+    "grouped.grouped_matmul": Op("X, jnp.stack([W, -W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)),
+    "grouped_swiglu.grouped_swiglu": Op(
+        "X, jnp.stack([W, -W]), jnp.stack([-W, W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)
+    ),
     "norm.rms_norm": Op("X, V", FLOATS),
     "norm.rms_norm of a traced eps": Op("X, V, jax.lax.stop_gradient(X.sum() * 0 + jnp.float32(1e-3))", FLOATS),
     "norm.layer_norm": Op("X, V, V", FLOATS),

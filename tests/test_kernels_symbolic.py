@@ -14,12 +14,19 @@ from test_kernels_contract import OPS, functions, squares
 
 from course_lib import chips, compat, grid
 from course_lib.compiler.child import service
-from course_lib.kernels import attention, elementwise, linear, matmul, norm, reduce, scan, softmax, symbolic
+from course_lib.kernels import attention, elementwise, grouped, linear, matmul, norm, reduce, scan, softmax, symbolic
 
+GROUPED = ["grouped.grouped_matmul", "grouped_swiglu.grouped_swiglu"]  # whose list of visits has a length
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
 MEET = ["attention.flash_attention", "attention.flash_attention in a window"]  # along the rows of a matrix
+GROUPED = [
+    "grouped.grouped_matmul",
+    "grouped_swiglu.grouped_swiglu",
+]  # whose list of visits has as many as rows ask for
 ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
-BATCHED = [name for name in OPS if name not in WHOLE + MEET and not any(word in name.split() for word in ACROSS)]
+BATCHED = [
+    name for name in OPS if name not in WHOLE + MEET + GROUPED and not any(word in name.split() for word in ACROSS)
+]
 ROW = 200
 
 
@@ -116,7 +123,9 @@ def test_a_known_axis_between_unknown_ones(op, shape):
     np.testing.assert_allclose(program.call(x), op(x, 1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE, *MEET])
+@pytest.mark.parametrize(
+    "name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE, *MEET, *GROUPED]
+)
 def test_a_mapped_axis_may_be_unknown(name):
     assert kernels_in(exported(jax.vmap(functions(name)[0]), f"b, 16, {ROW}")) >= 1
 
@@ -143,6 +152,11 @@ def test_any_axis_but_the_one_that_is_gone_along(name):
 
 MEETING = {
     "K of a product": (lambda x: matmul.matmul(x, x.T), "8, k", "matmul.*k elements"),
+    "rows of groups": (
+        lambda x: grouped.grouped_matmul(x, jnp.ones((2, 8, 8)), jnp.int32([3, 4])),
+        "n, 8",
+        "grouped_matmul.*n elements",
+    ),
     "positions": (lambda x: attention.flash_attention(x, x, x), "n, 8", "flash_attention.*n elements"),
     "a row": (softmax.softmax, "8, n", "softmax.*n elements"),
     "rows that are added": (lambda x: reduce.sum_over(x, 0), "b, 8", "sum_over.*b elements"),

@@ -180,8 +180,9 @@ def _batch(operands, axes, *, op: Op):
     if tuple(n for n, axis in enumerate(mapped) if axis == 0) == op.leading:
         results = _tuple(dataclasses.replace(op, rule=rule)(*operands))
         return results, [0] * len(results)
-    plain, gpu, portable = (fn and _Vmapped(fn, mapped) for fn in (op.plain, op.gpu, op.portable))
-    tpu = (_Looped if op.one_at_a_time else _Vmapped)(op.tpu_mapped or op.tpu, mapped)
+    way = _Looped if op.one_at_a_time else _Vmapped
+    plain, gpu, portable = (fn and way(fn, mapped) for fn in (op.plain, op.gpu, op.portable))
+    tpu = way(op.tpu_mapped or op.tpu, mapped)
     roads = {"tpu": tpu, "plain": plain, "gpu": gpu, "portable": portable}
     op = dataclasses.replace(op, rule=rule, leading=(), tpu_mapped=None, **roads)
     results = _tuple(op(*operands))

@@ -1,0 +1,159 @@
+"""The kernels of grouped products: each group of rows times its own matrix, and the gradient of these matrices.
+
+Both walk the list of ``grouped_visits``, which is read before the grid begins (scalar prefetch): the index maps look up
+there which tile and which matrix comes next. All of K is one block, so a product needs no sum from step to step, and a
+matrix is copied once for a group, however many tiles that has. A tile that a border crosses is visited by each of its
+groups, one after the other, and from the second on keeps what was written before its own first row: a mask is needed
+there and nowhere else.
+"""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Int32, Ref
+from course_lib.kernels import sharding
+from course_lib.kernels.compiler_params import compiler_params
+from course_lib.kernels.grouped_visits import Visits
+from course_lib.kernels.products import dot
+
+
+def _kernel(
+    group_ref: Int32[Ref, " V"],
+    tile_ref: Int32[Ref, " V"],
+    count_ref: Int32[Ref, "1"],
+    bounds_ref: Int32[Ref, " B"],
+    x_ref: Float[Ref, "bm K"],  # tile v
+    *refs: Float[Ref, "..."],  # matrices of the group of visit v, (1, K, bn) or (1, bn, K); and of o (bm, bn), tile v
+    groups: int,
+    result: Callable,
+) -> None:
+    *w_refs, o_ref = refs
+    v, rows = pl.program_id(1), x_ref.shape[0]
+    group, first = group_ref[v], tile_ref[v] * rows
+    start = bounds_ref[group] - first
+
+    @pl.when(v < count_ref[0])
+    def _visit():
+        o = result(x_ref[...], *(ref[0] for ref in w_refs)).astype(o_ref.dtype)
+        alone = (start <= 0) & (group < groups)  # up to here: whoever comes later writes over the rest
+
+        @pl.when(alone)
+        def _store():
+            o_ref[...] = o
+
+        @pl.when(jnp.logical_not(alone))
+        def _merge():
+            row = lax.broadcasted_iota(jnp.int32, o.shape, 0)
+            seen = jnp.where(group < groups, o, jnp.zeros_like(o))  # nobody's rows are zero
+            o_ref[...] = jnp.where(row >= start, seen, o_ref[...])
+
+
+def products(
+    x: Float[Array, "T K"],
+    weights: tuple[Float[Array, "E K N"], ...],
+    visits: Visits,
+    result: Callable,
+    *,
+    transposed: bool,  # weights are (E, N, K)
+    bm: int,
+    bn: int,
+    vmem_bytes: int,
+) -> Float[Array, "T N"]:
+    """``result(x_tile, *matrices)`` for each tile of rows of x and the matrices of its groups; 0 past the groups."""
+    (t, k), groups, n = x.shape, weights[0].shape[0], weights[0].shape[1 if transposed else 2]
+
+    def matrix(j, v, group, *_):
+        e = jnp.minimum(group[v], groups - 1)
+        return (e, j, 0) if transposed else (e, 0, j)
+
+    w_spec = pl.BlockSpec((1, bn, k) if transposed else (1, k, bn), matrix)
+    return pl.pallas_call(
+        functools.partial(_kernel, groups=groups, result=result),
+        out_shape=sharding.result(x, (t, n), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=4,
+            grid=(pl.cdiv(n, bn), visits.group.shape[0]),
+            in_specs=[pl.BlockSpec((bm, k), lambda j, v, group, tile, *_: (tile[v], 0)), *[w_spec] * len(weights)],
+            out_specs=pl.BlockSpec((bm, bn), lambda j, v, group, tile, *_: (tile[v], j)),
+        ),
+        compiler_params=compiler_params(vmem_bytes, "parallel", "arbitrary"),
+        name="grouped_matmul",
+    )(*visits, x, *weights)
+
+
+def _gradient_kernel(
+    group_ref: Int32[Ref, " V"],
+    tile_ref: Int32[Ref, " V"],
+    count_ref: Int32[Ref, "1"],
+    bounds_ref: Int32[Ref, " B"],
+    x_ref: Float[Ref, "bm bk"],  # tile v, columns i
+    g_ref: Float[Ref, "bm bn"],  # tile v, columns j
+    o_ref: Float[Ref, "1 bk bn"],  # block (i, j) of the group of visit v: stays put while that does
+    acc_ref: Float32[Ref, "bk bn"],
+    *,
+    groups: int,
+    precision: lax.Precision | None,
+) -> None:
+    v, rows = pl.program_id(2), x_ref.shape[0]
+    last = pl.num_programs(2) - 1
+    group, first = group_ref[v], tile_ref[v] * rows
+    start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
+    begins = (v == 0) | (group_ref[jnp.maximum(v - 1, 0)] != group)
+    ends = (v == count_ref[0] - 1) | (group_ref[jnp.minimum(v + 1, last)] != group)
+
+    def add(x, g):
+        acc_ref[...] = jnp.where(begins, 0.0, acc_ref[...]) + dot(x, g, transpose_x=True, precision=precision)
+
+    def mine(ref):  # in both: rows of others count in neither, and past the array may be NaN
+        row = lax.broadcasted_iota(jnp.int32, ref.shape, 0)
+        return jnp.where((row >= start) & (row < end), ref[...], jnp.zeros_like(ref))
+
+    @pl.when((v < count_ref[0]) & (group < groups))  # nobody's rows come last, and have no matrix
+    def _visit():
+        whole = (start <= 0) & (end >= rows)
+        pl.when(whole)(lambda: add(x_ref[...], g_ref[...]))
+        pl.when(jnp.logical_not(whole))(lambda: add(mine(x_ref), mine(g_ref)))
+
+        @pl.when(ends)
+        def _store():
+            o_ref[0] = acc_ref[...].astype(o_ref.dtype)
+
+
+def gradients(
+    x: Float[Array, "T K"],
+    g: Float[Array, "T N"],
+    visits: Visits,
+    groups: int,
+    dtype: jax.typing.DTypeLike,
+    *,
+    bm: int,
+    bk: int,
+    bn: int,
+    vmem_bytes: int,
+    precision: lax.Precision | None,
+) -> Float[Array, "E K N"]:
+    """``x_e.T @ g_e`` of the rows of each group; 0 for an empty one, which ``visits`` must have."""
+    k, n = x.shape[1], g.shape[1]
+    matrix = pl.BlockSpec((1, bk, bn), lambda i, j, v, group, *_: (jnp.minimum(group[v], groups - 1), i, j))
+    return pl.pallas_call(
+        functools.partial(_gradient_kernel, groups=groups, precision=precision),
+        out_shape=sharding.result(x, (groups, k, n), dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=4,
+            grid=(pl.cdiv(k, bk), pl.cdiv(n, bn), visits.group.shape[0]),
+            in_specs=[
+                pl.BlockSpec((bm, bk), lambda i, j, v, group, tile, *_: (tile[v], i)),
+                pl.BlockSpec((bm, bn), lambda i, j, v, group, tile, *_: (tile[v], j)),
+            ],
+            out_specs=matrix,
+            scratch_shapes=[pltpu.VMEM((bk, bn), jnp.float32)],
+        ),
+        compiler_params=compiler_params(vmem_bytes, "parallel", "parallel", "arbitrary"),
+        name="grouped_matmul_gradient",
+    )(*visits, x, g)

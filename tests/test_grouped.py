@@ -1,0 +1,262 @@
+"""Grouped products: their kernels by all four judges, with groups of every kind; mistakes that must be seen."""
+
+import functools
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import needs_libtpu
+from sweeps import daily
+
+from course_lib import compat, compiler, grid, judges
+from course_lib.kernels import grouped, grouped_kernels, grouped_swiglu, grouped_visits
+from course_lib.kernels.grouped import Blocks
+
+SMALL = Blocks(bm=32, bn=128)  # several tiles of some hundred rows
+# Sizes of groups, and how many rows there are: borders on tiles and inside, empty groups first, last and between, more
+# borders than one in a tile, rows of nobody, rows that end inside a tile, groups past the last row.
+GROUPS = {
+    "whole tiles": ([64, 32, 32], 128),
+    "borders inside": ([10, 0, 100, 18], 128),
+    "one that has all": ([0, 0, 128], 128),
+    "the last are empty": ([1, 127, 0, 0], 128),
+    "a ragged end": ([70, 3, 5, 40], 118),
+    "rows of nobody": ([30, 20], 128),
+    "all are nobody's": ([0, 0], 64),
+    "many in a tile": ([7, 9, 1, 1, 1, 0, 2], 30),
+    "past the last row": ([60, 60, 60], 100),
+}
+EVERY_DAY = ("borders inside", "a ragged end")
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Backwards too, where nobody chooses blocks."""
+    monkeypatch.setattr(grouped, "_GRADIENT_ROWS", 32)
+
+
+def sample(*shapes, dtype=jnp.float32):
+    rng = np.random.default_rng(0)
+    return [jnp.asarray(rng.normal(size=shape), dtype) for shape in shapes]
+
+
+def case(name, k=40, n=200, dtype=jnp.float32):
+    sizes, rows = GROUPS[name]
+    x, w, up = sample((rows, k), (len(sizes), k, n), (len(sizes), k, n), dtype=dtype)
+    return x, w, up, jnp.asarray(sizes, jnp.int32)
+
+
+def simulated(fn, *args):
+    """In the TPU simulator, where what lies beyond an array is NaN."""
+    traced = grid.trace(fn, *args)
+    return jax.jit(lambda *a: grid.run(traced, compat.interpret_params(), *a))(*args)
+
+
+def both_ways(fn, **how):
+    def run(*args):
+        *arrays, sizes = args
+        o, pull = jax.vjp(lambda *arrays: fn(*arrays, sizes, **how), *arrays)
+        return o, *pull(jnp.cos(jnp.arange(o.size)).reshape(o.shape).astype(o.dtype))
+
+    return run
+
+
+def inside(reference):
+    """Groups past the last row end there."""
+
+    def run(x, *args, **how):
+        *weights, sizes = args
+        ends = jnp.minimum(jnp.cumsum(sizes), x.shape[0])
+        return reference(x, *weights, jnp.diff(ends, prepend=0), **how)
+
+    return run
+
+
+def near(got, want, tolerance=2e-5):
+    for found, wanted in zip(got, want, strict=True):
+        found, wanted = np.float32(found), np.float32(wanted)
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(initial=1))
+
+
+@pytest.mark.parametrize("name", daily(*EVERY_DAY, of=GROUPS))
+@pytest.mark.parametrize("transpose_w", [False, True])
+def test_the_kernels_are_the_reference(name, transpose_w):
+    """o, dx and dw; what is NaN past the last row gets into none of them."""
+    x, w, _, sizes = case(name)
+    w = w.swapaxes(1, 2) if transpose_w else w
+    how = {"transpose_w": transpose_w}
+    got = simulated(both_ways(grouped.grouped_matmul, blocks=SMALL, **how), x, w, sizes)
+    near(got, jax.jit(both_ways(inside(grouped.reference), **how))(x, w, sizes))
+
+
+@pytest.mark.parametrize("name", daily("borders inside", of=GROUPS))
+def test_swiglu_is_its_reference(name):
+    x, w, up, sizes = case(name)
+    got = simulated(both_ways(grouped_swiglu.grouped_swiglu, blocks=SMALL), x, w, up, sizes)
+    near(got, jax.jit(both_ways(inside(grouped_swiglu.reference)))(x, w, up, sizes), 1e-4)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_plain_jax_is_the_same(name):
+    x, w, up, sizes = case(name)
+    near([grouped.grouped_matmul(x, w, sizes)], [inside(grouped.reference)(x, w, sizes)])
+    near([grouped_swiglu.grouped_swiglu(x, w, up, sizes)], [inside(grouped_swiglu.reference)(x, w, up, sizes)], 1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in GROUPS if name != "past the last row"])
+def test_it_is_what_ragged_dot_computes(name):
+    x, w, _, sizes = case(name)
+    want = jax.lax.ragged_dot(x, w, sizes, precision="highest")
+    rows = int(sizes.sum())
+    near([grouped.grouped_matmul(x, w, sizes)[:rows]], [want[:rows]])
+    assert not grouped.grouped_matmul(x, w, sizes)[rows:].any()
+
+
+def of_pairs(sizes, rows, tile):
+    """The visits by hand: (group, tile) wherever a row of the one lies in the other; nobody is one group more."""
+    ends = np.minimum(np.cumsum(sizes), rows)
+    group = np.searchsorted(ends, np.arange(rows), side="right")
+    return list(dict.fromkeys(zip(group.tolist(), (np.arange(rows) // tile).tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("empty_too", [False, True])
+def test_visits_are_every_pair_that_meets_in_order(seed, empty_too):
+    rng = np.random.default_rng(seed)
+    sizes, tile = rng.integers(0, 60, rng.integers(1, 9)) * rng.integers(0, 2), int(rng.choice([8, 32, 100]))
+    rows = int(max(1, sizes.sum() + rng.integers(-5, 40)))
+    found = grouped_visits.visits(jnp.asarray(sizes, jnp.int32), rows, tile, empty_too=empty_too)
+    count, pairs = int(found.count[0]), list(zip(found.group.tolist(), found.tile.tolist(), strict=True))
+    assert [pair for pair in pairs[:count] if pair in of_pairs(sizes, rows, tile)] == of_pairs(sizes, rows, tile)
+    more = {group for group, _ in pairs[:count]} - {group for group, _ in of_pairs(sizes, rows, tile)}
+    assert count == len(of_pairs(sizes, rows, tile)) + len(more)
+    assert more == (
+        set(range(len(sizes) + 1)) - {group for group, _ in of_pairs(sizes, rows, tile)} if empty_too else set()
+    )
+    assert set(pairs[count:]) <= {pairs[count - 1]}, "what is past them copies nothing"
+
+
+def accepted(fn, reference, *args):
+    verdicts = judges.judge(fn, reference, *args)
+    assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
+
+
+def test_by_four_judges_forwards_and_backwards():
+    x, w, _, sizes = case("borders inside", k=128, n=256)
+    accepted(both_ways(grouped.grouped_matmul, blocks=SMALL), both_ways(grouped.reference), x, w, sizes)
+
+
+@pytest.mark.sweep
+def test_swiglu_by_four_judges():
+    args = case("borders inside", k=128, n=256)
+    accepted(functools.partial(grouped_swiglu.grouped_swiglu, blocks=SMALL), grouped_swiglu.reference, *args)
+
+
+# A mistake: what stands in grouped_kernels, what somebody writes instead, and a case where it shows.
+MISTAKES = {
+    "a shared tile overwrites its neighbour": (
+        "jnp.where(row >= start, seen, o_ref[...])",
+        "seen",
+        "borders inside",
+    ),
+    "rows counted from the array's start": (
+        "start = bounds_ref[group] - first",
+        "start = bounds_ref[group]",
+        "borders inside",
+    ),
+    "the border a row too late": ("row >= start, seen", "row > start, seen", "rows of nobody"),
+    "nobody's rows are the last group's": ("jnp.where(group < groups, o, jnp.zeros_like(o))", "o", "rows of nobody"),
+    "who comes later owns all of it": ("alone = (start <= 0) &", "alone = (start >= 0) &", "borders inside"),
+    "the next group's matrix": (
+        "e = jnp.minimum(group[v], groups - 1)",
+        "e = jnp.minimum(group[v] + 1, groups - 1)",
+        "borders inside",
+    ),
+    "the sum goes on in the next group": ("begins = (v == 0) | (group", "begins = (v == 0) & (group", "borders inside"),
+    "the sum starts anew at every tile": ("jnp.where(begins, 0.0, acc_ref[...])", "0.0", "borders inside"),
+    "stored a visit too early": (
+        "group_ref[jnp.minimum(v + 1, last)] != group",
+        "group_ref[v] != group",
+        "whole tiles",
+    ),
+    "only x is masked": ("add(mine(x_ref), mine(g_ref))", "add(mine(x_ref), g_ref[...])", "a ragged end"),
+    "neither is masked": ("add(mine(x_ref), mine(g_ref))", "add(x_ref[...], g_ref[...])", "borders inside"),
+    "nobody's rows have a matrix": ("(v < count_ref[0]) & (group < groups)", "v < count_ref[0]", "rows of nobody"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", daily("the sum goes on in the next group", "who comes later owns all of it", of=MISTAKES)
+)
+def test_a_mistake_is_seen(name, monkeypatch):
+    right, wrong, shows = MISTAKES[name]
+    source = inspect.getsource(grouped_kernels)
+    assert right in source
+    names = {"__name__": grouped_kernels.__name__}
+    exec(compile(source.replace(right, wrong), grouped_kernels.__file__, "exec"), names)
+    monkeypatch.setattr(grouped_kernels, "products", names["products"])
+    monkeypatch.setattr(grouped_kernels, "gradients", names["gradients"])
+    with pytest.raises(AssertionError):
+        test_the_kernels_are_the_reference(shows, False)
+
+
+@pytest.mark.sweep
+def test_an_empty_group_has_a_gradient_of_zero_because_it_is_visited(monkeypatch):
+    lists = functools.partial(grouped_visits.visits)
+    monkeypatch.setattr(grouped, "visits", lambda *args, empty_too: lists(*args, empty_too=False))
+    with pytest.raises(AssertionError):
+        test_the_kernels_are_the_reference("borders inside", False)
+
+
+def test_under_jit_vmap_and_remat_on_a_cpu():
+    x, w, _, sizes = case("borders inside")
+    want = jax.grad(lambda x: (grouped.reference(x, w, sizes) ** 2).sum())(x)
+    for fn in (jax.jit(grouped.grouped_matmul), jax.checkpoint(grouped.grouped_matmul)):
+        near([jax.grad(lambda x, fn=fn: (fn(x, w, sizes) ** 2).sum())(x)], [want], 1e-4)
+    others = jnp.stack([sizes, sizes[::-1]])
+    got = jax.vmap(grouped.grouped_matmul, (None, None, 0))(x, w, others)
+    near([got], [jnp.stack([grouped.reference(x, w, each) for each in others])])
+
+
+@needs_libtpu
+@pytest.mark.parametrize("chip", daily("v5e", of=["v4", "v5e", "v5p", "v6e"]))
+@pytest.mark.parametrize(
+    "fn", daily(grouped.grouped_matmul, of=[grouped.grouped_matmul, grouped_swiglu.grouped_swiglu])
+)
+def test_it_compiles_forwards_and_backwards(chip, fn):
+    x, w, up, sizes = case("borders inside", k=200, n=300, dtype=jnp.bfloat16)
+    args = (x, w, sizes) if fn is grouped.grouped_matmul else (x, w, up, sizes)
+    report = compiler.compile_tpu(both_ways(fn), *args, chip=chip, simulate=False)
+    assert report.ok, report.error
+
+
+@pytest.mark.parametrize("rows, bm", [(64 * 8192, 512), (64 * 256, 128)])
+def test_tiles_are_small_where_groups_are(rows, bm):
+    """A tile that a border crosses is multiplied twice: with 8192 rows a group that is little, with 256 it is half."""
+    x, w, sizes = (
+        jax.ShapeDtypeStruct((rows, 2048), jnp.bfloat16),
+        jax.ShapeDtypeStruct((64, 2048, 1024), jnp.bfloat16),
+        jax.ShapeDtypeStruct((64,), jnp.int32),
+    )
+    assert grouped.blocks_for(x, w, sizes).bm == bm
+
+
+X, W = jnp.ones((128, 16)), jnp.ones((3, 16, 24))
+WRONG = {
+    "dtypes": ((X, W.astype("bfloat16"), jnp.ones(3, "int32")), {}, "x is float32 and w bfloat16"),
+    "sizes are floats": ((X, W, jnp.ones(3)), {}, r"sizes is float32; it may be int32. Try sizes.astype"),
+    "too few sizes": ((X, W, jnp.ones(2, "int32")), {}, r"it must be \(3,\), how many rows"),
+    "transposed": ((X, W.swapaxes(1, 2), jnp.ones(3, "int32")), {}, "Then try transpose_w=True"),
+    "axes": ((X[0], W, jnp.ones(3, "int32")), {}, r"they must be \(T, K\) and \(E, K, N\)"),
+    "blocks": ((X, W, jnp.ones(3, "int32")), {"blocks": 5}, "blocks is 5; it may be grouped.Blocks"),
+    "precision": ((X, W, jnp.ones(3, "int32")), {"precision": "best"}, "precision is 'best'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_by_name(name):
+    args, how, says = WRONG[name]
+    with pytest.raises(ValueError, match=f"^grouped_matmul: .*{says}|{says}"):
+        grouped.grouped_matmul(*args, **how)
