@@ -1,6 +1,6 @@
 """What the exercises of lesson 8 demand."""
 
 TITLE = "Control flow and masks"
-GIVES = "double a vector, and then what you will write here."
-NEEDS = (1,)
-HARDWARE = "The kernels run on it."
+GIVES = "branch, loop, mask ragged edges, skip blocks with their copies, and carry a sum from block to block."
+NEEDS = (1, 4)
+HARDWARE = "What lies past the end of an array is not NaN there; here the simulator puts NaN."
