@@ -288,6 +288,10 @@ def carried(x, unroll=1):
     return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
 
 
+def registers(n):
+    return (f32(n, 8, 128),)
+
+
 LOOPS = {
     "plus 1": functools.partial(turns, body=plus_one),
     "eight exps": functools.partial(turns, body=eight_exps),
@@ -298,28 +302,28 @@ print("cycles of a turn, predicted (compiler)")
 print("unroll      " + "".join(f"{unroll:8}" for unroll in UNROLLS))
 for name, loop in LOOPS.items():
     found = [
-        one_more(functools.partial(loop, unroll=unroll), lambda n: (f32(n, 8, 128),))
-        for unroll in UNROLLS
+        one_more(functools.partial(loop, unroll=unroll), registers) for unroll in UNROLLS
     ]
     print(f"{name:12}" + "".join(f"{cycles:8.1f}" for cycles in found))
 
 # %% [markdown]
-# The exponentials gain most: nearly eight times. The carried loop gains nothing at all. Below is the body of the
-# second loop, bundle by bundle. **Look for one thing:** how many boxes are empty at 1, and how many at 8?
+# The exponentials gain most, more than seven times. The carried loop gains nothing at all. Below is the body of the second
+# loop. Choose an unroll. **Look for one thing:** how much of the EUP, which makes exponentials, is dark at 1, and how much at
+# 8?
 
 # %%
+loops = {
+    unroll: functools.partial(turns, body=eight_exps, unroll=unroll) for unroll in UNROLLS
+}
 viz.unroll_viewer(
-    {
-        unroll: compiler.compile_tpu(
-            functools.partial(turns, body=eight_exps, unroll=unroll), f32(64, 8, 128)
-        )
-        for unroll in UNROLLS
-    }
+    {unroll: compiler.bundles(loop, f32(64, 8, 128)) for unroll, loop in loops.items()},
+    cycles={unroll: one_more(loop, registers) for unroll, loop in loops.items()},
 )
 
 # %% [markdown]
-# Each exponential waits for the one before it, so one chain leaves the units idle. Turns do not overlap by themselves: the
-# next begins when this one is done. Written out, eight chains stand in one piece of program, and fill each other's gaps.
+# At 1 each exponential waits for the one before it, and next to nothing else is there to be done. (A bundle can wait, so a
+# turn takes more cycles than it has bundles.) Turns do not overlap by themselves: the next begins when this one is done.
+# Written out, eight chains stand in one piece of program, and fill each other's gaps.
 #
 # The carried loop *is* one chain: each turn needs what the last one made. Here the compiler does not even unroll. Its program
 # is the same to the bundle, whatever you ask for, unless you ask for all turns. The cure is more chains: four carries, each of
@@ -345,7 +349,7 @@ print("cycles for each register of a sum, predicted (compiler)")
 for chains, unroll in ((1, 1), (1, 8), (2, 1), (4, 1)):
     call = functools.partial(in_chains, chains=chains, unroll=unroll)
     report = compiler.compile_tpu(call, f32(64, 8, 128))
-    found = one_more(call, lambda n: (f32(n, 8, 128),))
+    found = one_more(call, registers)
     print(f"chains: {chains}, unroll={unroll}: {found:4.1f}   {report.bundles} bundles")
 
 # %% [markdown]
