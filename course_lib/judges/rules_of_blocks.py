@@ -184,7 +184,8 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
         )
     return Complaint(
         what,
-        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), where index counts from the "
+        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), with -inf for 0 before a "
+        "maximum, where index counts from the "
         f"beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. Multiplying by 0 does not help, for "
         f"NaN * 0 is NaN.{by_mask}",
     )

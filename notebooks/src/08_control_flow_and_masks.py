@@ -818,11 +818,13 @@ def maybe_add(s, x):
 for rows in (8, 512):
     report = compiler.compile_tpu(maybe_add, integers(1), f32(rows, 128))
     told = [told for bundle in report.listing for told in bundle.instructions]
-    found = sum("sbr.rel" in each for each in told)
-    chosen = sum("vsel" in each for each in told)
-    print(f"{rows:3} rows: {found} branches, {chosen} registers chosen by a select")
+    print(
+        f"{rows:3} rows: branches in the program: {sum('sbr.rel' in each for each in told)}"
+    )
 
 # %% [markdown]
+# For one register there is none: to add, and to choose, is cheaper than to jump.
+#
 # ### A loop whose end the data decide
 #
 # A bound may come from SMEM. The program is a loop as before. The report counts such a loop as well as it can, and says so.
@@ -866,11 +868,12 @@ for unroll in (1, 64):
 #
 # ### Work that is worth skipping
 #
-# In the opening work was free, since copies took longer. Put a sine before the sum. **Predict** the order of the four.
+# In the opening work was free, since copies took longer. Put a sine before the sum, which takes longer than the copy of its
+# block. **Predict:** what is saved by skipping copies, and what by skipping work?
 
 
 # %%
-def upper_sines(x, skip_work, skip_copies, side=256):
+def upper_sines(x, skip_work, copies, side=256):
     def kernel(x_ref, o_ref):
         j, i = pl.program_id(0), pl.program_id(1)
 
@@ -887,7 +890,7 @@ def upper_sines(x, skip_work, skip_copies, side=256):
         pl.when(i <= j)(add) if skip_work else add()
 
     def block_of_x(j, i):
-        return (jnp.minimum(i, j), j) if skip_copies else (i, j)
+        return {"all": (i, j), "needed": (jnp.minimum(i, j), j), "one": (0, 0)}[copies]
 
     blocks = x.shape[0] // side
     return pl.pallas_call(
@@ -899,18 +902,18 @@ def upper_sines(x, skip_work, skip_copies, side=256):
     )(x)
 
 
-for says, skip_work, skip_copies in (
-    ("nothing", False, False),
-    ("copies", False, True),
-    ("work", True, False),
-    ("both", True, True),
-):
-    call = functools.partial(upper_sines, skip_work=skip_work, skip_copies=skip_copies)
-    report = compiler.compile_tpu(call, f32(1024, 1024))
-    print(
-        f"skips {says:8} {report.seconds * 1e6:6.1f} us, predicted (compiler); "
-        f"binds: {report.bound}"
-    )
+print("us, predicted (compiler)   work on all blocks   on those needed")
+for copies in ("all", "needed", "one"):
+    found = [
+        compiler.compile_tpu(
+            functools.partial(upper_sines, skip_work=skip, copies=copies), f32(1024, 1024)
+        )
+        for skip in (False, True)
+    ]
+    print(f"copies {copies:8}", "".join(f"{r.seconds * 1e6:20.1f}" for r in found))
 
 # %% [markdown]
-# Now it is the work that counts, and the copies that are free. Ask the report which of the two binds before you skip anything.
+# Now it is the work that counts: 10 of 16 blocks have some. And the copies that are not needed cost nothing while all
+# blocks are worked on. Why is not 6 sixteenths of the time saved? Because a step with nothing to do has nothing to hide a
+# copy behind. In the last row there is but one copy (and a wrong result), and it is as it should be. Ask the report what
+# binds before you skip anything.

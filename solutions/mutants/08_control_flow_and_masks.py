@@ -139,7 +139,7 @@ def running_kernel(x_ref, o_ref, carry_ref):
     carry_ref[...] = total[-1:]
 
 
-# %% answer="08.4" name="begins once, not in every column" judge="numbers" says="."
+# %% answer="08.4" name="begins once, not in every column" judge="numbers" says="After step .1, 0. carry_ref(?s:.)*at the top of a\s+new column"
 def running_kernel(x_ref, o_ref, carry_ref):
     """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
 
@@ -165,7 +165,7 @@ def running_kernel(x_ref, o_ref, carry_ref):
     carry_ref[...] = total[-1:]
 
 
-# %% answer="08.4" name="carries the last row of x" judge="numbers" says="."
+# %% answer="08.4" name="carries the last row of x" judge="numbers" says="After step .0, 0. carry_ref"
 def running_kernel(x_ref, o_ref, carry_ref):
     """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
 
@@ -178,7 +178,7 @@ def running_kernel(x_ref, o_ref, carry_ref):
     carry_ref[...] = x_ref[-1:, :]
 
 
-# %% answer="08.4" name="adds the carry twice" judge="numbers" says="."
+# %% answer="08.4" name="adds the carry twice" judge="numbers" says="After step .0, 1. carry_ref"
 def running_kernel(x_ref, o_ref, carry_ref):
     """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
 
@@ -191,7 +191,7 @@ def running_kernel(x_ref, o_ref, carry_ref):
     carry_ref[...] += total[-1:]
 
 
-# %% answer="08.4" name="carries the first row" judge="numbers" says="."
+# %% answer="08.4" name="carries the first row" judge="numbers" says="After step .0, 0. carry_ref"
 def running_kernel(x_ref, o_ref, carry_ref):
     """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
 
@@ -204,43 +204,43 @@ def running_kernel(x_ref, o_ref, carry_ref):
     carry_ref[...] = total[:1]
 
 
-# %% answer="08.5" name="every block" judge="budget" says="."
+# %% answer="08.5" name="every block" judge="exercise" says="Step .0, 2. has nothing to do(?s:.)*block .2, 0.(?s:.)*needed is .0, 1."
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return i, j
 
 
-# %% answer="08.5" name="elsewhere block 0" judge="budget" says="."
+# %% answer="08.5" name="elsewhere block 0" judge="exercise" says="copied for nothing"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return jnp.where(jnp.abs(i - j) <= 1, i, 0), j
 
 
-# %% answer="08.5" name="one side only" judge="budget" says="."
+# %% answer="08.5" name="one side only" judge="exercise" says="copied for nothing"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return jnp.minimum(i, j + 1), j
 
 
-# %% answer="08.5" name="the diagonal only" judge="numbers" says="."
+# %% answer="08.5" name="the diagonal only" judge="numbers" says="It needs block .1, 0. of\s+x_ref"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return j, j
 
 
-# %% answer="08.5" name="the other way round" judge="numbers" says="."
+# %% answer="08.5" name="the other way round" judge="numbers" says="It needs block .1, 0. of\s+x_ref"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return j, jnp.clip(i, j - 1, j + 1)
 
 
-# %% answer="08.5" name="counts elements" judge="numbers" says="."
+# %% answer="08.5" name="counts elements" judge="numbers" says="index map returns block numbers"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return 128 * jnp.clip(i, j - 1, j + 1), 128 * j
 
 
-# %% answer="08.6" name="the old sum does not shrink" judge="numbers" says="."
+# %% answer="08.6" name="the old sum does not shrink" judge="numbers" says="After step .0, 2. sum_ref(?s:.)*exp.old - new."
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
     i = pl.program_id(1)
@@ -263,7 +263,7 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="no mask" judge="numbers" says="."
+# %% answer="08.6" name="no mask" judge="numbers" says="hangs over the end(?s:.)*-inf for 0 before a\s+maximum"
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
     i = pl.program_id(1)
@@ -401,7 +401,7 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.7" name="the if is mended" judge="numbers" says="."
+# %% answer="08.7" name="the if is mended" judge="numbers" says="smaller than all of x(?s:.)*neutral for a minimum"
 def mended(x):
     rows, columns = x.shape
 
@@ -426,7 +426,7 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.7" name="begins at 0" judge="numbers" says="."
+# %% answer="08.7" name="begins at 0" judge="numbers" says="smaller than all of x"
 def mended(x):
     """The smallest number of each column of x[M, N], as (1, N)."""
     rows, columns = x.shape
@@ -452,7 +452,7 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.7" name="counts within the block" judge="numbers" says="."
+# %% answer="08.7" name="counts within the block" judge="numbers" says="count\s+from the beginning of the array"
 def mended(x):
     """The smallest number of each column of x[M, N], as (1, N)."""
     rows, columns = x.shape
@@ -478,7 +478,7 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.7" name="masks with 0" judge="numbers" says="."
+# %% answer="08.7" name="masks with 0" judge="numbers" says="smaller than all of x"
 def mended(x):
     """The smallest number of each column of x[M, N], as (1, N)."""
     rows, columns = x.shape
@@ -758,7 +758,7 @@ def cumulated(x):
 # %% answer="08.10" name="the second block begins at 0" judge="numbers" says="."
 def cumulated(x):
     rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
-    group = min(rows, 256)  # rows of a turn, written out: one basic block
+    group = min(rows // 4, 256)  # rows of a turn, written out: one basic block
 
     def kernel(x_ref, o_ref, carry_ref):
         @pl.when(pl.program_id(0) >= 0)
@@ -794,7 +794,7 @@ def cumulated(x):
 # %% answer="08.10" name="two steps of doubling" judge="numbers" says="."
 def cumulated(x):
     rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
-    group = min(rows, 256)  # rows of a turn, written out: one basic block
+    group = min(rows // 4, 256)  # rows of a turn, written out: one basic block
 
     def kernel(x_ref, o_ref, carry_ref):
         @pl.when(pl.program_id(0) == 0)

@@ -475,7 +475,7 @@ cumulated = None
 
 def cumulated(x):
     rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
-    group = min(rows, 256)  # rows of a turn, written out: one basic block
+    group = min(rows // 4, 256)  # rows of a turn, written out: one basic block
 
     def kernel(x_ref, o_ref, carry_ref):
         @pl.when(pl.program_id(0) == 0)

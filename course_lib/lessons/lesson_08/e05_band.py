@@ -2,10 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from course_lib import cost, judges
+from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
 
 
 def _square() -> list[tuple]:
@@ -25,6 +27,28 @@ def _band_once(x) -> int:
     return touched * 128 * 128 * 4 + cost.stored_bytes(jax.ShapeDtypeStruct((1, x.shape[0]), x.dtype))
 
 
+def _copies_the_band_alone(band_sums):
+    """``band_sums`` as it is. Raises Unfit where a step without work asks for a block that is not the band's next."""
+    try:
+        (call,) = grid.walk(band_sums, _square()[0][0]).calls
+        steps, blocks = list(np.ndindex(*call.grid)), [tuple(map(int, at)) for at in call.inputs[0].indices]
+    except Exception:  # the judges say better what is wrong with it
+        return band_sums
+    if any(block != (i, j) for (j, i), block in zip(steps, blocks, strict=True) if abs(i - j) <= 1):
+        return band_sums
+    for n, ((j, i), block) in enumerate(zip(steps, blocks, strict=True)):
+        wanted = [at for at, (column, row) in zip(blocks[n:], steps[n:], strict=True) if abs(row - column) <= 1][:1]
+        if abs(i - j) > 1 and block not in blocks[max(0, n - 1) : n] + wanted:
+            raise Unfit(
+                f"Step ({j}, {i}) has nothing to do, and the map asks for block {block}, which is copied for nothing.",
+                f"before it there was {blocks[n - 1]}, and the next one needed is {wanted[0]}: either costs nothing."
+                if wanted
+                else f"before it there was {blocks[n - 1]}: to stay costs nothing.",
+                headline="a block is copied that nobody reads.",
+            )
+    return band_sums
+
+
 EXERCISE = Exercise(
     id="08.5",
     title="Configure only: a band",
@@ -33,6 +57,7 @@ EXERCISE = Exercise(
     judged="band_sums",
     cases=_square,
     reference=_band_sums,
+    build=_copies_the_band_alone,
     budget=judges.Budget(hbm_bytes=_band_once),
     hints=(
         "Where the kernel works, the map must say (i, j). Elsewhere it may say anything: which block costs nothing?",

@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from course_lib import grid
+from course_lib import grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 
@@ -31,6 +31,13 @@ EXERCISE = Exercise(
     defines="mended",
     cases=_columns,
     reference=lambda x: jnp.min(x, axis=0, keepdims=True),
+    slips=(
+        judges.Slip(
+            means="a 0 is among the numbers, and it is smaller than all of x",
+            value=lambda x: jnp.zeros_like(x[:1]),
+            next="which number is neutral for a minimum? Ask it of the beginning, and of the mask.",
+        ),
+    ),
     also=(_in_the_same_blocks,),
     hints=(
         "Who decides at `if i == 0`? With what does a minimum begin? What does the mask see, and which rows does it "
