@@ -22,7 +22,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 28}
 skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 
 
-# %% answer="08.2" name="no mask" judge="numbers" says="."
+# %% answer="08.2" name="no mask" judge="numbers" says="hangs over the end(?s:.)*-inf for 0 before a\\s+maximum"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
     x = x_ref[...]
@@ -39,7 +39,7 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.2" name="masks the exponentials, behind the maximum" judge="numbers" says="."
+# %% answer="08.2" name="masks the exponentials, behind the maximum" judge="numbers" says="some of them get through(?s:.)*before the first sum or maximum"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
     column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
@@ -49,7 +49,7 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.2" name="without the maximum" judge="numbers" says="."
+# %% answer="08.2" name="without the maximum" judge="numbers" says="a sum that is 0"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
     column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
@@ -58,7 +58,7 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.2" name="takes NaN out" judge="simulator" says="."
+# %% answer="08.2" name="takes NaN out" judge="simulator" says="tell garbage by where it lies"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
     x = jnp.where(jnp.isnan(x_ref[...]), -jnp.inf, x_ref[...])
@@ -66,7 +66,7 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.2" name="one column too many" judge="numbers" says="."
+# %% answer="08.2" name="one column too many" judge="numbers" says="Is\\s+300 itself left out"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
     column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
@@ -75,7 +75,7 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.3" name="no mask" judge="numbers" says="."
+# %% answer="08.3" name="no mask" judge="numbers" says="hangs over the end"
 def standardize_kernel(x_ref, o_ref, *, columns):
     """(x - mean) / sqrt(variance + 1e-5) of each row of ``columns`` bfloat16 numbers, computed in float32."""
     own = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < columns
@@ -108,7 +108,7 @@ def standardize_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
 
 
-# %% answer="08.3" name="computes in bfloat16" judge="numbers" says="."
+# %% answer="08.3" name="computes in bfloat16" judge="numbers" says="collected, in\\s+bfloat16"
 def standardize_kernel(x_ref, o_ref, *, columns):
     """(x - mean) / sqrt(variance + 1e-5) of each row of ``columns`` bfloat16 numbers, computed in float32."""
     own = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < columns
@@ -119,7 +119,7 @@ def standardize_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
 
 
-# %% answer="08.3" name="the square of the root" judge="numbers" says="."
+# %% answer="08.3" name="the square of the root" judge="numbers" says="divided by the variance"
 def standardize_kernel(x_ref, o_ref, *, columns):
     """(x - mean) / sqrt(variance + 1e-5) of each row of ``columns`` bfloat16 numbers, computed in float32."""
     own = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < columns
@@ -130,7 +130,7 @@ def standardize_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = (centred / (variance + 1e-5)).astype(o_ref.dtype)
 
 
-# %% answer="08.4" name="never begins anew" judge="numbers" says="."
+# %% answer="08.4" name="never begins anew" judge="numbers" says="carry_ref is read before anything"
 def running_kernel(x_ref, o_ref, carry_ref):
     """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
 
@@ -286,7 +286,7 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="the maximum begins at 0" judge="numbers" says="."
+# %% answer="08.6" name="the maximum begins at 0" judge="numbers" says="max_ref.0, 0. is 0(?s:.)*begin with -inf"
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
     i = pl.program_id(1)
@@ -309,7 +309,7 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="shrinks the wrong way" judge="numbers" says="."
+# %% answer="08.6" name="shrinks the wrong way" judge="numbers" says="exp.old - new."
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
     i = pl.program_id(1)
@@ -332,7 +332,7 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="forgets the maximum at the end" judge="numbers" says="."
+# %% answer="08.6" name="forgets the maximum at the end" judge="numbers" says="is missing in\\s+the\\s+end"
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
     i = pl.program_id(1)
@@ -355,7 +355,7 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="writes the maximum too early" judge="numbers" says="."
+# %% answer="08.6" name="writes the maximum too early" judge="numbers" says="held before you wrote to it"
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
     i = pl.program_id(1)
@@ -542,7 +542,7 @@ unrolled = {"A": "fewer", "B": "fewer", "C": "refused"}
 unrolled = {"A": "fewer", "B": "the same", "C": "fewer"}
 
 
-# %% answer="08.9" name="v is not masked" judge="numbers" says="."
+# %% answer="08.9" name="v is not masked" judge="numbers" says="masks s_ref,\\s+and\\s+not\\s+v_ref"
 def pooled(s, v, n):
     rows, columns = s.shape
     side = 32
@@ -582,7 +582,7 @@ def pooled(s, v, n):
     )(n, s, v)
 
 
-# %% answer="08.9" name="the weighted sum does not shrink" judge="numbers" says="."
+# %% answer="08.9" name="the weighted sum does not shrink" judge="numbers" says="before you add to acc_ref"
 def pooled(s, v, n):
     rows, columns = s.shape
     side = 32
@@ -622,7 +622,7 @@ def pooled(s, v, n):
     )(n, s, v)
 
 
-# %% answer="08.9" name="takes all rows" judge="numbers" says="."
+# %% answer="08.9" name="takes all rows" judge="numbers" says="rows from n.0. on count"
 def pooled(s, v, n):
     rows, columns = s.shape
     side = 32
@@ -702,7 +702,7 @@ def pooled(s, v, n):
     )(n, s, v)
 
 
-# %% answer="08.9" name="the sum is not divided" judge="numbers" says="."
+# %% answer="08.9" name="the sum is not divided" judge="numbers" says="divide it by the sum"
 def pooled(s, v, n):
     rows, columns = s.shape
     side = 32
@@ -755,7 +755,7 @@ def cumulated(x):
     return pl.pallas_call(kernel, out_shape=x)(x)
 
 
-# %% answer="08.10" name="the second block begins at 0" judge="numbers" says="."
+# %% answer="08.10" name="the second block begins at 0" judge="numbers" says="carry what is needed"
 def cumulated(x):
     rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
     group = min(rows // 4, 256)  # rows of a turn, written out: one basic block
@@ -791,7 +791,7 @@ def cumulated(x):
     )(x)
 
 
-# %% answer="08.10" name="two steps of doubling" judge="numbers" says="."
+# %% answer="08.10" name="two steps of doubling" judge="numbers" says="should depend on\\s+x.0, :."
 def cumulated(x):
     rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
     group = min(rows // 4, 256)  # rows of a turn, written out: one basic block

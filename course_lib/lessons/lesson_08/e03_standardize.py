@@ -39,6 +39,12 @@ def _divides_by_the_block(x):
     return (centred / jnp.sqrt(variance + 1e-5)).astype(x.dtype)
 
 
+def _over_the_variance(x):
+    wide = x.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=1, keepdims=True)
+    return (centred / (jnp.mean(centred * centred, axis=1, keepdims=True) + 1e-5)).astype(x.dtype)
+
+
 EXERCISE = Exercise(
     id="08.3",
     title="Standardized rows",
@@ -64,6 +70,11 @@ EXERCISE = Exercise(
             means="the tail counts: the sums are divided by the width of the block",
             value=_divides_by_the_block,
             next="divide by columns, the length of a row.",
+        ),
+        judges.Slip(
+            means="these are divided by the variance",
+            value=_over_the_variance,
+            next="divide by its root: jax.lax.rsqrt is one over the root.",
         ),
     ),
     hints=(

@@ -60,7 +60,7 @@ PROBES = tuple(
             1,
             _total,
             "the sum of exp(x - largest so far)",
-            "when a larger maximum comes, multiply the old sum by exp(old - new).",
+            "multiply the old sum by exp(old - new); old is what max_ref held before you wrote to it.",
         ),
     )
 )
@@ -75,6 +75,13 @@ EXERCISE = Exercise(
     reference=lambda x: jax.nn.logsumexp(x, axis=0, keepdims=True),
     budget=judges.Budget(hbm_bytes=_once),
     probes=PROBES,
+    slips=(
+        judges.Slip(
+            means="the maximum that was taken away is missing in the end",
+            value=lambda x: jnp.log(_total(x)),
+            next="log(sum(exp(x))) is the maximum plus the log of the sum.",
+        ),
+    ),
     hints=(
         "Two carries: the largest number so far, and the sum of exp(x - largest so far). How do they begin, and what "
         "happens to the sum when the first of them grows?",

@@ -24,6 +24,16 @@ def _pooled(s, v, n):
     return jnp.sum(weights * v, axis=0, keepdims=True)
 
 
+def _all_rows(s, v, n):
+    return _pooled(s, v, jnp.full_like(n, s.shape[0]))
+
+
+def _undivided(s, v, n):
+    own = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < n[0]
+    s = jnp.where(own, s, -jnp.inf)
+    return jnp.sum(jnp.exp(s - s.max(axis=0)) * v, axis=0, keepdims=True)
+
+
 def _once(s, v, n) -> int:
     """s, v and the result, each once, and the tile that n may take."""
     return cost.stored_bytes(s, v, s[:1]) + 4096
@@ -49,6 +59,18 @@ EXERCISE = Exercise(
     cases=_scores_and_values,
     reference=_pooled,
     budget=judges.Budget(hbm_bytes=_once),
+    slips=(
+        judges.Slip(
+            means="the rows from n[0] on count as well",
+            value=_all_rows,
+            next="compare the row with n_ref[0], in the mask of s.",
+        ),
+        judges.Slip(
+            means="this is the sum of exp(s - largest) * v",
+            value=_undivided,
+            next="divide it by the sum of exp(s - largest), in the last step.",
+        ),
+    ),
     also=(_blocks_stay_small,),
     hints=(
         "08.6 has two carries. What else has to shrink when the maximum grows?",
