@@ -178,10 +178,10 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
     if not by_mask and _chooses_by_an_index(call):
         return Complaint(
             f"{what} The kernel chooses by an index, and some of them get through.",
-            f"choose before the first sum or maximum; compare the index with {length}, and ask of it: does it run along "
-            f"axis {axis} of the block? Does it count from the beginning of the array, with pl.program_id of the right "
-            f"axis times {block} in it? Is {length} itself left out? Or compare the place in the block with {length} - "
-            f"{block} * pl.program_id.",
+            f"choose before the first sum or maximum; compare the index with {length}, and ask of it: does it run "
+            f"along axis {axis} of the block? Does it count from the beginning of the array, with pl.program_id of the "
+            f"right axis times {block} in it? Is {length} itself left out? Or compare the place in the block with "
+            f"{length} - {block} * pl.program_id.",
         )
     return Complaint(
         what,

@@ -50,7 +50,8 @@ def mask_painter(shape: tuple[int, int], block: tuple[int, int], step: tuple[int
         spans = [_span(shape[a], block[a], n) for a, n in enumerate((i, j))]
         return State(_drawn(shape, block, spans, _MASKS[mask]), said(shape, spans, _MASKS[mask]))
 
-    return Choices("What a mask lets through", [*groups, Group("mask", _MASKS)], state, [*step, 0])
+    last = [*step, len(_MASKS) - 1]
+    return Choices("What a mask lets through", [*groups, Group("mask", _MASKS)], state, [*step, 0], [[*step, 0], last])
 
 
 def _span(length: int, size: int, number: int) -> Span:

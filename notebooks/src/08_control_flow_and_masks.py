@@ -2,7 +2,7 @@
 # # Lesson 8: Control flow and masks
 #
 # *60 minutes, then 59 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 1 and lesson 4; lesson 2 helps with units and bundles. A TPU adds one thing: what lies past the end of an array
+# lesson 1, lesson 4, and of lesson 2 the units and the bundles. A TPU adds one thing: what lies past the end of an array
 # there is not NaN.*
 #
 # Below is one sum, made in three ways: of each column of a square table, the numbers on the diagonal and above it. Nearly
@@ -133,7 +133,7 @@ for kernel in (with_python_if, when_of_a_block, where_of_a_block):
 # > there.
 #
 # Both are there: so `where` computes both sides. Below a sine is wanted for 512 rows, in four of sixteen steps; a sine is
-# the dearest thing lesson 2 knows. All blocks stay where they are, so nothing is copied in between. **Predict:** how many
+# more than a hundred operations of the VPU for each register. All blocks stay where they are, so nothing is copied in between. **Predict:** how many
 # times longer does a step take with `where`, on average, than with `cond`?
 
 
@@ -208,7 +208,7 @@ for where in ("SMEM", "VMEM", "a sum over VMEM"):
     print(f"{where:16} {found:6.0f}")
 
 # %% [markdown]
-# From VMEM to the scalar unit is a long way, by a vector register; a number that is computed from a vector is further away
+# From VMEM to the scalar unit is a long way, by a vector register (in the program: `vld`, `vpush`, `spop`); a number that is computed from a vector is further away
 # still. So: lengths, counters and switches into SMEM, with `pl.BlockSpec(memory_space=pltpu.SMEM)`.
 #
 # ## Loops
@@ -360,18 +360,19 @@ for chains, unroll in ((1, 1), (1, 8), (2, 1), (4, 1)):
 # The same page recommends "to try to squeeze as many computationally expensive operations into a single basic block as
 # possible".
 #
-# > **basic block**: a piece of program without a branch in it. The compiler reorders within it, and never across a branch.
+# > **basic block**: a piece of program without a branch in it. Within one the compiler is free to reorder.
 #
 # Below, registers are each divided by the sums of their rows. Once all in a row, once under one `pl.when`, once each under a
 # `pl.when` of its own. The conditions ask numbers in SMEM, which the compiler's simulator does not know; the report counts as
-# if all of them held. **Predict:** what does one more register cost in each?
+# if all of them held. **Predict:** what does one more register cost in each? And in the last column, where sums run along the
+# sublanes, and no XLU is needed?
 
 
 # %%
-def pieces(s, x, how):
+def pieces(s, x, how, axis):
     def kernel(s_ref, x_ref, o_ref):
         def piece(i):
-            o_ref[i] = x_ref[i] / jnp.sum(x_ref[i], axis=1, keepdims=True)
+            o_ref[i] = x_ref[i] / jnp.sum(x_ref[i], axis=axis, keepdims=True)
 
         def all_of_them():
             for i in range(x.shape[0]):
@@ -393,14 +394,21 @@ def integers(n):
 
 
 print("cycles for one more register, predicted (compiler)")
+print(f"{'':17} sums of rows   of columns")
 for how in ("no condition", "one condition", "a condition each"):
-    call = functools.partial(pieces, how=how)
-    some, more = (compiler.compile_tpu(call, integers(n), f32(n, 8, 128)) for n in (8, 16))
-    print(f"{how:17} {(work(more) - work(some)) / 8:6.0f}")
+    found = []
+    for axis in (1, 0):
+        call = functools.partial(pieces, how=how, axis=axis)
+        some, more = (
+            compiler.compile_tpu(call, integers(n), f32(n, 8, 128)) for n in (8, 16)
+        )
+        found.append((work(more) - work(some)) / 8)
+    print(f"{how:17} {found[0]:12.0f} {found[1]:12.0f}")
 
 # %% [markdown]
-# One condition costs nothing to speak of. A condition each cuts the program into pieces, and in each piece the core waits
-# for the XLU's answer with nothing else to do. That is the regression the page warns of. **Few branches, around much
+# One condition costs nothing to speak of. A condition each cuts the program into pieces, and what one piece waits for no other
+# can fill. Most of it is the XLU's answer: along the columns, without the XLU, a piece costs a third of that. This is the
+# regression the page warns of. **Few branches, around much
 # work.** (If every register must decide by itself, use a mask.) *A good place for a break.*
 #
 # ## Which axis needs a mask?
@@ -574,11 +582,13 @@ def row_sums(x, mask, wide=512):
 
 for mask in ("in no step, wrong", "in every step", "in the last step"):
     report = compiler.compile_tpu(functools.partial(row_sums, mask=mask), f32(256, 8092))
-    print(f"{mask:18} {report.cycles:6,} cycles, predicted (compiler)")
+    print(
+        f"{mask:18} {report.cycles:6,} cycles, predicted (compiler); slots of the VPU filled:",
+        f"{report.slots['VPU']:.0%}",
+    )
 
 # %% [markdown]
-# Next to nothing: the units that compare and choose have room beside loads and sums. Mask in every step, until a report tells
-# you otherwise.
+# Next to nothing: the VPU has more to do, and has room for it. Mask in every step, until a report tells you otherwise.
 #
 # ## Skip the work, and the copies
 #
@@ -603,7 +613,7 @@ for name, skips in (("A", "nothing"), ("B", "work"), ("D", "copies"), ("C", "bot
 # > **`pl.when` skips work. The pipeline copies what the index map says, step after step, whether the body reads it or not.**
 #
 # The map of `C` says `jnp.minimum(i, j)`: below the diagonal it stays at the diagonal's block. A block whose index does not
-# change is not copied again. The steps are still there, 64 of them, but a step without work and without a copy is short.
+# change is not copied again. The steps are still there, all 64.
 # In the player, go to the steps below the diagonal: **what moves?**
 
 # %%
@@ -823,7 +833,7 @@ for rows in (8, 512):
     )
 
 # %% [markdown]
-# For one register there is none: to add, and to choose, is cheaper than to jump.
+# For one register there is none.
 #
 # ### A loop whose end the data decide
 #

@@ -2,5 +2,5 @@
 
 TITLE = "Control flow and masks"
 GIVES = "branch, loop, mask ragged edges, skip blocks with their copies, and carry a sum from block to block."
-NEEDS = (1, 4)
+NEEDS = (1, 2, 4)
 HARDWARE = "What lies past the end of an array is not NaN there; here the simulator puts NaN."
