@@ -237,7 +237,7 @@ def band_sums(x):
 
 # %% check="08.5"
 # NBVAL_CHECK_OUTPUT
-checks.check("08.5", band_sums)
+checks.check("08.5", band_map)
 
 # %%
 # checks.hint("08.5")

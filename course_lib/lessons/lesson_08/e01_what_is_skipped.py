@@ -95,13 +95,11 @@ EXERCISE = Exercise(
     asks=Several(parts=PARTS, why="pl.when skips work; a map that stays skips copies; one that jumps does not."),
     hints=(
         "A counts steps. B, C and D count how often the block index changes, from step to step in the order of the "
-        "grid, "
-        "the very first copy included.",
+        "grid, the very first copy included.",
         "Write down the indices of row 2: for C they are (2, 0), (2, 1), (2, 2), (2, 2) and so on; for D they end with "
         "(2, 0), four times.",
         "A: 1 + 2 + ... + 7. B: one a step. C: i + 1 for row i. D: as C, and one more for each row that has both a "
-        "block "
-        "beside block 0 and something to the right of the diagonal.",
+        "block beside block 0 and something to the right of the diagonal.",
     ),
     points=2,
 )

@@ -81,11 +81,9 @@ EXERCISE = Exercise(
         "Two sums mix: that of x, and that of the squares. For both 0 is neutral. What has become of the zeros of the "
         "tail when the second one begins?",
         "After x - mean the tail is -mean. Mask the squares again. And jnp.mean counts the whole block: sum, and "
-        "divide by "
-        "columns.",
+        "divide by columns.",
         "own = iota < columns; x = where(own, x_ref[...].astype(jnp.float32), 0); centred = x - sum(x) / columns; "
-        "variance "
-        "= sum(where(own, centred * centred, 0)) / columns; then centred * rsqrt(variance + 1e-5), "
+        "variance = sum(where(own, centred * centred, 0)) / columns; then centred * rsqrt(variance + 1e-5), "
         ".astype(o_ref.dtype).",
     ),
     points=3,

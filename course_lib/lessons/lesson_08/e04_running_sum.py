@@ -45,9 +45,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "The last row of a finished block is the sum of all that came before the next one.",
-        "carry_ref begins at 0 where a column of blocks begins: when pl.program_id(1) == 0. The tail comes last, "
-        "and no "
-        "row below it needs it.",
+        "carry_ref begins at 0 where a column of blocks begins: when pl.program_id(1) == 0. The tail comes last, and "
+        "no row below it needs it.",
         "total = carry_ref[...] + so_far(x_ref[...]); write total to o_ref, and total[-1:] to carry_ref.",
     ),
     points=2,

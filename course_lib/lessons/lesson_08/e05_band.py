@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import pallas as pl
 
 from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
@@ -27,26 +28,61 @@ def _band_once(x) -> int:
     return touched * 128 * 128 * 4 + cost.stored_bytes(jax.ShapeDtypeStruct((1, x.shape[0]), x.dtype))
 
 
-def _copies_the_band_alone(band_sums):
-    """``band_sums`` as it is. Raises Unfit where a step without work asks for a block that is not the band's next."""
+def with_map(band_map):
+    """The sums in blocks of x that the map names. Raises Unfit where it names a block that nobody reads."""
+    if band_map(0, 0) is None:
+        return lambda x: None
+
+    def band_sums(x):
+        n = x.shape[0]
+        return pl.pallas_call(
+            _band_kernel,
+            out_shape=jax.ShapeDtypeStruct((1, n), x.dtype),
+            grid=(n // 128, n // 128),
+            in_specs=[pl.BlockSpec((128, 128), band_map)],
+            out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+        )(x)
+
+    _copies_the_band_alone(band_sums)
+    return band_sums
+
+
+def _band_kernel(x_ref, o_ref):
+    """The kernel that the exercise gives."""
+    j, i = pl.program_id(0), pl.program_id(1)
+
+    @pl.when(i == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.when(jnp.abs(i - j) <= 1)
+    def add():
+        row = 128 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        near = jnp.where(jnp.abs(row - column) <= 128, x_ref[...], 0)
+        o_ref[...] += jnp.sum(near, axis=0, keepdims=True)
+
+
+def _copies_the_band_alone(band_sums) -> None:
+    """Raises Unfit where a step without work asks for a block that was not there, nor is the next one needed."""
     try:
         (call,) = grid.walk(band_sums, _square()[0][0]).calls
         steps, blocks = list(np.ndindex(*call.grid)), [tuple(map(int, at)) for at in call.inputs[0].indices]
     except Exception:  # the judges say better what is wrong with it
-        return band_sums
-    if any(block != (i, j) for (j, i), block in zip(steps, blocks, strict=True) if abs(i - j) <= 1):
-        return band_sums
+        return
+    works = [abs(i - j) <= 1 for j, i in steps]
+    if any(work and block != (i, j) for (j, i), block, work in zip(steps, blocks, works, strict=True)):
+        return
     for n, ((j, i), block) in enumerate(zip(steps, blocks, strict=True)):
-        wanted = [at for at, (column, row) in zip(blocks[n:], steps[n:], strict=True) if abs(row - column) <= 1][:1]
-        if abs(i - j) > 1 and block not in blocks[max(0, n - 1) : n] + wanted:
+        coming = [blocks[later] for later in range(n, len(steps)) if works[later]][:1]
+        if not works[n] and block not in (blocks[n - 1], *coming):
+            costs_nothing = f"before it there was {blocks[n - 1]}"
+            costs_nothing += f", and the next one needed is {coming[0]}: either" if coming else ": to stay"
             raise Unfit(
                 f"Step ({j}, {i}) has nothing to do, and the map asks for block {block}, which is copied for nothing.",
-                f"before it there was {blocks[n - 1]}, and the next one needed is {wanted[0]}: either costs nothing."
-                if wanted
-                else f"before it there was {blocks[n - 1]}: to stay costs nothing.",
+                f"{costs_nothing} costs nothing.",
                 headline="a block is copied that nobody reads.",
             )
-    return band_sums
 
 
 EXERCISE = Exercise(
@@ -54,16 +90,14 @@ EXERCISE = Exercise(
     title="Configure only: a band",
     kind="configure",
     defines="band_map",
-    judged="band_sums",
     cases=_square,
     reference=_band_sums,
-    build=_copies_the_band_alone,
+    build=with_map,
     budget=judges.Budget(hbm_bytes=_band_once),
     hints=(
         "Where the kernel works, the map must say (i, j). Elsewhere it may say anything: which block costs nothing?",
-        "One that is there already, or that is needed next. Above the band the next one needed is j - 1; below it "
-        "the last "
-        "one was j + 1.",
+        "One that is there already, or that is needed next. Above the band the next one needed is j - 1; below it the "
+        "last one was j + 1.",
         "jnp.clip(i, low, high) keeps i between two numbers.",
     ),
     points=2,

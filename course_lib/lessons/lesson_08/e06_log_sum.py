@@ -85,8 +85,8 @@ EXERCISE = Exercise(
     hints=(
         "Two carries: the largest number so far, and the sum of exp(x - largest so far). How do they begin, and what "
         "happens to the sum when the first of them grows?",
-        "new = the larger of the old maximum and this block's. The old sum times exp(old - new), plus the sum of "
-        "exp(x - new) of this block. Mask the rows past the end with -inf, before the maximum.",
+        "new = the larger of the old maximum and this block's. The old sum times exp(old - new), plus the sum of exp(x "
+        "- new) of this block. Mask the rows past the end with -inf, before the maximum.",
         "At i == 0: max_ref = -inf, sum_ref = 0. Read max_ref into old before you write it. In the last step: o_ref = "
         "max_ref + log(sum_ref).",
     ),

@@ -42,11 +42,10 @@ EXERCISE = Exercise(
     hints=(
         "Who decides at `if i == 0`? With what does a minimum begin? What does the mask see, and which rows does it "
         "count?",
-        "pl.when for the beginning, with inf: it is neutral for a minimum, 0 is not. Mask the block, not its "
-        "minimum. iota "
-        "counts within the block.",
-        "@pl.when(i == 0) begins with jnp.full(o_ref.shape, jnp.inf, o_ref.dtype); row = 16 * i + iota; "
-        "jnp.where(row < rows, x_ref[...], jnp.inf), and then the minimum.",
+        "pl.when for the beginning, with inf: it is neutral for a minimum, 0 is not. Mask the block, not its minimum. "
+        "iota counts within the block.",
+        "@pl.when(i == 0) begins with jnp.full(o_ref.shape, jnp.inf, o_ref.dtype); row = 16 * i + iota; jnp.where(row "
+        "< rows, x_ref[...], jnp.inf), and then the minimum.",
     ),
     points=2,
 )

@@ -74,12 +74,10 @@ EXERCISE = Exercise(
     also=(_blocks_stay_small,),
     hints=(
         "08.6 has two carries. What else has to shrink when the maximum grows?",
-        "acc, the sum of exp(s - largest so far) * v: multiply it by exp(old - new) as well. At the end acc / sum. "
-        "n goes "
-        "into SMEM: pl.BlockSpec(memory_space=pltpu.SMEM).",
-        "Mask s with -inf before its maximum, and v with 0 before the product, by row < n_ref[0]: 0 times garbage "
-        "may be "
-        "NaN. The work stands under pl.when(side * i < n_ref[0]); begin and store do not.",
+        "acc, the sum of exp(s - largest so far) * v: multiply it by exp(old - new) as well. At the end acc / sum. n "
+        "goes into SMEM: pl.BlockSpec(memory_space=pltpu.SMEM).",
+        "Mask s with -inf before its maximum, and v with 0 before the product, by row < n_ref[0]: 0 times garbage may "
+        "be NaN. The work stands under pl.when(side * i < n_ref[0]); begin and store do not.",
     ),
     points=4,
 )
