@@ -422,13 +422,13 @@ viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 
 # %% [markdown]
 # `broadcasted_iota(jnp.int32, shape, axis)` counts along one axis of the block. With the block's place it counts along the
-# whole array, and a comparison makes the mask. Now an array with three axes, all ragged: 5 x 20 x 200 in blocks of 2 x 8 x 128.
+# whole array, and a comparison makes the mask. Now an array with three axes, all ragged: 3 x 12 x 200 in blocks of 2 x 8 x 128.
 # It is summed along one axis, once with no mask, once with a mask for the axis that is summed, and for no other. **How many
 # of the six are right?**
 
 
 # %%
-RAGGED, BLOCK = (5, 20, 200), (2, 8, 128)
+RAGGED, BLOCK = (3, 12, 200), (2, 8, 128)
 
 
 def inside(value, axis, step):
@@ -525,7 +525,7 @@ def column_maxima_in_jax(x):
     return x.max(axis=0, keepdims=True)
 
 
-below_zero = -1 - jax.random.uniform(jax.random.key(2), (20, 384))
+below_zero = -1 - jax.random.uniform(jax.random.key(2), (20, 256))
 for mask in ("none", "behind", "before, with 0", "before, with -inf"):
     call = functools.partial(column_maxima, mask=mask)
     verdict = judges.judge(call, column_maxima_in_jax, below_zero)[-1]
@@ -581,7 +581,7 @@ def row_sums(x, mask, wide=512):
 
 
 for mask in ("in no step, wrong", "in every step", "in the last step"):
-    report = compiler.compile_tpu(functools.partial(row_sums, mask=mask), f32(256, 8092))
+    report = compiler.compile_tpu(functools.partial(row_sums, mask=mask), f32(64, 8092))
     print(
         f"{mask:18} {report.cycles:6,} cycles, predicted (compiler); slots of the VPU filled:",
         f"{report.slots['VPU']:.0%}",
