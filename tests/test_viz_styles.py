@@ -16,6 +16,7 @@ ROOTS = {
     "pipeline_chart": "course-pipeline",
     "flow_player": "course-flows",
     "precision_explorer": "course-precision",
+    "choices": "course-pick",
 }
 
 

@@ -178,15 +178,16 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
     if not by_mask and _chooses_by_an_index(call):
         return Complaint(
             f"{what} The kernel chooses by an index, and some of them get through.",
-            f"compare the index with {length}, and ask of it: does it run along axis {axis} of the block? Does it "
-            f"count from the beginning of the array, with pl.program_id of the right axis times {block} in it? Is "
-            f"{length} itself left out? Or compare the place in the block with {length} - {block} * pl.program_id.",
+            f"choose before the first sum or maximum; compare the index with {length}, and ask of it: does it run "
+            f"along axis {axis} of the block? Does it count from the beginning of the array, with pl.program_id of the "
+            f"right axis times {block} in it? Is {length} itself left out? Or compare the place in the block with "
+            f"{length} - {block} * pl.program_id.",
         )
     return Complaint(
         what,
-        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), where index counts from the "
-        f"beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. Multiplying by 0 does not help, for "
-        f"NaN * 0 is NaN.{by_mask}",
+        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), with -inf for 0 before a maximum, "
+        f"where index counts from the beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. "
+        f"Multiplying by 0 does not help, for NaN * 0 is NaN.{by_mask}",
     )
 
 

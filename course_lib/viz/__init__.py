@@ -1,10 +1,12 @@
 """Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
 
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
+from course_lib.viz.choices import Choices
 from course_lib.viz.core_picture import core_picture
 from course_lib.viz.flow_player import FlowPlayer
 from course_lib.viz.gradient_flow import gradient_flow
 from course_lib.viz.grid_player import GridPlayer, grid_player
+from course_lib.viz.mask_painter import mask_painter
 from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.picture import Picture
 from course_lib.viz.pipeline_chart import PipelineChart, pipeline_chart
@@ -15,11 +17,13 @@ from course_lib.viz.roofs import Point, three_roofs
 from course_lib.viz.stages import Stage
 from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.traffic import traffic
+from course_lib.viz.unroll_viewer import unroll_viewer
 from course_lib.viz.vmem_table import VmemTable, vmem_table
 
 __all__ = [
     "PLOT_STYLE",
     "BundleViewer",
+    "Choices",
     "FlowPlayer",
     "GridPlayer",
     "MemoryLadder",
@@ -35,6 +39,7 @@ __all__ = [
     "core_picture",
     "gradient_flow",
     "grid_player",
+    "mask_painter",
     "memory_ladder",
     "pipeline_chart",
     "plot_picture",
@@ -43,5 +48,6 @@ __all__ = [
     "systolic_stepper",
     "three_roofs",
     "traffic",
+    "unroll_viewer",
     "vmem_table",
 ]

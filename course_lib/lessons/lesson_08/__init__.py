@@ -1,0 +1,6 @@
+"""What the exercises of lesson 8 demand."""
+
+TITLE = "Control flow and masks"
+GIVES = "branch, loop, mask ragged edges, skip blocks with their copies, and carry a sum from block to block."
+NEEDS = (1, 2, 4)
+HARDWARE = "What lies past the end of an array is not NaN there; here the simulator puts NaN."

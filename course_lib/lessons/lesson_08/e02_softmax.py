@@ -1,0 +1,39 @@
+"""The softmax of rows whose last block hangs over."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+
+
+def _zeros_in_the_tail(x):
+    tail = jnp.zeros((x.shape[0], -x.shape[1] % 128), x.dtype)
+    return jax.nn.softmax(jnp.concatenate([x, tail], axis=1), axis=1)[:, : x.shape[1]]
+
+
+EXERCISE = Exercise(
+    id="08.2",
+    title="A softmax with a tail",
+    kind="write",
+    defines="softmax_kernel",
+    judged="softmax",
+    inputs=("x: f32[M,T]",),
+    sizes=({"M": 16, "T": 256}, {"M": 20, "T": 300}, {"M": 5, "T": 70}),
+    within=(-110, -90),  # where exp is 0: the maximum must be taken away, and 0 is larger than all
+    reference=lambda x: jax.nn.softmax(x, axis=1),
+    slips=(
+        judges.Slip(
+            means="the tail was masked with 0, and counts as exp(0 - largest)",
+            value=_zeros_in_the_tail,
+            next="which number is neutral for a maximum, and has the exponential 0?",
+        ),
+    ),
+    hints=(
+        "Two operations mix here, a maximum and a sum. A mask must stand before the first.",
+        "Choose with jnp.where between x and -jnp.inf, by broadcasted_iota along axis 1. What is exp(-inf)?",
+        "column = broadcasted_iota(jnp.int32, x_ref.shape, 1); x = where(column < columns, x_ref[...], -inf); then the "
+        "softmax as ever: exp of x minus its largest, over its sum. The -inf become 0 by themselves.",
+    ),
+    points=2,
+)

@@ -1,0 +1,90 @@
+"""Rows minus their mean, over their deviation: two sums, and a mask for each."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+
+
+def _standardized(x):
+    wide = x.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=1, keepdims=True)
+    variance = jnp.mean(centred * centred, axis=1, keepdims=True)
+    return (centred / jnp.sqrt(variance + 1e-5)).astype(x.dtype)
+
+
+def _padded(x):
+    return -(-x.shape[1] // 128) * 128
+
+
+def _tail_in_the_variance(x):
+    wide = x.astype(jnp.float32)
+    mean = jnp.mean(wide, axis=1, keepdims=True)
+    tail = (_padded(x) - x.shape[1]) * mean * mean
+    variance = (jnp.sum((wide - mean) ** 2, axis=1, keepdims=True) + tail) / x.shape[1]
+    return ((wide - mean) / jnp.sqrt(variance + 1e-5)).astype(x.dtype)
+
+
+def _counts_the_block(x):
+    """With zeros in the tail, and means over the block's width."""
+    wide = jnp.pad(x.astype(jnp.float32), ((0, 0), (0, _padded(x) - x.shape[1])))
+    return _standardized(wide)[:, : x.shape[1]].astype(x.dtype)
+
+
+def _divides_by_the_block(x):
+    """As it should be, but both sums are divided by the block's width."""
+    wide, width = x.astype(jnp.float32), _padded(x)
+    centred = wide - jnp.sum(wide, axis=1, keepdims=True) / width
+    variance = jnp.sum(centred * centred, axis=1, keepdims=True) / width
+    return (centred / jnp.sqrt(variance + 1e-5)).astype(x.dtype)
+
+
+def _over_the_variance(x):
+    wide = x.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=1, keepdims=True)
+    return (centred / (jnp.mean(centred * centred, axis=1, keepdims=True) + 1e-5)).astype(x.dtype)
+
+
+EXERCISE = Exercise(
+    id="08.3",
+    title="Standardized rows",
+    kind="write",
+    defines="standardize_kernel",
+    judged="standardize",
+    inputs=("x: bf16[M,N]",),
+    sizes=({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 70}),
+    within=(1, 3),  # the mean is not 0, so that a tail which it was taken from shows
+    reference=_standardized,
+    slips=(
+        judges.Slip(
+            means="the tail is in the variance: once the mean is taken away, its zeros are no zeros any more",
+            value=_tail_in_the_variance,
+            next="mask the squares again, before they are added up.",
+        ),
+        judges.Slip(
+            means="the tail counts: the sums are divided by the width of the block",
+            value=_counts_the_block,
+            next="jnp.mean divides by all that is there. Sum, and divide by columns.",
+        ),
+        judges.Slip(
+            means="the tail counts: the sums are divided by the width of the block",
+            value=_divides_by_the_block,
+            next="divide by columns, the length of a row.",
+        ),
+        judges.Slip(
+            means="these are divided by the variance",
+            value=_over_the_variance,
+            next="divide by its root: jax.lax.rsqrt is one over the root.",
+        ),
+    ),
+    hints=(
+        "Two sums mix: that of x, and that of the squares. For both 0 is neutral. What has become of the zeros of the "
+        "tail when the second one begins?",
+        "After x - mean the tail is -mean. Mask the squares again. And jnp.mean counts the whole block: sum, and "
+        "divide by columns.",
+        "own = iota < columns; x = where(own, x_ref[...].astype(jnp.float32), 0); centred = x - sum(x) / columns; "
+        "variance = sum(where(own, centred * centred, 0)) / columns; then centred * rsqrt(variance + 1e-5), "
+        ".astype(o_ref.dtype).",
+    ),
+    points=3,
+)

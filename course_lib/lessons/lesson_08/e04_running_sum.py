@@ -1,0 +1,53 @@
+"""A running sum down the rows, with a carry from block to block."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+
+
+def _carried(j, i):
+    def expect(x):
+        return x[: 32 * (i + 1), 128 * j : 128 * (j + 1)].sum(axis=0, keepdims=True)
+
+    return judges.Probe(
+        scratch="carry_ref",
+        place=0,
+        after=(j, i),
+        grid=(3, 3),
+        expect=expect,
+        means="the sum of all rows of this column of blocks so far",
+        next="what does the first row of the next block have to be added to? And what at the top of a new column?",
+    )
+
+
+def _each_block_alone(x):
+    blocks = [jnp.cumsum(x[top : top + 32], axis=0) for top in range(0, x.shape[0], 32)]
+    return jnp.concatenate(blocks)
+
+
+EXERCISE = Exercise(
+    id="08.4",
+    title="A running sum",
+    kind="write",
+    defines="running_kernel",
+    judged="running_sum",
+    inputs=("x: f32[M,N]",),
+    sizes=({"M": 96, "N": 384}, {"M": 100, "N": 256}, {"M": 20, "N": 128}),
+    reference=lambda x: jnp.cumsum(x, axis=0),
+    probes=(_carried(0, 0), _carried(0, 1), _carried(1, 0)),
+    slips=(
+        judges.Slip(
+            means="every block begins anew",
+            value=_each_block_alone,
+            next="add the carry, and leave the block's last row in carry_ref.",
+        ),
+    ),
+    hints=(
+        "The last row of a finished block is the sum of all that came before the next one.",
+        "carry_ref begins at 0 where a column of blocks begins: when pl.program_id(1) == 0. The tail comes last, and "
+        "no row below it needs it.",
+        "total = carry_ref[...] + so_far(x_ref[...]); write total to o_ref, and total[-1:] to carry_ref.",
+    ),
+    points=2,
+)

@@ -1,0 +1,104 @@
+"""An index map that copies the blocks of a band, each once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+
+from course_lib import cost, grid, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.unfit import Unfit
+
+
+def _square() -> list[tuple]:
+    return arguments(("x: f32[N,N]",), ({"N": 512}, {"N": 384}, {"N": 128}))
+
+
+def _band_sums(x):
+    place = jnp.arange(x.shape[0])
+    near = jnp.abs(place[:, None] - place[None, :]) <= 128
+    return jnp.where(near, x, 0).sum(axis=0, keepdims=True)
+
+
+def _band_once(x) -> int:
+    """Bytes of the blocks that touch the band, each once, and of the sums."""
+    blocks = x.shape[0] // 128
+    touched = sum(abs(i - j) <= 1 for i in range(blocks) for j in range(blocks))
+    return touched * 128 * 128 * 4 + cost.stored_bytes(jax.ShapeDtypeStruct((1, x.shape[0]), x.dtype))
+
+
+def with_map(band_map):
+    """The sums in blocks of x that the map names. Raises Unfit where it names a block that nobody reads."""
+    if band_map(0, 0) is None:
+        return lambda x: None
+
+    def band_sums(x):
+        n = x.shape[0]
+        return pl.pallas_call(
+            _band_kernel,
+            out_shape=jax.ShapeDtypeStruct((1, n), x.dtype),
+            grid=(n // 128, n // 128),
+            in_specs=[pl.BlockSpec((128, 128), band_map)],
+            out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+        )(x)
+
+    _copies_the_band_alone(band_sums)
+    return band_sums
+
+
+def _band_kernel(x_ref, o_ref):
+    """The kernel that the exercise gives."""
+    j, i = pl.program_id(0), pl.program_id(1)
+
+    @pl.when(i == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.when(jnp.abs(i - j) <= 1)
+    def add():
+        row = 128 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        near = jnp.where(jnp.abs(row - column) <= 128, x_ref[...], 0)
+        o_ref[...] += jnp.sum(near, axis=0, keepdims=True)
+
+
+def _copies_the_band_alone(band_sums) -> None:
+    """Raises Unfit where a step without work asks for a block that was not there, nor is the next one needed."""
+    try:
+        (call,) = grid.walk(band_sums, _square()[0][0]).calls
+        steps, blocks = list(np.ndindex(*call.grid)), [tuple(map(int, at)) for at in call.inputs[0].indices]
+    except Exception:  # the judges say better what is wrong with it
+        return
+    works = [abs(i - j) <= 1 for j, i in steps]
+    if any(work and block != (i, j) for (j, i), block, work in zip(steps, blocks, works, strict=True)):
+        return
+    for n, ((j, i), block) in enumerate(zip(steps, blocks, strict=True)):
+        coming = [blocks[later] for later in range(n, len(steps)) if works[later]][:1]
+        if not works[n] and block not in (blocks[n - 1], *coming):
+            costs_nothing = f"before it there was {blocks[n - 1]}"
+            costs_nothing += f", and the next one needed is {coming[0]}: either" if coming else ": to stay"
+            raise Unfit(
+                f"Step ({j}, {i}) has nothing to do, and the map asks for block {block}, which is copied for nothing.",
+                f"{costs_nothing} costs nothing.",
+                headline="a block is copied that nobody reads.",
+            )
+
+
+EXERCISE = Exercise(
+    id="08.5",
+    title="Configure only: a band",
+    kind="configure",
+    defines="band_map",
+    cases=_square,
+    reference=_band_sums,
+    build=with_map,
+    budget=judges.Budget(hbm_bytes=_band_once),
+    hints=(
+        "Where the kernel works, the map must say (i, j). Elsewhere it may say anything: which block costs nothing?",
+        "One that is there already, or that is needed next. Above the band the next one needed is j - 1; below it the "
+        "last one was j + 1.",
+        "jnp.clip(i, low, high) keeps i between two numbers.",
+    ),
+    points=2,
+)

@@ -1,0 +1,51 @@
+"""Four mistakes: an `if` on a traced value, a wrong start, a mask behind the minimum, an index within the block."""
+
+import jax.numpy as jnp
+
+from course_lib import grid, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+
+def _columns() -> list[tuple]:
+    """Three blocks of rows and more; the numbers are above 0, so that a start at 0 shows."""
+    sizes = ({"M": 48, "N": 384}, {"M": 40, "N": 256}, {"M": 5, "N": 128})
+    return arguments(("x: f32[M,N]",), sizes, (), (2, 9))
+
+
+def _in_the_same_blocks(mended):
+    call = grid.walk(mended, *_columns()[0]).calls[0]
+    shapes = [tuple(map(int, operand.block_shape)) for operand in (*call.inputs, *call.outputs)]
+    if shapes != [(16, 128), (1, 128)]:
+        return (
+            f"Its blocks are {', '.join(map(str, shapes))}; those of broken are (16, 128), (1, 128).",
+            "keep the blocks: none of them is a mistake.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="08.7",
+    title="Repair: the smallest of each column",
+    kind="repair",
+    defines="mended",
+    cases=_columns,
+    reference=lambda x: jnp.min(x, axis=0, keepdims=True),
+    slips=(
+        judges.Slip(
+            means="a 0 is among the numbers, and it is smaller than all of x",
+            value=lambda x: jnp.zeros_like(x[:1]),
+            next="which number is neutral for a minimum? Ask it of the beginning, and of the mask.",
+        ),
+    ),
+    also=(_in_the_same_blocks,),
+    hints=(
+        "Who decides at `if i == 0`? With what does a minimum begin? What does the mask see, and which rows does it "
+        "count?",
+        "pl.when for the beginning, with inf: it is neutral for a minimum, 0 is not. Mask the block, not its minimum. "
+        "iota counts within the block.",
+        "@pl.when(i == 0) begins with jnp.full(o_ref.shape, jnp.inf, o_ref.dtype); row = 16 * i + iota; jnp.where(row "
+        "< rows, x_ref[...], jnp.inf), and then the minimum.",
+    ),
+    points=2,
+)

@@ -1,0 +1,100 @@
+"""What `unroll` does to three loops."""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compiler
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.choose import Choose
+from course_lib.checks.kinds.several import Several
+
+OPTIONS = ("fewer", "the same", "refused")
+
+
+def _two_tanhs(n_ref, x_ref, o_ref, unroll, turns):
+    def turn(i, carry):
+        o_ref[i] = jnp.tanh(jnp.tanh(x_ref[i]))
+        return carry
+
+    jax.lax.fori_loop(0, turns(n_ref), turn, 0, unroll=unroll)
+
+
+def _largest(n_ref, x_ref, o_ref, unroll):
+    def turn(i, carry):
+        return jnp.maximum(carry, x_ref[i])
+
+    o_ref[0] = jax.lax.fori_loop(0, 64, turn, x_ref[0], unroll=unroll)
+
+
+def _found(kernel) -> str:
+    """What the compiler says of it with unroll=1 and unroll=4."""
+    x = jax.ShapeDtypeStruct((64, 8, 128), jnp.float32)
+    n = jax.ShapeDtypeStruct((1,), jnp.int32)
+    specs = [pl.BlockSpec(memory_space=space) for space in (pltpu.SMEM, pltpu.VMEM)]
+    reports = []
+    for unroll in (1, 4):
+
+        def call(n, x, unroll=unroll):
+            def body(*refs):
+                kernel(*refs, unroll)
+
+            return pl.pallas_call(body, out_shape=x, in_specs=specs)(n, x)
+
+        reports.append(compiler.compile_tpu(call, n, x))
+    once, four = reports
+    if not four.ok:
+        return "refused"
+    return "the same" if four.cycles == once.cycles else "fewer" if four.cycles < once.cycles else "more"
+
+
+PARTS = {
+    "A": Choose(
+        options=OPTIONS,
+        right="fewer",
+        wrong={
+            "the same": "Does a turn need anything that the one before has made?",
+            "refused": "The number of turns is known, and nothing forbids to write four of them out.",
+        },
+        why="four chains fill each other's gaps.",
+        proof=lambda: _found(lambda n, x, o, unroll: _two_tanhs(n, x, o, unroll, lambda n: 64)),
+    ),
+    "B": Choose(
+        options=OPTIONS,
+        right="the same",
+        wrong={
+            "fewer": "Each turn waits for the carry of the one before. What could stand beside it?",
+            "refused": "It compiles. Do you remember what the lesson's carried loop gained?",
+        },
+        why="one chain stays one chain.",
+        proof=lambda: _found(_largest),
+    ),
+    "C": Choose(
+        options=OPTIONS,
+        right="refused",
+        wrong={
+            "fewer": "Who writes the turns out, and when? Does that one know n_ref[0]?",
+            "the same": "Something is said about it, and not by the compiler. What must be known when a kernel is "
+            "traced?",
+        },
+        why="how often is known only when the kernel runs.",
+        proof=lambda: _found(lambda n, x, o, unroll: _two_tanhs(n, x, o, unroll, lambda n: n[0])),
+    ),
+}
+
+EXERCISE = Exercise(
+    id="08.8",
+    title="Choose: what does unroll do?",
+    kind="several",
+    defines="unrolled",
+    asks=Several(parts=PARTS, why="unroll helps turns that do not wait, and must know how many they are."),
+    hints=(
+        "For each loop ask two things: does a turn need what the one before has made, and is the number of turns "
+        "known?",
+        "The lesson has a table with three loops. To which of them is A like, and to which B? For C: when does "
+        "fori_loop look at its bounds?",
+        "Try C: write the kernel, and trace it with unroll=4. JAX says a sentence.",
+    ),
+    points=1,
+)

@@ -1,0 +1,83 @@
+"""A whole kernel from an empty cell: the mean of v with the softmax of s as weights, in one pass, for n rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import cost, grid, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+
+def _scores_and_values() -> list[tuple]:
+    sizes = (({"M": 96, "N": 256}, 37), ({"M": 100, "N": 128}, 97), ({"M": 20, "N": 128}, 1))
+    made = []
+    for size, n in sizes:
+        for s, v in arguments(("s: f32[M,N]", "v: f32[M,N]"), (size,), (), (-110, -90)):
+            made.append((s, v, np.full(1, n, np.int32)))
+    return made
+
+
+def _pooled(s, v, n):
+    own = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < n[0]
+    weights = jax.nn.softmax(jnp.where(own, s, -jnp.inf), axis=0)
+    return jnp.sum(weights * v, axis=0, keepdims=True)
+
+
+def _all_rows(s, v, n):
+    return _pooled(s, v, jnp.full_like(n, s.shape[0]))
+
+
+def _undivided(s, v, n):
+    own = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < n[0]
+    s = jnp.where(own, s, -jnp.inf)
+    return jnp.sum(jnp.exp(s - s.max(axis=0)) * v, axis=0, keepdims=True)
+
+
+def _once(s, v, n) -> int:
+    """s, v and the result, each once, and the tile that n may take."""
+    return cost.stored_bytes(s, v, s[:1]) + 4096
+
+
+def _blocks_stay_small(pooled):
+    shape = jax.ShapeDtypeStruct((4096, 128), jnp.float32)
+    (call, *_) = grid.walk(pooled, shape, shape, jax.ShapeDtypeStruct((1,), jnp.int32)).calls
+    tall = [o.name for o in call.inputs if o.pipelined and max(map(int, o.block_shape)) >= 4096]
+    if tall:
+        return (
+            f"With 4096 rows a block of {' and of '.join(tall)} has all of them.",
+            "cut the rows, give them the last axis of the grid, and carry three things.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="08.9",
+    title="From an empty cell: a weighted mean, in one pass",
+    kind="write",
+    defines="pooled",
+    cases=_scores_and_values,
+    reference=_pooled,
+    budget=judges.Budget(hbm_bytes=_once),
+    slips=(
+        judges.Slip(
+            means="the rows from n[0] on count as well",
+            value=_all_rows,
+            next="compare the row with n_ref[0], in the mask of s.",
+        ),
+        judges.Slip(
+            means="this is the sum of exp(s - largest) * v",
+            value=_undivided,
+            next="divide it by the sum of exp(s - largest), in the last step.",
+        ),
+    ),
+    also=(_blocks_stay_small,),
+    hints=(
+        "08.6 has two carries. What else has to shrink when the maximum grows?",
+        "acc, the sum of exp(s - largest so far) * v: multiply it by exp(old - new) as well. At the end acc / sum. n "
+        "goes into SMEM: pl.BlockSpec(memory_space=pltpu.SMEM).",
+        "Mask s with -inf before its maximum, and v with 0 before the product, by row < n_ref[0]: 0 times garbage may "
+        "be NaN. The work stands under pl.when(side * i < n_ref[0]); begin and store do not.",
+    ),
+    points=4,
+)

@@ -1,0 +1,518 @@
+# %% [markdown]
+# # Exercises 8: Control flow and masks
+#
+# Steps and copies to predict, four kernels to write, an index map to choose, one kernel with four mistakes, three loops to
+# judge. Nothing here needs a TPU.
+#
+# Come here from lesson 8 (`notebooks/08_control_flow_and_masks.ipynb`). About 59 minutes. Short of time? Do 08.2, 08.5 and
+# 08.6. Want more? 08.9 and 08.10, 60 minutes, begin with an empty cell.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+# %% [markdown]
+# ## 08.1 Predict: what is skipped
+#
+# *Difficulty 2 of 5. 6 minutes, 4 lines.*
+#
+# x is float32[1792, 1792], in blocks of (256, 256). The grid is (7, 7), its axes are i and j. The body works under
+# `pl.when(j <= i)`, at the blocks on the diagonal and to the left of it. Four plain numbers:
+#
+# - **A** In how many steps does the body work?
+# - **B** How many blocks of x are copied, if its map is `lambda i, j: (i, j)`?
+# - **C** And with `lambda i, j: (i, jnp.minimum(i, j))`?
+# - **D** And with `lambda i, j: (i, jnp.where(j <= i, j, 0))`?
+
+# %% answer="08.1"
+skipped = {"A": None, "B": None, "C": None, "D": None}
+### BEGIN SOLUTION
+skipped |= {
+    "A": 28,  # 1 + 2 + ... + 7
+    "B": 49,  # one in each step
+    "C": 28,  # to the right of the diagonal the block stays
+    "D": 33,  # rows 1 to 5 go back to block 0; row 0 is there, row 6 has nothing to the right
+}
+### END SOLUTION
+
+# %% check="08.1"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.1", skipped)
+
+# %%
+# checks.hint("08.1")
+
+# %% [markdown]
+# ## 08.2 A softmax with a tail
+#
+# *Difficulty 2 of 5. 8 minutes, 5 lines. Fast track.*
+#
+# `softmax(x)` is the softmax of each row. The call is given: a block is eight rows, as wide as the row and then up to the next
+# multiple of 128, so its last columns may hang over. Nothing of what lies there may reach the result. `columns` is the
+# length of a row.
+
+
+# %% answer="08.2"
+def softmax_kernel(x_ref, o_ref, *, columns):
+    """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
+    ### BEGIN SOLUTION
+    column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
+    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+    o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
+    ### END SOLUTION
+
+
+# %% given="08.2"
+def softmax(x):
+    rows, columns = x.shape
+    block = pl.BlockSpec((8, pl.cdiv(columns, 128) * 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        functools.partial(softmax_kernel, columns=columns),
+        out_shape=x,
+        grid=(pl.cdiv(rows, 8),),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+# %% check="08.2"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.2", softmax)
+
+# %%
+# checks.hint("08.2")
+
+# %% [markdown]
+# ## 08.3 Standardized rows
+#
+# *Difficulty 3 of 5. 8 minutes, 8 lines.*
+#
+# `standardize(x)` takes the mean of each bfloat16 row from it, and divides by the root of its variance plus 0.00001, the
+# variance being the mean of (x - mean) squared. Compute in float32, round once. The call is that of 08.2. How many
+# things mix here, and what is neutral for each?
+
+
+# %% answer="08.3"
+def standardize_kernel(x_ref, o_ref, *, columns):
+    """(x - mean) / sqrt(variance + 1e-5) of each row of ``columns`` bfloat16 numbers, computed in float32."""
+    ### BEGIN SOLUTION
+    own = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < columns
+    x = jnp.where(own, x_ref[...].astype(jnp.float32), 0)
+    centred = x - jnp.sum(x, axis=1, keepdims=True) / columns
+    squares = jnp.where(own, centred * centred, 0)
+    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
+    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
+    ### END SOLUTION
+
+
+# %% given="08.3"
+def standardize(x):
+    rows, columns = x.shape
+    block = pl.BlockSpec((16, pl.cdiv(columns, 128) * 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        functools.partial(standardize_kernel, columns=columns),
+        out_shape=x,
+        grid=(pl.cdiv(rows, 16),),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+# %% check="08.3"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.3", standardize)
+
+# %%
+# checks.hint("08.3")
+
+# %% [markdown]
+# ## 08.4 A running sum
+#
+# *Difficulty 3 of 5. 8 minutes, 6 lines.*
+#
+# `running_sum(x)` is `jnp.cumsum(x, axis=0)`, which the TPU has not. `so_far` is given: the running sum of one block, along its
+# rows, in five steps of doubling distance. The grid goes down each column of blocks. Write the kernel: what does a block
+# leave for the next, and when does a new sum begin? Any number of rows, and 128 divides the columns. Does the tail
+# need a mask?
+
+
+# %% given="08.4-so-far"
+def so_far(block):
+    """The running sum of a block of 32 rows, along its rows."""
+    row = jax.lax.broadcasted_iota(jnp.int32, block.shape, 0)
+    for distance in (1, 2, 4, 8, 16):
+        block += jnp.where(row >= distance, pltpu.roll(block, distance, 0), 0)
+    return block
+
+
+# %% answer="08.4"
+def running_kernel(x_ref, o_ref, carry_ref):
+    """The running sum of a (32, 128) block; grid axis 1 goes down, carry_ref is float32[1, 128]."""
+    ### BEGIN SOLUTION
+
+    @pl.when(pl.program_id(1) == 0)
+    def begin():
+        carry_ref[...] = jnp.zeros_like(carry_ref)
+
+    total = carry_ref[...] + so_far(x_ref[...])
+    o_ref[...] = total
+    carry_ref[...] = total[-1:]
+    ### END SOLUTION
+
+
+# %% given="08.4"
+def running_sum(x):
+    rows, columns = x.shape
+    block = pl.BlockSpec((32, 128), lambda j, i: (i, j))
+    return pl.pallas_call(
+        running_kernel,
+        out_shape=x,
+        grid=(columns // 128, pl.cdiv(rows, 32)),
+        in_specs=[block],
+        out_specs=block,
+        scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)],
+    )(x)
+
+
+# %% check="08.4"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.4", running_sum)
+
+# %%
+# checks.hint("08.4")
+
+# %% [markdown]
+# ## 08.5 Configure only: a band
+#
+# *Difficulty 3 of 5. 6 minutes, 1 line. Fast track.*
+#
+# `band_sums(x)` sums each column of a square x over the rows that are at most 128 away from its diagonal. Grid axis 0 is the
+# block's column j, axis 1 its row i. The kernel works only on the blocks that touch the band: i from j - 1 to j + 1. But
+# with the map `lambda j, i: (i, j)` every block is copied. Write the map so that the others are not: each block of the
+# band once, and nothing else.
+
+
+# %% answer="08.5"
+def band_map(j, i):
+    """The block of x that step (j, i) looks at."""
+    ### BEGIN SOLUTION
+    return jnp.clip(i, j - 1, j + 1), j
+    ### END SOLUTION
+
+
+# %% given="08.5"
+def band_kernel(x_ref, o_ref):
+    j, i = pl.program_id(0), pl.program_id(1)
+
+    @pl.when(i == 0)
+    def zero():
+        o_ref[...] = jnp.zeros_like(o_ref)
+
+    @pl.when(jnp.abs(i - j) <= 1)
+    def add():
+        row = 128 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        near = jnp.where(jnp.abs(row - column) <= 128, x_ref[...], 0)
+        o_ref[...] += jnp.sum(near, axis=0, keepdims=True)
+
+
+def band_sums(x):
+    n = x.shape[0]
+    return pl.pallas_call(
+        band_kernel,
+        out_shape=jax.ShapeDtypeStruct((1, n), x.dtype),
+        grid=(n // 128, n // 128),
+        in_specs=[pl.BlockSpec((128, 128), band_map)],
+        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+    )(x)
+
+
+# %% check="08.5"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.5", band_map)
+
+# %%
+# checks.hint("08.5")
+
+# %% [markdown]
+# ## 08.6 Two passes to one
+#
+# *Difficulty 4 of 5. 12 minutes, 16 lines. Fast track.*
+#
+# The lesson's `two_reads` takes log(sum(exp(x))) of each column, and reads x twice. Here it reads x once, and the rows are
+# ragged. The call is given: a grid of (columns, rows), blocks of (32, 128), and two refs of scratch, for the largest
+# number so far and for the sum. Write the kernel. `rows` is the number of rows of x.
+
+
+# %% answer="08.6"
+def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
+    """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
+    ### BEGIN SOLUTION
+    i = pl.program_id(1)
+
+    @pl.when(i == 0)
+    def begin():
+        max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
+    row = 32 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+    x = jnp.where(row < rows, x_ref[...], -jnp.inf)
+    old = max_ref[...]
+    new = jnp.maximum(old, jnp.max(x, axis=0, keepdims=True))
+    block_sum = jnp.sum(jnp.exp(x - new), axis=0, keepdims=True)
+    sum_ref[...] = sum_ref[...] * jnp.exp(old - new) + block_sum
+    max_ref[...] = new
+
+    @pl.when(i == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
+
+    ### END SOLUTION
+
+
+# %% given="08.6"
+def log_sum(x):
+    rows, columns = x.shape
+    return pl.pallas_call(
+        functools.partial(log_sum_kernel, rows=rows),
+        out_shape=jax.ShapeDtypeStruct((1, columns), x.dtype),
+        grid=(columns // 128, pl.cdiv(rows, 32)),
+        in_specs=[pl.BlockSpec((32, 128), lambda j, i: (i, j))],
+        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+        scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)] * 2,
+    )(x)
+
+
+# %% check="08.6"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.6", log_sum)
+
+# %%
+# checks.hint("08.6")
+
+# %% [markdown]
+# ## 08.7 Repair: the smallest of each column
+#
+# *Difficulty 3 of 5. 7 minutes, 6 lines to change.*
+#
+# `broken(x)` should be the smallest number of each column of x, float32, for any number of rows; 128 divides the columns. It
+# has four mistakes. Copy it into the answer cell as `mended`, check it, mend what the verdict names, and check again.
+# Keep the blocks.
+
+
+# %% given="08.7-broken"
+def broken(x):
+    rows, columns = x.shape
+
+    def kernel(x_ref, o_ref):
+        i = pl.program_id(1)
+        if i == 0:
+            o_ref[...] = jnp.zeros_like(o_ref)
+        row = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        smallest = jnp.min(x_ref[...], axis=0, keepdims=True)
+        smallest = jnp.where(row[:1] < rows, smallest, 0)
+        o_ref[...] = jnp.minimum(o_ref[...], smallest)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, columns), x.dtype),
+        grid=(columns // 128, pl.cdiv(rows, 16)),
+        in_specs=[pl.BlockSpec((16, 128), lambda j, i: (i, j))],
+        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+    )(x)
+
+
+# %% answer="08.7"
+def mended(x):
+    """The smallest number of each column of x[M, N], as (1, N)."""
+    ### BEGIN SOLUTION
+    rows, columns = x.shape
+
+    def kernel(x_ref, o_ref):
+        i = pl.program_id(1)
+
+        @pl.when(i == 0)
+        def begin():
+            o_ref[...] = jnp.full(o_ref.shape, jnp.inf, o_ref.dtype)
+
+        row = 16 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        own = jnp.where(row < rows, x_ref[...], jnp.inf)
+        smallest = jnp.min(own, axis=0, keepdims=True)
+        o_ref[...] = jnp.minimum(o_ref[...], smallest)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, columns), x.dtype),
+        grid=(columns // 128, pl.cdiv(rows, 16)),
+        in_specs=[pl.BlockSpec((16, 128), lambda j, i: (i, j))],
+        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+    )(x)
+    ### END SOLUTION
+
+
+# %% check="08.7"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.7", mended)
+
+# %%
+# checks.hint("08.7")
+
+# %% [markdown]
+# ## 08.8 Choose: what does unroll do?
+#
+# *Difficulty 2 of 5. 4 minutes, 3 lines.*
+#
+# Three loops over registers, each of 64 turns, written with `fori_loop` and `unroll=1`. What happens to the cycles of a turn,
+# predicted (compiler), if it becomes `unroll=4`? Answer `"fewer"`, `"the same"` or `"refused"`.
+#
+# - **A** `o_ref[i] = jnp.tanh(jnp.tanh(x_ref[i]))` in each turn, nothing carried.
+# - **B** `return jnp.maximum(carry, x_ref[i])`, the largest number at each place of a register.
+# - **C** As A, but the number of turns is `n_ref[0]`, a number in SMEM.
+
+# %% answer="08.8"
+unrolled = {"A": None, "B": None, "C": None}
+### BEGIN SOLUTION
+unrolled |= {
+    "A": "fewer",  # turns that do not wait for each other
+    "B": "the same",  # each turn waits for the one before
+    "C": "refused",  # JAX wants to know how often, when it traces
+}
+### END SOLUTION
+
+# %% check="08.8"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.8", unrolled)
+
+# %%
+# checks.hint("08.8")
+
+# %% [markdown]
+# ## 08.9 From an empty cell: a weighted mean, in one pass
+#
+# *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
+#
+# Write `pooled(s, v, n)`. s and v are float32[M, N], n is int32[1]. Of each column take the first n[0] numbers of s, and their
+# softmax; the result, float32[1, N], is the sum of v with these weights. What lies in rows from n[0] on counts for nothing,
+# whatever it is. M is anything, 128 divides N, n[0] is 1 or more and M at most. s and v may be read once, and blocks may not
+# grow with M. (Blocks that begin at n[0] or later need no work; a `pl.when` saves it, but not their copies.) Attention does
+# this for every query.
+
+# %% answer="08.9"
+pooled = None
+### BEGIN SOLUTION
+
+
+def pooled(s, v, n):
+    rows, columns = s.shape
+    side = 32
+
+    def kernel(n_ref, s_ref, v_ref, o_ref, max_ref, sum_ref, acc_ref):
+        i = pl.program_id(1)
+
+        @pl.when(i == 0)
+        def begin():
+            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        @pl.when(side * i < n_ref[0])
+        def add():
+            row = side * i + jax.lax.broadcasted_iota(jnp.int32, s_ref.shape, 0)
+            s = jnp.where(row < n_ref[0], s_ref[...], -jnp.inf)
+            v = jnp.where(row < n_ref[0], v_ref[...], 0)
+            new = jnp.maximum(max_ref[...], jnp.max(s, axis=0, keepdims=True))
+            shrink, e = jnp.exp(max_ref[...] - new), jnp.exp(s - new)
+            sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=0, keepdims=True)
+            acc_ref[...] = acc_ref[...] * shrink + jnp.sum(e * v, axis=0, keepdims=True)
+            max_ref[...] = new
+
+        @pl.when(i == pl.num_programs(1) - 1)
+        def store():
+            o_ref[...] = acc_ref[...] / sum_ref[...]
+
+    block = pl.BlockSpec((side, 128), lambda j, i: (i, j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, columns), s.dtype),
+        grid=(columns // 128, pl.cdiv(rows, side)),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), block, block],
+        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+        scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)] * 3,
+    )(n, s, v)
+
+
+### END SOLUTION
+
+# %% check="08.9"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.9", pooled)
+
+# %%
+# checks.hint("08.9")
+
+# %% [markdown]
+# ## 08.10 Golf: a running sum of 2048 rows
+#
+# *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
+#
+# Write `cumulated(x)`: `jnp.cumsum(x, axis=0)` of float32, in as few cycles as possible, predicted (compiler), for 2048 x 128.
+# A loop that adds row by row takes some 18,000. Par is 6,000. The bytes alone, at full speed, take 3,841. (Who starts many
+# copies at once may get below that: the simulator does not know that copies share the memory. No chip would.) The judges call
+# it with fewer rows, too, which 256 divides.
+
+# %% answer="08.10"
+cumulated = None
+### BEGIN SOLUTION
+
+
+def cumulated(x):
+    rows = x.shape[0] // 2  # two blocks: the second comes in while the first is worked on
+    group = min(rows // 4, 256)  # rows of a turn, written out: one basic block
+
+    def kernel(x_ref, o_ref, carry_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def begin():
+            carry_ref[...] = jnp.zeros_like(carry_ref)
+
+        row = jax.lax.broadcasted_iota(jnp.int32, (8, 128), 0)
+
+        def turn(t, carry):
+            for top in range(0, group, 8):  # a register
+                here = pl.ds(pl.multiple_of(t * group + top, 8), 8)
+                value = x_ref[here]
+                for distance in (1, 2, 4):
+                    value += jnp.where(row >= distance, pltpu.roll(value, distance, 0), 0)
+                value += carry
+                o_ref[here] = value
+                carry = value[7:8]
+            return carry
+
+        carry_ref[...] = jax.lax.fori_loop(0, rows // group, turn, carry_ref[...])
+
+    block = pl.BlockSpec((rows, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(2,),
+        in_specs=[block],
+        out_specs=block,
+        scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)],
+    )(x)
+
+
+### END SOLUTION
+
+# %% check="08.10"
+# NBVAL_CHECK_OUTPUT
+checks.check("08.10", cumulated)
+
+# %%
+# checks.hint("08.10")
