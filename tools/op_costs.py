@@ -92,7 +92,9 @@ def main(argv: list[str] | None = None) -> None:
 def as_json(text: str) -> str:
     """The page's prices of operations on every element, for programs: null where the compiler refuses one."""
     table = text.split("## On every element")[1].split("On a v5e each bundle")[0]
-    head, _, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"]
+    head, _, *lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
+    ]
     rows = {}
     for name, says, *cells in lines:
         filled = {column: cell for column, cell in zip(head[2:], cells, strict=True) if cell}

@@ -27,7 +27,7 @@ class OpPrices:
 
 @functools.cache
 def op_prices() -> OpPrices:
-    """The prices that come with the course. They need no compiler here; ``op_cost`` asks it anew, about any operation."""
+    """The prices that come with the course, with no compiler at hand. ``op_cost`` asks one about any operation."""
     said = json.loads(importlib.resources.files("course_lib.compiler").joinpath("op_prices.json").read_text())
     rows = {name: OpPrice(**row) for name, row in said["rows"].items()}
     return OpPrices(versions=said["versions"], columns=tuple(said["columns"]), rows=rows)

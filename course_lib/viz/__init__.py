@@ -2,6 +2,7 @@
 
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.core_picture import core_picture
+from course_lib.viz.cost_bars import CostBars, cost_bars
 from course_lib.viz.flow_player import FlowPlayer
 from course_lib.viz.gradient_flow import gradient_flow
 from course_lib.viz.grid_player import GridPlayer, grid_player
@@ -14,12 +15,14 @@ from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
 from course_lib.viz.stages import Stage
 from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
+from course_lib.viz.tile_painter import TilePainter, tile_painter
 from course_lib.viz.traffic import traffic
 from course_lib.viz.vmem_table import VmemTable, vmem_table
 
 __all__ = [
     "PLOT_STYLE",
     "BundleViewer",
+    "CostBars",
     "FlowPlayer",
     "GridPlayer",
     "MemoryLadder",
@@ -30,9 +33,11 @@ __all__ = [
     "RoofPlot",
     "Stage",
     "SystolicStepper",
+    "TilePainter",
     "VmemTable",
     "bundle_viewer",
     "core_picture",
+    "cost_bars",
     "gradient_flow",
     "grid_player",
     "memory_ladder",
@@ -42,6 +47,7 @@ __all__ = [
     "roof_plot",
     "systolic_stepper",
     "three_roofs",
+    "tile_painter",
     "traffic",
     "vmem_table",
 ]
