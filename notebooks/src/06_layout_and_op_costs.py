@@ -182,7 +182,6 @@ LISTED = {
     "exp(x)": (jnp.exp, x),
     "x / y": (jnp.divide, x, x),
     "x * approximate 1 / y": (lambda x, y: x * pltpu.reciprocal(y, approx=True), x, x),
-    "x ** y": (jnp.power, x, x),
     "exp2(y * log2(x))": (lambda x, y: jnp.exp2(y * jnp.log2(x)), x, x),
     "n // 8": (lambda n: n // 8, n),
     "n >> 3": (lambda n: n >> 3, n),
@@ -556,22 +555,22 @@ print("in the kernel as outside:", bool((drawn == outside).all()))
 # ### Copies that you did not write
 #
 # XLA chooses how an array lies in HBM, and for an argument it takes the order of axes with the least padding. A kernel wants the
-# last axis in the lanes. If the two differ, XLA copies the array before the kernel, and after it. Here is a kernel on
-# f32[4096, 64], and on the same numbers as f32[2048, 128].
+# last axis in the lanes. If the two differ, XLA copies the array before the kernel, and the result after it. Here is a kernel
+# on f32[131072, 64], and on the same numbers as f32[65536, 128]. **Predict:** how many times as many bytes does the first move?
 
 # %%
-for shape in ((4096, 64), (2048, 128)):
-    rows = shape[0] // 4
-    call = functools.partial(doubled, block=(rows, shape[1]))
-    report = compiler.compile_tpu(call, array(*shape))
-    print(f"{shape}: {report.cycles:,} cycles in all")
-    for op in report.ops:
-        print(f"  {op.kind:8} {op.cycles:7,}")
+for shape in ((131072, 64), (65536, 128)):
+    call = functools.partial(doubled, block=(4096, shape[1]))
+    report = compiler.compile_tpu(call, array(*shape), simulate=False)
+    parts = ", ".join(f"{op.kind} {op.hbm_bytes / 1e6:.0f}" for op in report.ops)
+    print(
+        f"{shape!s:12} {report.hbm_bytes / 1e6:4.0f} MB between HBM and the chip: {parts}"
+    )
 
 # %% [markdown]
-# The copies are there for the layout alone: with 128 lanes there is nothing to win by another order, and they are gone. Where
-# a width of 64 is given, as in many heads of attention, let two heads share a row. A copy that the compiler adds to be
-# safe, because an array is overwritten that somebody still needs, is another matter: lesson 9 has those.
+# Three times as many, padding and copies together. The copies are there for the layout alone: an array whose last axis is 128 has nothing to win by another order, and they are
+# gone. Where a width of 64 is given, as in many heads of attention, let two heads share a row (06.8). A copy that the compiler
+# makes to be safe, because an array is overwritten that somebody still needs, is another matter: lesson 9 has those.
 #
 # ### Where spilled registers go
 #

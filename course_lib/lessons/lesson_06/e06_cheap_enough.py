@@ -9,8 +9,8 @@ from course_lib.lessons.lesson_06 import core
 from course_lib.lessons.lesson_06.ripple import accepted, calling, slow
 
 TIMES_FEWER = 8
-_INTERVALS = {"a": (0.5, 2), "p": (0.5, 3), "x": (-1, 1), "s": (1, 2)}
-SIZES = ((64, 512), (20, 300), (5, 130))
+_INTERVALS = {"a": (0.5, 2), "p": (0.5, 3), "x": (-1.5, 1.5), "s": (1, 2)}
+SIZES = ((16, 256), (20, 300), (5, 130))
 
 
 def _arguments() -> list[tuple]:
@@ -43,7 +43,7 @@ EXERCISE = Exercise(
             next="take a term more: x - x^3 / 6 + x^5 / 120.",
         ),
         Slip(
-            means="sin(x) is taken for x - x^3 / 6. At x = 1 that is off by a hundredth",
+            means="sin(x) is taken for x - x^3 / 6. At x = 1.5 that is off by a twentieth",
             value=lambda a, p, x, s: a**p * (x - x**3 / 6) / s,
             next="take a term more, x^5 / 120.",
         ),
@@ -72,7 +72,7 @@ EXERCISE = Exercise(
         "Each of the three can be had for two cycles a register or less. Do them one after another.",
         "a is above 0, so exp2(p * log2(a)) is its power. s has one row: divide 1 by it once, and multiply. |x| is 1 "
         "at most.",
-        "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by 2 parts in 10,000 at most.",
+        "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by 3 parts in 1,000 at most.",
     ),
     points=3,
 )
