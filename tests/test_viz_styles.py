@@ -16,6 +16,8 @@ ROOTS = {
     "pipeline_chart": "course-pipeline",
     "flow_player": "course-flows",
     "precision_explorer": "course-precision",
+    "tile_painter": "course-tiles",
+    "cost_bars": "course-costs",
 }
 
 

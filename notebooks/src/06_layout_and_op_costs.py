@@ -2,7 +2,7 @@
 # # Lesson 6: Layout and the price of an op
 #
 # *60 minutes, then 58 for the exercises. What stands under "Further" at the end is extra: 25 minutes. You need lesson 2,
-# and of lesson 4 the rule of blocks. A TPU adds nothing but the joy of running on it: every price here is the compiler's.*
+# of lesson 4 the rule of blocks, and no TPU: every price here is the compiler's.*
 #
 # Here are 1,024 numbers, and a kernel that adds 1 to each. Below it does so four times. Only the shape of the array
 # differs: (8, 128), (128, 8), (1024, 1) and (1024, 1, 1). The numbers are the same, and so are the additions.
@@ -183,19 +183,19 @@ LISTED = {
     "x / y": (jnp.divide, x, x),
     "x * approximate 1 / y": (lambda x, y: x * pltpu.reciprocal(y, approx=True), x, x),
     "exp2(y * log2(x))": (lambda x, y: jnp.exp2(y * jnp.log2(x)), x, x),
+    "polynomial of four terms": (lambda x: x * (1 + x * (2 + x * (3 + 4 * x))), x),
     "n // 8": (lambda n: n // 8, n),
     "n >> 3": (lambda n: n >> 3, n),
     "relu(x)": (jax.nn.relu, x),
     "where(x > 0, x, 0)": (lambda x: jnp.where(x > 0, x, 0), x),
 }
-print("for one register          price   by the rule   VPU   EUP")
+print("for one register           price   by the rule   VPU   EUP")
 for name, (fn, *args) in LISTED.items():
     price = compiler.op_cost(fn, *args)
     each = price.registers
     vpu, eup = (price.slots.get(unit, 0) / each for unit in ("VPU", "EUP"))
-    print(
-        f"{name:24}{price.of_a_register:7.2f}{by_rule(price) / each:14.2f}{vpu:6.0f}{eup:6.0f}"
-    )
+    print(f"{name:25}{price.of_a_register:7.2f}", end="")
+    print(f"{by_rule(price) / each:14.2f}{vpu:6.0f}{eup:6.0f}")
 
 # %% [markdown]
 # An exp is one operation of the EUP and two of the VPU, and these fit beside the load and the store that are needed anyway.
@@ -206,8 +206,8 @@ for name, (fn, *args) in LISTED.items():
 #   exp2(y log2(x)), at one cycle and a bit. A constant whole power is a few products.
 # - **Whole numbers cannot be divided** by any unit; the compiler writes a long division, bit by bit. By a power of two
 #   shift and mask: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative numbers too.
-# - **A sine** has no unit either. It costs what it costs for being right at every angle. On a short interval a
-#   polynomial of four terms does, for two cycles.
+# - **A sine** has no unit either. It is made of some 150 operations, to be right at every angle. On a short
+#   interval a polynomial of three or four terms will do.
 # - **relu** is a comparison and a choice, or one max. Beside its load and store it is free.
 #
 # A guess is not exact, of course. How good is it?
@@ -235,15 +235,20 @@ print(f"in the simulator it is off by at most {float(worst):.1e}, bfloat16 by {2
 # And casts, are they cheap? **Predict:** which is dearer, float32 to int32 or back? And to uint32?
 
 # %%
+print("                    VPU, v5e      cycles on a v5e   v5p   v6e")
 for before, after in (("int32", "float32"), ("float32", "int32"), ("float32", "uint32")):
-    price = compiler.op_cost(lambda x, to=after: x.astype(to), array(64, 128, dtype=before))
-    vpu = price.slots["VPU"] / price.registers
-    print(
-        f"{before:7} to {after:7}: {vpu:3.0f} VPU operations, {price.of_a_register:.2f} cycles"
-    )
+    costs = [
+        compiler.op_cost(
+            lambda x, to=after: x.astype(to), array(64, 128, dtype=before), chip=chip
+        )
+        for chip in ("v5e", "v5p", "v6e")
+    ]
+    vpu = costs[0].slots["VPU"] / costs[0].registers
+    cycles = "".join(f"{cost.of_a_register:6.2f}" for cost in costs)
+    print(f"{before:7} to {after:7} {vpu:10.0f} {cycles:>33}")
 
 # %% [markdown]
-# A cast to whole numbers has to cut off, and to hold what is too large. To uint32 it is as dear as a division.
+# A cast to whole numbers has to cut off, and to hold what is too large. To uint32 it is as dear as a division on a v5e.
 #
 # ## 16 bits are stored, 32 are computed
 #
@@ -253,24 +258,19 @@ for before, after in (("int32", "float32"), ("float32", "int32"), ("float32", "u
 
 
 # %%
-def gelu(x):
-    return jax.nn.gelu(x, approximate=True)
-
-
 def gelu_in_f32(x):
-    return gelu(x.astype(jnp.float32)).astype(x.dtype)
+    wide = x.astype(jnp.float32)
+    return jax.nn.gelu(wide, approximate=True).astype(x.dtype)
 
 
-wide, narrow = array(64, 512), array(64, 512, dtype=jnp.bfloat16)
+listed = kept.rows["gelu(x), by tanh"].cycles
+narrow = array(64, 256, dtype=jnp.bfloat16)  # 16 times 1,024 numbers
 print("cycles for 1,024 numbers      v5e   v6e")
-for name, fn, x in (
-    ("float32", gelu, wide),
-    ("bfloat16", gelu, narrow),
-    ("bfloat16, cast once", gelu_in_f32, narrow),
-):
-    on = [compiler.op_cost(fn, x, chip=chip).cycles / 32 for chip in ("v5e", "v6e")]
-    print(f"{name:26}{on[0]:7.2f}{on[1]:6.2f}")
-print(compiler.op_cost(jnp.add, *[array(64, 512, dtype=jnp.int8)] * 2))
+for name, dtype in (("float32", "f32"), ("bfloat16", "bf16")):
+    print(f"{name:26}{listed[f'{dtype}, v5e']:7.2f}{listed[f'{dtype}, v6e']:6.2f}")
+cast = [compiler.op_cost(gelu_in_f32, narrow, chip=chip).cycles for chip in ("v5e", "v6e")]
+print(f"{'bfloat16, cast once':26}{cast[0] / 16:7.2f}{cast[1] / 16:6.2f}")
+print(compiler.op_cost(jnp.add, *[array(32, 512, dtype=jnp.int8)] * 2))
 
 # %% [markdown]
 # The VPU of a v5e computes in 32 bits. Left to itself, bfloat16 is widened and packed again at each of gelu's operations.
@@ -283,11 +283,11 @@ print(compiler.op_cost(jnp.add, *[array(64, 512, dtype=jnp.int8)] * 2))
 #
 # ## Sums, axis by axis
 #
-# An array of (64, 8, 128) is 64 full registers. Sum it over its first axis, over its second, over its last. Each sum adds
-# nearly 65,536 numbers. **Predict:** the order, and about the factors.
+# An array of (16, 8, 128) is 16 full registers. Sum it over its first axis, over its second, over its last. Each time some
+# 16,000 numbers are added. **Predict:** the order, and about the factors.
 
 # %%
-cube = array(64, 8, 128)
+cube = array(16, 8, 128)
 print("sum over        cycles   VPU   XLU")
 for name, axis in (("axis 0, leading", 0), ("axis 1, sublanes", 1), ("axis 2, lanes", 2)):
     price = compiler.op_cost(lambda x, axis=axis: jnp.sum(x, axis, keepdims=True), cube)
@@ -295,28 +295,28 @@ for name, axis in (("axis 0, leading", 0), ("axis 1, sublanes", 1), ("axis 2, la
     print(f"{name:17}{price.cycles:5.0f}{vpu:6.0f}{xlu:6.0f}")
 
 # %% [markdown]
-# Over a leading axis whole registers are added to each other: 63 additions, and the loads take longer than they do. Over
+# Over a leading axis whole registers are added to each other: 15 additions, and the loads take longer than they do. Over
 # the sublanes each register has to be folded three times, 8 rows to 4 to 2 to 1. Over the lanes it is the XLU that folds,
 # and it is slow.
 #
 # If it is the lanes that cost, then the same sums should be cheap where they do not run along the lanes. Those over axis
-# 2 are 512 sums of 128 numbers. Put them upright: an array of (128, 512), and sum over its first axis.
+# 2 are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over its first axis.
 
 # %%
-upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 512))
+upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 128))
 lying = compiler.op_cost(lambda x: jnp.sum(x, 2, keepdims=True), cube)
-print(f"512 sums of 128 numbers along the lanes: {lying.cycles:4.0f} cycles")
-print(f"512 sums of 128 numbers, upright:        {upright.cycles:4.0f} cycles")
+print(f"128 sums of 128 numbers along the lanes: {lying.cycles:4.0f} cycles")
+print(f"128 sums of 128 numbers, upright:        {upright.cycles:4.0f} cycles")
 
 # %% [markdown]
 # The same numbers, the same sums, and a seventh of the cycles. (A transpose in the kernel would not pay: that is the
 # XLU's too. Whoever makes the array has to make it so, or a copy outside the kernel.)
 #
-# Two more questions. A row of 1024 numbers has eight registers. **Is its sum eight times as dear?** And a broadcast is a sum
+# Two more questions. Eight rows of 512 numbers have four registers. **Is their sum four times as dear?** And a broadcast is a sum
 # backwards: one number to all lanes, or one row to all rows. **Which is dear?**
 
 # %%
-for width in (128, 1024):
+for width in (128, 512):
     price = compiler.op_cost(lambda x: jnp.sum(x, 1, keepdims=True), array(64, width))
     print(f"64 rows of {width:4}, a sum each: {price.cycles:4.1f} cycles")
 for name, shape, to in (
@@ -360,7 +360,7 @@ MOVES = {
     "(8, 8, 128) to (64, 128)": (lambda x: x.reshape(64, 128), (8, 8, 128)),
     "(64, 256) to (128, 128)": (lambda x: x.reshape(128, 128), (64, 256)),
     "(64, 128) to (64, 2, 64)": (lambda x: x.reshape(64, 2, 64), (64, 128)),
-    "(4, 8, 8, 128), axes 0 and 1": (lambda x: x.transpose(1, 0, 2, 3), (4, 8, 8, 128)),
+    "(2, 4, 8, 128), axes 0 and 1": (lambda x: x.transpose(1, 0, 2, 3), (2, 4, 8, 128)),
     "(16, 8, 128), axes 0 and 1": (lambda x: x.transpose(1, 0, 2), (16, 8, 128)),
     "(128, 128), its transpose": (lambda x: x.T, (128, 128)),
     "(1, 128), its transpose": (lambda x: x.T, (1, 128)),
@@ -539,18 +539,19 @@ def bits(kernel, rows, **how):
 
 seed = jnp.array([7], jnp.int32)
 for name, kernel in (("jax.random", from_key), ("the chip's", from_chip)):
-    a, b = (compiler.compile_tpu(bits(kernel, rows), seed).cycles for rows in (512, 1024))
+    reports = [compiler.compile_tpu(bits(kernel, rows), seed) for rows in (128, 256)]
+    a, b = (report.cycles - report.time_split["DMA wait"] for report in reports)
     drawn = bits(kernel, 8, interpret=pltpu.InterpretParams())(seed)
-    print(f"{name:11} {(b - a) / 64:5.1f} cycles a register;", end="")
+    print(f"{name:11} {(b - a) / 16:5.1f} cycles a register;", end="")
     print(f" {jnp.unique(drawn).size:5,} different numbers of 1,024 in the simulator")
 outside = jax.random.bits(jax.random.key(7, impl="threefry2x32"), (8, 128))
 drawn = bits(from_key, 8, interpret=pltpu.InterpretParams())(seed)
 print("in the kernel as outside:", bool((drawn == outside).all()))
 
 # %% [markdown]
-# The chip's generator is far cheaper. But **the simulator gives zeros for it**, all of them: no judge without a chip can say
-# whether a kernel with it is right. Test with `jax.random`, and with a dropout of zero. (`pltpu.stateful_uniform` does not run
-# in the simulator at all.) The lower 32 bits are whole numbers; for a float in [0, 1) shift and scale them.
+# The chip's generator is far cheaper. But **the simulator gives zeros for it**, and nothing else: no judge without a chip can
+# say whether a kernel with it is right. Test all the rest of such a kernel with `jax.random` in its place.
+# (`pltpu.stateful_uniform`, which makes floats of the chip's bits, does not run in the simulator at all.)
 #
 # ### Copies that you did not write
 #
@@ -593,4 +594,4 @@ for width in (128, 1024, 2048):
     )
 
 # %% [markdown]
-# An array of (n, 1, 1) spills soonest of all, since it takes the most registers for its numbers.
+# JAX's page warns of arrays of (n, 1, 1) for this, too: they take the most registers for their numbers.

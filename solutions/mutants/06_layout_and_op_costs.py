@@ -19,13 +19,13 @@ filled = {"A": (13, "75.1 %")}
 # %% answer="06.1" name="lays a column side by side" judge="exercise" says="(?s)F: .*Here each has a row"
 filled = {"F": (1, "51.2 %")}
 
-# %% answer="06.2" name="thinks a logarithm is dear" judge="exercise" says="(?s)log.x.: .*Less than that.*unit for logarithms"
+# %% answer="06.2" name="thinks a logarithm is dear" judge="exercise" says="(?s)log.x.: .*40 to 160.*unit for logarithms"
 price_of = {"log(x)": "10 to 40"}
 
-# %% answer="06.2" name="thinks a remainder is a division" judge="exercise" says="(?s)n % m: .*More than that.*Which unit divides whole numbers"
+# %% answer="06.2" name="thinks a remainder is a division" judge="exercise" says="(?s)n % m: .*8 to 20 operations.*Which unit divides whole numbers"
 price_of = {"n % m": "2 to 5"}
 
-# %% answer="06.2" name="thinks a root is one operation" judge="exercise" says="(?s)sqrt.x.: .*More than that.*Is it exact"
+# %% answer="06.2" name="thinks a root is one operation" judge="exercise" says="(?s)sqrt.x.: .*room for four.*Is it exact"
 price_of = {"sqrt(x)": "1 cycle"}
 
 # %% answer="06.2" name="gives cycles" judge="exercise" says="none of the options"

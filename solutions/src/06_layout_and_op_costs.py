@@ -248,7 +248,7 @@ checks.check("06.5", both_sums)
 # be as rough as a bfloat16: together that allows an error of 1.2 %.
 #
 # Write `ripple_kernel`, which returns the same within that error, for **an eighth** of the cycles of the core, waiting for
-# copies left out. They are counted for a[64, 512].
+# copies left out. They are counted for a[32, 512].
 
 
 # %% given="06.6"
@@ -263,7 +263,7 @@ def rippling(kernel, a, p, x, s):
 
 
 slow_ripple = functools.partial(rippling, slow_ripple_kernel)
-four = array(64, 512), array(1, 512), array(64, 512), array(1, 512)
+four = array(32, 512), array(1, 512), array(32, 512), array(1, 512)
 try:
     report = compiler.compile_tpu(slow_ripple, *four)
     cycles = report.cycles - report.time_split["DMA wait"]

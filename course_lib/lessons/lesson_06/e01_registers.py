@@ -89,7 +89,6 @@ def _asked(name: str) -> tuple[Predict, Predict]:
             why="the rest of the places.",
             proof=lambda: _empty(name, right),
             next="count the places of all registers, and subtract the numbers.",
-            stands_above="Half of something stands everywhere." if round(empty) == 50 else "",
         ),
     )
 

@@ -5,6 +5,12 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.several import Several
 
+MEANS = {  # what would be behind such a price
+    "1 cycle": "That has room for four operations of the VPU and one of the EUP.",
+    "2 to 5": "That is what 8 to 20 operations of the VPU take.",
+    "10 to 40": "That is what 40 to 160 operations of the VPU take.",
+    "over 80": "That is what more than 320 operations of the VPU take.",
+}
 CLASSES = {"1 cycle": (0, 1.05), "2 to 5": (1.9, 5), "10 to 40": (9, 40), "over 80": (80, 1e9)}
 # what is asked -> (the row of the list of prices, its column, what to ask oneself)
 ASKED = {
@@ -35,15 +41,10 @@ def _class(name: str) -> str:
 
 def _asked(name: str) -> Choose:
     right, turn = _class(name), ASKED[name][2]
-    order = list(CLASSES)
-
-    def wrong(other: str) -> str:
-        return f"{'Less' if order.index(right) < order.index(other) else 'More'} than that. {turn}"
-
     return Choose(
         options=tuple(CLASSES),
         right=right,
-        wrong={other: wrong(other) for other in CLASSES if other != right},
+        wrong={other: f"{MEANS[other]} {turn}" for other in CLASSES if other != right},
         why="so the compiler says.",
         proof=lambda: _class(name),
         next="ask which unit does the first step of it, and how many operations of the VPU make that right.",

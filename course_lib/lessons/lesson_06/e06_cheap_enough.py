@@ -26,7 +26,7 @@ def _at(m: int, n: int, key) -> tuple:
     )
 
 
-LARGE = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((64, 512), (1, 512)) * 2)
+LARGE = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((32, 512), (1, 512)) * 2)
 
 EXERCISE = Exercise(
     id="06.6",
@@ -61,7 +61,7 @@ EXERCISE = Exercise(
     also=(
         core.at_most(
             lambda: core.cycles_once(slow, *LARGE) // TIMES_FEWER,
-            "For a[64, 512] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
+            "For a[32, 512] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
             "Asked is an eighth of what slow_ripple takes: {most}.",
             "price the parts alone with compiler.op_cost: the power, the sine, the division. Which is the dearest now?",
             *LARGE,
