@@ -199,11 +199,11 @@ for name, (fn, *args) in LISTED.items():
 
 # %% [markdown]
 # An exp is one operation of the EUP and two of the VPU, and these fit beside the load and the store that are needed anyway.
-# A division begins with one operation of the EUP, a first guess of 1 / y. The other fourteen make it exact.
-# Is it they that cost? Take them away, and a guess and a product are left, for the price of a copy.
+# A division begins with one operation of the EUP, a first guess of 1 / y. Most of the fourteen of the VPU make it exact. Is it
+# they that cost? Take them away, and a guess and a product are left, two operations of the VPU, for the price of a copy.
 #
 # - **A power of an array** is dear, for it has to be right for all numbers, negative ones and zeros too. If x is above 0, take
-#   exp2(y log2(x)), at one cycle and a bit. A constant whole power is a few products.
+#   exp2(y log2(x)): two operations of the EUP, two cycles. A constant whole power is a few products.
 # - **Whole numbers cannot be divided** by any unit; the compiler writes a long division, bit by bit. By a power of two
 #   shift and mask: `n >> 3` is `n // 8` and `n & 7` is `n % 8`, for negative numbers too.
 # - **A sine** has no unit either. It is made of some 150 operations, to be right at every angle. On a short
@@ -309,8 +309,8 @@ print(f"128 sums of 128 numbers along the lanes: {lying.cycles:4.0f} cycles")
 print(f"128 sums of 128 numbers, upright:        {upright.cycles:4.0f} cycles")
 
 # %% [markdown]
-# The same numbers, the same sums, and a seventh of the cycles. (A transpose in the kernel would not pay: that is the
-# XLU's too. Whoever makes the array has to make it so, or a copy outside the kernel.)
+# The same numbers, the same sums, and an eighth of the cycles. (A transpose in the kernel would not pay: it costs as much as
+# the sums along the lanes, as a table below shows. Whoever makes the array has to make it so, or a copy outside the kernel.)
 #
 # Two more questions. Eight rows of 512 numbers have four registers. **Is their sum four times as dear?** And a broadcast is a sum
 # backwards: one number to all lanes, or one row to all rows. **Which is dear?**
@@ -372,9 +372,10 @@ for name, (fn, shape) in MOVES.items():
     print(f"{name:30}{price.registers:9}{price.cycles:9.0f}{vpu:8.0f}{xlu:6.0f}")
 
 # %% [markdown]
-# None is refused: the page has aged here, too. But only where whole registers keep their numbers is it free. (64, 128) to
-# (64, 2, 64) moves half of all numbers to other lanes, and writes twice as many registers, half of them empty. To
-# turn one row into a column costs a whole trip through the XLU, which turns 128 x 128 numbers in about the same time.
+# None is refused: the page has aged here, too. Free is what leaves each number in its place in a register. (64, 256) to
+# (128, 128) does move numbers between sublanes, with two operations of the VPU a register, and these fit beside the stores.
+# (64, 128) to (64, 2, 64) moves half of all numbers to other lanes, and makes 64 registers of 8: each slice of 2 x 64 begins
+# its own. And to turn one row into a column costs as much as to turn 128 x 128 numbers.
 #
 # ## Where a slice begins
 #
@@ -411,7 +412,10 @@ def price_of(take, shape, out, dtype=jnp.float32):
         compiler.compile_tpu(loads(take, shape, out, dtype, count), place)
         for count in (16, 32)
     )
-    return f"{(many.cycles - few.cycles) / 16:.1f} cycles" if few.ok else few.error.what
+    if not few.ok:
+        return few.error.what
+    xlu = sum(bundle.slots.get("XLU", 0) for bundle in many.listing) / 32
+    return f"{(many.cycles - few.cycles) / 16:.1f} cycles, {xlu:.0f} XLU"
 
 
 f, b = jnp.float32, jnp.bfloat16
@@ -433,7 +437,7 @@ for name, take, shape, out, dtype in (
 
 # %% [markdown]
 # - Aligned is a cycle a register. Rows that begin elsewhere cost little in float32, and five times as much in bfloat16,
-#   where two rows share each lane. Lanes that begin elsewhere are two rotations by the XLU and a choice.
+#   where two rows share each lane. Lanes that begin elsewhere have to be rotated, which is the XLU's.
 # - A start that only the run knows must be provably a multiple of 8 rows, or 128 lanes. `8 * i` proves it. So does
 #   `pl.multiple_of(i, 8)`, but that is a promise of yours, which the compiler believes.
 # - Of a float32 Ref that is 128 wide, any row will do: there each row lies right behind the one before. And one row of a wide
@@ -497,22 +501,27 @@ for name in "float32 bfloat16 float16 float8_e5m2 int32 uint32 int16 int8 int4".
 #
 # ### Constructors
 #
-# `jnp.zeros`, `jnp.ones` and `jnp.full` make constants. They load nothing: what is left is the stores. So is
-# `broadcasted_iota`, whose numbers a register already has.
+# `jnp.zeros`, `jnp.ones` and `jnp.full` make constants. What does a kernel load for 8 registers of them? And for those of
+# `broadcasted_iota`, which differ from lane to lane?
 
 # %%
-for name, fn in {
-    "zeros": lambda x: jnp.zeros((64, 128)),
-    "ones": lambda x: jnp.ones((64, 128)),
-    "full": lambda x: jnp.full((64, 128), 2.5),
-    "broadcasted_iota": lambda x: jax.lax.broadcasted_iota(jnp.int32, (64, 128), 1),
+for name, made in {
+    "zeros": lambda: jnp.zeros((64, 128)),
+    "ones": lambda: jnp.ones((64, 128)),
+    "full": lambda: jnp.full((64, 128), 2.5),
+    "broadcasted_iota": lambda: jax.lax.broadcasted_iota(jnp.float32, (64, 128), 1),
 }.items():
-    price = compiler.op_cost(fn, array(8, 128))
-    print(
-        f"{name:17} {price.cycles:.0f} cycles for 8 registers, {price.slots.get('load', 0):.0f} loads"
-    )
+
+    def kernel(o_ref, made=made):
+        o_ref[...] = made()
+
+    program = compiler.bundles(pl.pallas_call(kernel, out_shape=array(64, 128))).bundles
+    units = [each.unit for bundle in program for each in bundle.operations]
+    print(f"{name:17} {units.count('load')} loads, {units.count('store')} stores")
 
 # %% [markdown]
+# Nothing: what is left is the stores. So constants cost no memory, and no input is needed for them.
+#
 # ### Random numbers
 #
 # "Notably, the jax.random module is not compatible with Pallas as of today", says JAX's page. Today has passed. There are two
