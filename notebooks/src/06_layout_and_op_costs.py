@@ -509,18 +509,21 @@ for name, made in {
     "zeros": lambda: jnp.zeros((64, 128)),
     "ones": lambda: jnp.ones((64, 128)),
     "full": lambda: jnp.full((64, 128), 2.5),
-    "broadcasted_iota": lambda: jax.lax.broadcasted_iota(jnp.float32, (64, 128), 1),
+    "broadcasted_iota": lambda: jax.lax.broadcasted_iota(jnp.int32, (64, 128), 1),
 }.items():
 
     def kernel(o_ref, made=made):
         o_ref[...] = made()
 
-    program = compiler.bundles(pl.pallas_call(kernel, out_shape=array(64, 128))).bundles
+    program = compiler.bundles(
+        pl.pallas_call(kernel, out_shape=jax.eval_shape(made))
+    ).bundles
     units = [each.unit for bundle in program for each in bundle.operations]
     print(f"{name:17} {units.count('load')} loads, {units.count('store')} stores")
 
 # %% [markdown]
-# Nothing: what is left is the stores. So constants cost no memory, and no input is needed for them.
+# Nothing: what is left is the stores. So constants cost no memory, and no input is needed for them. (An iota
+# is of whole numbers on a TPU: cast it.)
 #
 # ### Random numbers
 #
