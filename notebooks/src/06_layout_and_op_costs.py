@@ -429,6 +429,7 @@ for name, take, shape, out, dtype in (
     ("8 rows from i, 128 wide", lambda x, i: x[pl.ds(i, 8)], (64, 128), (8, 128), f),
     ("1 row from i", lambda x, i: x[pl.ds(i, 1)], (64, 256), (1, 256), f),
     ("128 lanes from i", lambda x, i: x[:, pl.ds(i, 128)], (8, 512), (8, 128), f),
+    ("8 rows, every second", lambda x, i: x[pl.ds(0, 8, 2)], (64, 128), (8, 128), f),
     ("block i of (16, 8, 128)", lambda x, i: x[i], (16, 8, 128), (8, 128), f),
 ):
     registers = grid.registers(out, dtype)
@@ -441,7 +442,7 @@ for name, take, shape, out, dtype in (
 # - A start that only the run knows must be provably a multiple of 8 rows, or 128 lanes. `8 * i` proves it. So does
 #   `pl.multiple_of(i, 8)`, but that is a promise of yours, which the compiler believes.
 # - Of a float32 Ref that is 128 wide, any row will do: there each row lies right behind the one before. And one row of a wide
-#   Ref is fine, which is how one gathers.
+#   Ref is fine, which is how one gathers. Every second row of a Ref of 128 lanes is free, too; of wider ones it is refused.
 # - A leading axis takes any index, for nothing. **What you want to choose at run time, put in front.**
 #
 # ## Five questions
