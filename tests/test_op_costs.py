@@ -18,7 +18,7 @@ import op_costs  # noqa: E402
 import op_rows  # noqa: E402
 from op_rows import BF16, F32, array  # noqa: E402
 
-from course_lib import compiler  # noqa: E402
+from course_lib import compiler, grid  # noqa: E402
 
 prices = importlib.import_module("course_lib.compiler.op_cost")  # a function of that name hides it
 BLOCK = array(64, 128)
@@ -117,3 +117,20 @@ def test_jax_array_types_of_rows():
         for dtype in (F32, BF16) if row.floats else (jnp.int32,):
             x = op_rows.block(dtype)
             assert jax.eval_shape(row.fn, *[x] * row.operands).shape == x.shape
+
+
+def test_the_kept_prices_are_those_of_the_page():
+    assert op_costs.PRICES.read_text() == op_costs.as_json(op_costs.PAGE.read_text())
+    kept = compiler.op_prices()
+    assert list(kept.rows) == list(op_rows.ELEMENTWISE) and kept.columns[0] == "f32, v5e"
+    assert kept.rows["x // y"].cycles["bf16, v5e"] is None and "int32, v5e" not in kept.rows["exp(x)"].cycles
+    assert kept.rows["exp(x)"].slots == {"VPU": 2, "EUP": 1} and kept.rows["exp(x)"].says == "medium"
+    assert PAGE["sin(x)"][2].startswith(f"{kept.rows['sin(x)'].cycles['f32, v5e']:g} (")
+
+
+@needs_libtpu
+@pytest.mark.parametrize("shape", [(8, 128), (20, 200), (1, 1024), (4, 256), (6, 4, 128), (5, 1, 1), (40, 1)])
+def test_registers_are_those_that_the_program_loads(shape):
+    """Leading axes begin a register each; a few rows that are wide share one."""
+    price = compiler.op_cost(lambda x: x + 1, array(*shape))
+    assert price.slots["VPU"] == price.registers == grid.registers(shape, F32)

@@ -17,6 +17,8 @@ ROOTS = {
     "flow_player": "course-flows",
     "precision_explorer": "course-precision",
     "choices": "course-pick",
+    "tile_painter": "course-tiles",
+    "cost_bars": "course-costs",
 }
 
 

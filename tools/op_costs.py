@@ -1,7 +1,7 @@
 """What an operation in a kernel costs on a v5e, a v5p and a v6e: docs/op_costs.md, by the compiler.
 
     python tools/op_costs.py            in the terminal
-    python tools/op_costs.py --write    docs/op_costs.md too
+    python tools/op_costs.py --write    docs/op_costs.md too, and the prices that compiler.op_prices() returns
     python tools/op_costs.py sin        only rows whose name contains "sin"
 
 Some 1,500 small compiles, five to ten minutes; the compiler's answers are kept, so the next time it is half a minute.
@@ -10,6 +10,7 @@ Some 1,500 small compiles, five to ten minutes; the compiler's answers are kept,
 import argparse
 import datetime
 import functools
+import json
 import pathlib
 import re
 
@@ -21,7 +22,8 @@ from op_rows import BF16, F32, I32
 
 from course_lib.compiler.op_cost import OpCost, op_cost
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/op_costs.md"
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE, PRICES = _ROOT / "docs/op_costs.md", _ROOT / "course_lib/compiler/op_prices.json"
 CHIPS = ("v5e", "v5p", "v6e")
 ELEMENTS = 1024
 UNITS = ("VPU", "EUP", "XLU", "MXU")
@@ -84,6 +86,23 @@ def main(argv: list[str] | None = None) -> None:
     print(text)
     if arguments.write:
         PAGE.write_text(text)
+        PRICES.write_text(as_json(text))
+
+
+def as_json(text: str) -> str:
+    """The page's prices of operations on every element, for programs: null where the compiler refuses one."""
+    table = text.split("## On every element")[1].split("On a v5e each bundle")[0]
+    head, _, *lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
+    ]
+    rows = {}
+    for name, says, *cells in lines:
+        filled = {column: cell for column, cell in zip(head[2:], cells, strict=True) if cell}
+        cycles = {column: None if "refused" in cell else float(cell.split()[0]) for column, cell in filled.items()}
+        units = dict(reversed(each.split()) for each in re.findall(r"[\d.]+ [VE]\w+", cells[0]))
+        rows[name] = {"says": says, "cycles": cycles, "slots": {unit: float(n) for unit, n in units.items()}}
+    versions = re.search(r"\((jax .*?)\)", text)[1]
+    return json.dumps({"versions": versions, "columns": head[2:], "rows": rows}, indent=1) + "\n"
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from course_lib.compiler.compare import Comparison, compare
 from course_lib.compiler.gpu import compile_gpu
 from course_lib.compiler.gpu_kernel import GpuKernel
 from course_lib.compiler.op_cost import OpCost, op_cost
+from course_lib.compiler.op_prices import OpPrice, OpPrices, op_prices
 from course_lib.compiler.operations import Operation, Place
 from course_lib.compiler.program import program
 from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
@@ -24,6 +25,8 @@ __all__ = [
     "Loop",
     "Op",
     "OpCost",
+    "OpPrice",
+    "OpPrices",
     "Operation",
     "Place",
     "Report",
@@ -35,5 +38,6 @@ __all__ = [
     "libtpu_version",
     "missing_libtpu",
     "op_cost",
+    "op_prices",
     "program",
 ]

@@ -20,7 +20,6 @@ from course_lib import chips, grid, text
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu, name_of
 
-REGISTER_BYTES = 4096  # of VMEM's tiles too: 8 x 128 numbers of 32 bits
 _REGISTERS = 32  # that the smallest kernel works on at least
 _FEWEST = 4  # applications in it
 _MOST = 6  # kernels: the largest has 32 times as many
@@ -69,7 +68,7 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
     if not args or any(len(a.shape) < 2 for a in (*args, result)):
         shapes = [a.shape for a in (*args, result)]
         raise ValueError(f"op_cost: arrays in VMEM have two axes at least, and here are {shapes}. Try (8, 128).")
-    registers = registers_of(args[0])
+    registers = grid.registers(args[0].shape, args[0].dtype)
     n, reports = max(_FEWEST, math.ceil(_REGISTERS / registers)), []
     each = sum(map(_bytes, (*args, result)))
     while not _settled([report.cycles for report in reports]) and (
@@ -95,11 +94,6 @@ def _settled(cycles: list[int]) -> bool:
         return False
     before, last = cycles[-2] - cycles[-3], (cycles[-1] - cycles[-2]) / 2
     return len(cycles) == _MOST or (last > 0 and abs(last - before) <= _SAME * last)
-
-
-def registers_of(array: jax.ShapeDtypeStruct) -> int:
-    """Vector registers that an array fills, or begins to fill: it lies in whole tiles."""
-    return math.ceil(_bytes(array) / REGISTER_BYTES)
 
 
 def _bytes(array: jax.ShapeDtypeStruct) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 LANES = 128
+REGISTER_BYTES = 4096  # of a vector register: 8 x 128 numbers of 32 bits
 _ROWS = 8
 _WORD = 4  # bytes: narrower numbers of neighbouring rows share a word
 
@@ -43,6 +44,15 @@ def stored_bytes(shape: Sequence[int], dtype) -> int:
     """Bytes that an array takes in HBM, with its padding."""
     whole = (_up(n, t) for n, t in zip(shape, tile(shape, dtype), strict=True))
     return math.prod(whole) * np.dtype(dtype).itemsize
+
+
+def registers(shape: Sequence[int], dtype) -> int:
+    """Vector registers that an array of at least two axes fills, or begins to fill.
+
+    What lies at one place of the axes before the last two is stored in tiles, and begins a register of its own.
+    """
+    one = stored_bytes(shape[-2:], dtype)
+    return math.prod(shape[:-2]) * -(-one // REGISTER_BYTES)
 
 
 def moved_bytes(

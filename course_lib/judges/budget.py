@@ -86,11 +86,17 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
 def most_traffic(walk: grid.Walk) -> Complaint:
     """Which operand moves most bytes beyond its whole array once, and how often; what would let it move fewer.
 
-    Where none moves more than that, it is the one that moves most.
+    Where none moves more than that, it is the one that moves most padding; where there is none, most bytes.
     """
     arrays = {o.name: o for call in walk.calls for o in call.operands}
     sizes = {name: grid.stored_bytes(o.shape, o.dtype) for name, o in arrays.items()}
-    worst = max(cost.traffic(walk), key=lambda row: (max(0, row.bytes - sizes.get(row.name, 0)), row.bytes))
+
+    def waste(row: cost.Traffic) -> tuple[int, int, int]:
+        array = arrays.get(row.name)
+        padded = array is not None and bool(cost.padding_of(row, array))
+        return max(0, row.bytes - sizes.get(row.name, 0)), padded * (row.bytes - row.payload), row.bytes
+
+    worst = max(cost.traffic(walk), key=waste)
     array, size = arrays.get(worst.name), sizes.get(worst.name, 0)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"

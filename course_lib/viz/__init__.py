@@ -3,6 +3,7 @@
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.choices import Choices
 from course_lib.viz.core_picture import core_picture
+from course_lib.viz.cost_bars import CostBars, cost_bars
 from course_lib.viz.flow_player import FlowPlayer
 from course_lib.viz.gradient_flow import gradient_flow
 from course_lib.viz.grid_player import GridPlayer, grid_player
@@ -16,6 +17,7 @@ from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
 from course_lib.viz.stages import Stage
 from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
+from course_lib.viz.tile_painter import TilePainter, tile_painter
 from course_lib.viz.traffic import traffic
 from course_lib.viz.unroll_viewer import unroll_viewer
 from course_lib.viz.vmem_table import VmemTable, vmem_table
@@ -24,6 +26,7 @@ __all__ = [
     "PLOT_STYLE",
     "BundleViewer",
     "Choices",
+    "CostBars",
     "FlowPlayer",
     "GridPlayer",
     "MemoryLadder",
@@ -34,9 +37,11 @@ __all__ = [
     "RoofPlot",
     "Stage",
     "SystolicStepper",
+    "TilePainter",
     "VmemTable",
     "bundle_viewer",
     "core_picture",
+    "cost_bars",
     "gradient_flow",
     "grid_player",
     "mask_painter",
@@ -47,6 +52,7 @@ __all__ = [
     "roof_plot",
     "systolic_stepper",
     "three_roofs",
+    "tile_painter",
     "traffic",
     "unroll_viewer",
     "vmem_table",

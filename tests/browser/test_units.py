@@ -62,9 +62,14 @@ WIDGETS = [
     viz.SystolicStepper,
     viz.MemoryLadder,
     viz.PipelineChart,
+    viz.TilePainter,
 ]
 
-DRAWN_BY_PYTHON = [viz.FlowPlayer, viz.PrecisionExplorer]  # with all their words, so they need no units.js
+DRAWN_BY_PYTHON = [
+    viz.FlowPlayer,
+    viz.PrecisionExplorer,
+    viz.CostBars,
+]  # with all their words, so they need no units.js
 
 
 @pytest.mark.parametrize("widget", WIDGETS)

@@ -1,0 +1,33 @@
+"""Prices of operations on every element, as ``make op-costs`` found them: those of docs/op_costs.md."""
+
+import dataclasses
+import functools
+import importlib.resources
+import json
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpPrice:
+    """One operation. ``says``: "cheap", "medium", "expensive" or "", how JAX's page on Pallas for TPUs sorts it."""
+
+    says: str
+    cycles: Mapping[str, float | None]  # "f32, v5e" -> cycles for 1024 numbers, predicted (compiler); None: refused
+    slots: Mapping[str, float]  # "VPU", "EUP" -> operations for 1024 numbers of f32 on a v5e
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpPrices:
+    """All of them. ``columns``: dtype and chip, in the page's order; ``versions``: whose compiler predicted them."""
+
+    versions: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, OpPrice]
+
+
+@functools.cache
+def op_prices() -> OpPrices:
+    """The prices that come with the course, with no compiler at hand. ``op_cost`` asks one about any operation."""
+    said = json.loads(importlib.resources.files("course_lib.compiler").joinpath("op_prices.json").read_text())
+    rows = {name: OpPrice(**row) for name, row in said["rows"].items()}
+    return OpPrices(versions=said["versions"], columns=tuple(said["columns"]), rows=rows)

@@ -1,0 +1,53 @@
+"""The same sums over another axis, for a small part of the cycles."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.judges import Slip
+from course_lib.lessons.lesson_06 import core
+from course_lib.lessons.lesson_06.energy import energies, slow
+
+POINTS = jax.ShapeDtypeStruct((2048, 16), jnp.float32)
+TIMES_FEWER = 5
+
+
+def _points() -> list[tuple]:
+    """Multiples of 128 points: how they lie is the subject, not edges."""
+    return arguments(("x: f32[T,16]",), ({"T": 256}, {"T": 1024}, {"T": 640}), within=(-2, 2))
+
+
+EXERCISE = Exercise(
+    id="06.4",
+    title="The same sums, another axis",
+    kind="write",
+    defines="energy",
+    cases=_points,
+    reference=energies,
+    slips=(
+        Slip(
+            means="the numbers are added, and their squares are asked for",
+            value=lambda x: jnp.sum(x, axis=1),
+            next="square before you sum.",
+        ),
+    ),
+    also=(
+        core.at_most(
+            lambda: core.cycles_once(slow, POINTS) // TIMES_FEWER,
+            "For x[2048, 16] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
+            "Asked is a fifth of what slow_energy takes: {most}.",
+            "which axis do the 16 numbers of a point lie along when the kernel sums them? Give it an array in which "
+            "they do not lie along the lanes; what is done outside the kernel does not count here.",
+            POINTS,
+        ),
+    ),
+    hints=(
+        "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",
+        "x.T is (16, T). Its columns are summed over sublanes, by the VPU. As (16, T / 128, 128) they are summed over "
+        "a leading axis: registers are added to registers.",
+        "kernel: v = x_ref[...], o_ref[...] = jnp.sum(v * v, axis=0). Around it x.T.reshape(16, T // 128, 128), and "
+        "the result, (T // 128, 128), reshaped to (T,).",
+    ),
+    points=2,
+)

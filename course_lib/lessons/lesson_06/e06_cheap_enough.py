@@ -1,0 +1,78 @@
+"""A power, a sine and a division, as exact as bfloat16 and for an eighth of the cycles."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.checks.exercise import Exercise
+from course_lib.judges import Slip
+from course_lib.lessons.lesson_06 import core
+from course_lib.lessons.lesson_06.ripple import accepted, calling, slow
+
+TIMES_FEWER = 8
+_INTERVALS = {"a": (0.5, 2), "p": (0.5, 3), "x": (-1.5, 1.5), "s": (1, 2)}
+SIZES = ((16, 256), (20, 300), (5, 130))
+
+
+def _arguments() -> list[tuple]:
+    """Random numbers, each operand in its interval."""
+    return [_at(m, n, jax.random.key(m)) for m, n in SIZES]
+
+
+def _at(m: int, n: int, key) -> tuple:
+    shapes = {"a": (m, n), "p": (1, n), "x": (m, n), "s": (1, n)}
+    return tuple(
+        jax.random.uniform(each, shapes[name], jnp.float32, *_INTERVALS[name])
+        for name, each in zip(shapes, jax.random.split(key, len(shapes)), strict=True)
+    )
+
+
+LARGE = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((32, 512), (1, 512)) * 2)
+
+EXERCISE = Exercise(
+    id="06.6",
+    title="Cheap enough",
+    kind="write",
+    defines="ripple_kernel",
+    cases=_arguments,
+    reference=accepted,
+    build=calling,
+    slips=(
+        Slip(
+            means="sin(x) is taken for x, which is good for small angles only",
+            value=lambda a, p, x, s: a**p * x / s,
+            next="take a term more: x - x^3 / 6 + x^5 / 120.",
+        ),
+        Slip(
+            means="sin(x) is taken for x - x^3 / 6. At x = 1.5 that is off by a twentieth",
+            value=lambda a, p, x, s: a**p * (x - x**3 / 6) / s,
+            next="take a term more, x^5 / 120.",
+        ),
+        Slip(
+            means="the power is exp(p log2(a)): the logarithm and the power have different bases",
+            value=lambda a, p, x, s: jnp.exp(p * jnp.log2(a)) * jnp.sin(x) / s,
+            next="exp2 goes with log2, and exp with log.",
+        ),
+        Slip(
+            means="it is multiplied by s",
+            value=lambda a, p, x, s: a**p * jnp.sin(x) * s,
+            next="multiply by 1 / s.",
+        ),
+    ),
+    also=(
+        core.at_most(
+            lambda: core.cycles_once(slow, *LARGE) // TIMES_FEWER,
+            "For a[32, 512] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
+            "Asked is an eighth of what slow_ripple takes: {most}.",
+            "price the parts alone with compiler.op_cost: the power, the sine, the division. Which is the dearest now?",
+            *LARGE,
+            build=calling,
+        ),
+    ),
+    hints=(
+        "Each of the three can be had for two cycles a register or less. Do them one after another.",
+        "a is above 0, so exp2(p * log2(a)) is its power. s has one row: divide 1 by it once, and multiply. |x| is 1 "
+        "at most.",
+        "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by 3 parts in 1,000 at most.",
+    ),
+    points=3,
+)

@@ -1,0 +1,76 @@
+"""A whole kernel from an empty cell: heads of 64, two of them in each row of a register."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import cost, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.judges import Slip
+from course_lib.lessons.lesson_06 import core
+from course_lib.lessons.lesson_06.heads import normed, slow
+
+BLOCK = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+TIMES_FEWER = 2.5
+
+
+def _over_the_whole_row(x):
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+
+
+def _over_128(x):
+    pairs = x.reshape(x.shape[0], x.shape[1] // 128, 128)
+    scale = jax.lax.rsqrt(jnp.mean(pairs * pairs, axis=2, keepdims=True) + 1e-6)
+    return (pairs * scale).reshape(x.shape)
+
+
+def _over_the_sum(x):
+    heads = x.reshape(x.shape[0], x.shape[1] // 64, 64)
+    return (heads * jax.lax.rsqrt(jnp.sum(heads * heads, axis=2, keepdims=True) + 1e-6)).reshape(x.shape)
+
+
+EXERCISE = Exercise(
+    id="06.8",
+    title="From an empty cell: two heads in a register",
+    kind="write",
+    defines="normed_heads",
+    inputs=("x: f32[T,N]",),
+    sizes=({"T": 64, "N": 256}, {"T": 20, "N": 128}, {"T": 5, "N": 384}),
+    within=(-4, 4),
+    reference=normed,
+    budget=judges.Budget(hbm_bytes=lambda x: cost.stored_bytes(x, x)),
+    slips=(
+        Slip(
+            means="each row was divided by the root mean square of the whole row",
+            value=_over_the_whole_row,
+            next="a head has 64 numbers, and a row of a register holds two.",
+        ),
+        Slip(
+            means="two heads were taken as one, of 128 numbers",
+            value=_over_128,
+            next="which lanes are the first head's? lane < 64, with a broadcasted_iota, tells.",
+        ),
+        Slip(
+            means="the squares of a head were summed, and their mean is asked for",
+            value=_over_the_sum,
+            next="divide the sum by 64.",
+        ),
+    ),
+    also=(
+        core.at_most(
+            lambda: int(core.cycles_once(slow, BLOCK) / TIMES_FEWER),
+            "For x[256, 256] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
+            "slow_heads takes 2.5 times {most}, and {most} is what is asked.",
+            "count the trips to the XLU for each register: two sums along the lanes are enough, and no number has to "
+            "leave its lane.",
+            BLOCK,
+        ),
+    ),
+    hints=(
+        "Leave the numbers in their lanes. In each register the first 64 lanes are one head, the others the next.",
+        "v * v with zeros in the lanes of the other head (jnp.where, and a broadcasted_iota along axis 1), summed "
+        "along the lanes, is the sum of one head. Do it twice, and choose per lane.",
+        "for c in range(0, v.shape[1], 128): part = v[:, c : c + 128]; left and right sums; scale = "
+        "rsqrt(where(first, left, right) / 64 + 1e-6); o_ref[:, c : c + 128] = part * scale.",
+    ),
+    points=3,
+)

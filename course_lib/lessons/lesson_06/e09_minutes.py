@@ -1,0 +1,48 @@
+"""Golf: the minute on the clock, from the second of the day, in the fewest cycles."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.judges import Slip
+
+DAY = 86_400
+
+
+def _seconds() -> list[tuple]:
+    """Every second of a day, in an order of its own, and further ones by chance."""
+    first = jnp.arange(256 * 512, dtype=jnp.int32) * 7 % DAY
+    return [(first.reshape(256, 512),), (jax.random.randint(jax.random.key(0), (64, 256), 0, DAY, jnp.int32),)]
+
+
+EXERCISE = Exercise(
+    id="06.9",
+    title="Golf: minutes on the clock",
+    kind="golf",
+    defines="minutes",
+    cases=_seconds,
+    reference=lambda s: s // 60 % 60,
+    slips=(
+        Slip(
+            means="these are the minutes since midnight",
+            value=lambda s: s // 60,
+            next="take off 60 for each full hour.",
+        ),
+        Slip(
+            means="these are the seconds on the clock",
+            value=lambda s: s % 60,
+            next="first the minutes since midnight, s // 60.",
+        ),
+    ),
+    golf=Golf(unit=CYCLES, par=3_300),
+    hints=(
+        "Two things cost: the divisions, and the copies that nothing runs beside. Two blocks, or more, mend the second "
+        "(02.11).",
+        "No number here is above 86,400, so float32 holds each exactly. A division by a constant is a product with its "
+        "reciprocal and a rounding down; half a second more keeps it off the edge.",
+        "m = floor((s + 0.5) / 60), h = floor((s + 0.5) / 3600), as products, and m - 60 h. With whole numbers alone: "
+        "a product with a number near 2^19 / 15, and a shift.",
+    ),
+    points=3,
+)

@@ -1,0 +1,279 @@
+# Wrong answers to the exercises of lesson 6. Each stands in the place of the answer cell; `judge` must refuse it, and
+# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+# %% answer="06.1" name="packs the numbers back to back" judge="exercise" says="(?s)A: .*back to back.*rows are padded"
+filled = {"A": (10, "24.9 %")}
+
+# %% answer="06.1" name="lets slices share a register" judge="exercise" says="(?s)B: .*two slices of 4 rows shared a register"
+filled = {"A": (13, "24.9 %"), "B": (6, "50 %")}
+
+# %% answer="06.1" name="rounds three rows up to eight" judge="exercise" says="(?s)C: .*stored in tiles of 4"
+filled = {"C": (3, "70.7 %")}
+
+# %% answer="06.1" name="takes bfloat16 for float32" judge="exercise" says="(?s)D: .*How many rows of bfloat16 does a register hold"
+filled = {"D": (12, "60.9 %")}
+
+# %% answer="06.1" name="says what is full" judge="exercise" says="(?s)A: .*Asked is what is empty"
+filled = {"A": (13, "75.1 %")}
+
+# %% answer="06.1" name="lays a column side by side" judge="exercise" says="(?s)F: .*Here each has a row"
+filled = {"F": (1, "51.2 %")}
+
+# %% answer="06.2" name="thinks a logarithm is dear" judge="exercise" says="(?s)log.x.: .*40 to 160.*unit for logarithms"
+price_of = {"log(x)": "10 to 40"}
+
+# %% answer="06.2" name="thinks a remainder is a division" judge="exercise" says="(?s)n % m: .*8 to 20 operations.*Which unit divides whole numbers"
+price_of = {"n % m": "2 to 5"}
+
+# %% answer="06.2" name="thinks a root is one operation" judge="exercise" says="(?s)sqrt.x.: .*room for four.*Is it exact"
+price_of = {"sqrt(x)": "1 cycle"}
+
+# %% answer="06.2" name="gives cycles" judge="exercise" says="none of the options"
+price_of = {"cos(x)": "37 cycles"}
+
+# %% answer="06.3" name="thinks rows must be aligned" judge="exercise" says="(?s)A: .*right behind the one before"
+slices = {"A": "dearer"}
+
+# %% answer="06.3" name="thinks lanes are free" judge="exercise" says="(?s)B: .*Which unit moves it"
+slices = {"A": "free", "B": "free"}
+
+# %% answer="06.3" name="trusts a multiple of four" judge="exercise" says="(?s)E: .*multiple of 4. Of 8 as well"
+slices = {"E": "free"}
+
+# %% answer="06.3" name="takes int8 for float32" judge="exercise" says="(?s)F: .*32 rows of int8"
+slices = {"F": "free"}
+
+
+# %% answer="06.4" name="leaves the numbers where they are" judge="exercise" says="(?s)the core is at it for.*a fifth of what slow_energy takes.*which axis do the 16 numbers"
+def energy(x):
+    def kernel(x_ref, o_ref):
+        v = x_ref[...]
+        o_ref[...] = jnp.sum(v * v, axis=1)
+
+    return pl.pallas_call(kernel, out_shape=array(x.shape[0]))(x)
+
+
+# %% answer="06.4" name="transposes in the kernel" judge="exercise" says="(?s)the core is at it for.*outside the kernel does not count"
+def energy(x):
+    def kernel(x_ref, o_ref):
+        v = x_ref[...].T
+        o_ref[...] = jnp.sum(v * v, axis=0, keepdims=True)
+
+    return pl.pallas_call(kernel, out_shape=array(1, x.shape[0]))(x).reshape(x.shape[0])
+
+
+# %% answer="06.4" name="forgets to square" judge="numbers" says="their squares are asked for"
+def energy(x):
+    points = x.shape[0]
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.sum(x_ref[...], axis=0)
+
+    blocks = x.T.reshape(16, points // 128, 128)
+    return pl.pallas_call(kernel, out_shape=array(points // 128, 128))(blocks).reshape(
+        points
+    )
+
+
+# %% answer="06.4" name="reshapes without the transpose" judge="numbers" says="depends on x"
+def energy(x):
+    points = x.shape[0]
+
+    def kernel(x_ref, o_ref):
+        v = x_ref[...]
+        o_ref[...] = jnp.sum(v * v, axis=0)
+
+    blocks = x.reshape(16, points // 128, 128)
+    return pl.pallas_call(kernel, out_shape=array(points // 128, 128))(blocks).reshape(
+        points
+    )
+
+
+# %% answer="06.4" name="sums outside the kernel" judge="exercise" says="Part of the arithmetic stands outside"
+def energy(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * x_ref[...]
+
+    return jnp.sum(pl.pallas_call(kernel, out_shape=array(*x.shape))(x), axis=1)
+
+
+# %% answer="06.5" name="hands over a column" judge="budget" says="(?s)rows_ref .*tiles of 8 x 128"
+def both_kernel(x_ref, rows_ref, columns_ref):
+    v = x_ref[...]
+    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True)
+    columns_ref[...] = jnp.sum(v, axis=0, keepdims=True)
+
+
+def both_sums(x):
+    m, n = x.shape
+    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(m, 1), array(1, n)))(x)
+    return rows.reshape(m), columns.reshape(n)
+
+
+# %% answer="06.5" name="turns all of x round" judge="exercise" says="(?s)the core is at it for.*500 at most.*registers are added to registers"
+def both_kernel(x_ref, rows_ref, columns_ref):
+    v = x_ref[...]
+    rows_ref[...] = jnp.sum(v.T, axis=0, keepdims=True)
+    columns_ref[...] = jnp.sum(v, axis=0, keepdims=True)
+
+
+def both_sums(x):
+    m, n = x.shape
+    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(1, m), array(1, n)))(x)
+    return rows.reshape(m), columns.reshape(n)
+
+
+# %% answer="06.5" name="has the two the wrong way round" judge="numbers" says="they are exchanged"
+def both_kernel(x_ref, rows_ref, columns_ref):
+    rows_ref[...] = jnp.sum(x_ref[...], axis=0)
+    columns_ref[...] = jnp.sum(x_ref[...], axis=1)
+
+
+def both_sums(x):
+    m, n = x.shape
+    return pl.pallas_call(both_kernel, out_shape=(array(n), array(m)))(x)
+
+
+# %% answer="06.5" name="takes the mean of the rows" judge="numbers" says="the means of the rows"
+def both_kernel(x_ref, rows_ref, columns_ref):
+    rows_ref[...] = jnp.mean(x_ref[...], axis=1)
+    columns_ref[...] = jnp.sum(x_ref[...], axis=0)
+
+
+def both_sums(x):
+    m, n = x.shape
+    return pl.pallas_call(both_kernel, out_shape=(array(m), array(n)))(x)
+
+
+# %% answer="06.6" name="leaves the sine" judge="exercise" says="(?s)the core is at it for.*an eighth of what slow_ripple takes.*price the parts"
+def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
+    power = jnp.exp2(p_ref[...] * jnp.log2(a_ref[...]))
+    o_ref[...] = power * jnp.sin(x_ref[...]) * (1 / s_ref[...])
+
+
+# %% answer="06.6" name="divides each number" judge="exercise" says="an eighth of what slow_ripple takes"
+def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
+    x, y = x_ref[...], x_ref[...] * x_ref[...]
+    sine = x * (1 + y * (-1 / 6 + y * (1 / 120)))
+    o_ref[...] = a_ref[...] ** p_ref[...] * sine / s_ref[...]
+
+
+# %% answer="06.6" name="takes two terms of the sine" judge="numbers" says="off by a twentieth"
+def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
+    x = x_ref[...]
+    power = jnp.exp2(p_ref[...] * jnp.log2(a_ref[...]))
+    o_ref[...] = power * (x - x * x * x / 6) * (1 / s_ref[...])
+
+
+# %% answer="06.6" name="takes x for its sine" judge="numbers" says="good for small angles only"
+def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
+    power = jnp.exp2(p_ref[...] * jnp.log2(a_ref[...]))
+    o_ref[...] = power * x_ref[...] * (1 / s_ref[...])
+
+
+# %% answer="06.6" name="mixes the bases" judge="numbers" says="different bases"
+def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
+    x, y = x_ref[...], x_ref[...] * x_ref[...]
+    sine = x * (1 + y * (-1 / 6 + y * (1 / 120)))
+    o_ref[...] = jnp.exp(p_ref[...] * jnp.log2(a_ref[...])) * sine * (1 / s_ref[...])
+
+
+# %% answer="06.7" name="makes eight columns" judge="budget" says="a row of 32 bytes moves 512"
+def decay(t):
+    narrow = t.reshape(-1, 8)
+    return pl.pallas_call(decay_kernel, out_shape=narrow)(narrow).reshape(t.shape)
+
+
+# %% answer="06.7" name="takes larger blocks of the column" judge="budget" says="a row of 4 bytes moves 512"
+def decay(t):
+    column = t.reshape(-1, 1)
+    block = pl.BlockSpec((1024, 1), lambda i: (i, 0))
+    call = pl.pallas_call(
+        decay_kernel,
+        out_shape=column,
+        grid=(t.size // 1024,),
+        in_specs=[block],
+        out_specs=block,
+    )
+    return call(column).reshape(t.shape)
+
+
+# %% answer="06.7" name="forgets the factor" judge="numbers" says="that is exp"
+def decay(t):
+    def kernel(t_ref, o_ref):
+        o_ref[...] = jnp.exp(-t_ref[...])
+
+    lanes = t.reshape(-1, 128)
+    return pl.pallas_call(kernel, out_shape=lanes)(lanes).reshape(t.shape)
+
+
+# %% answer="06.7" name="has blocks of 100" judge="compiler" says="100"
+def decay(t):
+    block = pl.BlockSpec((100,), lambda i: (i,))
+    return pl.pallas_call(
+        decay_kernel,
+        out_shape=t,
+        grid=(pl.cdiv(t.size, 100),),
+        in_specs=[block],
+        out_specs=block,
+    )(t)
+
+
+# %% answer="06.8" name="reshapes in the kernel" judge="exercise" says="(?s)the core is at it for.*what is asked.*trips to the XLU"
+def normed_heads(x):
+    return pl.pallas_call(slow_heads_kernel, out_shape=x)(x)
+
+
+# %% answer="06.8" name="divides by the whole row" judge="numbers" says="the whole row"
+def normed_heads(x):
+    def kernel(x_ref, o_ref):
+        v = x_ref[...]
+        o_ref[...] = v * jax.lax.rsqrt(jnp.mean(v * v, axis=1, keepdims=True) + 1e-6)
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+# %% answer="06.8" name="takes two heads for one" judge="numbers" says="two heads were taken as one"
+def normed_heads(x):
+    def kernel(x_ref, o_ref):
+        for start in range(0, x_ref.shape[1], 128):
+            v = x_ref[:, start : start + 128]
+            mean = jnp.mean(v * v, axis=1, keepdims=True)
+            o_ref[:, start : start + 128] = v * jax.lax.rsqrt(mean + 1e-6)
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+# %% answer="06.8" name="gives each head rows of its own" judge="budget" says="(?s)64"
+def normed_heads(x):
+    def kernel(x_ref, o_ref):
+        v = x_ref[...]
+        o_ref[...] = v * jax.lax.rsqrt(jnp.mean(v * v, axis=1, keepdims=True) + 1e-6)
+
+    heads = x.reshape(-1, 64)
+    return pl.pallas_call(kernel, out_shape=heads)(heads).reshape(x.shape)
+
+
+# %% answer="06.9" name="divides as written" judge="exercise" says="above par"
+def minutes(s):
+    def kernel(s_ref, o_ref):
+        o_ref[...] = s_ref[...] // 60 % 60
+
+    return pl.pallas_call(kernel, out_shape=s)(s)
+
+
+# %% answer="06.9" name="multiplies by too short a number" judge="numbers" says="should be"
+def minutes(s):
+    def kernel(s_ref, o_ref):
+        since_midnight = s_ref[...] * 1092 >> 16
+        o_ref[...] = since_midnight - 60 * (since_midnight * 1092 >> 16)
+
+    return pl.pallas_call(kernel, out_shape=s)(s)
+
+
+# %% answer="06.9" name="counts from midnight" judge="numbers" says="minutes since midnight"
+def minutes(s):
+    def kernel(s_ref, o_ref):
+        o_ref[...] = s_ref[...] // 60
+
+    return pl.pallas_call(kernel, out_shape=s)(s)
