@@ -17,3 +17,11 @@ def irises() -> tuple[np.ndarray, np.ndarray]:
     table = np.random.default_rng(0).permutation(table)
     measured = table[:, :4]
     return (measured - measured.mean(axis=0)) / measured.std(axis=0), table[:, 4].astype(np.int32)
+
+
+def trace_file(name: str) -> pathlib.Path:
+    """The file of a profile that was recorded on a CPU, "keras_fit_waiting" or "keras_fit_ready", in Chrome's format.
+
+    ``tools/record_traces.py`` recorded both. https://ui.perfetto.dev opens them.
+    """
+    return pathlib.Path(__file__).parent / f"{name}.trace.json"
