@@ -16,8 +16,8 @@ def search_map(
 ) -> Picture:
     """Times of all choices of three sizes, as multiples of the shortest; a map for each second size.
 
-    ``seconds``: (first, second, third) -> seconds, *predicted (compiler)*; None for a choice that was refused. ``asked``
-    are marked with a ring. Raises ValueError where no choice has a time.
+    ``seconds``: (first, second, third) -> seconds, *predicted (compiler)*; None for a choice that was refused.
+    ``asked`` are marked with a ring. Raises ValueError where no choice has a time.
     """
     best = min((s for s in seconds.values() if s is not None), default=None)
     if best is None:

@@ -75,10 +75,17 @@ def _line(case: str, others: dict[str, str], why: str) -> Choose:
 
 
 def _cause(right: str, wrong: dict[str, str], why: str, proof: Callable[[], str]) -> Choose:
-    left = {cause: "Say which two lines of what you printed show that." for cause in CAUSES if cause != right} | wrong
+    left = {cause: sentence for cause, sentence in ELSE.items() if cause != right} | wrong
     return Choose(options=CAUSES, right=right, wrong=left, why=why, proof=proof)
 
 
+ELSE = {
+    "count": "Which number of steps would be wrong, and what should it be?",
+    "garbage": "Which place would be read before anything is written to it? Poison shows such a place.",
+    "order": "Would another seed, or a second core, change what comes out?",
+    "early": "Does this kernel start a copy by itself?",
+    "block": "Write the maps out: which block comes at which step? Is it another than the one that is meant?",
+}
 LOOK = {
     "A": "add a pl.debug_print of done and of o_ref[0, 0] to a copy of it, and compare with pencil and paper.",
     "B": "look at the first column of what it returns, all eight rows.",

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from course_lib import compiler, text, vocabulary
+from course_lib import compiler, grid, text, vocabulary
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 
@@ -31,8 +31,7 @@ def _without_spills(mended):
         return f"For x[{LARGE[0]}, {LARGE[1]}] the compiler refuses it: {report.error.what}", "mend that first."
     if report.spills:
         return (
-            f"For x[{LARGE[0]}, {LARGE[1]}] it spills {report.spills} registers; spilled are {report.fills} loads "
-            f"more.",
+            f"For x[{LARGE[0]}, {LARGE[1]}] it spills {report.spills} registers, and loads them again.",
             "a register holds 8 rows of 128 columns, and there are 64. How many hold the rows of one turn?",
         )
     if report.seconds > MOST * report.hbm_seconds:
@@ -45,8 +44,6 @@ def _without_spills(mended):
 
 
 def _in_blocks_of_256(mended):
-    from course_lib import grid
-
     for operand in grid.walk(mended, jax.ShapeDtypeStruct(LARGE, jnp.float32)).calls[0].operands:
         if operand.pipelined and tuple(operand.block_shape) != (256, LARGE[1]):
             return (

@@ -58,7 +58,8 @@ def _search(tune, shape: landscapes.Shape):
     if found is None:
         raise Unfit(
             f"{call} returned None, after {len(asked)} questions.{_refusals(rows, asked)}",
-            "return the blocks with the shortest time; ask only about blocks that fit.",
+            _next(rows, asked),
+            headline="it found nothing.",
         )
     found = _checked(f"{call} returned", shape, found)
     best = min(seconds for seconds in rows.values() if seconds is not None)

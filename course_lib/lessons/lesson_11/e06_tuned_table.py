@@ -40,15 +40,15 @@ def with_table(Table):
 def _keeps_apart(Table, file: pathlib.Path) -> None:
     table = Table(file)
     if (there := table.get("v5e", SHAPE, "bfloat16")) is not None:
-        raise Unfit(f"With no file there get returned {described(there)}.", "return None for what nobody has kept.")
+        raise _lost(f"With no file there get returned {described(there)}.", "return None for what nobody has kept.")
     table.put("v5e", SHAPE, "bfloat16", BLOCKS)
     if not file.exists():
-        raise Unfit("After put there is no file.", "write the file in put: a program may end at any time.")
+        raise _lost("After put there is no file.", "write the file in put: a program may end at any time.")
     again = Table(file)
     _same(again.get("v5e", SHAPE, "bfloat16"), BLOCKS, "A new Table of the same file")
     for name, (chip, shape, dtype, blocks) in OTHERS.items():
         if (there := again.get(chip, shape, dtype)) is not None:
-            raise Unfit(
+            raise _lost(
                 f"For {name}, {chip} {shape} {dtype}, get returned {described(there)}: nobody has kept that.",
                 "the key names the chip, the shape and the dtype.",
             )
@@ -66,19 +66,23 @@ def _keeps_apart(Table, file: pathlib.Path) -> None:
     try:
         json.loads(file.read_text("utf-8"))
     except ValueError:
-        raise Unfit("The file is no JSON.", "json.dumps what you keep: others read it, too.") from None
+        raise _lost("The file is no JSON.", "json.dumps what you keep: others read it, too.") from None
     last.put("v5e", SHAPE, "bfloat16", BLOCKS)
+
+
+def _lost(what: str, next: str) -> Unfit:
+    return Unfit(what, next, headline="it does not keep what it should.")
 
 
 def _same(found, wanted: tuple, who: str) -> None:
     if found is None:
-        raise Unfit(
+        raise _lost(
             f"{who} has None; it should have {wanted}.", "read the file in get, or in __init__; keep what was there."
         )
     if not isinstance(found, tuple):
-        raise Unfit(f"{who} has {found!r}; it should have {wanted}.", "JSON has lists only: make a tuple of it.")
+        raise _lost(f"{who} has {found!r}; it should have {wanted}.", "JSON has lists only: make a tuple of it.")
     if found != wanted:
-        raise Unfit(f"{who} has {found}; it should have {wanted}.", "what was put under this key last?")
+        raise _lost(f"{who} has {found}; it should have {wanted}.", "what was put under this key last?")
 
 
 EXERCISE = Exercise(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import cost, judges
+from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
 
 
@@ -31,8 +31,6 @@ LONG = 65_536
 
 
 def _serves_long_arrays(census):
-    from course_lib import chips, grid, text
-
     limit = chips.chip("v5e").scoped_vmem_bytes
     needs = cost.vmem_bytes(grid.walk(census, jax.ShapeDtypeStruct((LONG, 256), jnp.float32)))
     if needs > limit:
