@@ -25,7 +25,7 @@ from course_lib import checks, datasets  # noqa: E402
 FIRST, LAST = 2, 4  # training steps that are recorded
 WAITS = {"waiting": 0.02, "ready": 0.0}  # seconds that the loader sleeps for each batch
 LOAD, STEP = "load a batch", "train"
-ABOUT = "measured on a CPU with two cores: Keras {keras}, JAX {jax}, fit() of a dense model, three training steps"
+ABOUT = "measured on a CPU with two cores: Keras {keras}, JAX {jax}, three steps of fit(), a dense model"
 
 
 class Batches(keras.utils.PyDataset):
@@ -69,7 +69,7 @@ class Profile(keras.callbacks.Callback):
 
 def main() -> None:
     checks.start()
-    layers = [keras.layers.Dense(1024, activation="relu") for _ in range(2)]
+    layers = [keras.layers.Dense(512, activation="relu") for _ in range(2)]
     model = keras.Sequential([keras.Input((512,)), *layers, keras.layers.Dense(10)])
     model.compile("sgd", "mse")
     model.fit(Batches(0.0), verbose=0)  # compiles
