@@ -1,7 +1,7 @@
 """Ask the compiler about every legal choice of blocks for the products of lesson 11, and keep what it says.
 
     python tools/landscapes.py            how many there are, and how many answers have changed
-    python tools/landscapes.py --write    writes course_lib/lessons/lesson_11/landscapes.json
+    python tools/landscapes.py --write    writes course_lib/datasets/product_searches.json
 
 Some 400 compilations: about ten minutes where nothing is kept yet.
 """
@@ -9,8 +9,8 @@ Some 400 compilations: about ten minutes where nothing is kept yet.
 import argparse
 import json
 
-from course_lib import checks, compiler
-from course_lib.lessons.lesson_11 import landscapes
+from course_lib import checks, compiler, datasets
+from course_lib.lessons.lesson_11 import landscapes, tuner
 
 
 def main() -> None:
@@ -18,19 +18,25 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     write = parser.parse_args().write
     checks.start()
-    microseconds = {_words(shape): _rows(shape) for shape in (*landscapes.SHAPES, *landscapes.SMALL)}
-    text = json.dumps({"versions": compiler.tpu.versions(), "microseconds": microseconds}, indent=0) + "\n"
-    print(f"{sum(map(len, microseconds.values()))} choices of blocks")
+    products = {_words(shape): _asked(shape) for shape in (*landscapes.SHAPES, *landscapes.SMALL)}
+    text = json.dumps({"versions": compiler.tpu.versions(), "products": products}, indent=0) + "\n"
+    print(f"{sum(len(kept['microseconds']) for kept in products.values())} choices of blocks")
+    file = datasets.product_searches_file()
     if write:
-        landscapes.FILE.write_text(text, "utf-8")
-    elif landscapes.FILE.read_text("utf-8") != text:
+        file.write_text(text, "utf-8")
+    elif file.read_text("utf-8") != text:
         print("The file says something else: --write.")
 
 
-def _rows(shape: landscapes.Shape) -> dict[str, float | None]:
+def _asked(shape: landscapes.Shape) -> dict:
+    """What the compiler says of every choice, and which of them our tuner asks about."""
     answers = {blocks: landscapes.asked(shape, blocks) for blocks in landscapes.legal(shape)}
     print(shape, len(answers), "asked", flush=True)
-    return {_words(blocks): said and round(said[1] * 1e6, 3) for blocks, said in answers.items()}
+    seconds = {blocks: said and said[1] for blocks, said in answers.items()}
+    ours: list[landscapes.Shape] = []
+    tuner.tuned(shape, lambda blocks: (ours.append(blocks), seconds[blocks])[1])
+    microseconds = {_words(blocks): took and round(took * 1e6, 3) for blocks, took in seconds.items()}
+    return {"microseconds": microseconds, "ours": [_words(blocks) for blocks in ours]}
 
 
 def _words(numbers: landscapes.Shape) -> str:

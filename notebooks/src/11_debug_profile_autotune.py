@@ -14,6 +14,7 @@
 # %%
 import collections
 import functools
+import itertools
 import json
 import pathlib
 import random
@@ -26,7 +27,6 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compiler, cost, datasets, grid, judges, testing, viz
-from course_lib.lessons.lesson_11 import landscapes, tuner
 
 
 def softmax(x, turn, rows=512):
@@ -123,11 +123,11 @@ BROKEN = {
 }
 ones = jnp.ones((16, 256))
 print("should be 2 and 2:", *in_columns(ones)[::8, 0])
-for name, broken in BROKEN.items():
-    print(f"{name:10} gives  ", *broken(ones)[::8, 0])
+for name in ("wrong axis", "not zeroed"):
+    print(f"{name:10} gives  ", *BROKEN[name](ones)[::8, 0])
 
 # %% [markdown]
-# The last one is right. Is it?
+# The third, "parallel", gives one thing today and another tomorrow. It has to wait for its tool.
 #
 # ### Print
 #
@@ -135,7 +135,7 @@ for name, broken in BROKEN.items():
 # before -> after" and so on, and underline the first one that is wrong.
 
 # %%
-jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
+_ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 
 # %% [markdown]
 # Step (0, 1) begins at 0 again, and step (1, 0) does not. So the zero hangs on the wrong axis. Print what a step finds and
@@ -180,8 +180,8 @@ for memory in ("zero", "nan"):
 #
 # ### The simulator's log
 #
-# "Parallel" was right. An axis marked so may run in any order, and on two cores. The simulator tells in which order it ran: give
-# it a function to call at each step. **Predict:** in which of the three runs is the sum wrong?
+# Now "parallel". An axis marked so may run in any order, and on two cores. The simulator tells in which order it ran: give
+# it a function to call at each step. **Predict:** what can become of a sum whose step 0 sets it to zero?
 
 
 # %%
@@ -369,7 +369,7 @@ for turn in (256, 32, 8):
 
 # %% [markdown]
 # The blocks take 14 MiB each time. All rows at once are refused: the spills are what is too much. So of the seven I would
-# ship 32: no spill, and no slower. (Mosaic, LLO, bundles: what lies between your lines and this listing is under *Further*.)
+# ship 32: no spill, and no slower. (What lies between your lines and such a listing, Mosaic and LLO, is under *Further*.)
 #
 # ## Read a profile
 #
@@ -469,33 +469,70 @@ print(
 # >
 # > **autotuner**: a program that looks for the fastest choice of a search space, and asks as little as it can.
 
+
 # %%
+def legal(shape):
+    """Every (bm, bk, bn) that the rule allows."""
+
+    def sides(length):
+        return [2**e for e in range(7, 13) if length % 2**e == 0] or [length]
+
+    return list(itertools.product(*map(sides, shape)))
+
+
+def vmem(bm, bk, bn):
+    """Bytes: two buffers for each bfloat16 block, and the float32 sum (lesson 7)."""
+    return 4 * (bm * bk + bk * bn + bm * bn) + 4 * bm * bn
+
+
 shape = (2048, 2048, 2048)
-legal = landscapes.legal(shape)
-fitting = [blocks for blocks in legal if landscapes.vmem(blocks) <= 16 * 2**20]
-print(f"{len(legal)} legal, {len(fitting)} of them fit by the count of lesson 7")
+fitting = [blocks for blocks in legal(shape) if vmem(*blocks) <= 16 * 2**20]
+print(f"{len(legal(shape))} legal, {len(fitting)} of them fit by the count of lesson 7")
 
 # %% [markdown]
-# Each question to the compiler takes a second or two; on a chip it would be a compilation and a run. We have asked all of them, for six products, and kept
-# the answers (`landscapes.json`). One is asked again now, so that you can trust the rest. Then the map of all. **Look for
-# one thing:** how many squares are nearly as dark as the best?
+# Each question to the compiler takes a second or two; on a chip it would be a compilation and a run. We have asked all of
+# them, for six products, and kept the answers: `datasets.product_searches`. One is asked again now, so that you can trust
+# the rest; the kernel is lesson 7's. Then the map of all. **Look for one thing:** how many squares are nearly as dark as the best?
+
 
 # %%
-kept = landscapes.kept()[shape]
-best = min((b for b in kept if kept[b] is not None), key=kept.get)
-cycles, seconds = landscapes.asked(shape, best)
-print(f"{best}: kept {kept[best] * 1e6:.1f} us, asked again {seconds * 1e6:.1f} us")
-asked = []
+def product(x, y, bm, bk, bn):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
 
 
-def ask(blocks):
-    """Seconds, predicted (compiler), of the product in these blocks; None where it is refused."""
-    asked.append(blocks)
-    return kept[blocks]
-
-
-found = tuner.tuned(shape, ask)
-viz.search_map(kept, asked=asked)
+searches = datasets.product_searches()
+kept, ours = searches[shape].seconds, searches[shape].ours
+assert list(kept) == legal(shape)
+found = min((b for b in kept if kept[b] is not None), key=kept.get)
+square = jax.ShapeDtypeStruct(shape[:2], jnp.bfloat16)
+bm, bk, bn = found
+again = compiler.compile_tpu(
+    functools.partial(product, bm=bm, bk=bk, bn=bn), square, square
+)
+print(f"{found}: kept {kept[found] * 1e6:.1f} us, asked again {again.seconds * 1e6:.1f} us")
+viz.search_map(kept, asked=ours)
 
 # %% [markdown]
 # A plateau in the middle, and a slope on each side: small blocks pay for their steps and bytes, and the largest do not fit. So one need not find
@@ -516,15 +553,14 @@ def times_best(rows, choices):
 
 print("the best found, as a multiple of the best there is: predicted (compiler)")
 print("                   choices   random: median, worst   largest   ours")
-for shape in landscapes.SHAPES:
-    rows = landscapes.kept()[shape]
+for shape in list(searches)[:6]:
+    rows, ours = searches[shape].seconds, searches[shape].ours
     draws = [random.Random(n).sample(sorted(rows), 12) for n in range(101)]
     scores = sorted(times_best(rows, draw) or 99 for draw in draws)
     largest = times_best(rows, sorted(rows, key=lambda b: -b[0] * b[1] * b[2])[:12])
-    mine = tuner.tuned(shape, rows.get)
     print(
         f"{' x '.join(map(str, shape)):19} {len(rows):6} {scores[50]:14.2f} {scores[-1]:8.2f}",
-        f"{f'{largest:.2f}' if largest else 'none':>9} {times_best(rows, [mine]):7.2f}",
+        f"{f'{largest:.2f}' if largest else 'none':>9} {times_best(rows, ours):7.2f}",
     )
 
 # %% [markdown]
@@ -540,7 +576,7 @@ for shape in landscapes.SHAPES:
 # %%
 table_file = pathlib.Path(tempfile.mkdtemp()) / "tuned.json"
 key = "v5e 2048x2048x2048 bfloat16"
-table_file.write_text(json.dumps({key: {"blocks": found, "by": landscapes.versions()}}))
+table_file.write_text(json.dumps({key: {"blocks": found, "by": searches[shape].versions}}))
 again = json.loads(table_file.read_text())[key]
 print(again)
 print(
@@ -624,9 +660,9 @@ for turn, update in ((32, True), (32, False), (8, False)):
 #
 # ### From your lines to bundles
 #
-# Pallas writes your kernel down in MLIR, in a dialect called Mosaic: still vectors of any shape, loops, references. libtpu cuts them into registers,
-# and lowers them to LLO, one line an instruction. Then it packs the instructions into bundles. Here are the first lines of the first,
-# and a bundle of the last. (LLO lies between them, and stays in the compiler.)
+# JAX traces your kernel to a jaxpr: reads and writes of references, and operations on arrays of any shape. Pallas writes
+# that down in Mosaic, a dialect of MLIR. libtpu cuts its vectors into registers, lowers them to LLO, one line an instruction, and
+# packs the instructions into bundles. Here are the two ends. (Mosaic and LLO lie between them.)
 
 # %%
 small = jax.ShapeDtypeStruct((64, 128), jnp.float32)
@@ -641,7 +677,7 @@ def doubled(x):
 
 code = compiler.bundles(doubled, small)
 busy = max(code.bundles, key=lambda bundle: len(bundle.operations))
-jaxpr = str(jax.make_jaxpr(doubled)(small))
+jaxpr = jax.make_jaxpr(doubled)(small).pretty_print(use_color=False)
 print("jaxpr:", *re.findall(r"^.*(?:<-|mul).*$", jaxpr, re.M), sep="\n")
 print("bundle:", *(operation.text for operation in busy.operations), sep="\n  ")
 

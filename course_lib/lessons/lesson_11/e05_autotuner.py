@@ -4,7 +4,7 @@ import functools
 
 import jax.numpy as jnp
 
-from course_lib import text, vocabulary
+from course_lib import datasets, text, vocabulary
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit, described
@@ -37,7 +37,7 @@ def with_tuner(tune):
 
 def _search(tune, shape: landscapes.Shape):
     """What ``tune`` finds for a shape; None if it returns nothing and asks nothing."""
-    rows, asked = landscapes.kept()[shape], []
+    rows, asked = datasets.product_searches()[shape].seconds, []
     call = f"tune({shape}, ask)"
 
     def ask(blocks) -> float | None:
@@ -81,7 +81,7 @@ def _checked(said: str, shape: landscapes.Shape, blocks) -> landscapes.Shape:
     if not isinstance(blocks, (tuple, list)) or len(blocks) != 3 or any(type(b) is not int for b in blocks):
         raise Unfit(f"{said} {described(blocks)}.", "blocks are (bm, bk, bn), three whole numbers.")
     blocks = tuple(blocks)
-    if blocks not in landscapes.kept()[shape]:
+    if blocks not in datasets.product_searches()[shape].seconds:
         raise Unfit(
             f"{said} {blocks}, which the rule does not allow for {shape}.",
             "each side is a power of two from 128 to 4096 that divides its axis; an axis below 128 is one block.",

@@ -1,13 +1,10 @@
 """What the compiler says of every legal choice of blocks, for six products: a search that tries them all.
 
-Kept in ``landscapes.json``, for they are hundreds of compilations. ``tools/landscapes.py --write`` makes the file;
-a test asks the compiler about some of it again.
+``datasets.product_searches`` has them, for they are hundreds of compilations. ``tools/landscapes.py --write`` makes
+the file; a test asks the compiler about some of it again.
 """
 
-import functools
 import itertools
-import json
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +12,6 @@ import jax.numpy as jnp
 from course_lib import compiler
 from course_lib.lessons.lesson_07.e05_blocks import in_blocks
 
-FILE = pathlib.Path(__file__).with_name("landscapes.json")
 SHAPES = (  # (m, k, n) of bfloat16 products
     (2048, 2048, 2048),
     (256, 4096, 2048),
@@ -54,22 +50,3 @@ def vmem(blocks: Shape) -> int:
     """Bytes that the blocks take: two buffers for each bfloat16 operand, and the float32 sum."""
     bm, bk, bn = blocks
     return 4 * (bm * bk + bk * bn + bm * bn) + 4 * bm * bn
-
-
-@functools.cache
-def kept() -> dict[Shape, dict[Shape, float | None]]:
-    """Shape -> blocks -> seconds, predicted (compiler); None for blocks that the compiler refuses."""
-    file = json.loads(FILE.read_text("utf-8"))
-    return {
-        _numbers(shape): {_numbers(blocks): us and us / 1e6 for blocks, us in rows.items()}
-        for shape, rows in file["microseconds"].items()
-    }
-
-
-def versions() -> str:
-    """Whose answers they are."""
-    return json.loads(FILE.read_text("utf-8"))["versions"]
-
-
-def _numbers(words: str) -> Shape:
-    return tuple(map(int, words.split()))
