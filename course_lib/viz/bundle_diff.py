@@ -30,6 +30,7 @@ def bundle_diff(programs: Mapping[str, Code]) -> Picture:
     counts = {name: issued(code) for name, code in programs.items()}
     words = _words(programs, counts)
     panels = [draw.paragraph(line, size=16) for line in words[:2]]
+    panels.append(_legend(list(programs)))
     panels += [_row(unit, [count[unit] for count in counts.values()]) for unit in _rows(counts)]
     panels.append(draw.paragraph(words[-1], size=14))
     svg = draw.card(draw.stacked(panels, 4), " and ".join(programs), "\n".join(words))
@@ -73,7 +74,22 @@ def _alone(programs: Mapping[str, Code]) -> str:
 
 
 def _kinds(code: Code) -> collections.Counter:
-    return collections.Counter(o.text.split()[0] for bundle in code.bundles for o in bundle.operations if o.text)
+    return collections.Counter(_kind(o.text) for bundle in code.bundles for o in bundle.operations if o.text)
+
+
+def _kind(operation: str) -> str:
+    """ "vld" of "v3 = vld [vmem:...]"."""
+    first, *others = operation.split()
+    return others[1] if others[:1] == ["="] and len(others) > 1 else first
+
+
+def _legend(names: list[str]) -> draw.Panel:
+    half, parts = draw.INNER / 2, []
+    for place, name in enumerate(names):
+        left = half * place
+        parts += [draw.box(left, 4, 30, 14, _COLOURS[place]), draw.hatch(left, 4, 30, 14) if place else ""]
+        parts.append(draw.label(left + 38, 16, name, half - 46, size=14))
+    return draw.Panel("".join(parts), 24)
 
 
 def _row(unit: str, values: list[int]) -> draw.Panel:

@@ -141,8 +141,8 @@ _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 # Step (0, 1) begins at 0 again, and step (1, 0) does not. So the zero hangs on the wrong axis. Print what a step finds and
 # what it leaves, with the numbers of the step, and look for the first line that surprises you.
 #
-# On a TPU the lines go to the log of the chip, and only if the function is compiled with
-# `compiler_options={"xla_tpu_enable_log_recorder": "true"}`: so says JAX; we have no chip to try it. A print is a part of the
+# On a TPU the values must be 32-bit scalars. The lines go to a log, and by a thread of JAX's (jax-ml/jax#39148) only if the function is
+# compiled with `compiler_options={"xla_tpu_enable_log_recorder": "true"}`. We have no chip to try it. A print is a part of the
 # program, too: look at what it costs before you leave one in.
 
 # %%
