@@ -1,9 +1,13 @@
-"""Real data sets small enough to lie beside the code, so that no notebook has to download one."""
+"""Data sets small enough to lie beside the code, so that no notebook has to download one."""
 
+import dataclasses
+import functools
+import json
 import pathlib
 
 import numpy as np
 
+_SEARCHES = pathlib.Path(__file__).parent / "product_searches.json"
 _IRIS = pathlib.Path(__file__).parent / "iris.csv"
 
 
@@ -17,3 +21,46 @@ def irises() -> tuple[np.ndarray, np.ndarray]:
     table = np.random.default_rng(0).permutation(table)
     measured = table[:, :4]
     return (measured - measured.mean(axis=0)) / measured.std(axis=0), table[:, 4].astype(np.int32)
+
+
+def trace_file(name: str) -> pathlib.Path:
+    """The file of a profile that was recorded on a CPU, "keras_fit_waiting" or "keras_fit_ready", in Chrome's format.
+
+    ``tools/record_traces.py`` recorded both. https://ui.perfetto.dev opens them.
+    """
+    return pathlib.Path(__file__).parent / f"{name}.trace.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """All legal blocks (bm, bk, bn) for one product on a v5e, and what the compiler says of them.
+
+    ``seconds``: predicted (compiler); None where it refuses them. ``ours``: the twelve that our own tuner asked about.
+    """
+
+    seconds: dict[tuple[int, int, int], float | None]
+    ours: tuple[tuple[int, int, int], ...]
+    versions: str  # of what said so
+
+
+@functools.cache
+def product_searches() -> dict[tuple[int, int, int], Search]:
+    """(m, k, n) of bfloat16 products -> the search for its blocks. ``tools/landscapes.py`` asked the compiler."""
+    file = json.loads(_SEARCHES.read_text("utf-8"))
+    return {
+        _numbers(shape): Search(
+            seconds={_numbers(blocks): us and us / 1e6 for blocks, us in kept["microseconds"].items()},
+            ours=tuple(map(_numbers, kept["ours"])),
+            versions=file["versions"],
+        )
+        for shape, kept in file["products"].items()
+    }
+
+
+def _numbers(words: str) -> tuple[int, ...]:
+    return tuple(map(int, words.split()))
+
+
+def product_searches_file() -> pathlib.Path:
+    """Where ``product_searches`` lie."""
+    return _SEARCHES

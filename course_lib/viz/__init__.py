@@ -1,5 +1,6 @@
 """Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
 
+from course_lib.viz.bundle_diff import bundle_diff
 from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.choices import Choices
 from course_lib.viz.core_picture import core_picture
@@ -13,11 +14,14 @@ from course_lib.viz.picture import Picture
 from course_lib.viz.pipeline_chart import PipelineChart, pipeline_chart
 from course_lib.viz.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.precision_explorer import PrecisionExplorer, precision_explorer
+from course_lib.viz.predicted_trace import predicted_trace
 from course_lib.viz.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roofs import Point, three_roofs
+from course_lib.viz.search_map import search_map
 from course_lib.viz.stages import Stage
 from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.tile_painter import TilePainter, tile_painter
+from course_lib.viz.trace_lanes import trace_lanes
 from course_lib.viz.traffic import traffic
 from course_lib.viz.unroll_viewer import unroll_viewer
 from course_lib.viz.vmem_table import VmemTable, vmem_table
@@ -39,6 +43,7 @@ __all__ = [
     "SystolicStepper",
     "TilePainter",
     "VmemTable",
+    "bundle_diff",
     "bundle_viewer",
     "core_picture",
     "cost_bars",
@@ -49,10 +54,13 @@ __all__ = [
     "pipeline_chart",
     "plot_picture",
     "precision_explorer",
+    "predicted_trace",
     "roof_plot",
+    "search_map",
     "systolic_stepper",
     "three_roofs",
     "tile_painter",
+    "trace_lanes",
     "traffic",
     "unroll_viewer",
     "vmem_table",

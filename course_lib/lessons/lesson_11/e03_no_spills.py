@@ -1,0 +1,70 @@
+"""A normalisation of rows whose values find no registers."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import compiler, grid, text, vocabulary
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+
+LARGE = (2048, 1024)
+MOST = 1.1  # times what its bytes take
+EPSILON = 1e-6
+
+
+def reference(x):
+    away = x - jnp.mean(x, axis=1, keepdims=True)
+    return away * jax.lax.rsqrt(jnp.mean(away * away, axis=1, keepdims=True) + EPSILON)
+
+
+def _cases() -> list[tuple]:
+    """Whole blocks of 256 rows, as the exercise has them."""
+    return arguments(("x: f32[M,N]",), ({"M": 256, "N": 128}, {"M": 512, "N": 128}, {"M": 256, "N": 256}))
+
+
+def _without_spills(mended):
+    try:
+        report = compiler.compile_tpu(mended, jax.ShapeDtypeStruct(LARGE, jnp.float32))
+    except compiler.Unavailable:
+        return None
+    if not report.ok:
+        return f"For x[{LARGE[0]}, {LARGE[1]}] the compiler refuses it: {report.error.what}", "mend that first."
+    if report.spills:
+        return (
+            f"For x[{LARGE[0]}, {LARGE[1]}] it spills {report.spills} registers, and loads them again.",
+            "a register holds 8 rows of 128 columns, and there are 64. How many hold the rows of one turn?",
+        )
+    if report.seconds > MOST * report.hbm_seconds:
+        return (
+            f"Nothing spills. It takes {text.duration(report.seconds)}, {vocabulary.COMPILER}, and its bytes "
+            f"{text.duration(report.hbm_seconds)}: the core waits in each turn, and there are many.",
+            "more rows a turn, as many as find registers.",
+        )
+    return None
+
+
+def _in_blocks_of_256(mended):
+    for operand in grid.walk(mended, jax.ShapeDtypeStruct(LARGE, jnp.float32)).calls[0].operands:
+        if operand.pipelined and tuple(operand.block_shape) != (256, LARGE[1]):
+            return (
+                f"Its block of {operand.name} is {tuple(operand.block_shape)}; the blocks of 256 rows stay.",
+                "keep the call as it is, and change the kernel.",
+            )
+    return None
+
+
+EXERCISE = Exercise(
+    id="11.3",
+    title="Find the spills, and remove them",
+    kind="write",
+    defines="mended",
+    cases=_cases,
+    reference=reference,
+    also=(_in_blocks_of_256, _without_spills),
+    hints=(
+        "viz.bundle_diff shows where they are: loads and stores. How many registers do 256 rows of 1024 columns fill?",
+        "A loop over parts of the block: pl.loop, and pl.ds(pl.multiple_of(rows * n, rows), rows), as in the lesson.",
+        "Between 8 rows a turn, where each turn waits, and 64, which spill, lies what you look for.",
+    ),
+    points=2,
+)

@@ -1,0 +1,61 @@
+"""The data of a test that fails on a bug, and passes on the mended kernel."""
+
+import numpy as np
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit, described
+from course_lib.lessons.lesson_11.largest import reference, with_mistakes
+
+MOST = 10_000  # numbers: a test is run often
+RIGHT = with_mistakes()
+WRONG = {
+    "the maximum begins at 0": (with_mistakes(begin=0.0), "which rows have a largest number below 0?"),
+    "0 stands for the columns beyond the end": (
+        with_mistakes(beyond=0.0),
+        "for which widths is there a column beyond the end?",
+    ),
+}
+
+
+def tried(data):
+    """The right kernel, once a test with this data passes it and fails the wrong ones. Raises Unfit otherwise."""
+    x = data()
+    if x is None:
+        return lambda x: None
+    if np.ndim(x) != 2 or getattr(x, "dtype", None) != np.float32:
+        raise Unfit(f"data() returned {described(x)}.", "a float32 array x[M, N].", headline="that is no data for it.")
+    if np.size(x) > MOST:
+        raise Unfit(f"data() has {np.size(x):,} numbers; {MOST:,} are enough.", "fewer rows: a test is run often.")
+    _asked(RIGHT, x, passes=True, what="the mended kernel", next="finite numbers: the test compares with jnp.max.")
+    for name, (wrong, next) in WRONG.items():
+        _asked(wrong, x, passes=False, what=f"a kernel in which {name}", next=next)
+    return RIGHT
+
+
+def _asked(kernel, x, *, passes: bool, what: str, next: str) -> None:
+    """Raises Unfit where the numbers judge, whom assert_kernel asks first, does not say what it should of a kernel."""
+    if judges.numbers_judge(kernel, reference, x).passed == passes:
+        return
+    if passes:
+        raise Unfit(f"With this data the test fails on {what}.", next, headline="it fails on a kernel that is right.")
+    raise Unfit(f"With this data the test passes {what}.", next, headline="it passes a bug.")
+
+
+EXERCISE = Exercise(
+    id="11.7",
+    title="A test that keeps it mended",
+    kind="configure",
+    defines="data",
+    inputs=("x: f32[M,N]",),
+    sizes=({"M": 8, "N": 256}, {"M": 16, "N": 130}, {"M": 5, "N": 300}),
+    within=(-4, -1),
+    reference=reference,
+    build=tried,
+    hints=(
+        "Run the test on the broken kernel of 11.2 first. Does it fail?",
+        "One x has to show both mistakes, each of them alone. Which numbers show the one, which widths the other?",
+        "Numbers below 0 throughout, and a width that 128 does not divide: -1 - jax.random.uniform(key, (8, 130)).",
+    ),
+    points=2,
+)

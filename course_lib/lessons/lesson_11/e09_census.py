@@ -1,0 +1,70 @@
+"""A whole kernel from an empty cell: which columns of an array have gone bad, and how large the rest is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import chips, cost, grid, judges, text
+from course_lib.checks.exercise import Exercise
+
+
+def reference(x):
+    fine = jnp.isfinite(x)
+    bad = jnp.sum(~fine, axis=0, keepdims=True, dtype=jnp.int32)
+    return bad, jnp.max(jnp.where(fine, jnp.abs(x), 0), axis=0, keepdims=True)
+
+
+def _arrays() -> list[tuple]:
+    """Numbers with NaN and both infinities among them, one column all bad; and rows that 8 does not divide."""
+    made = []
+    for seed, shape in enumerate(((64, 256), (24, 128), (100, 384), (513, 128))):
+        random = np.random.default_rng(seed)
+        x = random.normal(size=shape).astype(np.float32)
+        for value in (np.nan, np.inf, -np.inf):
+            x[random.integers(0, shape[0], 5), random.integers(0, shape[1], 5)] = value
+        x[:, 3] = np.nan
+        made.append((jnp.asarray(x),))
+    return made
+
+
+LONG = 65_536
+
+
+def _serves_long_arrays(census):
+    limit = chips.chip("v5e").scoped_vmem_bytes
+    needs = cost.vmem_bytes(grid.walk(census, jax.ShapeDtypeStruct((LONG, 256), jnp.float32)))
+    if needs > limit:
+        return (
+            f"For x[{LONG:,}, 256] it needs {text.size(needs)} of VMEM; a kernel may use {text.size(limit)}.",
+            "cut the rows into blocks whose size does not grow.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="11.9",
+    title="From an empty cell: a census of what went bad",
+    kind="write",
+    defines="census",
+    cases=_arrays,
+    reference=reference,
+    budget=judges.Budget(
+        hbm_bytes=lambda x: (
+            cost.stored_bytes(x) + 2 * 8 * cost.stored_bytes(jax.ShapeDtypeStruct((1, x.shape[1]), "float32"))
+        ),
+        spills=0,
+    ),
+    also=(_serves_long_arrays,),
+    hints=(
+        "Two outputs, both [1, N], both of which stay while the rows go by. What do they begin with? jnp.isfinite "
+        "is not "
+        "there on a TPU: which numbers are smaller than infinity in size?",
+        "abs(x) < inf is false for NaN and for infinities. The last block of rows hangs over the end: what lies "
+        "there is "
+        "not x's, and may look bad.",
+        "row = rows * program_id + iota; ours = row < m; fine = ours & (abs(x) < inf); bad = ours & ~(abs(x) < "
+        "inf). Sums "
+        "of int32: jnp.sum(jnp.where(bad, 1, 0), axis=0, keepdims=True).",
+    ),
+    points=4,
+)

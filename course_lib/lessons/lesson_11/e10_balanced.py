@@ -1,0 +1,77 @@
+"""Golf: a matrix whose rows and columns are made to sum to one, in few cycles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import chips
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments
+from course_lib.checks.kinds.golf import CYCLES, Golf
+
+ROUNDS = 6
+NEAR = 1e-3  # of each number; one round less is further off
+
+
+def reference(x):
+    for _ in range(ROUNDS):
+        x = x / jnp.sum(x, axis=1, keepdims=True)
+        x = x / jnp.sum(x, axis=0, keepdims=True)
+    return x
+
+
+def _cases() -> list[tuple]:
+    """Whole registers: the golf is about the loop, not about edges."""
+    sizes = ({"M": 16, "N": 128}, {"M": 32, "N": 256})
+    return [(x / 2 + 1.25,) for (x,) in arguments(("x: f32[M,N]",), sizes, within=(-1, 1))]
+
+
+def _large() -> tuple:
+    return (jax.ShapeDtypeStruct((256, 512), jnp.float32),)
+
+
+def _slow() -> np.ndarray:
+    """Two parts that hardly meet, of which one has too many columns: the sixth round still changes the numbers."""
+    many_rows, many_columns = np.arange(64)[:, None] < 32, np.arange(128)[None] < 96
+    noise = np.random.default_rng(0).uniform(0.5, 2, (64, 128))
+    return (np.where(many_rows == many_columns, 1, 1e-3) * noise).astype(np.float32)
+
+
+def _twelve_rounds(balanced):
+    """The judges' bounds on rounding double with each division, so here the numbers are compared with float64."""
+    x = _slow()
+    wanted = x.astype(np.float64)
+    for _ in range(ROUNDS):
+        wanted /= wanted.sum(axis=1, keepdims=True)
+        wanted /= wanted.sum(axis=0, keepdims=True)
+    with chips.chip("v5e").target():
+        off = np.abs(np.asarray(balanced(jnp.asarray(x)), np.float64) / wanted - 1)
+    if not off.max() < NEAR:
+        place = tuple(int(n) for n in np.unravel_index(np.argmax(np.nan_to_num(off, nan=np.inf)), off.shape))
+        return (
+            f"For a matrix x[64, 128] that settles slowly the number at {place} is off by "
+            f"{off.max():.1%} of its size after {ROUNDS} rounds; {NEAR:.1%} is allowed.",
+            "count the rounds, and end with the columns, as reference does.",
+        )
+    return None
+
+
+EXERCISE = Exercise(
+    id="11.10",
+    title="Golf: rows and columns that sum to one",
+    kind="golf",
+    defines="balanced",
+    cases=_cases,
+    reference=reference,
+    also=(_twelve_rounds,),
+    golf=Golf(unit=CYCLES, par=6_300, at=_large, floor=ROUNDS * 128),
+    hints=(
+        "Where do the cycles go? Each round reads the matrix, writes it, reads and writes it again: one store a "
+        "bundle.",
+        "After some rounds x is u[:, None] * x0 * v[None, :]. What has to be kept from round to round, and what not?",
+        "Keep u and v only: u = 1 / rowsums(x0 * v), v = 1 / columnsums(x0 * u). The matrix is written once, at "
+        "the end. Take "
+        "parts of the rows, so that both sums of a part come from one load.",
+    ),
+    points=3,
+)

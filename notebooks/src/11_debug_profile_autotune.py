@@ -1,0 +1,738 @@
+# %% [markdown]
+# # Lesson 11: Debug, profile, autotune
+#
+# *60 minutes, then 60 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
+# lesson 4, of lesson 5 the loop and the VMEM, and of lesson 7 the product in blocks. A TPU adds one thing: a profile of your own,
+# of the chip.*
+#
+# Below is a softmax of rows. Each grid step has 512 of them, and works on them in turns of a loop, `turn` rows at a time.
+# Seven choices of `turn` give the same numbers. Run the three cells.
+
+# %%
+# FIRST CELL
+
+# %%
+import collections
+import functools
+import itertools
+import json
+import pathlib
+import random
+import re
+import tempfile
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compiler, cost, datasets, grid, judges, testing, viz
+
+
+def softmax(x, turn, rows=512):
+    def kernel(x_ref, o_ref):
+        @pl.loop(0, rows // turn)
+        def some_rows(n):
+            these = pl.ds(pl.multiple_of(turn * n, turn), turn)
+            x = x_ref[these, :]
+            raised = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+            o_ref[these, :] = raised / jnp.sum(raised, axis=1, keepdims=True)
+
+    block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // rows,),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+numbers = jax.random.normal(jax.random.key(0), (512, 1024))
+results = [softmax(numbers, turn) for turn in (8, 64, 512)]
+right = [bool(jnp.allclose(result, jax.nn.softmax(numbers))) for result in results]
+print("right:", right)
+
+# %%
+TURNS = (8, 16, 32, 64, 128, 256, 512)
+table = jax.ShapeDtypeStruct((2048, 1024), jnp.float32)
+reports = {
+    turn: compiler.compile_tpu(functools.partial(softmax, turn=turn), table)
+    for turn in TURNS
+}
+times = sorted(f"{report.seconds * 1e6:.1f}" for report in reports.values())
+spills = sorted(report.spills for report in reports.values())
+print("times in us, predicted (compiler), the shortest first:", *times)
+print("registers spilled in the program, the fewest first:   ", *spills)
+
+# %% [markdown]
+# A spill is a value that found no free register, and is kept in VMEM meanwhile. One of the seven programs has 516 of them. One
+# takes nearly three times as long as the others. **Is it the same one?** Write down yes or no, and which `turn` you would
+# ship.
+#
+# After this lesson you can
+# - find out why a kernel is wrong: with a print, with poison, with the simulator's log, with a race report,
+# - see where a kernel's cycles go, find its spills, and say what they cost,
+# - read a profile: find the gaps, and say whose figures they are,
+# - find good blocks with a dozen compilations, and keep what you found,
+# - write a test that fails if a bug comes back.
+#
+# ## First right: four tools
+#
+# Before a kernel is fast it has to be right. The judges of this course find the cause of many mistakes by themselves. In a project
+# of your own something will be left over, and then you need tools. Here is one kernel: it adds up the blocks of 128 columns
+# of each row. And here are three ways to break it.
+
+
+# %%
+def in_columns(x, zero_axis=1, zeroed=True, order="arbitrary", say=False):
+    """The sum of the blocks of 128 columns of x: right as it stands."""
+
+    def kernel(x_ref, o_ref, acc_ref):
+        i, j = pl.program_id(0), pl.program_id(1)
+        if zeroed:
+
+            @pl.when(pl.program_id(zero_axis) == 0)
+            def zero():
+                acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        before = acc_ref[0, 0]
+        acc_ref[...] += x_ref[...]
+        if say:
+            pl.debug_print("step ({}, {}): {} -> {}", i, j, before, acc_ref[0, 0])
+
+        @pl.when(j == pl.num_programs(1) - 1)
+        def store():
+            o_ref[...] = acc_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), jnp.float32),
+        grid=(x.shape[0] // 8, x.shape[1] // 128),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, j: (i, j))],
+        out_specs=pl.BlockSpec((8, 128), lambda i, j: (i, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(dimension_semantics=(order, order)),
+    )(x)
+
+
+BROKEN = {
+    "wrong axis": functools.partial(in_columns, zero_axis=0),
+    "not zeroed": functools.partial(in_columns, zeroed=False),
+    "parallel": functools.partial(in_columns, order="parallel"),
+}
+ones = jnp.ones((16, 256))
+print("should be 2 and 2:", *in_columns(ones)[::8, 0])
+for name in ("wrong axis", "not zeroed"):
+    print(f"{name:10} gives  ", *BROKEN[name](ones)[::8, 0])
+
+# %% [markdown]
+# The third, "parallel", gives one thing today and another tomorrow. It has to wait for its tool.
+#
+# ### Print
+#
+# `pl.debug_print` prints scalars from inside a kernel, at each step. **Predict** for "wrong axis" the four lines, "step (0, 0):
+# before -> after" and so on, and underline the first one that is wrong.
+
+# %%
+_ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
+
+# %% [markdown]
+# Step (0, 1) begins at 0 again, and step (1, 0) does not. So the zero hangs on the wrong axis. Print what a step finds and
+# what it leaves, with the numbers of the step, and look for the first line that surprises you.
+#
+# On a TPU the values must be 32-bit scalars. The lines go to a log, and by a thread of JAX's (jax-ml/jax#39148) only if the function is
+# compiled with `compiler_options={"xla_tpu_enable_log_recorder": "true"}`. We have no chip to try it. A print is a part of the
+# program, too: look at what it costs before you leave one in.
+
+# %%
+for say in (False, True):
+    report = compiler.compile_tpu(functools.partial(in_columns, say=say), ones)
+    print(f"with the print: {say!s:5}  {report.bundles} bundles")
+
+# %% [markdown]
+# ### Poison
+#
+# "Not zeroed" gives NaN here. On a chip, scratch holds what the last program left there, often zeros. What would you see
+# then? The simulator can play both.
+#
+# > **poison**: values put into memory that nobody has written, chosen so that whoever reads them notices: NaN for floats.
+
+
+# %%
+def simulated(fn, *args, **knobs):
+    """What fn returns in JAX's TPU simulator with other settings than the course's."""
+    with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(**knobs)):
+        result = jax.block_until_ready(fn(*args))
+    pltpu.reset_tpu_interpret_mode_state()
+    return result
+
+
+for memory in ("zero", "nan"):
+    for rows in (8, 16):
+        result = simulated(BROKEN["not zeroed"], ones[:rows], uninitialized_memory=memory)
+        print(f"memory of {memory:4}  {rows:2} rows:", *result[::8, 0])
+
+# %% [markdown]
+# With zeros and one block of rows the bug does not exist; with two it is another bug. With poison it is there at once. So never
+# test with `uninitialized_memory="zero"`. On a chip `with pl.enable_poison_buffers(True):` fills what `pl.run_scoped`
+# allocates ([docs/judges.md](../docs/judges.md) says what it leaves out).
+#
+# ### The simulator's log
+#
+# Now "parallel". An axis marked so may run in any order, and on two cores. The simulator tells in which order it ran: give
+# it a function to call at each step. **Predict:** what can become of a sum whose step 0 sets it to zero?
+
+
+# %%
+def order_of(fn, x, **knobs):
+    """(the grid points in the order in which they ran, what came out)."""
+    ran = []
+
+    def note(token, point, core):
+        ran.append((tuple(int(n) for n in point), int(core)))
+        return token
+
+    result = simulated(fn, x, grid_point_recorder=note, **knobs)
+    return ran, result[0, 0]
+
+
+eight = jnp.ones((8, 512))
+for name, fn, knobs in (
+    ("arbitrary", in_columns, {}),
+    ("parallel, one core", BROKEN["parallel"], {"random_seed": 1}),
+):
+    ran, total = order_of(fn, eight, **knobs)
+    print(f"{name:19}", *(point for point, core in ran), f" the sum of 4: {total}")
+points = collections.Counter(
+    core
+    for _, core in order_of(
+        BROKEN["parallel"], eight, num_cores_or_threads=2, random_seed=0
+    )[0]
+)
+print("parallel, two cores: steps of each core:", *sorted(points.items()))
+
+# %% [markdown]
+# In another order step (0, 0), which sets the sum to zero, comes late, and step (0, 3), which stores, comes too soon. That is
+# allowed: "parallel" is a promise that the order does not matter.
+#
+# ### The race report
+#
+# > **race**: two accesses to one place, at least one of them a write, with nothing that says which comes first.
+#
+# With `detect_races=True` the simulator keeps a clock for each core and each copy, and prints a report for two accesses that no
+# wait puts in order. Here is such a report, in short: which access, to which part, from which core.
+
+# %%
+import contextlib
+import io
+
+printed = io.StringIO()
+with contextlib.redirect_stdout(printed):
+    knobs = dict(num_cores_or_threads=2, random_seed=0, detect_races=True)
+    simulated(BROKEN["parallel"], eight, **knobs)
+pattern = r"(read|write) of \('(\w+)'.*?\)\[\((.*)\)\] from \(0, (\d)\)"
+for access in sorted(set(re.findall(pattern, printed.getvalue()))):
+    print("{} of {}, {}, by core {}".format(*access))
+
+# %% [markdown]
+# Two cores write the same eight rows of the result. The report names places, not lines; the rest is reading.
+#
+# ### Who sees what?
+#
+# Three bugs, four judges. **Guess** which judges pass which bug. How many does the compiler see?
+
+
+# %%
+def added(x):
+    return x.reshape(x.shape[0], -1, 128).sum(axis=1)
+
+
+ASKED = {
+    "numbers": judges.numbers_judge,
+    "simulator": judges.simulator_judge,
+    "races": judges.races_judge,
+    "compiler": judges.compiler_judge,
+}
+print(" " * 11, *(f"{name:10}" for name in ASKED))
+for name, broken in BROKEN.items():
+    said = [judge(broken, added, jnp.ones((24, 256))).passed for judge in ASKED.values()]
+    print(f"{name:11}", *(f"{'passes' if passed else 'refuses':10}" for passed in said))
+
+# %% [markdown]
+# > **A kernel that compiles, and is right once, has shown little. Poison, another order and a race detector are what finds
+# > the rest.**
+#
+# ## Then fast: where do the cycles go?
+#
+# Back to the opening. A report splits the longest chain of instructions by what it waits for. **Guess** for `turn=8`: copies,
+# arithmetic, or something else?
+
+# %%
+for turn in (8, 16, 32, 512):
+    split = reports[turn].time_split
+    largest = sorted(split, key=split.get, reverse=True)[:3]
+    parts = ", ".join(f"{name} {split[name]:,}" for name in largest)
+    print(f"turn {turn:3}: {reports[turn].cycles:6,} cycles, predicted (compiler): {parts}")
+
+# %% [markdown]
+# The XLU, which takes the maximum and the sum of each row. To be sure, take it away: the same loads, exp, division and stores, with a
+# constant for the maximum and another for the sum. The numbers are wrong, the rest is the same.
+
+
+# %%
+def without_rows(x, turn, rows=512):
+    def kernel(x_ref, o_ref):
+        @pl.loop(0, rows // turn)
+        def some_rows(n):
+            these = pl.ds(pl.multiple_of(turn * n, turn), turn)
+            o_ref[these, :] = jnp.exp(x_ref[these, :] - 1.0) / 3.0
+
+    block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=x,
+        grid=(x.shape[0] // rows,),
+        in_specs=[block],
+        out_specs=block,
+    )(x)
+
+
+print("cycles, predicted (compiler)   as it is   without the XLU   a turn less")
+for turn in (8, 16, 32, 64):
+    bare = compiler.compile_tpu(functools.partial(without_rows, turn=turn), table).cycles
+    saved = (reports[turn].cycles - bare) / (2048 // turn)
+    print(f"turn {turn:2} {reports[turn].cycles:32,} {bare:17,} {saved:13.0f}")
+
+# %% [markdown]
+# With 8 rows a turn most of the time goes with the XLU. And a turn pays no more for 64 rows than for 8: a maximum or a sum along a
+# row has a latency of some hundred cycles (lesson 2), the sum waits for the maximum, and the next turn begins when this one has
+# ended. The rows of one turn wait together. So it is the number of turns that costs. (From 32 rows on a part of a turn hides behind the copies.)
+#
+# ## Spills, bundle by bundle
+#
+# More rows a turn need more registers; there are 64. Here are two of the programs side by side: **look for one thing**, what is added
+# where, when the registers run out.
+
+# %%
+codes = {
+    f"turn {turn}": compiler.bundles(functools.partial(softmax, turn=turn), table)
+    for turn in (32, 512)
+}
+viz.bundle_diff(codes)
+
+# %% [markdown]
+# Loads and stores. A spill is a store to a place of its own, and a *fill* is the load that brings it back. This is what they look
+# like in the program:
+
+# %%
+pattern = re.compile(r"spill")
+spilled = [
+    (number, operation.text)
+    for number, bundle in enumerate(codes["turn 512"].bundles)
+    for operation in bundle.operations
+    if pattern.search(operation.text)
+]
+filled = next(found for found in spilled if "vld" in found[1])
+for number, words in (spilled[0], filled):
+    print(f"bundle {number}: {words}")
+
+# %% [markdown]
+# And what do they cost? **Your guess of the opening:** which of the seven has the most spills, and which takes longest?
+
+# %%
+print("turn      us   HBM alone   cycles   spills   VMEM KiB   predicted (compiler)")
+for turn, report in reports.items():
+    print(
+        f"{turn:4} {report.seconds * 1e6:7.1f} {report.hbm_seconds * 1e6:11.1f}",
+        f"{report.cycles:8,} {report.spills:8} {report.vmem_bytes / 1024:10,.0f}",
+    )
+
+# %% [markdown]
+# No. The one with 516 spills needs the fewest cycles, and the slow one has none. In time five of the seven are equal, for the bytes
+# bind. So **a spill is a symptom, and not a price: ask what the kernel waits for.** Spills cost in two cases. Where the core binds,
+# and its loads and stores are what it is busy with. And where VMEM is short: look at the last column. Here are wider rows, 256 at a step.
+
+# %%
+wide = jax.ShapeDtypeStruct((2048, 3584), jnp.float32)
+print("turn   counted MiB   the compiler's MiB   spills")
+for turn in (256, 32, 8):
+    fn = functools.partial(softmax, turn=turn, rows=256)
+    counted = cost.vmem_bytes(grid.walk(fn, wide)) / 2**20
+    report = compiler.compile_tpu(fn, wide)
+    if report.ok:
+        print(
+            f"{turn:4} {counted:11.1f} {report.vmem_bytes / 2**20:17.2f} {report.spills:12}"
+        )
+    else:
+        print(f"{turn:4} {counted:11.1f}   {report.error.what}")
+
+# %% [markdown]
+# The blocks take 14 MiB each time. All rows at once are refused: the spills are what is too much. So of the seven I would
+# ship 32: no spill, and no slower. (What lies between your lines and such a listing, Mosaic and LLO, is under *Further*.)
+#
+# ## Read a profile
+#
+# So far one kernel. A program has many, and a host that feeds them. Is a kernel the thing to work on at all? A guide of Keras says:
+# look at a profile of your model, and see if there are idle gaps.
+#
+# > **profile**: a record of a run: what ran when, on which device and thread.
+#
+# `jax.profiler.start_trace(folder)` begins one and `stop_trace()` ends it. In Keras the TensorBoard callback does that for
+# you: `keras.callbacks.TensorBoard(folder, profile_batch=(2, 4))` profiles three batches, if TensorFlow and TensorBoard are installed.
+# Without them a callback of ten lines will do; ours stands in `tools/record_traces.py`.
+#
+# Below are three training steps of a small dense model, recorded so. Whose figures are they? **Measured, on a CPU**. No TPU was
+# there to be recorded. Reading is the same. **Find the gaps** of the lanes called XLA, and what the lane above does meanwhile.
+
+# %%
+traces = {
+    name: json.loads(datasets.trace_file(f"keras_fit_{name}").read_text())
+    for name in ("waiting", "ready")
+}
+viz.trace_lanes(traces["waiting"])
+
+# %% [markdown]
+# A picture for the eye, a sum for the argument: what share of the time was any XLA thread at work, and what was the longest gap?
+
+
+# %%
+def gaps(trace):
+    """(ms in which XLA worked on any thread, ms in all, [(ms, from ms) of each gap])."""
+    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    spans = sorted((e["ts"] / 1e3, (e["ts"] + e["dur"]) / 1e3) for e in events if e["tid"])
+    end = max((e["ts"] + e["dur"]) / 1e3 for e in events)
+    busy, until, idle = 0.0, 0.0, []
+    for start, stop in spans:
+        if start > until:
+            idle.append((start - until, until))
+        busy += max(0.0, stop - max(start, until))
+        until = max(until, stop)
+    return busy, end, idle
+
+
+def took(trace, name):
+    return sum(
+        e["dur"] / 1e3 for e in trace["traceEvents"] if e.get("name") == name and "dur" in e
+    )
+
+
+for name, trace in traces.items():
+    busy, whole, idle = gaps(trace)
+    print(
+        f"{name:7} {whole:5.0f} ms, XLA busy {busy / whole:.0%},",
+        f"longest gap {max(idle)[0]:.0f} ms, loading took {took(trace, 'load a batch'):.0f} ms",
+    )
+
+# %% [markdown]
+# In the first the loader sleeps before each batch, and the gaps are as long as that. The second is the same model with a loader that does
+# not: the experiment that takes the cause away. A kernel would have helped neither gap. **A gap says that the device waits. Who it
+# waits for stands in the lane above.**
+#
+# The other thing one looks for is an operation that takes long and uses little of the chip. That may be as good as it gets. The roofline
+# of lesson 3 says how long it has to take; only the distance to that can be won. And what would it be worth?
+
+# %%
+print("share of the step   kernel 1.1x as fast   2x   5x")
+for share in (0.05, 0.2, 0.5):
+    won = [1 - (1 - share + share / faster) for faster in (1.1, 2, 5)]
+    print(f"{share:17.0%} {won[0]:21.1%} {won[1]:5.0%} {won[2]:4.0%}   of the step saved")
+
+# %% [markdown]
+# Most of the time what XLA makes is good enough. But a few percent of a large bill can be worth the work, and compilers lag behind what
+# the best kernels do, since they solve the general case.
+#
+# A TPU's profile has lanes for each core: its programs, their operations, a Pallas kernel as one bar. What happens inside the bar
+# it does not show. Here is a kernel's inside in the same format: **predicted (model)**, the loop of lesson 5 with the compiler's latency and
+# work. Nothing of it was measured.
+
+# %%
+in_steps = functools.partial(softmax, turn=32, rows=128)
+lanes = viz.predicted_trace(in_steps, table)
+viz.trace_lanes(lanes)
+
+# %%
+file = pathlib.Path(tempfile.mkdtemp()) / "softmax.trace.json"
+file.write_text(json.dumps(lanes))
+print(
+    f"{file.name}: {len(lanes['traceEvents'])} events; open it in https://ui.perfetto.dev"
+)
+
+# %% [markdown]
+# ## A search with twelve questions
+#
+# Now blocks. Lesson 7 chose (bm, bk, bn) for a product by reasoning, and its *Further* let `bench.autotune` rank four
+# choices. How does one choose among all? First count them. A rule: each side a power of two from 128 to 4096 that divides its axis, and
+# a short axis whole. **Guess** how many that makes for 2048 x 2048 x 2048, and how many of them fit into 16 MiB.
+#
+# > **search space**: all choices that are legal, before anything is known of how fast they are.
+# >
+# > **autotuner**: a program that looks for the fastest choice of a search space, and asks as little as it can.
+
+
+# %%
+def legal(shape):
+    """Every (bm, bk, bn) that the rule allows."""
+
+    def sides(length):
+        return [2**e for e in range(7, 13) if length % 2**e == 0] or [length]
+
+    return list(itertools.product(*map(sides, shape)))
+
+
+def vmem(bm, bk, bn):
+    """Bytes: two buffers for each bfloat16 block, and the float32 sum (lesson 7)."""
+    return 4 * (bm * bk + bk * bn + bm * bn) + 4 * bm * bn
+
+
+shape = (2048, 2048, 2048)
+fitting = [blocks for blocks in legal(shape) if vmem(*blocks) <= 16 * 2**20]
+print(f"{len(legal(shape))} legal, {len(fitting)} of them fit by the count of lesson 7")
+
+# %% [markdown]
+# Each question to the compiler takes a second or two; on a chip it would be a compilation and a run. We have asked all of
+# them, for six products, and kept the answers: `datasets.product_searches`. One is asked again now, so that you can trust
+# the rest; the kernel is lesson 7's. Then the map of all. **Look for one thing:** how many squares are nearly as dark as the best?
+
+
+# %%
+def product(x, y, bm, bk, bn):
+    def kernel(x_ref, y_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def zero():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    (m, depth), n = x.shape, y.shape[1]
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((m, n), x.dtype),
+        grid=(m // bm, n // bn, depth // bk),
+        in_specs=[
+            pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),
+            pl.BlockSpec((bk, bn), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((bm, bn), lambda i, j, k: (i, j)),
+        scratch_shapes=[pltpu.VMEM((bm, bn), jnp.float32)],
+    )(x, y)
+
+
+searches = datasets.product_searches()
+kept, ours = searches[shape].seconds, searches[shape].ours
+assert list(kept) == legal(shape)
+found = min((b for b in kept if kept[b] is not None), key=kept.get)
+square = jax.ShapeDtypeStruct(shape[:2], jnp.bfloat16)
+bm, bk, bn = found
+again = compiler.compile_tpu(
+    functools.partial(product, bm=bm, bk=bk, bn=bn), square, square
+)
+print(f"{found}: kept {kept[found] * 1e6:.1f} us, asked again {again.seconds * 1e6:.1f} us")
+viz.search_map(kept, asked=ours)
+
+# %% [markdown]
+# A plateau in the middle, and a slope on each side: small blocks pay for their steps and bytes, and the largest do not fit. So one need not find
+# the summit; it is enough to stay off the slopes. Rings show the twelve that our tuner asked about: it counts VMEM, guesses
+# each time from bytes and steps, and asks about the best twelve of its guesses. You will write yours in exercise 11.5.
+#
+# Does it need the guess? Two rivals that need none: twelve at random (the median of 101 draws, and the worst of them), and the twelve largest
+# blocks. **Predict** who wins.
+
+
+# %%
+def times_best(rows, choices):
+    """The best of some choices as a multiple of the best of all; None if all are refused."""
+    known = [rows[choice] for choice in choices if rows[choice] is not None]
+    best = min(s for s in rows.values() if s is not None)
+    return min(known) / best if known else None
+
+
+print("the best found, as a multiple of the best there is: predicted (compiler)")
+print("                   choices   random: median, worst   largest   ours")
+for shape in list(searches)[:6]:
+    rows, ours = searches[shape].seconds, searches[shape].ours
+    draws = [random.Random(n).sample(sorted(rows), 12) for n in range(101)]
+    scores = sorted(times_best(rows, draw) or 99 for draw in draws)
+    largest = times_best(rows, sorted(rows, key=lambda b: -b[0] * b[1] * b[2])[:12])
+    print(
+        f"{' x '.join(map(str, shape)):19} {len(rows):6} {scores[50]:14.2f} {scores[-1]:8.2f}",
+        f"{f'{largest:.2f}' if largest else 'none':>9} {times_best(rows, ours):7.2f}",
+    )
+
+# %% [markdown]
+# The largest are refused where they do not fit, every one. Chance is often good, since the plateau is wide, and sometimes bad. Rules
+# and a rough guess make it sure.
+#
+# ## Keep it
+#
+# A search that is run at each start is a nuisance. So keep what was found, under everything that it depends on: the chip, the shape, the dtype.
+# And who said so: another libtpu may say something else. Therefore a guide begins with "upgrade libtpu": before anything is
+# measured or searched, not after.
+
+# %%
+table_file = pathlib.Path(tempfile.mkdtemp()) / "tuned.json"
+key = "v5e 2048x2048x2048 bfloat16"
+table_file.write_text(json.dumps({key: {"blocks": found, "by": searches[shape].versions}}))
+again = json.loads(table_file.read_text())[key]
+print(again)
+print(
+    "the same blocks:",
+    tuple(again["blocks"]) == found,
+    "| without tuple():",
+    again["blocks"] == found,
+)
+
+# %% [markdown]
+# JSON has no tuples: they come back as lists, and a `BlockSpec` or a dict key that wants a tuple notices.
+#
+# And keep it right. A bug that was found once will be made again, by whoever tidies up. A test that would have found it costs
+# four lines. `testing.assert_kernel` asks the four judges; it works in any project
+# ([docs/your_kernels.md](../docs/your_kernels.md)).
+#
+# > **regression test**: a test that fails on a bug that was mended once, so that it cannot come back unseen.
+#
+# **Which arguments?** For "not zeroed" anything will do. Which of these two shapes is no test for "wrong axis"?
+
+
+# %%
+def passes(fn, x):
+    try:
+        testing.assert_kernel(fn, added, x)
+    except AssertionError as error:
+        return "fails: " + str(error).splitlines()[1][:60]
+    return "passes"
+
+
+for shape in ((8, 128), (24, 256)):
+    x = jax.random.normal(jax.random.key(0), shape)
+    print(shape, "the mended kernel", passes(in_columns, x))
+    print(shape, "wrong axis       ", passes(BROKEN["wrong axis"], x))
+
+# %% [markdown]
+# Both have to be seen: **a regression test must fail on the bug, and pass on the mended kernel.** Run it on the broken one first.
+#
+# What it costs can be kept as well: in a test `kernel_costs` does it, from a file beside the test. Here is what that looks like from inside: the costs
+# of `turn=32` are kept, and somebody makes it 8.
+
+# %%
+costs_file = pathlib.Path(tempfile.mkdtemp()) / "kernel_costs.json"
+for turn, update in ((32, True), (32, False), (8, False)):
+    costs = testing.KeptCosts(costs_file, "test_softmax", update=update)
+    report = compiler.compile_tpu(functools.partial(softmax, turn=turn), table)
+    said = costs.complaint(testing.Costs.of(report))
+    print(f"turn {turn:2}:", said.splitlines()[0] if said else "as it was")
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel is right on your machine, in a simulator whose memory is zero, and wrong on every second run on a chip. What
+# do you try first?</summary>
+# Poison. Then two cores with a race detector. Both ask the same thing: does the result depend on something that nobody
+# promised?</details>
+#
+# <details><summary>2. A report says 200 spills. What do you look at before you do anything?</summary>
+# At what binds. If the bytes or the copies do, the spills cost no time. And at VMEM, of which they take a part.</details>
+#
+# <details><summary>3. In a profile the device is idle half of the time. Will a faster kernel help?</summary>
+# Not before you know who it waits for: a loader, a dispatch, another chip. A faster kernel makes the gap longer.</details>
+#
+# <details><summary>4. Of 100 choices you may ask about 12. Which ones?</summary>
+# Of those that fit the ones that a rough model of bytes and steps likes best. The model must be right about the slopes, not
+# about the summit.</details>
+#
+# <details><summary>5. When is a tuned table out of date?</summary>
+# With another chip, shape or dtype, which its key has to name; and with another compiler, which it should name too.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 11](../exercises/11_debug_profile_autotune.ipynb). The first one is four bugs and no words.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### From your lines to bundles
+#
+# JAX traces your kernel to a jaxpr: reads and writes of references, and operations on arrays of any shape. Pallas writes
+# that down in Mosaic, a dialect of MLIR. libtpu cuts its vectors into registers, lowers them to LLO, one line an instruction, and
+# packs the instructions into bundles. Here are the two ends. (Mosaic and LLO lie between them.)
+
+# %%
+small = jax.ShapeDtypeStruct((64, 128), jnp.float32)
+
+
+def doubled(x):
+    def kernel(x_ref, o_ref):
+        o_ref[...] = 2 * x_ref[...]
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+code = compiler.bundles(doubled, small)
+busy = max(code.bundles, key=lambda bundle: len(bundle.operations))
+jaxpr = jax.make_jaxpr(doubled)(small).pretty_print(use_color=False)
+print("jaxpr:", *re.findall(r"^.*(?:<-|mul).*$", jaxpr, re.M), sep="\n")
+print("bundle:", *(operation.text for operation in busy.operations), sep="\n  ")
+
+# %% [markdown]
+# ### Where the roofline is wrong
+#
+# The JAX team's article warns that a roofline takes the peak for granted. Pipelining bubbles, units that are not full, latency: this
+# course has shown all three. A fourth you cannot see here: a chip that gets too hot or draws too much power lowers its clock. What would that
+# do to a prediction?
+
+# %%
+for clock in (1.0, 0.9, 0.7):
+    report = reports[8]
+    core, hbm = report.core_seconds * 1e6 / clock, report.hbm_seconds * 1e6
+    print(
+        f"clock at {clock:.0%}: {max(core, hbm):5.1f} us for turn 8, predicted (compiler)"
+    )
+
+# %% [markdown]
+# What the core binds grows as the clock falls; what HBM binds does not. If a kernel is slower in a long run than in a short
+# one, suspect the clock before your code.
+#
+# ### A profile of your own
+#
+# On a TPU this cell profiles the softmax, and prints the chip's own times of each run. Elsewhere it says what is missing.
+
+
+# %%
+from course_lib import bench
+
+try:
+    print(bench.measure(functools.partial(softmax, turn=32), jnp.ones((2048, 1024))))
+except bench.NoAccelerator:
+    print("no TPU here: nothing was measured")
+
+# %% [markdown]
+# ### A TPU's profile
+#
+# The repository of xprof, the profiler's own (`openxla/xprof` on GitHub, Apache-2.0), has recorded profiles of TPUs among its demos, in
+# `demo/plugins/profile`. They are too large for this course. `jax.profiler.ProfileData.from_file(path)` opens such a file: planes are devices, lines are lanes.
+#
+# ### Checks inside a kernel
+#
+# `pl.debug_check(condition, message)` stops a kernel, with `pl.enable_debug_checks(True)`: on a TPU. In the simulator it says
+# nothing, whatever the condition:
+
+
+# %%
+def checked(x):
+    def kernel(x_ref, o_ref):
+        pl.debug_check(jnp.all(x_ref[...] > 0), "a number that is not positive")
+        o_ref[...] = jnp.log(x_ref[...])
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+with pl.enable_debug_checks(True):
+    print("nothing stopped it:", checked(-jnp.ones((8, 128)))[0, 0])

@@ -1,0 +1,596 @@
+# %% [markdown]
+# # Exercises 11: Debug, profile, autotune
+#
+# Four cases for a detective, one repair, spills to remove, a line to fit, an autotuner and a table to write, a test to write,
+# one thing to explain. Nothing here needs a TPU.
+#
+# Come here from lesson 11 (`notebooks/11_debug_profile_autotune.ipynb`). About 60 minutes. Short of time? Do 11.1, 11.3, 11.5 and
+# 11.7. Want more? 11.9 and 11.10, 60 minutes, begin with an empty cell.
+
+# %%
+# FIRST CELL
+
+# %%
+import itertools
+import json
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compiler, testing
+
+# %% [markdown]
+# ## 11.1 Detective: four cases
+#
+# *Difficulty 2 of 5. 12 minutes, 4 lines. Fast track.*
+#
+# Four kernels take the blocks of 8 rows of x[M, 128], and return their mean (`case_a`) or their sum (the others). Each has one wrong
+# line. Run them with the tools of the lesson; `simulated` is below the code. The judges
+# would tell you too much; leave them for the end. For each case name the line, `"line 9"`, and the cause:
+#
+# - `"count"`: a number of steps is not the number that is meant,
+# - `"garbage"`: memory is read that nobody wrote,
+# - `"order"`: steps rely on an order that is not promised,
+# - `"early"`: a buffer is read while a copy into it is under way,
+# - `"block"`: an index map names the wrong block.
+#
+# So each answer is a pair: `("line 9", "early")`.
+
+
+# %% given="11.1-cases"
+def case_a(x):
+    """The mean of the blocks."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def begin():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        done = pl.num_programs(0) * jnp.float32(1)
+        o_ref[...] += (x_ref[...] - o_ref[...]) / done
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        grid=(x.shape[0] // 8,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+    )(x)
+
+
+def case_b(x):
+    """The sum of the blocks."""
+
+    def kernel(x_ref, o_ref, acc_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def begin():
+            acc_ref[:4, :] = jnp.zeros((4, 128), x.dtype)
+
+        acc_ref[...] += x_ref[...]
+
+        @pl.when(pl.program_id(0) == pl.num_programs(0) - 1)
+        def store():
+            o_ref[...] = acc_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        grid=(x.shape[0] // 8,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), x.dtype)],
+    )(x)
+
+
+def case_c(x):
+    """The sum of the blocks."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def begin():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += x_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        grid=(x.shape[0] // 8,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel",)),
+    )(x)
+
+
+def case_d(x):
+    """The sum of the blocks, which are copied by hand."""
+    chunks = x.shape[0] // 8
+
+    def kernel(x_hbm, o_ref, two_ref, sem):
+        def fetch(i, slot):
+            chunk = x_hbm.at[pl.ds(8 * i, 8)]
+            return pltpu.make_async_copy(chunk, two_ref.at[slot], sem.at[slot])
+
+        o_ref[...] = jnp.zeros_like(o_ref)
+        fetch(0, 0).start()
+
+        @pl.loop(0, chunks)
+        def turn(i):
+            slot = jax.lax.rem(i, 2)
+            fetch(i, slot).wait()
+
+            @pl.when(i + 1 < chunks)
+            def ahead():
+                fetch(i + 1, 1 - slot).start()
+
+            o_ref[...] += two_ref[1 - slot]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        scratch_shapes=[
+            pltpu.VMEM((2, 8, 128), x.dtype),
+            pltpu.SemaphoreType.DMA((2,)),
+        ],
+    )(x)
+
+
+# %% given="11.1"
+x = jnp.repeat(jnp.arange(1.0, 5.0), 8)[:, None] * jnp.ones(
+    (32, 128)
+)  # blocks of 1, 2, 3, 4
+
+
+def simulated(fn, *args, random_seed=7, **knobs):
+    """What fn returns in JAX's TPU simulator with other settings than the course's."""
+    knobs = pltpu.InterpretParams(random_seed=random_seed, **knobs)
+    with pltpu.force_tpu_interpret_mode(knobs):
+        result = jax.block_until_ready(fn(*args))
+    pltpu.reset_tpu_interpret_mode_state()
+    return result
+
+
+for case in (case_a, case_b, case_c, case_d):
+    print(case.__name__, *simulated(case, x)[:, 0])
+
+# %%
+checks.listing("11.1")  # the same with the numbers of the lines
+
+# %% answer="11.1"
+found = {"A": None, "B": None, "C": None, "D": None}
+### BEGIN SOLUTION
+found |= {
+    "A": ("line 9", "count"),  # a print of done says 4, 4, 4, 4
+    "B": ("line 27", "garbage"),  # rows 4 to 7 are NaN, and 10 with memory of zeros
+    "C": ("line 61", "order"),  # with two cores another sum comes out each time
+    "D": ("line 86", "early"),  # it adds buffer 1 while chunk 1 is on its way into it
+}
+### END SOLUTION
+
+# %% check="11.1"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.1", found)
+
+# %%
+# checks.hint("11.1")
+
+# %% [markdown]
+# ## 11.2 Repair: the test was green
+#
+# *Difficulty 2 of 5. 6 minutes, 2 lines to change.*
+#
+# `broken(x)` is the largest number of each row of x[M, N], as [M, 1], for any sizes. Its author tested it, as below, and shipped it. It has two
+# mistakes. Copy it into the answer cell as `mended`, and mend both.
+
+
+# %% given="11.2-broken"
+def broken(x):
+    n = x.shape[1]
+
+    def kernel(x_ref, o_ref):
+        j = pl.program_id(1)
+
+        @pl.when(j == 0)
+        def first():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        inside = jnp.where(column < n, x_ref[...], 0.0)
+        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(inside, axis=1, keepdims=True))
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 1), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), pl.cdiv(n, 128)),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, j: (i, j))],
+        out_specs=pl.BlockSpec((8, 1), lambda i, j: (i, 0)),
+    )(x)
+
+
+for shape in ((8, 128), (16, 300)):
+    uniform = jax.random.uniform(jax.random.key(0), shape)
+    print(
+        shape, "green:", bool((broken(uniform) == uniform.max(axis=1, keepdims=True)).all())
+    )
+
+
+# %% answer="11.2"
+def mended(x):
+    """The largest number of each row of x[M, N], as [M, 1]."""
+    ### BEGIN SOLUTION
+    n = x.shape[1]
+
+    def kernel(x_ref, o_ref):
+        j = pl.program_id(1)
+
+        @pl.when(j == 0)
+        def first():
+            o_ref[...] = jnp.full_like(o_ref, -jnp.inf)
+
+        column = 128 * j + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+        inside = jnp.where(column < n, x_ref[...], -jnp.inf)
+        o_ref[...] = jnp.maximum(o_ref[...], jnp.max(inside, axis=1, keepdims=True))
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((x.shape[0], 1), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8), pl.cdiv(n, 128)),
+        in_specs=[pl.BlockSpec((8, 128), lambda i, j: (i, j))],
+        out_specs=pl.BlockSpec((8, 1), lambda i, j: (i, 0)),
+    )(x)
+    ### END SOLUTION
+
+
+# %% check="11.2"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.2", mended)
+
+# %%
+# checks.hint("11.2")
+
+# %% [markdown]
+# ## 11.3 Find the spills, and remove them
+#
+# *Difficulty 3 of 5. 8 minutes, 8 lines. Fast track.*
+#
+# `spilling(x)` takes the mean off each row, and divides by the deviation, in blocks of 256 rows. Compile it for x[2048, 1024], look at its spills and
+# at what binds, and write `mended(x)`: the same blocks, **no spill**, and a time, predicted (compiler), of at most 1.1 times that of its bytes. 256 divides M.
+
+
+# %% given="11.3-spilling"
+def spilling(x):
+    def kernel(x_ref, o_ref):
+        x = x_ref[...]
+        away = x - jnp.mean(x, axis=1, keepdims=True)
+        variance = jnp.mean(away * away, axis=1, keepdims=True)
+        o_ref[...] = away * jax.lax.rsqrt(variance + 1e-6)
+
+    block = pl.BlockSpec((256, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(x.shape[0] // 256,), in_specs=[block], out_specs=block
+    )(x)
+
+
+report = compiler.compile_tpu(spilling, jax.ShapeDtypeStruct((2048, 1024), jnp.float32))
+print(report.spills, "spills; binds:", report.bound)
+
+
+# %% answer="11.3"
+def mended(x):
+    """(x - mean) / deviation of each row of x[M, N], in blocks of 256 rows, without spills."""
+    ### BEGIN SOLUTION
+    turn = 32  # rows: 32 x 1024 numbers fill half of the registers
+
+    def kernel(x_ref, o_ref):
+        @pl.loop(0, 256 // turn)
+        def some_rows(n):
+            these = pl.ds(pl.multiple_of(turn * n, turn), turn)
+            x = x_ref[these, :]
+            away = x - jnp.mean(x, axis=1, keepdims=True)
+            variance = jnp.mean(away * away, axis=1, keepdims=True)
+            o_ref[these, :] = away * jax.lax.rsqrt(variance + 1e-6)
+
+    block = pl.BlockSpec((256, x.shape[1]), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(x.shape[0] // 256,), in_specs=[block], out_specs=block
+    )(x)
+    ### END SOLUTION
+
+
+# %% check="11.3"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.3", mended)
+
+# %%
+# checks.hint("11.3")
+
+# %% [markdown]
+# ## 11.4 The price of a step, and what it cannot tell
+#
+# *Difficulty 3 of 5. 7 minutes, 8 lines.*
+#
+# A page of JAX's documentation (`docs/pallas/tpu/matmul.ipynb`) has times of a bfloat16 product N x N x N in blocks of 128, **measured** on a v5e, from the host:
+# `0.29767 ms` for N = 1024 and `11.7715 ms` for N = 4096. Suppose that each call has a price, and each step of the grid.
+#
+# - **A** The price of a step, all that it takes, as text with a unit (`"1.2 us"`; 2 % either way will do),
+# - **B** the price of a call (5 %),
+# - **C** the time for N = 8192 that follows (5 %). The answer tells what the page measured,
+# - **D** what of a step's price do these three times prove to be the cause: `"latency"` of its copies, `"work"` of the core, or `"neither"`?
+# - **E** What would tell: `"more sizes"`, `"blocks that stay"` where they are, `"float32"`, `"a faster clock"`?
+
+# %% answer="11.4"
+fit = {"A": None, "B": None, "C": None, "D": None, "E": None}
+### BEGIN SOLUTION
+steps = {n: (n // 128) ** 3 for n in (1024, 4096, 8192)}
+each = (11.7715e-3 - 0.29767e-3) / (steps[4096] - steps[1024])
+call = 0.29767e-3 - steps[1024] * each
+fit |= {
+    "A": f"{each * 1e6} us",
+    "B": f"{call * 1e3} ms",
+    "C": f"{(call + steps[8192] * each) * 1e3} ms",
+    "D": "neither",  # every step copies, with two buffers
+    "E": "blocks that stay",  # index maps that do not move: then there is no copy
+}
+### END SOLUTION
+
+# %% check="11.4"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.4", fit)
+
+# %%
+# checks.hint("11.4")
+
+# %% [markdown]
+# ## 11.5 An autotuner with twelve questions
+#
+# *Difficulty 3 of 5. 12 minutes, 20 lines. Fast track.*
+#
+# Write `tune(shape, ask)`: it returns good blocks (bm, bk, bn) for a bfloat16 product of `shape` = (m, k, n), with lesson 7's kernel and 16 MiB of VMEM.
+#
+# - A side is a power of two from 128 to 4096 that divides its axis. An axis shorter than 128 is one block.
+# - `ask(blocks)` gives the seconds, predicted (compiler), or None if the compiler refuses them. You may ask about 12 different blocks.
+# - What you return may take 1.1 times as long as the best of all.
+#
+# The check tries it on six shapes, from 64 x 2048 x 8192 to 8192 x 256 x 512, and on three small ones.
+
+
+# %% answer="11.5"
+def tune(shape, ask):
+    """Blocks (bm, bk, bn) for a product of (m, k, n); ask(blocks): seconds or None, for 12 blocks."""
+    ### BEGIN SOLUTION
+    m, k, n = shape
+
+    def sides(length):
+        return [2**e for e in range(7, 13) if length % 2**e == 0] or [length]
+
+    def fits(blocks):
+        bm, bk, bn = blocks
+        return 4 * (bm * bk + bk * bn + bm * bn) + 4 * bm * bn <= 15 * 2**20
+
+    def guess(blocks):
+        bm, bk, bn = blocks
+        steps = (m // bm) * (k // bk) * (n // bn)
+        x_times = 1 if bk == k else n // bn
+        y_times = 1 if (bk, bn) == (k, n) else m // bm
+        moved = 2 * (m * k * x_times + k * n * y_times + m * n)
+        step = max(max(bm, 32) * bk * bn / 65_536 + 300, 600)
+        ends = 2 * (bm * bk + bk * bn + bm * bn) / 819e9
+        return max(steps * step / 1.5e9, moved / 819e9) + ends
+
+    legal = itertools.product(*map(sides, shape))
+    likely = sorted(filter(fits, legal), key=guess)[:12]
+    times = {blocks: ask(blocks) for blocks in likely}
+    return min((b for b in likely if times[b] is not None), key=times.get)
+    ### END SOLUTION
+
+
+# %% check="11.5"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.5", tune)
+
+# %%
+# checks.hint("11.5")
+
+# %% [markdown]
+# ## 11.6 Keep what was found
+#
+# *Difficulty 2 of 5. 6 minutes, 8 lines.*
+#
+# Write `table(text, chip, shape, dtype, blocks=None)`, a table of tuned blocks as the text of a JSON file; `text` is what the file holds so far, "" at first.
+# With `blocks` it returns the new text, in which they are kept for this chip, shape and dtype. Without, it returns the blocks that are kept there, as a
+# tuple, or None. Below the cell it is used with a file.
+
+
+# %% answer="11.6"
+def table(text, chip, shape, dtype, blocks=None):
+    """The new text with ``blocks`` in it; or, without, the blocks kept in ``text``, None for none."""
+    ### BEGIN SOLUTION
+    kept = json.loads(text or "{}")
+    key = f"{chip} {shape} {dtype}"
+    if blocks is not None:
+        return json.dumps(kept | {key: blocks})
+    return tuple(kept[key]) if key in kept else None
+    ### END SOLUTION
+
+
+# %% given="11.6"
+def keep(file, chip, shape, dtype, blocks):
+    before = file.read_text() if file.exists() else ""
+    file.write_text(table(before, chip, shape, dtype, blocks))
+
+
+# %% check="11.6"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.6", table)
+
+# %%
+# checks.hint("11.6")
+
+# %% [markdown]
+# ## 11.7 A test that keeps it mended
+#
+# *Difficulty 2 of 5. 5 minutes, 2 lines. Fast track.*
+#
+# Below is a test of any kernel that claims to return the largest number of each row, as 11.2 has it. It wants data. Write `data()`, which returns a float32 x[M, N], so that the test passes the
+# mended kernel, and fails each of the two mistakes, also where only one of them is left.
+
+
+# %% answer="11.7"
+def data():
+    """x[M, N] that shows both mistakes of 11.2, each of them alone."""
+    ### BEGIN SOLUTION
+    return -1 - jax.random.uniform(jax.random.key(0), (8, 130))  # below 0, and ragged
+    ### END SOLUTION
+
+
+# %% given="11.7"
+def test_largest(largest):
+    testing.assert_kernel(largest, lambda x: jnp.max(x, axis=1, keepdims=True), data())
+
+
+# %% check="11.7"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.7", data)
+
+# %%
+# checks.hint("11.7")
+
+# %% [markdown]
+# ## 11.8 Explain: forty percent idle
+#
+# *No points. 4 minutes, three or four sentences.*
+#
+# A colleague shows you a profile of a training step: the TPU is idle for 40 % of it, in one gap, and a softmax takes 5 % of the step and uses next to nothing of the MXU. "I will write
+# a kernel for the softmax." What do you say? Write, and run both cells: the check shows ours. Then judge yours: below your text add
+# `checks.assess("11.8", "yes")`, or `"partly"`, or `"no"`.
+
+# %% answer="11.8"
+advice = None
+### BEGIN SOLUTION
+advice = """First the gap: look what the host does meanwhile. If it loads a batch, no kernel helps; the
+loader has to be ahead. That a softmax hardly uses the MXU is normal: it has no product, and is bound
+by its bytes. Divide them by the bandwidth; if the softmax takes about that, it is as good as it gets.
+And all of it is 5 % of the step, so more than 5 % cannot be won."""
+checks.assess("11.8", "yes")
+### END SOLUTION
+
+# %% check="11.8"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.8", advice)
+
+# %%
+# checks.hint("11.8")
+
+# %% [markdown]
+# ## 11.9 From an empty cell: a census of what went bad
+#
+# *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
+#
+# A training run has NaN somewhere. Write a kernel that says where: `census(x)` of a float32 x[M, N] returns two arrays of shape [1, N]: as int32 how many numbers of each
+# column are NaN or infinite, and as float32 the largest size, |x|, of those that are not (0 where none is left). Any M; 128 divides N. x is read once, nothing spills, and the blocks do
+# not grow with M.
+
+# %% answer="11.9"
+census = None
+### BEGIN SOLUTION
+
+
+def census(x):
+    m, n = x.shape
+    rows = 32
+
+    def kernel(x_ref, bad_ref, size_ref):
+        i = pl.program_id(0)
+
+        @pl.when(i == 0)
+        def begin():
+            bad_ref[...] = jnp.zeros_like(bad_ref)
+            size_ref[...] = jnp.zeros_like(size_ref)
+
+        row = rows * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        ours, size = row < m, jnp.abs(x_ref[...])
+        fine = size < jnp.inf  # false for NaN, too
+        bad = jnp.where(ours & ~fine, 1, 0)
+        bad_ref[...] += jnp.sum(bad, axis=0, keepdims=True)
+        largest = jnp.max(jnp.where(ours & fine, size, 0.0), axis=0, keepdims=True)
+        size_ref[...] = jnp.maximum(size_ref[...], largest)
+
+    stays = pl.BlockSpec((1, n), lambda i: (0, 0))
+    return pl.pallas_call(
+        kernel,
+        out_shape=(
+            jax.ShapeDtypeStruct((1, n), jnp.int32),
+            jax.ShapeDtypeStruct((1, n), jnp.float32),
+        ),
+        grid=(pl.cdiv(m, rows),),
+        in_specs=[pl.BlockSpec((rows, n), lambda i: (i, 0))],
+        out_specs=(stays, stays),
+    )(x)
+
+
+### END SOLUTION
+
+# %% check="11.9"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.9", census)
+
+# %%
+# checks.hint("11.9")
+
+# %% [markdown]
+# ## 11.10 Golf: rows and columns that sum to one
+#
+# *Difficulty 5 of 5. 30 minutes, 30 lines. Further.*
+#
+# Divide a matrix of positive numbers by the sum of each row, then by the sum of each column, six times: `reference` below. All of it fits into VMEM. Counted are
+# the cycles, predicted (compiler), for x[256, 512]. Par is 6,300.
+
+
+# %% given="11.10"
+def reference(x):
+    for _ in range(6):
+        x = x / jnp.sum(x, axis=1, keepdims=True)
+        x = x / jnp.sum(x, axis=0, keepdims=True)
+    return x
+
+
+# %% answer="11.10"
+balanced = None
+### BEGIN SOLUTION
+
+
+def balanced(x):
+    m, n = x.shape
+    turn = min(m, 128)
+
+    def kernel(x_ref, o_ref, u_ref):
+        def one_round(_, v):
+            columns = jnp.zeros((1, n), jnp.float32)
+            for k in range(m // turn):
+                these = pl.ds(k * turn, turn)
+                u = 1 / jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True)
+                u_ref[these, :] = u
+                columns += jnp.sum(x_ref[these, :] * u, axis=0, keepdims=True)
+            return 1 / columns
+
+        v = jax.lax.fori_loop(0, 6, one_round, jnp.ones((1, n), jnp.float32))
+        for k in range(m // turn):
+            these = pl.ds(k * turn, turn)
+            o_ref[these, :] = x_ref[these, :] * u_ref[these, :] * v
+
+    return pl.pallas_call(
+        kernel, out_shape=x, scratch_shapes=[pltpu.VMEM((m, 1), jnp.float32)]
+    )(x)
+
+
+### END SOLUTION
+
+# %% check="11.10"
+# NBVAL_CHECK_OUTPUT
+checks.check("11.10", balanced)
+
+# %%
+# checks.hint("11.10")
