@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from attacks import ATTACKS, SLOW
 from graded_class import make
@@ -20,6 +21,7 @@ from sweeps import daily
 
 from course_lib.grading import submission
 from course_lib.grading.box import bwrap, process, values
+from course_lib.grading.box import hidden as hidden_inputs
 from course_lib.grading.box.bench import Bench
 from course_lib.grading.box.limits import STUDENT
 from course_lib.grading.graft import course_notebook
@@ -324,12 +326,18 @@ def test_a_full_disk_is_one_line_and_what_is_done_is_kept(tmp_path):
         subprocess.run(["umount", str(out)], check=True)
 
 
+def test_a_hidden_size_is_larger_along_axes_that_may_have_any_length():
+    sizes = ({"M": 96, "N": 384}, {"M": 100, "N": 256}, {"M": 20, "N": 128})
+    for seed in range(10):
+        *others, hidden = hidden_inputs._sizes(sizes, np.random.default_rng(seed))
+        assert tuple(others) == sizes[:2]
+        assert 20 < hidden["M"] <= 27 and hidden["M"] % 8 and hidden["N"] == 128
+
+
 # What comes out of a box
 
 
 def test_values_come_back_as_they_were():
-    import numpy as np
-
     for value in (None, True, 3, 2.5, "text", (1, [2, {"a": (3,)}]), {"k": None}):
         assert values.read(values.loads(values.dumps(values.written(value)))) == value
     array = np.arange(6, dtype=np.int8).reshape(2, 3)

@@ -40,6 +40,7 @@ def run(tmp_path):
     }  # fmt: skip
     (tmp_path / "nbgrader_config.py").write_text(
         f"c = get_config()\nc.CourseDirectory.course_id = 'course'\nc.CourseDirectory.root = {str(tmp_path)!r}\n"
+        "c.Execute.timeout = 600\n"  # seconds of a cell: 30 unless it is said
     )
 
     def run(*words):

@@ -74,7 +74,12 @@ def type_of(wanted: Input, size: dict[str, int], dtype: str = "") -> jax.ShapeDt
 
 def is_odd(size: dict[str, int]) -> bool:
     """Whether some axis does not divide into tiles of 8 or 128, so that a wrong edge shows."""
-    return any(n % 8 or (n > 128 and n % 128) for n in size.values())
+    return bool(odd_axes(size))
+
+
+def odd_axes(size: dict[str, int]) -> set[str]:
+    """The names of the axes that do not."""
+    return {name for name, n in size.items() if n % 8 or (n > 128 and n % 128)}
 
 
 def position_coded(wanted: jax.ShapeDtypeStruct, number: int, within: tuple[float, float] | None = None) -> jax.Array:

@@ -36,11 +36,15 @@ def task(public: Exercise, seed: int) -> Exercise:
 
 
 def _sizes(sizes: tuple[dict[str, int], ...], rng) -> tuple[dict[str, int], ...]:
-    """The sizes, the last odd one made a little larger: nobody knows by how much."""
+    """The sizes, the last odd one made a little larger: nobody knows by how much.
+
+    An axis that is odd in none of them stays: the exercise may promise that it divides into tiles.
+    """
     odd = max(n for n, size in enumerate(sizes) if inputs.is_odd(size))
-    grown = {name: n + int(rng.integers(1, 6)) for name, n in sizes[odd].items()}
+    any_length = set().union(*map(inputs.odd_axes, sizes))
+    grown = {name: n + (name in any_length) * int(rng.integers(1, 6)) for name, n in sizes[odd].items()}
     while not inputs.is_odd(grown):
-        grown = {name: n + 1 for name, n in grown.items()}
+        grown = {name: n + (name in any_length) for name, n in grown.items()}
     return (*sizes[:odd], grown, *sizes[odd + 1 :]) if odd else (*sizes, grown)
 
 
