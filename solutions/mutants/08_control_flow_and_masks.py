@@ -530,11 +530,11 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.8" name="nothing gains" judge="exercise" says="Does a turn need anything"
+# %% answer="08.8" name="nothing gains" judge="exercise" says="Is anything carried"
 unrolled = {"A": "the same", "B": "the same", "C": "refused"}
 
 
-# %% answer="08.8" name="a chain gains" judge="exercise" says="waits for the carry"
+# %% answer="08.8" name="a chain gains" judge="exercise" says="loop carries a register"
 unrolled = {"A": "fewer", "B": "fewer", "C": "refused"}
 
 

@@ -44,8 +44,8 @@ class Golf:
 
     unit: str
     par: int
-    # Cycles only: the arguments that are scored, where they are too large for all judges. Arrays the numbers judge runs;
-    # jax.ShapeDtypeStructs are compiled and no more, so give a floor that shows who leaves work out.
+    # Cycles only: the arguments that are scored, where they are too large for all judges. Arrays the numbers judge
+    # runs; jax.ShapeDtypeStructs are compiled and no more, so give a floor that shows who leaves work out.
     at: Callable[[], tuple] | None = None
     floor: int = 0  # cycles only: what the work takes at the chip's peak; who is below it leaves work out
 
@@ -97,11 +97,11 @@ def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
     case = task.golf.at() if task.golf.at else ()
     if not case or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(case)):
         return None
-    shapes = ", ".join(str(leaf.shape) for leaf in jax.tree.leaves(case))
+    what = f"it at the size that is scored, {', '.join(str(leaf.shape) for leaf in jax.tree.leaves(case))}"
     with progress.shown(f"judging {task.id}") as say:
         trials = hearing.trials_of(task, task.build(defined), [case])
         refusal, *_ = hearing.heard(
-            task, trials, None, say, f"it at the size that is scored, {shapes}", asked=("numbers",)
+            task, trials, None, say, what, asked=("numbers",)
         )
     return refusal
 
