@@ -100,9 +100,7 @@ def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
     what = f"it at the size that is scored, {', '.join(str(leaf.shape) for leaf in jax.tree.leaves(case))}"
     with progress.shown(f"judging {task.id}") as say:
         trials = hearing.trials_of(task, task.build(defined), [case])
-        refusal, *_ = hearing.heard(
-            task, trials, None, say, what, asked=("numbers",)
-        )
+        refusal, *_ = hearing.heard(task, trials, None, say, what, asked=("numbers",))
     return refusal
 
 
