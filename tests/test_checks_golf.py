@@ -195,17 +195,48 @@ def test_steps_are_those_of_one_kernel_in_blocks():
 
 
 def at_large(monkeypatch, report):
-    """A task that scores 4096 rows, and the shapes that the compiler is asked about, which answers with ``report``."""
+    """A task that scores 1024 rows, and the shapes that the compiler is asked about, which answers with ``report``."""
     asked = []
     monkeypatch.setattr(compiler, "compile_tpu", lambda fn, *args, **more: asked.append(args[0].shape) or report)
-    large = Golf(unit="cycles", par=5000, at=lambda: (jax.ShapeDtypeStruct((4096, 256), jnp.float32),))
+    large = Golf(unit="cycles", par=5000, at=lambda: (jax.ShapeDtypeStruct((1024, 256), jnp.float32),))
     return dataclasses.replace(task(), golf=large), asked
 
 
 def test_cycles_may_be_those_of_arguments_too_large_to_run(agreed, monkeypatch):
     agreed(report=report_of(99))  # of the first arguments
     scored, asked = at_large(monkeypatch, report_of(4312))
-    assert golf.result(scored, double).score == 4312 and asked == [(4096, 256)]
+    assert golf.result(scored, double).score == 4312 and asked == [(1024, 256)]
+
+
+def test_what_is_wrong_only_where_it_is_scored_is_refused(agreed, monkeypatch):
+    """Arrays are run there; the compiler has been asked, and says nothing against it."""
+    scored, _ = at_large(monkeypatch, report_of(4312))
+    large = dataclasses.replace(scored.golf, at=lambda: (jnp.ones((64, 256)),))
+    scored = dataclasses.replace(scored, golf=large)
+    assert golf.result(scored, double).score == 4312
+    said = golf.result(scored, lambda x: double(x) if x.shape[0] < 64 else pl.pallas_call(copy, out_shape=x)(x))
+    assert (said.outcome, said.judge, said.score) == ("not yet", "numbers", None)
+    assert said.headline == "the numbers judge refused it at the size that is scored, (64, 256)."
+
+
+def copy(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+ONCE_AT_1024 = 3844  # 2 MiB at 820 GB/s, 1.503 GHz
+
+
+@pytest.mark.parametrize(
+    "cycles, moved, score",
+    [(3406, None, ONCE_AT_1024), (3406, 2**21, ONCE_AT_1024), (3406, 2**22, 2 * ONCE_AT_1024), (3845, 2**21, 3845)],
+)
+def test_cycles_are_never_fewer_than_the_bytes_need(agreed, monkeypatch, cycles, moved, score):
+    """Copies that run at once have HBM's full speed each, in the simulator."""
+    scored, _ = at_large(monkeypatch, report_of(cycles, hbm_bytes=moved))
+    scored = dataclasses.replace(scored, golf=dataclasses.replace(scored.golf, par=10_000))
+    said = golf.result(scored, double)
+    assert said.score == score
+    assert ("nothing is left to win: HBM binds" in str(said)) is (score == ONCE_AT_1024)
 
 
 def test_what_the_compiler_refuses_at_that_size_is_no_score(agreed, monkeypatch):

@@ -75,6 +75,12 @@ def test_a_mask_that_lets_some_through(keep):
     assert "compare the index with 300" in said.next and "broadcasted_iota" not in said.next
 
 
+def test_a_quotient_of_zeros_is_not_garbage_that_got_through():
+    """Masked right, and then 0 / 0: no number past the end would change that."""
+    said = verdict(lambda x: jnp.where(column(x) < COLUMNS, x, 0) * 0 / jnp.float32(0))
+    assert said.judge == "numbers" and "computes that NaN itself" in said.message
+
+
 @pytest.mark.parametrize(
     "keep",
     [

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 import numpy as np
@@ -26,6 +26,7 @@ class Finding:
     reference: Callable
     args: tuple
     run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; where running is cheap
+    tame: Callable[[], Iterable[list]] | None = None  # -> the outputs where what nobody has written is a likely number
     probes: tuple = ()  # of ``probing``: what scratch should hold on the way
     slips: tuple = ()  # of ``slips``: what likely mistakes would return
     suspects: Callable = lambda found: ()  # makes more of them

@@ -88,10 +88,16 @@ def _lane(data: dict, unit: str, longest: int) -> draw.Panel:
     parts = [draw.label(0, 17, unit, _NAME - 6, size=14, bold=True)]
     for row in range(first, last + 1):
         column = data["units"].index(unit) if unit in data["units"] else None
-        use = 0 if column is None else bundle_words.use(data, row, column)
+        use = 0 if column is None else filled(data, row, column)
         left = _NAME + (row - first) * wide
         parts.append(draw.box(left, 2, wide - gap, _LANE - 4, _SHADES[use]))
     return draw.Panel("".join(parts), _LANE)
+
+
+def filled(data: dict, row: int, column: int) -> int:
+    """Quarters of a unit's slots that a bundle fills, as ``said`` counts them: not what it starts for later."""
+    uses, offered = data["rows"][row][0][column], data["offered"][column]
+    return min(4, -(-4 * uses // offered)) if offered else bundle_words.use(data, row, column)
 
 
 def _cycle_bars(unrolls: list[int], cycles: Mapping[int, float], chosen: int) -> list[draw.Panel]:

@@ -3,7 +3,7 @@
 #
 # *60 minutes, then 59 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
 # lesson 1, lesson 4, and of lesson 2 the units and the bundles. A TPU adds one thing: what lies past the end of an array
-# there is not NaN.*
+# there is whatever was left. It may look like good numbers, and it may be NaN; the simulator always puts NaN.*
 #
 # Below is one sum, made in three ways: of each column of a square table, the numbers on the diagonal and above it. Nearly
 # half of the blocks lie below the diagonal and have nothing to add. `A` works on all of them, with a mask. `B` skips the
@@ -28,7 +28,7 @@ def f32(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def upper_sums(x, skip_work, skip_copies, side=512):
+def upper_sums(x, skip_work, stay_at_diagonal, side=512):
     """Of each column of x[N, N] the sum down to the diagonal, in blocks of side x side."""
 
     def kernel(x_ref, o_ref):
@@ -50,7 +50,7 @@ def upper_sums(x, skip_work, skip_copies, side=512):
             add()
 
     def block_of_x(j, i):
-        return (jnp.minimum(i, j), j) if skip_copies else (i, j)
+        return (jnp.minimum(i, j), j) if stay_at_diagonal else (i, j)
 
     blocks = x.shape[0] // side
     return pl.pallas_call(
@@ -63,9 +63,9 @@ def upper_sums(x, skip_work, skip_copies, side=512):
 
 
 CALLS = {
-    "A": functools.partial(upper_sums, skip_work=False, skip_copies=False),
-    "B": functools.partial(upper_sums, skip_work=True, skip_copies=False),
-    "C": functools.partial(upper_sums, skip_work=True, skip_copies=True),
+    "A": functools.partial(upper_sums, skip_work=False, stay_at_diagonal=False),
+    "B": functools.partial(upper_sums, skip_work=True, stay_at_diagonal=False),
+    "C": functools.partial(upper_sums, skip_work=True, stay_at_diagonal=True),
 }
 small = jax.random.normal(jax.random.key(0), (384, 384))
 for name, call in CALLS.items():
@@ -80,8 +80,8 @@ for report in sorted(reports.values(), key=lambda report: report.seconds):
     print(f"one of the three: {report.seconds * 1e6:5.1f} us, predicted (compiler)")
 
 # %% [markdown]
-# All three are right, two of them skip nearly half of the work, and two of them take the same time. **Are they the same
-# two? Which one is fast, and why?** Write down a letter and a reason.
+# All three are right, two of them skip nearly half of the work, and two of them take the same time. **Which one is fast,
+# and why?** Write down a letter and a reason.
 #
 # After this lesson you can
 # - say who decides in a kernel: Python, the scalar unit, or every element by itself,
@@ -127,7 +127,7 @@ for kernel in (with_python_if, when_of_a_block, where_of_a_block):
 # 1024.
 #
 # > **scalar predicate**: one condition for a whole step, decided by the scalar unit: `pl.when` and `jax.lax.cond` take it.
-# > It can ask grid indices, numbers in SMEM, and numbers that were reduced to one, with `jnp.any` say.
+# > It may depend on grid indices, on numbers in SMEM, and on a block that was reduced to one number, with `jnp.any` say.
 #
 # > **vector predicate**: a condition for every element. `jnp.where` takes it, and chooses between two values that are both
 # > there.
@@ -154,17 +154,18 @@ def maybe_sine(x, how, in_steps):
 
 print("cycles of a step, predicted (compiler)")
 for how in ("where", "cond"):
-    for in_steps in (4, 16):
+    for in_steps in (0, 4, 16):
         call = functools.partial(maybe_sine, how=how, in_steps=in_steps)
         report = compiler.compile_tpu(call, f32(512, 128))
         print(f"{how:6} in {in_steps:2} of 16 steps {report.cycles / 16:8,.0f}")
 
 # %% [markdown]
-# `where` pays for the sine in every step, `cond` in those that want it. (`cond` returns a value;
+# `where` pays for the sine in every step, `cond` in those that want it. It is not four times, since a step without the sine
+# still reads its block and writes it. And where every step wants it, `cond` is the dearer one. (`cond` returns a value;
 # `pl.when` writes to refs, or not. Both sides of a `cond` that are as short as an addition the compiler may compute, and
 # choose: *Further*.)
 #
-# A scalar predicate wants a scalar. Where should the number lie that it asks for? Below one number is read in each turn of a
+# A scalar predicate wants a scalar. Where should that number lie? Below one number is read in each turn of a
 # loop, and multiplied with a register. **Guess** the order of the three.
 
 
@@ -172,7 +173,7 @@ for how in ("where", "cond"):
 IN_SMEM, IN_VMEM = (pl.BlockSpec(memory_space=m) for m in (pltpu.SMEM, pltpu.VMEM))
 
 
-def times_a_number(s, x, where):
+def times_a_number(s, x, where, unroll):
     def kernel(s_ref, v_ref, x_ref, o_ref):
         def turn(i, carry):
             if where == "SMEM":
@@ -184,7 +185,7 @@ def times_a_number(s, x, where):
             o_ref[i] = x_ref[i] * number
             return carry
 
-        jax.lax.fori_loop(0, x.shape[0], turn, 0)
+        jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
 
     specs = [IN_SMEM, IN_VMEM, IN_VMEM]
     return pl.pallas_call(kernel, out_shape=x, in_specs=specs)(s, x, x)
@@ -201,21 +202,26 @@ def one_more(fn, argument):
     return (work(more) - work(some)) / 64
 
 
-print("cycles of a turn, predicted (compiler)")
+print("cycles of a turn, predicted (compiler)      unroll=1   unroll=8")
 for where in ("SMEM", "VMEM", "a sum over VMEM"):
-    call = functools.partial(times_a_number, where=where)
-    found = one_more(call, lambda n: (f32(n), f32(n, 8, 128)))
-    print(f"{where:16} {found:6.0f}")
+    found = [
+        one_more(
+            functools.partial(times_a_number, where=where, unroll=unroll),
+            lambda n: (f32(n), f32(n, 8, 128)),
+        )
+        for unroll in (1, 8)
+    ]
+    print(f"{where:40} {found[0]:10.0f} {found[1]:10.0f}")
 
 # %% [markdown]
-# From VMEM to the scalar unit is a long way, by a vector register (in the program: `vld`, `vpush`, `spop`); a number that is computed from a vector is further away
-# still. So: lengths, counters and switches into SMEM, with `pl.BlockSpec(memory_space=pltpu.SMEM)`.
+# From VMEM to the scalar unit is a long way, by a vector register (in the program: `vld`, `vpush`, `spop`). A number that is
+# computed from a vector is further away still. The way is a wait: eight turns written out side by side, which is
+# `unroll=8`, hide most of it. So: lengths, counters and switches into SMEM, with
+# `pl.BlockSpec(memory_space=pltpu.SMEM)`.
 #
 # ## Loops
 #
-# JAX's page on [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) names `cond`, `fori_loop` and
-# `for_loop`, and says of loops that they "get fully unrolled during the compilation", so that one should keep them short.
-# Is that so today? **Predict:** how many bundles has the program of a loop with 8 turns, and how many with 512?
+# **Predict:** how many bundles has the program of a loop with 8 turns, and how many with 512?
 
 
 # %%
@@ -258,8 +264,10 @@ report = compiler.compile_tpu(with_while, f32(512, 8, 128))
 print(f"while_loop, 512 turns: {report.bundles} bundles")
 
 # %% [markdown]
-# The page has aged. The program is the same for 8 turns and for 512: a loop is a loop, and `while_loop` works as well.
-# `for_loop` is gone. Writing the turns out is now yours to ask for.
+# The program is the same for 8 turns and for 512: a loop is a loop. JAX's page on
+# [writing TPU kernels](https://docs.jax.dev/en/latest/pallas/tpu/details.html) says otherwise: loops "get fully unrolled
+# during the compilation", so keep them short. It has aged. It names `for_loop`, which `jax.lax` has not; `while_loop`,
+# which it does not name, works. Writing the turns out is now yours to ask for.
 #
 # > **unroll**: to write several turns of a loop one after another in the program. `fori_loop(..., unroll=8)` asks for eight.
 #
@@ -308,8 +316,8 @@ for name, loop in LOOPS.items():
 
 # %% [markdown]
 # The exponentials gain most, more than seven times. The carried loop gains nothing at all. Below is the body of the second
-# loop. Choose an unroll. **Look for one thing:** how much of the EUP, which makes exponentials, is dark at 1, and how much at
-# 8?
+# loop. Choose an unroll. **Look for one thing:** how many columns of the EUP, which makes exponentials, are filled at 1, and
+# how many at 8?
 
 # %%
 loops = {
@@ -325,35 +333,97 @@ viz.unroll_viewer(
 # turn takes more cycles than it has bundles.) Turns do not overlap by themselves: the next begins when this one is done.
 # Written out, eight chains stand in one piece of program, and fill each other's gaps.
 #
-# The carried loop *is* one chain: each turn needs what the last one made. Here the compiler does not even unroll. Its program
-# is the same to the bundle, whatever you ask for, unless you ask for all turns. The cure is more chains: four carries, each of
-# every fourth register, if the sum allows it. A plain sum does. **How many times faster?**
+# > **chain**: operations that each wait for the one before.
+#
+# And why does the carried loop gain nothing? Two things may be to blame: it is a chain from its first turn to its last, and
+# it carries. Below are two loops with one of them each. In the first the chain goes through VMEM, and nothing is carried.
+# The second takes the eight exponentials, no turn waits for another, and a whole number is carried beside them. **Which of
+# the two does unroll=8 help?**
 
 
 # %%
-def in_chains(x, chains, unroll=1):
-    """The sum of all registers, in ``chains`` sums that grow side by side."""
-
+def chain_in_vmem(x, unroll):
     def kernel(x_ref, o_ref):
-        def turn(i, sums):
-            return tuple(sums[c] + x_ref[chains * i + c] for c in range(chains))
+        def turn(i, carry):
+            o_ref[...] = 0.5 * o_ref[...] + x_ref[i]
+            return carry
 
-        zeros = (jnp.zeros(o_ref.shape, o_ref.dtype),) * chains
-        sums = jax.lax.fori_loop(0, x.shape[0] // chains, turn, zeros, unroll=unroll)
-        o_ref[...] = sum(sums)
+        o_ref[...] = jnp.zeros_like(o_ref)
+        jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
 
     return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
 
 
-print("cycles for each register of a sum, predicted (compiler)")
-for chains, unroll in ((1, 1), (1, 8), (2, 1), (4, 1)):
-    call = functools.partial(in_chains, chains=chains, unroll=unroll)
-    report = compiler.compile_tpu(call, f32(64, 8, 128))
-    found = one_more(call, registers)
-    print(f"chains: {chains}, unroll={unroll}: {found:4.1f}   {report.bundles} bundles")
+def carries_a_number(x, unroll):
+    def kernel(x_ref, o_ref):
+        def turn(i, number):
+            o_ref[i] = eight_exps(x_ref[i])
+            return number + 3
+
+        number = jax.lax.fori_loop(0, x.shape[0], turn, 0, unroll=unroll)
+        o_ref[0] += number.astype(jnp.float32)
+
+    return pl.pallas_call(kernel, out_shape=x)(x)
+
+
+print("cycles of a turn, predicted (compiler)")
+for loop in (chain_in_vmem, carries_a_number):
+    for unroll in (1, 8):
+        call = functools.partial(loop, unroll=unroll)
+        bundles = compiler.compile_tpu(call, f32(64, 8, 128)).bundles
+        found = one_more(call, registers)
+        print(f"{loop.__name__:16} unroll={unroll}: {found:5.1f}   {bundles} bundles")
 
 # %% [markdown]
-# > **Unroll turns that do not wait for each other. Where they do, carry several things, or take more in a turn.**
+# The chain is unrolled, and the loop that carries is not. **A loop that carries anything the compiler does not unroll, whether
+# its turns wait for each other or not.** Its program is the same to the bundle (unless you ask for all turns: *Further*).
+# So take several in a turn yourself: write them out. Below, registers are added up, 1, 4 or 8 in a turn, in one sum or in
+# several that grow side by side; and then the eight exponentials of each register. **Predict** for four in a turn: how many
+# times faster with one sum, and with four?
+
+
+# %%
+def in_turns(x, of_each, in_a_turn, sums=1):
+    """of_each(register), added up: ``in_a_turn`` registers in each turn, in so many sums."""
+
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            carry = list(carry)
+            for k in range(in_a_turn):
+                carry[k % sums] += of_each(x_ref[in_a_turn * i + k])
+            return tuple(carry)
+
+        zeros = (jnp.zeros(o_ref.shape, o_ref.dtype),) * sums
+        o_ref[...] = sum(jax.lax.fori_loop(0, x.shape[0] // in_a_turn, turn, zeros))
+
+    return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
+
+
+def itself(v):
+    return v
+
+
+print("cycles for each register, predicted (compiler)")
+for of_each, in_a_turn, sums in (
+    (itself, 1, 1),
+    (itself, 4, 1),
+    (itself, 4, 4),
+    (itself, 8, 8),
+    (eight_exps, 1, 1),
+    (eight_exps, 8, 1),
+):
+    call = functools.partial(in_turns, of_each=of_each, in_a_turn=in_a_turn, sums=sums)
+    cycles = one_more(call, registers)
+    print(f"{of_each.__name__:10} {in_a_turn} in a turn, sums: {sums}   {cycles:5.1f}")
+
+# %% [markdown]
+# Most of a turn's seven cycles are the loop's own. Four registers share them, and what is left is the chain; several sums
+# take that away too. The exponentials need one sum only, for they do not wait for it.
+#
+# > **Unroll loops that carry nothing. In a loop that carries, write several turns out yourself; if they wait for each other,
+# > carry several things.**
+#
+# (A bound may come from SMEM, as in `fori_loop(0, n_ref[0], ...)`. Then JAX refuses `unroll`: it must know how often.)
 #
 # ## One long block
 #
@@ -362,17 +432,16 @@ for chains, unroll in ((1, 1), (1, 8), (2, 1), (4, 1)):
 #
 # > **basic block**: a piece of program without a branch in it. Within one the compiler is free to reorder.
 #
-# Below, registers are each divided by the sums of their rows. Once all in a row, once under one `pl.when`, once each under a
-# `pl.when` of its own. The conditions ask numbers in SMEM, which the compiler's simulator does not know; the report counts as
-# if all of them held. **Predict:** what does one more register cost in each? And in the last column, where sums run along the
-# sublanes, and no XLU is needed?
+# Below, registers are each divided by the sums of their rows. Once all in a row, once under one `pl.when`, once each with a
+# mask, once each under a `pl.when` of its own. The conditions depend on numbers in SMEM, which the compiler's simulator does
+# not know; the report counts as if all of them held. **Predict:** how many times dearer than a mask is a condition each?
 
 
 # %%
-def pieces(s, x, how, axis):
+def pieces(s, x, how, make):
     def kernel(s_ref, x_ref, o_ref):
         def piece(i):
-            o_ref[i] = x_ref[i] / jnp.sum(x_ref[i], axis=axis, keepdims=True)
+            o_ref[i] = make(x_ref[i])
 
         def all_of_them():
             for i in range(x.shape[0]):
@@ -382,6 +451,9 @@ def pieces(s, x, how, axis):
             all_of_them()
         elif how == "one condition":
             pl.when(s_ref[0] == 0)(all_of_them)
+        elif how == "a mask each":
+            for i in range(x.shape[0]):
+                o_ref[i] = jnp.where(s_ref[i] == 0, make(x_ref[i]), x_ref[i])
         else:
             for i in range(x.shape[0]):
                 pl.when(s_ref[i] == 0)(functools.partial(piece, i))
@@ -393,23 +465,42 @@ def integers(n):
     return jax.ShapeDtypeStruct((n,), jnp.int32)
 
 
+def one_more_piece(how, make):
+    """Cycles for one more register, of 16 instead of 8."""
+    call = functools.partial(pieces, how=how, make=make)
+    some, more = (compiler.compile_tpu(call, integers(n), f32(n, 8, 128)) for n in (8, 16))
+    return (work(more) - work(some)) / 8
+
+
+def over_sum_of_row(v):
+    return v / jnp.sum(v, axis=1, keepdims=True)
+
+
 print("cycles for one more register, predicted (compiler)")
-print(f"{'':17} sums of rows   of columns")
-for how in ("no condition", "one condition", "a condition each"):
-    found = []
-    for axis in (1, 0):
-        call = functools.partial(pieces, how=how, axis=axis)
-        some, more = (
-            compiler.compile_tpu(call, integers(n), f32(n, 8, 128)) for n in (8, 16)
-        )
-        found.append((work(more) - work(some)) / 8)
-    print(f"{how:17} {found[0]:12.0f} {found[1]:12.0f}")
+for how in ("no condition", "one condition", "a mask each", "a condition each"):
+    print(f"{how:17} {one_more_piece(how, over_sum_of_row):6.1f}")
 
 # %% [markdown]
-# One condition costs nothing to speak of. A condition each cuts the program into pieces, and what one piece waits for no other
-# can fill. Most of it is the XLU's answer: along the columns, without the XLU, a piece costs a third of that. This is the
-# regression the page warns of. **Few branches, around much
-# work.** (If every register must decide by itself, use a mask.) *A good place for a break.*
+# One condition costs nothing to speak of, and a mask little. A condition each cuts the program into pieces, and what one
+# piece waits for no other can fill. What does it wait for? Sums of columns need no XLU. And v + 1 needs nearly nothing.
+
+
+# %%
+def over_sum_of_column(v):
+    return v / jnp.sum(v, axis=0, keepdims=True)
+
+
+print("cycles for one more register, predicted (compiler)")
+for make in (over_sum_of_row, over_sum_of_column, plus_one):
+    print(
+        f"{make.__name__:18}, a condition each {one_more_piece('a condition each', make):4.0f}"
+    )
+print(f"{'plus_one':18}, no condition     {one_more_piece('no condition', plus_one):4.0f}")
+
+# %% [markdown]
+# Without the XLU a piece costs less than a third. Without a sum it costs 12, which is nearly all the branch's own. So most of
+# it was waiting, for the XLU above all. **Few branches, around much work. If every register must decide by itself, use a
+# mask.** *A good place for a break.*
 #
 # ## Which axis needs a mask?
 #
@@ -422,55 +513,46 @@ viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 
 # %% [markdown]
 # `broadcasted_iota(jnp.int32, shape, axis)` counts along one axis of the block. With the block's place it counts along the
-# whole array, and a comparison makes the mask. Now an array with three axes, all ragged: 3 x 12 x 200 in blocks of 2 x 8 x 128.
-# It is summed along one axis, once with no mask, once with a mask for the axis that is summed, and for no other. **How many
-# of the six are right?**
+# whole array, and a comparison makes the mask. (The blocks that need none are those that hang over nowhere.) Now the same
+# table, 20 x 300 in blocks of 8 x 128, is summed along one axis: once with no mask, once with a mask for the axis that is
+# summed, and for no other. **How many of the four are right?**
 
 
 # %%
-RAGGED, BLOCK = (3, 12, 200), (2, 8, 128)
-
-
-def inside(value, axis, step):
-    """Which elements of this step's block are the array's own, along one axis."""
-    count = jax.lax.broadcasted_iota(jnp.int32, value.shape, axis)
-    return BLOCK[axis] * step + count < RAGGED[axis]
-
-
-def ragged_sum(x, axis, masked):
+def ragged_sum(x, axis, masked, block=(8, 128)):
     """The sum of x along an axis, which is the last of the grid."""
-    kept = [a for a in range(3) if a != axis]
+    kept = 1 - axis
 
     def kernel(x_ref, o_ref):
-        @pl.when(pl.program_id(2) == 0)
+        step = pl.program_id(1)
+
+        @pl.when(step == 0)
         def zero():
             o_ref[...] = jnp.zeros_like(o_ref)
 
         value = x_ref[...]
         if masked:
-            value = jnp.where(inside(value, axis, pl.program_id(2)), value, 0)
+            count = jax.lax.broadcasted_iota(jnp.int32, value.shape, axis)
+            value = jnp.where(block[axis] * step + count < x.shape[axis], value, 0)
         o_ref[...] += jnp.sum(value, axis=axis, keepdims=True)
 
-    def place(*at):
-        return tuple(at[2] if a == axis else at[kept.index(a)] for a in range(3))
+    def place(k, step):
+        return (step, k) if axis == 0 else (k, step)
 
-    def place_of_sum(*at):
-        return tuple(0 if a == axis else at[kept.index(a)] for a in range(3))
+    def of_sum(shape):
+        return tuple(1 if a == axis else shape[a] for a in (0, 1))
 
-    steps = [pl.cdiv(n, b) for n, b in zip(RAGGED, BLOCK, strict=True)]
     return pl.pallas_call(
         kernel,
-        out_shape=f32(*(1 if a == axis else n for a, n in enumerate(RAGGED))),
-        grid=(*(steps[a] for a in kept), steps[axis]),
-        in_specs=[pl.BlockSpec(BLOCK, place)],
-        out_specs=pl.BlockSpec(
-            [1 if a == axis else b for a, b in enumerate(BLOCK)], place_of_sum
-        ),
+        out_shape=f32(*of_sum(x.shape)),
+        grid=(pl.cdiv(x.shape[kept], block[kept]), pl.cdiv(x.shape[axis], block[axis])),
+        in_specs=[pl.BlockSpec(block, place)],
+        out_specs=pl.BlockSpec(of_sum(block), lambda k, step: place(k, 0)),
     )(x)
 
 
-ragged = jax.random.normal(jax.random.key(1), RAGGED)
-for axis in range(3):
+ragged = jax.random.normal(jax.random.key(1), (20, 300))
+for axis in (0, 1):
     for masked in (False, True):
         call = functools.partial(ragged_sum, axis=axis, masked=masked)
         reference = functools.partial(jnp.sum, axis=axis, keepdims=True)
@@ -479,15 +561,15 @@ for axis in range(3):
         print(f"sum along axis {axis}, {'masked' if masked else 'no mask':8} {says}")
 
 # %% [markdown]
-# Three: those with a mask. Each of these arrays hangs over along all three axes, and one mask is enough.
+# Two: those with a mask. The table hangs over along both axes, and one mask is enough.
 #
-# > **An axis needs a mask if the kernel mixes its elements: adds them up, takes the largest, multiplies along it.
-# > What hangs over an axis that stays by itself is dropped when the block goes home.**
+# > **An axis needs a mask if the kernel mixes its elements: adds them up, takes the largest, multiplies along it, asks
+# > `jnp.any` of it, shifts along it. What hangs over an axis that stays by itself is dropped when the block goes home.**
 #
 # ## With what number, and when?
 #
 # Now the largest number of each column, for a table whose numbers are all negative. Its last block hangs over. Four kernels:
-# a mask behind the maximum; a mask before it with 0; before it with -inf; none. **Which are right?**
+# a mask after the maximum; a mask before it with 0; before it with -inf; none. **Which are right?**
 
 
 # %%
@@ -508,7 +590,7 @@ def column_maxima(x, mask):
         elif mask == "before, with -inf":
             value = jnp.where(own, value, -jnp.inf)
         largest = jnp.max(value, axis=0, keepdims=True)
-        if mask == "behind":
+        if mask == "after":
             largest = jnp.where(own[:1], largest, -jnp.inf)
         o_ref[...] = jnp.maximum(o_ref[...], largest)
 
@@ -526,7 +608,7 @@ def column_maxima_in_jax(x):
 
 
 below_zero = -1 - jax.random.uniform(jax.random.key(2), (20, 256))
-for mask in ("none", "behind", "before, with 0", "before, with -inf"):
+for mask in ("none", "after", "before, with 0", "before, with -inf"):
     call = functools.partial(column_maxima, mask=mask)
     verdict = judges.judge(call, column_maxima_in_jax, below_zero)[-1]
     found = call(below_zero)[0, 0]
@@ -534,7 +616,7 @@ for mask in ("none", "behind", "before, with 0", "before, with -inf"):
     print(f"{mask:18} first column: {found:5.2f}   {says}")
 
 # %% [markdown]
-# Behind the maximum it is too late: garbage and numbers are one number by then. And 0 is larger than all of these.
+# After the maximum it is too late: garbage and numbers are one number by then. And 0 is larger than all of these.
 #
 # > **neutral element**: the number that changes nothing: 0 for a sum, 1 for a product, -inf for a maximum, inf for a minimum.
 #
@@ -546,7 +628,7 @@ for mask in ("none", "behind", "before, with 0", "before, with -inf"):
 
 
 # %%
-def row_sums(x, mask, wide=512):
+def row_sums(x, mask, stays, wide=512):
     rows, columns = x.shape
     last = pl.cdiv(columns, wide) - 1
 
@@ -575,29 +657,33 @@ def row_sums(x, mask, wide=512):
         kernel,
         out_shape=f32(rows, 1),
         grid=(last + 1,),
-        in_specs=[pl.BlockSpec((rows, wide), lambda j: (0, j))],
+        in_specs=[pl.BlockSpec((rows, wide), lambda j: (0, 0 if stays else j))],
         out_specs=pl.BlockSpec((rows, 1), lambda j: (0, 0)),
     )(x)
 
 
+print("cycles, predicted (compiler)   16 copies   one copy, a wrong sum")
 for mask in ("in no step, wrong", "in every step", "in the last step"):
-    report = compiler.compile_tpu(functools.partial(row_sums, mask=mask), f32(64, 8092))
-    print(
-        f"{mask:18} {report.cycles:6,} cycles, predicted (compiler); slots of the VPU filled:",
-        f"{report.slots['VPU']:.0%}",
-    )
+    found = [
+        compiler.compile_tpu(
+            functools.partial(row_sums, mask=mask, stays=stays), f32(64, 8092)
+        )
+        for stays in (False, True)
+    ]
+    print(f"{mask:28} {found[0].cycles:11,} {found[1].cycles:23,}")
 
 # %% [markdown]
-# Next to nothing: the VPU has more to do, and has room for it. Mask in every step, until a report tells you otherwise.
+# Next to nothing. Do the copies hide it? Without them, in the last column, the mask takes nine cycles more in each of the 16
+# steps, or 3 %. Mask in every step, until a report tells you otherwise.
 #
 # ## Skip the work, and the copies
 #
 # Back to the opening. There are two things to skip, so there are four kernels: `A`, `B`, `C`, and the one with the map of `C`
-# that works on every block all the same. (It is right: the mask asks for the step's place, not the block's, and lets nothing
+# that works on every block all the same. (It is right: the mask goes by the step's place, not the block's, and lets nothing
 # through.) With pencil: **how many blocks of x does each of the four copy?** There are 64 steps.
 
 # %%
-CALLS["D"] = functools.partial(upper_sums, skip_work=False, skip_copies=True)
+CALLS["D"] = functools.partial(upper_sums, skip_work=False, stay_at_diagonal=True)
 reports["D"] = compiler.compile_tpu(CALLS["D"], table)
 print("   skips           copies of x    HBM MiB     us, predicted (compiler)")
 for name, skips in (("A", "nothing"), ("B", "work"), ("D", "copies"), ("C", "both")):
@@ -608,20 +694,21 @@ for name, skips in (("A", "nothing"), ("B", "work"), ("D", "copies"), ("C", "bot
     )
 
 # %% [markdown]
-# The copies make the time, whether there is work or not. `B` skips what was free.
+# With all copies HBM makes the time, and the work that `B` skips was hidden behind them. With the copies skipped work shows:
+# `D` takes 6 % more than `C`. So skip copies first, then work.
 #
 # > **`pl.when` skips work. The pipeline copies what the index map says, step after step, whether the body reads it or not.**
 #
 # The map of `C` says `jnp.minimum(i, j)`: below the diagonal it stays at the diagonal's block. A block whose index does not
 # change is not copied again. The steps are still there, all 64.
-# In the player, go to the steps below the diagonal: **what moves?**
+# In the player, go to the steps below the diagonal: **what moves?** (Nothing of x. At a column's last step its sums go home.)
 
 # %%
 viz.grid_player(functools.partial(CALLS["C"], side=128), f32(384, 384))
 
 # %% [markdown]
-# The clamp must stay at a block that is needed anyhow, the one before or the one after. `jnp.where(i <= j, i, 0)` goes back to
-# block 0, and that is a copy. (What to skip was known from the grid here. If the data decide, the map has to see them before
+# Such a map must stay at a block that is needed anyhow: the one of the step before, or the next one that some step needs.
+# `jnp.where(i <= j, i, 0)` goes back to block 0, and that is a copy. (What to skip was known from the grid here. If the data decide, the map has to see them before
 # the kernel runs: lesson 12.)
 #
 # ## A carry
@@ -674,23 +761,28 @@ for says, call in (
         "down, marked parallel",
         functools.partial(differences, semantics=("parallel", "parallel")),
     ),
+    (
+        "down, only the columns marked parallel",
+        functools.partial(differences, semantics=("parallel", "arbitrary")),
+    ),
 ):
     verdict = judges.judge(call, differences_in_jax, walk_down)[-1]
     print(f"{says}: {'all four judges pass' if verdict.passed else verdict}\n")
 
 # %% [markdown]
-# No mask: what hangs over comes last, and no row below it is kept. The carry is reset where a column begins. Along the rows
-# first, the carry holds the neighbour's rows. And it is legal only because one core takes the steps in order: two cores would
-# each have a scratch of its own.
+# No mask: what hangs over is the last rows. Only rows below would read them, and those are dropped too. (`roll` brings the
+# last row round to row 0, where the carry replaces it.) The carry is reset where a column begins. Along the rows first, the
+# carry holds the neighbour's rows. And it is legal only along an axis that one core walks in order: two cores would each
+# have a scratch of its own. The columns may be shared out.
 #
-# > **carry**: what a step leaves for the next, in scratch or in an output block that stays. Say when it begins, and put the
-# > axis that carries last.
+# > **carry**: what a step leaves for the next, in scratch or in an output block that stays. Say when it begins, and mark its
+# > axis "arbitrary". Put that axis last, or keep one carry for each index of the axes inside it.
 #
 # ## Two passes to one
 #
 # The last carry is the finest. A softmax needs the sum of exp(x - largest), and the largest is known when all has been read.
 # So x is read twice: for the largest, and for the sum. Below is log(sum(exp(x))) of each column that way, with a grid of
-# (columns, 2, rows). **How many bytes does it move**, in arrays of x?
+# (columns, 2, rows). **What binds, the core or HBM?**
 
 
 # %%
@@ -735,7 +827,7 @@ print(f"{report.seconds * 1e6:.0f} us, predicted (compiler); binds: {report.boun
 # Twice x, and HBM binds. Can the sum be had in the first pass, when the largest is not known yet? Take the largest *so
 # far*. When a larger one comes, every exponential that was added has been too large by the same factor, exp(new - old). So
 # the whole sum can be set right with one product. Below in plain JAX, for one column in four blocks. **Predict:** what is
-# the sum after the last block, beside the sum of two passes?
+# the sum after the second block, [2, 90]?
 
 # %%
 column = jnp.array([1.0, 3.0, 2.0, 90.0, 89.0, 5.0, 95.0, 94.0])
@@ -749,7 +841,9 @@ print(f"two passes:          largest {column.max():4.0f}, sum", end=" ")
 print(f"{jnp.exp(column - column.max()).sum():.4f}")
 
 # %% [markdown]
-# The same. (The first factor is exp(-inf) = 0, so nothing special is to be done at the beginning.)
+# In the end it is the same. After [2, 90] it is 1: all that came before is too small to count. (The first factor is
+# exp(-inf) = 0, so nothing special is to be done at the beginning, unless a whole first block is -inf: -inf - (-inf) is
+# NaN. Then begin with a large negative number that is finite, or skip that block, as 08.9 does.)
 #
 # > **online softmax**: maximum and sum of exponentials in one pass: when the maximum grows, the sum is multiplied by exp(old
 # > maximum - new maximum).
@@ -767,7 +861,8 @@ print(f"{jnp.exp(column - column.max()).sum():.4f}")
 #
 # <details><summary>2. A loop of 100 turns carries a sum and adds one register a turn. What does <code>unroll=4</code> do, and what
 # would help?</summary>
-# Nothing: each turn waits for the one before. Four sums side by side would.</details>
+# Nothing: it carries. Four registers in a turn would help (7.0 to 3.0 cycles each), and four sums (2.0) or eight
+# (1.0).</details>
 #
 # <details><summary>3. The product of each row of x[M, N], in blocks of (8, 128); M and N are ragged. Which masks?</summary>
 # One, along the columns, with 1, before the product. The rows stay by themselves.</details>
@@ -861,20 +956,40 @@ for note in report.notes:
 # ### All turns written out
 #
 # `unroll=64` of 64 turns leaves no loop at all. That the compiler cannot decline, since JAX itself writes the turns out: even
-# the carried loop becomes straight. **Guess** what its turn costs then, and what is left.
+# the carried loop becomes straight. The same helps a long one: below, the last loop goes round a loop of eight turns, all of
+# which are written out. **Guess** what a register costs in each.
+
 
 # %%
-for unroll in (1, 64):
-    report = compiler.compile_tpu(
-        functools.partial(carried, unroll=unroll), f32(64, 8, 128)
-    )
+def eight_in_a_turn(x):
+    """``carried``, with an inner loop that JAX writes out."""
+
+    def kernel(x_ref, o_ref):
+        def turn(i, carry):
+            def inner(k, carry):
+                return 0.5 * carry + x_ref[8 * i + k]
+
+            return jax.lax.fori_loop(0, 8, inner, carry, unroll=True)
+
+        first = jnp.zeros(o_ref.shape, o_ref.dtype)
+        o_ref[...] = jax.lax.fori_loop(0, x.shape[0] // 8, turn, first)
+
+    return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
+
+
+for name, loop in {
+    "unroll=1": carried,
+    "unroll=64": functools.partial(carried, unroll=64),
+    "eight in a turn": eight_in_a_turn,
+}.items():
+    report = compiler.compile_tpu(loop, f32(64, 8, 128))
     print(
-        f"unroll={unroll:2}: {report.bundles:3} bundles, {work(report) / 64:4.1f} cycles "
+        f"{name:15}: {report.bundles:3} bundles, {work(report) / 64:4.1f} cycles "
         "for each register, predicted (compiler)"
     )
 
 # %% [markdown]
-# The turns' own overhead is gone. The chain is left, a product and a sum for each register.
+# The turns' own overhead is gone, or shared. The chain is left, a product and a sum for each register.
 #
 # ### Work that is worth skipping
 #
@@ -925,5 +1040,5 @@ for copies in ("all", "needed", "one"):
 # %% [markdown]
 # Now it is the work that counts: 10 of 16 blocks have some. And the copies that are not needed cost nothing while all
 # blocks are worked on. Why is not 6 sixteenths of the time saved? Because a step with nothing to do has nothing to hide a
-# copy behind. In the last row there is but one copy (and a wrong result), and it is as it should be. Ask the report what
-# binds before you skip anything.
+# copy behind. In the last row there is but one copy (and a wrong result), and then 10 sixteenths of the time are left. Ask the
+# report what binds before you skip anything.

@@ -49,15 +49,6 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.2" name="without the maximum" judge="numbers" says="a sum that is 0"
-def softmax_kernel(x_ref, o_ref, *, columns):
-    """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
-    column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
-    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
-    e = jnp.exp(x)
-    o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
-
-
 # %% answer="08.2" name="takes NaN out" judge="simulator" says="tell garbage by where it lies"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
@@ -66,12 +57,21 @@ def softmax_kernel(x_ref, o_ref, *, columns):
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
-# %% answer="08.2" name="one column too many" judge="numbers" says="Is\\s+300 itself left out"
+# %% answer="08.2" name="a fixed number for the maximum" judge="numbers" says="a sum that\\s+is\\s+0"
 def softmax_kernel(x_ref, o_ref, *, columns):
     """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
     column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
-    x = jnp.where(column <= columns, x_ref[...], -jnp.inf)
+    e = jnp.where(column < columns, jnp.exp(x_ref[...] + 100), 0)
+    o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
+
+
+# %% answer="08.2" name="masks with 0, and once more" judge="numbers" says="computes\\s+that\\s+NaN\\s+itself"
+def softmax_kernel(x_ref, o_ref, *, columns):
+    """The softmax of each row of x_ref's first ``columns`` columns, into o_ref."""
+    column = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
+    x = jnp.where(column < columns, x_ref[...], 0)
     e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+    e = jnp.where(column < columns, e, 0)
     o_ref[...] = e / jnp.sum(e, axis=1, keepdims=True)
 
 
@@ -128,6 +128,17 @@ def standardize_kernel(x_ref, o_ref, *, columns):
     squares = jnp.where(own, centred * centred, 0)
     variance = jnp.sum(squares, axis=1, keepdims=True) / columns
     o_ref[...] = (centred / (variance + 1e-5)).astype(o_ref.dtype)
+
+
+# %% answer="08.3" name="without the 0.00001" judge="numbers" says="computes\\s+that\\s+NaN\\s+itself"
+def standardize_kernel(x_ref, o_ref, *, columns):
+    """(x - mean) / sqrt(variance + 1e-5) of each row of ``columns`` bfloat16 numbers, computed in float32."""
+    own = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1) < columns
+    x = jnp.where(own, x_ref[...].astype(jnp.float32), 0)
+    centred = x - jnp.sum(x, axis=1, keepdims=True) / columns
+    squares = jnp.where(own, centred * centred, 0)
+    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
+    o_ref[...] = (centred * jax.lax.rsqrt(variance)).astype(o_ref.dtype)
 
 
 # %% answer="08.4" name="never begins anew" judge="numbers" says="carry_ref is read before anything"
@@ -228,16 +239,16 @@ def band_map(j, i):
     return j, j
 
 
-# %% answer="08.5" name="the other way round" judge="numbers" says="It needs block .1, 0. of\\s+x_ref"
-def band_map(j, i):
-    """The block of x that step (j, i) looks at."""
-    return j, jnp.clip(i, j - 1, j + 1)
-
-
 # %% answer="08.5" name="counts elements" judge="numbers" says="index map returns block numbers"
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
     return 128 * jnp.clip(i, j - 1, j + 1), 128 * j
+
+
+# %% answer="08.5" name="knows that there are four rows of blocks" judge="numbers" says="It needs block .4, 3. of\\s+x_ref"
+def band_map(j, i):
+    """The block of x that step (j, i) looks at."""
+    return jnp.clip(i, jnp.maximum(j - 1, 0), jnp.minimum(j + 1, 3)), j
 
 
 # %% answer="08.6" name="the old sum does not shrink" judge="numbers" says="After step .0, 2. sum_ref(?s:.)*exp.old - new."
@@ -286,52 +297,6 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
         o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
 
 
-# %% answer="08.6" name="the maximum begins at 0" judge="numbers" says="max_ref.0, 0. is 0(?s:.)*begin with -inf"
-def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
-    """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
-    i = pl.program_id(1)
-
-    @pl.when(i == 0)
-    def begin():
-        max_ref[...] = jnp.zeros_like(max_ref)
-        sum_ref[...] = jnp.zeros_like(sum_ref)
-
-    row = 32 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
-    x = jnp.where(row < rows, x_ref[...], 0)
-    old = max_ref[...]
-    new = jnp.maximum(old, jnp.max(x, axis=0, keepdims=True))
-    block_sum = jnp.sum(jnp.exp(x - new), axis=0, keepdims=True)
-    sum_ref[...] = sum_ref[...] * jnp.exp(old - new) + block_sum
-    max_ref[...] = new
-
-    @pl.when(i == pl.num_programs(1) - 1)
-    def store():
-        o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
-
-
-# %% answer="08.6" name="shrinks the wrong way" judge="numbers" says="exp.old - new."
-def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
-    """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
-    i = pl.program_id(1)
-
-    @pl.when(i == 0)
-    def begin():
-        max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
-        sum_ref[...] = jnp.zeros_like(sum_ref)
-
-    row = 32 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
-    x = jnp.where(row < rows, x_ref[...], -jnp.inf)
-    old = max_ref[...]
-    new = jnp.maximum(old, jnp.max(x, axis=0, keepdims=True))
-    block_sum = jnp.sum(jnp.exp(x - new), axis=0, keepdims=True)
-    sum_ref[...] = sum_ref[...] * jnp.exp(new - old) + block_sum
-    max_ref[...] = new
-
-    @pl.when(i == pl.num_programs(1) - 1)
-    def store():
-        o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
-
-
 # %% answer="08.6" name="forgets the maximum at the end" judge="numbers" says="is missing in\\s+the\\s+end"
 def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
@@ -372,6 +337,48 @@ def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
     max_ref[...] = new
     block_sum = jnp.sum(jnp.exp(x - new), axis=0, keepdims=True)
     sum_ref[...] = sum_ref[...] * jnp.exp(max_ref[...] - new) + block_sum
+    max_ref[...] = new
+
+    @pl.when(i == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
+
+
+# %% answer="08.6" name="the maximum of the first block" judge="numbers" says="After step .0, 2. max_ref(?s:.)*keep the\\s+larger"
+def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
+    """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
+    i = pl.program_id(1)
+    row = 32 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+    x = jnp.where(row < rows, x_ref[...], -jnp.inf)
+
+    @pl.when(i == 0)
+    def begin():
+        max_ref[...] = jnp.max(x, axis=0, keepdims=True)
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
+    sum_ref[...] += jnp.sum(jnp.exp(x - max_ref[...]), axis=0, keepdims=True)
+
+    @pl.when(i == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = max_ref[...] + jnp.log(sum_ref[...])
+
+
+# %% answer="08.6" name="begins and masks with -200" judge="numbers" says="max_ref.0, 0. is -200(?s:.)*begin with -inf"
+def log_sum_kernel(x_ref, o_ref, max_ref, sum_ref, *, rows):
+    """log(sum(exp(x))) of each column, into o_ref[1, 128], in the last step along axis 1."""
+    i = pl.program_id(1)
+
+    @pl.when(i == 0)
+    def begin():
+        max_ref[...] = jnp.full(max_ref.shape, -200, max_ref.dtype)
+        sum_ref[...] = jnp.zeros_like(sum_ref)
+
+    row = 32 * i + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+    x = jnp.where(row < rows, x_ref[...], -200)
+    old = max_ref[...]
+    new = jnp.maximum(old, jnp.max(x, axis=0, keepdims=True))
+    block_sum = jnp.sum(jnp.exp(x - new), axis=0, keepdims=True)
+    sum_ref[...] = sum_ref[...] * jnp.exp(old - new) + block_sum
     max_ref[...] = new
 
     @pl.when(i == pl.num_programs(1) - 1)
@@ -530,11 +537,11 @@ def mended(x):
     )(x)
 
 
-# %% answer="08.8" name="nothing gains" judge="exercise" says="Does a turn need anything"
+# %% answer="08.8" name="nothing gains" judge="exercise" says="Is anything carried"
 unrolled = {"A": "the same", "B": "the same", "C": "refused"}
 
 
-# %% answer="08.8" name="a chain gains" judge="exercise" says="waits for the carry"
+# %% answer="08.8" name="a chain gains" judge="exercise" says="loop carries a register"
 unrolled = {"A": "fewer", "B": "fewer", "C": "refused"}
 
 
@@ -742,6 +749,46 @@ def pooled(s, v, n):
     )(n, s, v)
 
 
+# %% answer="08.9" name="masks v by the rows of the array" judge="numbers" says="NaN\\s+that\\s+was\\s+read"
+def pooled(s, v, n):
+    rows, columns = s.shape
+    side = 32
+
+    def kernel(n_ref, s_ref, v_ref, o_ref, max_ref, sum_ref, acc_ref):
+        i = pl.program_id(1)
+
+        @pl.when(i == 0)
+        def begin():
+            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        @pl.when(side * i < n_ref[0])
+        def add():
+            row = side * i + jax.lax.broadcasted_iota(jnp.int32, s_ref.shape, 0)
+            s = jnp.where(row < n_ref[0], s_ref[...], -jnp.inf)
+            v = jnp.where(row < rows, v_ref[...], 0)
+            new = jnp.maximum(max_ref[...], jnp.max(s, axis=0, keepdims=True))
+            shrink, e = jnp.exp(max_ref[...] - new), jnp.exp(s - new)
+            sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=0, keepdims=True)
+            acc_ref[...] = acc_ref[...] * shrink + jnp.sum(e * v, axis=0, keepdims=True)
+            max_ref[...] = new
+
+        @pl.when(i == pl.num_programs(1) - 1)
+        def store():
+            o_ref[...] = acc_ref[...] / sum_ref[...]
+
+    block = pl.BlockSpec((side, 128), lambda j, i: (i, j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, columns), s.dtype),
+        grid=(columns // 128, pl.cdiv(rows, side)),
+        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), block, block],
+        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
+        scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)] * 3,
+    )(n, s, v)
+
+
 # %% answer="08.10" name="doubling over all rows" judge="exercise" says="above par"
 def cumulated(x):
     def kernel(x_ref, o_ref):
@@ -824,4 +871,18 @@ def cumulated(x):
         in_specs=[block],
         out_specs=block,
         scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)],
+    )(x)
+
+
+# %% answer="08.10" name="adds nothing where it is scored" judge="numbers" says="at the size that is scored, .2048, 128."
+def cumulated(x):
+    if x.shape[0] < 2048:
+        return running_sum(x)
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    block = pl.BlockSpec((1024, 128), lambda i: (i, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(2,), in_specs=[block], out_specs=block
     )(x)

@@ -4,7 +4,7 @@
 # Steps and copies to predict, four kernels to write, an index map to choose, one kernel with four mistakes, three loops to
 # judge. Nothing here needs a TPU.
 #
-# Come here from lesson 8 (`notebooks/08_control_flow_and_masks.ipynb`). About 59 minutes. Short of time? Do 08.2, 08.5 and
+# Come here from lesson 8 (`notebooks/08_control_flow_and_masks.ipynb`). About 59 minutes. Short of time? Do 08.2 and
 # 08.6. Want more? 08.9 and 08.10, 60 minutes, begin with an empty cell.
 
 # %%
@@ -192,7 +192,7 @@ checks.check("08.4", running_sum)
 # %% [markdown]
 # ## 08.5 Configure only: a band
 #
-# *Difficulty 3 of 5. 6 minutes, 1 line. Fast track.*
+# *Difficulty 3 of 5. 6 minutes, 1 line.*
 #
 # `band_sums(x)` sums each column of a square x over the rows that are at most 128 away from its diagonal. Grid axis 0 is the
 # block's column j, axis 1 its row i. The kernel works only on the blocks that touch the band: i from j - 1 to j + 1. But
@@ -381,8 +381,8 @@ checks.check("08.7", mended)
 unrolled = {"A": None, "B": None, "C": None}
 ### BEGIN SOLUTION
 unrolled |= {
-    "A": "fewer",  # turns that do not wait for each other
-    "B": "the same",  # each turn waits for the one before
+    "A": "fewer",  # it carries nothing
+    "B": "the same",  # it carries
     "C": "refused",  # JAX wants to know how often, when it traces
 }
 ### END SOLUTION
@@ -464,9 +464,9 @@ checks.check("08.9", pooled)
 # *Difficulty 4 of 5. 30 minutes, 30 lines. Further.*
 #
 # Write `cumulated(x)`: `jnp.cumsum(x, axis=0)` of float32, in as few cycles as possible, predicted (compiler), for 2048 x 128.
-# A loop that adds row by row takes some 18,000. Par is 6,000. The bytes alone, at full speed, take 3,841. (Who starts many
-# copies at once may get below that: the simulator does not know that copies share the memory. No chip would.) The judges call
-# it with fewer rows, too, which 256 divides.
+# A loop that adds row by row takes some 18,000. Par is 6,000. The bytes alone, at full speed, take 3,844, and fewer are not
+# counted. (Who starts many copies at once may read less in a report: the simulator does not know that copies share the
+# memory.) The judges call it with fewer rows, too, which 256 divides.
 
 # %% answer="08.10"
 cumulated = None

@@ -1,7 +1,8 @@
 """Golf: a kernel that every judge accepts gets a score, HBM bytes or predicted cycles; the fewer, the better.
 
 The score is that of the first arguments, of which all judges have agreed that the kernel is right there; or, in
-cycles, that of larger ones, which are compiled only.
+cycles, that of larger ones, which the numbers judge alone sees, or the compiler alone. Cycles are never fewer than the
+bytes need: the compiler's simulator lets copies that run at once have the memory's full speed each, and no chip does.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
 
-from course_lib import compiler, cost, environment, grid, judges, text, vocabulary
+from course_lib import chips, compiler, cost, environment, grid, judges, text, vocabulary
+from course_lib.checks import hearing
 from course_lib.checks.kinds import kernel
 from course_lib.checks.result import Result, not_yet
+from course_lib.compiler import progress
 from course_lib.grid import jaxprs
 
 if TYPE_CHECKING:
@@ -40,7 +44,9 @@ class Golf:
 
     unit: str
     par: int
-    at: Callable[[], tuple] | None = None  # cycles only: the arguments that are scored, where no judge could run them
+    # Cycles only: the arguments that are scored, where they are too large for all judges. Arrays the numbers judge
+    # runs; jax.ShapeDtypeStructs are compiled and no more, so give a floor that shows who leaves work out.
+    at: Callable[[], tuple] | None = None
     floor: int = 0  # cycles only: what the work takes at the chip's peak; who is below it leaves work out
 
     def __post_init__(self) -> None:
@@ -69,6 +75,8 @@ def result(task: Exercise, defined: object) -> Result:
     said = kernel.result(task, defined)
     if not said.passed:
         return said
+    if refusal := _refused_where_scored(task, defined):
+        return dataclasses.replace(refusal, report=said.report)
     try:
         report = _scored(task, defined) if task.golf.at else said.report
         value = score(task, defined, report)
@@ -82,6 +90,18 @@ def result(task: Exercise, defined: object) -> Result:
         return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report)
     skipped = said.headline.rstrip(".").partition("; skipped: ")[2]
     return dataclasses.replace(said, headline=headline(task, value, skipped), score=value)
+
+
+def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
+    """What the numbers judge has against it with the arguments of ``golf.at``; None where these are mere shapes."""
+    case = task.golf.at() if task.golf.at else ()
+    if not case or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(case)):
+        return None
+    what = f"it at the size that is scored, {', '.join(str(leaf.shape) for leaf in jax.tree.leaves(case))}"
+    with progress.shown(f"judging {task.id}") as say:
+        trials = hearing.trials_of(task, task.build(defined), [case])
+        refusal, *_ = hearing.heard(task, trials, None, say, what, asked=("numbers",))
+    return refusal
 
 
 def _scored(task: Exercise, defined: object) -> compiler.Report:
@@ -116,9 +136,9 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
         if report.cycles < task.golf.floor:
             raise NotCounted(
                 f"It takes {said(report.cycles, CYCLES)}. The work alone takes {task.golf.floor:,} at the chip's peak.",
-                "do all of the work at every size: the large arrays are scored, though no judge runs them.",
+                "do all of the work at every size: the large arrays are scored, though not every judge runs them.",
             )
-        return report.cycles
+        return max(report.cycles, cycles_of_bytes(task, report.hbm_bytes or 0))
     try:
         walk = grid.walk(fn, *case)
         moved = cost.hbm_bytes(walk) + sum(around(walk).values())
@@ -139,9 +159,17 @@ def _stopped(report: compiler.Report) -> str:
 
 
 def least(task: Exercise) -> int:
-    """Bytes, if every array of the first arguments, and the result, moves once."""
-    case = task.arguments()[0]
+    """Bytes, if every array of the arguments that are scored, and the result, moves once."""
+    case = _scored_at(task)
     return cost.stored_bytes(*jax.tree.leaves((case, jax.eval_shape(task.reference, *case))))
+
+
+def cycles_of_bytes(task: Exercise, counted: int = 0) -> int:
+    """Cycles that HBM needs at full speed for the arguments that are scored and the result, or for ``counted`` bytes
+    if these are more; 0 where the chip's clock is not known.
+    """
+    chip = chips.chip(task.chips[0])
+    return math.ceil(max(least(task), counted) * (chip.clock_hz or 0) / chip.program_bandwidth)
 
 
 def around(walk: grid.Walk) -> dict[str, int]:
@@ -203,6 +231,8 @@ def headline(task: Exercise, value: int, skipped: str) -> str:
     words = [said(value, golf.unit), f"par {golf.par:,}"]
     if best is not None:
         words[1:] = [words[1], f"beats ours, {best:,}"] if value < best else [f"{words[1]}, ours {best:,}"]
+    if golf.unit == CYCLES and value == cycles_of_bytes(task):
+        words.append("nothing is left to win: HBM binds")
     if skipped:
         words.append(f"skipped: {skipped}")
     return "; ".join(words) + "."

@@ -3,4 +3,4 @@
 TITLE = "Control flow and masks"
 GIVES = "branch, loop, mask ragged edges, skip blocks with their copies, and carry a sum from block to block."
 NEEDS = (1, 2, 4)
-HARDWARE = "What lies past the end of an array is not NaN there; here the simulator puts NaN."
+HARDWARE = "What lies past the end of an array is whatever was left there; here the simulator puts NaN."

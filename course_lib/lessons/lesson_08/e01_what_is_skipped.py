@@ -47,6 +47,7 @@ PARTS = {
         },
         why="1 + 2 + ... + 7.",
         proof=_steps_at_work,
+        stands_above="as the width of a column, or a number of bundles or cycles",
     ),
     "B": Predict(
         value=49,
@@ -58,6 +59,7 @@ PARTS = {
         },
         why="the map changes at every step, and the pipeline copies what it says.",
         proof=lambda: _copies(lambda i, j: (i, j)),
+        stands_above="as the width of a column, or a number of bundles or cycles",
     ),
     "C": Predict(
         value=28,
@@ -70,6 +72,7 @@ PARTS = {
         },
         why="row i has i + 1 blocks up to the diagonal, and stays there.",
         proof=lambda: _copies(lambda i, j: (i, jnp.minimum(i, j))),
+        stands_above="as the width of a column, or a number of bundles or cycles",
     ),
     "D": Predict(
         value=33,

@@ -5,13 +5,11 @@ import jax.numpy as jnp
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments
+from course_lib.lessons.lesson_08.columns import columns
 
 
 def _columns() -> list[tuple]:
-    """Numbers whose exponentials are 0 in float32: the maximum must be taken away."""
-    sizes = ({"M": 96, "N": 384}, {"M": 100, "N": 256}, {"M": 20, "N": 128})
-    return arguments(("x: f32[M,N]",), sizes, (), (-110, -90))
+    return columns(({"M": 96, "N": 384}, {"M": 100, "N": 256}, {"M": 20, "N": 128}))
 
 
 def _once(x) -> int:
@@ -29,6 +27,11 @@ def _largest(x):
 
 def _total(x):
     return jnp.sum(jnp.exp(x - _largest(x)), axis=0, keepdims=True)
+
+
+def _zeros_in_the_tail(x):
+    tail = jnp.zeros((-x.shape[0] % 32, x.shape[1]), x.dtype)
+    return jax.nn.logsumexp(jnp.concatenate([x, tail]), axis=0, keepdims=True)
 
 
 def _probe(scratch, place, i, of, means, next):
@@ -60,7 +63,8 @@ PROBES = tuple(
             1,
             _total,
             "the sum of exp(x - largest so far)",
-            "multiply the old sum by exp(old - new); old is what max_ref held before you wrote to it.",
+            "multiply the old sum by exp(old - new), where old is what max_ref held before you wrote to it; what this "
+            "block adds is exp(x - new).",
         ),
     )
 )
@@ -80,6 +84,11 @@ EXERCISE = Exercise(
             means="the maximum that was taken away is missing in the end",
             value=lambda x: jnp.log(_total(x)),
             next="log(sum(exp(x))) is the maximum plus the log of the sum.",
+        ),
+        judges.Slip(
+            means="the rows past the end were masked with 0, and 0 is larger than all of x",
+            value=_zeros_in_the_tail,
+            next="which number is neutral for a maximum, and has the exponential 0?",
         ),
     ),
     hints=(

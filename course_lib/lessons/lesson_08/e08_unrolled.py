@@ -54,7 +54,7 @@ PARTS = {
         options=OPTIONS,
         right="fewer",
         wrong={
-            "the same": "Does a turn need anything that the one before has made?",
+            "the same": "Is anything carried from turn to turn?",
             "refused": "The number of turns is known, and nothing forbids to write four of them out.",
         },
         why="four chains fill each other's gaps.",
@@ -64,10 +64,10 @@ PARTS = {
         options=OPTIONS,
         right="the same",
         wrong={
-            "fewer": "Each turn waits for the carry of the one before. What could stand beside it?",
+            "fewer": "The loop carries a register. What did the lesson's carried loop gain?",
             "refused": "It compiles. Do you remember what the lesson's carried loop gained?",
         },
-        why="one chain stays one chain.",
+        why="it carries, and the compiler does not unroll what carries.",
         proof=lambda: _found(_largest),
     ),
     "C": Choose(
@@ -88,10 +88,9 @@ EXERCISE = Exercise(
     title="Choose: what does unroll do?",
     kind="several",
     defines="unrolled",
-    asks=Several(parts=PARTS, why="unroll helps turns that do not wait, and must know how many they are."),
+    asks=Several(parts=PARTS, why="unroll helps loops that carry nothing, and must know how many turns."),
     hints=(
-        "For each loop ask two things: does a turn need what the one before has made, and is the number of turns "
-        "known?",
+        "For each loop ask two things: does it carry anything, and is the number of turns known?",
         "The lesson has a table with three loops. To which of them is A like, and to which B? For C: when does "
         "fori_loop look at its bounds?",
         "Try C: write the kernel, and trace it with unroll=4. JAX says a sentence.",
