@@ -59,8 +59,8 @@ EXERCISE = Exercise(
     asks=Several(parts={name: _asked(name) for name in ASKED}, why="as the compiler prices them."),
     hints=(
         "Four operations of the VPU and one of the EUP fit beside a load and a store. What fits costs 1 cycle.",
-        "An exact root or reciprocal begins with a guess of the EUP. A few operations of the VPU make it exact, and about "
-        "as many are for zeros and infinities: twelve over four.",
+        "An exact root or reciprocal begins with a guess of the EUP. A few operations of the VPU make it exact, and "
+        "about as many are for zeros and infinities: twelve over four.",
         "Three are free, two cost 2 to 5, two 10 to 40, and one is a long division, bit by bit.",
     ),
     points=2,

@@ -43,7 +43,7 @@ EXERCISE = Exercise(
             "For x[2048, 16] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
             "Asked is a fifth of what slow_energy takes: {most}.",
             "which axis do the 16 numbers of a point lie along when the kernel sums them? Give it an array in which "
-            "they do not lie along the lanes, in one block or few; what is done outside the kernel does not count here.",
+            "they do not lie along the lanes, in one block or few. What is done outside the kernel does not count.",
             POINTS,
         ),
         one_pass.refused(_points),

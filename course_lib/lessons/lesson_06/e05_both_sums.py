@@ -51,8 +51,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Two outputs: out_shape is a tuple of two shapes, and the kernel gets two Refs after x_ref.",
-        "With keepdims the sums of the rows come as a column, one number a row. A column in HBM is 128 times its numbers. "
-        "Hand it over as a row, or as a vector of one axis.",
+        "With keepdims the sums of the rows come as a column, one number a row. A column in HBM is 128 times its "
+        "numbers. Hand it over as a row, or as a vector of one axis.",
         "jnp.sum(v, axis=1, keepdims=True).T is a row of shape (1, M), and an output of shape (M,) takes jnp.sum(v, "
         "axis=1) as it is.",
     ),

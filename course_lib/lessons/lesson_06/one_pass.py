@@ -7,8 +7,8 @@ from jax.lax import Precision
 from course_lib.lessons.lesson_07.bfloat16_dots import dots
 
 _SAID = (
-    "A product in it has operands of float32 and no precision. The simulator multiplies them exactly; a chip rounds them "
-    "to bfloat16, and its sums are off by some 0.1 %."
+    "A product in it has operands of float32 and no precision. The simulator multiplies them exactly; a chip "
+    "rounds them to bfloat16, and more than the rounding of float32 is lost."
 )
 _NEXT = 'jnp.sum adds float32 as it is. A product does with precision="highest", in several passes of the MXU.'
 
