@@ -20,7 +20,7 @@ from course_lib.compiler.tpu import compile_tpu, name_of
 _COUNTS = (16, 32)  # parts that the two kernels take
 
 
-def slice_cost(take: Callable, whole: jax.ShapeDtypeStruct, part: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpCost:
+def slice_cost(take: Callable, whole: jax.ShapeDtypeStruct, part: jax.ShapeDtypeStruct, *, chip: str = "v5e") -> OpCost:
     """The price of ``take(ref, i)``, a load of ``part`` from a Ref of ``whole``, with the store of what was loaded.
 
     ``i`` is a whole number that only the run knows. What the compiler refuses has no price, and the reason. Raises

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib import compiler, cost, grid, text, viz
+from course_lib import compiler, grid, text, viz
 
 
 def array(*shape, dtype=jnp.float32):
@@ -44,7 +44,8 @@ for cycles in sorted(price.cycles for price in prices.values()):
 # > **price of an operation**: the cycles that one more application takes in a kernel, beside others of its kind, with
 # > its loads and its store. All operands lie in VMEM: no copy is counted.
 #
-# It is what many such operations cost each, not how long one alone takes. All prices on this page are cycles of a v5e,
+# It is what many such operations cost each, not how long one alone takes. `price.slots` counts its instructions, unit by
+# unit. All prices on this page are cycles of a v5e,
 # predicted (compiler), if nothing else is said. [A page of the course](../docs/op_costs.md) has some 80 more.
 #
 # After this lesson you can
@@ -148,7 +149,7 @@ for shape, block, index, dtype in (
 # %% [markdown]
 # A column's kernel moves 128 times its numbers: in HBM each row is padded to 128 lanes. Here XLA adds two copies besides,
 # which "Further" explains. (A short column, such as 8,192 numbers, XLA lays into VMEM: then these copies are all there is.)
-# One row is padded in 16 bits, to two rows, and not in 32. (8192, 128) and a vector of one axis are not padded at all.
+# A single row is padded in 16 bits, to two rows, and not in 32. (8192, 128) and a vector of one axis are not padded at all.
 #
 # > **Do not keep a vector as a column. Keep it as (n,) or (n / 128, 128), or, of 32 bits, as a row, (1, n).**
 #
@@ -227,9 +228,9 @@ for name, (fn, *args) in LISTED.items():
 # An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway.
 #
 # A division begins with a first guess of 1 / y, by the EUP. **Which of its other operations cost?** Two rows take some away.
-# The guess times x, and nothing else, costs what a copy costs. With one step of Newton's by hand, four operations more, the guess
-# is nearly exact, at half the price of the division. The rest of the division is for zeros, infinities and very small
-# numbers, and they cost most. If y is none of them, write the step yourself.
+# The guess times x, and nothing else, costs what a copy costs. One step of Newton's by hand, four operations more, squares
+# the error of the guess, and the sum is half the price of the division. The other half is for zeros, infinities and very small
+# numbers. If y is none of them, write the step yourself.
 #
 # - **A power of an array** is dear, for it has to be exact, for all numbers. If x is above 0, take exp2(y log2(x)): two
 #   operations of the EUP, two cycles. It is less exact, and the more so the larger y log2(x) is. A constant whole power is a
@@ -270,8 +271,8 @@ for name, fn, count, row in (
 # %% [markdown]
 # The VPU of a v5e computes in 32 bits. Left to itself, bfloat16 is widened and packed again at each of gelu's operations.
 # Cast once, and it is widened once: take that cause away, and half of the price is gone. A division is the other way round: of
-# bfloat16 it needs no step of Newton's, of float32 it does. It is as rough as bfloat16, too. A v6e has operations of 16 bits
-# of its own, and there the cast is a loss.
+# bfloat16 it is the guess and a product, as rough as bfloat16 is; of float32 it is all fourteen operations. A v6e has
+# operations of 16 bits of its own, and there the cast is a loss.
 #
 # > **On a v5e and a v5p: store in bfloat16, and compute a chain of products and sums in float32: cast after the load, and
 # > before the store. Divide in bfloat16 where its exactness will do.**
@@ -297,7 +298,8 @@ sums(16, 8, 128)
 # %% [markdown]
 # Over a leading axis registers are added to registers, a third of a cycle each: the loads take that long. Over the sublanes
 # each register is folded three times, 8 rows to 4 to 2 to 1, and each fold is a rotation and an addition. Over the lanes
-# it is one instruction of the XLU for each register, and it keeps one of the three XLUs busy for eight cycles.
+# it is one instruction of the XLU for each register. There are three XLUs, and one instruction keeps one busy for eight
+# cycles: 16 of them take 43.
 #
 # Is it the lanes that cost? Those sums are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over
 # its first axis. **Predict the factor.**
@@ -409,7 +411,7 @@ for name, take, whole, part in (
 # - A start that only the run knows must be provably a multiple of 8 rows, or 128 lanes. `8 * i` proves it; `i << 3`, which is
 #   the same number, does not. `pl.multiple_of(i, 8)` is a promise of yours, which the compiler believes.
 # - Of a float32 Ref that is 128 wide, any row will do: there each row lies right behind the one before. Of a wider one a single
-#   row will do, which is how one gathers. In bfloat16 neither is free to choose (06.3).
+#   row will do, which is how one gathers. In bfloat16, where two rows share each lane, ask again.
 # - A leading axis takes any index, for nothing. **What you want to choose at run time, put in front.**
 #
 # ## Five questions
@@ -564,8 +566,8 @@ for name, made in {
 #
 # ### Random numbers
 #
-# There are two ways. `jax.random` with a key that the kernel makes of a seed: the numbers that JAX gives outside as well. And the generator
-# of the chip: `pltpu.prng_seed`, then `pltpu.prng_random_bits`. **Which is cheaper?**
+# There are two ways. `jax.random` with a key that the kernel makes of a seed: the numbers that JAX gives outside as well. And
+# the generator of the chip: `pltpu.prng_seed`, then `pltpu.prng_random_bits`. **Which is cheaper?**
 
 
 # %%
