@@ -45,8 +45,8 @@ for cycles in sorted(price.cycles for price in prices.values()):
 # > its loads and its store. All operands lie in VMEM: no copy is counted.
 #
 # It is what many such operations cost each, not how long one alone takes. `price.slots` counts its instructions, unit by
-# unit. All prices on this page are cycles of a v5e,
-# predicted (compiler), if nothing else is said. [A page of the course](../docs/op_costs.md) has some 80 more.
+# unit. All prices on this page are cycles of a v5e, predicted (compiler), if nothing else is said.
+# [A page of the course](../docs/op_costs.md) has some 80 more.
 #
 # After this lesson you can
 # - say how many registers an array takes, and how much of them is empty,
@@ -87,7 +87,7 @@ for shape in (*SHAPES, (3, 300), (12, 4, 128)):
 # takes n registers.
 #
 # An array of 1, 2, 3 or 4 rows is rounded up to 1, 2, 4 or 4 rows, not to 8. Such flat tiles, side by side in a row, share a
-# register: of (3, 300) two and one, so it has 2. Two slices of a leading axis never share one, so (12, 4, 128) has 12.
+# register: (3, 300) has three tiles of 4 x 128, and so 2 registers. Two slices of a leading axis never share one, so (12, 4, 128) has 12.
 #
 # And narrow numbers share a lane. **Predict the cycles** of a copy of (32, 256) in float32, in bfloat16 and in int8.
 
@@ -186,7 +186,11 @@ for name, column in (
 # chip and your dtype: on a v6e x / y is as cheap as exp.
 #
 # Where does a price come from? Lesson 2 had the rule: the largest of stores, loads / 3, VPU / 4, and EUP. An
-# operation of the EUP takes a slot of the VPU, too, and is counted in both columns. Here is the rule beside the price:
+# operation of the EUP takes a slot of the VPU, too, and is counted in both columns.
+#
+# Below is the rule beside the price. A division begins with a first guess of 1 / y, by the EUP, and fourteen operations
+# follow. **Predict:** what does it cost if the guess is left as it is? And if you make it better by hand, with one step of
+# Newton's?
 
 
 # %%
@@ -227,9 +231,8 @@ for name, (fn, *args) in LISTED.items():
 # %% [markdown]
 # An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway.
 #
-# A division begins with a first guess of 1 / y, by the EUP. **Which of its other operations cost?** Two rows take some away.
-# The guess times x, and nothing else, costs what a copy costs. One step of Newton's by hand, four operations more, squares
-# the error of the guess, and the sum is half the price of the division. The other half is for zeros, infinities and very small
+# The guess times x, and nothing else, costs what a copy costs. A step of Newton's, four operations more, squares the error of
+# the guess, and with it half the price of the division is reached. The other half is for zeros, infinities and very small
 # numbers. If y is none of them, write the step yourself.
 #
 # - **A power of an array** is dear, for it has to be exact, for all numbers. If x is above 0, take exp2(y log2(x)): two
