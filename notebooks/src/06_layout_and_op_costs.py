@@ -304,7 +304,7 @@ sums(16, 8, 128)
 # it is one instruction of the XLU for each register. There are three XLUs, and one instruction keeps one busy for eight
 # cycles: 16 of them take 43.
 #
-# Is it the lanes that cost? Those sums are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over
+# Is it the lanes that cost? Those over the lanes are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over
 # its first axis. **Predict the factor.**
 
 # %%
