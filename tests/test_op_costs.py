@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
 from jax import lax
+from jax.experimental import pallas as pl
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
 
@@ -70,6 +71,18 @@ def test_what_the_compiler_refuses_has_a_reason_and_no_price():
     price = compiler.op_cost(lax.erfc, BLOCK)
     assert price.cycles == 0 and price.slots == {} and "no way to do `erfc`" in price.why
     assert "erfc on a v5e: The TPU has no way" in str(price)
+
+
+@needs_libtpu
+def test_a_slice_costs_what_moves_its_rows_and_is_refused_where_nothing_is_proved():
+    wide, rows = array(64, 256), array(8, 256)
+    aligned, beside, unknown = (
+        compiler.slice_cost(take, wide, rows)
+        for take in (lambda x, i: x[8:16], lambda x, i: x[3:11], lambda x, i: x[pl.ds(i, 8)])
+    )
+    assert aligned.of_a_register == pytest.approx(1, rel=0.02) and aligned.slots == {"load": 2, "store": 2}
+    assert beside.cycles > aligned.cycles and beside.slots["load"] == 4
+    assert unknown.cycles == 0 and "cannot prove to be a multiple of 8" in unknown.why
 
 
 def test_misuse():

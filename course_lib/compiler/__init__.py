@@ -14,6 +14,7 @@ from course_lib.compiler.op_prices import OpPrice, OpPrices, op_prices
 from course_lib.compiler.operations import Operation, Place
 from course_lib.compiler.program import program
 from course_lib.compiler.report import Bundle, Extrapolation, Loop, Op, Report
+from course_lib.compiler.slice_cost import slice_cost
 from course_lib.compiler.tpu import Unavailable, compile_tpu, libtpu_version, missing_libtpu
 
 __all__ = [
@@ -40,4 +41,5 @@ __all__ = [
     "op_cost",
     "op_prices",
     "program",
+    "slice_cost",
 ]

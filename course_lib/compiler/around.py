@@ -6,8 +6,9 @@ from course_lib.compiler.report import Op
 
 _AGAINST = (
     "XLA stores an array in the order of axes that needs the least padding, and a kernel takes rows. The copies go if "
-    "the last axis is 128 or more, if the narrow axis is the one before, if jax.jit is told the layout "
-    "(jax.experimental.layout), or if a matrix product makes or takes the array"
+    "the last axis is 128 or more, if the narrow axis is the one before, or if a matrix product makes or takes the "
+    "array. On a chip the outermost jax.jit may be told the layout (jax.experimental.layout); compile_tpu has a jit of "
+    "its own and is not told"
 )
 
 

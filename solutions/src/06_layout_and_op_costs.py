@@ -4,7 +4,7 @@
 # First three to predict, with pencil and paper, then kernels with a budget. All cycles are those of a v5e, predicted
 # (compiler).
 #
-# Come here from lesson 6 (`notebooks/06_layout_and_op_costs.ipynb`). About 58 minutes. Short of time? Do 06.4 and 06.6.
+# Come here from lesson 6 (`notebooks/06_layout_and_op_costs.ipynb`). About 53 minutes. Short of time? Do 06.4 and 06.6.
 # Want more? 06.8 and 06.9, 45 minutes: both begin with an empty cell.
 
 # %%
@@ -75,13 +75,13 @@ checks.check("06.1", filled)
 # *Difficulty 2 of 5. 6 minutes, 8 words.*
 #
 # What does each cost on a v5e, for one register, beside others of its kind? `"1 cycle"`, `"2 to 5"`, `"10 to 40"` or `"over
-# 80"`. Answer before you look into the lesson's list of prices: x and y are float32, n and m int32.
+# 80"`. x and y are float32, n and m int32. Answer before you look them up on [the page of prices](../docs/op_costs.md).
 
 # %% answer="06.2"
 price_of = {
     "log(x)": None,
     "sqrt(x)": None,
-    "sigmoid(x)": None,
+    "silu(x)": None,
     "cos(x)": None,
     "x // y": None,
     "n % m": None,
@@ -92,7 +92,7 @@ price_of = {
 price_of |= {
     "log(x)": "1 cycle",
     "sqrt(x)": "2 to 5",
-    "sigmoid(x)": "2 to 5",
+    "silu(x)": "2 to 5",
     "cos(x)": "10 to 40",
     "x // y": "10 to 40",
     "n % m": "over 80",
@@ -123,7 +123,7 @@ checks.check("06.2", price_of)
 # | C | bfloat16[64, 128] | `x_ref[pl.ds(i, 16)]` |
 # | D | float32[8, 512] | `x_ref[:, pl.ds(128 * i, 128)]` |
 # | E | float32[64, 256] | `x_ref[pl.ds(4 * i, 8)]` |
-# | F | int8[64, 128] | `x_ref[8:40]` |
+# | F | int8[64, 128] | `x_ref[3:35]` |
 
 # %% answer="06.3"
 slices = {"A": None, "B": None, "C": None, "D": None, "E": None, "F": None}
@@ -203,7 +203,7 @@ checks.check("06.4", energy)
 # %% [markdown]
 # ## 06.5 Rows and columns
 #
-# *Difficulty 3 of 5. 10 minutes, 10 lines.*
+# *Difficulty 2 of 5. 5 minutes, 10 lines.*
 #
 # Write `both_sums(x)`, one kernel, x in one block. It returns two vectors: the sum of each row, f32[M], and the sum of each
 # column, f32[N]. Two budgets:
@@ -245,7 +245,7 @@ checks.check("06.5", both_sums)
 #
 # `slow_ripple(a, p, x, s)` returns `a ** p * sin(x) / s`. a and x are f32[M, N], p and s f32[1, N]. In use a lies between
 # 0.5 and 2, p between 0.5 and 3, x between -1.5 and 1.5, and s between 1 and 2. The result goes where each of the three parts may
-# be as rough as a bfloat16: together that allows an error of 1.2 %.
+# be as rough as a bfloat16: together that allows an error of 1.2 % of a typical result.
 #
 # Write `ripple_kernel`, which returns the same within that error, for **an eighth** of the cycles of the core, waiting for
 # copies left out. They are counted for a[32, 512].
@@ -279,7 +279,7 @@ def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
     x, y = x_ref[...], x_ref[...] * x_ref[...]
     sine = x * (1 + y * (-1 / 6 + y * (1 / 120)))
     power = jnp.exp2(p_ref[...] * jnp.log2(a_ref[...]))
-    o_ref[...] = power * sine * (1 / s_ref[...])
+    o_ref[...] = power * sine * (1 / s_ref[...])  # s is one row: one division for all rows
     ### END SOLUTION
 
 
@@ -297,7 +297,7 @@ checks.check("06.6", ripple_kernel)
 # *Difficulty 2 of 5. 5 minutes, 3 lines.*
 #
 # `slow_decay(t)` takes a vector, and returns t exp(-t). Its author wanted two axes, and made the vector a column. It is right, and
-# moves many times the bytes of the numbers.
+# its blocks are of a column: as a column lies in HBM, they move many times the bytes of the numbers.
 #
 # Write `decay(t)`, kernel and call: the same numbers, and each moved once, in and out, without padding. t has a
 # multiple of 1024 numbers.

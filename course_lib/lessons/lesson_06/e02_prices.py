@@ -20,7 +20,7 @@ ASKED = {
         "f32, v5e",
         "The EUP makes a first guess. Is it exact? Who makes it exact, in how many steps?",
     ),
-    "sigmoid(x)": ("sigmoid(x)", "f32, v5e", "It is 1 / (1 + exp(-x)). Which of its parts is dear?"),
+    "silu(x)": ("silu(x)", "f32, v5e", "It is x times sigmoid(x). What does a sigmoid cost, as JAX writes it?"),
     "cos(x)": ("cos(x)", "f32, v5e", "No unit of a v5e has it. It has to be right at 1e6 as well as at 1."),
     "x // y": (
         "x // y",
@@ -59,7 +59,8 @@ EXERCISE = Exercise(
     asks=Several(parts={name: _asked(name) for name in ASKED}, why="as the compiler prices them."),
     hints=(
         "Four operations of the VPU and one of the EUP fit beside a load and a store. What fits costs 1 cycle.",
-        "An exact root or reciprocal is a guess of the EUP and a dozen operations of the VPU: twelve over four.",
+        "An exact root or reciprocal begins with a guess of the EUP. A few operations of the VPU make it exact, and "
+        "about as many are for zeros and infinities: twelve over four.",
         "Three are free, two cost 2 to 5, two 10 to 40, and one is a long division, bit by bit.",
     ),
     points=2,

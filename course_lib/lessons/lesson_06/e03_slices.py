@@ -29,8 +29,8 @@ WRONG = {
         DEARER: "The compiler does not write both ways for one load. What can it prove of 4 * i?",
     },
     "F": {
-        FREE: "A register holds 32 rows of int8. Does one begin at row 8?",
-        REFUSED: "8 is written in the program: nothing has to be proved.",
+        FREE: "Four rows of int8 share each lane. Is row 3 the first of four?",
+        REFUSED: "3 is written in the program: nothing has to be proved.",
     },
 }
 
@@ -42,7 +42,7 @@ def _asked(name: str) -> Choose:
         wrong=WRONG[name],
         why="so the compiler says.",
         proof=lambda: verdict(name),
-        next="is the start known, or proved, to be a multiple of the tile? If it is not, is it known at all?",
+        next="does it begin where a tile begins? If not, is the start known at all?",
     )
 
 
@@ -54,8 +54,8 @@ EXERCISE = Exercise(
     asks=Several(parts={name: _asked(name) for name in RIGHT}, why="as the compiler has it."),
     hints=(
         "Refused are only starts that the compiler does not know and of which it cannot prove enough.",
-        "A tile of float32 has 8 rows, a register of bfloat16 holds 16, of int8 32. Lanes begin at multiples of 128.",
-        "Two of each. The first is free because its Ref is just one register wide.",
+        "A tile of float32 or bfloat16 has 8 rows, one of int8 has 32. Lanes begin at multiples of 128.",
+        "A float32 Ref that is 128 wide has each row right behind the one before. And is 4 * i a multiple of 8?",
     ),
     points=1,
 )

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.judges import Slip
-from course_lib.lessons.lesson_06 import core
+from course_lib.lessons.lesson_06 import core, one_pass
 from course_lib.lessons.lesson_06.energy import energies, slow
 
 POINTS = jax.ShapeDtypeStruct((2048, 16), jnp.float32)
@@ -27,6 +27,11 @@ EXERCISE = Exercise(
     reference=energies,
     slips=(
         Slip(
+            means="the array is reshaped and not transposed: the 16 numbers of a point still lie side by side",
+            value=lambda x: jnp.sum((x * x).reshape(16, -1), axis=0),
+            next="transpose first, x.T, and then reshape.",
+        ),
+        Slip(
             means="the numbers are added, and their squares are asked for",
             value=lambda x: jnp.sum(x, axis=1),
             next="square before you sum.",
@@ -38,9 +43,10 @@ EXERCISE = Exercise(
             "For x[2048, 16] the core is at it for {mine} cycles beside waiting for copies, predicted (compiler). "
             "Asked is a fifth of what slow_energy takes: {most}.",
             "which axis do the 16 numbers of a point lie along when the kernel sums them? Give it an array in which "
-            "they do not lie along the lanes; what is done outside the kernel does not count here.",
+            "they do not lie along the lanes, in one block or few. What is done outside the kernel does not count.",
             POINTS,
         ),
+        one_pass.refused(_points),
     ),
     hints=(
         "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",

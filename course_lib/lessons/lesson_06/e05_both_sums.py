@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.judges import Slip
-from course_lib.lessons.lesson_06 import core
+from course_lib.lessons.lesson_06 import core, one_pass
 
 BLOCK = jax.ShapeDtypeStruct((256, 1024), jnp.float32)
 MOST = 500  # cycles of the core
@@ -47,11 +47,12 @@ EXERCISE = Exercise(
             "the XLU should get few.",
             BLOCK,
         ),
+        one_pass.refused(lambda: [(BLOCK,)]),
     ),
     hints=(
         "Two outputs: out_shape is a tuple of two shapes, and the kernel gets two Refs after x_ref.",
-        "The sums of the rows come as a column, one number a row. A column in HBM is 128 times its numbers. Hand it "
-        "over as a row.",
+        "With keepdims the sums of the rows come as a column, one number a row. A column in HBM is 128 times its "
+        "numbers. Hand it over as a row, or as a vector of one axis.",
         "jnp.sum(v, axis=1, keepdims=True).T is a row of shape (1, M), and an output of shape (M,) takes jnp.sum(v, "
         "axis=1) as it is.",
     ),

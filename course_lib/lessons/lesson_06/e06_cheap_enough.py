@@ -69,9 +69,10 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Each of the three can be had for two cycles a register or less. Do them one after another.",
-        "a is above 0, so exp2(p * log2(a)) is its power. s has one row: divide 1 by it once, and multiply. |x| is 1 "
-        "at most.",
+        "The power and the sine can be had for two cycles a register or less each. What does a division by one row "
+        "cost? Price it alone.",
+        "a is above 0, so exp2(p * log2(a)) is its power. x stays within 1.5: a short polynomial will do. s has one "
+        "row: 1 / s is made once for all rows of a.",
         "y = x * x, and then x * (1 + y * (-1 / 6 + y * (1 / 120))) is off by 3 parts in 1,000 at most.",
     ),
     points=3,

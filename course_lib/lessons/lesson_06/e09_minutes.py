@@ -37,8 +37,8 @@ EXERCISE = Exercise(
     ),
     golf=Golf(unit=CYCLES, par=3_300),
     hints=(
-        "Two things cost: the divisions, and the copies that nothing runs beside. Two blocks, or more, mend the second "
-        "(02.11).",
+        "Two things cost: the divisions, and the copies that nothing runs beside. Two blocks mend the second "
+        "(02.11); more cost more than they save.",
         "No number here is above 86,400, so float32 holds each exactly. A division by a constant is a product with its "
         "reciprocal and a rounding down; half a second more keeps it off the edge.",
         "m = floor((s + 0.5) / 60), h = floor((s + 0.5) / 3600), as products, and m - 60 h. With whole numbers alone: "
