@@ -385,17 +385,6 @@ def tune(shape, ask):
     return min((b for b in times if times[b] is not None), key=times.get)
 
 
-# %% answer="11.5" name="the first six" judge="exercise" says="times the best(?s:.)*few steps and few bytes"
-def tune(shape, ask):
-    def sides(length):
-        return [2**e for e in range(7, 13) if length % 2**e == 0] or [length]
-
-    times = {
-        blocks: ask(blocks) for blocks in list(itertools.product(*map(sides, shape)))[:6]
-    }
-    return min((b for b in times if times[b] is not None), key=times.get)
-
-
 # %% answer="11.5" name="takes the slowest" judge="exercise" says="Among those it asked about is"
 def tune(shape, ask):
     """Blocks (bm, bk, bn) for a product of (m, k, n); ask(blocks): seconds or None, for 6 blocks."""
@@ -476,30 +465,12 @@ def table(text, chip, shape, dtype, blocks=None):
     return tuple(kept[key]) if key in kept else None
 
 
-# %% answer="11.6" name="forgets the dtype" judge="exercise" says="For another dtype"
-def table(text, chip, shape, dtype, blocks=None):
-    kept = json.loads(text or "{}")
-    key = f"{chip} {shape}"
-    if blocks is not None:
-        return json.dumps(kept | {key: blocks})
-    return tuple(kept[key]) if key in kept else None
-
-
 # %% answer="11.6" name="keeps one only" judge="exercise" says="keep what was there before"
 def table(text, chip, shape, dtype, blocks=None):
     kept = json.loads(text or "{}")
     key = f"{chip} {shape} {dtype}"
     if blocks is not None:
         return json.dumps({key: blocks})
-    return tuple(kept[key]) if key in kept else None
-
-
-# %% answer="11.6" name="no JSON" judge="exercise" says="is no JSON"
-def table(text, chip, shape, dtype, blocks=None):
-    kept = json.loads(text or "{}")
-    key = f"{chip} {shape} {dtype}"
-    if blocks is not None:
-        return str(kept | {key: blocks})
     return tuple(kept[key]) if key in kept else None
 
 
