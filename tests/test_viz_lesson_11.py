@@ -36,6 +36,14 @@ def test_operations_count_with_the_turns_of_their_loop():
     assert issued(code((LOAD,), (LOAD,), turns=None))["load"] == 2
 
 
+def test_in_a_step_one_turn_of_the_outermost_loop_counts():
+    counts = issued(SPILLING, in_a_step=True)
+    assert (counts["load"], counts["store"], counts["spilled"], counts["filled"]) == (2, 1, 1, 1)
+    told = str(viz.bundle_diff({"one": PLAIN, "two": SPILLING}, in_a_step=True))
+    assert "issued in a grid step" in told and "load: one 1, two 2" in told
+    assert "in a run, at most" in str(viz.bundle_diff({"one": PLAIN, "two": SPILLING}))
+
+
 def test_two_programs_side_by_side():
     told = str(viz.bundle_diff({"one": PLAIN, "two": SPILLING}))
     assert "load: one 4, two 7" in told and "spilled: one 0, two 3" in told
@@ -62,6 +70,12 @@ def test_a_profile_in_words():
     for first, last in ((20, 30), (4, 4)):
         with pytest.raises(ValueError, match="no event lies between"):
             viz.trace_lanes(TRACE, first, last)
+
+
+def test_names_without_a_colour_are_named_together():
+    many = [event(f"op {n}", 1, 10 * n, 9 - n) for n in range(8)]
+    assert "everything else" in viz.trace_lanes(trace(*many)).svg
+    assert "everything else" not in viz.trace_lanes(TRACE).svg
 
 
 def test_short_times_are_in_microseconds():

@@ -35,12 +35,18 @@ def trace_file(name: str) -> pathlib.Path:
 class Search:
     """All legal blocks (bm, bk, bn) for one product on a v5e, and what the compiler says of them.
 
-    ``seconds``: predicted (compiler); None where it refuses them. ``ours``: the twelve that our own tuner asked about.
+    ``seconds``: predicted (compiler); None where it refuses them. ``ours``: the twelve that our own tuner asked about,
+    in its order.
     """
 
     seconds: dict[tuple[int, int, int], float | None]
     ours: tuple[tuple[int, int, int], ...]
     versions: str  # of what said so
+
+    def times_best(self, choices) -> float | None:
+        """The shortest time of some blocks, as a multiple of the shortest of all; None if all of them are refused."""
+        known = [self.seconds[blocks] for blocks in choices if self.seconds[blocks] is not None]
+        return min(known) / min(s for s in self.seconds.values() if s is not None) if known else None
 
 
 @functools.cache

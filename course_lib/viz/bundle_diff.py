@@ -1,6 +1,7 @@
 """Two programs for the same work, side by side: what each unit is told to do, what spills, and what only one has."""
 
 import collections
+import math
 from collections.abc import Mapping
 
 from course_lib import text
@@ -15,20 +16,23 @@ _COLOURS = (draw.BLUE, draw.ORANGE)
 _MOST = 6  # operations in the last line
 
 
-def bundle_diff(programs: Mapping[str, Code]) -> Picture:
-    """What two programs issue in a whole run, unit by unit: operations of a bundle, times the turns of its loops.
+def bundle_diff(programs: Mapping[str, Code], in_a_step: bool = False) -> Picture:
+    """What two programs issue, unit by unit: operations of a bundle, times the turns of its loops.
 
     ``programs``: two names, each with what ``compiler.bundles`` returned. "spilled" are stores of registers for want of
     more, "filled" the loads that bring them back; both are counted among the stores and loads as well. A loop whose
-    turns are not known counts once. Raises ValueError for another number of programs, and for what is no program.
+    turns are not known counts once. In a whole run that is the most there can be: the loop of the grid has turns in
+    which only blocks are copied, and a branch jumps over the kernel. With ``in_a_step`` one turn of the outermost loop
+    counts, which is a grid step where a kernel has a grid of more than one. Raises ValueError for another number of
+    programs, and for what is no program.
     """
     if len(programs) != _TWO or not all(isinstance(code, Code) for code in programs.values()):
         given = ", ".join(f"{name}: {type(code).__name__}" for name, code in programs.items())
         raise ValueError(
             f"bundle_diff: programs is {{{given}}}; it takes two names, each with what compiler.bundles(f, x) returns."
         )
-    counts = {name: issued(code) for name, code in programs.items()}
-    words = _words(programs, counts)
+    counts = {name: issued(code, in_a_step) for name, code in programs.items()}
+    words = _words(programs, counts, in_a_step)
     panels = [draw.paragraph(line, size=16) for line in words[:2]]
     panels.append(_legend(list(programs)))
     panels += [_row(unit, [count[unit] for count in counts.values()]) for unit in _rows(counts)]
@@ -37,11 +41,14 @@ def bundle_diff(programs: Mapping[str, Code]) -> Picture:
     return Picture(svg=svg, text="\n".join(words))
 
 
-def issued(code: Code) -> collections.Counter:
-    """Operations by unit that a run issues, if no branch jumps over them, and SPILLS and FILLS."""
+def issued(code: Code, in_a_step: bool = False) -> collections.Counter:
+    """Operations by unit that a run, or a turn of the outermost loop, issues if no branch jumps over them."""
     found: collections.Counter[str] = collections.Counter()
     for number, bundle in enumerate(code.bundles):
-        times = code.times(number) or 1
+        around = code.around(number)
+        if in_a_step and not around:
+            continue
+        times = math.prod(loop.turns or 1 for loop in around[in_a_step:])
         for operation in bundle.operations:
             found[operation.unit] += times
             if "_spill]" in operation.text:
@@ -54,12 +61,13 @@ def _rows(counts: dict[str, collections.Counter]) -> list[str]:
     return [*core_units.in_order(units), SPILLS, FILLS]
 
 
-def _words(programs: Mapping[str, Code], counts: dict[str, collections.Counter]) -> list[str]:
+def _words(programs: Mapping[str, Code], counts: dict[str, collections.Counter], in_a_step: bool) -> list[str]:
     sizes = [f"{name} has {text.counted(len(code.bundles), 'bundle')}" for name, code in programs.items()]
     rows = [
         f"{unit}: " + ", ".join(f"{name} {count[unit]:,}" for name, count in counts.items()) for unit in _rows(counts)
     ]
-    return ["; ".join(sizes) + ".", "Operations issued in a run, by unit:", *rows, _alone(programs)]
+    head = f"Operations issued in a {'grid step' if in_a_step else 'run, at most'}, by unit:"
+    return ["; ".join(sizes) + ".", head, *rows, _alone(programs)]
 
 
 def _alone(programs: Mapping[str, Code]) -> str:

@@ -47,7 +47,7 @@ def search_map(
         f"Rows: {first}. Columns: {third}. Time, as a multiple of the shortest, {vocabulary.COMPILER}.", size=14
     )
     foot = draw.paragraph(
-        "x: refused for its VMEM. A ring: asked about." if asked else "x: refused for its VMEM.", size=14
+        "x: refused for its VMEM. A frame: the shortest." + (" A ring: asked about." if asked else ""), size=14
     )
     return Picture(svg=draw.card(draw.stacked([head, panel, foot], 4), "A search", words), text=words)
 
@@ -58,8 +58,10 @@ def _square(x: float, y: float, seconds: float | None, best: float, ringed: bool
     ink = draw.PAPER if ratio is not None and ratio <= _SHADES[1][0] else draw.INK
     shown = "x" if ratio is None else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     square = draw.box(x, y, _SIDE - 2, _SIDE - 2, shade)
+    frame = draw.box(x + 1, y + 1, _SIDE - 4, _SIDE - 4, "none", stroke=draw.INK) if ratio == 1 else ""
     ring = draw.box(x + 3, y + 3, _SIDE - 8, _SIDE - 8, "none", stroke=draw.ORANGE, radius=8) if ringed else ""
-    return square + ring + draw.label(x + _SIDE / 2 - 1, y + 30, shown, _SIDE - 4, size=14, fill=ink, anchor="middle")
+    label = draw.label(x + _SIDE / 2 - 1, y + 30, shown, _SIDE - 4, size=14, fill=ink, anchor="middle", bold=ratio == 1)
+    return square + frame + ring + label
 
 
 def _words(seconds: Mapping, best: float, asked, names: str) -> str:

@@ -9,7 +9,7 @@ from course_lib.viz.picture import Picture
 _NAME, _LANE, _AXIS = 120, 34, 26
 _TICKS = 5
 _COLOURS = (draw.BLUE, draw.ORANGE, draw.GREEN, draw.PURPLE, draw.SKY, draw.RED)
-_LEGEND = 6  # names that have a colour of their own; the others are grey
+_LEGEND = 6  # names that have a colour of their own; the others share a grey
 
 
 def trace_lanes(trace: Mapping, first_ms: float | None = None, last_ms: float | None = None) -> Picture:
@@ -31,7 +31,8 @@ def trace_lanes(trace: Mapping, first_ms: float | None = None, last_ms: float | 
     panels += [
         _lane(name, [e for e in shown if e["tid"] == thread], first, last, colours) for thread, name in _threads(trace)
     ]
-    panels += [_axis(first, last), _legend(colours)]
+    others = len({event["name"] for event in shown}) > len(colours)
+    panels += [_axis(first, last), _legend(colours | ({"everything else": draw.GREY} if others else {}))]
     words = _words(trace, shown, first, last)
     svg = draw.card(draw.stacked(panels, 4), "A profile", words)
     return Picture(svg=svg, text=words)

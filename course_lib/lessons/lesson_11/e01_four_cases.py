@@ -90,7 +90,7 @@ LOOK = {
     "A": "add a pl.debug_print of done and of o_ref[0, 0] to a copy of it, and compare with pencil and paper.",
     "B": "look at the first column of what it returns, all eight rows.",
     "C": "ask the simulator in which order it ran, and on which core.",
-    "D": "print slot and two_ref[0, 0, 0], two_ref[1, 0, 0] right before the sum.",
+    "D": "print slot and two_ref[0, 0, 0], two_ref[1, 0, 0] right before the sum; or ask with detect_races=True.",
 }
 
 
@@ -131,7 +131,7 @@ PARTS = {
             "A",
             {
                 "pl.program_id(0) == 0": "It begins at the first step, as it should.",
-                "o_ref[...] +=": "That is how a mean is carried on, if done is what its name says.",
+                "o_ref[...] +=": "That is how a mean is carried on, if done is what its name says. Is it?",
                 "lambda i: (0, 0)": "One block of the output, which stays. That is meant.",
             },
             "done is 4 at every step.",
@@ -214,7 +214,7 @@ EXERCISE = Exercise(
         "a copy arrives. Which tool is for which?",
         "A: debug_print of done. B: which rows are NaN, and who should have set them? C: simulated() with two "
         "cores. D: "
-        "what is printed from the two buffers just before the sum?",
+        "what is printed from the two buffers just before the sum? Or simulated(case_d, x, detect_races=True).",
         "A: compare num_programs with program_id. B: read the first step. C: read the compiler_params. D: which "
         "buffer has "
         "been waited for?",

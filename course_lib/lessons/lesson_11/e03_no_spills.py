@@ -7,7 +7,7 @@ from course_lib import compiler, grid, text, vocabulary
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 
-LARGE = (2048, 1024)
+LARGE = (2048, 2048)
 MOST = 1.1  # times what its bytes take
 EPSILON = 1e-6
 
@@ -32,7 +32,8 @@ def _without_spills(mended):
     if report.spills:
         return (
             f"For x[{LARGE[0]}, {LARGE[1]}] it spills {report.spills} registers, and loads them again.",
-            "a register holds 8 rows of 128 columns, and there are 64. How many hold the rows of one turn?",
+            "a register holds 8 rows of 128 columns, and there are 64. How many hold the rows of one turn? "
+            "And what else has to lie in one?",
         )
     if report.seconds > MOST * report.hbm_seconds:
         return (
@@ -62,9 +63,11 @@ EXERCISE = Exercise(
     reference=reference,
     also=(_in_blocks_of_256, _without_spills),
     hints=(
-        "viz.bundle_diff shows where they are: loads and stores. How many registers do 256 rows of 1024 columns fill?",
-        "A loop over parts of the block: pl.loop, and pl.ds(pl.multiple_of(rows * n, rows), rows), as in the lesson.",
-        "Between 8 rows a turn, where each turn waits, and 64, which spill, lies what you look for.",
+        "viz.bundle_diff shows where they are: loads and stores. How many registers do 256 rows of 2048 columns fill?",
+        "A loop over parts of the block: pl.loop, and pl.ds(pl.multiple_of(rows * n, rows), rows), as in the lesson. "
+        "Not a Python for: it is unrolled, and the values of all its turns are alive at once.",
+        "Rows x columns / 1024 is the number of registers that a turn fills. 8 rows a turn wait too often, and 32 rows "
+        "of 2048 columns leave nothing for the sums.",
     ),
     points=2,
 )

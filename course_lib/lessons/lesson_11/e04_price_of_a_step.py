@@ -123,12 +123,12 @@ PARTS = {
         next="write down two machines, one with a short copy and much work, one with the opposite, that both give A.",
     ),
     "E": Choose(
-        options=("more sizes", "blocks that stay", "float32", "a faster clock"),
+        options=("more sizes", "blocks that stay", "float32", "a longer axis"),
         right="blocks that stay",
         wrong={
             "more sizes": "A fourth point on the same line. Both machines predict it equally well.",
             "float32": "Then copies are longer and products dearer, both at once.",
-            "a faster clock": "Both machines get faster together, if the latency counts in cycles.",
+            "a longer axis": "More steps, each like the others. Their number does not tell what is in one.",
         },
         why="without copies only the work is left.",
         proof=_experiment,

@@ -11,10 +11,13 @@ from course_lib.lessons.lesson_07.e05_blocks import in_blocks
 
 KEY = "v5e", (256, 256, 256), "bfloat16"
 BLOCKS, BETTER = (128, 256, 128), (256, 128, 128)
-OTHERS = {  # what is kept besides, each apart from the first in one thing only
-    "another chip": (("v6e", (256, 256, 256), "bfloat16"), (256, 256, 256)),
-    "another shape": (("v5e", (256, 256, 512), "bfloat16"), (256, 128, 256)),
+OTHERS = {  # what is kept besides, each apart from the first in one thing only; the shapes are permutations
+    "another chip": (("v5p", (256, 256, 256), "bfloat16"), (256, 256, 256)),
+    "another m": (("v5e", (512, 256, 256), "bfloat16"), (512, 128, 128)),
+    "another k": (("v5e", (256, 512, 256), "bfloat16"), (128, 512, 128)),
+    "another n": (("v5e", (256, 256, 512), "bfloat16"), (256, 128, 256)),
     "another dtype": (("v5e", (256, 256, 256), "float32"), (128, 128, 128)),
+    "a third dtype": (("v5e", (256, 256, 256), "float16"), (128, 128, 256)),
 }
 
 
@@ -25,8 +28,11 @@ def _cases() -> list[tuple]:
 
 def with_table(table):
     """The product in blocks that a table has kept. Raises Unfit where it does not keep them."""
-    if table("", *KEY, BLOCKS) is None and table("", *KEY) is None:
-        return lambda x, y: None
+    try:
+        if table("", *KEY, BLOCKS) is None and table("", *KEY) is None:
+            return lambda x, y: None
+    except json.JSONDecodeError:
+        raise _lost('With the text "" json.loads raises an error.', "at first the text is empty: {} then.") from None
     text = _kept(table)
     blocks = table(text, *KEY)
 
@@ -37,18 +43,21 @@ def with_table(table):
 
 
 def _kept(table) -> str:
-    """The text in which the first key has BLOCKS, and three others theirs."""
+    """The text in which the first key has BLOCKS, and the others theirs."""
     _none(table("", *KEY), "In an empty text")
-    text = _written(table, "", KEY, BETTER)
-    _same(table(text, *KEY), BETTER, "After blocks were kept")
+    first = text = _written(table, "", KEY, BETTER)
+    _same(table(text, *KEY), BETTER, "After blocks were kept, the table")
     for name, (key, blocks) in OTHERS.items():
         _none(table(text, *key), f"For {name}, {' '.join(map(str, key))},")
         text = _written(table, text, key, blocks)
     for _, (key, blocks) in OTHERS.items():
-        _same(table(text, *key), blocks, f"After four were kept {' '.join(map(str, key))}")
-    _same(table(text, *KEY), BETTER, "After three more were kept the first")
+        _same(table(text, *key), blocks, f"After all were kept, {' '.join(map(str, key))}")
+        _none(table(first, *key), "In the text as it was before")
+    _same(table(text, *KEY), BETTER, "After more were kept, the first")
+    _written(table, "", KEY, (256, 256, 128))  # another file
+    _same(table(text, *KEY), BETTER, "After something was kept in another text, the first")
     text = _written(table, text, KEY, BLOCKS)
-    _same(table(text, *KEY), BLOCKS, "After others were kept in its place the first")
+    _same(table(text, *KEY), BLOCKS, "After others were kept in its place, the first")
     return text
 
 

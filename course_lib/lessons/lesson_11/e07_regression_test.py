@@ -27,6 +27,12 @@ def tried(data):
         raise Unfit(f"data() returned {described(x)}.", "a float32 array x[M, N].", headline="that is no data for it.")
     if np.size(x) > MOST:
         raise Unfit(f"data() has {np.size(x):,} numbers; {MOST:,} are enough.", "fewer rows: a test is run often.")
+    if not np.array_equal(x, data(), equal_nan=True):
+        raise Unfit(
+            "data() returns other numbers each time.",
+            "a key or seed that stays: a test has to do the same each time it is run.",
+            headline="it is another test each time.",
+        )
     _asked(RIGHT, x, passes=True, what="the mended kernel", next="finite numbers: the test compares with jnp.max.")
     for name, (wrong, next) in WRONG.items():
         _asked(wrong, x, passes=False, what=f"a kernel in which {name}", next=next)
@@ -48,12 +54,12 @@ EXERCISE = Exercise(
     kind="configure",
     defines="data",
     inputs=("x: f32[M,N]",),
-    sizes=({"M": 8, "N": 256}, {"M": 16, "N": 130}, {"M": 5, "N": 300}),
+    sizes=({"M": 8, "N": 128}, {"M": 5, "N": 130}, {"M": 8, "N": 3}),  # small: what is judged is RIGHT, ours
     within=(-4, -1),
     reference=reference,
     build=tried,
     hints=(
-        "Run the test on the broken kernel of 11.2 first. Does it fail?",
+        "Look at broken in 11.2, and find its two mistakes. Run the test on it first. Does it fail?",
         "One x has to show both mistakes, each of them alone. Which numbers show the one, which widths the other?",
         "Numbers below 0 throughout, and a width that 128 does not divide: -1 - jax.random.uniform(key, (8, 130)).",
     ),

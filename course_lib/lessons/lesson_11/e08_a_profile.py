@@ -9,16 +9,13 @@ EXERCISE = Exercise(
     kind="explain",
     defines="advice",
     asks=Explain(
-        model="First the gaps: what runs on the host while the device is idle? If it is a loader or a dispatch, "
-        "no kernel will "
-        "help, and a faster one makes the gap longer. Then the softmax: the profile says that its units are "
-        "hardly used, which "
-        "is normal for what is bound by HBM. Its bytes over the bandwidth say how long it has to take. Only the "
-        "distance to "
-        "that can be won, times its share of the step: of 5 % at most 5 %. That may still pay, if the bill is "
-        "large enough.",
+        model="First the gap: what runs on the host meanwhile? If it is a loader or a dispatch, no kernel makes that "
+        "gap shorter. If loading and computing take turns, a faster kernel shortens the rest; if the loader works "
+        "meanwhile and is the slower, the gap grows by what is saved. Then the softmax: that it hardly uses the MXU is "
+        "normal for what is bound by HBM. Its bytes over the bandwidth say how long it has to take. Only the distance "
+        "to that can be won: of 5 % at most 5 %. That may still pay, if the bill is large enough.",
         look_for=(
-            "that a gap is somebody else's time, and whose it is stands in another lane",
+            "that a gap is somebody else's time, and that other lanes, or a fuller record, tell whose",
             "that low usage may be the best there is, and that a roofline tells",
             "that what can be won is a share of the share of the step",
         ),

@@ -1,4 +1,4 @@
-"""Our search for the blocks of a product, with twelve questions to the compiler; exercise 11.5 asks for yours."""
+"""Our search for the blocks of a product, with twelve questions to the compiler; 11.5 asks for one with six."""
 
 from collections.abc import Callable
 
