@@ -19,6 +19,7 @@ from graded_class import make
 from lesson_files import LESSONS, code_cells
 from sweeps import daily
 
+from course_lib.checks import exercise
 from course_lib.grading import submission
 from course_lib.grading.box import bwrap, process, values
 from course_lib.grading.box import hidden as hidden_inputs
@@ -332,6 +333,15 @@ def test_a_hidden_size_is_larger_along_axes_that_may_have_any_length():
         *others, hidden = hidden_inputs._sizes(sizes, np.random.default_rng(seed))
         assert tuple(others) == sizes[:2]
         assert 20 < hidden["M"] <= 27 and hidden["M"] % 8 and hidden["N"] == 128
+
+
+def test_arrays_that_are_scored_are_none_that_anybody_has_seen():
+    public = exercise.exercise("08.10")
+    (seen,), (hidden,) = public.golf.at(), hidden_inputs.task(public, 7).golf.at()
+    assert hidden.shape == seen.shape and hidden.dtype == seen.dtype
+    assert (np.asarray(hidden) != np.asarray(seen)).any() and sorted(np.ravel(hidden)) == sorted(np.ravel(seen))
+    shapes = exercise.exercise("07.10").golf.at()
+    assert hidden_inputs.task(exercise.exercise("07.10"), 7).golf.at() == shapes
 
 
 # What comes out of a box

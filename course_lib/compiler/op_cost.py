@@ -83,7 +83,7 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
     return OpCost(
         **facts,
         cycles=(larger.cycles - smaller.cycles) / more,
-        slots=_slope(smaller, larger, more),
+        slots=slope(smaller, larger, more),
         spills=(larger.spills - smaller.spills) / more,
     )
 
@@ -116,19 +116,27 @@ def _kernel(fn: Callable, args: tuple, result: jax.ShapeDtypeStruct, n: int, whi
         copy.start()
         copy.wait()
 
+    return in_vmem(kernel, (*args, whole), n)(which)
+
+
+def in_vmem(kernel: Callable, arrays: tuple[jax.ShapeDtypeStruct, ...], n: int) -> Callable:
+    """A call with ``n`` of each array in VMEM, of which one of the last leaves, by the kernel's own copy: which one is
+    a number in SMEM, that only a run tells. So none can be left out.
+    """
     return pl.pallas_call(
         kernel,
-        out_shape=whole,
+        out_shape=arrays[-1],
         in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)],
         out_specs=pl.BlockSpec(memory_space=pl.ANY),
         scratch_shapes=[
-            *(pltpu.VMEM((n, *array.shape), array.dtype) for array in (*args, whole)),
+            *(pltpu.VMEM((n, *array.shape), array.dtype) for array in arrays),
             pltpu.SemaphoreType.DMA,
         ],
-    )(which)
+    )
 
 
-def _slope(smaller: Report, larger: Report, times: int) -> dict[str, float]:
+def slope(smaller: Report, larger: Report, times: int) -> dict[str, float]:
+    """{unit: operations} that the larger program has more than the smaller, for each of so many ``times``."""
     counts = []
     for report in (smaller, larger):
         counts.append(collections.Counter())

@@ -1,20 +1,16 @@
 """What it costs to load a part of a Ref: cycles of one more such load, by the compiler's simulator.
 
-A kernel takes the part of n arrays in VMEM, and stores each. It ends in a copy of one of them, which one only a run
-tells: so none can be left out, and nothing else is in the slope between two such kernels.
+A kernel takes the part of n arrays in VMEM, and stores each; nothing else is in the slope between two such kernels.
 """
 
-import collections
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import grid
-from course_lib.compiler.op_cost import OpCost
-from course_lib.compiler.report import Report
+from course_lib.compiler.op_cost import OpCost, in_vmem, slope
 from course_lib.compiler.tpu import compile_tpu, name_of
 
 _COUNTS = (16, 32)  # parts that the two kernels take
@@ -33,14 +29,8 @@ def slice_cost(take: Callable, whole: jax.ShapeDtypeStruct, part: jax.ShapeDtype
     if few.cycles is None or many.cycles is None:
         return OpCost(**facts, registers=registers, why=few.error.what if few.error else "; ".join(few.notes))
     more = _COUNTS[1] - _COUNTS[0]
-    slots = _slots(many)
-    slots.subtract(_slots(few))
-    each = {unit: count / more for unit, count in slots.items() if count > 0}
-    return OpCost(**facts, registers=registers, cycles=(many.cycles - few.cycles) / more, slots=each)
-
-
-def _slots(report: Report) -> collections.Counter:
-    return sum((collections.Counter(bundle.slots) for bundle in report.listing), collections.Counter())
+    cycles = (many.cycles - few.cycles) / more
+    return OpCost(**facts, registers=registers, cycles=cycles, slots=slope(few, many, more))
 
 
 def _kernel(take: Callable, whole: jax.ShapeDtypeStruct, part: jax.ShapeDtypeStruct, count: int) -> Callable:
@@ -51,13 +41,4 @@ def _kernel(take: Callable, whole: jax.ShapeDtypeStruct, part: jax.ShapeDtypeStr
         copy.start()
         copy.wait()
 
-    return pl.pallas_call(
-        kernel,
-        out_shape=part,
-        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM)],
-        out_specs=pl.BlockSpec(memory_space=pl.ANY),
-        scratch_shapes=[
-            *(pltpu.VMEM((count, *array.shape), array.dtype) for array in (whole, part)),
-            pltpu.SemaphoreType.DMA,
-        ],
-    )
+    return in_vmem(kernel, (whole, part), count)

@@ -22,6 +22,10 @@ def task(public: Exercise, seed: int) -> Exercise:
         return dataclasses.replace(public, asks=_numbers(public.asks, rng))
     if public.reference is None or public.asks is not None:
         return public
+    if public.golf is not None and public.golf.at is not None:
+        at = public.golf.at
+        golf = dataclasses.replace(public.golf, at=lambda: _permuted(at(), np.random.default_rng(seed)))
+        public = dataclasses.replace(public, golf=golf)
     if public.cases is not None:
         return dataclasses.replace(public, cases=lambda: _shuffled(public.cases(), np.random.default_rng(seed)))
     sizes = _sizes(public.sizes, rng)
@@ -55,8 +59,19 @@ def _shuffled(cases: list[tuple], rng) -> list[tuple]:
         key = str([(a.shape, a.dtype) for a in jax.tree.leaves(case)])
         if key not in seen:
             seen.add(key)
-            found.append(jax.tree.map(lambda a: jnp.asarray(rng.permutation(np.ravel(a)).reshape(a.shape)), case))
+            found.append(_permuted(case, rng))
     return found
+
+
+def _permuted(case: tuple, rng) -> tuple:
+    """The arrays with their numbers in another order; what is a mere shape stays."""
+
+    def other(leaf):
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        return jnp.asarray(rng.permutation(np.ravel(leaf)).reshape(leaf.shape))
+
+    return jax.tree.map(other, case)
 
 
 def _numbers(asked: Compute, rng) -> Compute:
