@@ -1,19 +1,28 @@
 """Ask the compiler about a function, and its simulator about as much of it as is worth the time."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable
+
+import jax
+import jax.extend.core
 
 from course_lib import chips, grid
 from course_lib.compiler.child import service
 from course_lib.compiler.dumps import dump, hlo
-from course_lib.compiler.simulating import columns, divisions, extrapolate, simulation
+from course_lib.compiler.simulating import columns, divisions, extrapolate, one_axis, prefetched, simulation
 from course_lib.compiler.simulating.simulation import Simulation
 
 MAX_BUNDLES = 1_500_000  # what is longer takes minutes and many GiB: it is simulated where the caller allows for that
 _SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, where this was written
 WORTH_NARROWING = 400_000  # below, three compiles of XLA's take longer than simulating the whole
 _CRASHED = "the simulator crashed, after it had written the cycles of every op."
+_ONE_AXIS = (
+    "simulated with the steps of its grid on one axis, for the simulator crashed on several: a step's scalar code is a "
+    "few cycles longer or shorter."
+)
 _A_PLACE = "loc("  # where the compiler's complaint says which operation it is about
 _NOTHING = Simulation(cycles={}, time_split={})
 
@@ -57,17 +66,18 @@ def simulated(
     if chip.name == "v4":
         return ask(jaxpr, simulate=False), _NOTHING, ("not simulated: libtpu has no simulator for a v4.",)
     if walk is None:
-        return _whole(jaxpr, jaxpr, 0, ask, say)
+        return _whole(jaxpr, _seen(jaxpr, args, chip), 0, ask, say)
     readable, why = divisions.worked_out(jaxpr, args)
     plan = extrapolate.plan(readable, args, walk, chip)
     if plan.calls:
-        answer, said, notes = _in_two_sizes(jaxpr, readable, plan, ask)
+        sizes = [_seen(extrapolate.smaller(readable, plan, which), args, chip) for which in ("small", "large")]
+        answer, said, notes = _in_two_sizes(jaxpr, sizes, plan, ask)
     elif plan.bundles > WORTH_NARROWING and (found := _in_columns(jaxpr, args, chip, ask)):
         answer, said, notes = found
     elif plan.bundles > MAX_BUNDLES and not limits.allow(plan.bundles):
         return ask(jaxpr, simulate=False), _NOTHING, (f"no cycles: {plan.why}{_too_long(plan.bundles)}.",)
     else:
-        answer, said, notes = _whole(jaxpr, readable, plan.bundles, ask, say)
+        answer, said, notes = _whole(jaxpr, _seen(readable, args, chip), plan.bundles, ask, say)
     return answer, said, (*notes, *_doubtful(why))
 
 
@@ -97,29 +107,90 @@ def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
     return ask
 
 
-def _whole(jaxpr, readable, bundles: int, ask: Callable, say: Callable):
-    """Simulate all of it. If the simulator brings the compiler down, compile once more without it.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A function, or a part of one, as the simulator is to see it."""
 
-    ``readable`` is the function as the simulator can follow it; where that differs, the function itself is compiled
-    too.
+    jaxpr: jax.extend.core.ClosedJaxpr
+    args: tuple  # with their values, where these are known
+    told: bool = False  # whether it was told what its kernels prefetch: then it has other arguments than the function
+    cores: int = 1  # of the chip
+    trouble: str = ""  # why it cannot be simulated
+
+
+def _seen(jaxpr, args: tuple, chip: chips.Chip) -> _Seen:
+    """The function, told what its kernels prefetch, where they decide anything by it."""
+    seen = _Seen(jaxpr=jaxpr, args=args, cores=chip.cores)
+    if not prefetched.matters(jaxpr):
+        return seen
+    try:
+        written, arguments = prefetched.told(jaxpr, args, chip.name)
+    except grid.UnreadableCall as error:
+        return dataclasses.replace(seen, trouble=f"{prefetched.UNSEEN}: {error}")
+    return dataclasses.replace(seen, jaxpr=written, args=arguments, told=True)
+
+
+def _on_one_axis(seen: _Seen) -> _Seen | None:
+    """The same with grids of one axis; None where that is the same, or cannot be written."""
+    flat = one_axis.flattened(seen.jaxpr) if seen.cores == 1 else None  # two cores share an axis that is parallel
+    readable, trouble = divisions.worked_out(flat, seen.args) if flat else (None, "")
+    return dataclasses.replace(seen, jaxpr=readable) if readable and not trouble else None
+
+
+def _whole(jaxpr, seen: _Seen, bundles: int, ask: Callable, say: Callable):
+    """Simulate all of it. Where the simulator is to see something else than the function, or gives up on it, the
+    function itself is compiled too.
     """
     if bundles > extrapolate.WHOLE_BUNDLES * 3:
         say(f"simulating about {bundles / 1e6:.1f} million instruction bundles, for about {bundles * 15e-6:.0f} s")
+    alone = functools.cache(lambda: ask(jaxpr, simulate=False))
+    simulated, said, notes = _simulated(seen, ask, alone, bundles=bundles)
+    answer = simulated if simulated and seen.jaxpr is jaxpr else alone()
+    return answer, simulation.of(said) if said and answer["ok"] else _NOTHING, notes if answer["ok"] else ()
+
+
+def _simulated(seen: _Seen, ask: Callable, alone: Callable, **how) -> tuple[dict | None, dump.Dump | None, tuple]:
+    """The worker's answer about what the simulator sees, what this says of the ops of the whole, and notes.
+
+    ``alone()`` is the answer about the whole without the simulator. None, where the compiler died, for its answer, and
+    for what was said where that is not of use.
+    """
+    if seen.trouble:
+        return None, None, (f"no cycles: {seen.trouble}.",)
     try:
-        simulated = ask(readable, simulate=True, bundles=bundles)
+        answer = _asked(seen, ask, **how)
+        return answer, *_of_the_whole(answer, seen, alone)
     except service.WorkerDied as error:
-        answer = ask(jaxpr, simulate=False)
-        return answer, *_rescued(answer, error)
-    answer = simulated if readable is jaxpr else ask(jaxpr, simulate=False)
-    return answer, simulation.of(simulated["dump"]) if simulated["ok"] else _NOTHING, ()
+        died = error
+    if not alone()["ok"]:
+        return None, None, ()
+    if not seen.told and _complete(alone()["dump"], died.left):
+        return None, died.left, (_CRASHED,)
+    if flat := _on_one_axis(seen):
+        with contextlib.suppress(service.WorkerDied):
+            said, notes = _of_the_whole(_asked(flat, ask, **how), flat, alone)
+            return None, said, (*notes, _ONE_AXIS)
+    return None, None, (f"no cycles: with the simulator on, {died}.",)
 
 
-def _rescued(answer: dict, error: service.WorkerDied) -> tuple[Simulation, tuple[str, ...]]:
-    """The simulation that a crash left behind, if it is whole: libtpu 0.0.48 and 0.0.50 write the figures of an op,
-    and then may fail a check of their own on it (bf16 vectors of one axis)."""
-    if answer["ok"] and _complete(answer["dump"], error.left):
-        return simulation.of(error.left), (_CRASHED,)
-    return _NOTHING, (f"no cycles: with the simulator on, {error}.",)
+def _asked(seen: _Seen, ask: Callable, **how) -> dict:
+    """The worker's answer; where ops must be told by their names, the whole of it."""
+    how = how | {"cycles_only": False} if seen.told else how
+    return ask(seen.jaxpr, seen.args if seen.told else None, simulate=True, **how)
+
+
+def _of_the_whole(answer: dict, seen: _Seen, alone: Callable) -> tuple[dump.Dump | None, tuple[str, ...]]:
+    """What an answer says of the ops of the whole, by their names there, and notes on what it does not."""
+    if not answer["ok"] or not seen.told:
+        return answer.get("dump"), ()
+    if not alone()["ok"]:
+        return None, ()
+    module = hlo.read(alone()["hlo"])
+    said = simulation.renamed(answer["dump"], hlo.read(answer["hlo"]), module)
+    if left := {op.name for op in module.ops if op.call is not None} - set(said.cycles):
+        return None, (f"no cycles: the simulator gave none for {', '.join(sorted(left))}.",)
+    others = len(set(alone()["dump"].programs) - set(said.cycles))
+    return said, (f"the cycles leave out {others} ops of XLA's, which make what kernels prefetch.",) * bool(others)
 
 
 def _complete(said: dump.Dump, left: dump.Dump | None) -> bool:
@@ -161,33 +232,26 @@ def _simulated_product(jaxpr, args: tuple, ask: Callable) -> tuple[hlo.HloOp, in
     return op, answer["dump"].cycles[op.name], answer["dump"].time_split.get(op.name, {})
 
 
-def _in_two_sizes(jaxpr, readable, plan: extrapolate.Plan, ask: Callable):
+def _in_two_sizes(jaxpr, sizes: list[_Seen], plan: extrapolate.Plan, ask: Callable):
     """Simulate two smaller grids, while another child compiles the whole."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         whole = pool.submit(ask, jaxpr, simulate=False)
         try:
-            parts = [_part(extrapolate.smaller(readable, plan, which), plan, ask) for which in ("small", "large")]
+            parts = [_simulated(seen, ask, whole.result, bundles=plan.bundles, cycles_only=True) for seen in sizes]
         except BaseException:  # Ctrl-C: do not make the reader wait for the other child
             service.stop(simulate=False)
             raise
         answer = whole.result()
     if not answer["ok"]:
         return answer, _NOTHING, ()
-    for said, trouble in parts:
-        if not _complete(answer["dump"], said):
-            return answer, _NOTHING, (f"no cycles: {trouble or 'the simulator gave none for some op'}.",)
-    notes = (_CRASHED,) if any(trouble for _, trouble in parts) else ()
+    for seen, (part, said, notes) in zip(sizes, parts, strict=True):
+        if part and not part["ok"]:
+            return answer, _NOTHING, ("no cycles: a part of its grid, alone, does not compile.",)
+        if said is None or not (seen.told or _complete(answer["dump"], said)):
+            return answer, _NOTHING, notes or ("no cycles: the simulator gave none for some op.",)
     module = hlo.read(answer["hlo"])
-    return answer, simulation.extrapolated(*(said for said, _ in parts), module, plan.calls), notes
-
-
-def _part(jaxpr, plan: extrapolate.Plan, ask: Callable) -> tuple[dump.Dump | None, str]:
-    """The dump of a function made smaller, and what went wrong, if anything did."""
-    try:
-        answer = ask(jaxpr, simulate=True, bundles=plan.bundles, cycles_only=True)
-    except service.WorkerDied as error:
-        return error.left, f"with the simulator on, {error}"
-    return (answer["dump"], "") if answer["ok"] else (None, "a part of its grid, alone, does not compile")
+    notes = dict.fromkeys(note for *_, notes in parts for note in notes)
+    return answer, simulation.extrapolated(*(said for _, said, _ in parts), module, plan.calls), tuple(notes)
 
 
 def _too_long(bundles: int) -> str:

@@ -134,12 +134,16 @@ def _call(name: str, divisor: int, dtype):
 def _same(jaxpr, written, args: tuple) -> bool:
     """Whether both visit the same blocks and do the same, over the whole grid; no, where that cannot be followed."""
     try:
-        return _compared(*(grid.walk_traced(one, args).calls for one in (jaxpr, written)))
+        return same(*(grid.walk_traced(one, args).calls for one in (jaxpr, written)))
     except grid.UnreadableCall:
         return False
 
 
-def _compared(before: tuple, after: tuple) -> bool:
+def same(before: tuple[grid.Call, ...], after: tuple[grid.Call, ...]) -> bool:
+    """Whether two versions of a function's kernels visit the same blocks and do the same at each step.
+
+    Raises grid.UnreadableCall where a body cannot be followed.
+    """
     return all(
         all((x.indices == y.indices).all() for x, y in zip(one.operands, other.operands, strict=True))
         and _deeds(one) == _deeds(other)

@@ -25,6 +25,24 @@ def of(said: dump.Dump) -> Simulation:
     )
 
 
+def renamed(said: dump.Dump, module: hlo.Module, whole: hlo.Module) -> dump.Dump:
+    """What was said of ``module``, by the names that its ops have in ``whole``, of which it is a part.
+
+    A kernel is known by its number; another op by its name, if it has the same operands and results in both.
+    """
+    names = {_known_by(op): op.name for op in whole.ops}
+    new = {op.name: names[_known_by(op)] for op in module.ops if _known_by(op) in names}
+    cycles, alike, split = (
+        {new[op]: figure for op, figure in figures.items() if op in new}
+        for figures in (said.cycles, said.alike, said.time_split)
+    )
+    return dataclasses.replace(said, cycles=cycles, alike=alike, time_split=split)
+
+
+def _known_by(op: hlo.HloOp) -> tuple:
+    return (op.name, op.kind, op.operands, op.results) if op.call is None else (op.call,)
+
+
 def extrapolated(
     small: dump.Dump, large: dump.Dump, module: hlo.Module, shortened: dict[int, extrapolate.Shortened]
 ) -> Simulation:

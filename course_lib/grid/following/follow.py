@@ -41,10 +41,19 @@ def broken_promise(call: Call) -> Broken | None:
     return _followed(call, in_detail=True).broken if promises else None
 
 
+def prefetched_reads(call: Call) -> tuple[np.ndarray, ...]:
+    """Of each array that a call prefetches a bool array: which of its numbers the body reads, where it can be told.
+
+    Raises UnreadableCall where ``body`` does.
+    """
+    return _followed(call, in_detail=False).read
+
+
 class _Followed(NamedTuple):
     body: Body
     uses: tuple[Use, ...]
     broken: Broken | None
+    read: tuple[np.ndarray, ...]
 
 
 def _followed(call: Call, in_detail: bool) -> _Followed:
@@ -57,28 +66,31 @@ def _followed(call: Call, in_detail: bool) -> _Followed:
 @functools.lru_cache(maxsize=128)
 def _outcome(call: Call, in_detail: bool) -> _Followed | UnreadableCall:
     """The error too is kept: it may take seconds to find out that a body is too long to follow."""
+    refs = _refs(call)
     try:
-        follower = _follower_of_all_steps(call, in_detail)
+        follower = _follower_of_all_steps(call, refs, in_detail)
         if follower.stored and (follower.doubt or follower.hidden_copies) and not follower.ordered:
-            follower = _follower_in_order(call, in_detail)
+            refs = _refs(call)
+            follower = _follower_in_order(call, refs, in_detail)
     except UnreadableCall as error:
         return error.with_traceback(None)
-    return _Followed(follower.result(), tuple(follower.uses or ()), follower.broken)
+    read = tuple(ref.read for ref in refs[: len(call.scalars)])
+    return _Followed(follower.result(), tuple(follower.uses or ()), follower.broken, read)
 
 
-def _follower_of_all_steps(call: Call, in_detail: bool) -> Follower:
+def _follower_of_all_steps(call: Call, refs: list, in_detail: bool) -> Follower:
     """One that has followed all steps at once."""
     if call.steps == 1:
-        return _follower_in_order(call, in_detail)
+        return _follower_in_order(call, refs, in_detail)
     coordinates = np.unravel_index(np.arange(call.steps), call.grid)
     follower = Follower(call.grid, tuple(np.asarray(c, np.int32) for c in coordinates), _names(call), in_detail)
-    follower.jaxpr(call.kernel, _refs(call), np.ones(call.steps, bool), 1)
+    follower.jaxpr(call.kernel, refs, np.ones(call.steps, bool), 1)
     return follower
 
 
-def _follower_in_order(call: Call, in_detail: bool) -> Follower:
+def _follower_in_order(call: Call, refs: list, in_detail: bool) -> Follower:
     """One that has gone step after step, with the scalars that one leaves in SMEM for the next."""
-    follower, refs = Follower(call.grid, (), _names(call), in_detail, ordered=True), _refs(call)
+    follower = Follower(call.grid, (), _names(call), in_detail, ordered=True)
     for step in range(call.steps):
         follower.coordinates, follower.first = call.step(step), step
         follower.jaxpr(call.kernel, refs, np.True_, 1)
@@ -87,10 +99,19 @@ def _follower_in_order(call: Call, in_detail: bool) -> Follower:
 
 def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
     """The outputs of an index map at the steps whose grid coordinates are given; UNKNOWN where it does more."""
+    return _index_map(jaxpr, coordinates, scalars)[0]
+
+
+def index_reads(jaxpr, coordinates: list, scalars: tuple) -> tuple[np.ndarray, ...]:
+    """Of each of ``scalars`` a bool array: which of its numbers an index map reads at the given steps."""
+    return tuple(ref.read for ref in _index_map(jaxpr, coordinates, scalars)[1])
+
+
+def _index_map(jaxpr, coordinates: list, scalars: tuple) -> tuple[list, list[Ref]]:
     refs = [Ref("scalars", "smem", v.aval) for v in jaxpr.invars[len(coordinates) :]]
     for ref, array in zip(refs, scalars, strict=True):
         ref.give(array)
-    return Follower(grid=(), coordinates=()).jaxpr(jaxpr, [*coordinates, *refs], np.True_, 1)
+    return Follower(grid=(), coordinates=()).jaxpr(jaxpr, [*coordinates, *refs], np.True_, 1), refs
 
 
 def _refs(call: Call) -> list:

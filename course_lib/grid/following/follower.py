@@ -11,6 +11,7 @@ from course_lib.grid.body import Body, Broken, Copy, Loop, Use, Wait
 from course_lib.grid.following.prepared import PROMISE, Prepared, prepared
 from course_lib.grid.following.refs import (
     Ref,
+    ask_for,
     element,
     first_axis,
     other_axes,
@@ -189,6 +190,8 @@ class Follower:
         index = self._index(eqn, rest) if ref.space == "smem" else None
         if index is None or not element(ref.known, index).all():
             return [UNKNOWN]
+        if np.any(active):
+            ask_for(ref, index, active)
         return [plain(element(ref.values, index))]
 
     def _swap(self, eqn, inputs: list, active, times: int) -> list:

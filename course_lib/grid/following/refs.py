@@ -12,13 +12,14 @@ _numbers = itertools.count()
 
 
 class Ref:
-    """A ref while it is followed. One in SMEM has values: ``values`` where ``known`` is True."""
+    """A ref while it is followed. One in SMEM has values, ``values`` where ``known`` is True; ``read``: those asked for."""
 
     def __init__(self, name: str, space: str, aval):
         self.name, self.space, self.aval = name, space, aval
         self.number = next(_numbers)  # not id(): a buffer made when another is gone may get that one's
         if space == "smem":
             self.values, self.known = np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool)
+            self.read = np.zeros(aval.shape, bool)
 
     def give(self, array) -> None:
         self.values, self.known = np.array(array), np.ones(self.aval.shape, bool)
@@ -93,8 +94,19 @@ def other_axes(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -
 
 def element(array: np.ndarray, index: tuple):
     """array[index] for scalars or arrays of them; an index outside is left to the judges, here it is clipped."""
-    inside = (np.clip(np.asarray(i, np.int64), 0, n - 1) for i, n in zip(index, array.shape, strict=True))
-    return array[tuple(inside)]
+    return array[_clipped(index, array.shape)]
+
+
+def ask_for(ref: Ref, index: tuple, active) -> None:
+    """Note that a kernel reads ``ref[index]`` at the steps in ``active``."""
+    index = _clipped(index, ref.aval.shape)
+    if np.ndim(active):
+        index = tuple(np.broadcast_to(i, active.shape)[active] for i in index)
+    ref.read[index] = True
+
+
+def _clipped(index: tuple, shape: tuple[int, ...]) -> tuple:
+    return tuple(np.clip(np.asarray(i, np.int64), 0, n - 1) for i, n in zip(index, shape, strict=True))
 
 
 def space_of(aval) -> str:

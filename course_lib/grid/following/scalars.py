@@ -122,6 +122,7 @@ _EXACT = {
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
     "not": lambda x: ~x,
+    "shift_right_arithmetic": lambda x, y: x >> y,
     "select_n": lambda which, *cases: cases[which],
     "convert_element_type": lambda x: x,
     "clamp": lambda low, x, high: min(max(x, low), high),
@@ -145,5 +146,5 @@ _OPERATIONS |= {
 }
 _PLAIN = {
     "integer_pow", "pow", "square", "sqrt", "exp", "exp2", "log", "floor", "ceil", "round", "clz",
-    "population_count", "shift_left", "shift_right_logical", "shift_right_arithmetic", "nextafter", "is_finite",
+    "population_count", "shift_left", "shift_right_logical", "nextafter", "is_finite",
 }  # fmt: skip
