@@ -32,6 +32,22 @@ def causal(x):
     return pl.pallas_call(kernel, out_shape=x, grid=(x.shape[0] // 256,), in_specs=[spec], out_specs=spec)(x)
 
 
+def heads(q):
+    """Attention of the plainest kind: K and V of a head, here q again, stay for all of its steps."""
+
+    def kernel(q_ref, k_ref, o_ref):
+        s = jnp.dot(q_ref[0], k_ref[0].T, preferred_element_type=jnp.float32)
+        p = jnp.exp(s - s.max(axis=1, keepdims=True))
+        o_ref[0] = jnp.dot(p.astype(q.dtype), k_ref[0], preferred_element_type=jnp.float32).astype(q.dtype)
+
+    rows, whole = (
+        pl.BlockSpec((1, 256, 128), lambda h, i: (h, i, 0)),
+        pl.BlockSpec((1, 2048, 128), lambda h, i: (h, 0, 0)),
+    )
+    grid = (q.shape[0], q.shape[1] // 256)
+    return pl.pallas_call(kernel, out_shape=q, grid=grid, in_specs=[rows, whole], out_specs=rows)(q, q)
+
+
 # name -> (function, arguments); all of them take 150,000 to 400,000 cycles
 LARGE = {
     "matmul, outer axes cut": (functools.partial(matmul, blocks=(256, 256, 256)), [bf16(2048, 1024), bf16(1024, 2048)]),
@@ -41,6 +57,7 @@ LARGE = {
     ),
     "softmax, bound by copies": (functools.partial(by_rows, softmax, rows=256), [array((16384, 2048))]),
     "tanh, small blocks": (functools.partial(by_rows, jnp.tanh, rows=8), [array((8192, 1024))]),
+    "heads, of which one alone is another program": (heads, [bf16(7, 2048, 128)]),
     "emit_pipeline": (functools.partial(pipelined_matmul, block=256), [bf16(2048, 1024), bf16(1024, 2048)]),
 }
 

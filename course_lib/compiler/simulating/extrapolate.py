@@ -81,6 +81,8 @@ def _shortened(
         made = _sized(cut, each * cut.period)
         if made is None:
             continue
+        if not _as_many_buffers(jaxpr, args, call, number, made):
+            made = _later(made)
         if not (why := _uneven(jaxpr, args, walk, number, made)):
             return made, ""
         trouble = trouble or f"{why}, so that some of them do not tell about all, and "
@@ -96,6 +98,20 @@ def _sized(cut: shorten.Cut, unit: float) -> Shortened | None:
     small = _up(max(_FIRST / unit, 4 / cut.period, few), cut.multiple)
     large = small + _up(_FURTHER / unit, rhythm)
     return Shortened(cut=cut, small=small, large=large) if small + large < cut.units and large <= cut.longest else None
+
+
+def _as_many_buffers(jaxpr, args: tuple, call: grid.Call, number: int, made: Shortened) -> bool:
+    """Whether the smaller run has as many buffers as the whole: a block that stays over all of its steps has just one,
+    and the kernel is another program."""
+    small = grid.walk_traced(smaller(jaxpr, Plan(calls={number: made}, bundles=0), "small"), args).calls[number]
+    return [o.buffers for o in small.operands] == [o.buffers for o in call.operands]
+
+
+def _later(made: Shortened) -> Shortened:
+    """Both sizes a unit larger, where there are so many."""
+    cut, small, large = made.cut, made.small + made.cut.multiple, made.large + made.cut.multiple
+    fits = small + large < cut.units and large <= cut.longest
+    return dataclasses.replace(made, small=small, large=large) if fits else made
 
 
 def _uneven(jaxpr, args: tuple, full: grid.Walk, number: int, made: Shortened) -> str:

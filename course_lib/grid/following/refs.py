@@ -12,7 +12,7 @@ _numbers = itertools.count()
 
 
 class Ref:
-    """A ref while it is followed. One in SMEM has values, ``values`` where ``known`` is True; ``read``: those asked for."""
+    """A ref while it is followed. One in SMEM has ``values`` where ``known`` is True; ``read``: those asked for."""
 
     def __init__(self, name: str, space: str, aval):
         self.name, self.space, self.aval = name, space, aval
