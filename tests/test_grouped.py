@@ -128,14 +128,14 @@ def test_visits_are_every_pair_that_meets_in_order(seed, empty_too):
     sizes, tile = rng.integers(0, 60, rng.integers(1, 9)) * rng.integers(0, 2), int(rng.choice([8, 32, 100]))
     rows = int(max(1, sizes.sum() + rng.integers(-5, 40)))
     found = grouped_visits.visits(jnp.asarray(sizes, jnp.int32), rows, tile, empty_too=empty_too)
-    count, pairs = int(found.count[0]), list(zip(found.group.tolist(), found.tile.tolist(), strict=True))
-    assert [pair for pair in pairs[:count] if pair in of_pairs(sizes, rows, tile)] == of_pairs(sizes, rows, tile)
-    more = {group for group, _ in pairs[:count]} - {group for group, _ in of_pairs(sizes, rows, tile)}
-    assert count == len(of_pairs(sizes, rows, tile)) + len(more)
+    idle, pairs = int(found.idle[0]), list(zip(found.group.tolist(), found.tile.tolist(), strict=True))
+    assert [pair for pair in pairs[idle:] if pair in of_pairs(sizes, rows, tile)] == of_pairs(sizes, rows, tile)
+    more = {group for group, _ in pairs[idle:]} - {group for group, _ in of_pairs(sizes, rows, tile)}
+    assert len(pairs) - idle == len(of_pairs(sizes, rows, tile)) + len(more)
     assert more == (
         set(range(len(sizes) + 1)) - {group for group, _ in of_pairs(sizes, rows, tile)} if empty_too else set()
     )
-    assert set(pairs[count:]) <= {pairs[count - 1]}, "what is past them copies nothing"
+    assert set(pairs[:idle]) <= {pairs[idle]}, "what is idle copies nothing"
 
 
 def accepted(fn, reference, *args):
@@ -157,8 +157,8 @@ def test_swiglu_by_four_judges():
 # A mistake: what stands in grouped_kernels, what somebody writes instead, and a case where it shows.
 MISTAKES = {
     "a shared tile overwrites its neighbour": (
-        "jnp.where(row >= start, seen, o_ref[...])",
-        "seen",
+        "jnp.where(row >= start, o, o_ref[...])",
+        "o",
         "borders inside",
     ),
     "rows counted from the array's start": (
@@ -166,15 +166,19 @@ MISTAKES = {
         "start = bounds_ref[group]",
         "borders inside",
     ),
-    "the border a row too late": ("row >= start, seen", "row > start, seen", "rows of nobody"),
-    "nobody's rows are the last group's": ("jnp.where(group < groups, o, jnp.zeros_like(o))", "o", "rows of nobody"),
-    "who comes later owns all of it": ("alone = (start <= 0) &", "alone = (start >= 0) &", "borders inside"),
+    "the border a row too late": ("row >= start, o,", "row > start, o,", "rows of nobody"),
+    "nobody's rows are left as they are": ("(group == groups)", "(group > groups)", "rows of nobody"),
+    "who comes later owns all of it": ("alone = start <= 0", "alone = start >= 0", "borders inside"),
     "the next group's matrix": (
         "e = jnp.minimum(group[v], groups - 1)",
         "e = jnp.minimum(group[v] + 1, groups - 1)",
         "borders inside",
     ),
-    "the sum goes on in the next group": ("begins = (v == 0) | (group", "begins = (v == 0) & (group", "borders inside"),
+    "the sum goes on in the next group": (
+        "begins = (v == idle_ref[0]) | (group",
+        "begins = (v == idle_ref[0]) & (group",
+        "borders inside",
+    ),
     "the sum starts anew at every tile": ("jnp.where(begins, 0.0, acc_ref[...])", "0.0", "borders inside"),
     "stored a visit too early": (
         "group_ref[jnp.minimum(v + 1, last)] != group",
@@ -183,7 +187,11 @@ MISTAKES = {
     ),
     "only x is masked": ("add(mine(x_ref), mine(g_ref))", "add(mine(x_ref), g_ref[...])", "a ragged end"),
     "neither is masked": ("add(mine(x_ref), mine(g_ref))", "add(x_ref[...], g_ref[...])", "borders inside"),
-    "nobody's rows have a matrix": ("(v < count_ref[0]) & (group < groups)", "v < count_ref[0]", "rows of nobody"),
+    "nobody's rows have a matrix": (
+        "pl.when((v >= idle_ref[0]) & (group < groups))  #",
+        "pl.when(v >= idle_ref[0])  #",
+        "rows of nobody",
+    ),
 }
 
 

@@ -26,7 +26,7 @@ from course_lib.kernels.products import dot
 def _kernel(
     group_ref: Int32[Ref, " V"],
     tile_ref: Int32[Ref, " V"],
-    count_ref: Int32[Ref, "1"],
+    idle_ref: Int32[Ref, "1"],
     bounds_ref: Int32[Ref, " B"],
     x_ref: Float[Ref, "bm K"],  # tile v
     *refs: Float[Ref, "..."],  # matrices of the group of visit v, (1, K, bn) or (1, bn, K); and of o (bm, bn), tile v
@@ -38,10 +38,14 @@ def _kernel(
     group, first = group_ref[v], tile_ref[v] * rows
     start = bounds_ref[group] - first
 
-    @pl.when(v < count_ref[0])
+    def merge(o):
+        row = lax.broadcasted_iota(jnp.int32, o.shape, 0)
+        o_ref[...] = jnp.where(row >= start, o, o_ref[...])
+
+    @pl.when((v >= idle_ref[0]) & (group < groups))
     def _visit():
         o = result(x_ref[...], *(ref[0] for ref in w_refs)).astype(o_ref.dtype)
-        alone = (start <= 0) & (group < groups)  # up to here: whoever comes later writes over the rest
+        alone = start <= 0  # up to here: whoever comes later writes over the rest
 
         @pl.when(alone)
         def _store():
@@ -49,9 +53,11 @@ def _kernel(
 
         @pl.when(jnp.logical_not(alone))
         def _merge():
-            row = lax.broadcasted_iota(jnp.int32, o.shape, 0)
-            seen = jnp.where(group < groups, o, jnp.zeros_like(o))  # nobody's rows are zero
-            o_ref[...] = jnp.where(row >= start, seen, o_ref[...])
+            merge(o)
+
+    @pl.when((v >= idle_ref[0]) & (group == groups))
+    def _nobodys():
+        merge(jnp.zeros(o_ref.shape, o_ref.dtype))
 
 
 def products(
@@ -90,7 +96,7 @@ def products(
 def _gradient_kernel(
     group_ref: Int32[Ref, " V"],
     tile_ref: Int32[Ref, " V"],
-    count_ref: Int32[Ref, "1"],
+    idle_ref: Int32[Ref, "1"],
     bounds_ref: Int32[Ref, " B"],
     x_ref: Float[Ref, "bm bk"],  # tile v, columns i
     g_ref: Float[Ref, "bm bn"],  # tile v, columns j
@@ -104,8 +110,8 @@ def _gradient_kernel(
     last = pl.num_programs(2) - 1
     group, first = group_ref[v], tile_ref[v] * rows
     start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
-    begins = (v == 0) | (group_ref[jnp.maximum(v - 1, 0)] != group)
-    ends = (v == count_ref[0] - 1) | (group_ref[jnp.minimum(v + 1, last)] != group)
+    begins = (v == idle_ref[0]) | (group_ref[jnp.maximum(v - 1, 0)] != group)
+    ends = (v == last) | (group_ref[jnp.minimum(v + 1, last)] != group)
 
     def add(x, g):
         acc_ref[...] = jnp.where(begins, 0.0, acc_ref[...]) + dot(x, g, transpose_x=True, precision=precision)
@@ -114,7 +120,7 @@ def _gradient_kernel(
         row = lax.broadcasted_iota(jnp.int32, ref.shape, 0)
         return jnp.where((row >= start) & (row < end), ref[...], jnp.zeros_like(ref))
 
-    @pl.when((v < count_ref[0]) & (group < groups))  # nobody's rows come last, and have no matrix
+    @pl.when((v >= idle_ref[0]) & (group < groups))  # nobody's rows come last, and have no matrix
     def _visit():
         whole = (start <= 0) & (end >= rows)
         pl.when(whole)(lambda: add(x_ref[...], g_ref[...]))

@@ -13,15 +13,16 @@ from course_lib.arrays import Array, Int32
 
 
 class Visits(NamedTuple):
-    """Of each visit its group and its tile; how many visits count, and where in the rows each group begins.
+    """Of each visit its group and its tile; how many of the first are idle, and where in the rows each group begins.
 
-    Rows past the last group are those of one more group, nobody's. Visits past those that count are the last of these
-    again: their blocks are there already, and nothing is copied.
+    Rows past the last group are those of one more group, nobody's. There may be fewer visits than steps: those that are
+    idle come first, and have the blocks of the first that is not, so nothing is copied for them. At the end they would
+    stand between the last visit and the first of the next panel, whose copies need a visit to hide behind.
     """
 
     group: Int32[Array, " V"]
     tile: Int32[Array, " V"]
-    count: Int32[Array, "1"]
+    idle: Int32[Array, "1"]
     bounds: Int32[Array, " B"]  # group e has the rows from bounds[e] to bounds[e + 1]
 
 
@@ -39,8 +40,8 @@ def visits(sizes: Int32[Array, " E"], rows: int, tile: int, *, empty_too: bool) 
     met = jnp.where(ends > starts, (ends - 1) // tile - first + 1, int(empty_too)).astype(jnp.int32)
     most = tiles + groups  # each border inside a tile is one more visit, and so is each empty group
     group = jnp.repeat(jnp.arange(groups + 1, dtype=jnp.int32), met, total_repeat_length=most)
-    count = jnp.sum(met, dtype=jnp.int32)
-    at = jnp.minimum(jnp.arange(most, dtype=jnp.int32), count - 1)
+    idle = most - jnp.sum(met, dtype=jnp.int32)
+    at = jnp.maximum(jnp.arange(most, dtype=jnp.int32) - idle, 0)
     group = group[at]
     before = jnp.cumsum(met, dtype=jnp.int32) - met
-    return Visits(group, first[group] + at - before[group], count[None], bounds)
+    return Visits(group, first[group] + at - before[group], idle[None], bounds)

@@ -4,7 +4,8 @@ libtpu's simulator (0.0.48 and 0.0.50) follows the scalar core, but takes every 
 block whose index is looked up never changes, a loop up to ``lengths_ref[b]`` has no turns, and where a copy is awaited
 that was never started, it aborts. It aborts too where the arrays are computed in the same program. Here they are known.
 So for the simulation alone, a load that decides something becomes that load plus the number that it should have found,
-worked out from the place by arithmetic (``lookup``); and the arrays become arguments. A load that only says where a
+worked out from the place by arithmetic (``lookup``); the arrays become arguments; and a grid whose size is computed
+gets that size. A load that only says where a
 copy begins stays as it is. Whether that was enough is checked on the whole grid: with zeros in its arrays, the kernel
 must visit the blocks, take the branches and start the copies that it does with the real ones.
 """
@@ -28,8 +29,8 @@ UNSEEN = "what a kernel does hangs on numbers that it prefetches, and the simula
 
 
 def matters(jaxpr: jax.extend.core.ClosedJaxpr) -> bool:
-    """Whether a kernel decides anything by a number that it prefetches."""
-    found: list = []
+    """Whether a kernel decides anything by a number that it prefetches, or its grid has a size that is computed."""
+    found = [eqn for eqn in grid.pallas_calls(jaxpr) if _sizes(eqn)]
     rewrite.kernels(jaxpr, lambda _, eqn: _kernel(eqn, lambda load, *_: found.append(load) or [load]))
     return bool(found)
 
@@ -53,7 +54,7 @@ def told(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str) -> tuple[ja
                 raise grid.UnreadableCall(f"{call.operands[ref].name} holds too many to tell them to it")
             return there
 
-        return _kernel(eqn, with_number)
+        return _with_grid(_kernel(eqn, with_number), call.grid)
 
     written = rewrite.kernels(jaxpr, kernel)
     written, arrays = _as_arguments(written, args, calls, chip)
@@ -80,6 +81,18 @@ def _kernel(eqn, change: Callable):
     blocks = tuple(map(index_map, mapping.block_mappings))
     eqn = map_inside(eqn, lambda body: _body(body, _numbered(body.invars[:count]), set(), change))
     return eqn.replace(params=eqn.params | {"grid_mapping": mapping.replace(block_mappings=blocks)})
+
+
+def _sizes(eqn) -> int:
+    """How many sizes of a kernel call's grid are computed: its first operands."""
+    return eqn.params["grid_mapping"].num_dynamic_grid_bounds if "grid_mapping" in eqn.params else 0
+
+
+def _with_grid(eqn, sizes: tuple[int, ...]):
+    if not (computed := _sizes(eqn)):
+        return eqn
+    mapping = eqn.params["grid_mapping"].replace(grid=sizes)
+    return eqn.replace(invars=eqn.invars[computed:], params=eqn.params | {"grid_mapping": mapping})
 
 
 def _body(jaxpr, refs: dict, outputs: set, change: Callable):
@@ -145,11 +158,10 @@ def _as_arguments(jaxpr, args: tuple, calls: tuple[grid.Call, ...], chip: str) -
     arrays, more = [jnp.asarray(array) for call in calls for array in call.scalars], []
 
     def handed_over(number: int, eqn):
-        mapping, count = eqn.params.get("grid_mapping"), len(calls[number].scalars)
-        first = mapping.num_dynamic_grid_bounds if mapping else 0
-        new = [jax.extend.core.Var(v.aval) for v in eqn.invars[first : first + count]]
+        count = len(calls[number].scalars)
+        new = [jax.extend.core.Var(v.aval) for v in eqn.invars[:count]]
         more.extend(new)
-        return eqn.replace(invars=[*eqn.invars[:first], *new, *eqn.invars[first + count :]])
+        return eqn.replace(invars=[*new, *eqn.invars[count:]])
 
     flat = rewrite.kernels(flat, handed_over)
     names = flat.jaxpr.debug_info._replace(arg_names=None)
