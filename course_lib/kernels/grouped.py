@@ -129,7 +129,7 @@ _LARGEST = 2**30  # bm * K * bn * passes: a visit is written out in full, and a 
 
 @functools.lru_cache(256)
 def _fastest(t: int, k: int, n: int, groups: int, dtype, passes: int, matrices: int, rates) -> dict[str, int]:
-    """bm and bn: per visit the longer of product and copies, and a matrix comes with every group."""
+    """bm and bn: per visit the longer of product and copies; a group's matrix comes while one visit is worked on."""
     found = []
     for bm in _ROWS:
         for bn in _COLUMNS:
@@ -138,9 +138,10 @@ def _fastest(t: int, k: int, n: int, groups: int, dtype, passes: int, matrices: 
             if fits and bm * k * bn * passes * matrices <= _LARGEST:
                 tiles, panels = pl.cdiv(t, bm), pl.cdiv(n, bn)
                 product = 2 * bm * k * bn * passes * matrices / rates.flops
-                copied = dtype.itemsize * (bm * (k + bn) + k * bn * matrices * groups / (tiles + groups - 1))
-                each = max(product, copied / rates.hbm_bandwidth) + _PER_VISIT
-                found.append((panels * (tiles + groups - 1) * each, -bm, -bn))
+                tile, matrix = (dtype.itemsize * n / rates.hbm_bandwidth for n in (bm * (k + bn), k * bn * matrices))
+                each = max(product, tile) + _PER_VISIT
+                of_groups = groups * max(0.0, tile + matrix - each)
+                found.append((panels * ((tiles + groups - 1) * each + of_groups), -bm, -bn))
     _, bm, bn = min(found, default=(0, -legal.LANES, -legal.LANES))
     return {"bm": -bm, "bn": -bn}
 
