@@ -184,7 +184,7 @@ def measured(found: Figure, fn: Callable, args: tuple, is_kernel: bool) -> Figur
     try:
         device = bench.accelerator()
         keys = jax.random.split(jax.random.key(0), len(args))
-        arrays = [jax.random.normal(key, a.shape, a.dtype) for key, a in zip(keys, args, strict=True)]
+        arrays = [drawn(key, a) for key, a in zip(keys, args, strict=True)]
         if is_kernel and not holds_a_kernel(jax.jit(fn).lower(*arrays).as_text()):
             return dataclasses.replace(found, why_not_measured=f"no kernel for a {device.device_kind}: it is plain JAX")
         times = bench.measure(fn, *arrays)
@@ -193,6 +193,11 @@ def measured(found: Figure, fn: Callable, args: tuple, is_kernel: bool) -> Figur
     except Exception as error:  # whatever a foreign library raises on a device it was not made for
         return dataclasses.replace(found, why_not_measured=f"{type(error).__name__}: {error}".splitlines()[0])
     return dataclasses.replace(found, measured=(times.seconds, *times.quartiles))
+
+
+def drawn(key: jax.Array, a) -> jax.Array:
+    """Random numbers for an argument of which only the shape is given."""
+    return jax.random.normal(key, a.shape, a.dtype) if isinstance(a, jax.ShapeDtypeStruct) else jax.numpy.asarray(a)
 
 
 def holds_a_kernel(program: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -25,11 +26,11 @@ Load = Callable[[], Callable]  # returns the function; raises ImportError or Att
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One kernel at one shape. ``args`` are ShapeDtypeStructs."""
+    """One kernel at one shape. ``args`` are ShapeDtypeStructs, and arrays where their values decide what is done."""
 
     kernel: str
     shape: str
-    args: tuple[jax.ShapeDtypeStruct, ...]
+    args: tuple[jax.ShapeDtypeStruct | np.ndarray, ...]
     implementations: dict[str, Load]
     model: str = ""  # where in a model such a shape occurs, for the rows that are taken from models
     passes: int = 1  # of the MXU, where f32 is multiplied as exactly as f32 is
@@ -44,6 +45,7 @@ class Row:
 def rows() -> list[Row]:
     """Every row, in the order of the table."""
     import attention_rows
+    import grouped_rows
 
     return [
         *(matmul(*sizes) for sizes in MATMULS),
@@ -53,6 +55,7 @@ def rows() -> list[Row]:
         row_wise("RMSNorm", "norm.rms_norm", rms_norm, _tokamax_norm(centred=False), vectors=1),
         row_wise("LayerNorm", "norm.layer_norm", layer_norm, _tokamax_norm(centred=True), vectors=2),
         *attention_rows.rows(),
+        *grouped_rows.rows(),
         guide(8192),
         *(product_of_a_model(*row) for row in PRODUCTS),
         *(row_wise_of_a_model(*row) for row in ROW_WISE),
