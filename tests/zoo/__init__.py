@@ -6,6 +6,7 @@ Each file holds one class in its ``BUGS``. tests/test_zoo.py asks the judges; ``
 from zoo import (
     aliasing,
     arithmetic,
+    attention,
     code,
     copies,
     gradients,
@@ -33,6 +34,7 @@ _FILES = (
     precision,
     arithmetic,
     softmaxes,
+    attention,
     memory,
     aliasing,
     scalars,
