@@ -36,7 +36,7 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
         return
     if softmax is None or math.prod(softmax_found.shape(softmax)) > _MOST:
         return
-    way = _Way(problem, softmax, _counts(softmax, tuple(args)))
+    way = _Way(problem, softmax, softmax_found.mask_of(softmax, tuple(args)))
     for means, next_, p_and_ds in (*_formulas(found, softmax), *_of_blocks(found, softmax)):
         yield Suspect(means, next_, _gradients(way, p_and_ds), found.args)
     yield from _of_other_matrices(found, way)
@@ -58,11 +58,6 @@ class _Way(NamedTuple):
 
     def scores(self, x: jax.Array) -> jax.Array:
         return x if self.counts is None else jnp.where(self.counts, x, softmax_found.LEAST)
-
-
-def _counts(softmax: Softmax, args: tuple) -> np.ndarray | None:
-    known = softmax.masked is not None and softmax.axis == -1
-    return softmax_found.mask_of(softmax, args) if known else None
 
 
 def _pulled(way: _Way, weights_of: Callable, at: tuple, g) -> tuple:
@@ -98,21 +93,17 @@ def _gradients(way: _Way, p_and_ds: Callable) -> Callable:
 
 def _matrices(way: _Way, args: tuple, g) -> tuple[jax.Array, jax.Array]:
     """p and ds."""
-    kept = []
+    scores = []
 
     def weights(x):
-        x = way.scores(x)
-        return jax.nn.softmax(x)
+        scores.append(way.scores(x))
+        return jax.nn.softmax(scores[0])
 
-    def backward(x, dp):
-        p = weights(x)
-        kept.extend((p, p * (dp - (p * dp).sum(-1, keepdims=True))))
-        return (jnp.zeros_like(x),)
-
-    rule = jax.custom_vjp(weights)
-    rule.defvjp(lambda x: (weights(x), x), backward)
-    _pulled(way, rule, args, g)
-    return kept[0], kept[1]
+    way.weighted(args, weights)
+    p = jax.nn.softmax(scores[0])
+    y, pull_back = jax.vjp(lambda p: way.weighted(args, lambda x: p), p)
+    (dp,) = pull_back(g.astype(y.dtype))
+    return p, p * (dp - (p * dp).sum(-1, keepdims=True))
 
 
 def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
@@ -153,7 +144,7 @@ def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
 
                 yield Suspect(
                     f"every block of {name} is computed with the {which} {block} rows of {names[place]}",
-                    "the rows of a product belong together: those of ds, or p, and those of what it is multiplied with.",
+                    "in a product the rows of ds or p, and of what they are multiplied with, must be the same ones.",
                     of_other_rows,
                     found.args,
                 )
@@ -235,7 +226,7 @@ def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
         counts = (np.arange(heads) % group == place).reshape(heads, 1, 1)
         yield Suspect(
             f"of the {group} heads of queries that share a head of keys only the {which} counts in {name}",
-            f"{name} is the sum over all {group}: set it to 0 at the first of them, add each, and store it at the last.",
+            f"{name} is the sum over all {group}: set it to 0 at the first of them, add each, store it at the last.",
             problem.backwards,
             (*args, g * jnp.asarray(counts, g.dtype)),
         )

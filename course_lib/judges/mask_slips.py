@@ -17,6 +17,8 @@ _POSITIONS = "a position is block * size + index within the block, for queries a
 def slips(softmax: Softmax, args: tuple, blocks: set[int]) -> Iterator[tuple[str, str, Callable]]:
     """(what it means, what to try, args -> what the reference returns with the slip in it)."""
     counts = softmax_found.mask_of(softmax, args)
+    if counts is None:
+        return
     seen: list[np.ndarray] = [counts]
     for means, next_, other in _masks(counts, blocks):
         if any(np.array_equal(other, one) for one in seen):

@@ -50,9 +50,8 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
                 yield _suspect(found, means, next_, _with(softmax, weights))
     for factor, means, next_ in _units(softmax):
         yield _suspect(found, means, next_, _with(softmax, lambda x, by=factor: jax.nn.softmax(x * by)))
-    if softmax.masked is not None and softmax.axis == -1:
-        for means, next_, value in mask_slips.slips(softmax, found.args, blocks):
-            yield _suspect(found, means, next_, value)
+    for means, next_, value in mask_slips.slips(softmax, found.args, blocks):
+        yield _suspect(found, means, next_, value)
 
 
 def _with(softmax: Softmax, weights: Callable) -> Callable:

@@ -19,6 +19,15 @@ _POWERS = {"exp": 1.0, "exp2": math.log(2.0)}
 LEAST = -1e30  # a masked score, or less
 
 
+class Mask(NamedTuple):
+    """A jnp.where that chooses between scores and a constant."""
+
+    masked: int  # what it returns
+    unmasked: int  # the scores that it chooses from
+    chooses: int
+    shows: bool  # it takes the scores where ``chooses`` is True
+
+
 class Softmax(NamedTuple):
     """Where a softmax stands among the steps of a reference. Values are numbers of these steps."""
 
@@ -28,7 +37,7 @@ class Softmax(NamedTuple):
     weights: int  # the exponentials, as they are summed up
     total: int  # their sums
     axis: int  # over which they are summed, counted from the end: -1
-    masked: int | None  # the value that jnp.where has chosen for the scores; None: there is no mask
+    mask: Mask | None
     depth: int | None  # terms of each score, where that is a product of queries and keys
 
 
@@ -75,12 +84,21 @@ def _scores(steps: Steps, value: int) -> int:
     return minus.inputs[0] if any(step.inputs[0] == minus.inputs[0] for step in maxima) else value
 
 
-def _mask(steps: Steps, scores: int) -> int | None:
-    """The output of the jnp.where between a product and the scores."""
+def _mask(steps: Steps, scores: int) -> Mask | None:
+    """The jnp.where between a product and the scores."""
     value = scores
     while (step := steps.made.get(value)) is not None and step.name in (*_MOVES, "mul", "div"):
         value = step.inputs[0]
-    return value if step is not None and step.name == "select_n" and len(step.inputs) == 3 else None
+    if step is None or step.name != "select_n" or len(step.inputs) != 3:
+        return None
+    chooses, *cases = step.inputs
+    known = [not _depends_on_arguments(steps, case) for case in cases]
+    return Mask(value, cases[known[0]], chooses, known[0]) if known[0] != known[1] else None
+
+
+def _depends_on_arguments(steps: Steps, value: int) -> bool:
+    taken = {value}.union(*(step.inputs for step in reference_steps.before(steps, value)))
+    return not taken.isdisjoint(steps.inputs)
 
 
 def _depth(steps: Steps, scores: int) -> int | None:
@@ -107,18 +125,13 @@ def sizes_of_blocks(walk: grid.Walk) -> set[int]:
     return {int(size) for size in sizes if isinstance(size, (int, np.integer)) and size > 1}
 
 
-def mask_of(found: Softmax, args: tuple) -> np.ndarray:
-    """bool of the shape of the scores where they are masked: which of them count."""
+def mask_of(found: Softmax, args: tuple) -> np.ndarray | None:
+    """bool of the shape of the scores: which of them count. None where that is not known."""
+    if found.mask is None or found.axis != -1:
+        return None
     env = reference_steps.run(found.steps, args)
-    counts = np.asarray(env[found.steps.made[found.masked].inputs[0]], bool)
-    counts = np.broadcast_to(counts, env[found.masked].shape)
-    return counts if _chosen(found, env) == 2 else ~counts
-
-
-def _chosen(found: Softmax, env: dict) -> int:
-    """Which input of the jnp.where holds scores: 2, or 1 in jnp.where(hidden, fill, scores)."""
-    fill = np.asarray(env[found.steps.made[found.masked].inputs[1]], np.float64)
-    return 2 if fill.min() == fill.max() else 1
+    counts = np.broadcast_to(np.asarray(env[found.mask.chooses], bool), env[found.mask.masked].shape)
+    return counts if found.mask.shows else ~counts
 
 
 def outputs_with(
@@ -136,8 +149,7 @@ def outputs_with(
 
     instead = {found.weights: weights, found.total: lambda env: jnp.ones_like(env[found.total])}
     if masked_of is not None:
-        place = _chosen(found, reference_steps.run(found.steps, args))
-        before = found.steps.made[found.masked].inputs[place]
-        instead[found.masked] = lambda env: masked_of(env[before]).astype(env[before].dtype)
+        before = found.mask.unmasked
+        instead[found.mask.masked] = lambda env: masked_of(env[before]).astype(env[before].dtype)
     env = reference_steps.run(found.steps, args, instead)
     return [env[n] for n in found.steps.outputs]

@@ -3,8 +3,6 @@
 What is judged is the gradient; the forward pass is plain JAX, and keeps o and lse.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -103,7 +101,7 @@ def with_backward(kept="lse", **wrong):
 
 ONE_HEAD = tuple(normal(1, 256, 128, seed=seed) for seed in (1, 2, 3))
 TWO_HEADS = tuple(normal(2, 128, 64, seed=seed) for seed in (1, 2, 3))
-GROUPS = (normal(2, 128, 64, seed=1), normal(1, 128, 64, seed=2), normal(1, 128, 64, seed=3))
+GROUPS = (normal(2, 256, 64, seed=1), normal(1, 256, 64, seed=2), normal(1, 256, 64, seed=3))
 
 BUGS = tuple(
     Bug(
