@@ -18,7 +18,8 @@ PINNED = "jax==" + jax.__version__ in (ROOT / "requirements.txt").read_text() an
 REWRITE = "the page is out of date: python tools/bug_zoo.py --write"
 KINDS = {
     "index maps", "revisits", "initialisation", "tails and masks", "parallel axes", "copies", "precision", "arithmetic",
-    "softmaxes", "attention", "memory", "aliasing", "scalars", "promises", "gradients", "pipelines", "code",
+    "softmaxes", "attention", "attention gradients", "paged attention", "block sparse", "grouped products", "memory",
+    "aliasing", "scalars", "promises", "gradients", "pipelines", "code",
 }  # fmt: skip
 
 

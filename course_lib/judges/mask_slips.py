@@ -44,6 +44,16 @@ def slips(softmax: Softmax, args: tuple, blocks: set[int]) -> Iterator[tuple[str
 
 
 def _masks(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.ndarray]]:
+    yield "nothing is masked", "mask the scores before the maximum is taken.", np.ones_like(counts)
+    yield "the mask is turned round: what counts is hidden", "jnp.where(counts, s, -1e30).", ~counts
+    if (counts == counts[..., :1, :]).all():
+        yield from _lengths(counts, blocks)
+    else:
+        yield from _places(counts, blocks)
+
+
+def _places(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """A mask that compares the places of queries and keys."""
     rows, keys = counts.shape[-2:]
     nobody, everybody = np.zeros_like(counts[..., :1, :]), np.ones_like(counts[..., :1, :])
     yield (
@@ -56,8 +66,6 @@ def _masks(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.
         "key <= query, where a query sees the keys up to its own place.",
         np.concatenate([counts[..., 1:, :], everybody], -2),
     )
-    yield "nothing is masked", "mask the scores before the maximum is taken.", np.ones_like(counts)
-    yield "the mask is turned round: what counts is hidden", "jnp.where(counts, s, -1e30).", ~counts
     if rows == keys:
         yield (
             "queries and keys are exchanged in the mask",
@@ -82,6 +90,31 @@ def _masks(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.
     for bq, bk in pairs:
         if bq < rows and bk < keys:
             yield from _in_whole_blocks(counts, query // bq, key // bk, f"{bq} queries and {bk} keys")
+
+
+def _lengths(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """A mask that is the same for all queries: where the keys end."""
+    keys = counts.shape[-1]
+    for block in sorted(b for b in blocks if b < keys):
+        number = np.arange(keys) // block
+        some, all_ = (
+            np.stack([reach(counts[..., number == n], axis=-1) for n in range(number[-1] + 1)], -1)[..., number]
+            for reach in (np.any, np.all)
+        )
+        yield (
+            f"of the last block of {block} keys that is begun all count, those past the end too",
+            "mask by position: block * size + index within the block < length.",
+            some,
+        )
+        yield (
+            f"the last block of {block} keys is left out where it is not full",
+            "length // block counts whole blocks; pl.cdiv(length, block) counts the one that is begun, too.",
+            all_,
+        )
+    one_more = np.concatenate([counts[..., :1], counts[..., :-1]], -1)
+    one_less = np.concatenate([counts[..., 1:], np.zeros_like(counts[..., :1])], -1)
+    yield "the key behind the last one counts, too", "keys count from 0: those < length count.", one_more
+    yield "the last key is left out", "keys count from 0: those < length count.", one_less
 
 
 def _in_whole_blocks(counts: np.ndarray, query: np.ndarray, key: np.ndarray, of: str) -> Iterator[tuple]:

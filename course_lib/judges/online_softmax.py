@@ -26,7 +26,6 @@ class Recurrence(NamedTuple):
     running: bool = True  # m is the maximum of all blocks so far, and not that of one
     summed: bool = True  # l goes on from block to block
     divided: bool = False  # acc is divided by l after each block
-    rounded: bool = False  # exponentials are rounded to bfloat16 before they are summed up
     left_out: int | None = None  # a block
 
 
@@ -40,9 +39,8 @@ def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
         new = jnp.maximum(m, largest) if how.running else largest
         p = jnp.exp(part - new)
         p = jnp.zeros_like(p) if number == how.left_out else p
-        counted = p.astype(jnp.bfloat16).astype(p.dtype) if how.rounded else p
         old = total * jnp.exp(how.of_sum * (m - new)) if how.summed else 0.0
-        total = old + counted.sum(-1, keepdims=True)
+        total = old + p.sum(-1, keepdims=True)
         parts = [w * jnp.exp(how.of_values * (m - new)) for w in parts] + [p]
         parts = [w / total for w in parts] if how.divided else parts
         m = new if how.stored and number != how.left_out else m
@@ -79,12 +77,6 @@ def slips(block: int, blocks: int, depth: int | None) -> Iterator[tuple[Recurren
         Recurrence(summed=False),
         "l is the sum of exponentials of the last key block alone",
         "l goes on from block to block: l = l * exp(m_old - m_new) + p.sum(...).",
-    )
-    yield (
-        Recurrence(rounded=True),
-        "l sums exponentials that were rounded to bfloat16",
-        "sum p in float32, and round it only for the product with v: l is a sum of many, and its error hits all of "
-        "the row.",
     )
     for number, which in ((blocks - 1, "last"), (0, "first")):
         yield (

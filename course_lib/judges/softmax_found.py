@@ -116,13 +116,14 @@ def shape(found: Softmax) -> tuple[int, ...]:
 
 
 def sizes_of_blocks(walk: grid.Walk) -> set[int]:
-    """Lengths that may be those of blocks: of what the kernels' products and operands have."""
-    sizes = {size for call in walk.calls for operand in call.operands for size in operand.block_shape or ()}
-    for call in walk.calls:
-        for eqn in grid.equations(call.kernel):
-            if eqn.primitive.name == "dot_general":
-                sizes |= {n for var in (*eqn.invars, *eqn.outvars) for n in var.aval.shape}
-    return {int(size) for size in sizes if isinstance(size, (int, np.integer)) and size > 1}
+    """Lengths that may be those of blocks: of what is multiplied in kernels, or of operands where nothing is."""
+    products = [
+        eqn for call in walk.calls for eqn in grid.equations(call.kernel) if eqn.primitive.name == "dot_general"
+    ]
+    sizes = {n for eqn in products for var in (*eqn.invars, *eqn.outvars) for n in var.aval.shape}
+    if not products:
+        sizes = {n for call in walk.calls for operand in call.operands for n in operand.block_shape or ()}
+    return {int(n) for n in sizes if isinstance(n, (int, np.integer)) and n > 1}
 
 
 def mask_of(found: Softmax, args: tuple) -> np.ndarray | None:

@@ -62,6 +62,7 @@ def flash(
     scale=1.0,  # times 1 / sqrt(D)
     seen=up_to_its_own,
     of_masked=MASKED,
+    of_p=jnp.float32,
     of_sum=rescaled,
     of_values=rescaled,
     carried=True,
@@ -84,7 +85,7 @@ def flash(
             s = dot(q_ref[0], k_ref[0, at].T) * (scale * d**-0.5)
             s = s if masked_late else jnp.where(counts, s, of_masked)
             m_new = jnp.maximum(m, s.max(1, keepdims=True))
-            p = jnp.exp(s - m_new)
+            p = jnp.exp(s - m_new).astype(of_p).astype(jnp.float32)
             total = total * of_sum(m, m_new) + p.sum(1, keepdims=True)
             p = jnp.where(counts, p, 0) if masked_late else p
             acc = acc * of_values(m, m_new) + dot(p, v_ref[0, at])
@@ -187,6 +188,12 @@ BUGS = tuple(
             r"multiplied by 1 / sqrt\(128\) twice, or by 1 / 128",
         ),
         ("exp2 without log2 e", partial(flash, scale=1 / LOG2E), ONE_HEAD, r"2 \*\* \(s - m\) stands for exp\(s - m\)"),
+        (
+            "sum of rounded exponentials",
+            partial(flash, of_p=jnp.bfloat16),
+            ONE_HEAD,
+            r"nearly right(?s:.*)in bfloat16, which has 8 bits",
+        ),
         (
             "last key block left out",
             partial(flash, key_blocks=lambda n: range(n - 1)),

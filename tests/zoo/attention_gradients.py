@@ -115,14 +115,49 @@ BUGS = tuple(
         says=says,
     )
     for name, op, args, says in (
-        ("delta left out", with_backward(ds_of=without_delta), ONE_HEAD, r"x"),
-        ("p left out of ds", with_backward(ds_of=without_p), ONE_HEAD, r"x"),
-        ("dq without the scale", with_backward(of_dq=128**0.5), ONE_HEAD, r"x"),
-        ("dk without the scale", with_backward(of_dk=128**0.5), ONE_HEAD, r"x"),
-        ("dv of ds", with_backward(dv_of=1), ONE_HEAD, r"x"),
-        ("dk of the first queries", with_backward(dk_of=slice(0, BLOCK)), ONE_HEAD, r"x"),
-        ("maximum kept for lse", with_backward(kept="max"), ONE_HEAD, r"x"),
-        ("sums go on to the next head", with_backward(starts=only_once), TWO_HEADS, r"x"),
-        ("sums begin anew at each head of a group", with_backward(starts=at_every_head), GROUPS, r"x"),
+        (
+            "delta left out",
+            with_backward(ds_of=without_delta),
+            ONE_HEAD,
+            r"delta is left out of dq: ds is p \* dp(?s:.*)delta = sum\(do \* o\)",
+        ),
+        ("p left out of ds", with_backward(ds_of=without_p), ONE_HEAD, r"p is left out of dq: ds is dp - delta"),
+        (
+            "dq without the scale",
+            with_backward(of_dq=128**0.5),
+            ONE_HEAD,
+            r"dq is not multiplied by the scale, 1 / sqrt\(128\)",
+        ),
+        (
+            "dk without the scale",
+            with_backward(of_dk=128**0.5),
+            ONE_HEAD,
+            r"dk is not multiplied by the scale, 1 / sqrt\(128\)",
+        ),
+        ("dv of ds", with_backward(dv_of=1), ONE_HEAD, r"ds stands for p in dv"),
+        (
+            "dk of the first queries",
+            with_backward(dk_of=slice(0, BLOCK)),
+            ONE_HEAD,
+            r"every block of dk is computed with the first 128 rows of q",
+        ),
+        (
+            "maximum kept for lse",
+            with_backward(kept="max"),
+            ONE_HEAD,
+            r"dq takes exp\(s - m\) for p, which is not divided by l(?s:.*)lse = m \+ log\(l\)",
+        ),
+        (
+            "sums go on to the next head",
+            with_backward(starts=only_once),
+            TWO_HEADS,
+            r"dk of a head goes on with the sum of the head before",
+        ),
+        (
+            "sums begin anew at each head of a group",
+            with_backward(starts=at_every_head),
+            GROUPS,
+            r"of the 2 heads of queries that share a head of keys only the last counts in dk",
+        ),
     )
 )
