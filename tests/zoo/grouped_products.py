@@ -170,7 +170,7 @@ BUGS = tuple(
             partial(grouped, local=in_all_rows),
             grouped_in_jax,
             (X, W, *LISTS),
-            r"At step \(3,\) o_ref is read before anything has been written",
+            r"should depend on w\[1, :, :\], and does not\. It depends on w\[0, :, :\] instead",
         ),
         (
             "the matrix of the tile's number",
