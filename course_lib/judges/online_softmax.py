@@ -39,7 +39,7 @@ def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
         new = jnp.maximum(m, largest) if how.running else largest
         p = jnp.exp(part - new)
         p = jnp.zeros_like(p) if number == how.left_out else p
-        old = total * jnp.exp(how.of_sum * (m - new)) if how.summed else 0.0
+        old = total * jnp.exp(how.of_sum * (m - new)) if how.summed and number else 0.0
         total = old + p.sum(-1, keepdims=True)
         parts = [w * jnp.exp(how.of_values * (m - new)) for w in parts] + [p]
         parts = [w / total for w in parts] if how.divided else parts
