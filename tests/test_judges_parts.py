@@ -199,9 +199,9 @@ def column_sums(scratch_set_at=0, order_of_axes="jk", semantics=None):
 
 
 def test_memory_that_is_read_too_early_or_too_late():
-    assert memory.unwritten_read(column_sums().calls[0]) is None
+    assert not list(memory.unwritten_reads(column_sums().calls[0]))
     assert memory.stale_read(column_sums().calls[0]) is None
-    late = memory.unwritten_read(column_sums(scratch_set_at=1).calls[0])
+    (late,) = memory.unwritten_reads(column_sums(scratch_set_at=1).calls[0])
     assert (late.ref, late.step, late.written_at) == ("acc_ref", 0, 1)
     stale = memory.stale_read(column_sums(order_of_axes="kj").calls[0])
     assert (stale.ref, stale.step, stale.left_by) == ("acc_ref", 2, 1)

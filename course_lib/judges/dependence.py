@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.finding import Finding
+from course_lib.judges.tolerance import right
 from course_lib.judges.verdict import Complaint
 
 _MOST_STEPS = 5_000  # of the grid, in all runs: a second or two. There is a run for each slice of each argument
@@ -35,6 +36,27 @@ def wrong_terms(found: Finding) -> Complaint | None:
     return None
 
 
+def nan_let_in(found: Finding) -> Complaint | None:
+    """NaN in an argument that must not count, and does: all is right with another number in its place."""
+    if found.run is None or np.isfinite(float(found.got[found.first])) or np.isnan(found.want.value[found.first]):
+        return None
+    for place, leaf in enumerate(jax.tree.leaves(found.args)):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating) or not jnp.isnan(leaf).any():
+            continue
+        leaves, tree = jax.tree.flatten(found.args)
+        leaves[place] = jnp.where(jnp.isnan(leaf), 0, leaf)
+        outputs = found.run(jax.tree.unflatten(tree, leaves))
+        if not right(outputs[found.number], found.want)[found.wrong].all():
+            continue
+        at = ", ".join(map(str, np.argwhere(np.isnan(np.asarray(leaf)))[0].tolist()))
+        return Complaint(
+            f"{argument_name(found, place)}[{at}] is NaN, and must not count; with 0 in its place all is right.",
+            "what must not count has to be replaced, by jnp.where, before it is multiplied: a weight of 0 does not put "
+            "NaN out, for 0 * NaN is NaN.",
+        )
+    return None
+
+
 def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complaint | None:
     length = leaves[place].shape[axis]
     far = 1000 * (1 + float(jnp.nanmax(jnp.abs(leaves[place]))))
@@ -54,13 +76,15 @@ def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complai
             taken[n] = needed[n] = False
     element = f"{found.name} at [{', '.join(map(str, found.first))}]" if found.first else found.name
     name = argument_name(found, place)
+    more = np.flatnonzero(taken & ~needed)
     if len(missing := np.flatnonzero(needed & ~taken)):
+        instead = f" It depends on {_part(name, more, leaves[place].ndim, axis)} instead." if len(more) else ""
         return Complaint(
-            f"{element} should depend on {_part(name, missing, leaves[place].ndim, axis)}, and does not.",
+            f"{element} should depend on {_part(name, missing, leaves[place].ndim, axis)}, and does not.{instead}",
             "what leaves it out: a mask, a slice, a condition, the number of turns? Or is something else there in its "
             "place?",
         )
-    if len(more := np.flatnonzero(taken & ~needed)):
+    if len(more):
         return Complaint(
             f"{element} depends on {_part(name, more, leaves[place].ndim, axis)}, and should not.",
             "what lets it in: a mask that is one off, a sum along another axis, an index?",

@@ -87,6 +87,17 @@ class Finding:
         """bool of the output's shape: it holds what memory holds before anything is written."""
         return unwritten(self.got)
 
+    @functools.cached_property
+    def is_nan_without_garbage(self) -> bool:
+        """Whether the first wrong element is NaN even where what nobody has written is a likely number."""
+        if self.tame is None or self.got.dtype.kind in "iub":
+            return False
+        try:
+            values = [outputs[self.number].astype(np.float64)[self.first] for outputs in self.tame()]
+        except Exception:  # it stops in the simulator: nothing is known
+            return False
+        return bool(values) and bool(np.isnan(values).all())
+
 
 def unwritten(array: np.ndarray) -> np.ndarray:
     """bool[shape]: NaN, or the largest integer: what the interpreters fill fresh memory with."""

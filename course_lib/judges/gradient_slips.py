@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 
+from course_lib.judges import attention_gradient_slips
 from course_lib.judges.finding import Finding
 from course_lib.judges.gradient_problem import Problem, dz_of, of_dz, through
 from course_lib.judges.gradient_residuals import residuals
@@ -20,7 +21,8 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
     """What may have gone wrong with a gradient, the surest first. Nothing for the value beside the gradients."""
     if found.number >= len(problem.places):
         return
-    of_one_output = (_activation, _cotangent, _kink, _axes, factors, residuals, rows)
+    of_softmax = attention_gradient_slips.suspects
+    of_one_output = (_activation, _cotangent, _kink, _axes, of_softmax, factors, residuals, rows)
     for kind in (_nothing, *(of_one_output if isinstance(found.args[-1], jax.Array) else (factors,))):
         yield from kind(found, problem)
 

@@ -17,6 +17,18 @@ def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
     return not any(op.name.startswith(_COMBINE) and not unmasked.isdisjoint(op.inputs) for op in ops)
 
 
+def is_chosen(call: grid.Call, ref: str) -> bool:
+    """Whether what the kernel reads of a ref first goes through a jnp.where before it is stored anywhere.
+
+    ``acc_ref[...] = jnp.where(first, 0, acc_ref[...]) + x`` reads what nobody has written, and leaves it out.
+    """
+    ops, refs, _ = flow.operations(call.kernel)
+    names = [r.name for r in (*call.operands, *call.scratch)]
+    reads = [op for op in ops if op.name == "get" and ref in names and op.inputs[0] == refs[names.index(ref)]]
+    values = flow.spread(ops, set(reads[0].outputs) if reads else set(), stops=_chooses_or_stores)
+    return bool(values) and not any(_stores(op) and not values.isdisjoint(op.inputs[1:]) for op in ops)
+
+
 def mask_axes(call: grid.Call, operand: grid.Operand) -> set[int]:
     """The axes of the block along which a jnp.where counts that chooses among what is read of the operand."""
     ops, refs, _ = flow.operations(call.kernel)

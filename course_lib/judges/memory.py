@@ -36,8 +36,8 @@ def known_uses(call: grid.Call) -> tuple[grid.Use, ...] | None:
         return None
 
 
-def unwritten_read(call: grid.Call) -> Read | None:
-    """The first read of an output or a scratch ref that nothing has written before; None if there is none.
+def unwritten_reads(call: grid.Call) -> Iterator[Read]:
+    """Of each output and scratch ref the first read of what nothing has written before, if there is one.
 
     An output block is new memory whenever its block index changes.
     """
@@ -54,11 +54,12 @@ def unwritten_read(call: grid.Call) -> Read | None:
             if use.kind == "write":
                 written[max(0, start) : end] = True
             elif not written.any():
-                return Read(name, use.step, written_at=first_write)
+                yield Read(name, use.step, written_at=first_write)
+                break
             elif use.rows and not written[max(0, start) : end].all():
                 gaps = np.flatnonzero(~written[:end])
-                return Read(name, use.step, rows=(int(gaps[0]), int(gaps[-1]) + 1), written_at=first_write)
-    return None
+                yield Read(name, use.step, rows=(int(gaps[0]), int(gaps[-1]) + 1), written_at=first_write)
+                break
 
 
 def stale_read(call: grid.Call) -> Read | None:

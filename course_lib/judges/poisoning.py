@@ -69,7 +69,7 @@ def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] |
 
 def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, number: int) -> tuple[list, list, bool]:
     """(blocks of ``operand`` that the region of the output depends on and no step reads, blocks that are read, whether
-    one of those is needed too)."""
+    all of those are needed too)."""
     read = list(dict.fromkeys(map(tuple, operand.indices[steps].tolist())))
     leaves, tree = jax.tree.flatten(args)
 
@@ -87,7 +87,7 @@ def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, 
     if poisoned(jnp.array(operand.shape)):  # outside the array: it is NaN anyway
         return [], read, False
     needed = [b for b in np.ndindex(*operand.blocks) if poisoned(jnp.array(b) * jnp.array(operand.block_shape))]
-    return [b for b in needed if b not in read], read, any(b in read for b in needed)
+    return [b for b in needed if b not in read], read, set(read) <= set(needed)
 
 
 def _too_small(call: grid.Call, operand: grid.Operand, step: int, needed: list) -> Complaint:

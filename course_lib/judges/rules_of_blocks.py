@@ -113,22 +113,11 @@ def past_the_edge(found: Finding) -> Complaint | None:
         if complaint := _half_masked(call, hanging) or _masked_along_another_axis(call, hanging):
             return complaint
         if hanging:
-            if _chooses_by_an_index(call) and _is_nan_without_garbage(found):
+            if _chooses_by_an_index(call) and found.is_nan_without_garbage:
                 return None  # it makes NaN of its own numbers
             operand, axes = hanging[0]
             return _hangs_over(call, operand, axes[0])
     return None
-
-
-def _is_nan_without_garbage(found: Finding) -> bool:
-    """Whether the first wrong element is NaN even where likely numbers lie past the end."""
-    if found.tame is None or found.got.dtype.kind in "iub":
-        return False
-    try:
-        values = [outputs[found.number].astype(np.float64)[found.first] for outputs in found.tame()]
-    except Exception:  # it stops in the simulator: nothing is known
-        return False
-    return bool(values) and bool(np.isnan(values).all())
 
 
 def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:

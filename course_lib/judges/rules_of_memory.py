@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from course_lib import grid
-from course_lib.judges import copies, memory, order
+from course_lib.judges import copies, masking, memory, order
 from course_lib.judges.finding import Finding
 from course_lib.judges.order import pipelines
 from course_lib.judges.verdict import Complaint
@@ -55,9 +55,15 @@ def _read_after_write(source: grid.Operand, output: grid.Operand) -> tuple[int, 
 def read_first(found: Finding) -> Complaint | None:
     """Memory that is read before anything has been written there."""
     for call in found.walk.calls:
-        if (read := memory.unwritten_read(call)) is not None:
-            return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
+        for read in memory.unwritten_reads(call):
+            if not (masking.is_chosen(call, read.ref) and _is_kept_out(found)):
+                return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
     return None
+
+
+def _is_kept_out(found: Finding) -> bool:
+    """Whether garbage, which is NaN, does not show in the first wrong element."""
+    return not found.unwritten[found.first] or found.is_nan_without_garbage
 
 
 def _own_name(call: grid.Call, ref: str) -> str:
@@ -187,9 +193,11 @@ def _set_again(call: grid.Call, steps: np.ndarray) -> str:
 
 
 def left_over(found: Finding) -> Complaint | None:
-    """Sums of another output block that are still in the scratch."""
+    """Sums of another output block that are still in the scratch, and that no jnp.where may leave out."""
     for call in found.walk.calls:
         if (read := memory.stale_read(call)) is not None and len(call.outputs):
+            if masking.is_chosen(call, read.ref):
+                continue
             if memory.set_once(call, read.ref) and not any(grid.returns(output) for output in call.outputs):
                 return _set_once(call, read)
             return Complaint(

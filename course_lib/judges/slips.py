@@ -80,7 +80,7 @@ def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
     """What is said if the output is what this slip gives, and that is clearly not what is asked for."""
     try:
         value = _of_output(suspect.value(*suspect.args), found)
-        if value is None or not _alike(found.got, value):
+        if value is None or not _alike(found.got, value) or not _closer(found, value):
             return None
         same = _is_it(found, value, found.want.bound) or _is_it(found, value, _own_bound(found, suspect))
     except Exception:  # it does not run with these arguments: then it is not what happened
@@ -104,6 +104,15 @@ def _alike(got: np.ndarray, value: np.ndarray) -> bool:
         return False
     size = np.abs(v[np.isfinite(v)]).max(initial=0.0)
     return bool((np.abs(g - v)[np.isfinite(v)] <= _ALIKE * size).all())
+
+
+def _closer(found: Finding, value: np.ndarray) -> bool:
+    """Whether half of what is wrong is much closer to the slip than to what is asked for: else no bound will say so."""
+    if not is_float(found.got.dtype) or found.want.exact is None:
+        return True
+    got, slip, exact = (a[found.wrong].astype(np.float64) for a in (found.got, value, found.want.exact))
+    with np.errstate(invalid="ignore"):
+        return bool((~(np.abs(got - slip) > 0.5 * np.abs(got - exact))).mean() >= 0.5)
 
 
 def _is_it(found: Finding, value: np.ndarray, bound: np.ndarray | None) -> bool:

@@ -749,7 +749,7 @@ def pooled(s, v, n):
     )(n, s, v)
 
 
-# %% answer="08.9" name="masks v by the rows of the array" judge="numbers" says="NaN\\s+that\\s+was\\s+read"
+# %% answer="08.9" name="masks v by the rows of the array" judge="numbers" says="is\\s+NaN,\\s+and\\s+must\\s+not\\s+count"
 def pooled(s, v, n):
     rows, columns = s.shape
     side = 32

@@ -1,41 +1,13 @@
 """Tokamax's own test base for normalisation, pointed at our norms in the TPU simulator."""
 
-import importlib.util
-import os
-import sys
-import types
 import unittest
-import warnings
 
-import pytest
+import tokamax_bases
 from norm_examined import normalization
 from simulated import tpu_side
+from tokamax_bases import EVERYTHING
 
-if importlib.util.find_spec("tokamax") is None:
-    pytest.skip("tokamax is not installed: see tests/external/README.md", allow_module_level=True)
-
-
-def _tokamax_test_base():
-    """Tokamax's benchmarks import xprof, 100 MB; its test bases do not use it: a module of that name will do."""
-    stand_ins = {} if importlib.util.find_spec("xprof") else {n: types.ModuleType(n) for n in XPROF}
-    sys.modules.update(stand_ins)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # theirs
-            from tokamax._src.ops.normalization import test_base
-    finally:
-        for name in stand_ins:
-            del sys.modules[name]
-    return test_base
-
-
-XPROF = ("xprof", "xprof.cli", "xprof.cli.tools", "xprof.cli.tools.get_kernel_stats_tool")
-try:
-    test_base = _tokamax_test_base()
-except ImportError as error:
-    pytest.skip(f"tokamax is installed and does not start: {error}", allow_module_level=True)
-
-EVERYTHING = os.environ.get("EXAMINE") == "all"
+test_base = tokamax_bases.test_base("normalization")
 # For every day one of each kind: a vector, three axes, columns that are no power of two, a scale offset, an axis that
 # is not the last, vmap with a scale for each, RMSNorm. Those called bench have 9 to 75 million elements.
 SAMPLE = {

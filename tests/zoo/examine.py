@@ -97,7 +97,7 @@ def cell(bug: Bug, column: str) -> Cell:
 
 def _judged(bug: Bug, judge: str) -> Cell:
     try:
-        verdict = judges.JUDGES[judge](judges.Trial(bug.fn, bug.reference, bug.args))
+        verdict = judges.JUDGES[judge](bug.trial())
     except Exception as error:
         return Cell("error", f"{type(error).__name__}: {error}")
     word = {True: "-", False: "refuses", None: "skipped"}[verdict.passed]
@@ -106,11 +106,12 @@ def _judged(bug: Bug, judge: str) -> Cell:
 
 def bare(bug: Bug) -> Cell:
     """What the usual check says: run with interpret=True, np.allclose(rtol=1e-2) against the reference."""
+    trial = bug.trial()
     try:
-        got = grid.run(grid.trace(bug.fn, *bug.args), True, *bug.args)
+        got = grid.run(grid.trace(trial.fn, *trial.args), True, *trial.args)
     except Exception as error:
         return Cell("raises", f"{type(error).__name__}: {error}")
-    want = jax.tree.leaves(bug.reference(*bug.args))
+    want = jax.tree.leaves(trial.reference(*trial.args))
     same = len(got) == len(want) and all(map(_allclose, got, want))
     return Cell("passes" if same else "wrong")
 

@@ -43,7 +43,7 @@ Write the wrong kernel into the file of its kind in `tests/zoo`, as a learner wo
 file's `BUGS`:
 
 - `fn` and `reference` take the same `args`; the reference is in jnp, in the precision that is asked for. Small arrays:
-  all five answers together should take about a second.
+  all five answers together should take about a second. With `gradient=True` the gradient of `fn` is what is judged.
 - `caught_by` is the first judge, from the left, that refuses it.
 - `says` is a regular expression for what a learner should read: the cause, in terms of blocks, refs and grid steps. "is
   nan" is a symptom, not a cause. Where the judge's sentence falls short, mend the judge.

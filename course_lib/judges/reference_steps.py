@@ -1,0 +1,98 @@
+"""A reference as a flat list of steps, which can be run with something else in the place of a value."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import jax
+
+from course_lib.grid import jaxprs
+
+
+class Step(NamedTuple):
+    """One operation. Values are numbers."""
+
+    name: str  # of the primitive
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    eqn: object
+
+
+class Steps(NamedTuple):
+    """All of a function, whatever it calls inlined; loops and conditions are one step each."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    constants: dict[int, object]  # values that are known beforehand
+    made: dict[int, Step]  # value -> the step that makes it
+
+
+def steps_of(fn: Callable, args: tuple) -> Steps:
+    """The steps of ``fn(*args)``. Raises what tracing it raises."""
+    numbers, steps, constants = itertools.count(), [], {}
+    closed = jax.make_jaxpr(fn)(*args)
+    inputs = tuple(next(numbers) for _ in closed.jaxpr.invars)
+    outputs = _listed(closed, inputs, numbers, steps, constants)
+    made = {output: step for step in steps for output in step.outputs}
+    return Steps(tuple(steps), inputs, tuple(outputs), constants, made)
+
+
+def _listed(closed, inputs: Iterable[int], numbers, steps: list[Step], constants: dict) -> list[int]:
+    env = dict(zip(closed.jaxpr.invars, inputs, strict=True))
+
+    def known(value) -> int:
+        number = next(numbers)
+        constants[number] = value
+        return number
+
+    env |= {var: known(value) for var, value in zip(closed.jaxpr.constvars, closed.consts, strict=True)}
+
+    def value(atom) -> int:
+        return env[atom] if jaxprs.is_variable(atom) else known(atom.val)
+
+    for eqn in closed.jaxpr.eqns:
+        given = [value(v) for v in eqn.invars]
+        inner = None if jaxprs.bodies(eqn) else jaxprs.called(eqn)
+        if inner is not None and hasattr(inner, "consts") and len(inner.jaxpr.invars) == len(given):
+            outputs = _listed(inner, given, numbers, steps, constants)
+        else:
+            outputs = [next(numbers) for _ in eqn.outvars]
+            steps.append(Step(eqn.primitive.name, tuple(given), tuple(outputs), eqn))
+        env.update(zip(eqn.outvars, outputs, strict=True))
+    return [value(v) for v in closed.jaxpr.outvars]
+
+
+def run(steps: Steps, args: tuple, instead: dict[int, Callable[[dict], object]] | None = None) -> dict[int, object]:
+    """Every value by its number; for a value in ``instead`` what that makes of the values before it."""
+    instead = instead or {}
+    env = dict(steps.constants) | dict(zip(steps.inputs, jax.tree.leaves(args), strict=True))
+    for step in steps.steps:
+        found = step.eqn.primitive.bind(
+            *(env[n] for n in step.inputs), **step.eqn.primitive.get_bind_params(step.eqn.params)
+        )
+        found = found if step.eqn.primitive.multiple_results else [found]
+        for number, value in zip(step.outputs, found, strict=True):
+            env[number] = value
+            if number in instead:
+                env[number] = instead[number](env)
+    return env
+
+
+def through(steps: Steps, value: int, names: Iterable[str]) -> int:
+    """The value that ``value`` is made of by steps with these names alone, of one array each."""
+    while (step := steps.made.get(value)) is not None and step.name in names:
+        value = step.inputs[0]
+    return value
+
+
+def before(steps: Steps, value: int) -> list[Step]:
+    """The steps that ``value`` is made by, the nearest first."""
+    found, wanted = [], {value}
+    for step in reversed(steps.steps):
+        if not wanted.isdisjoint(step.outputs):
+            found.append(step)
+            wanted.update(step.inputs)
+    return found

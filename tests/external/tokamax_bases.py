@@ -1,0 +1,49 @@
+"""The test bases that Tokamax ships, one for each of its ops; a module that imports this is skipped without them."""
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+import warnings
+
+import pytest
+
+# Tokamax's benchmarks import xprof, 100 MB; its test bases do not use it: a module of that name will do.
+XPROF = ("xprof", "xprof.cli", "xprof.cli.tools", "xprof.cli.tools.get_kernel_stats_tool")
+EVERYTHING = os.environ.get("EXAMINE") == "all"
+
+
+def test_base(op: str) -> types.ModuleType:
+    """``tokamax._src.ops.<op>.test_base``. Skips the module that asks where Tokamax is missing or does not start."""
+    if importlib.util.find_spec("tokamax") is None:
+        pytest.skip("tokamax is not installed: see tests/external/README.md", allow_module_level=True)
+    stand_ins = {} if importlib.util.find_spec("xprof") else {n: types.ModuleType(n) for n in XPROF}
+    sys.modules.update(stand_ins)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # theirs
+            return importlib.import_module(f"tokamax._src.ops.{op}.test_base")
+    except ImportError as error:
+        pytest.skip(f"tokamax is installed and does not start: {error}", allow_module_level=True)
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
+
+
+def cases(base: type, wanted: tuple[str, ...], but: tuple[str, ...] = (), *, daily: tuple[str, ...]) -> dict:
+    """For a subclass of ``base`` its tests whose names begin with ``wanted``, ``but`` these; None for the others.
+
+    What is not among ``daily`` is a sweep.
+    """
+    methods = {}
+    for name in (name for name in dir(base) if name.startswith("test")):
+
+        def method(self, name=name):
+            getattr(base, name)(self)
+
+        method.__name__ = name
+        known = name.startswith(wanted) and not name.startswith(but or ("-",))
+        methods[name] = (method if name in daily else pytest.mark.sweep(method)) if known else None
+    assert set(daily) <= {name for name, method in methods.items() if method}, "a case is called otherwise now"
+    return methods

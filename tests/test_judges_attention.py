@@ -1,0 +1,210 @@
+"""Slips in attention are found in kernels of any shape and name; and nobody is told of one that was not made."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+from zoo import attention as zoo
+from zoo.arrays import normal
+
+from course_lib import judges
+from course_lib.judges import mask_slips, online_softmax, softmax_found
+from course_lib.judges.online_softmax import Recurrence
+from course_lib.kernels import attention as ours
+
+HIGHEST = lax.Precision.HIGHEST
+ARGS = tuple(normal(2, 2, 96, 24, seed=seed) for seed in (1, 2, 3))  # batch, heads, positions, numbers of each
+TILE = 32
+
+
+def streaming(queries, keys, values, shrink=lambda old, new: jnp.exp2(old - new), visible=lambda q, k: q >= k):
+    """Causal attention as somebody else writes it: base 2, other names, a loop, three tiles of 32."""
+    rate = queries.shape[-1] ** -0.5 * 1.4426950408889634
+
+    def body(a_ref, b_ref, c_ref, out_ref):
+        first = pl.program_id(2) * TILE
+
+        def tile(n, state):
+            top, below, above = state
+            here = pl.ds(n * TILE, TILE)
+            t = rate * jnp.dot(a_ref[...], b_ref[here].T, precision=HIGHEST)
+            row, column = (lax.broadcasted_iota(jnp.int32, t.shape, axis) for axis in (0, 1))
+            t = jnp.where(visible(first + row, n * TILE + column), t, -1e9)
+            higher = jnp.maximum(top, jnp.max(t, 1, keepdims=True))
+            w = jnp.exp2(t - higher)
+            f = shrink(top, higher)
+            return higher, below * f + w.sum(1, keepdims=True), above * f + jnp.dot(w, c_ref[here], precision=HIGHEST)
+
+        begin = jnp.full((TILE, 1), -1e9), jnp.zeros((TILE, 1)), jnp.zeros((TILE, queries.shape[-1]))
+        _, below, above = lax.fori_loop(0, keys.shape[2] // TILE, tile, begin)
+        out_ref[...] = above / below
+
+    rows = pl.BlockSpec((None, None, TILE, queries.shape[-1]), lambda b, h, i: (b, h, i, 0))
+    whole = pl.BlockSpec((None, None, *keys.shape[2:]), lambda b, h, i: (b, h, 0, 0))
+    grid = (*queries.shape[:2], queries.shape[2] // TILE)
+    return pl.pallas_call(body, out_shape=queries, grid=grid, in_specs=[rows, whole, whole], out_specs=rows)(
+        queries, keys, values
+    )
+
+
+def by_jax_nn(q, k, v):
+    q, k, v = (jnp.swapaxes(x, 1, 2) for x in (q, k, v))
+    out = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+    return jnp.swapaxes(out, 1, 2)
+
+
+def by_hand(q, k, v):
+    """The division last, and the mask as hidden keys."""
+    s = jnp.einsum("bhsd,bhtd->bhst", q * q.shape[-1] ** -0.5, k, precision=HIGHEST)
+    hidden = jnp.triu(jnp.ones(s.shape[-2:], bool), 1)
+    s = jnp.where(hidden, -1e30, s)
+    p = jnp.exp(s - s.max(-1, keepdims=True))
+    return jnp.einsum("bhst,bhtd->bhsd", p, v, precision=HIGHEST) / p.sum(-1, keepdims=True)
+
+
+REFERENCES = {"jax.nn": by_jax_nn, "by hand": by_hand, "ours": partial(ours.reference, causal=True)}
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_a_right_kernel_of_another_style_passes(reference):
+    assert judges.numbers_judge(streaming, REFERENCES[reference], *ARGS).passed
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"shrink": lambda old, new: jnp.exp(old - new)}, "is multiplied by exp(m_old - m_new), and the exponentials"),
+        ({"visible": lambda q, k: q > k}, "a query does not see the key at its own place"),
+        ({"visible": lambda q, k: q % TILE >= k}, "counts queries from the beginning of their block of 32"),
+    ],
+)
+def test_slips_are_found_whatever_the_reference_looks_like(reference, wrong, says):
+    said = judges.numbers_judge(partial(streaming, **wrong), REFERENCES[reference], *ARGS)
+    assert said.passed is False and says in said.message, said.message
+
+
+def test_what_is_wrong_in_another_way_is_no_slip():
+    def three_percent_more(q, k, v):
+        return streaming(q, k, v) * 1.03
+
+    for fn in (three_percent_more, lambda q, k, v: streaming(q, v, k)):
+        said = judges.numbers_judge(fn, by_hand, *ARGS)
+        assert said.passed is False and "known slip" not in said.message, said.message
+
+
+SCORES = jnp.asarray(normal(2, 5, 40, seed=4) * 3)
+BLOCK = 16  # the last of three is ragged
+
+
+def test_the_recurrence_is_a_softmax():
+    np.testing.assert_allclose(online_softmax.weights(SCORES, BLOCK, Recurrence()), jax.nn.softmax(SCORES), rtol=1e-5)
+
+
+def test_each_slip_of_the_recurrence_is_another_one():
+    """And none is harmless: on random scores all differ from the softmax, and from each other."""
+    hows = [how for how, *_ in online_softmax.slips(BLOCK, 3, depth=64)]
+    values = [online_softmax.weights(SCORES, BLOCK, how) for how in (Recurrence(), *hows)]
+    assert len(set(hows)) == len(hows) > 20
+    for n, one in enumerate(values):
+        assert np.isfinite(one).all()
+        assert all(float(jnp.abs(one - other).max() / jnp.abs(one).max()) > 1e-3 for other in values[:n]), hows[n - 1]
+
+
+@pytest.mark.parametrize("reference", [*REFERENCES.values(), zoo.attention])
+def test_scores_mask_and_depth_are_found_in_a_reference(reference):
+    args = ARGS if reference is not zoo.attention else tuple(x[0] for x in ARGS)
+    found = softmax_found.find(reference, args)
+    assert found.depth == 24 and found.axis == -1
+    counts = softmax_found.mask_of(found, args)
+    np.testing.assert_array_equal(counts.reshape(-1, 96, 96)[0], np.tril(np.ones((96, 96), bool)))
+    unchanged = softmax_found.outputs_with(found, args, jax.nn.softmax)[0]
+    np.testing.assert_allclose(unchanged, reference(*args), atol=1e-5)
+
+
+def test_in_a_reference_without_exponentials_nothing_is_found():
+    assert softmax_found.find(lambda x: jnp.exp(x) + x.sum(), (jnp.ones((4, 4)),)) is None
+    assert softmax_found.find(lambda x: jnp.tanh(x).sum(-1), (jnp.ones((4, 4)),)) is None
+
+
+def test_a_length_is_told_from_a_diagonal():
+    counts = np.broadcast_to(np.arange(40) < 21, (3, 40))
+    means = [means for means, *_ in mask_slips._masks(counts, {16})]
+    assert any("left out where it is not full" in one for one in means)
+    assert not any("own place" in one for one in means)
+
+
+def attention_with(backward):
+    """Attention whose way back is a kernel of one step: ``backward(p, dp, delta)`` is ds."""
+    op = jax.custom_vjp(by_hand)
+
+    def back(saved, g):
+        q, k, v = saved
+        o = by_hand(q, k, v)
+
+        def whole(q_ref, k_ref, v_ref, g_ref, delta_ref, dq_ref, dk_ref, dv_ref):
+            scale = q_ref.shape[-1] ** -0.5
+            s = jnp.dot(q_ref[...], k_ref[...].T, precision=HIGHEST) * scale
+            row, column = (lax.broadcasted_iota(jnp.int32, s.shape, axis) for axis in (0, 1))
+            p = jax.nn.softmax(jnp.where(column <= row, s, -1e30))
+            ds = backward(p, jnp.dot(g_ref[...], v_ref[...].T, precision=HIGHEST), delta_ref[...])
+            dq_ref[...] = jnp.dot(ds, k_ref[...], precision=HIGHEST) * scale
+            dk_ref[...] = jnp.dot(ds.T, q_ref[...], precision=HIGHEST) * scale
+            dv_ref[...] = jnp.dot(p.T, g_ref[...], precision=HIGHEST)
+
+        def spec(x):
+            return pl.BlockSpec((None, None, *x.shape[2:]), lambda b, h: (b, h, 0, 0))
+
+        args = (q, k, v, g, (g * o).sum(-1, keepdims=True))
+        call = pl.pallas_call(
+            whole, out_shape=(q, k, v), grid=q.shape[:2], in_specs=[*map(spec, args)], out_specs=[*map(spec, (q, k, v))]
+        )
+        return tuple(call(*args))
+
+    op.defvjp(lambda *args: (by_hand(*args), args), back)
+    return op
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize(
+    "backward, says",
+    [
+        (lambda p, dp, delta: p * (dp - delta), ""),
+        (lambda p, dp, delta: p * dp, "delta is left out of dq"),
+        (lambda p, dp, delta: p * (dp + delta), "delta is added in dq"),
+        (lambda p, dp, delta: p * (dp - delta) * 24**0.5, "dq is not multiplied by the scale, 1 / sqrt(24)"),
+    ],
+)
+def test_slips_of_the_gradient_too(reference, backward, says):
+    said = judges.judge_gradient(attention_with(backward), REFERENCES[reference], *ARGS, judges=("numbers",))[-1]
+    assert said.passed is not bool(says) and says in said.message, said.message
+
+
+def scaled_sum(x, begins=lambda i: i == 0):
+    """Twice the sum of four blocks of rows, in scratch that a jnp.where sets to zero; three times is asked for."""
+
+    def kernel(x_ref, o_ref, acc_ref):
+        i = pl.program_id(0)
+        acc_ref[...] = jnp.where(begins(i), 0.0, acc_ref[...]) + x_ref[...]
+        o_ref[...] = acc_ref[...] * 2
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        grid=(4,),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), jnp.float32)],
+    )(x)
+
+
+@pytest.mark.parametrize("begins, blamed", [(lambda i: i == 0, False), (lambda i: i == 4, True)])
+def test_garbage_that_a_choice_keeps_out_is_not_to_blame(begins, blamed):
+    x = normal(32, 128) + 5
+    said = judges.numbers_judge(partial(scaled_sum, begins=begins), lambda x: 3 * x.reshape(4, 8, 128).sum(0), x)
+    assert said.passed is False and ("read before anything has been written" in said.message) is blamed, said.message
