@@ -1,15 +1,25 @@
 """Paged attention: its kernel by all four judges and at its edges, mistakes that must be seen, and other libraries'."""
 
 import functools
+import inspect
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import needs_libtpu
+from jax.experimental.pallas import tpu as pltpu
+from paged_attention_mistakes import MISTAKES
 from paged_pools import case, tokens
 from sweeps import daily
 
-from course_lib import compat, grid
-from course_lib.kernels import paged_attention
+from course_lib import compat, compiler, grid, judges
+from course_lib.kernels import (
+    paged_attention,
+    paged_attention_kernel,
+    paged_attention_pools,
+    paged_attention_wrappers,
+)
 from course_lib.kernels.paged_attention import Blocks
 
 SMALL = Blocks(pages=8, slots=2)  # several blocks of some hundred tokens
@@ -82,3 +92,71 @@ def test_plain_jax_is_attention_of_each_sequence_by_itself(name):
         p = np.exp(s - s.max(axis=-1, initial=-1e30, keepdims=True))
         want = np.einsum("hgt,thd->hgd", p / np.maximum(p.sum(axis=-1, keepdims=True), 1e-300), v)
         near(got[b], want.reshape(q[b].shape), tolerance(name))
+
+
+def apart(pages):
+    """Keys and values as JAX and PyTorch/XLA have them."""
+    d = pages.shape[-1] // 2
+    return pages[..., :d].swapaxes(0, 1), pages[..., d:].swapaxes(0, 1)
+
+
+def by_token(pages):
+    """As vLLM has them."""
+    n, heads, page, w = pages.shape
+    return jnp.moveaxis(pages.reshape(n, heads, page, 2, w // 2), 2, 1).reshape(n, page, 2 * heads, w // 2)
+
+
+WRAPPED = {
+    name: CASES[name] for name in ("ragged", "empty", "bf16", "heads of 64", "one head of keys", "heads of 256", "int8")
+}
+
+
+@pytest.mark.parametrize("name", daily("empty", of=[name for name in WRAPPED if name != "int8"]))
+def test_with_pages_apart_it_is_ours(name):
+    q, pages, lengths, table = case(**CASES[name][0])
+    for run in (simulated, lambda fn, *args: fn(*args)):
+        got = run(paged_attention_wrappers.paged_attention, q, *apart(pages), lengths, table)
+        near(got, paged_attention.reference(q, pages, lengths, table, scale=1.0), tolerance(name))
+
+
+@pytest.mark.parametrize("name", daily("bf16", of=WRAPPED))
+def test_with_pages_by_token_it_is_ours(name):
+    """Of each sequence one query, its last token, as in decoding."""
+    q, pages, lengths, table, *scales = case(**CASES[name][0])
+    batch = len(lengths)
+    options = {"sm_scale": 0.1, "soft_cap": 5.0}
+    if scales:
+        scales[0][:] = scales[0][:, :1]
+        options |= {"k_scale": float(scales[0][0, 0]), "v_scale": float(scales[0][1, 0])}
+    more = jnp.arange(batch + 1, dtype=jnp.int32), jnp.int32([batch])
+    fn = functools.partial(paged_attention_wrappers.ragged_paged_attention, **options)
+    for run in (simulated, lambda fn, *args: fn(*args)):
+        got = run(fn, q, by_token(pages), lengths, table, *more)
+        near(got, paged_attention.reference(q, pages, lengths, table, *scales, scale=0.1, softcap=5.0), tolerance(name))
+
+
+FILES = {"kernel": paged_attention_kernel, "pools": paged_attention_pools}
+EVERY_DAY = ("turns begin anew with every sequence", "the last page is not cleaned", "an empty sequence has no block")
+
+
+@pytest.mark.parametrize("name", daily(*EVERY_DAY, of=MISTAKES))
+def test_a_mistake_is_seen(name, monkeypatch):
+    """The cases above can fail: with a kernel that has the mistake one of them does, or the simulator refuses it."""
+    where, right, wrong, shows = MISTAKES[name]
+    file = FILES[where]
+    source = inspect.getsource(file)
+    assert right in source
+    names = {"__name__": file.__name__}
+    exec(compile(source.replace(right, wrong), file.__file__, "exec"), names)
+    if where == "kernel":
+        monkeypatch.setattr(file, "on_tpu", names["on_tpu"])
+    for part in ("both", "clean") if where == "pools" else ():
+        monkeypatch.setattr(file.Joined, part, vars(names["Joined"])[part])
+    seen = False
+    try:
+        test_the_kernel_is_the_reference(shows)
+    except (AssertionError, jax.errors.JaxRuntimeError):
+        seen = True
+    finally:
+        pltpu.reset_tpu_interpret_mode_state()
+    assert seen

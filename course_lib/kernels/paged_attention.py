@@ -59,8 +59,8 @@ class Blocks:
     They change the speed, not the result. Pages are rounded up until a block has a multiple of 128 tokens.
     """
 
-    pages: int = 32
-    slots: int = 2
+    pages: int = 16
+    slots: int = 3
 
     def __post_init__(self):
         legal.check(self, pages=1, slots=1)
@@ -145,22 +145,23 @@ def blocks_for(
 # Seconds that a copy from HBM takes beside its bytes: 1142 cycles on a v5e, predicted (compiler), the longest of all
 # chips. A test compares it with roofline.constants, which kernels may not import.
 _LATENCY_S = 0.76e-6
-_TOKENS = 512, 2048  # of a block: with fewer the chain of a softmax is not hidden, with more a program grows long
+_SLOTS = 3
+_TOKENS = 256, 2048  # of a block: with fewer the chain of a softmax is not hidden, with more a program grows long
 
 
 def _blocks_of(pool: Pool, pools: list[Described], most: int) -> Blocks:
-    """Two blocks, each so large that one computes while the other hides its latency.
+    """So large that HBM is never idle: while a block is computed, two are on their way.
 
-    Two blocks of b bytes take turns in (latency + b / rate + work) / 2. That is no longer than b / bandwidth, with the
-    compiler's rate of 0.9 of it and work that is half of the copies', from b = 2.25 * latency * bandwidth on.
+    Three blocks of b bytes take turns of (latency + b / rate + work) / 3. With the compiler's rate, 0.9 of the
+    bandwidth, and work as long as b / bandwidth, that is b / bandwidth from b = 1.13 * latency * bandwidth on.
     """
     heads, page, d = pool.shape(*pools)
     each, step = max(1, 2 * heads * page * d * pools[0].dtype.itemsize), _step(page)
-    under_way = 2.25 * _LATENCY_S * platforms.rates(pools[0].dtype).hbm_bandwidth
+    under_way = 1.2 * _LATENCY_S * platforms.rates(pools[0].dtype).hbm_bandwidth
     fewest, largest = (pl.cdiv(tokens, max(page, 1)) for tokens in _TOKENS)
-    count = min(max(pl.cdiv(math.ceil(under_way), each), fewest), largest, most)
-    room = platforms.vmem_bytes() // 4 // (2 * each)
-    return Blocks(pages=max(step, min(pl.cdiv(count, step), room // step) * step))
+    count = min(max(math.ceil(under_way / each), fewest), largest, most)
+    room = platforms.vmem_bytes() // 4 // (_SLOTS * each)
+    return Blocks(pages=max(step, min(pl.cdiv(count, step), room // step) * step), slots=_SLOTS)
 
 
 def _step(page: int) -> int:

@@ -108,8 +108,7 @@ class Apart:
 class ByToken:
     """Pages (N, P, 2*KH, D), as vLLM has them: the rows of a token are key and value of its first head, of the next ..
 
-    A page is one copy. Of numbers of 16 bits two rows share a register's row, key and value of one head: what is loaded
-    for a head are rows of 32 bits, KH apart, and halves of them.
+    A page is one copy. What is loaded for a head are rows that are 2*KH apart, which takes longer than to copy them.
     """
 
     letters = ("N P h D",)
@@ -124,12 +123,8 @@ class ByToken:
         return pages.shape[0]
 
     def refuses(self, pages: Described) -> str:
-        rows, packed = pages.shape[2], 4 // pages.dtype.itemsize
-        if rows % 2:
-            return f"{rows} rows of a token are no pairs of a key and a value."
-        if rows % packed:
-            return f"{rows} rows of {pages.dtype} do not fill registers; they must be a multiple of {packed}."
-        return ""
+        rows = pages.shape[2]
+        return f"the {rows} rows of a token are no pairs of a key and a value. {self.advice}" * (rows % 2)
 
     def width(self, d: int) -> int:
         return d
@@ -157,19 +152,9 @@ Pool = Joined | Apart | ByToken
 
 
 def _row(buffer: Ref, slot: Array, row: int) -> Num[Array, "T D"]:
-    """A row of each token, in the dtype of the pool, or wider."""
-    dtype = buffer.dtype
-    packed = 4 // dtype.itemsize
-    if packed == 1:
-        rows = buffer[slot, :, :, row]
-        return rows.reshape(-1, rows.shape[-1])
-    words = buffer.bitcast(jnp.int32)[slot, :, :, row // packed]
-    words = words.reshape(-1, words.shape[-1])
-    bits = 8 * dtype.itemsize
-    words = words << (32 - bits * (row % packed + 1))  # the row is what stands highest
-    if jnp.issubdtype(dtype, jnp.integer):
-        return words >> (32 - bits)
-    return lax.bitcast_convert_type(words & ~((1 << bits) - 1), jnp.float32)  # of bf16: its number in f32
+    """A row of each token."""
+    rows = buffer[slot, :, :, row]
+    return rows.reshape(-1, rows.shape[-1])
 
 
 def _in_line(pages: Num[Array, "*batch KH M P W"]) -> Num[Array, "*batch KH T W"]:
