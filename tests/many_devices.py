@@ -31,6 +31,7 @@ from course_lib.kernels import (
     matmul_one_block,
     matmul_pipeline,
     norm,
+    paged_attention,
     reduce,
     scale_add,
     scan,
@@ -79,6 +80,12 @@ def seen_back_reference(q, k, v):
     return attention.reference(q, k, v, causal=True, window=9, softcap=5.0)
 
 
+def of_pages(op):
+    """With lengths and a table that are fixed: they are no numbers that a gradient could be of."""
+    lengths, table = np.int32([9, 0, 3, 5]), np.int32([[2, 4, 1], [9, 9, 9], [3, 9, 9], [0, 4, 9]])
+    return lambda q, pages, **how: op(q, pages, lengths, table, **how)
+
+
 def of_groups(op, reference):
     """Both with groups of sizes that are fixed: they are no numbers that a gradient could be of."""
     sizes = np.int32([3, 4])
@@ -121,6 +128,12 @@ CASES = {
         attention.reference,
         (H, H, -H),
         (P("d", None, "t"), P("d"), P("d")),
+    ),
+    "paged_attention": (
+        of_pages(paged_attention.paged_attention),
+        of_pages(paged_attention.reference),
+        (np.concatenate([H[0], H[1]], 1)[:, :8], np.concatenate([H, -H[:1]])[:, :, :4].repeat(2, 3)[:, :2]),
+        (P("d", "t"), P(None, "t")),
     ),
     "grouped_matmul, K cut": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, "d", "t"))),
     "grouped_matmul": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, None, "t"))),

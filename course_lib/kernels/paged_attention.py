@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import math
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
@@ -24,17 +23,18 @@ from course_lib.kernels import (
     legal,
     paged_attention_arguments,
     paged_attention_kernel,
+    paged_attention_plain,
     platforms,
     rules,
     sharding,
 )
 from course_lib.kernels.attention_scores import Scores
-from course_lib.kernels.attention_tiles import MASKED
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.paged_attention_pools import Joined, Pool
 from course_lib.kernels.rules import Layout
+from course_lib.kernels.symbolic import is_known
 
 
 def reference(
@@ -49,7 +49,9 @@ def reference(
 ) -> Float[Array, "*batch H D"]:
     """What ``paged_attention`` must compute: scores, softmax and the sum of values in f32, rounded once."""
     operands = _operands("reference", q, pages, lengths, table, scales)
-    return _plain(*operands, pool=Joined(), scores=scores_of("reference", operands[0], softcap, scale, "highest"))
+    return paged_attention_plain.plain(
+        *operands, pool=Joined(), scores=scores_of("reference", operands[0], softcap, scale, "highest")
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -186,7 +188,7 @@ def _attend(*args):
         name="paged_attention",
         rule=_rule(operands[0].ndim - 2, pool, len(operands)),
         tpu=fixed(_on_tpu, pool=pool, scores=scores, blocks=blocks),
-        plain=fixed(_plain, pool=pool, scores=scores),
+        plain=fixed(paged_attention_plain.plain, pool=pool, scores=scores),
         leading=(0, 1 + pools, 2 + pools),
         one_at_a_time=True,
     )
@@ -196,37 +198,29 @@ def _attend(*args):
 def _on_tpu(q, *rest, pool, scores, blocks):
     count = len(pool.letters)
     pools, (lengths, table, *scales) = list(rest[:count]), rest[count:]
-    _, page, _ = pool.shape(*pools)
-    blocks = blocks or _blocks_of(pool, pools, table.shape[-1])
-    pages = pl.cdiv(min(blocks.pages, table.shape[-1]), _step(page)) * _step(page)
+    step, most = _step(pool.shape(*pools)[1]), table.shape[-1]
+    blocks = blocks or _blocks_of(pool, pools, most)
+    pages = pl.cdiv(min(blocks.pages, most), step) * step
     needed = _vmem_bytes(pool, pools, q, pages, blocks.slots)
     check_fits(blocks, needed)
+    how = {"pool": pool, "scores": scores, "count": pages, "slots": blocks.slots, "vmem_bytes": needed}
     flat = math.prod(q.shape[:-2])
-    o = paged_attention_kernel.on_tpu(
-        q.reshape(flat, *q.shape[-2:]), pools, lengths.reshape(flat), table.reshape(flat, -1), *scales,
-        pool=pool, scores=scores, count=pages, slots=blocks.slots, vmem_bytes=needed,
-    )  # fmt: skip
-    return o.reshape(q.shape)
+    q_rows, lengths, table = q.reshape(flat, *q.shape[-2:]), lengths.reshape(flat), table.reshape(flat, most)
+    rows = platforms.smem_bytes() // 2 // (4 * pl.cdiv(most, legal.LANES) * legal.LANES)
+    if not is_known(flat) or flat <= rows:
+        return paged_attention_kernel.on_tpu(q_rows, pools, lengths, table, *scales, **how).reshape(q.shape)
+    _check_row(most, rows)
+    parts = [slice(first, first + rows) for first in range(0, flat, rows)]  # SMEM holds no more of the table
+    found = [paged_attention_kernel.on_tpu(q_rows[at], pools, lengths[at], table[at], *scales, **how) for at in parts]
+    return jnp.concatenate(found).reshape(q.shape)
 
 
-def _plain(q, *rest, pool, scores):
-    """In f32, all pages of a sequence gathered."""
-    count = len(pool.letters)
-    pools, (lengths, table, *scales) = rest[:count], rest[count:]
-    heads = pool.shape(*pools)[0]
-    k, v = (x.astype(jnp.float32) for x in pool.gathered(pools, table))
-    live = jnp.arange(k.shape[-2]) < lengths[..., None]
-    k, v = (jnp.where(live[..., None, :, None], x, 0) for x in (k, v))
-    if scales:
-        k, v = (x * scale[:, None, None] for x, scale in zip((k, v), scales[0], strict=True))
-    wide = q.astype(jnp.float32).reshape(*q.shape[:-2], heads, -1, q.shape[-1])
-    s = jnp.einsum("...hgd,...htd->...hgt", wide, k, precision=scores.precision)
-    s = jnp.where(live[..., None, None, :], scores.bent(s) * scores.rate, MASKED)
-    m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
-    p = jnp.where(live[..., None, None, :], jnp.exp2(s - m), 0)
-    total = jnp.sum(p, axis=-1, keepdims=True)
-    p = p / jnp.where(total == 0, 1, total)  # of a sequence without tokens
-    return jnp.einsum("...hgt,...htd->...hgd", p, v, precision=scores.precision).reshape(q.shape).astype(q.dtype)
+def _check_row(most: int, rows: int) -> None:
+    if not rows:
+        raise ValueError(
+            f"paged_attention: a row of table has {most} pages, and half of SMEM, {platforms.smem_bytes() // 2} bytes, "
+            "does not hold one. Try larger pages."
+        )
 
 
 def _forward(*args):
@@ -235,25 +229,11 @@ def _forward(*args):
 
 def _backward(pool, scores, _, cuts, saved, g):
     """Of q, of the pages unless they are int8, and of scales."""
-    find = fixed(_gradients, pool=pool, scores=scores)
+    find = fixed(paged_attention_plain.gradients, pool=pool, scores=scores)
     rule = _rule(saved[0].ndim - 2, pool, len(saved), backwards=True)
     dq, *found = Op(name="gradient of paged_attention", rule=rule, tpu=find, plain=find)(*saved, g, cuts=cuts)
     pools = len(pool.letters)
     return dq, *found[:pools], None, None, *found[pools:]
-
-
-def _gradients(*args, pool, scores):
-    *operands, g = args
-    pools = len(pool.letters)
-    at = [0, *range(1, 1 + pools), *range(3 + pools, len(operands))]
-    moving = [n for n in at if jnp.issubdtype(operands[n].dtype, jnp.floating)]
-
-    def of_moving(*moved):
-        changed = dict(zip(moving, moved, strict=True))
-        return _plain(*(changed.get(n, operand) for n, operand in enumerate(operands)), pool=pool, scores=scores)
-
-    pulled = dict(zip(moving, jax.vjp(of_moving, *(operands[n] for n in moving))[1](g), strict=True))
-    return tuple(pulled.get(n, jnp.zeros(operands[n].shape, operands[n].dtype)) for n in at)
 
 
 _attend.defvjp(_forward, _backward)

@@ -68,8 +68,5 @@ def _check_batch(op: str, q: Array, batch: list[tuple[str, Array]]) -> None:
     ):
         if found != q.shape[:-2]:
             shape = {of_lengths: lengths, of_table: table}[name].shape
-            wanted = q.shape[:-2] if name == of_lengths else (*q.shape[:-2], "M")
-            raise ValueError(
-                f"{op}: {name} has shape {shape}; for q of shape {q.shape} it must be "
-                f"({', '.join(map(str, wanted))}): {what}."
-            )
+            wanted = q.shape[:-2] if name == of_lengths else f"{(*q.shape[:-2], 'M')}".replace("'", "")
+            raise ValueError(f"{op}: {name} has shape {shape}; for q of shape {q.shape} it must be {wanted}: {what}.")
