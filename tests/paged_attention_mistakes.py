@@ -5,15 +5,15 @@ MISTAKES = {
     "tokens for pages": ("kernel", "table_ref[b, j * count + t]", "table_ref[b, j * tokens + t]", "ragged"),
     "the first block's pages again": ("kernel", "table_ref[b, j * count + t]", "table_ref[b, t]", "ragged"),
     "the last page is not masked": ("kernel", "jnp.where(live, scores.bent(s), MASKED)", "scores.bent(s)", "ragged"),
-    "a mask off by one": ("kernel", "s.shape, 2) < left", "s.shape, 2) <= left", "ragged"),
+    "a mask off by one": ("kernel", "shape, 2) < left", "shape, 2) <= left", "ragged"),
     "masked with zero": ("kernel", "scores.bent(s), MASKED)", "scores.bent(s), 0.0)", "ragged"),
     "the last page is not cleaned": ("pools", "jnp.where(inside, block, jnp.zeros_like(block))", "block", "ragged"),
-    "the last block's first page is cleaned": ("kernel", "last = lax.div(left - 1, page)", "last = 0", "ragged"),
+    "the last block's first page is cleaned": ("kernel", "last = lax.div(left - 1, page)", "last = 0", "no grouping"),
     "memory that no copy has filled": (
         "kernel",
         "buffer[...] = jnp.zeros_like(buffer)",
         "buffer[0] = jnp.zeros_like(buffer[0])",
-        "ragged",
+        "three blocks",
     ),
     "pages past the end are fetched": ("kernel", "@pl.when(left >= tokens)", "@pl.when(left > 0)", "ragged"),
     "and waited for, though nobody asked": (

@@ -18,7 +18,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.arrays import Array, Float, Float32, Int32, Num, Ref
+from course_lib.arrays import Array, Bool, Float, Float32, Int32, Num, Ref
 from course_lib.kernels import sharding
 from course_lib.kernels.attention_scores import Scores
 from course_lib.kernels.attention_tiles import MASKED
@@ -31,9 +31,10 @@ from course_lib.kernels.products import dot
 def _kernel(
     lengths_ref: Int32[Ref, " B"],
     table_ref: Int32[Ref, "B M"],
-    q_ref: Float[Ref, "1 KH G W"],  # of sequence b
+    q_ref: Float[Ref, "1 KH G W"],  # of sequence b; of heads that are computed together "1 1 H W"
     *refs: Ref,  # pools and scales, o, scratch
     pool: Pool,
+    together: int,  # heads of keys; 0 where each is by itself
     scaled: bool,
     scores: Scores,
     page: int,  # tokens
@@ -112,7 +113,7 @@ def _kernel(
         @pl.when(left > 0)
         def _compute():
             pairs = [pool.both(buffers, slot, h) for h in range(q_ref.shape[1])]
-            add(q_ref, pairs, left, scales, (m_ref, l_ref, acc_ref), scores)
+            add(q_ref, pairs, left, scales, (m_ref, l_ref, acc_ref), scores, together)
 
     lax.fori_loop(0, blocks(b), block, None)
     o = acc_ref[...] / l_ref[...].sum(axis=2, keepdims=True)
@@ -125,9 +126,10 @@ def add(
     q_ref: Float[Ref, "1 KH G W"],
     pairs: list[tuple[Num[Array, "T W"], Num[Array, "T W"]]],  # keys and values of each head
     left: Array,  # so many of these tokens there are
-    scales: tuple[Float32[Ref, "2 KH 1 128"], ...],
+    scales: tuple[Float32[Ref, "2 KH _ 128"], ...],
     state: tuple[Float32[Ref, "KH G _"], ...],  # m, with equal lanes; l, by lanes: across them once, at the end; acc
     scores: Scores,
+    together: int,
 ) -> None:
     """A block to the sums of a sequence."""
     m_ref, l_ref, acc_ref = state
@@ -136,15 +138,28 @@ def add(
     s = jnp.stack([dot(q_ref[0, h], k[h], transpose_y=True, precision=scores.precision) for h in heads])
     if scales:
         s *= _wide(scales[0][0], s.shape[2])
-    live = lax.broadcasted_iota(jnp.int32, s.shape, 2) < left
+    live = _of_own_keys(s.shape, left, together) if together else _of_tokens(s.shape, left)
     s = jnp.where(live, scores.bent(s), MASKED)
     m = jnp.maximum(m_ref[...], s.max(axis=2, keepdims=True))
     p = [jnp.exp2((s[:, :, lane : lane + LANES] - m) * scores.rate) for lane in range(0, s.shape[2], LANES)]
     shrink = jnp.exp2((m_ref[...] - m) * scores.rate)
     m_ref[...], l_ref[...] = m, shrink * l_ref[...] + sum(p)
+    if together:  # behind each key stands its value
+        p = [pltpu.roll(lanes, 1, 2) for lanes in p]
     p = jnp.concatenate(p, axis=2).astype(dtype)
     o = jnp.stack([dot(p[h], v[h], precision=scores.precision) for h in heads])
     acc_ref[...] = _wide(shrink, o.shape[2]) * acc_ref[...] + o
+
+
+def _of_tokens(shape: tuple[int, ...], left: Array) -> Bool[Array, "KH G T"]:
+    return lax.broadcasted_iota(jnp.int32, shape, 2) < left
+
+
+def _of_own_keys(shape: tuple[int, ...], left: Array, heads: int) -> Bool[Array, "1 H rows"]:
+    """Which of a token's 2*KH rows is the key of a query's own head."""
+    row, query = (lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (2, 1))
+    own = lax.rem(row, 2 * heads) == 2 * lax.div(query, shape[1] // heads)
+    return own & (row < 2 * heads * left)
 
 
 def _wide(equal: Float32[Array, "KH _G 128"], width: int) -> Float32[Array, "KH _G width"]:
@@ -167,14 +182,16 @@ def on_tpu(
 ) -> Float[Array, "B H D"]:
     """One grid step a sequence; where keys and values are not cut apart, queries are zero beside the values."""
     heads, page, d = pool.shape(*pools)
-    batch, group, w = q.shape[0], q.shape[1] // heads, pool.width(d)
-    q = jnp.pad(q.reshape(batch, heads, group, d), ((0, 0), (0, 0), (0, 0), (0, w - d)))
-    of_a_sequence = pl.BlockSpec((1, heads, group, w), lambda b, *_: (b, 0, 0, 0))
-    wide = [] if scales is None else [jnp.broadcast_to(scales[:, :, None, None], (2, heads, 1, LANES))]
-    how = {"pool": pool, "scaled": bool(wide), "scores": scores, "page": page, "count": count, "slots": slots}
-    carried = [pltpu.VMEM((heads, group, width), jnp.float32) for width in (LANES, LANES, w)]
+    batch, w, together = q.shape[0], pool.width(d), pool.together(heads)
+    parts = 1 if together else heads  # what is computed by itself
+    group = q.shape[1] // parts
+    q = jnp.pad(q.reshape(batch, parts, group, d), ((0, 0), (0, 0), (0, 0), (0, w - d)))
+    of_a_sequence = pl.BlockSpec((1, parts, group, w), lambda b, *_: (b, 0, 0, 0))
+    wide = [] if scales is None else [_of_each_query(scales, parts, group)]
+    how = {"pool": pool, "together": together, "scaled": bool(wide), "scores": scores}
+    carried = [pltpu.VMEM((parts, group, width), jnp.float32) for width in (LANES, LANES, w)]
     o = pl.pallas_call(
-        functools.partial(_kernel, pages=pool.size(*pools), **how),
+        functools.partial(_kernel, page=page, pages=pool.size(*pools), count=count, slots=slots, **how),
         out_shape=sharding.result(q, q.shape, q.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
@@ -182,7 +199,7 @@ def on_tpu(
             in_specs=[
                 of_a_sequence,
                 *[pl.BlockSpec(memory_space=pl.ANY)] * len(pools),
-                *[pl.BlockSpec((2, heads, 1, LANES), lambda b, *_: (0, 0, 0, 0))] * len(wide),
+                *[pl.BlockSpec(x.shape, lambda b, *_: (0, 0, 0, 0)) for x in wide],
             ],
             out_specs=of_a_sequence,
             scratch_shapes=[
@@ -196,4 +213,10 @@ def on_tpu(
         compiler_params=dataclasses.replace(compiler_params(vmem_bytes, "arbitrary"), disable_bounds_checks=True),
         name="paged_attention",
     )(lengths, table, q, *pools, *wide)
-    return o[..., w - d :].reshape(batch, heads * group, d)
+    return o[..., w - d :].reshape(batch, parts * group, d)
+
+
+def _of_each_query(scales: Float32[Array, "2 KH"], parts: int, group: int) -> Float32[Array, "2 parts group 128"]:
+    """Of a query's head of keys, in all lanes."""
+    each = jnp.repeat(scales, parts * group // scales.shape[1], axis=1).reshape(2, parts, group, 1)
+    return jnp.broadcast_to(each, (2, parts, group, LANES))
