@@ -174,10 +174,12 @@ def _step(page: int) -> int:
 def _vmem_bytes(pool: Pool, pools: list[Array], q: Array, count: int, slots: int) -> int:
     """Bytes of VMEM: blocks on their way; keys and values of one as products want them; scores, three times."""
     heads, page, d = pool.shape(*pools)
-    numbers, rows = 2 * count * heads * page * d, pl.cdiv(q.shape[-2] // heads, legal.SUBLANES) * legal.SUBLANES
+    numbers, together = 2 * count * heads * page * d, pool.together(heads)
     blocks = slots * numbers * pools[0].dtype.itemsize
-    wide = 0 if pools[0].dtype == q.dtype and isinstance(pool, Joined) else numbers * q.dtype.itemsize
-    return blocks + wide + 3 * 4 * heads * rows * (count * page + pool.width(d))
+    wide = 0 if pools[0].dtype == q.dtype else numbers * q.dtype.itemsize
+    rows, lanes = (1, 2 * together * count * page) if together else (heads, count * page)
+    rows *= pl.cdiv(q.shape[-2] // rows, legal.SUBLANES) * legal.SUBLANES
+    return blocks + wide + 3 * 4 * rows * (lanes + pool.width(d))
 
 
 @functools.partial(differentiable, settings=4)
