@@ -13,7 +13,7 @@ from paged_attention_mistakes import MISTAKES
 from paged_pools import case, tokens
 from sweeps import daily
 
-from course_lib import compat, compiler, grid, judges
+from course_lib import chips, compat, compiler, grid, judges
 from course_lib.judges import watchdog
 from course_lib.kernels import (
     paged_attention,
@@ -306,5 +306,18 @@ def test_a_table_that_smem_does_not_hold_is_cut(monkeypatch):
     assert [call.grid for call in grid.walk(fn, *args).calls] == [(2,), (2,), (1,)]
     near(simulated(fn, *args), paged_attention.reference(*args), 2e-5)
     monkeypatch.setattr(platforms, "smem_bytes", lambda: 512)
-    with pytest.raises(ValueError, match="a row of table has 4 pages, and half of SMEM, 256 bytes.*Try larger pages"):
+    with pytest.raises(
+        ValueError, match="a row of table has 4 pages, and half of SMEM, 256 bytes, .* Try larger pages"
+    ):
         grid.walk(fn, *args)
+
+
+def test_of_a_batch_that_is_not_known_yet_it_is_plain_jax():
+    q, pages, lengths, table = case([20, 0, 45], most=3)
+    (batch,) = jax.export.symbolic_shape("batch")
+    described = [jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype) for x in (q, lengths, table)]
+    fn = jax.jit(lambda q, lengths, table: paged_attention.paged_attention(q, pages, lengths, table))
+    says = "paged_attention: plain JAX instead of the kernel, .* an axis of batch elements is: lengths and table"
+    with chips.chip("v5e").target(), pytest.warns(UserWarning, match=says):
+        program = jax.export.export(fn, platforms=("cpu", "tpu"))(*described)
+    near(program.call(q, lengths, table), paged_attention.reference(q, pages, lengths, table), 1e-5)

@@ -12,6 +12,7 @@ kernel is that of ``paged_attention_kernel``; ``paged_attention_wrappers`` takes
 import dataclasses
 import functools
 import math
+import warnings
 
 import jax.numpy as jnp
 from jax import lax
@@ -198,6 +199,11 @@ def _attend(*args):
 
 
 def _on_tpu(q, *rest, pool, scores, blocks):
+    flat = math.prod(q.shape[:-2])
+    if not is_known(flat):
+        unknown = f"which needs to know how long an axis of {flat} elements is: lengths and table lie in SMEM."
+        warnings.warn(f"paged_attention: plain JAX instead of the kernel, {unknown}", stacklevel=2)
+        return paged_attention_plain.plain(q, *rest, pool=pool, scores=scores)
     count = len(pool.letters)
     pools, (lengths, table, *scales) = list(rest[:count]), rest[count:]
     step, most = _step(pool.shape(*pools)[1]), table.shape[-1]
@@ -206,23 +212,23 @@ def _on_tpu(q, *rest, pool, scores, blocks):
     needed = _vmem_bytes(pool, pools, q, pages, blocks.slots)
     check_fits(blocks, needed)
     how = {"pool": pool, "scores": scores, "count": pages, "slots": blocks.slots, "vmem_bytes": needed}
-    flat = math.prod(q.shape[:-2])
-    q_rows, lengths, table = q.reshape(flat, *q.shape[-2:]), lengths.reshape(flat), table.reshape(flat, most)
-    rows = platforms.smem_bytes() // 2 // (4 * pl.cdiv(most, legal.LANES) * legal.LANES)
-    if not is_known(flat) or flat <= rows:
-        return paged_attention_kernel.on_tpu(q_rows, pools, lengths, table, *scales, **how).reshape(q.shape)
-    _check_row(most, rows)
-    parts = [slice(first, first + rows) for first in range(0, flat, rows)]  # SMEM holds no more of the table
-    found = [paged_attention_kernel.on_tpu(q_rows[at], pools, lengths[at], table[at], *scales, **how) for at in parts]
-    return jnp.concatenate(found).reshape(q.shape)
+    run, each = functools.partial(paged_attention_kernel.on_tpu, **how), _sequences(most)
+    rows, lengths, table = q.reshape(flat, *q.shape[-2:]), lengths.reshape(flat), table.reshape(flat, most)
+    if flat <= each:
+        return run(rows, pools, lengths, table, *scales).reshape(q.shape)
+    parts = [slice(first, first + each) for first in range(0, flat, each)]
+    return jnp.concatenate([run(rows[at], pools, lengths[at], table[at], *scales) for at in parts]).reshape(q.shape)
 
 
-def _check_row(most: int, rows: int) -> None:
-    if not rows:
+def _sequences(pages: int) -> int:
+    """Of how many sequences half of SMEM holds the rows of the table. Raises ValueError where it is none."""
+    row, half = 4 * pl.cdiv(pages, legal.LANES) * legal.LANES, platforms.smem_bytes() // 2
+    if row > half:
         raise ValueError(
-            f"paged_attention: a row of table has {most} pages, and half of SMEM, {platforms.smem_bytes() // 2} bytes, "
-            "does not hold one. Try larger pages."
+            f"paged_attention: a row of table has {pages} pages, and half of SMEM, {half} bytes, does not hold it. "
+            "Try larger pages."
         )
+    return half // row
 
 
 def _forward(*args):
