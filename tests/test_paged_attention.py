@@ -1,6 +1,7 @@
 """Paged attention: its kernel by all four judges and at its edges, mistakes that must be seen, and other libraries'."""
 
 import functools
+import importlib
 import inspect
 
 import jax
@@ -338,3 +339,33 @@ def test_pools_that_are_mapped_go_one_after_another():
     want = [reference(q, each, lengths, table) for each in pools]
     for run in (simulated, plain):
         near(run(mapped, q, pools, lengths, table), jnp.stack(want), 1e-5)
+
+
+def test_it_is_what_jax_computes_of_ragged_queries():
+    """By the reference that the JAX wheel ships beside its kernel, which vLLM's has its arguments from."""
+    wheel = importlib.import_module("jax.experimental.pallas.ops.tpu.ragged_paged_attention")
+    _, pages, lengths, table = case([20, 33], most=3)
+    q = jnp.asarray(np.random.default_rng(1).normal(size=(4, 4, 128)), jnp.float32)
+    args = q, by_token(jnp.nan_to_num(pages)), lengths, jnp.clip(table, 0, 5), jnp.int32([0, 3, 4]), jnp.int32([2])
+    options = {"sm_scale": 0.1, "soft_cap": 3.0}
+    got = plain(functools.partial(paged_attention_wrappers.ragged_paged_attention, **options), *args)
+    near(got, wheel.ref_ragged_paged_attention(*args, **options), 1e-4)
+
+
+@pytest.mark.sweep
+def test_it_is_what_the_kernel_of_jax_computes():
+    wheel = importlib.import_module("jax.experimental.pallas.ops.tpu.paged_attention")
+    q, pages, lengths, table = case([20, 33], most=4)
+    args = q, *apart(jnp.nan_to_num(pages)), lengths, jnp.clip(table, 0, 5)
+    want = simulated(functools.partial(wheel.paged_attention, pages_per_compute_block=2), *args)
+    near(
+        plain(functools.partial(paged_attention_wrappers.paged_attention, pages_per_compute_block=2), *args), want, 1e-4
+    )
+
+
+def test_a_sequence_alone_needs_no_batch():
+    q, pages, lengths, table = case([20, 33], most=3)
+    alone = q[1], pages, lengths[1], table[1]
+    near(plain(paged_attention.paged_attention, *alone), reference(q, pages, lengths, table)[1], 1e-6)
+    (call,) = grid.walk(paged_attention.paged_attention, *alone).calls
+    assert call.grid == (1,)
