@@ -93,7 +93,8 @@ def paged_attention(
     None: chosen by ``blocks_for``. ``layout`` says how the arrays lie on a mesh with Auto axes; batch and heads may be
     cut, those of queries and of keys alike, and each device then has all pages of its heads.
     Differentiable in q, scales and pages that are not int8, by plain JAX. Runs the kernel on a TPU and plain JAX
-    elsewhere. Raises TypeError for what is no array, ValueError where shapes, dtypes or options do not fit, or blocks do not fit into VMEM.
+    elsewhere. Raises TypeError for what is no array, and ValueError where shapes, dtypes or options do not fit, blocks
+    do not fit into VMEM, or one row of the table not into SMEM.
     """
     op, pool = "paged_attention", Joined()
     operands = _operands(op, q, pages, lengths, table, scales)
