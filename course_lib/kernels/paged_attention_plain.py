@@ -23,16 +23,16 @@ def plain(
     k, v = (x.astype(jnp.float32) for x in pool.gathered(pools, table))
     live = jnp.arange(k.shape[-2]) < lengths[..., None]
     k, v = (jnp.where(live[..., None, :, None], x, 0) for x in (k, v))
-    if scales:
-        k, v = (x * scale[:, None, None] for x, scale in zip((k, v), scales[0], strict=True))
+    of_keys, of_values = scales[0][:, :, None, None] if scales else (1.0, 1.0)
     wide = q.astype(jnp.float32).reshape(*q.shape[:-2], heads, q.shape[-2] // heads, q.shape[-1])
-    s = jnp.einsum("...hgd,...htd->...hgt", wide, k, precision=scores.precision)
+    s = jnp.einsum("...hgd,...htd->...hgt", wide, k, precision=scores.precision) * of_keys
     s = jnp.where(live[..., None, None, :], scores.bent(s) * scores.rate, MASKED)
     m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
     p = jnp.where(live[..., None, None, :], jnp.exp2(s - m), 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
     p = p / jnp.where(total == 0, 1, total)  # of a sequence without tokens
-    return jnp.einsum("...hgt,...htd->...hgd", p, v, precision=scores.precision).reshape(q.shape).astype(q.dtype)
+    o = jnp.einsum("...hgt,...htd->...hgd", p, v, precision=scores.precision) * of_values
+    return o.reshape(q.shape).astype(q.dtype)
 
 
 def gradients(*args: Num[Array, "..."], pool: Pool, scores: Scores) -> tuple[Num[Array, "..."], ...]:
