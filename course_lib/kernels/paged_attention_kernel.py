@@ -84,8 +84,9 @@ def _kernel(
 
     @pl.when(b == 0)
     def _begin():
-        for buffer in buffers:  # what no copy has filled yet must be numbers: zero times NaN is NaN
-            buffer[...] = jnp.zeros_like(buffer)
+        for buffer in buffers:  # what no copy has filled yet must be numbers, as an int8 is: zero times NaN is NaN
+            if jnp.issubdtype(buffer.dtype, jnp.floating):
+                buffer[...] = jnp.zeros_like(buffer)
         slot_ref[0] = 0
         at = b, 0
         for slot in range(slots - 1):
