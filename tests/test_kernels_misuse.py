@@ -233,6 +233,18 @@ WRONG = {
         ),
         ["sliding_window is 5; it may be None", "Try kv_lens of a window's length"],
     ),
+    "pages by token that are none": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES, PAGES[0].astype("int8"), LENGTHS, TABLE, jnp.arange(4), jnp.int32([3])
+        ),
+        ["ragged_paged_attention: q has shape (3, 4, 8) and kv_pages (2, 16, 16)", "(N, P, 2*KH, D)"],
+    ),
+    "a scale of pages that are not int8": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES, jnp.ones((5, 16, 4, 8)), LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), k_scale=2.0
+        ),
+        ["the pages are float32, and scales are for int8"],
+    ),
     "no sequences": (
         lambda: paged_attention_wrappers.ragged_paged_attention(
             QUERIES, PAGES, LENGTHS, TABLE, jnp.arange(3), jnp.int32([3])

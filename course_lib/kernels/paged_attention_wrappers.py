@@ -88,10 +88,11 @@ def ragged_paged_attention(
         shapes = ", ".join(f"{name} {x.shape}" for name, x in (given | {"q": q}).items())
         raise ValueError(f"{op}: {shapes}; they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D).")
     row, lengths = _of_each_query(q.shape[0], kv_lens, cu_q_lens, num_seqs.reshape(()))
+    (kv_pages,) = arguments.arrays(op, arguments.FACTORS, kv_pages=kv_pages)
     scales = None
-    if jnp.asarray(kv_pages).dtype == jnp.int8 or (k_scale, v_scale) != (None, None):
-        per_head = jnp.float32([1.0 if scale is None else scale for scale in (k_scale, v_scale)])
-        scales = jnp.broadcast_to(per_head[:, None], (2, kv_pages.shape[2] // 2))
+    if kv_pages.dtype == jnp.int8 or (k_scale, v_scale) != (None, None):
+        of_all = jnp.float32([1.0 if scale is None else scale for scale in (k_scale, v_scale)])
+        scales = jnp.broadcast_to(of_all[:, None], (2, kv_pages.shape[2] // 2 if kv_pages.ndim == 4 else 0))
     batch = {"kv_lens": lengths}, {"page_indices": page_indices[row]}
     operands = paged_attention_arguments.operands(op, pool, q, {"kv_pages": kv_pages}, *batch, scales)
     return attend(op, pool, operands, scores_of(op, q, soft_cap, sm_scale, "highest"), None)
