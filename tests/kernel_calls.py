@@ -14,6 +14,10 @@ CALLS = {
     "matmul_one_block": {"matmul_one_block": "X, W"},
     "matmul_pipeline": {"matmul_pipelined": "X, W"},
     "norm": {"rms_norm": "X, X[0]", "layer_norm": "X, X[0], X[1]", "rms_norm_residual": "X, 2 * X, X[0]"},
+    "paged_attention": {
+        "paged_attention": "X[:,None], jnp.stack([jnp.tile(W.T[:16], 2)] * 3)[:, None], "
+        "jnp.full(X.shape[0], 9, jnp.int32), jnp.ones((X.shape[0], 2), jnp.int32)"
+    },
     "reduce": {"sum_over": "X, 0", "max_over": "X"},
     "scale_add": {"scale_add": "jnp.float32(2), X, X"},
     "scan": {"cumsum": "X"},

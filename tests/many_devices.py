@@ -31,6 +31,8 @@ from course_lib.kernels import (
     matmul_one_block,
     matmul_pipeline,
     norm,
+    paged_attention,
+    paged_attention_wrappers,
     reduce,
     scale_add,
     scan,
@@ -40,6 +42,7 @@ from course_lib.kernels import (
 rng = np.random.default_rng(0)
 X, Y, W, B, V, C = (np.float32(rng.normal(size=s)) for s in ((8, 16), (8, 16), (16, 24), 24, 16, (4, 8, 16)))
 H = np.float32(rng.normal(size=(4, 4, 16, 8)))
+Z = np.float32(rng.normal(size=(4, 8, 8)))
 E = np.stack([W, 1 - W]) / 4
 SCALE = np.abs(W).max(0) / 127
 Q = np.round(W / SCALE).astype(np.int8)
@@ -77,6 +80,28 @@ def seen_back(q, k, v, **how):
 
 def seen_back_reference(q, k, v):
     return attention.reference(q, k, v, causal=True, window=9, softcap=5.0)
+
+
+def of_pages(op, count=1):
+    """With lengths and a table that are fixed: they are no numbers that a gradient could be of."""
+    lengths, table = np.int32([9, 0, 3, 5]), np.int32([[2, 4, 1], [9, 9, 9], [3, 9, 9], [0, 4, 9]])
+    return lambda q, *more, **how: op(q, *more[:count], lengths, table, *more[count:], **how)
+
+
+def pages_apart_reference(q, k, v):
+    pages = jnp.concatenate([k, v], axis=-1).swapaxes(0, 1)
+    return of_pages(functools.partial(paged_attention.reference, scale=1.0))(q, pages)
+
+
+def by_token(q, pages, **how):
+    """Of each sequence one query."""
+    ragged = of_pages(paged_attention_wrappers.ragged_paged_attention)
+    return ragged(q, pages, jnp.arange(5, dtype=jnp.int32), jnp.int32([4]), **how)
+
+
+def by_token_reference(q, pages):
+    rows = jnp.moveaxis(pages.reshape(*pages.shape[:2], -1, 2 * pages.shape[-1]), 2, 1)
+    return of_pages(functools.partial(paged_attention.reference, scale=1.0))(q, rows)
 
 
 def of_groups(op, reference):
@@ -121,6 +146,24 @@ CASES = {
         attention.reference,
         (H, H, -H),
         (P("d", None, "t"), P("d"), P("d")),
+    ),
+    "paged_attention": (
+        of_pages(paged_attention.paged_attention),
+        of_pages(paged_attention.reference),
+        (Z, np.concatenate([H, -H[:1]])[:, :, :4].repeat(2, 3)[:, :2]),
+        (P("d", "t"), P(None, "t")),
+    ),
+    "paged_attention, pages apart": (
+        of_pages(paged_attention_wrappers.paged_attention, 2),
+        pages_apart_reference,
+        (Z, H[:2].repeat(2, 1)[:, :5], np.cos(H[:2].repeat(2, 1)[:, :5])),
+        (P("d", "t"), P("t"), P("t")),
+    ),
+    "paged_attention, by token": (
+        by_token,
+        by_token_reference,
+        (Z, H.swapaxes(1, 2)),
+        (P("d", "t"), P(None, None, "t")),
     ),
     "grouped_matmul, K cut": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, "d", "t"))),
     "grouped_matmul": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, None, "t"))),

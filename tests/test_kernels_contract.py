@@ -50,6 +50,12 @@ OPS = {
     "grouped_swiglu.grouped_swiglu": Op(
         "X, jnp.stack([W, -W]), jnp.stack([-W, W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)
     ),
+    "paged_attention.paged_attention": Op(
+        "X[:, None], jnp.stack([jnp.tile(W.T[:16], 2)] * 3)[:, None], jnp.full(X.shape[0], 20, jnp.int32), "
+        "jnp.ones((X.shape[0], 2), jnp.int32)",
+        FLOATS,
+        (2,),
+    ),
     "norm.rms_norm": Op("X, V", FLOATS),
     "norm.rms_norm of a traced eps": Op("X, V, jax.lax.stop_gradient(X.sum() * 0 + jnp.float32(1e-3))", FLOATS),
     "norm.layer_norm": Op("X, V, V", FLOATS),
@@ -274,10 +280,11 @@ def test_what_is_no_array_is_refused_by_name(name):
         arrays = [
             p
             for p in inspect.signature(fn).parameters.values()
-            if "Array" in str(p.annotation) and p.name not in ("eps", "segments")
+            if "Array" in str(p.annotation) and p.name not in ("eps", "segments", "scales")
         ]
         int8 = {"q"} if op == "linear_int8" else set()
-        given = {p.name: jnp.ones((2, 2), jnp.int8 if p.name in int8 else jnp.float32) for p in arrays}
+        kinds = dict.fromkeys(int8, jnp.int8) | dict.fromkeys(("lengths", "table"), jnp.int32)
+        given = {p.name: jnp.ones((2, 2), kinds.get(p.name, jnp.float32)) for p in arrays}
         more = {"dtype": jnp.bfloat16} if op == "cast" else {}
         for wrong in given:
             if (wrong, value) in (("a", 2.0), ("b", None), ("bias", None)):

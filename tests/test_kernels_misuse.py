@@ -3,6 +3,8 @@
 A row is a call and what its error must say. More rows are welcome.
 """
 
+import types
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -19,6 +21,8 @@ from course_lib.kernels import (
     matmul_one_block,
     matmul_pipeline,
     norm,
+    paged_attention,
+    paged_attention_wrappers,
     reduce,
     scale_add,
     scan,
@@ -27,6 +31,8 @@ from course_lib.kernels import (
 
 X, V = jnp.ones((128, 128)), jnp.ones(128)
 H, IDS = jnp.ones((4, 128, 8)), jnp.zeros(128, "int32")  # heads, and numbers of segments
+PAGED = jnp.ones((3, 4, 8)), jnp.ones((5, 2, 16, 16)), jnp.ones(3, "int32"), jnp.ones((3, 6), "int32")
+QUERIES, PAGES, LENGTHS, TABLE = PAGED
 Q = linear_int8.quantize(X)
 OTHERS = norm.Blocks(bm=8)
 WITH_BLOCKS = {
@@ -41,6 +47,7 @@ WITH_BLOCKS = {
     "cumsum": lambda blocks: scan.cumsum(X, blocks=blocks),
     "softmax": lambda blocks: softmax.softmax(X, blocks=blocks),
     "flash_attention": lambda blocks: attention.flash_attention(X, X, X, blocks=blocks),
+    "paged_attention": lambda blocks: paged_attention.paged_attention(*PAGED, blocks=blocks),
     "rms_norm": lambda blocks: norm.rms_norm(X, V, blocks=blocks),
     "layer_norm": lambda blocks: norm.layer_norm(X, V, blocks=blocks),
     "rms_norm_residual": lambda blocks: norm.rms_norm_residual(X, X, V, blocks=blocks),
@@ -170,6 +177,80 @@ WRONG = {
             "precision": ((X, X, X), {"precision": 3}, ["flash_attention: precision is 3"]),
         }.items()
     },
+    # pages
+    **{
+        f"pages, {what}": (lambda args=args, named=named: paged_attention.paged_attention(*args, **named), says)
+        for what, (args, named, says) in {
+            "axes": ((QUERIES, PAGES[0], LENGTHS, TABLE), {}, ["pages (2, 16, 16); they must be", "(N, KH, P, 2*D)"]),
+            "an odd one": ((QUERIES, PAGES[..., :15], LENGTHS, TABLE), {}, ["a key and its value, and 15 is odd"]),
+            "elements": ((QUERIES, PAGES[..., :8], LENGTHS, TABLE), {}, ["a query has 8 elements and a key 4"]),
+            "heads": (
+                (QUERIES[:, :3], PAGES, LENGTHS, TABLE),
+                {},
+                ["the 3 heads of queries must be a multiple of the 2"],
+            ),
+            "dtypes": (
+                (QUERIES.astype("bfloat16"), PAGES, LENGTHS, TABLE),
+                {},
+                ["q is bfloat16 and pages float32; pages must be as q, or int8 with scales", "Try q.astype"],
+            ),
+            "int8 without scales": (
+                (QUERIES, PAGES.astype("int8"), LENGTHS, TABLE),
+                {},
+                ["the pages are int8, without scales. Try scales=jnp.ones((2, KH))"],
+            ),
+            "scales without int8": ((*PAGED, jnp.ones((2, 2))), {}, ["scales are for int8. Try scales=None"]),
+            "scales": (
+                (QUERIES, PAGES.astype("int8"), LENGTHS, TABLE, jnp.ones(2)),
+                {},
+                ["scales has shape (2,); it must be (2, 2)", "Try jnp.broadcast_to"],
+            ),
+            "lengths": (
+                (QUERIES, PAGES, LENGTHS[:2], TABLE),
+                {},
+                ["lengths has shape (2,)", "it must be (3,): how many"],
+            ),
+            "lengths as floats": ((QUERIES, PAGES, V[:3], TABLE), {}, ["lengths is float32; it may be int32"]),
+            "table": ((QUERIES, PAGES, LENGTHS, TABLE[0]), {}, ["table has shape (6,)", "it must be (3, M): a row"]),
+            "softcap": (PAGED, {"softcap": 0}, ["paged_attention: softcap is 0; it may be a number above zero"]),
+            "precision": (PAGED, {"precision": 3}, ["paged_attention: precision is 3"]),
+        }.items()
+    },
+    "no blocks at all": (lambda: paged_attention.Blocks(pages=0), ["pages=0", "Nearest legal: pages=1"]),
+    "pages apart of two shapes": (
+        lambda: paged_attention_wrappers.paged_attention(QUERIES, PAGES, PAGES[:1], LENGTHS, TABLE),
+        ["v_pages (1, 2, 16, 16); they must be", "twice (KH, N, P, D), heads in front", "k_pages.swapaxes(0, 1)"],
+    ),
+    "pages with a scale for each token": (
+        lambda: paged_attention_wrappers.paged_attention(
+            QUERIES, types.SimpleNamespace(weight=PAGES, scales=PAGES), PAGES, LENGTHS, TABLE
+        ),
+        ["k_pages is a QuantizedTensor", "it must be an array", "Try unquantize_from_int8"],
+    ),
+    "a window of pages": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES, PAGES, LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), sliding_window=5
+        ),
+        ["sliding_window is 5; it may be None", "Try kv_lens of a window's length"],
+    ),
+    "pages by token that are none": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES, PAGES[0].astype("int8"), LENGTHS, TABLE, jnp.arange(4), jnp.int32([3])
+        ),
+        ["ragged_paged_attention: q has shape (3, 4, 8) and kv_pages (2, 16, 16)", "(N, P, 2*KH, D)"],
+    ),
+    "a scale of pages that are not int8": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES, jnp.ones((5, 16, 4, 8)), LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), k_scale=2.0
+        ),
+        ["the pages are float32, and scales are for int8"],
+    ),
+    "no sequences": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES, PAGES, LENGTHS, TABLE, jnp.arange(3), jnp.int32([3])
+        ),
+        ["cu_q_lens (3,)", "they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D)"],
+    ),
     # layouts
     "layout is a string": (
         lambda: elementwise.add(X, X, layout="data"),

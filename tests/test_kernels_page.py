@@ -35,5 +35,6 @@ def test_every_op_of_every_family_stands_in_the_table():
 
 def test_the_examples_run():
     names = {}
-    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[:3]:
-        exec(compile(code, "docs/kernels.md", "exec"), names)
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        if "autotune" not in code:  # which compiles many candidates
+            exec(compile(code, "docs/kernels.md", "exec"), names)

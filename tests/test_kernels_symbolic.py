@@ -23,9 +23,12 @@ GROUPED = [
     "grouped.grouped_matmul",
     "grouped_swiglu.grouped_swiglu",
 ]  # whose list of visits has as many as rows ask for
+IN_SMEM = ["paged_attention.paged_attention"]  # whose lengths and table lie there
 ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
 BATCHED = [
-    name for name in OPS if name not in WHOLE + MEET + GROUPED and not any(word in name.split() for word in ACROSS)
+    name
+    for name in OPS
+    if name not in WHOLE + MEET + GROUPED + IN_SMEM and not any(word in name.split() for word in ACROSS)
 ]
 ROW = 200
 

@@ -16,6 +16,11 @@ def vmem_bytes() -> int:
     return _tpu_info().vmem_capacity_bytes
 
 
+def smem_bytes() -> int:
+    """SMEM of that TPU, in bytes: 1 MiB on a v5e."""
+    return _tpu_info().smem_capacity_bytes
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates:
     """What the chip can do per second, at best: operations of the MXU, and bytes to or from HBM."""

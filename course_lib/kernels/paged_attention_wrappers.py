@@ -1,0 +1,108 @@
+"""``paged_attention`` under the names, the arguments and with the pools of other libraries.
+
+Nothing is copied: the kernel reads each of these pools as it lies. What an argument of theirs cannot do here is said
+below, and refused by name.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+
+from course_lib.arrays import Array, Float, Int32, Num
+from course_lib.kernels import arguments, legal, paged_attention_arguments
+from course_lib.kernels.paged_attention import attend, scores_of
+from course_lib.kernels.paged_attention_pools import Apart, ByToken
+
+
+def paged_attention(
+    q: Float[Array, "B H D"],
+    k_pages: Num[Array, "KH N P D"],
+    v_pages: Num[Array, "KH N P D"],
+    lengths: Int32[Array, " B"],
+    page_indices: Int32[Array, "B M"],
+    pages_per_compute_block: int | None = None,
+    megacore_mode: str | None = None,
+    attn_logits_soft_cap: float | None = None,
+    *,
+    mask_value: float | None = None,
+    inline_seq_dim: bool = True,
+) -> Float[Array, "B H D"]:
+    """As ``torch_xla.experimental.custom_kernel`` and ``jax.experimental.pallas.ops.tpu.paged_attention`` have it.
+
+    As theirs it does not scale: hand over ``q * D ** -0.5``. ``pages_per_compute_block``, ``megacore_mode``,
+    ``mask_value`` and ``inline_seq_dim`` change no result, and are ignored. A sequence of no tokens gets zeros.
+    Not supported: pages as QuantizedTensor, with a scale for each token; f8. Raises TypeError and ValueError.
+    """
+    op, pool = "paged_attention", Apart()
+    for name, pages in (("k_pages", k_pages), ("v_pages", v_pages)):
+        if hasattr(pages, "weight") and hasattr(pages, "scales"):
+            raise TypeError(
+                f"{op}: {name} is a QuantizedTensor, with a scale for each token; it must be an array. Try "
+                "unquantize_from_int8, or int8 with a scale for each head, as paged_attention.paged_attention has it."
+            )
+    pools, lengths, table = (
+        {"k_pages": k_pages, "v_pages": v_pages},
+        {"lengths": lengths},
+        {"page_indices": page_indices},
+    )
+    operands = paged_attention_arguments.operands(op, pool, q, pools, lengths, table)
+    return attend(op, pool, operands, scores_of(op, operands[0], attn_logits_soft_cap, 1.0, "highest"), None)
+
+
+def ragged_paged_attention(
+    q: Float[Array, "T H D"],
+    kv_pages: Num[Array, "N P rows D"],
+    kv_lens: Int32[Array, " S"],
+    page_indices: Int32[Array, "S M"],
+    cu_q_lens: Int32[Array, " _"],
+    num_seqs: Int32[Array, "1"],
+    *,
+    sm_scale: float = 1.0,
+    sliding_window: int | None = None,
+    soft_cap: float | None = None,
+    mask_value: float | None = None,
+    k_scale: float | None = None,
+    v_scale: float | None = None,
+    num_kv_pages_per_block: int | None = None,
+    num_queries_per_block: int | None = None,
+    vmem_limit_bytes: int | None = None,
+) -> Float[Array, "T H D"]:
+    """As vLLM calls it on a TPU, and ``jax.experimental.pallas.ops.tpu.ragged_paged_attention`` has it.
+
+    Queries of all sequences, one behind another: those of sequence s are rows ``cu_q_lens[s]`` to ``cu_q_lens[s + 1]``,
+    and the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own. Meant for decoding: every query reads
+    the pages of its sequence by itself, so a prompt of many is right, and slow. Rows past the last sequence get zeros.
+    ``k_scale`` and ``v_scale`` are for int8 pages. ``mask_value``, sizes of blocks and ``vmem_limit_bytes`` change no
+    result, and are ignored. Not supported: ``sliding_window``; f8; writing the new tokens into the pages, as the kernel
+    of vLLM's third version does. Raises TypeError and ValueError.
+    """
+    op, pool = "ragged_paged_attention", ByToken()
+    if sliding_window is not None:
+        raise ValueError(
+            f"{op}: sliding_window is {legal.shown(sliding_window)}; it may be None, for every token that a sequence "
+            "has. Try kv_lens of a window's length, and page_indices that begin with it."
+        )
+    given = {"kv_lens": kv_lens, "page_indices": page_indices, "cu_q_lens": cu_q_lens, "num_seqs": num_seqs}
+    kv_lens, page_indices, cu_q_lens, num_seqs = arguments.arrays(op, ("int32",), **given)
+    (q,) = arguments.arrays(op, arguments.FLOATS, q=q)
+    if q.ndim != 3 or page_indices.ndim != 2 or cu_q_lens.shape != (kv_lens.size + 1,) or num_seqs.size != 1:
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in (given | {"q": q}).items())
+        raise ValueError(f"{op}: {shapes}; they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D).")
+    row, lengths = _of_each_query(q.shape[0], kv_lens, cu_q_lens, num_seqs.reshape(()))
+    (kv_pages,) = arguments.arrays(op, arguments.FACTORS, kv_pages=kv_pages)
+    scales = None
+    if kv_pages.dtype == jnp.int8 or (k_scale, v_scale) != (None, None):
+        of_all = jnp.float32([1.0 if scale is None else scale for scale in (k_scale, v_scale)])
+        scales = jnp.broadcast_to(of_all[:, None], (2, kv_pages.shape[2] // 2 if kv_pages.ndim == 4 else 0))
+    batch = {"kv_lens": lengths}, {"page_indices": page_indices[row]}
+    operands = paged_attention_arguments.operands(op, pool, q, {"kv_pages": kv_pages}, *batch, scales)
+    return attend(op, pool, operands, scores_of(op, q, soft_cap, sm_scale, "highest"), None)
+
+
+def _of_each_query(count: int, kv_lens: Array, cu_q_lens: Array, num_seqs: Array) -> tuple[Array, Array]:
+    """Its sequence, and how many tokens it sees: none where it is nobody's."""
+    query, sequence = jnp.arange(count, dtype=jnp.int32), jnp.arange(kv_lens.size, dtype=jnp.int32)
+    ends = jnp.where(sequence < num_seqs, cu_q_lens[1:], jnp.iinfo(jnp.int32).max)  # behind them stands anything
+    row = jnp.sum(ends <= query[:, None], axis=1, dtype=jnp.int32)
+    behind = cu_q_lens[1:][jnp.minimum(row, kv_lens.size - 1)] - 1 - query
+    row = jnp.minimum(row, kv_lens.size - 1)
+    return row, lax.select(row < num_seqs, kv_lens[row] - behind, jnp.zeros_like(row))
