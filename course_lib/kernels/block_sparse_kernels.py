@@ -1,0 +1,179 @@
+"""The kernels of block-sparse products: dense = sparse @ dense, and the blocks of dense @ dense that a pattern keeps.
+
+Which block meets which is read before the grid begins (scalar prefetch). Dense operands are seen as rows of blocks,
+(C, w, N): so a block is found by an index of the first axis, which may be any number known at run time.
+
+dsd keeps all rows of b and of the result in VMEM, of some columns. So only values are copied while it runs, many blocks
+to a step and in the order they lie in; a block costs its product, however the pattern jumps. Had each block a step of
+its own, with index maps that follow the pattern, it would cost half the latency of a copy.
+
+sdd keeps b in VMEM, and the rows of a that a block needs come by an index map: where the next block is of the same row,
+nothing is copied.
+"""
+
+import functools
+
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.arrays import Array, Float, Float32, Int32, Ref
+from course_lib.kernels import sharding
+from course_lib.kernels.compiler_params import compiler_params
+from course_lib.kernels.products import dot, zero_beyond
+
+
+def _dsd_kernel(
+    rows_ref: Int32[Ref, " Y"],  # of every block its row of blocks in o; R where it is surplus
+    cols_ref: Int32[Ref, " Y"],
+    values_ref: Float[Ref, "p _h _w"],  # the blocks of step t
+    b_ref: Float[Ref, "C _q bn"],  # all rows, columns j
+    o_ref: Float[Ref, "R _p bn"],
+    acc_ref: Float32[Ref, "_R _p bn"],  # one row of blocks more, for what is surplus: nobody reads it
+    *,
+    transpose_a: bool,
+    precision: lax.Precision | None,
+) -> None:
+    t, per_step = pl.program_id(1), values_ref.shape[0]
+
+    @pl.when(t == 0)
+    def _zero():  # rows without a block, too
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    for x in range(per_step):
+        at = t * per_step + x
+        acc_ref[rows_ref[at]] += dot(values_ref[x], b_ref[cols_ref[at]], transpose_x=transpose_a, precision=precision)
+
+    @pl.when(t == pl.num_programs(1) - 1)
+    def _store():
+        o_ref[...] = acc_ref[: o_ref.shape[0]].astype(o_ref.dtype)  # rounded once
+
+
+def dsd(
+    values: Float[Array, "Z h w"],
+    b: Float[Array, "K N"],
+    rows: Int32[Array, " Z"],  # of the result: the pattern's columns with transpose_a
+    cols: Int32[Array, " Z"],
+    shape: tuple[int, int],  # rows of blocks of the result, and of b
+    *,
+    transpose_a: bool,
+    precision: lax.Precision | None,
+    per_step: int,
+    bn: int,
+    vmem_bytes: int,
+) -> Float[Array, "M N"]:
+    """The sum of ``values[z] @ b`` at ``cols[z]`` for all z of a row; zeros for a row without any."""
+    count, h, w = values.shape
+    height, depth = (w, h) if transpose_a else (h, w)
+    n, steps = b.shape[1], pl.cdiv(count, per_step)
+    missing = steps * per_step - count  # past the end of values lies what may be NaN
+    rows = jnp.pad(rows, (0, missing), constant_values=shape[0])
+    cols = jnp.pad(cols, (0, missing))
+    o = pl.pallas_call(
+        functools.partial(_dsd_kernel, transpose_a=transpose_a, precision=precision),
+        out_shape=sharding.result(values, (shape[0], height, n), b.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(pl.cdiv(n, bn), steps),
+            in_specs=[
+                pl.BlockSpec((per_step, h, w), lambda j, t, *_: (t, 0, 0)),
+                pl.BlockSpec((shape[1], depth, bn), lambda j, t, *_: (0, 0, j)),
+            ],
+            out_specs=pl.BlockSpec((shape[0], height, bn), lambda j, t, *_: (0, 0, j)),
+            scratch_shapes=[pltpu.VMEM((shape[0] + 1, height, bn), jnp.float32)],
+        ),
+        compiler_params=compiler_params(vmem_bytes, "parallel", "arbitrary"),
+        name="block_sparse_dsd",
+    )(rows, cols, values, b.reshape(shape[1], depth, n))
+    return o.reshape(shape[0] * height, n)
+
+
+def _sdd_kernel(
+    rows_ref: Int32[Ref, " Z"],  # R for what is surplus
+    cols_ref: Int32[Ref, " Z"],
+    *refs: Float[Ref, "..."],
+    rows: int,  # of blocks
+    per_range: int,  # columns of blocks in b_ref
+    transpose_b: bool,
+    more_lists: int,
+    k: int,
+    precision: lax.Precision | None,
+) -> None:
+    """refs: more lists, which index maps read; a (1, h, bk), b, o (1, h, w); and the sum, where K is cut."""
+    a_ref, b_ref, o_ref, *acc_ref = refs[more_lists:]
+    z, step, w, bk = pl.program_id(0), pl.program_id(1), o_ref.shape[2], a_ref.shape[2]
+    at = lax.rem(cols_ref[z], per_range)
+    if transpose_b:
+        b = b_ref[at]
+    elif per_range == 1:
+        b = b_ref[...]
+    else:
+        b = b_ref[:, pl.ds(pl.multiple_of(at * w, w), w)]
+    a = a_ref[0]
+    if k % bk:
+        a, b = zero_beyond(a, 1, k - step * bk), zero_beyond(b, 1 if transpose_b else 0, k - step * bk)
+    product = dot(a, b, transpose_y=transpose_b, precision=precision)
+
+    def store(o):
+        o_ref[0] = jnp.where(rows_ref[z] < rows, o, 0.0).astype(o_ref.dtype)
+
+    if not acc_ref:
+        store(product)
+        return
+    (acc_ref,) = acc_ref
+    acc_ref[...] = jnp.where(step == 0, 0.0, acc_ref[...]) + product
+    pl.when(step == pl.num_programs(1) - 1)(lambda: store(acc_ref[...]))
+
+
+def sdd(
+    a: Float[Array, "M K"],
+    b: Float[Array, "_K _N"],
+    rows: Int32[Array, " Z"],
+    cols: Int32[Array, " Z"],
+    shape: tuple[int, int],
+    *,
+    transpose_b: bool,
+    precision: lax.Precision | None,
+    bk: int,
+    per_range: int,
+    vmem_bytes: int,
+) -> Float[Array, "Z h w"]:
+    """``a[rows[z]] @ b[:, cols[z]]`` of rows and columns of blocks for all z; zeros where ``rows[z]`` is R.
+
+    Where b is in VMEM in several ranges of columns, blocks are gone through range by range, and in it by row.
+    """
+    (m, k), n, count = a.shape, b.shape[0 if transpose_b else 1], rows.shape[0]
+    h, w, lists = m // shape[0], n // shape[1], (rows, cols)
+    if bk == k and per_range < shape[1]:
+        order = jnp.argsort(cols // per_range * (shape[0] + 1) + rows).astype(jnp.int32)
+        lists = (rows[order], cols[order], order)
+
+    def b_block(z, step, rows, cols, *_):
+        part = cols[z] if per_range == 1 else lax.div(cols[z], per_range)
+        return (part, 0, step) if transpose_b else (step, part)
+
+    return pl.pallas_call(
+        functools.partial(
+            _sdd_kernel,
+            rows=shape[0],
+            per_range=per_range,
+            transpose_b=transpose_b,
+            more_lists=len(lists) - 2,
+            k=k,
+            precision=precision,
+        ),
+        out_shape=sharding.result(a, (count, h, w), a.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=len(lists),
+            grid=(count, pl.cdiv(k, bk)),
+            in_specs=[
+                pl.BlockSpec((1, h, bk), lambda z, step, rows, *_: (jnp.minimum(rows[z], shape[0] - 1), 0, step)),
+                pl.BlockSpec((per_range, w, bk) if transpose_b else (bk, per_range * w), b_block),
+            ],
+            out_specs=pl.BlockSpec((1, h, w), lambda z, step, rows, cols, *place: (place[0][z] if place else z, 0, 0)),
+            scratch_shapes=[pltpu.VMEM((h, w), jnp.float32)] * (bk < k),
+        ),
+        compiler_params=compiler_params(vmem_bytes, "arbitrary", "arbitrary"),
+        name="block_sparse_sdd",
+    )(*lists, a.reshape(shape[0], h, k), b.reshape(shape[1], w, k) if transpose_b else b)

@@ -1,0 +1,110 @@
+"""The launches of block-sparse products, without a gradient of their own: kernels for a TPU, and plain JAX.
+
+The gradient of one is another: so both families of products begin here.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+
+from course_lib.arrays import Array, Float, Int32
+from course_lib.kernels import block_sparse_blocks, block_sparse_kernels
+from course_lib.kernels.block_sparse_pattern import counted
+from course_lib.kernels.compiler_params import check_fits
+from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels.products import passes
+from course_lib.kernels.rules import Cuts
+from course_lib.kernels.symbolic import cut
+
+DSD = "z H W, K n, z, z -> M n +z"
+
+
+def sdd_rule(transpose_b: bool) -> str:
+    """What may be cut among devices."""
+    return f"M k, {'N k' if transpose_b else 'k N'}, z, z -> z H W +k"
+
+
+def dsd(
+    values: Float[Array, "Z h w"],
+    b: Float[Array, "K N"],
+    rows: Int32[Array, " Z"],
+    cols: Int32[Array, " Z"],
+    shape: tuple[int, int],
+    transpose_a: bool,
+    precision: lax.Precision | None,
+    blocks,
+    cuts: Cuts,
+) -> Float[Array, "M N"]:
+    """``A @ b``, or ``A.T @ b``."""
+    how = {"shape": shape, "transpose_a": transpose_a, "precision": precision}
+    launch = Op(name="dsd", rule=DSD, tpu=fixed(_dsd_on_tpu, **how, blocks=blocks), plain=fixed(_dsd_plain, **how))
+    return launch(values, b, rows, cols, cuts=cuts)
+
+
+def _turned(rows, cols, shape, transpose_a: bool):
+    """The pattern of the matrix that is multiplied, what is surplus put aside."""
+    rows, cols, shape = (cols, rows, shape[::-1]) if transpose_a else (rows, cols, shape)
+    return *counted(rows, cols, shape), shape
+
+
+def _dsd_plain(values, b, rows, cols, *, shape, transpose_a, precision):
+    rows, cols, shape = _turned(rows, cols, shape, transpose_a)
+    meet = b.reshape(shape[1], -1, b.shape[1])[cols]
+    product = "zkm,zkn->zmn" if transpose_a else "zmk,zkn->zmn"
+    found = jnp.einsum(product, values, meet, precision=precision, preferred_element_type=jnp.float32)
+    o = jnp.zeros((shape[0], *found.shape[1:]), jnp.float32).at[rows].add(found, mode="drop")
+    return o.reshape(-1, b.shape[1]).astype(b.dtype)
+
+
+def _dsd_on_tpu(values, b, rows, cols, *, shape, transpose_a, precision, blocks):
+    problem = block_sparse_blocks.dsd_problem(values, b, shape, transpose_a, passes(precision))
+    bn = cut(blocks.bn if blocks else problem.columns(), b.shape[1])
+    needed = problem.vmem_bytes(bn)
+    check_fits(blocks, needed)
+    rows, cols, shape = _turned(rows, cols, shape, transpose_a)
+    return block_sparse_kernels.dsd(
+        values, b, rows, cols, shape, transpose_a=transpose_a, precision=precision, per_step=problem.per_step(bn),
+        bn=bn, vmem_bytes=needed,
+    )  # fmt: skip
+
+
+def sdd(
+    a: Float[Array, "M K"],
+    b: Float[Array, "_K _N"],
+    rows: Int32[Array, " Z"],
+    cols: Int32[Array, " Z"],
+    shape: tuple[int, int],
+    transpose_b: bool,
+    precision: lax.Precision | None,
+    blocks,
+    cuts: Cuts,
+) -> Float[Array, "Z h w"]:
+    """Blocks of ``a @ b``, or of ``a @ b.T``."""
+    how = {"shape": shape, "transpose_b": transpose_b, "precision": precision}
+    tpu, plain = fixed(_sdd_on_tpu, **how, blocks=blocks), fixed(_sdd_plain, **how)
+    return Op(name="sdd", rule=sdd_rule(transpose_b), tpu=tpu, plain=plain)(a, b, rows, cols, cuts=cuts)
+
+
+def _sdd_plain(a, b, rows, cols, *, shape, transpose_b, precision):
+    rows, cols = counted(rows, cols, shape)
+    left = a.reshape(shape[0], -1, a.shape[1]).at[rows].get(mode="fill", fill_value=0)
+    if transpose_b:
+        right, product = b.reshape(shape[1], -1, b.shape[1])[cols], "zmk,znk->zmn"
+    else:
+        right, product = b.reshape(b.shape[0], shape[1], -1)[:, cols], "zmk,kzn->zmn"
+    found = jnp.einsum(product, left, right, precision=precision, preferred_element_type=jnp.float32)
+    return jnp.where((rows < shape[0])[:, None, None], found, 0).astype(a.dtype)  # 0 * NaN
+
+
+def _sdd_on_tpu(a, b, rows, cols, *, shape, transpose_b, precision, blocks):
+    problem = block_sparse_blocks.sdd_problem(a, b, shape, transpose_b)
+    bk, bn = problem.chosen() if blocks is None else (blocks.bk or problem.k, blocks.bn)
+    bk, per_range = min(bk, problem.k), problem.per_range(bk, bn)
+    needed = problem.vmem_bytes(bk, per_range)
+    check_fits(blocks, needed)
+    if not transpose_b and shape[1] > 1 and problem.w % 128:  # a block begins where no register does
+        b, transpose_b = b.T, True
+    rows, cols = counted(rows, cols, shape)
+    return block_sparse_kernels.sdd(
+        a, b, rows, cols, shape, transpose_b=transpose_b, precision=precision, bk=bk, per_range=per_range,
+        vmem_bytes=needed,
+    )  # fmt: skip
