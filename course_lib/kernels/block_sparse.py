@@ -183,8 +183,8 @@ def sdd_blocks_for(
     precision: lax.PrecisionLike = "highest",
 ) -> Blocks:
     """The blocks that ``sdd`` chooses for these arguments, on the chip traced for (a v5e where it is none)."""
-    precision_of("blocks_for", a.dtype, precision)
-    bk, bn = sdd_problem(a, b, pattern.shape, transpose_b).chosen()
+    level = precision_of("blocks_for", a.dtype, precision)
+    bk, bn = sdd_problem(a, b, pattern.rows, pattern.shape, transpose_b, passes(level)).chosen()
     return Blocks(bk=bk, bn=bn)
 
 

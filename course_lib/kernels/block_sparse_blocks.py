@@ -14,8 +14,9 @@ from course_lib.kernels import legal, platforms
 from course_lib.kernels.symbolic import planned
 
 _COLUMNS = 512  # of a panel of dsd
-_PER_STEP = 2**27  # multiplications of a step of dsd, a block's times how often the MXU does them: some 2000 cycles
+_PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
 _MOST = 16  # blocks to a step: it is written out in full
+_STEP = 0.3e-6  # seconds of a step of sdd beside the product: the compiler predicts 350 to 500 cycles for a v5e
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,18 +53,21 @@ class Dsd:
         return 2 * self.itemsize * (panels + values) + 4 * (self.rows + 1) * _up(self.h, legal.SUBLANES) * bn
 
     def _rows(self, size: int) -> int:
-        return _up(size, legal.SUBLANES * 4 // self.itemsize)
+        return _up(size, _tile(self.itemsize))
 
 
 @dataclasses.dataclass(frozen=True)
 class Sdd:
-    """Sizes of blocks of (h, w) of a product, K deep; b has so many columns of blocks."""
+    """Sizes of blocks of (h, w) of a product, K deep; rows and columns of blocks that there are."""
 
+    count: int
     h: int
     w: int
+    rows: int
     cols: int
     k: int
     itemsize: int
+    passes: int
 
     def chosen(self) -> tuple[int, int]:
         """bk and bn."""
@@ -79,13 +83,29 @@ class Sdd:
         """How many columns of blocks are in VMEM at once."""
         return max(1, min(bn // self.w, self.cols)) if bk >= self.k else 1
 
-    def vmem_bytes(self, bk: int, per_range: int) -> int:
-        """Of the blocks; b is held once where it never changes."""
-        bk, w = _up(min(bk, self.k), legal.LANES), _up(self.w, legal.SUBLANES * 4 // self.itemsize)
-        h, lanes = _up(self.h, legal.SUBLANES * 4 // self.itemsize), _up(self.w, legal.LANES)
-        held = 1 if per_range == self.cols and bk >= self.k else 2
-        b = bk * min(per_range * max(w, self.w), self.cols * lanes)
-        return self.itemsize * (2 * h * bk + held * b + 2 * h * lanes) + 8 * h * lanes
+    def per_step(self, bk: int, per_range: int) -> int:
+        """How many blocks to a step: several where all of a and b can be in VMEM, and copying a first is not longer."""
+        if bk < self.k or per_range < self.cols:
+            return 1
+        first = self.itemsize * self.rows * self.h * self.k / platforms.rates(jnp.bfloat16).hbm_bandwidth
+        each = self.h * self.w * self.k * self.passes
+        several = max(1, min(_PER_STEP // each, _MOST, self.count))
+        fits = self.vmem_bytes(bk, per_range, several) <= platforms.vmem_bytes() * 3 // 8
+        return several if fits and first < self.count * _STEP else 1
+
+    def vmem_bytes(self, bk: int, per_range: int, per_step: int = 1) -> int:
+        """Of the blocks; what never changes is held once."""
+        bk, w = _up(min(bk, self.k), legal.LANES), _up(self.w, _tile(self.itemsize))
+        h, lanes = _up(self.h, _tile(self.itemsize)), _up(self.w, legal.LANES)
+        whole = per_range == self.cols and bk >= self.k
+        a = bk * h * (self.rows if per_step > 1 else 2)
+        b = bk * min(per_range * w, self.cols * lanes) * (1 if whole else 2)
+        return self.itemsize * (a + b + 2 * per_step * h * lanes) + 8 * h * lanes
+
+
+def _tile(itemsize: int) -> int:
+    """Rows of a register, of numbers of so many bytes."""
+    return legal.SUBLANES * 4 // itemsize
 
 
 def _up(size: int, step: int) -> int:
@@ -99,7 +119,7 @@ def dsd_problem(values, b, shape: tuple[int, int], transpose_a: bool, passes: in
     return Dsd(count, h, w, rows, cols, b.shape[1], jnp.dtype(values.dtype).itemsize, passes)
 
 
-def sdd_problem(a, b, shape: tuple[int, int], transpose_b: bool) -> Sdd:
+def sdd_problem(a, b, rows, shape: tuple[int, int], transpose_b: bool, passes: int) -> Sdd:
     """Of what ``sdd`` is given."""
-    (rows, k), n = a.shape, b.shape[0 if transpose_b else 1]
-    return Sdd(rows // shape[0], n // shape[1], shape[1], k, jnp.dtype(a.dtype).itemsize)
+    (m, k), n, count = a.shape, b.shape[0 if transpose_b else 1], rows.shape[0]
+    return Sdd(count, m // shape[0], n // shape[1], *shape, k, jnp.dtype(a.dtype).itemsize, passes)

@@ -90,40 +90,41 @@ def dsd(
 
 
 def _sdd_kernel(
-    rows_ref: Int32[Ref, " Z"],  # R for what is surplus
-    cols_ref: Int32[Ref, " Z"],
+    rows_ref: Int32[Ref, " Y"],  # R for what is surplus
+    cols_ref: Int32[Ref, " Y"],
     *refs: Float[Ref, "..."],
     rows: int,  # of blocks
     per_range: int,  # columns of blocks in b_ref
+    ranges: int,
     transpose_b: bool,
     more_lists: int,
     k: int,
     precision: lax.Precision | None,
 ) -> None:
-    """refs: more lists, which index maps read; a (1, h, bk), b, o (1, h, w); and the sum, where K is cut."""
+    """refs: more lists, for index maps; a, all its rows of blocks or one; b; o (p, h, w); the sum, if K is cut."""
     a_ref, b_ref, o_ref, *acc_ref = refs[more_lists:]
-    z, step, w, bk = pl.program_id(0), pl.program_id(1), o_ref.shape[2], a_ref.shape[2]
-    at = lax.rem(cols_ref[z], per_range)
-    if transpose_b:
-        b = b_ref[at]
-    elif per_range == 1:
-        b = b_ref[...]
-    else:
-        b = b_ref[:, pl.ds(pl.multiple_of(at * w, w), w)]
-    a = a_ref[0]
-    if k % bk:
-        a, b = zero_beyond(a, 1, k - step * bk), zero_beyond(b, 1 if transpose_b else 0, k - step * bk)
-    product = dot(a, b, transpose_y=transpose_b, precision=precision)
+    t, step, (per_step, _, w), bk = pl.program_id(0), pl.program_id(1), o_ref.shape, a_ref.shape[2]
 
-    def store(o):
-        o_ref[0] = jnp.where(rows_ref[z] < rows, o, 0.0).astype(o_ref.dtype)
+    def product(row, col):
+        at = lax.rem(col, per_range) if ranges > 1 else col
+        a = a_ref[jnp.minimum(row, rows - 1) if a_ref.shape[0] > 1 else 0]
+        if transpose_b:
+            b = b_ref[at]
+        elif per_range == 1:
+            b = b_ref[...]
+        else:
+            b = b_ref[:, pl.ds(pl.multiple_of(at * w, w), w)]
+        if k % bk:
+            a, b = zero_beyond(a, 1, k - step * bk), zero_beyond(b, 1 if transpose_b else 0, k - step * bk)
+        return dot(a, b, transpose_y=transpose_b, precision=precision)
 
-    if not acc_ref:
-        store(product)
-        return
-    (acc_ref,) = acc_ref
-    acc_ref[...] = jnp.where(step == 0, 0.0, acc_ref[...]) + product
-    pl.when(step == pl.num_programs(1) - 1)(lambda: store(acc_ref[...]))
+    for x in range(per_step):
+        row, col = rows_ref[t * per_step + x], cols_ref[t * per_step + x]
+        o = product(row, col)
+        for sum_ref in acc_ref:  # none, or one
+            o += jnp.where(step == 0, 0.0, sum_ref[...])
+            sum_ref[...] = o
+        o_ref[x] = jnp.where(row < rows, o, 0.0).astype(o_ref.dtype)  # where K is cut, its last step's stays
 
 
 def sdd(
@@ -137,41 +138,41 @@ def sdd(
     precision: lax.Precision | None,
     bk: int,
     per_range: int,
+    per_step: int,
     vmem_bytes: int,
 ) -> Float[Array, "Z h w"]:
     """``a[rows[z]] @ b[:, cols[z]]`` of rows and columns of blocks for all z; zeros where ``rows[z]`` is R.
 
-    Where b is in VMEM in several ranges of columns, blocks are gone through range by range, and in it by row.
+    With several blocks to a step all of a and of b are in VMEM. Where b is there in several ranges of columns, blocks
+    are gone through range by range, and in it by row.
     """
     (m, k), n, count = a.shape, b.shape[0 if transpose_b else 1], rows.shape[0]
-    h, w, lists = m // shape[0], n // shape[1], (rows, cols)
-    if bk == k and per_range < shape[1]:
+    h, w, ranges = m // shape[0], n // shape[1], pl.cdiv(shape[1], per_range)
+    steps = pl.cdiv(count, per_step)
+    lists = tuple(jnp.pad(x, (0, steps * per_step - count)) for x in (rows, cols))
+    if ranges > 1 and bk == k:
         order = jnp.argsort(cols // per_range * (shape[0] + 1) + rows).astype(jnp.int32)
         lists = (rows[order], cols[order], order)
 
-    def b_block(z, step, rows, cols, *_):
-        part = cols[z] if per_range == 1 else lax.div(cols[z], per_range)
+    def b_block(t, step, rows, cols, *_):
+        part = 0 if ranges == 1 else cols[t] if per_range == 1 else lax.div(cols[t], per_range)
         return (part, 0, step) if transpose_b else (step, part)
 
+    if per_step > 1:
+        a_spec = pl.BlockSpec((shape[0], h, bk), lambda t, step, *_: (0, 0, step))
+    else:
+        a_spec = pl.BlockSpec((1, h, bk), lambda t, step, rows, *_: (jnp.minimum(rows[t], shape[0] - 1), 0, step))
+    how = {"per_range": per_range, "ranges": ranges, "transpose_b": transpose_b, "k": k, "precision": precision}
     return pl.pallas_call(
-        functools.partial(
-            _sdd_kernel,
-            rows=shape[0],
-            per_range=per_range,
-            transpose_b=transpose_b,
-            more_lists=len(lists) - 2,
-            k=k,
-            precision=precision,
-        ),
+        functools.partial(_sdd_kernel, rows=shape[0], more_lists=len(lists) - 2, **how),
         out_shape=sharding.result(a, (count, h, w), a.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(lists),
-            grid=(count, pl.cdiv(k, bk)),
-            in_specs=[
-                pl.BlockSpec((1, h, bk), lambda z, step, rows, *_: (jnp.minimum(rows[z], shape[0] - 1), 0, step)),
-                pl.BlockSpec((per_range, w, bk) if transpose_b else (bk, per_range * w), b_block),
-            ],
-            out_specs=pl.BlockSpec((1, h, w), lambda z, step, rows, cols, *place: (place[0][z] if place else z, 0, 0)),
+            grid=(steps, pl.cdiv(k, bk)),
+            in_specs=[a_spec, pl.BlockSpec((per_range, w, bk) if transpose_b else (bk, per_range * w), b_block)],
+            out_specs=pl.BlockSpec(
+                (per_step, h, w), lambda t, step, rows, cols, *place: (place[0][t] if place else t, 0, 0)
+            ),
             scratch_shapes=[pltpu.VMEM((h, w), jnp.float32)] * (bk < k),
         ),
         compiler_params=compiler_params(vmem_bytes, "arbitrary", "arbitrary"),

@@ -96,15 +96,16 @@ def _sdd_plain(a, b, rows, cols, *, shape, transpose_b, precision):
 
 
 def _sdd_on_tpu(a, b, rows, cols, *, shape, transpose_b, precision, blocks):
-    problem = block_sparse_blocks.sdd_problem(a, b, shape, transpose_b)
+    problem = block_sparse_blocks.sdd_problem(a, b, rows, shape, transpose_b, passes(precision))
     bk, bn = problem.chosen() if blocks is None else (blocks.bk or problem.k, blocks.bn)
     bk, per_range = min(bk, problem.k), problem.per_range(bk, bn)
-    needed = problem.vmem_bytes(bk, per_range)
+    per_step = problem.per_step(bk, per_range)
+    needed = problem.vmem_bytes(bk, per_range, per_step)
     check_fits(blocks, needed)
     if not transpose_b and shape[1] > 1 and problem.w % 128:  # a block begins where no register does
         b, transpose_b = b.T, True
     rows, cols = counted(rows, cols, shape)
     return block_sparse_kernels.sdd(
         a, b, rows, cols, shape, transpose_b=transpose_b, precision=precision, bk=bk, per_range=per_range,
-        vmem_bytes=needed,
+        per_step=per_step, vmem_bytes=needed,
     )  # fmt: skip
