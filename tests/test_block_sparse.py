@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from block_sparse_mistakes import MISTAKES
 from conftest import needs_libtpu
 from sweeps import daily
 
@@ -126,3 +127,87 @@ def test_sdd_however_its_operands_lie_in_vmem(name, way, transpose_b, monkeypatc
     args = sdd_case(name, transpose_b)
     got = simulated(functools.partial(block_sparse.sdd, transpose_b=transpose_b, **how), *args)
     near(got, [block_sparse.sdd_reference(*args, transpose_b=transpose_b)])
+
+
+def test_each_way_is_another_program(monkeypatch):
+    """How many grid steps of a's and b's blocks: else the test above would prove one way four times."""
+    args, found = sdd_case("any order"), {}
+    for name, (how, step) in WAYS.items():
+        monkeypatch.setattr(block_sparse_blocks, "_STEP", step)
+        call = grid.walk(functools.partial(block_sparse.sdd, **how), *args).calls[0]
+        found[name] = call.grid, [operand.block_shape for operand in call.operands if operand.memory_space == "vmem"]
+    assert found == {
+        "all of a and b": ((3, 1), [(4, 8, 200), (200, 384), (4, 8, 128)]),
+        "rows of a": ((11, 1), [(1, 8, 200), (200, 384), (1, 8, 128)]),
+        "columns of b": ((11, 1), [(1, 8, 200), (200, 128), (1, 8, 128)]),
+        "K cut": ((11, 2), [(1, 8, 128), (128, 128), (1, 8, 128)]),
+    }
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_plain_jax_is_the_same(name):
+    for transpose in (False, True):
+        args, how = dsd_case(name, transpose, h=5, w=6), {"transpose_a": transpose}
+        near(both_ways(block_sparse.dsd, **how)(*args), both_ways(block_sparse.dsd_reference, **how)(*args))
+        args, how = sdd_case(name, transpose, h=5, w=6), {"transpose_b": transpose}
+        near(both_ways(block_sparse.sdd, **how)(*args), both_ways(block_sparse.sdd_reference, **how)(*args))
+
+
+@pytest.mark.parametrize("h, w", daily((7, 13), of=[(7, 13), (24, 40), (128, 128), (256, 128)]))
+@pytest.mark.parametrize("dtype", daily("bfloat16", of=["float32", "bfloat16"]))
+def test_blocks_of_any_size(h, w, dtype):
+    near_enough = (2e-5, 2e-2)[dtype == "bfloat16"]
+    args = dsd_case("surplus", h=h, w=w, n=130, dtype=dtype)
+    near(simulated(block_sparse.dsd, *args), [block_sparse.dsd_reference(*args)], near_enough)
+    args = sdd_case("any order", h=h, w=w, dtype=dtype)
+    near(simulated(block_sparse.sdd, *args), [block_sparse.sdd_reference(*args)], near_enough)
+
+
+def test_bf16_is_summed_in_f32_and_rounded_once():
+    """1 and 256 times 1/256: bf16 would stay at 1, where the next number is 1 + 1/128."""
+    pattern = Pattern(jnp.zeros(257, jnp.int32), jnp.arange(257, dtype=jnp.int32), (1, 257))
+    values = jnp.full((257, 8, 8), 2**-11, jnp.bfloat16).at[0].set(1 / 8)
+    assert simulated(block_sparse.dsd, values, pattern, jnp.ones((257 * 8, 128), jnp.bfloat16))[0][0, 0] == 2
+
+
+def test_what_is_surplus_may_be_anything():
+    """NaN in its values, and in the rows and columns of a and b that it may read instead."""
+    values, pattern, b = dsd_case("surplus")
+    kept = jnp.array([0, 2])
+    spoiled = jnp.full_like(values, jnp.nan).at[kept].set(values[kept])
+    near(simulated(block_sparse.dsd, spoiled, pattern, b), [block_sparse.dsd_reference(values, pattern, b)])
+    a, b, _ = sdd_case("surplus")
+    (o,) = simulated(block_sparse.sdd, jnp.full_like(a, jnp.nan), b, pattern)
+    assert np.isnan(o[kept]).all() and not np.delete(o, kept, axis=0).any()
+    assert not np.delete(block_sparse.sdd(jnp.full_like(a, jnp.nan), b, pattern), kept, axis=0).any()
+
+
+@pytest.mark.parametrize("op", ["dsd", "sdd"])
+def test_by_four_judges_forwards_and_backwards(op):
+    how = {} if op == "sdd" else {"blocks": SMALL}
+    args = dsd_case("any order", n=256) if op == "dsd" else sdd_case("any order", k=256)
+    fn, reference = getattr(block_sparse, op), getattr(block_sparse, f"{op}_reference")
+    verdicts = judges.judge(both_ways(fn, **how), both_ways(reference), *args)
+    assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
+
+
+@pytest.mark.parametrize("name", daily("the sum is not kept", "stored where it was computed", of=MISTAKES))
+def test_a_mistake_is_seen(name, monkeypatch):
+    right, wrong, shows = MISTAKES[name]
+    if right == "counted":
+        monkeypatch.setattr(block_sparse.block_sparse_launch, "counted", eval(wrong))
+    else:
+        source = inspect.getsource(block_sparse_kernels)
+        assert right in source
+        names = {"__name__": block_sparse_kernels.__name__}
+        exec(compile(source.replace(right, wrong), block_sparse_kernels.__file__, "exec"), names)
+        for op in ("dsd", "sdd"):
+            monkeypatch.setattr(block_sparse_kernels, op, names[op])
+    with pytest.raises(AssertionError):
+        if len(shows) == 1:
+            args = dsd_case(*shows)
+            near(
+                simulated(functools.partial(block_sparse.dsd, blocks=SMALL), *args), [block_sparse.dsd_reference(*args)]
+            )
+        else:
+            test_sdd_however_its_operands_lie_in_vmem(*shows, monkeypatch)

@@ -48,6 +48,8 @@ DAILY = [
     ("flash_attention", "shard_map", "second derivative"),
     ("flash_attention", "Explicit", "vmap, and its gradient"),
     ("flash_attention, rows cut", "Explicit", "value"),
+    ("dsd, the list cut", "Explicit", "gradient"),
+    ("sdd, K cut", "layout", "gradient"),
     ("grouped_matmul, K cut", "Explicit", "gradient"),
     ("grouped_swiglu", "layout", "gradient"),
     ("matmul", "Explicit", "vmap, and its gradient"),
@@ -60,7 +62,7 @@ def all_cases():
             for change in TRANSFORMATIONS:
                 if name == "matmul_one_block" and change not in ("value", "vmap"):  # it has no gradient
                     continue
-                if name.startswith(("sum_over", "grouped")) and setup.startswith("shard_map"):
+                if name.startswith(("sum_over", "grouped", "dsd", "sdd")) and setup.startswith("shard_map"):
                     continue  # each device's sum is no result, and its rows have groups of their own
                 yield name, setup, change
 

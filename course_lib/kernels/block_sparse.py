@@ -29,6 +29,7 @@ from course_lib.kernels.block_sparse_pattern import to_dense as to_dense
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.products import dot, passes, precision_of
 from course_lib.kernels.rules import Layout, renamed
+from course_lib.kernels.symbolic import is_known
 
 
 def dsd_reference(
@@ -44,9 +45,8 @@ def sdd_reference(
 ) -> Float[Array, "Z h w"]:
     """What ``sdd`` must compute: blocks of the whole product, and zeros for surplus entries."""
     o = dot(a.astype(jnp.float32), b.astype(jnp.float32), transpose_y=transpose_b, precision=lax.Precision.HIGHEST)
-    h, w = o.shape[0] // pattern.shape[0], o.shape[1] // pattern.shape[1]
     rows, cols = counted(pattern.rows, pattern.cols, pattern.shape)
-    return in_blocks(o, h, w).at[rows, cols].get(mode="fill", fill_value=0).astype(a.dtype)
+    return in_blocks(o, pattern.shape).at[rows, cols].get(mode="fill", fill_value=0).astype(a.dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,11 @@ def dsd(
     Raises ValueError where shapes or dtypes do not fit, or b and the result do not fit into VMEM in columns of 128.
     """
     values, b, rows, cols = _operands("dsd", {"values": values, "b": b}, pattern)
-    _check_dsd(values, b, rows, pattern.shape, transpose_a)
+    m = _rows_of_a(values, b, rows, pattern.shape, transpose_a)
     level = precision_of("dsd", values.dtype, precision)
     legal.check_kind("dsd", blocks, Blocks)
+    if 0 in (*rows.shape, *pattern.shape):
+        return jnp.zeros((m, b.shape[1]), b.dtype)
     (values, b, rows, cols), cuts = sharding.ready("dsd", block_sparse_launch.DSD, (values, b, rows, cols), layout)
     return _dsd(values, b, rows, cols, pattern.shape, transpose_a, level, blocks, cuts)
 
@@ -103,19 +105,22 @@ def _operands(op: str, given: dict[str, Array], pattern: Pattern) -> tuple[Array
     return first, second, rows, cols
 
 
-def _check_dsd(values, b, rows, shape, transpose_a) -> None:
+def _rows_of_a(values, b, rows, shape, transpose_a) -> int:
+    """How many rows the result has. Raises ValueError where arrays do not fit."""
     if values.ndim != 3 or b.ndim != 2 or rows.shape != values.shape[:1]:
         raise ValueError(
             f"dsd: values has shape {values.shape}, b {b.shape} and pattern {rows.shape[0]} entries; values must be "
             "(Z, h, w), b (K, N), and there must be Z entries. Try block_sparse.from_dense(A, (h, w))."
         )
-    depth = shape[0] * values.shape[1] if transpose_a else shape[1] * values.shape[2]
+    size = shape[0] * values.shape[1], shape[1] * values.shape[2]
+    m, depth = size[::-1] if transpose_a else size
     if b.shape[0] != depth:
         what = "rows" if transpose_a else "columns"
         raise ValueError(
             f"dsd: b has shape {b.shape}; for blocks of {values.shape[1:]} and a pattern of {shape} it must have "
             f"{depth} rows, one for each of A's {what}. Try transpose_a={not transpose_a}, or pad b."
         )
+    return m
 
 
 def dsd_blocks_for(
@@ -167,10 +172,10 @@ def _check_sdd(a, b, shape, transpose_b) -> None:
             f"Is b stored the other way round? Then try transpose_b={not transpose_b}."
         )
     m, n = a.shape[0], b.shape[0 if transpose_b else 1]
-    if m % shape[0] or n % shape[1]:
+    if not (is_known(m) and is_known(n)) or 0 in shape or m % shape[0] or n % shape[1]:
         raise ValueError(
-            f"sdd: the product has shape ({m}, {n}), and the pattern is one of {shape} blocks; they must divide it. "
-            "Try jnp.pad, or another pattern."
+            f"sdd: the product has shape ({m}, {n}), and pattern.shape is {shape}, rows and columns of blocks; these "
+            "must be 1 or more, and divide it. Try jnp.pad, or another pattern."
         )
 
 

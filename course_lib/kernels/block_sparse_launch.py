@@ -48,11 +48,11 @@ def _turned(rows, cols, shape, transpose_a: bool):
 
 def _dsd_plain(values, b, rows, cols, *, shape, transpose_a, precision):
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
-    meet = b.reshape(shape[1], -1, b.shape[1])[cols]
+    meet = b.reshape(shape[1], b.shape[0] // shape[1], b.shape[1])[cols]
     product = "zkm,zkn->zmn" if transpose_a else "zmk,zkn->zmn"
     found = jnp.einsum(product, values, meet, precision=precision, preferred_element_type=jnp.float32)
     o = jnp.zeros((shape[0], *found.shape[1:]), jnp.float32).at[rows].add(found, mode="drop")
-    return o.reshape(-1, b.shape[1]).astype(b.dtype)
+    return o.reshape(o.shape[0] * o.shape[1], b.shape[1]).astype(b.dtype)
 
 
 def _dsd_on_tpu(values, b, rows, cols, *, shape, transpose_a, precision, blocks):
@@ -86,11 +86,12 @@ def sdd(
 
 def _sdd_plain(a, b, rows, cols, *, shape, transpose_b, precision):
     rows, cols = counted(rows, cols, shape)
-    left = a.reshape(shape[0], -1, a.shape[1]).at[rows].get(mode="fill", fill_value=0)
+    (m, k), n = a.shape, b.shape[0 if transpose_b else 1]
+    left = a.reshape(shape[0], m // shape[0], k).at[rows].get(mode="fill", fill_value=0)
     if transpose_b:
-        right, product = b.reshape(shape[1], -1, b.shape[1])[cols], "zmk,znk->zmn"
+        right, product = b.reshape(shape[1], n // shape[1], k)[cols], "zmk,znk->zmn"
     else:
-        right, product = b.reshape(b.shape[0], shape[1], -1)[:, cols], "zmk,kzn->zmn"
+        right, product = b.reshape(k, shape[1], n // shape[1])[:, cols], "zmk,kzn->zmn"
     found = jnp.einsum(product, left, right, precision=precision, preferred_element_type=jnp.float32)
     return jnp.where((rows < shape[0])[:, None, None], found, 0).astype(a.dtype)  # 0 * NaN
 

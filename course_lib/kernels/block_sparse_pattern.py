@@ -39,22 +39,33 @@ class Pattern:
 def from_mask(mask: Bool[Array, "R C"], *, size: int | None = None) -> Pattern:
     """The pattern that keeps the blocks where ``mask`` is true, row by row.
 
-    ``size``: how long the list is to be, with surplus entries at its end; blocks past it are dropped. None: as long as
-    there are blocks. Under ``jax.jit``, where nobody knows the mask, it must be given. Raises ValueError otherwise.
+    ``size``: how long the list is to be, with surplus entries at its end; None: as long as there are blocks. Under
+    ``jax.jit``, where nobody knows the mask, it must be given, and blocks past it are dropped.
+    Raises ValueError for a mask of other than two axes, and where ``size`` is missing or too small.
     """
     if np.ndim(mask) != 2:
         raise ValueError(
             f"from_mask: mask is {shown(mask)}; it must have two axes, rows and columns of blocks. "
             "Try a mask with one entry for each block, not for each number."
         )
-    if size is None and isinstance(mask, jax.core.Tracer):
+    shape = np.shape(mask)
+    if isinstance(mask, jax.core.Tracer):
+        if size is None:
+            raise ValueError(
+                "from_mask: under jax.jit nobody knows how many blocks mask keeps, and a list has a length. "
+                "Try size=..., the most there may be, or make the pattern outside."
+            )
+        rows, cols = jnp.nonzero(mask, size=size, fill_value=(shape[0], 0))
+        return Pattern(rows.astype(jnp.int32), cols.astype(jnp.int32), shape)
+    rows, cols = np.nonzero(np.asarray(mask))
+    size = len(rows) if size is None else size
+    if size < len(rows):
         raise ValueError(
-            "from_mask: under jax.jit nobody knows how many blocks mask keeps, and a list has a length. "
-            "Try size=..., the most there may be, or make the pattern outside."
+            f"from_mask: size is {size}, and mask keeps {len(rows)} blocks; it may be that or more. Try size=None."
         )
-    (rows_of_blocks, columns), kept = np.shape(mask), jnp.asarray(mask, bool)
-    rows, cols = jnp.nonzero(kept, size=size, fill_value=(rows_of_blocks, 0))
-    return Pattern(rows.astype(jnp.int32), cols.astype(jnp.int32), (rows_of_blocks, columns))
+    surplus = (0, size - len(rows))
+    rows, cols = np.pad(rows, surplus, constant_values=shape[0]), np.pad(cols, surplus)
+    return Pattern(jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32), shape)
 
 
 def from_dense(x: Num[Array, "M K"], block: tuple[int, int]) -> tuple[Num[Array, "Z h w"], Pattern]:
@@ -68,7 +79,7 @@ def from_dense(x: Num[Array, "M K"], block: tuple[int, int]) -> tuple[Num[Array,
             f"from_dense: x has shape {x.shape}, and block is {block}; x must be a matrix which such blocks divide. "
             "Try jnp.pad."
         )
-    blocks = in_blocks(x, *block)
+    blocks = in_blocks(x, (x.shape[0] // block[0], x.shape[1] // block[1]))
     pattern = from_mask(jnp.any(blocks != 0, axis=(2, 3)))
     return blocks[pattern.rows, pattern.cols], pattern
 
@@ -81,9 +92,10 @@ def to_dense(values: Num[Array, "Z h w"], pattern: Pattern) -> Num[Array, "M K"]
     return blocks.swapaxes(1, 2).reshape(pattern.shape[0] * h, pattern.shape[1] * w)
 
 
-def in_blocks(x: Num[Array, "M K"], h: int, w: int) -> Num[Array, "R C h w"]:
-    """A matrix as rows and columns of blocks."""
-    return x.reshape(x.shape[0] // h, h, x.shape[1] // w, w).swapaxes(1, 2)
+def in_blocks(x: Num[Array, "M K"], shape: tuple[int, int]) -> Num[Array, "R C h w"]:
+    """A matrix as so many rows and columns of blocks."""
+    (rows, cols), (m, k) = shape, x.shape
+    return x.reshape(rows, m // rows, cols, k // cols).swapaxes(1, 2)
 
 
 def counted(rows: Int32[Array, " Z"], cols: Int32[Array, " Z"], shape: tuple[int, int]) -> tuple[Array, Array]:
@@ -99,6 +111,8 @@ def check(op: str, pattern: Pattern) -> tuple[Array, Array]:
             f"{op}: pattern is {shown(pattern)}; it must be a block_sparse.Pattern. "
             "Try block_sparse.from_mask(mask), of a mask with one entry for each block."
         )
+    if min(pattern.shape) < 0 or len(pattern.shape) != 2:
+        raise ValueError(f"{op}: pattern.shape is {pattern.shape}; it must be (R, C), rows and columns of blocks.")
     lists = {"pattern.rows": pattern.rows, "pattern.cols": pattern.cols}
     rows, cols = (_indices(op, name, value) for name, value in lists.items())
     if rows.ndim != 1 or rows.shape != cols.shape:
