@@ -211,3 +211,38 @@ def test_a_mistake_is_seen(name, monkeypatch):
             )
         else:
             test_sdd_however_its_operands_lie_in_vmem(*shows, monkeypatch)
+
+
+@needs_libtpu
+@pytest.mark.parametrize("chip", daily("v5e", of=["v4", "v5e", "v5p", "v6e"]))
+@pytest.mark.parametrize("h, w", daily((16, 128), of=[(7, 13), (16, 128), (24, 40), (128, 128), (256, 256)]))
+@pytest.mark.parametrize("dtype", daily("bfloat16", of=["float32", "bfloat16"]))
+def test_it_compiles_forwards_and_backwards(chip, h, w, dtype):
+    dense, product = (
+        dsd_case("any order", False, h, w, dtype=dtype),
+        sdd_case("any order", False, h, w, dtype=dtype),
+    )
+
+    def both(values, b, left, right):
+        pattern = pattern_of("any order")
+        o = both_ways(block_sparse.dsd)(values, pattern, b)
+        return o, *(both_ways(block_sparse.sdd, **WAYS[way][0])(left, right, pattern) for way in WAYS)
+
+    args = dense[0], dense[2], *product[:2]
+    report = compiler.compile_tpu(both, *args, chip=chip, simulate=False)
+    assert report.ok, report.error
+
+
+def described(m, k, n, count, block=128, dtype="bfloat16"):
+    places = jax.ShapeDtypeStruct((count,), jnp.int32)
+    pattern = Pattern(places, places, (m // block, k // block))
+    values, b = ((count, block, block), (k, n))
+    return jax.ShapeDtypeStruct(values, dtype), pattern, jax.ShapeDtypeStruct(b, dtype)
+
+
+@pytest.mark.parametrize(
+    "sizes, bn",
+    [((4096, 4096, 4096), 512), ((4096, 4096, 640), 384), ((4096, 4096, 64), 128), ((32768, 32768, 4096), 128)],
+)
+def test_panels_of_dsd_are_wide_if_they_fit_and_alike(sizes, bn):
+    assert block_sparse.dsd_blocks_for(*described(*sizes, 400)) == Blocks(bn=bn)
