@@ -242,7 +242,13 @@ def described(m, k, n, count, block=128, dtype="bfloat16"):
 
 @pytest.mark.parametrize(
     "sizes, bn",
-    [((4096, 4096, 4096), 512), ((4096, 4096, 640), 384), ((4096, 4096, 64), 128), ((32768, 32768, 4096), 128)],
+    [
+        ((4096, 4096, 4096), 512),
+        ((4096, 4096, 640), 384),
+        ((4096, 4096, 64), 128),
+        ((16384, 16384, 4096), 512),
+        ((65536, 65536, 4096), 128),
+    ],
 )
 def test_panels_of_dsd_are_wide_if_they_fit_and_alike(sizes, bn):
     assert block_sparse.dsd_blocks_for(*described(*sizes, 400)) == Blocks(bn=bn)

@@ -89,7 +89,9 @@ def dsd(
     legal.check_kind("dsd", blocks, Blocks)
     if 0 in (*rows.shape, *pattern.shape):
         return jnp.zeros((m, b.shape[1]), b.dtype)
-    (values, b, rows, cols), cuts = sharding.ready("dsd", block_sparse_launch.DSD, (values, b, rows, cols), layout)
+    (values, b, rows, cols), cuts = sharding.ready(
+        "dsd", block_sparse_launch.dsd_rule(), (values, b, rows, cols), layout
+    )
     return _dsd(values, b, rows, cols, pattern.shape, transpose_a, level, blocks, cuts)
 
 
@@ -133,7 +135,7 @@ def dsd_blocks_for(
 ) -> Blocks:
     """The blocks that ``dsd`` chooses for these arguments, on the chip traced for (a v5e where it is none)."""
     level = precision_of("blocks_for", values.dtype, precision)
-    return Blocks(bn=dsd_problem(values, b, pattern.shape, transpose_a, passes(level)).columns())
+    return Blocks(bn=dsd_problem(values, b.shape[1], pattern.shape, transpose_a, passes(level)).columns())
 
 
 def sdd(
@@ -225,11 +227,11 @@ def _sdd_backward(shape, transpose_b, precision, _, cuts, saved, g):
     a, b, rows, cols = saved
     along_k = renamed(cuts, "kz", "nz")
 
-    def dsd_of(dense, transpose_a):
-        return block_sparse_launch.dsd(g, dense, rows, cols, shape, transpose_a, precision, None, along_k)
+    def dsd_of_g(dense, transpose_a, **turned):
+        return block_sparse_launch.dsd(g, dense, rows, cols, shape, transpose_a, precision, None, along_k, **turned)
 
-    of_b = dsd_of(a, True)
-    return dsd_of(b if transpose_b else b.T, False), of_b if transpose_b else of_b.T, None, None
+    of_a = dsd_of_g(b, False, transpose_b=not transpose_b)
+    return of_a, dsd_of_g(a, True, transpose_o=not transpose_b), None, None
 
 
 _dsd.defvjp(_dsd_forward, _dsd_backward)

@@ -36,7 +36,7 @@ class Dsd:
         """How wide a panel is chosen: 512, less where that would not fit well, and all panels alike."""
         n = planned((1, self.n))[1]
         for most in (_COLUMNS, 256, 128):
-            if self.vmem_bytes(most) <= platforms.vmem_bytes() * 3 // 8:
+            if self.vmem_bytes(most) <= platforms.vmem_bytes() * 7 // 8:  # nothing else lies there meanwhile
                 break
         return _up(pl.cdiv(n, pl.cdiv(n, most)), legal.LANES)
 
@@ -51,6 +51,16 @@ class Dsd:
         panels = (self.cols * self._rows(self.w) + self.rows * tall) * bn
         values = self.per_step(bn) * tall * wide
         return 2 * self.itemsize * (panels + values) + 4 * (self.rows + 1) * _up(self.h, legal.SUBLANES) * bn
+
+    def check_fits(self) -> None:
+        """Raises ValueError where not even 128 columns do."""
+        needed, most = self.vmem_bytes(legal.LANES), platforms.vmem_bytes()
+        if needed > most:
+            raise ValueError(
+                f"dsd: b has {self.cols * self.w} rows and the result {self.rows * self.h}; 128 columns of both need "
+                f"{needed / 2**20:.1f} MiB of VMEM, and the chip has {most / 2**20:.1f} MiB. Try the rows of A in two "
+                "parts, each with the blocks that lie there, and jnp.concatenate."
+            )
 
     def _rows(self, size: int) -> int:
         return _up(size, _tile(self.itemsize))
@@ -112,11 +122,11 @@ def _up(size: int, step: int) -> int:
     return pl.cdiv(size, step) * step
 
 
-def dsd_problem(values, b, shape: tuple[int, int], transpose_a: bool, passes: int) -> Dsd:
+def dsd_problem(values, n: int, shape: tuple[int, int], transpose_a: bool, passes: int) -> Dsd:
     """Of what ``dsd`` is given."""
     count, h, w = values.shape
     (h, w), (rows, cols) = ((w, h), shape[::-1]) if transpose_a else ((h, w), shape)
-    return Dsd(count, h, w, rows, cols, b.shape[1], jnp.dtype(values.dtype).itemsize, passes)
+    return Dsd(count, h, w, rows, cols, n, jnp.dtype(values.dtype).itemsize, passes)
 
 
 def sdd_problem(a, b, rows, shape: tuple[int, int], transpose_b: bool, passes: int) -> Sdd:

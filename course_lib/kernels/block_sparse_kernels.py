@@ -28,11 +28,14 @@ def _dsd_kernel(
     rows_ref: Int32[Ref, " Y"],  # of every block its row of blocks in o; R where it is surplus
     cols_ref: Int32[Ref, " Y"],
     values_ref: Float[Ref, "p _h _w"],  # the blocks of step t
-    b_ref: Float[Ref, "C _q bn"],  # all rows, columns j
-    o_ref: Float[Ref, "R _p bn"],
-    acc_ref: Float32[Ref, "_R _p bn"],  # one row of blocks more, for what is surplus: nobody reads it
+    b_ref: Float[Ref, "..."],  # all rows, columns j: (C, w, bn); (bn, K) with transpose_b
+    o_ref: Float[Ref, "..."],  # (R, h, bn); (bn, M) with transpose_o
+    acc_ref: Float32[Ref, "..."],  # one row of blocks more, for what is surplus: nobody reads it
     *,
+    sizes: tuple[int, int],  # height and depth of a block, as it is multiplied
     transpose_a: bool,
+    transpose_b: bool,
+    transpose_o: bool,
     precision: lax.Precision | None,
 ) -> None:
     t, per_step = pl.program_id(1), values_ref.shape[0]
@@ -43,50 +46,73 @@ def _dsd_kernel(
 
     for x in range(per_step):
         at = t * per_step + x
-        acc_ref[rows_ref[at]] += dot(values_ref[x], b_ref[cols_ref[at]], transpose_x=transpose_a, precision=precision)
+        row, col = _at(rows_ref[at], sizes[0], transpose_o), _at(cols_ref[at], sizes[1], transpose_b)
+        if transpose_o:
+            turned = {"transpose_x": not transpose_b, "transpose_y": not transpose_a}
+            acc_ref[row] += dot(b_ref[col], values_ref[x], **turned, precision=precision)
+        else:
+            turned = {"transpose_x": transpose_a, "transpose_y": transpose_b}
+            acc_ref[row] += dot(values_ref[x], b_ref[col], **turned, precision=precision)
 
     @pl.when(t == pl.num_programs(1) - 1)
     def _store():
-        o_ref[...] = acc_ref[: o_ref.shape[0]].astype(o_ref.dtype)  # rounded once
+        inside = (slice(None), slice(o_ref.shape[1])) if transpose_o else slice(o_ref.shape[0])
+        o_ref[...] = acc_ref[inside].astype(o_ref.dtype)  # rounded once
+
+
+def _at(index, size: int, in_lanes: bool):
+    """Where a row of blocks lies: along the first axis, or side by side in the lanes."""
+    return (slice(None), pl.ds(pl.multiple_of(index * size, size), size)) if in_lanes else index
 
 
 def dsd(
     values: Float[Array, "Z h w"],
-    b: Float[Array, "K N"],
+    b: Float[Array, "_K _N"],
     rows: Int32[Array, " Z"],  # of the result: the pattern's columns with transpose_a
     cols: Int32[Array, " Z"],
     shape: tuple[int, int],  # rows of blocks of the result, and of b
     *,
     transpose_a: bool,
+    transpose_b: bool,
+    transpose_o: bool,
     precision: lax.Precision | None,
     per_step: int,
     bn: int,
     vmem_bytes: int,
-) -> Float[Array, "M N"]:
-    """The sum of ``values[z] @ b`` at ``cols[z]`` for all z of a row; zeros for a row without any."""
+) -> Float[Array, "_M _N"]:
+    """The sum of ``values[z] @ b`` at ``cols[z]`` for all z of a row; zeros for a row without any.
+
+    ``transpose_b``: b is (N, K); ``transpose_o``: the result is (N, M). Then K / C, or M / R, is a multiple of 128.
+    """
     count, h, w = values.shape
     height, depth = (w, h) if transpose_a else (h, w)
-    n, steps = b.shape[1], pl.cdiv(count, per_step)
+    n, steps = b.shape[0 if transpose_b else 1], pl.cdiv(count, per_step)
     missing = steps * per_step - count  # past the end of values lies what may be NaN
     rows = jnp.pad(rows, (0, missing), constant_values=shape[0])
     cols = jnp.pad(cols, (0, missing))
+
+    def panel(count, size, turned):
+        if turned:
+            return (n, count * size), pl.BlockSpec((bn, count * size), lambda j, t, *_: (j, 0))
+        return (count, size, n), pl.BlockSpec((count, size, bn), lambda j, t, *_: (0, 0, j))
+
+    (b_shape, b_spec), (o_shape, o_spec) = panel(shape[1], depth, transpose_b), panel(shape[0], height, transpose_o)
+    acc = (bn, (shape[0] + 1) * height) if transpose_o else (shape[0] + 1, height, bn)
+    how = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o, "precision": precision}
     o = pl.pallas_call(
-        functools.partial(_dsd_kernel, transpose_a=transpose_a, precision=precision),
-        out_shape=sharding.result(values, (shape[0], height, n), b.dtype),
+        functools.partial(_dsd_kernel, sizes=(height, depth), **how),
+        out_shape=sharding.result(values, o_shape, b.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(pl.cdiv(n, bn), steps),
-            in_specs=[
-                pl.BlockSpec((per_step, h, w), lambda j, t, *_: (t, 0, 0)),
-                pl.BlockSpec((shape[1], depth, bn), lambda j, t, *_: (0, 0, j)),
-            ],
-            out_specs=pl.BlockSpec((shape[0], height, bn), lambda j, t, *_: (0, 0, j)),
-            scratch_shapes=[pltpu.VMEM((shape[0] + 1, height, bn), jnp.float32)],
+            in_specs=[pl.BlockSpec((per_step, h, w), lambda j, t, *_: (t, 0, 0)), b_spec],
+            out_specs=o_spec,
+            scratch_shapes=[pltpu.VMEM(acc, jnp.float32)],
         ),
         compiler_params=compiler_params(vmem_bytes, "parallel", "arbitrary"),
         name="block_sparse_dsd",
-    )(rows, cols, values, b.reshape(shape[1], depth, n))
-    return o.reshape(shape[0] * height, n)
+    )(rows, cols, values, b.reshape(b_shape))
+    return o if transpose_o else o.reshape(shape[0] * height, n)
 
 
 def _sdd_kernel(

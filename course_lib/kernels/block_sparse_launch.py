@@ -15,7 +15,10 @@ from course_lib.kernels.products import passes
 from course_lib.kernels.rules import Cuts
 from course_lib.kernels.symbolic import cut
 
-DSD = "z H W, K n, z, z -> M n +z"
+
+def dsd_rule(transpose_b: bool = False, transpose_o: bool = False) -> str:
+    """What may be cut among devices."""
+    return f"z H W, {'n K' if transpose_b else 'K n'}, z, z -> {'n M' if transpose_o else 'M n'} +z"
 
 
 def sdd_rule(transpose_b: bool) -> str:
@@ -25,7 +28,7 @@ def sdd_rule(transpose_b: bool) -> str:
 
 def dsd(
     values: Float[Array, "Z h w"],
-    b: Float[Array, "K N"],
+    b: Float[Array, "_K _N"],
     rows: Int32[Array, " Z"],
     cols: Int32[Array, " Z"],
     shape: tuple[int, int],
@@ -33,11 +36,17 @@ def dsd(
     precision: lax.Precision | None,
     blocks,
     cuts: Cuts,
-) -> Float[Array, "M N"]:
-    """``A @ b``, or ``A.T @ b``."""
-    how = {"shape": shape, "transpose_a": transpose_a, "precision": precision}
-    launch = Op(name="dsd", rule=DSD, tpu=fixed(_dsd_on_tpu, **how, blocks=blocks), plain=fixed(_dsd_plain, **how))
-    return launch(values, b, rows, cols, cuts=cuts)
+    *,
+    transpose_b: bool = False,
+    transpose_o: bool = False,
+) -> Float[Array, "_M _N"]:
+    """``A @ b``, or ``A.T @ b``; with ``transpose_b`` of b as (N, K), with ``transpose_o`` the result as (N, M)."""
+    turned = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o}
+    how = {"shape": shape, "precision": precision, **turned}
+    tpu, plain = fixed(_dsd_on_tpu, **how, blocks=blocks), fixed(_dsd_plain, **how)
+    return Op(name="dsd", rule=dsd_rule(transpose_b, transpose_o), tpu=tpu, plain=plain)(
+        values, b, rows, cols, cuts=cuts
+    )
 
 
 def _turned(rows, cols, shape, transpose_a: bool):
@@ -46,25 +55,34 @@ def _turned(rows, cols, shape, transpose_a: bool):
     return *counted(rows, cols, shape), shape
 
 
-def _dsd_plain(values, b, rows, cols, *, shape, transpose_a, precision):
+def _dsd_plain(values, b, rows, cols, *, shape, transpose_a, transpose_b, transpose_o, precision):
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
+    b = b.T if transpose_b else b
     meet = b.reshape(shape[1], b.shape[0] // shape[1], b.shape[1])[cols]
     product = "zkm,zkn->zmn" if transpose_a else "zmk,zkn->zmn"
     found = jnp.einsum(product, values, meet, precision=precision, preferred_element_type=jnp.float32)
     o = jnp.zeros((shape[0], *found.shape[1:]), jnp.float32).at[rows].add(found, mode="drop")
-    return o.reshape(o.shape[0] * o.shape[1], b.shape[1]).astype(b.dtype)
+    o = o.reshape(o.shape[0] * o.shape[1], b.shape[1]).astype(b.dtype)
+    return o.T if transpose_o else o
 
 
-def _dsd_on_tpu(values, b, rows, cols, *, shape, transpose_a, precision, blocks):
-    problem = block_sparse_blocks.dsd_problem(values, b, shape, transpose_a, passes(precision))
-    bn = cut(blocks.bn if blocks else problem.columns(), b.shape[1])
+def _dsd_on_tpu(values, b, rows, cols, *, shape, transpose_a, transpose_b, transpose_o, precision, blocks):
+    n = b.shape[0 if transpose_b else 1]
+    problem = block_sparse_blocks.dsd_problem(values, n, shape, transpose_a, passes(precision))
+    bn = cut(blocks.bn if blocks else problem.columns(), n)
     needed = problem.vmem_bytes(bn)
+    if blocks is None:
+        problem.check_fits()
     check_fits(blocks, needed)
+    if transpose_b and problem.w % 128:  # in the lanes a block begins where a register does
+        b, transpose_b = b.T, False
+    turned = transpose_o and problem.h % 128 == 0
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
-    return block_sparse_kernels.dsd(
-        values, b, rows, cols, shape, transpose_a=transpose_a, precision=precision, per_step=problem.per_step(bn),
-        bn=bn, vmem_bytes=needed,
+    o = block_sparse_kernels.dsd(
+        values, b, rows, cols, shape, transpose_a=transpose_a, transpose_b=transpose_b, transpose_o=turned,
+        precision=precision, per_step=problem.per_step(bn), bn=bn, vmem_bytes=needed,
     )  # fmt: skip
+    return o.T if transpose_o and not turned else o
 
 
 def sdd(
