@@ -7,22 +7,18 @@ MISTAKES = {
     "zeros at every step": ("pl.when(t == 0)", "pl.when(t >= 0)", DSD),
     "zeros at no step": ("pl.when(t == 0)", "pl.when(t < 0)", DSD),
     "zeros for the first panel alone": ("pl.when(t == 0)", "pl.when(pl.program_id(0) + t == 0)", DSD),
-    "zeros when a row begins": (
-        "        acc_ref[rows_ref[at]] += ",
-        "        acc_ref[rows_ref[at]] = jnp.where(x == 0, 0.0, acc_ref[rows_ref[at]])\n"
-        "        acc_ref[rows_ref[at]] += ",
+    "zeros when a step begins": (
+        "acc_ref[row] += dot(values_ref[x]",
+        "acc_ref[row] = jnp.where(x == 0, 0.0, acc_ref[row]) + dot(values_ref[x]",
         DSD,
     ),
-    "the sum is not kept": ("acc_ref[rows_ref[at]] += ", "acc_ref[rows_ref[at]] = ", DSD),
-    "columns for rows": ("acc_ref[rows_ref[at]]", "acc_ref[cols_ref[at]]", DSD),
-    "rows for columns": ("b_ref[cols_ref[at]]", "b_ref[jnp.minimum(rows_ref[at], 2)]", DSD),
-    "a row before, as if they were sorted": (
-        "acc_ref[rows_ref[at]]",
-        "acc_ref[rows_ref[jnp.maximum(at - 1, 0)]]",
-        DSD,
-    ),
+    "the sum is not kept": ("acc_ref[row] += dot(values_ref[x]", "acc_ref[row] = dot(values_ref[x]", DSD),
+    "columns for rows": ("_at(rows_ref[at], ", "_at(cols_ref[at], ", DSD),
+    "rows for columns": ("_at(cols_ref[at], ", "_at(jnp.minimum(rows_ref[at], 2), ", DSD),
+    "a row late, as if they were sorted": ("_at(rows_ref[at], ", "_at(rows_ref[jnp.maximum(at - 1, 0)], ", DSD),
     "the places of the first step": ("at = t * per_step + x", "at = x", DSD),
     "stored a step too early": ("t == pl.num_programs(1) - 1)\n    def _store", "t == 0)\n    def _store", DSD),
+    "the first block's lanes": ("index * size, size), size", "0 * index, size), size", ("one place twice", False)),
     "what is past the end is added": ("constant_values=shape[0]", "constant_values=0", DSD),
     "what is surplus is added": (
         "counted",

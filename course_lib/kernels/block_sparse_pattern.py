@@ -7,6 +7,7 @@ apart because values are learned, and places are not: a gradient is one of the v
 
 import dataclasses
 import functools
+import numbers
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from course_lib.kernels.legal import shown
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("rows", "cols"), meta_fields=("shape",))
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pattern:
     """Block z lies in row ``rows[z]`` and column ``cols[z]`` of blocks, of which there are ``shape``: (R, C).
 
@@ -111,8 +112,12 @@ def check(op: str, pattern: Pattern) -> tuple[Array, Array]:
             f"{op}: pattern is {shown(pattern)}; it must be a block_sparse.Pattern. "
             "Try block_sparse.from_mask(mask), of a mask with one entry for each block."
         )
-    if min(pattern.shape) < 0 or len(pattern.shape) != 2:
-        raise ValueError(f"{op}: pattern.shape is {pattern.shape}; it must be (R, C), rows and columns of blocks.")
+    shape = pattern.shape
+    if not isinstance(shape, tuple) or len(shape) != 2 or not all(isinstance(n, numbers.Integral) for n in shape):
+        raise ValueError(
+            f"{op}: pattern.shape is {shown(shape)}; it must be (R, C), how many rows and columns of blocks there are. "
+            "Try block_sparse.from_mask(mask)."
+        )
     lists = {"pattern.rows": pattern.rows, "pattern.cols": pattern.cols}
     rows, cols = (_indices(op, name, value) for name, value in lists.items())
     if rows.ndim != 1 or rows.shape != cols.shape:
