@@ -82,6 +82,16 @@ def is_pattern(arg):
     return isinstance(arg, Pattern)
 
 
+OPS = {
+    "dsd": (
+        functools.partial(block_sparse.dsd, blocks=SMALL),
+        block_sparse.dsd_reference,
+        dsd_case("any order", n=256),
+    ),
+    "sdd": (block_sparse.sdd, block_sparse.sdd_reference, sdd_case("any order", k=256)),
+}
+
+
 def near(got, want, tolerance=2e-5):
     for found, wanted in zip(got, want, strict=True):
         found, wanted = np.float32(found), np.float32(wanted)
@@ -181,12 +191,12 @@ def test_what_is_surplus_may_be_anything():
     assert not np.delete(block_sparse.sdd(jnp.full_like(a, jnp.nan), b, pattern), kept, axis=0).any()
 
 
-@pytest.mark.parametrize("op", daily("dsd", of=["dsd", "sdd"]))
-def test_by_four_judges_forwards_and_backwards(op):
-    how = {} if op == "sdd" else {"blocks": SMALL}
-    args = dsd_case("any order", n=256) if op == "dsd" else sdd_case("any order", k=256)
-    fn, reference = getattr(block_sparse, op), getattr(block_sparse, f"{op}_reference")
-    verdicts = judges.judge(both_ways(fn, **how), both_ways(reference), *args)
+@pytest.mark.parametrize("op, change", daily(("dsd", "alone"), of=[(op, n) for op in OPS for n in ("alone", "vjp")]))
+def test_by_four_judges(op, change):
+    fn, reference, args = OPS[op]
+    if change == "vjp":
+        fn, reference = both_ways(fn), both_ways(reference)
+    verdicts = judges.judge(fn, reference, *args)
     assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
 
 
