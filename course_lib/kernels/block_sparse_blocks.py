@@ -16,6 +16,7 @@ from course_lib.kernels.symbolic import planned
 _COLUMNS = 512  # of a panel of dsd
 _PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
 _MOST = 16  # blocks to a step: it is written out in full
+_LARGEST = 2**30  # multiplications of a step at most: it is written out in full, and longer ones compile for long
 _STEP = 0.3e-6  # seconds of a step of sdd beside the product: the compiler predicts 350 to 500 cycles for a v5e
 
 
@@ -36,7 +37,7 @@ class Dsd:
         """How wide a panel is chosen: 512, less where that would not fit well, and all panels alike."""
         n = planned((1, self.n))[1]
         for most in (_COLUMNS, 256, 128):
-            if self.vmem_bytes(most) <= platforms.vmem_bytes() * 7 // 8:  # nothing else lies there meanwhile
+            if self.vmem_bytes(most) <= _room() and self.h * self.w * most * self.passes <= _LARGEST:
                 break
         return _up(pl.cdiv(n, pl.cdiv(n, most)), legal.LANES)
 
@@ -81,13 +82,14 @@ class Sdd:
 
     def chosen(self) -> tuple[int, int]:
         """bk and bn."""
-        most = platforms.vmem_bytes() * 3 // 8
-        wide = max((n for n in range(1, self.cols + 1) if self.vmem_bytes(self.k, n) <= most), default=0)
-        if wide:
+        each, room = self.h * self.w * self.passes, _room()
+        wide = max((n for n in range(1, self.cols + 1) if self.vmem_bytes(self.k, n) <= room), default=0)
+        if wide and each * self.k <= _LARGEST:
             wide = pl.cdiv(self.cols, pl.cdiv(self.cols, wide))  # each time as many
             return _up(self.k, legal.LANES), _up(wide * self.w, legal.LANES)
-        deep = [bk for bk in range(legal.LANES, self.k, legal.LANES) if self.vmem_bytes(bk, 1) <= most]
-        return max(deep, default=legal.LANES), _up(self.w, legal.LANES)
+        fits = (bk for bk in range(legal.LANES, self.k, legal.LANES) if self.vmem_bytes(bk, 1) <= room)
+        deep = max((bk for bk in fits if each * bk <= _LARGEST), default=legal.LANES)
+        return _up(pl.cdiv(self.k, pl.cdiv(self.k, deep)), legal.LANES), _up(self.w, legal.LANES)
 
     def per_range(self, bk: int, bn: int) -> int:
         """How many columns of blocks are in VMEM at once."""
@@ -100,17 +102,23 @@ class Sdd:
         first = self.itemsize * self.rows * self.h * self.k / platforms.rates(jnp.bfloat16).hbm_bandwidth
         each = self.h * self.w * self.k * self.passes
         several = max(1, min(_PER_STEP // each, _MOST, self.count))
-        fits = self.vmem_bytes(bk, per_range, several) <= platforms.vmem_bytes() * 3 // 8
+        fits = self.vmem_bytes(bk, per_range, several) <= _room()
         return several if fits and first < self.count * _STEP else 1
 
     def vmem_bytes(self, bk: int, per_range: int, per_step: int = 1) -> int:
-        """Of the blocks; what never changes is held once."""
+        """Of the blocks; what never changes is held once. And of the three parts in which f32 is multiplied."""
         bk, w = _up(min(bk, self.k), legal.LANES), _up(self.w, _tile(self.itemsize))
         h, lanes = _up(self.h, _tile(self.itemsize)), _up(self.w, legal.LANES)
         whole = per_range == self.cols and bk >= self.k
         a = bk * h * (self.rows if per_step > 1 else 2)
         b = bk * min(per_range * w, self.cols * lanes) * (1 if whole else 2)
-        return self.itemsize * (a + b + 2 * per_step * h * lanes) + 8 * h * lanes
+        parts = 6 * bk * (h + w) if self.passes > 1 else 0
+        return self.itemsize * (a + b + 2 * per_step * h * lanes) + 8 * h * lanes + parts
+
+
+def _room() -> int:
+    """Bytes of VMEM for blocks that are chosen: the rest is for what the compiler has no registers for."""
+    return platforms.vmem_bytes() * 7 // 8
 
 
 def _tile(itemsize: int) -> int:
