@@ -50,9 +50,8 @@ def dsd(
 
 
 def _turned(rows, cols, shape, transpose_a: bool):
-    """The pattern of the matrix that is multiplied, what is surplus put aside."""
-    rows, cols, shape = (cols, rows, shape[::-1]) if transpose_a else (rows, cols, shape)
-    return *counted(rows, cols, shape), shape
+    """The pattern of the matrix that is multiplied."""
+    return (cols, rows, shape[::-1]) if transpose_a else (rows, cols, shape)
 
 
 def _check_lists(op: str, lists: int, count: int) -> None:
@@ -66,6 +65,7 @@ def _check_lists(op: str, lists: int, count: int) -> None:
 
 def _dsd_plain(values, b, rows, cols, *, shape, transpose_a, transpose_b, transpose_o, precision):
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
+    rows, cols = counted(rows, cols, shape)
     b = b.T if transpose_b else b
     meet = b.reshape(shape[1], b.shape[0] // shape[1], b.shape[1])[cols]
     product = "zkm,zkn->zmn" if transpose_a else "zmk,zkn->zmn"
@@ -134,7 +134,6 @@ def _sdd_on_tpu(a, b, rows, cols, *, shape, transpose_b, precision, blocks):
     check_fits(blocks, needed)
     if not transpose_b and shape[1] > 1 and problem.w % 128:  # a block begins where no register does
         b, transpose_b = b.T, True
-    rows, cols = counted(rows, cols, shape)
     return block_sparse_kernels.sdd(
         a, b, rows, cols, shape, transpose_b=transpose_b, precision=precision, bk=bk, per_range=per_range,
         per_step=per_step, vmem_bytes=needed,
