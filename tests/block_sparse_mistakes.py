@@ -13,11 +13,11 @@ MISTAKES = {
         DSD,
     ),
     "the sum is not kept": ("acc_ref[row] += dot(values_ref[x]", "acc_ref[row] = dot(values_ref[x]", DSD),
-    "columns for rows": ("_at(row, sizes[0]", "_at(col, sizes[0]", DSD),
+    "columns for rows": ("_at(row, sizes[0], transpose_o), ", "_at(col, sizes[0], transpose_o), ", DSD),
     "rows for columns": ("_at(col, sizes[1]", "_at(jnp.minimum(row, 2), sizes[1]", DSD),
     "a row late, as if they were sorted": (
-        "counted(rows_ref[jnp.minimum(at, last)]",
-        "counted(rows_ref[jnp.clip(at - 1, 0, last)]",
+        "counted(rows_ref[read]",
+        "counted(rows_ref[jnp.maximum(read - 1, 0)]",
         DSD,
     ),
     "the places of the first step": (
@@ -27,7 +27,7 @@ MISTAKES = {
     ),
     "stored a step too early": ("t == pl.num_programs(1) - 1)\n    def _store", "t == 0)\n    def _store", DSD),
     "the first block's lanes": ("index * size, size), size", "0 * index, size), size", ("one place twice", False)),
-    "what is past the end is added": ("jnp.where(at <= last, row, shape[0])", "row", DSD),
+    "what is past the end is added": ("jnp.where(at < count, row, shape[0])", "row", DSD),
     "what is surplus is added": (
         "row, col = counted(",
         "row, col = (lambda row, col, shape: (row % shape[0], col % shape[1]))(",
@@ -38,7 +38,7 @@ MISTAKES = {
         "o",
         ("surplus", "all of a and b", False),
     ),
-    "a row late": ("_place(rows, cols, t, shape)[0]", "_place(rows, cols, jnp.maximum(t - 1, 0), shape)[0]", ROWS),
+    "a row late": ("jnp.clip(rows[t], ", "jnp.clip(rows[jnp.maximum(t - 1, 0)], ", ROWS),
     "stored where it was computed": ("place[0][t] if place else t", "t", COLUMNS),
     "computed where it is stored": ("(rows[order], cols[order], order)", "(rows, cols, order)", COLUMNS),
     "the sum goes on in the next block": ("step == 0, 0.0", "t + step == 0, 0.0", CUT),

@@ -25,11 +25,14 @@ from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.products import dot, zero_beyond
 
 
-def _place(rows_ref, cols_ref, at, shape: tuple[int, int]):
+def _place(rows_ref, cols_ref, at, per_step: int, shape: tuple[int, int]):
     """Row and column of block ``at``. Of one that is surplus, or past the end of the lists: R and 0."""
-    last = rows_ref.shape[0] - 1
-    row, col = counted(rows_ref[jnp.minimum(at, last)], cols_ref[jnp.minimum(at, last)], shape)
-    return jnp.where(at <= last, row, shape[0]), col
+    count = rows_ref.shape[0]
+    if count % per_step == 0:
+        return counted(rows_ref[at], cols_ref[at], shape)
+    read = jnp.minimum(at, count - 1)
+    row, col = counted(rows_ref[read], cols_ref[read], shape)
+    return jnp.where(at < count, row, shape[0]), col
 
 
 def _dsd_kernel(
@@ -60,7 +63,7 @@ def _dsd_kernel(
         for_every_row(zero)
 
     for x in range(per_step):
-        row, col = _place(rows_ref, cols_ref, t * per_step + x, shape)
+        row, col = _place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
         row, col = _at(row, sizes[0], transpose_o), _at(col, sizes[1], transpose_b)
         if transpose_o:
             turned = {"transpose_x": not transpose_b, "transpose_y": not transpose_a}
@@ -159,7 +162,7 @@ def _sdd_kernel(
         return dot(a, b, transpose_y=transpose_b, precision=precision)
 
     for x in range(per_step):
-        row, col = _place(rows_ref, cols_ref, t * per_step + x, shape)
+        row, col = _place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
         o = product(row, col)
         for sum_ref in acc_ref:  # none, or one
             o += jnp.where(step == 0, 0.0, sum_ref[...])
@@ -194,11 +197,11 @@ def sdd(
         lists = (rows[order], cols[order], order)
 
     def b_block(t, step, rows, cols, *_):
-        part = 0 if ranges == 1 else lax.div(_place(rows, cols, t, shape)[1], per_range)
+        part = 0 if ranges == 1 else lax.div(jnp.clip(cols[t], 0, shape[1] - 1), per_range)
         return (part, 0, step) if transpose_b else (step, part)
 
     def row_of_a(t, step, rows, cols, *_):
-        return jnp.minimum(_place(rows, cols, t, shape)[0], shape[0] - 1), 0, step
+        return jnp.clip(rows[t], 0, shape[0] - 1), 0, step
 
     if per_step > 1:
         a_spec = pl.BlockSpec((shape[0], h, bk), lambda t, step, *_: (0, 0, step))
