@@ -55,7 +55,7 @@ def _turned(rows, cols, shape, transpose_a: bool):
 
 
 def _check_lists(op: str, lists: int, count: int) -> None:
-    """The scalar memory of every generation, 1 MiB, holds 250,000 places, by the compiler's word for a v5e."""
+    """A v5e's scalar memory has room for 250,000 numbers, by its compiler's word; all chips are held to that here."""
     if lists * count > 250_000:
         raise ValueError(
             f"{op}: pattern has {count} entries, and {250_000 // lists} fit into the chip's scalar memory. "

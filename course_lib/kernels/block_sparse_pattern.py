@@ -37,7 +37,7 @@ class Pattern:
         return Pattern(self.cols, self.rows, self.shape[::-1])
 
 
-def from_mask(mask: Bool[Array, "R C"], *, size: int | None = None) -> Pattern:
+def from_mask(mask: Bool[Array, "R C"] | np.ndarray | list, *, size: int | None = None) -> Pattern:
     """The pattern that keeps the blocks where ``mask`` is true, row by row.
 
     ``size``: how long the list is to be, with surplus entries at its end; None: as long as there are blocks. Under
