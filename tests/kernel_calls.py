@@ -3,6 +3,10 @@
 CALLS = {
     "activations": {"relu": "X", "gelu": "X", "gelu_tanh": "X", "silu": "X"},
     "attention": {"flash_attention": "X, 2 * X, X"},
+    "block_sparse": {
+        "dsd": "X[None], from_mask([[False], [True]]), W",
+        "sdd": "X, W, from_mask([[True]])",
+    },
     "elementwise": {"add": "X, X", "subtract": "X, X", "multiply": "X, X", "cast": "X, jnp.bfloat16"},
     "grouped": {"grouped_matmul": "X, jnp.stack([W, -W]), jnp.array([X.shape[0] // 3, 3], jnp.int32)"},
     "grouped_swiglu": {

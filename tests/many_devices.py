@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from course_lib.kernels import (
     activations,
     attention,
+    block_sparse,
     elementwise,
     grouped,
     grouped_swiglu,
@@ -110,6 +111,19 @@ def of_groups(op, reference):
     return lambda *arrays, **how: op(*arrays, sizes, **how), lambda *arrays: reference(*arrays, sizes)
 
 
+# Two rows of blocks, the first of them and the last of three columns of 8.
+PATTERN = block_sparse.Pattern(np.int32([1, 0, 2, 0]), np.int32([0, 2, 0, 0]), (2, 3))
+VALUES = np.float32(rng.normal(size=(4, 4, 8)))
+
+
+def of_blocks(values, b, **how):
+    return block_sparse.dsd(values, PATTERN, b, **how)
+
+
+def of_blocks_reference(values, b):
+    return block_sparse.dsd_reference(values, PATTERN, b)
+
+
 def eps_an_array(x, weight, **how):
     return norm.rms_norm(x, weight, jnp.float32(0.5), **how)
 
@@ -164,6 +178,20 @@ CASES = {
         by_token_reference,
         (Z, H.swapaxes(1, 2)),
         (P("d", "t"), P(None, None, "t")),
+    ),
+    "dsd": (of_blocks, of_blocks_reference, (VALUES, W.T.copy()), (P(), P(None, ("d", "t")))),
+    "dsd, the list cut": (of_blocks, of_blocks_reference, (VALUES, W.T.copy()), (P("d"), P(None, "t"))),
+    "sdd": (
+        lambda a, b, **how: block_sparse.sdd(a, b, PATTERN, **how),
+        lambda a, b: block_sparse.sdd_reference(a, b, PATTERN),
+        (X, W),
+        (P(), P()),
+    ),
+    "sdd, K cut": (
+        lambda a, b, **how: block_sparse.sdd(a, b, PATTERN, **how),
+        lambda a, b: block_sparse.sdd_reference(a, b, PATTERN),
+        (X, W),
+        (P(None, ("d", "t")), P(("d", "t"))),
     ),
     "grouped_matmul, K cut": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, "d", "t"))),
     "grouped_matmul": (*of_groups(grouped.grouped_matmul, grouped.reference), (X, E), (P(), P(None, None, "t"))),

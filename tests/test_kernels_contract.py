@@ -12,7 +12,7 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import chips, compiler, grid
-from course_lib.kernels import elementwise, linear, linear_int8, matmul, norm, reduce, scale_add, softmax
+from course_lib.kernels import block_sparse, elementwise, linear, linear_int8, matmul, norm, reduce, scale_add, softmax
 
 FLOATS, NUMBERS = ("float32", "bfloat16"), ("float32", "bfloat16", "int32")
 
@@ -46,6 +46,8 @@ OPS = {
     "softmax.softmax down": Op("X, 0", FLOATS, (2, 3)),
     "attention.flash_attention": Op("X, X + 1, X", FLOATS, (2, 3)),
     "attention.flash_attention in a window": Op("X, X + 1, -X, causal=True, window=5, softcap=9.0", FLOATS, (2, 3)),
+    "block_sparse.dsd": Op("X.reshape(-1, 4, 8), from_mask(np.ones((X.shape[0] // 4, len(W) // 8))), W", FLOATS, (2,)),
+    "block_sparse.sdd": Op("X, W, from_mask([[0, 1], [1, 1], [0, 0], [1, 0]])", FLOATS, (2,)),
     "grouped.grouped_matmul": Op("X, jnp.stack([W, -W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)),
     "grouped_swiglu.grouped_swiglu": Op(
         "X, jnp.stack([W, -W]), jnp.stack([-W, W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)
@@ -99,6 +101,7 @@ def functions(name):
                 "B": w[0] if k else w.sum(0),
                 "jax": jax,
                 "jnp": jnp,
+                "np": np,
             }
             call = OPS[name].call if function is module[op] else OPS[name].call.replace(", precision='high'", "")
             return eval(f"f({call})", names)
@@ -286,6 +289,8 @@ def test_what_is_no_array_is_refused_by_name(name):
         kinds = dict.fromkeys(int8, jnp.int8) | dict.fromkeys(("lengths", "table"), jnp.int32)
         given = {p.name: jnp.ones((2, 2), kinds.get(p.name, jnp.float32)) for p in arrays}
         more = {"dtype": jnp.bfloat16} if op == "cast" else {}
+        if family == "block_sparse":
+            more["pattern"] = block_sparse.from_mask([[True]])
         for wrong in given:
             if (wrong, value) in (("a", 2.0), ("b", None), ("bias", None)):
                 continue
@@ -299,9 +304,11 @@ def test_other_dtypes_are_refused_by_name(name):
     """Here as on a TPU, whose compiler has no f16 and no arithmetic on bytes; f64 where JAX has been given it."""
     fn, op = functions(name)[0], name.split()[0].split(".")[1]
     for dtype in ("float16", "uint8", "complex64", "bool", "uint32", "float8_e4m3fn"):
-        with pytest.raises(ValueError, match=rf"^{op}: ([xyq]) is {dtype}; it may be .*\. Try \1\.(astype|real)"):
+        with pytest.raises(
+            ValueError, match=rf"^{op}: ([xyqa]|values) is {dtype}; it may be .*\. Try \1\.(astype|real)"
+        ):
             fn(jnp.ones(SHAPES[2], dtype))
-    with jax.enable_x64(True), pytest.raises(ValueError, match=f"^{op}: [xq] is float64; it may be float32"):
+    with jax.enable_x64(True), pytest.raises(ValueError, match=f"^{op}: ([xqa]|values) is float64; it may be float32"):
         fn(jnp.ones(SHAPES[2], "float64"))
 
 

@@ -50,6 +50,8 @@ DAILY = [
     ("flash_attention, rows cut", "Explicit", "value"),
     ("paged_attention", "Explicit", "gradient"),
     ("paged_attention", "layout", "value"),
+    ("dsd, the list cut", "Explicit", "gradient"),
+    ("sdd, K cut", "layout", "gradient"),
     ("grouped_matmul, K cut", "Explicit", "gradient"),
     ("grouped_swiglu", "layout", "gradient"),
     ("matmul", "Explicit", "vmap, and its gradient"),
@@ -62,7 +64,7 @@ def all_cases():
             for change in TRANSFORMATIONS:
                 if name == "matmul_one_block" and change not in ("value", "vmap"):  # it has no gradient
                     continue
-                if name.startswith(("sum_over", "grouped", "paged")) and setup.startswith("shard_map"):
+                if name.startswith(("sum_over", "grouped", "paged", "dsd", "sdd")) and setup.startswith("shard_map"):
                     continue  # each device's sum is no result, and its rows have groups or lengths of their own
                 if name.startswith("paged_attention, ") and setup not in ("one device", "Explicit"):
                     continue  # they take no layout, and are paged_attention itself but for the pool

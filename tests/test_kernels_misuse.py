@@ -14,6 +14,7 @@ from course_lib import bench
 from course_lib.kernels import (
     activations,
     attention,
+    block_sparse,
     elementwise,
     linear,
     linear_int8,
@@ -34,6 +35,7 @@ H, IDS = jnp.ones((4, 128, 8)), jnp.zeros(128, "int32")  # heads, and numbers of
 PAGED = jnp.ones((3, 4, 8)), jnp.ones((5, 2, 16, 16)), jnp.ones(3, "int32"), jnp.ones((3, 6), "int32")
 QUERIES, PAGES, LENGTHS, TABLE = PAGED
 Q = linear_int8.quantize(X)
+ONE = block_sparse.from_mask([[True]])
 OTHERS = norm.Blocks(bm=8)
 WITH_BLOCKS = {
     "add": lambda blocks: elementwise.add(X, X, blocks=blocks),
@@ -54,6 +56,8 @@ WITH_BLOCKS = {
     "matmul": lambda blocks: matmul.matmul(X, X, blocks=blocks),
     "matmul_transposed": lambda blocks: matmul.matmul_transposed(X, X, blocks=blocks),
     "matmul_pipelined": lambda blocks: matmul_pipeline.matmul_pipelined(X, X, blocks=blocks),
+    "dsd": lambda blocks: block_sparse.dsd(X[None], ONE, X, blocks=blocks),
+    "sdd": lambda blocks: block_sparse.sdd(X, X, ONE, blocks=blocks),
     "linear": lambda blocks: linear.linear(X, X, blocks=blocks),
     "linear_int8": lambda blocks: linear_int8.linear_int8(X, *Q, blocks=blocks),
 }
@@ -122,6 +126,8 @@ WRONG = {
             "matmul_pipelined": lambda p: matmul_pipeline.matmul_pipelined(X, X, precision=p),
             "linear": lambda p: linear.linear(X, X, precision=p),
             "linear_int8": lambda p: linear_int8.linear_int8(X, *Q, precision=p),
+            "dsd": lambda p: block_sparse.dsd(X[None], ONE, X, precision=p),
+            "sdd": lambda p: block_sparse.sdd(X, X, ONE, precision=p),
         }.items()
     },
     # axes

@@ -14,7 +14,19 @@ from test_kernels_contract import OPS, functions, squares
 
 from course_lib import chips, compat, grid
 from course_lib.compiler.child import service
-from course_lib.kernels import attention, elementwise, grouped, linear, matmul, norm, reduce, scan, softmax, symbolic
+from course_lib.kernels import (
+    attention,
+    block_sparse,
+    elementwise,
+    grouped,
+    linear,
+    matmul,
+    norm,
+    reduce,
+    scan,
+    softmax,
+    symbolic,
+)
 
 GROUPED = ["grouped.grouped_matmul", "grouped_swiglu.grouped_swiglu"]  # whose list of visits has a length
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
@@ -24,11 +36,12 @@ GROUPED = [
     "grouped_swiglu.grouped_swiglu",
 ]  # whose list of visits has as many as rows ask for
 IN_SMEM = ["paged_attention.paged_attention"]  # whose lengths and table lie there
+PATTERNS = ["block_sparse.dsd", "block_sparse.sdd"]  # whose blocks divide the arrays
 ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
 BATCHED = [
     name
     for name in OPS
-    if name not in WHOLE + MEET + GROUPED + IN_SMEM and not any(word in name.split() for word in ACROSS)
+    if name not in WHOLE + MEET + GROUPED + IN_SMEM + PATTERNS and not any(word in name.split() for word in ACROSS)
 ]
 ROW = 200
 
@@ -71,11 +84,13 @@ def test_the_kernel_with_planned_blocks_is_the_reference(name, monkeypatch):
         np.testing.assert_allclose(np.float32(found), np.float32(want), rtol=1e-4, atol=1e-4)
 
 
+ONE = block_sparse.Pattern(jnp.int32([1]), jnp.int32([3]), (2, 10))
 BESIDE = {
     "softmax over rows": (lambda x: softmax.softmax(x, 0), "200, b"),
     "softmax over matrices": (lambda x: softmax.softmax(x, 0), "6, b, 200"),
     "sum over one": (lambda x: reduce.sum_over(x, 1), "b, 6, 200"),
     "sum over one, of columns": (lambda x: reduce.sum_over(x, 1), "6, 200, b"),
+    "columns beside blocks": (lambda x: block_sparse.dsd(jnp.ones((1, 16, 20)), ONE, x), "200, b"),
     "sum over two": (lambda x: reduce.sum_over(x, (0, 2)), "6, b, 200"),
     "cumsum over rows": (lambda x: scan.cumsum(x, 0), "200, b"),
     "cumsum over matrices": (lambda x: scan.cumsum(x, 0), "6, b, 200"),
@@ -127,7 +142,7 @@ def test_a_known_axis_between_unknown_ones(op, shape):
 
 
 @pytest.mark.parametrize(
-    "name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE, *MEET, *GROUPED]
+    "name", ["linear.linear", "reduce.sum_over", "norm.layer_norm", "scan.cumsum", *WHOLE, *MEET, *GROUPED, *PATTERNS]
 )
 def test_a_mapped_axis_may_be_unknown(name):
     assert kernels_in(exported(jax.vmap(functions(name)[0]), f"b, 16, {ROW}")) >= 1
@@ -153,6 +168,7 @@ def test_any_axis_but_the_one_that_is_gone_along(name):
     np.testing.assert_allclose(program.call(x), fn(x), rtol=1e-5, atol=1e-5)
 
 
+EIGHT = block_sparse.from_mask(jnp.eye(4))
 MEETING = {
     "K of a product": (lambda x: matmul.matmul(x, x.T), "8, k", "matmul.*k elements"),
     "rows of groups": (
@@ -160,6 +176,7 @@ MEETING = {
         "n, 8",
         "grouped_matmul.*n elements",
     ),
+    "K of blocks of a product": (lambda x: block_sparse.sdd(x, x.T, EIGHT), "8, k", "sdd.*k elements"),
     "positions": (lambda x: attention.flash_attention(x, x, x), "n, 8", "flash_attention.*n elements"),
     "a row": (softmax.softmax, "8, n", "softmax.*n elements"),
     "rows that are added": (lambda x: reduce.sum_over(x, 0), "b, 8", "sum_over.*b elements"),

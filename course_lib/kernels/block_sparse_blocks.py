@@ -1,0 +1,143 @@
+"""How much of the dense operand of a block-sparse product is in VMEM at once, and what that needs.
+
+dsd has all rows of b and of the result there, and so many columns as fit, up to 512: a block of 128 x 128 takes 142
+cycles for 512, 110 for 256 and 95 for 128, predicted (compiler) for a v5e in bf16. sdd has all of b there if it fits,
+else some columns of blocks, else a part of the reduction.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib.kernels import legal, platforms
+from course_lib.kernels.symbolic import planned
+
+_COLUMNS = 512  # of a panel of dsd
+_PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
+_MOST = 16  # blocks to a step: it is written out in full
+_LARGEST = 2**30  # multiplications of a step at most: it is written out in full, and longer ones compile for long
+_STEP = 0.3e-6  # seconds of a step of sdd beside the product: the compiler predicts 350 to 500 cycles for a v5e
+
+
+@dataclasses.dataclass(frozen=True)
+class Dsd:
+    """Sizes of ``o = A @ b``: blocks of (h, w), as they are multiplied; rows and columns of blocks; N."""
+
+    count: int
+    h: int
+    w: int
+    rows: int
+    cols: int
+    n: int
+    itemsize: int
+    passes: int
+
+    def columns(self) -> int:
+        """How wide a panel is chosen: 512, less where that would not fit well, and all panels alike."""
+        n = planned((1, self.n))[1]
+        for most in (_COLUMNS, 256, 128):
+            if self.vmem_bytes(most) <= _room() and self.h * self.w * most * self.passes <= _LARGEST:
+                break
+        return _up(pl.cdiv(n, pl.cdiv(n, most)), legal.LANES)
+
+    def per_step(self, bn: int) -> int:
+        """How many blocks to a step."""
+        each = self.h * self.w * _up(bn, legal.LANES) * self.passes
+        return max(1, min(_PER_STEP // each, _MOST, self.count))
+
+    def vmem_bytes(self, bn: int) -> int:
+        """Of panels and values, held twice, and of the sum in f32."""
+        tall, wide, bn = self._rows(self.h), _up(self.w, legal.LANES), _up(bn, legal.LANES)
+        panels = (self.cols * self._rows(self.w) + self.rows * tall) * bn
+        values = self.per_step(bn) * tall * wide
+        return 2 * self.itemsize * (panels + values) + 4 * (self.rows + 1) * _up(self.h, legal.SUBLANES) * bn
+
+    def check_fits(self) -> None:
+        """Raises ValueError where not even 128 columns do."""
+        needed, most = self.vmem_bytes(legal.LANES), platforms.vmem_bytes()
+        if needed > most:
+            raise ValueError(
+                f"dsd: b has {self.cols * self.w} rows and the result {self.rows * self.h}; 128 columns of both need "
+                f"{needed / 2**20:.1f} MiB of VMEM, and the chip has {most / 2**20:.1f} MiB. Try the rows of A in two "
+                "parts, each with the blocks that lie there, and jnp.concatenate."
+            )
+
+    def _rows(self, size: int) -> int:
+        return _up(size, _tile(self.itemsize))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sdd:
+    """Sizes of blocks of (h, w) of a product, K deep; rows and columns of blocks that there are."""
+
+    count: int
+    h: int
+    w: int
+    rows: int
+    cols: int
+    k: int
+    itemsize: int
+    passes: int
+
+    def chosen(self) -> tuple[int, int]:
+        """bk and bn."""
+        each, room = self.h * self.w * self.passes, _room()
+        wide = max((n for n in range(1, self.cols + 1) if self.vmem_bytes(self.k, n) <= room), default=0)
+        if wide and each * self.k <= _LARGEST:
+            wide = pl.cdiv(self.cols, pl.cdiv(self.cols, wide))  # each time as many
+            return _up(self.k, legal.LANES), _up(wide * self.w, legal.LANES)
+        fits = (bk for bk in range(legal.LANES, self.k, legal.LANES) if self.vmem_bytes(bk, 1) <= room)
+        deep = max((bk for bk in fits if each * bk <= _LARGEST), default=legal.LANES)
+        return _up(pl.cdiv(self.k, pl.cdiv(self.k, deep)), legal.LANES), _up(self.w, legal.LANES)
+
+    def per_range(self, bk: int, bn: int) -> int:
+        """How many columns of blocks are in VMEM at once."""
+        return max(1, min(bn // self.w, self.cols)) if bk >= self.k else 1
+
+    def per_step(self, bk: int, per_range: int) -> int:
+        """How many blocks to a step: several where all of a and b can be in VMEM, and copying a first is not longer."""
+        if bk < self.k or per_range < self.cols:
+            return 1
+        first = self.itemsize * self.rows * self.h * self.k / platforms.rates(jnp.bfloat16).hbm_bandwidth
+        each = self.h * self.w * self.k * self.passes
+        several = max(1, min(_PER_STEP // each, _MOST, self.count))
+        fits = self.vmem_bytes(bk, per_range, several) <= _room()
+        return several if fits and first < self.count * _STEP else 1
+
+    def vmem_bytes(self, bk: int, per_range: int, per_step: int = 1) -> int:
+        """Of the blocks; what never changes is held once. And of the three parts in which f32 is multiplied."""
+        bk, w = _up(min(bk, self.k), legal.LANES), _up(self.w, _tile(self.itemsize))
+        h, lanes = _up(self.h, _tile(self.itemsize)), _up(self.w, legal.LANES)
+        whole = per_range == self.cols and bk >= self.k
+        a = bk * h * (self.rows if per_step > 1 else 2)
+        b = bk * min(per_range * w, self.cols * lanes) * (1 if whole else 2)
+        parts = 6 * bk * (h + w) if self.passes > 1 else 0
+        return self.itemsize * (a + b + 2 * per_step * h * lanes) + 8 * h * lanes + parts
+
+
+def _room() -> int:
+    """Bytes of VMEM for blocks that are chosen: the rest is for what the compiler has no registers for."""
+    return platforms.vmem_bytes() * 7 // 8
+
+
+def _tile(itemsize: int) -> int:
+    """Rows of a register, of numbers of so many bytes."""
+    return legal.SUBLANES * 4 // itemsize
+
+
+def _up(size: int, step: int) -> int:
+    return pl.cdiv(size, step) * step
+
+
+def dsd_problem(values, n: int, shape: tuple[int, int], transpose_a: bool, passes: int) -> Dsd:
+    """Of what ``dsd`` is given."""
+    count, h, w = values.shape
+    (h, w), (rows, cols) = ((w, h), shape[::-1]) if transpose_a else ((h, w), shape)
+    return Dsd(count, h, w, rows, cols, n, jnp.dtype(values.dtype).itemsize, passes)
+
+
+def sdd_problem(a, b, rows, shape: tuple[int, int], transpose_b: bool, passes: int) -> Sdd:
+    """Of what ``sdd`` is given."""
+    (m, k), n, count = a.shape, b.shape[0 if transpose_b else 1], rows.shape[0]
+    return Sdd(count, m // shape[0], n // shape[1], *shape, k, jnp.dtype(a.dtype).itemsize, passes)

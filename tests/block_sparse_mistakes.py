@@ -1,0 +1,48 @@
+"""Mistakes in the kernels of block-sparse products, each of which test_block_sparse plants and must see."""
+
+# A mistake: what stands in block_sparse_kernels, what somebody writes instead, and where it shows.
+DSD = ("any order",)
+ROWS, COLUMNS, CUT = (("any order", way, False) for way in ("rows of a", "columns of b", "K cut"))
+MISTAKES = {
+    "zeros at every step": ("pl.when(t == 0)", "pl.when(t >= 0)", DSD),
+    "zeros at no step": ("pl.when(t == 0)", "pl.when(t < 0)", DSD),
+    "zeros for the first panel alone": ("pl.when(t == 0)", "pl.when(pl.program_id(0) + t == 0)", DSD),
+    "zeros when a step begins": (
+        "acc_ref[row] += dot(values_ref[x]",
+        "acc_ref[row] = jnp.where(x == 0, 0.0, acc_ref[row]) + dot(values_ref[x]",
+        DSD,
+    ),
+    "the sum is not kept": ("acc_ref[row] += dot(values_ref[x]", "acc_ref[row] = dot(values_ref[x]", DSD),
+    "columns for rows": ("_at(row, sizes[0], transpose_o), ", "_at(col, sizes[0], transpose_o), ", DSD),
+    "rows for columns": ("_at(col, sizes[1]", "_at(jnp.minimum(row, 2), sizes[1]", DSD),
+    "a row late, as if they were sorted": (
+        "counted(rows_ref[read]",
+        "counted(rows_ref[jnp.maximum(read - 1, 0)]",
+        DSD,
+    ),
+    "the places of the first step": (
+        "_place(rows_ref, cols_ref, t * per_step + x",
+        "_place(rows_ref, cols_ref, x",
+        DSD,
+    ),
+    "stored a step too early": ("t == pl.num_programs(1) - 1)\n    def _store", "t == 0)\n    def _store", DSD),
+    "the first block's lanes": ("index * size, size), size", "0 * index, size), size", ("one place twice", False)),
+    "what is past the end is added": ("jnp.where(at < count, row, shape[0])", "row", DSD),
+    "what is surplus is added": (
+        "row, col = counted(",
+        "row, col = (lambda row, col, shape: (row % shape[0], col % shape[1]))(",
+        ("surplus",),
+    ),
+    "surplus blocks are no zeros": (
+        "jnp.where(row < shape[0], o, 0.0)",
+        "o",
+        ("surplus", "all of a and b", False),
+    ),
+    "a row late": ("jnp.clip(rows[t], ", "jnp.clip(rows[jnp.maximum(t - 1, 0)], ", ROWS),
+    "stored where it was computed": ("place[0][t] if place else t", "t", COLUMNS),
+    "computed where it is stored": ("(rows[order], cols[order], order)", "(rows, cols, order)", COLUMNS),
+    "the sum goes on in the next block": ("step == 0, 0.0", "t + step == 0, 0.0", CUT),
+    "the last part alone": ("o += jnp.where(step == 0, 0.0, sum_ref[...])", "pass", CUT),
+    "past the depth": ("if k % bk:", "if False:", CUT),
+    "past the depth of b": ("a, b = zero_beyond(a, 1, k - step * bk), ", "b = ", CUT),
+}

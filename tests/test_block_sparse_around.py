@@ -1,0 +1,85 @@
+"""Block-sparse products on other chips, of other sizes, and under vmap."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from conftest import needs_libtpu
+from sweeps import daily
+from test_block_sparse import WAYS, both_ways, dsd_case, near, pattern_of, sdd_case, simulated
+
+from course_lib import compiler, grid
+from course_lib.kernels import block_sparse
+from course_lib.kernels.block_sparse import Blocks, Pattern
+
+
+@needs_libtpu
+@pytest.mark.parametrize("chip", daily("v5e", of=["v4", "v5e", "v5p", "v6e"]))
+@pytest.mark.parametrize("h, w", daily((16, 128), of=[(7, 13), (16, 128), (24, 40), (128, 128), (256, 256)]))
+@pytest.mark.parametrize("dtype", daily("bfloat16", of=["float32", "bfloat16"]))
+def test_it_compiles_forwards_and_backwards(chip, h, w, dtype):
+    dense, product = (
+        dsd_case("any order", False, h, w, dtype=dtype),
+        sdd_case("any order", False, h, w, dtype=dtype),
+    )
+
+    def both(values, b, left, right):
+        pattern = pattern_of("any order")
+        dsd, sdd = both_ways(block_sparse.dsd), both_ways(block_sparse.sdd)
+        others = [block_sparse.sdd(left, right, pattern, **WAYS[way][0]) for way in ("columns of b", "K cut")]
+        return dsd(values, pattern, b), sdd(left, right, pattern), others
+
+    args = dense[0], dense[2], *product[:2]
+    report = compiler.compile_tpu(both, *args, chip=chip, simulate=False)
+    assert report.ok, report.error
+
+
+def described(m, k, n, count, block=128, dtype="bfloat16"):
+    places = jax.ShapeDtypeStruct((count,), jnp.int32)
+    pattern = Pattern(places, places, (m // block, k // block))
+    values, b = ((count, block, block), (k, n))
+    return jax.ShapeDtypeStruct(values, dtype), pattern, jax.ShapeDtypeStruct(b, dtype)
+
+
+@pytest.mark.parametrize(
+    "sizes, bn",
+    [
+        ((4096, 4096, 4096), 512),
+        ((4096, 4096, 640), 384),
+        ((4096, 4096, 64), 128),
+        ((16384, 16384, 4096), 512),
+        ((65536, 65536, 4096), 128),
+    ],
+)
+def test_panels_of_dsd_are_wide_if_they_fit_and_alike(sizes, bn):
+    assert block_sparse.dsd_blocks_for(*described(*sizes, 400)) == Blocks(bn=bn)
+
+
+def test_too_long_for_vmem_and_too_many_for_smem():
+    for sizes, says in {
+        (
+            2**17,
+            2**17,
+            128,
+            9,
+        ): r"dsd: b has 131072 rows and the result 131072; 128 columns of both need 19\d.* Try the",
+        (4096, 4096, 128, 130_000): "dsd: pattern has 130000 entries, and 125000 fit into the chip's scalar memory",
+    }.items():
+        with pytest.raises(ValueError, match=says):
+            grid.trace(block_sparse.dsd, *described(*sizes))
+
+
+@pytest.mark.parametrize("of_arrays, of_pattern", daily((0, None), of=[(0, None), (None, 0), (0, 0)]))
+def test_under_vmap_in_the_simulator(of_arrays, of_pattern):
+    """Heads of one pattern; patterns of one matrix."""
+    (values, pattern, b), (a, y, _) = dsd_case("surplus"), sdd_case("surplus")
+    pair = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]) if of_pattern == 0 else x, pattern)
+    twice = [jnp.stack([x, -2 * x[::-1]]) if of_arrays == 0 else x for x in (values, b, a)]
+
+    def run(dsd, sdd):
+        def both(values, b, a, pattern):
+            return dsd(values, pattern, b), sdd(a, y, pattern)
+
+        return jax.vmap(both, (of_arrays,) * 3 + (of_pattern,))
+
+    want = run(block_sparse.dsd_reference, block_sparse.sdd_reference)(*twice, pair)
+    near(simulated(run(block_sparse.dsd, block_sparse.sdd), *twice, pair), want)
