@@ -33,8 +33,9 @@ EVERY_DAY = ("borders inside", "a ragged end")
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """Backwards too, where nobody chooses blocks."""
+    """Backwards too, where nobody chooses blocks; and chunks of 8 rows in them."""
     monkeypatch.setattr(grouped, "_GRADIENT_ROWS", 32)
+    monkeypatch.setattr(grouped_kernels, "CHUNK", 8)
 
 
 def sample(*shapes, dtype=jnp.float32):
@@ -89,6 +90,15 @@ def test_the_kernels_are_the_reference(name, transpose_w):
     how = {"transpose_w": transpose_w}
     got = simulated(both_ways(grouped.grouped_matmul, blocks=SMALL, **how), x, w, sizes)
     near(got, jax.jit(both_ways(inside(grouped.reference), **how))(x, w, sizes))
+
+
+def test_chunks_as_long_as_they_are(monkeypatch):
+    monkeypatch.setattr(grouped_kernels, "CHUNK", 128)
+    monkeypatch.setattr(grouped, "_GRADIENT_ROWS", 512)
+    x, w = sample((700, 16), (3, 16, 128))
+    sizes = jnp.array([140, 300, 200], jnp.int32)
+    got = simulated(both_ways(grouped.grouped_matmul, blocks=Blocks(bm=512, bn=128)), x, w, sizes)
+    near(got, jax.jit(both_ways(grouped.reference))(x, w, sizes))
 
 
 @pytest.mark.parametrize("name", daily("borders inside", of=GROUPS))
@@ -157,18 +167,28 @@ def test_swiglu_by_four_judges():
 # A mistake: what stands in grouped_kernels, what somebody writes instead, and a case where it shows.
 MISTAKES = {
     "a shared tile overwrites its neighbour": (
-        "jnp.where(row >= start, o, o_ref[...])",
+        "jnp.where(row >= start, o, o_ref[part])",
         "o",
         "borders inside",
     ),
     "rows counted from the array's start": (
-        "start = bounds_ref[group] - first",
-        "start = bounds_ref[group]",
+        "start, end = bounds_ref[group] - first,",
+        "start, end = bounds_ref[group],",
         "borders inside",
     ),
     "the border a row too late": ("row >= start, o,", "row > start, o,", "rows of nobody"),
     "nobody's rows are left as they are": ("(group == groups)", "(group > groups)", "rows of nobody"),
-    "who comes later owns all of it": ("alone = start <= 0", "alone = start >= 0", "borders inside"),
+    "whose tile it is decided by its end alone": (
+        "(start <= 0) & (end >= rows)",
+        "end >= rows",
+        "borders inside",
+    ),
+    "the chunk of the border is left out": (
+        "pl.cdiv(jnp.minimum(end, rows), chunk)",
+        "jnp.minimum(end, rows) // chunk",
+        "borders inside",
+    ),
+    "rows of a chunk counted as those of its tile": ("o.shape, 0) + at", "o.shape, 0)", "borders inside"),
     "the next group's matrix": (
         "e = jnp.minimum(group[v], groups - 1)",
         "e = jnp.minimum(group[v] + 1, groups - 1)",
@@ -179,14 +199,23 @@ MISTAKES = {
         "begins = (v == idle_ref[0]) & (group",
         "borders inside",
     ),
-    "the sum starts anew at every tile": ("jnp.where(begins, 0.0, acc_ref[...])", "0.0", "borders inside"),
+    "the sum starts anew at every tile": ("jnp.where(begins, 0.0, acc_ref[...])", "0.0", "whole tiles"),
     "stored a visit too early": (
         "group_ref[jnp.minimum(v + 1, last)] != group",
         "group_ref[v] != group",
         "whole tiles",
     ),
-    "only x is masked": ("add(mine(x_ref), mine(g_ref))", "add(mine(x_ref), g_ref[...])", "a ragged end"),
-    "neither is masked": ("add(mine(x_ref), mine(g_ref))", "add(x_ref[...], g_ref[...])", "borders inside"),
+    "only x is masked": (
+        "product(mine(x_ref, part, at), mine(g_ref, part, at))",
+        "product(mine(x_ref, part, at), g_ref[part])",
+        "a ragged end",
+    ),
+    "neither is masked": (
+        "product(mine(x_ref, part, at), mine(g_ref, part, at))",
+        "product(x_ref[part], g_ref[part])",
+        "borders inside",
+    ),
+    "what was there is added to": ("acc_ref[...] = jnp.zeros_like(acc_ref)", "pass", "borders inside"),
     "nobody's rows have a matrix": (
         "pl.when((v >= idle_ref[0]) & (group < groups))  #",
         "pl.when(v >= idle_ref[0])  #",
@@ -196,13 +225,14 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(
-    "name", daily("the sum goes on in the next group", "who comes later owns all of it", of=MISTAKES)
+    "name", daily("the sum goes on in the next group", "the chunk of the border is left out", of=MISTAKES)
 )
 def test_a_mistake_is_seen(name, monkeypatch):
     right, wrong, shows = MISTAKES[name]
     source = inspect.getsource(grouped_kernels)
     assert right in source
     names = {"__name__": grouped_kernels.__name__}
+    source = source.replace("CHUNK = 128", "CHUNK = 8")
     exec(compile(source.replace(right, wrong), grouped_kernels.__file__, "exec"), names)
     monkeypatch.setattr(grouped_kernels, "products", names["products"])
     monkeypatch.setattr(grouped_kernels, "gradients", names["gradients"])
@@ -240,15 +270,15 @@ def test_it_compiles_forwards_and_backwards(chip, fn):
     assert report.ok, report.error
 
 
-@pytest.mark.parametrize("rows, bm", [(64 * 8192, 512), (64 * 256, 128)])
-def test_tiles_are_small_where_groups_are(rows, bm):
-    """A tile that a border crosses is multiplied twice: with 8192 rows a group that is little, with 256 it is half."""
+@pytest.mark.parametrize("rows", [64 * 8192, 64 * 256])
+def test_tiles_are_large_though_groups_are_small(rows):
+    """Of a tile that a border crosses, only a chunk is multiplied twice."""
     x, w, sizes = (
         jax.ShapeDtypeStruct((rows, 2048), jnp.bfloat16),
         jax.ShapeDtypeStruct((64, 2048, 1024), jnp.bfloat16),
         jax.ShapeDtypeStruct((64,), jnp.int32),
     )
-    assert grouped.blocks_for(x, w, sizes).bm == bm
+    assert grouped.blocks_for(x, w, sizes).bm == 512
 
 
 X, W = jnp.ones((128, 16)), jnp.ones((3, 16, 24))

@@ -3,7 +3,7 @@
     o[i] = x[i] @ w[e]    for the rows i of group e, and zeros for rows past the last group
 
 Cost   FLOPs 2*T*K*N;  HBM bytes, where each group has more than one tile, (T*K*ceil(N/bn) + E*K*N + T*N) * itemsize;
-       a tile of bm rows that a border crosses is multiplied once for each of its groups
+       rows around a border between groups are multiplied twice: 128 of them at the most, where 128 divides bm
 VMEM   2 * (bm*K + K*bn + bm*bn) * itemsize: each block held twice
 
 The grid is (columns, visits): see ``grouped_visits``. Sizes of groups are data; nothing is compiled again for others.
@@ -140,8 +140,9 @@ def _fastest(t: int, k: int, n: int, groups: int, dtype, passes: int, matrices: 
                 product = 2 * bm * k * bn * passes * matrices / rates.flops
                 tile, matrix = (dtype.itemsize * n / rates.hbm_bandwidth for n in (bm * (k + bn), k * bn * matrices))
                 each = max(product, tile) + _PER_VISIT
-                of_groups = groups * max(0.0, tile + matrix - each)
-                found.append((panels * ((tiles + groups - 1) * each + of_groups), -bm, -bn))
+                border = product * min(1, grouped_kernels.CHUNK / bm) + _PER_VISIT
+                of_groups = (groups - 1) * border + groups * max(0.0, tile + matrix - each)
+                found.append((panels * (tiles * each + of_groups), -bm, -bn))
     _, bm, bn = min(found, default=(0, -legal.LANES, -legal.LANES))
     return {"bm": -bm, "bn": -bn}
 

@@ -3,8 +3,8 @@
 Both walk the list of ``grouped_visits``, which is read before the grid begins (scalar prefetch): the index maps look up
 there which tile and which matrix comes next. All of K is one block, so a product needs no sum from step to step, and a
 matrix is copied once for a group, however many tiles that has. A tile that a border crosses is visited by each of its
-groups, one after the other, and from the second on keeps what was written before its own first row: a mask is needed
-there and nowhere else.
+groups, one after the other: each multiplies the chunks of rows that are its own, and keeps what was written before its
+first row.
 """
 
 import functools
@@ -22,6 +22,8 @@ from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.grouped_visits import Visits
 from course_lib.kernels.products import dot
 
+CHUNK = 128  # rows: what the MXU multiplies with one loading of its weights, at the least
+
 
 def _kernel(
     group_ref: Int32[Ref, " V"],
@@ -36,28 +38,45 @@ def _kernel(
     *w_refs, o_ref = refs
     v, rows = pl.program_id(1), x_ref.shape[0]
     group, first = group_ref[v], tile_ref[v] * rows
-    start = bounds_ref[group] - first
+    start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
 
-    def merge(o):
-        row = lax.broadcasted_iota(jnp.int32, o.shape, 0)
-        o_ref[...] = jnp.where(row >= start, o, o_ref[...])
+    def product(part):
+        return result(x_ref[part], *(ref[0] for ref in w_refs)).astype(o_ref.dtype)
+
+    def merge(part, o, at):
+        row = lax.broadcasted_iota(jnp.int32, o.shape, 0) + at
+        o_ref[part] = jnp.where(row >= start, o, o_ref[part])  # whoever comes later writes over the rest
 
     @pl.when((v >= idle_ref[0]) & (group < groups))
     def _visit():
-        o = result(x_ref[...], *(ref[0] for ref in w_refs)).astype(o_ref.dtype)
-        alone = start <= 0  # up to here: whoever comes later writes over the rest
+        whole = (start <= 0) & (end >= rows)
 
-        @pl.when(alone)
-        def _store():
-            o_ref[...] = o
+        @pl.when(whole)
+        def _tile():
+            o_ref[...] = product(...)
 
-        @pl.when(jnp.logical_not(alone))
-        def _merge():
-            merge(o)
+        @pl.when(jnp.logical_not(whole))
+        def _chunks():
+            @_each_chunk(start, end, rows)
+            def _chunk(part, at):
+                merge(part, product(part), at)
 
     @pl.when((v >= idle_ref[0]) & (group == groups))
     def _nobodys():
-        merge(jnp.zeros(o_ref.shape, o_ref.dtype))
+        merge(..., jnp.zeros(o_ref.shape, o_ref.dtype), 0)
+
+
+def _each_chunk(start, end, rows: int) -> Callable:
+    """Runs what it decorates for each chunk of a tile that has rows from ``start`` to ``end``: with the chunk, and with
+    the row of the tile that it begins at."""
+    chunk = CHUNK if rows % CHUNK == 0 else rows
+
+    def run(body: Callable) -> None:
+        @pl.loop(jnp.maximum(start, 0) // chunk, pl.cdiv(jnp.minimum(end, rows), chunk))
+        def _chunk(n):
+            body(pl.ds(pl.multiple_of(n * chunk, chunk), chunk), n * chunk)
+
+    return run
 
 
 def products(
@@ -113,18 +132,30 @@ def _gradient_kernel(
     begins = (v == idle_ref[0]) | (group_ref[jnp.maximum(v - 1, 0)] != group)
     ends = (v == last) | (group_ref[jnp.minimum(v + 1, last)] != group)
 
-    def add(x, g):
-        acc_ref[...] = jnp.where(begins, 0.0, acc_ref[...]) + dot(x, g, transpose_x=True, precision=precision)
+    def product(x, g):
+        return dot(x, g, transpose_x=True, precision=precision)
 
-    def mine(ref):  # in both: rows of others count in neither, and past the array may be NaN
-        row = lax.broadcasted_iota(jnp.int32, ref.shape, 0)
-        return jnp.where((row >= start) & (row < end), ref[...], jnp.zeros_like(ref))
+    def mine(ref, part, at):  # in both: rows of others count in neither, and past the array may be NaN
+        row = lax.broadcasted_iota(jnp.int32, (part.size, ref.shape[1]), 0) + at
+        return jnp.where((row >= start) & (row < end), ref[part], jnp.zeros((), ref.dtype))
 
     @pl.when((v >= idle_ref[0]) & (group < groups))  # nobody's rows come last, and have no matrix
     def _visit():
         whole = (start <= 0) & (end >= rows)
-        pl.when(whole)(lambda: add(x_ref[...], g_ref[...]))
-        pl.when(jnp.logical_not(whole))(lambda: add(mine(x_ref), mine(g_ref)))
+
+        @pl.when(whole)
+        def _tile():
+            acc_ref[...] = jnp.where(begins, 0.0, acc_ref[...]) + product(x_ref[...], g_ref[...])
+
+        @pl.when(jnp.logical_not(whole))
+        def _chunks():
+            @pl.when(begins)
+            def _zero():
+                acc_ref[...] = jnp.zeros_like(acc_ref)
+
+            @_each_chunk(start, end, rows)
+            def _chunk(part, at):
+                acc_ref[...] += product(mine(x_ref, part, at), mine(g_ref, part, at))
 
         @pl.when(ends)
         def _store():
