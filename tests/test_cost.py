@@ -84,6 +84,13 @@ def test_plain_counts_agree_with_xla():
     assert ours.total == pytest.approx(theirs, rel=0.01)
 
 
+def test_a_ragged_product_counts_each_row_once_and_so_do_its_gradients():
+    x, w, sizes, g = jnp.ones((64, 32)), jnp.ones((4, 32, 16)), jnp.full(4, 16, jnp.int32), jnp.ones((64, 16))
+    product = functools.partial(jax.lax.ragged_dot, group_sizes=sizes)
+    assert cost.flops(grid.walk(product, x, w)).mxu == 2 * 64 * 32 * 16
+    assert cost.flops(grid.walk(lambda x, w, g: jax.vjp(product, x, w)[1](g), x, w, g)).mxu == 2 * 2 * 64 * 32 * 16
+
+
 def test_a_convolution_counts_its_products():
     def conv(x, w):
         return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))

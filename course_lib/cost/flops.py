@@ -100,6 +100,15 @@ def _entered(eqn) -> list:
     return jaxprs.bodies(eqn) or ([inner] if inner is not None else [])
 
 
+def _of_groups(eqn) -> int:
+    """Multiplications of a ragged product: each row with the matrix of its group. Rows of no group count too."""
+    numbers = eqn.params["ragged_dot_dimension_numbers"]
+    (contracted, _), _ = numbers.dot_dimension_numbers
+    depth = math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+    cut = set(numbers.lhs_ragged_dimensions) & set(contracted)  # a gradient: a matrix for each group, of its rows alone
+    return depth * eqn.outvars[0].aval.size // (eqn.outvars[0].aval.shape[0] if cut else 1)
+
+
 def _of(eqn) -> Work:
     """The operations of one equation on arrays."""
     name = eqn.primitive.name
@@ -107,8 +116,8 @@ def _of(eqn) -> Work:
         (contracted, _), _ = eqn.params["dimension_numbers"]
         depth = math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
         return Work(mxu=2 * depth * eqn.outvars[0].aval.size)
-    if name == "ragged_dot" or name == "ragged_dot_general":
-        return Work(mxu=2 * eqn.invars[0].aval.shape[-1] * eqn.outvars[0].aval.size)
+    if name == "ragged_dot_general":
+        return Work(mxu=2 * _of_groups(eqn))
     if name == "conv_general_dilated":
         kernel = eqn.invars[1].aval
         out_features = kernel.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
