@@ -46,6 +46,7 @@ def rows() -> list[Row]:
     """Every row, in the order of the table."""
     import attention_rows
     import grouped_rows
+    import lookup_rows
 
     return [
         *(matmul(*sizes) for sizes in MATMULS),
@@ -56,6 +57,7 @@ def rows() -> list[Row]:
         row_wise("LayerNorm", "norm.layer_norm", layer_norm, _tokamax_norm(centred=True), vectors=2),
         *attention_rows.rows(),
         *grouped_rows.rows(),
+        *lookup_rows.rows(),
         guide(8192),
         *(product_of_a_model(*row) for row in PRODUCTS),
         *(row_wise_of_a_model(*row) for row in ROW_WISE),
