@@ -20,8 +20,9 @@ def deciding(jaxpr, outputs: set) -> set:
 def parts(eqn) -> list[tuple]:
     """The jaxprs that an equation runs, each with what its variables are there and what becomes of its outputs.
 
-    (jaxpr, its variables, the equation's inputs that they stand for, whose outputs decide: None for those of the
-    equation, else all). A sum or a sort over an array, whose jaxpr is an operation on two numbers, runs none.
+    (jaxpr, its variables, the equation's inputs that they stand for, whether all its outputs decide: else those that
+    become outputs of the equation which do). A sum or a sort over an array, whose jaxpr is an operation on two numbers,
+    runs none.
     """
     name, inputs = eqn.primitive.name, list(eqn.invars)
     if name == "cond":

@@ -5,9 +5,9 @@ block whose index is looked up never changes, a loop up to ``lengths_ref[b]`` ha
 that was never started, it aborts. It aborts too where the arrays are computed in the same program. Here they are known.
 So for the simulation alone, a load that decides something becomes that load plus the number that it should have found,
 worked out from the place by arithmetic (``lookup``); the arrays become arguments; and a grid whose size is computed
-gets that size. A load that only says where a
-copy begins stays as it is. Whether that was enough is checked on the whole grid: with zeros in its arrays, the kernel
-must visit the blocks, take the branches and start the copies that it does with the real ones.
+gets that size. A load that only says where a copy begins stays as it is. Whether that was enough is checked on the
+whole grid: with zeros in its arrays, the kernel must visit the blocks, take the branches and start the copies that it
+does with the real ones.
 """
 
 import math
