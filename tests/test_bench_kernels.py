@@ -76,6 +76,16 @@ def test_the_rows_are_those_that_were_asked_for():
     assert set(models) >= {"decode", "prefill", "vocabulary", "vision", "odd"}
 
 
+def test_the_least_time_of_a_row_counts_what_its_tables_name():
+    """A gather does not tell how much of its operand it reads; the row does."""
+    (row,) = (row for row in ROWS if row.shape == "8 sequences of 512")
+    least = bench_kernels.least_time(row)
+    pool = 8 * 512 * 8 * 2 * 128 * 2  # sequences, tokens, heads, a key and a value of so many elements, bytes of one
+    assert least.by == "HBM" and pool <= least.hbm_bytes < 1.01 * pool
+    unread = bench_kernels.least_time(dataclasses.replace(row, reads_all=False))
+    assert unread.hbm_bytes < 0.01 * pool
+
+
 def test_gradients_are_the_value_and_every_gradient():
     x, w, b, dy = (
         jnp.asarray(np.random.default_rng(0).normal(size=s), jnp.float32) for s in ((8, 4), (4, 6), 6, (8, 6))

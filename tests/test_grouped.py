@@ -132,20 +132,26 @@ def of_pairs(sizes, rows, tile):
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("empty_too", [False, True])
-def test_visits_are_every_pair_that_meets_in_order(seed, empty_too):
+@pytest.mark.parametrize("of_matrices", [False, True])
+def test_visits_are_every_pair_that_meets_in_order(seed, of_matrices):
     rng = np.random.default_rng(seed)
     sizes, tile = rng.integers(0, 60, rng.integers(1, 9)) * rng.integers(0, 2), int(rng.choice([8, 32, 100]))
     rows = int(max(1, sizes.sum() + rng.integers(-5, 40)))
-    found = grouped_visits.visits(jnp.asarray(sizes, jnp.int32), rows, tile, empty_too=empty_too)
-    idle, pairs = int(found.idle[0]), list(zip(found.group.tolist(), found.tile.tolist(), strict=True))
-    assert [pair for pair in pairs[idle:] if pair in of_pairs(sizes, rows, tile)] == of_pairs(sizes, rows, tile)
-    more = {group for group, _ in pairs[idle:]} - {group for group, _ in of_pairs(sizes, rows, tile)}
-    assert len(pairs) - idle == len(of_pairs(sizes, rows, tile)) + len(more)
-    assert more == (
-        set(range(len(sizes) + 1)) - {group for group, _ in of_pairs(sizes, rows, tile)} if empty_too else set()
-    )
-    assert set(pairs[:idle]) <= {pairs[idle]}, "what is idle copies nothing"
+    found = grouped_visits.visits(jnp.asarray(sizes, jnp.int32), rows, tile, of_matrices=of_matrices)
+    idle, steps = int(found.idle[0]), list(zip(found.group.tolist(), found.tile.tolist(), strict=True))
+    pairs = [pair for v, pair in enumerate(steps) if not grouped_visits.is_idle(v, found.idle)]
+    meet = of_pairs(sizes, rows, tile)
+    if of_matrices:  # nobody's rows have no matrix, and one without rows has its zeros written
+        meet = [(group, at) for group, at in meet if group < len(sizes)]
+        assert {group for group, _ in pairs} == set(range(len(sizes)))
+        assert [pair for pair in pairs if pair in meet] == meet
+        assert len(pairs) - len(meet) == len(sizes) - len({group for group, _ in meet})
+    else:
+        assert pairs == meet
+    assert len(steps) == len(pairs) + idle
+    assert set(steps[1 : 1 + idle]) <= {pairs[min(1, len(pairs) - 1)]}, "what is idle has what comes next"
+    order = [int(grouped_visits.written(v, found.idle)) for v in range(len(steps))]
+    assert order == [0] * (1 + idle) + list(range(1 + idle, len(steps))), "and what the first has written"
 
 
 def accepted(fn, reference, *args):
@@ -195,15 +201,20 @@ MISTAKES = {
         "borders inside",
     ),
     "the sum goes on in the next group": (
-        "begins = (v == idle_ref[0]) | (group",
-        "begins = (v == idle_ref[0]) & (group",
+        "begins = (v == 0) | (group",
+        "begins = (v == 0) & (group",
+        "borders inside",
+    ),
+    "behind what is idle a group does not begin": (
+        "group_ref[written(v - 1, idle_ref)]",
+        "group_ref[jnp.maximum(v - 1, 0)]",
         "borders inside",
     ),
     "the sum starts anew at every tile": ("jnp.where(begins, 0.0, acc_ref[...])", "0.0", "whole tiles"),
     "stored a visit too early": (
         "group_ref[jnp.minimum(v + 1, last)] != group",
         "group_ref[v] != group",
-        "whole tiles",
+        "borders inside",
     ),
     "only x is masked": (
         "product(mine(x_ref, part, at), mine(g_ref, part, at))",
@@ -216,11 +227,6 @@ MISTAKES = {
         "borders inside",
     ),
     "what was there is added to": ("acc_ref[...] = jnp.zeros_like(acc_ref)", "pass", "borders inside"),
-    "nobody's rows have a matrix": (
-        "pl.when((v >= idle_ref[0]) & (group < groups))  #",
-        "pl.when(v >= idle_ref[0])  #",
-        "rows of nobody",
-    ),
 }
 
 
@@ -243,7 +249,7 @@ def test_a_mistake_is_seen(name, monkeypatch):
 @pytest.mark.sweep
 def test_an_empty_group_has_a_gradient_of_zero_because_it_is_visited(monkeypatch):
     lists = functools.partial(grouped_visits.visits)
-    monkeypatch.setattr(grouped, "visits", lambda *args, empty_too: lists(*args, empty_too=False))
+    monkeypatch.setattr(grouped, "visits", lambda *args, of_matrices: lists(*args, of_matrices=False))
     with pytest.raises(AssertionError):
         test_the_kernels_are_the_reference("borders inside", False)
 

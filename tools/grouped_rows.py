@@ -38,6 +38,7 @@ def row(how: str, sizes: np.ndarray, depth: int, columns: int, *, gradients: boo
             PALLAS_OPS: lambda: in_the_wheel(gradients),
         },
         choices={PALLAS_OPS: CHOICES},
+        reads_all=True,
     )
 
 

@@ -35,6 +35,7 @@ class Row:
     model: str = ""  # where in a model such a shape occurs, for the rows that are taken from models
     passes: int = 1  # of the MXU, where f32 is multiplied as exactly as f32 is
     share: float = 1.0  # of XLA's work that has to be done: half, where half of the scores do not count
+    reads_all: bool = False  # each number of each argument counts, which nobody sees where tables say what is read
     choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, for one that has no choice
 
     @property

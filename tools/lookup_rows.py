@@ -46,6 +46,7 @@ def pages(lengths: list[int]) -> Row:
             PALLAS_OPS: pages_in_the_wheel,
         },
         share=sum(lengths) / (table.size * PAGE),
+        reads_all=True,
         choices={PALLAS_OPS: CHOICES},
     )
 
@@ -88,6 +89,7 @@ def dsd(size: int, columns: int) -> Row:
         shape=f"{len(rows)} blocks of {BLOCK}, {columns} columns",
         args=(values, b, rows, cols),
         implementations={OURS: lambda: functools.partial(_ours, "dsd", shape), XLA: lambda: plain},
+        reads_all=True,
     )
 
 
@@ -106,6 +108,7 @@ def sdd(size: int, depth: int) -> Row:
         shape=f"{len(rows)} blocks of {BLOCK}, K {depth}",
         args=(a, b, rows, cols),
         implementations={OURS: lambda: functools.partial(_ours, "sdd", shape), XLA: lambda: plain},
+        reads_all=True,
     )
 
 

@@ -161,7 +161,7 @@ def unwritten(fn: Callable, *args, chip: str) -> str:
 def _why(report: compiler.Report) -> str:
     if not report.ok:
         return report.error.what
-    return "it compiles; " + ("; ".join(report.notes) or "no cycles: the simulator gave none")
+    return "it compiles; " + (report.notes[0] if report.notes else "no cycles: the simulator gave none")
 
 
 def _distinct(candidates: Iterable) -> list:

@@ -195,7 +195,7 @@ def _on_tpu(x, w, sizes, *, transpose_w, precision, blocks):
     needed = vmem_bytes(bm, k, bn, x.dtype.itemsize)
     check_fits(blocks, needed)
     return grouped_kernels.products(
-        x, (w,), visits(sizes, t, bm, empty_too=False), fixed(dot, transpose_y=transpose_w, precision=precision),
+        x, (w,), visits(sizes, t, bm, of_matrices=False), fixed(dot, transpose_y=transpose_w, precision=precision),
         transposed=transpose_w, bm=bm, bn=bn, vmem_bytes=needed,
     )  # fmt: skip
 
@@ -242,19 +242,22 @@ def _matrices_on_tpu(x, g, sizes, *, dtype, transpose_w, precision):
     if transpose_w:
         x, g = g, x
     (t, k), n = x.shape, g.shape[1]
-    bm, bk, bn = _blocks_of_gradient(t, k, n, x.dtype.itemsize)
-    lists, needed = visits(sizes, t, bm, empty_too=True), _gradient_vmem_bytes(bm, bk, bn, x.dtype.itemsize)
+    bm, bk, bn = _blocks_of_gradient(t, k, n, x.dtype.itemsize, passes(precision))
+    lists, needed = visits(sizes, t, bm, of_matrices=True), _gradient_vmem_bytes(bm, bk, bn, x.dtype.itemsize)
     how = {"bm": bm, "bk": bk, "bn": bn, "vmem_bytes": needed, "precision": precision}
     return grouped_kernels.gradients(x, g, lists, sizes.shape[0], dtype, **how)
 
 
 _GRADIENT_ROWS = 512  # of a tile
+_GRADIENT_BLOCKS = ((2048, 1024), (1024, 1024), (1024, 512), (512, 512), (256, 256), (128, 128))  # of a matrix
 
 
-def _blocks_of_gradient(t: int, k: int, n: int, itemsize: int) -> tuple[int, int, int]:
-    for side in (1024, 512, 256, 128):
-        bm, bk, bn = min(_GRADIENT_ROWS, t), min(side, k), min(side, n)
-        if _gradient_vmem_bytes(bm, bk, bn, itemsize) <= platforms.vmem_bytes() * 3 // 8:
+def _blocks_of_gradient(t: int, k: int, n: int, itemsize: int, passes: int) -> tuple[int, int, int]:
+    """The largest that fit: the larger, the fewer panels, and copies that nothing hides stand between panels."""
+    for bk, bn in _GRADIENT_BLOCKS:
+        bm, bk, bn = min(_GRADIENT_ROWS, t), min(bk, k), min(bn, n)
+        fits = _gradient_vmem_bytes(bm, bk, bn, itemsize) <= platforms.vmem_bytes() * 3 // 8
+        if fits and bm * bk * bn * passes <= _LARGEST:
             break
     return bm, bk, bn
 

@@ -19,7 +19,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels import sharding
 from course_lib.kernels.compiler_params import compiler_params
-from course_lib.kernels.grouped_visits import Visits
+from course_lib.kernels.grouped_visits import Visits, is_idle, written
 from course_lib.kernels.products import dot
 
 CHUNK = 128  # rows: what the MXU multiplies with one loading of its weights, at the least
@@ -39,6 +39,7 @@ def _kernel(
     v, rows = pl.program_id(1), x_ref.shape[0]
     group, first = group_ref[v], tile_ref[v] * rows
     start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
+    busy = jnp.logical_not(is_idle(v, idle_ref))
 
     def product(part):
         return result(x_ref[part], *(ref[0] for ref in w_refs)).astype(o_ref.dtype)
@@ -47,7 +48,7 @@ def _kernel(
         row = lax.broadcasted_iota(jnp.int32, o.shape, 0) + at
         o_ref[part] = jnp.where(row >= start, o, o_ref[part])  # whoever comes later writes over the rest
 
-    @pl.when((v >= idle_ref[0]) & (group < groups))
+    @pl.when(busy & (group < groups))
     def _visit():
         whole = (start <= 0) & (end >= rows)
 
@@ -61,7 +62,7 @@ def _kernel(
             def _chunk(part, at):
                 merge(part, product(part), at)
 
-    @pl.when((v >= idle_ref[0]) & (group == groups))
+    @pl.when(busy & (group == groups))
     def _nobodys():
         merge(..., jnp.zeros(o_ref.shape, o_ref.dtype), 0)
 
@@ -105,7 +106,7 @@ def products(
             num_scalar_prefetch=4,
             grid=(pl.cdiv(n, bn), visits.group.shape[0]),
             in_specs=[pl.BlockSpec((bm, k), lambda j, v, group, tile, *_: (tile[v], 0)), *[w_spec] * len(weights)],
-            out_specs=pl.BlockSpec((bm, bn), lambda j, v, group, tile, *_: (tile[v], j)),
+            out_specs=pl.BlockSpec((bm, bn), lambda j, v, group, tile, idle, _: (tile[written(v, idle)], j)),
         ),
         compiler_params=compiler_params(vmem_bytes, "parallel", "arbitrary"),
         name="grouped_matmul",
@@ -122,14 +123,13 @@ def _gradient_kernel(
     o_ref: Float[Ref, "1 bk bn"],  # block (i, j) of the group of visit v: stays put while that does
     acc_ref: Float32[Ref, "bk bn"],
     *,
-    groups: int,
     precision: lax.Precision | None,
 ) -> None:
     v, rows = pl.program_id(2), x_ref.shape[0]
     last = pl.num_programs(2) - 1
     group, first = group_ref[v], tile_ref[v] * rows
     start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
-    begins = (v == idle_ref[0]) | (group_ref[jnp.maximum(v - 1, 0)] != group)
+    begins = (v == 0) | (group_ref[written(v - 1, idle_ref)] != group)
     ends = (v == last) | (group_ref[jnp.minimum(v + 1, last)] != group)
 
     def product(x, g):
@@ -139,13 +139,14 @@ def _gradient_kernel(
         row = lax.broadcasted_iota(jnp.int32, (part.size, ref.shape[1]), 0) + at
         return jnp.where((row >= start) & (row < end), ref[part], jnp.zeros((), ref.dtype))
 
-    @pl.when((v >= idle_ref[0]) & (group < groups))  # nobody's rows come last, and have no matrix
+    @pl.when(jnp.logical_not(is_idle(v, idle_ref)))
     def _visit():
         whole = (start <= 0) & (end >= rows)
 
         @pl.when(whole)
         def _tile():
             acc_ref[...] = jnp.where(begins, 0.0, acc_ref[...]) + product(x_ref[...], g_ref[...])
+            o_ref[0] = acc_ref[...].astype(o_ref.dtype)  # at each visit: beside the product it takes no time
 
         @pl.when(jnp.logical_not(whole))
         def _chunks():
@@ -157,9 +158,9 @@ def _gradient_kernel(
             def _chunk(part, at):
                 acc_ref[...] += product(mine(x_ref, part, at), mine(g_ref, part, at))
 
-        @pl.when(ends)
-        def _store():
-            o_ref[0] = acc_ref[...].astype(o_ref.dtype)
+            @pl.when(ends)
+            def _store():
+                o_ref[0] = acc_ref[...].astype(o_ref.dtype)
 
 
 def gradients(
@@ -177,9 +178,12 @@ def gradients(
 ) -> Float[Array, "E K N"]:
     """``x_e.T @ g_e`` of the rows of each group; 0 for an empty one, which ``visits`` must have."""
     k, n = x.shape[1], g.shape[1]
-    matrix = pl.BlockSpec((1, bk, bn), lambda i, j, v, group, *_: (jnp.minimum(group[v], groups - 1), i, j))
+
+    def matrix(i, j, v, group, tile, idle, _):
+        return group[written(v, idle)], i, j
+
     return pl.pallas_call(
-        functools.partial(_gradient_kernel, groups=groups, precision=precision),
+        functools.partial(_gradient_kernel, precision=precision),
         out_shape=sharding.result(x, (groups, k, n), dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=4,
@@ -188,7 +192,7 @@ def gradients(
                 pl.BlockSpec((bm, bk), lambda i, j, v, group, tile, *_: (tile[v], i)),
                 pl.BlockSpec((bm, bn), lambda i, j, v, group, tile, *_: (tile[v], j)),
             ],
-            out_specs=matrix,
+            out_specs=pl.BlockSpec((1, bk, bn), matrix),
             scratch_shapes=[pltpu.VMEM((bk, bn), jnp.float32)],
         ),
         compiler_params=compiler_params(vmem_bytes, "parallel", "parallel", "arbitrary"),

@@ -106,7 +106,7 @@ def _on_tpu(x, w_gate, w_up, sizes, *, precision, blocks):
     bm, bn = min(blocks.bm, t), min(blocks.bn, n)
     needed = grouped.vmem_bytes(bm, k, bn, x.dtype.itemsize, matrices=2)
     check_fits(blocks, needed)
-    lists, result = visits(sizes, t, bm, empty_too=False), fixed(_result, precision=precision)
+    lists, result = visits(sizes, t, bm, of_matrices=False), fixed(_result, precision=precision)
     sizes_of = {"bm": bm, "bn": bn, "vmem_bytes": needed}
     return grouped_kernels.products(x, (w_gate, w_up), lists, result, transposed=False, **sizes_of)
 

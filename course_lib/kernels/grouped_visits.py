@@ -9,15 +9,16 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Int32
+from course_lib.arrays import Array, Int32, Ref
 
 
 class Visits(NamedTuple):
-    """Of each visit its group and its tile; how many of the first are idle, and where in the rows each group begins.
+    """Of each visit its group and its tile; how many are idle, and where in the rows each group begins.
 
-    Rows past the last group are those of one more group, nobody's. There may be fewer visits than steps: those that are
-    idle come first, and have the blocks of the first that is not, so nothing is copied for them. At the end they would
-    stand between the last visit and the first of the next panel, whose copies need a visit to hide behind.
+    Rows past the last group are those of one more group, nobody's. There may be fewer visits than steps. The idle ones
+    come second: they already have what the next visit multiplies, and still the block that the first has written (see
+    ``written``). So the copies of both hide behind visits. Before the first, or after the last, an idle step would wait
+    for the result of one panel to leave, or for the operands of the next.
     """
 
     group: Int32[Array, " V"]
@@ -26,22 +27,34 @@ class Visits(NamedTuple):
     bounds: Int32[Array, " B"]  # group e has the rows from bounds[e] to bounds[e + 1]
 
 
-def visits(sizes: Int32[Array, " E"], rows: int, tile: int, *, empty_too: bool) -> Visits:
+def is_idle(v, idle: Int32[Ref, "1"]):
+    """Whether step ``v`` has no work."""
+    return (v > 0) & (v <= idle[0])
+
+
+def written(v, idle: Int32[Ref, "1"]):
+    """The visit whose result is in VMEM at step ``v``: that visit, or the first while the idle ones pass."""
+    return jnp.where(v <= idle[0], 0, v)
+
+
+def visits(sizes: Int32[Array, " E"], rows: int, tile: int, *, of_matrices: bool) -> Visits:
     """The visits of ``rows`` rows in tiles of ``tile``, by group and in it by tile.
 
-    ``empty_too``: an empty group has a visit as well, for its gradient is zero and has to be written. Groups that
-    would reach past the last row end there.
+    ``of_matrices``: for the gradient of each group's matrix. An empty group has a visit as well, for its gradient is
+    zero and has to be written, and nobody's rows have none. Groups that would reach past the last row end there.
     """
     groups, tiles = sizes.shape[0], pl.cdiv(rows, tile)
     ends = jnp.minimum(jnp.cumsum(jnp.maximum(sizes, 0), dtype=jnp.int32), rows)
     bounds = jnp.concatenate([jnp.zeros(1, jnp.int32), ends, jnp.full(1, rows, jnp.int32)])
     starts, ends = bounds[:-1], bounds[1:]
     first = jnp.minimum(starts // tile, tiles - 1)
-    met = jnp.where(ends > starts, (ends - 1) // tile - first + 1, int(empty_too)).astype(jnp.int32)
+    met = jnp.where(ends > starts, (ends - 1) // tile - first + 1, int(of_matrices)).astype(jnp.int32)
+    met = met.at[groups].set(0) if of_matrices else met
     most = tiles + groups  # each border inside a tile is one more visit, and so is each empty group
     group = jnp.repeat(jnp.arange(groups + 1, dtype=jnp.int32), met, total_repeat_length=most)
     idle = most - jnp.sum(met, dtype=jnp.int32)
-    at = jnp.maximum(jnp.arange(most, dtype=jnp.int32) - idle, 0)
+    step = jnp.arange(most, dtype=jnp.int32)
+    at = jnp.where(step == 0, 0, jnp.clip(step - idle, 1, most - idle - 1))
     group = group[at]
     before = jnp.cumsum(met, dtype=jnp.int32) - met
     return Visits(group, first[group] + at - before[group], idle[None], bounds)
