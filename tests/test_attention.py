@@ -211,6 +211,23 @@ def test_it_compiles_forwards_and_backwards(chip, d, dtype, how):
     assert report.ok, report.error
 
 
+@needs_libtpu
+@pytest.mark.parametrize(
+    "chip, depth, causal",
+    daily(
+        ("v4", 128, False),
+        of=[(chip, d, causal) for chip in ("v4", "v5e", "v6e") for d in (128, 256) for causal in (False, True)],
+    ),
+)
+def test_a_long_tile_has_room_for_what_the_compiler_spills(chip, depth, causal, monkeypatch):
+    """Up to 20 products of scores were seen; where the chip has less, tiles are smaller."""
+    monkeypatch.undo()
+    x = jax.ShapeDtypeStruct((1, 4096 if causal else 2048, depth), jnp.bfloat16)
+    fn = functools.partial(attention.flash_attention, causal=causal)
+    report = compiler.compile_tpu(fn, x, x, x, chip=chip, simulate=False, time_limit_s=100)
+    assert report.ok, report.error
+
+
 @pytest.mark.parametrize("size, depth, together", [(512, 128, 2), (128, 128, 32), (128, 2560, 8), (1024, 128, 1)])
 def test_of_a_short_sequence_a_step_takes_several_heads(size, depth, together, monkeypatch):
     """As many as fit into VMEM, and as divide them."""

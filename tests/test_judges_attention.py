@@ -22,7 +22,19 @@ ARGS = tuple(normal(2, 2, 96, 24, seed=seed) for seed in (1, 2, 3))  # batch, he
 TILE = 32
 
 
-def streaming(queries, keys, values, shrink=lambda old, new: jnp.exp2(old - new), visible=lambda q, k: q >= k):
+def as_it_is(x):
+    return x
+
+
+def streaming(
+    queries,
+    keys,
+    values,
+    shrink=lambda old, new: jnp.exp2(old - new),
+    visible=lambda q, k: q >= k,
+    scores=as_it_is,
+    weights=as_it_is,
+):
     """Causal attention as somebody else writes it: base 2, other names, a loop, three tiles of 32."""
     rate = queries.shape[-1] ** -0.5 * 1.4426950408889634
 
@@ -32,17 +44,18 @@ def streaming(queries, keys, values, shrink=lambda old, new: jnp.exp2(old - new)
         def tile(n, state):
             top, below, above = state
             here = pl.ds(n * TILE, TILE)
-            t = rate * jnp.dot(a_ref[...], b_ref[here].T, precision=HIGHEST)
+            products = jnp.dot(a_ref[...], b_ref[here].T, precision=HIGHEST, preferred_element_type=jnp.float32)
+            t = scores(rate * products)
             row, column = (lax.broadcasted_iota(jnp.int32, t.shape, axis) for axis in (0, 1))
             t = jnp.where(visible(first + row, n * TILE + column), t, -1e9)
             higher = jnp.maximum(top, jnp.max(t, 1, keepdims=True))
-            w = jnp.exp2(t - higher)
+            w = weights(jnp.exp2(t - higher))
             f = shrink(top, higher)
             return higher, below * f + w.sum(1, keepdims=True), above * f + jnp.dot(w, c_ref[here], precision=HIGHEST)
 
         begin = jnp.full((TILE, 1), -1e9), jnp.zeros((TILE, 1)), jnp.zeros((TILE, queries.shape[-1]))
         _, below, above = lax.fori_loop(0, keys.shape[2] // TILE, tile, begin)
-        out_ref[...] = above / below
+        out_ref[...] = (above / below).astype(out_ref.dtype)
 
     rows = pl.BlockSpec((None, None, TILE, queries.shape[-1]), lambda b, h, i: (b, h, i, 0))
     whole = pl.BlockSpec((None, None, *keys.shape[2:]), lambda b, h, i: (b, h, 0, 0))
@@ -87,6 +100,16 @@ def test_a_right_kernel_of_another_style_passes(reference):
 def test_slips_are_found_whatever_the_reference_looks_like(reference, wrong, says):
     said = judges.numbers_judge(partial(streaming, **wrong), REFERENCES[reference], *ARGS)
     assert said.passed is False and says in said.message, said.message
+
+
+@pytest.mark.parametrize("what, dtype", [("scores", "bfloat16"), ("weights", "float32")])
+def test_what_is_rounded_on_the_way_is_refused(what, dtype):
+    """To bf16 and back, of which XLA for the CPU would make nothing, and the chip does it."""
+    args = [x.astype(dtype) for x in ARGS]
+    assert judges.numbers_judge(streaming, REFERENCES["ours"], *args).passed
+    rounding = {what: lambda x: x.astype(jnp.bfloat16).astype(x.dtype)}
+    said = judges.numbers_judge(partial(streaming, **rounding), REFERENCES["ours"], *args)
+    assert said.passed is False and "in bfloat16, which has 8 bits" in said.message, said.message
 
 
 def test_what_is_wrong_in_another_way_is_no_slip():

@@ -144,10 +144,14 @@ def _columns(k: Described, v: Described) -> int:
 
 
 def _needed(blocks: Blocks, q: Described, k: Described, v: Described, causal: bool) -> int:
-    """Bytes of VMEM: windows, each twice; what is carried between tiles; and eight products of scores, spilled."""
+    """Bytes of VMEM: windows, each twice; what is carried between tiles; and products of scores, spilled."""
     tiles = Tiles.of(q, k, blocks.tile, causal=causal, window=None)
     carried = 4 * tiles.bq * (_columns(k, v) + 2 * legal.LANES) if tiles.columns > 1 else 0
-    return _windows(tiles, q, k, v) + carried + 8 * 4 * min(blocks.bq, tiles.bq) * min(blocks.bk, tiles.bk)
+    queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
+    products = pl.cdiv(tiles.bq, queries) * pl.cdiv(tiles.bk, keys)
+    # Of a short program, and of positions in the lanes, up to 8 are in VMEM at once; of 16 and more 13 to 20 were seen.
+    spilled = 8 if _turned(k, v) else min(20, max(8, products))
+    return _windows(tiles, q, k, v) + carried + spilled * 4 * queries * keys
 
 
 def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | None) -> Chosen:
