@@ -138,6 +138,7 @@ def accepted(fn, reference, *args):
 JUDGED = {
     "ragged": {"lengths": [20, 0, 140], "heads": 1, "most": 10},
     "heads of 64": {"lengths": [0, 137, 300], "d": 64},
+    "int8": {"lengths": [20, 0, 140], "heads": 1, "most": 10, "int8": True},
 }
 
 
