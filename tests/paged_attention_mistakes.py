@@ -2,10 +2,10 @@
 
 # A mistake: a file, what stands there, what somebody writes instead; and a case where it shows.
 MISTAKES = {
-    "tokens for pages": ("kernel", "table_ref[b, j * count + t]", "table_ref[b, j * tokens + t]", "ragged"),
-    "the first block's pages again": ("kernel", "table_ref[b, j * count + t]", "table_ref[b, t]", "ragged"),
+    "tokens for pages": ("kernel", "before(b) + j * count + t]", "before(b) + j * tokens + t]", "ragged"),
+    "the first block's pages again": ("kernel", "before(b) + j * count + t]", "before(b) + t]", "ragged"),
     "the last page is not masked": ("kernel", "jnp.where(live, scores.bent(s), MASKED)", "scores.bent(s)", "ragged"),
-    "a mask off by one": ("kernel", "shape, 2) < left", "shape, 2) <= left", "ragged"),
+    "a mask off by one": ("kernel", "place < rows * left", "place <= rows * left", "ragged"),
     "masked with zero": ("kernel", "scores.bent(s), MASKED)", "scores.bent(s), 0.0)", "ragged"),
     "the last page is not cleaned": ("pools", "jnp.where(inside, block, jnp.zeros_like(block))", "block", "ragged"),
     "the last block's first page is cleaned": ("kernel", "last = lax.div(left - 1, page)", "last = 0", "no grouping"),
@@ -85,4 +85,24 @@ MISTAKES = {
         "int8, heads of 64, softcap",
     ),
     "longer than its table": ("kernel", "jnp.minimum(lengths_ref[b], most)", "lengths_ref[b]", "longer than the table"),
+    "a window off by one": ("kernel", "rows * (left - window)", "rows * (left - window - 1)", "window"),
+    "a window without the query's own token": (
+        "kernel",
+        "rows * (left - window)",
+        "rows * (left - window + 1)",
+        "window",
+    ),
+    "the window's first page is not masked": (
+        "kernel",
+        "seen & (place >= rows * (left - window))",
+        "seen",
+        "window",
+    ),
+    "the sequence's first pages for the window's": ("kernel", "before(b) + j * count + t]", "j * count + t]", "window"),
+    "the last page in front of the window is skipped too": (
+        "kernel",
+        "scores.window, 0), page)",
+        "scores.window + page - 1, 0), page)",
+        "window",
+    ),
 }

@@ -97,6 +97,7 @@ REFERENCES = {
     "products": (lambda x: jnp.prod(x, axis=1), [normal(16, 32)]),
     "sums to a few rows": (lambda x: jnp.zeros((4, 64)).at[jnp.arange(32) % 4].add(x), [normal(32, 64)]),
     "sorted": (lambda x: jnp.sort(jnp.tanh(x), axis=1), [normal(8, 64)]),
+    "rows taken apart": (lambda x: jnp.stack([a * b for a, b in zip(x, x[::-1], strict=True)]), [normal(4, 64)]),
     "bfloat16": (lambda x: jax.nn.silu(x), [normal(64, 64, dtype=jnp.bfloat16)]),
     "relu next to zero": (lambda x: jax.nn.relu(x - 1e-9 - x), [normal(8, 128)]),
 }

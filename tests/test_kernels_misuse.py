@@ -218,6 +218,11 @@ WRONG = {
             ),
             "lengths as floats": ((QUERIES, PAGES, V[:3], TABLE), {}, ["lengths is float32; it may be int32"]),
             "table": ((QUERIES, PAGES, LENGTHS, TABLE[0]), {}, ["table has shape (6,)", "it must be (3, M): a row"]),
+            "window": (
+                PAGED,
+                {"window": 2.0},
+                ["paged_attention: window is 2.0; it may be a number of keys from 1 on"],
+            ),
             "softcap": (PAGED, {"softcap": 0}, ["paged_attention: softcap is 0; it may be a number above zero"]),
             "precision": (PAGED, {"precision": 3}, ["paged_attention: precision is 3"]),
         }.items()
@@ -235,9 +240,9 @@ WRONG = {
     ),
     "a window of pages": (
         lambda: paged_attention_wrappers.ragged_paged_attention(
-            QUERIES, PAGES, LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), sliding_window=5
+            jnp.ones((3, 8, 16)), PAGES, LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), sliding_window=0
         ),
-        ["sliding_window is 5; it may be None", "Try kv_lens of a window's length"],
+        ["ragged_paged_attention: window is 0; it may be a number of keys from 1 on"],
     ),
     "pages by token that are none": (
         lambda: paged_attention_wrappers.ragged_paged_attention(

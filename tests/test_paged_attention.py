@@ -10,7 +10,7 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental.pallas import tpu as pltpu
 from paged_attention_mistakes import MISTAKES
-from paged_pools import case, tokens
+from paged_pools import CASES, SMALL, case, tokens
 from sweeps import daily
 
 from course_lib import chips, compat, compiler, grid, judges
@@ -19,36 +19,11 @@ from course_lib.kernels import (
     paged_attention,
     paged_attention_kernel,
     paged_attention_pools,
+    paged_attention_sizes,
     platforms,
 )
 from course_lib.kernels.paged_attention import Blocks
 from course_lib.roofline import constants
-
-SMALL = Blocks(pages=8, slots=2)  # several blocks of some hundred tokens
-# What is asked: lengths that end within a page, a block, on their edges; none at all; more copies than two under way;
-# pages and heads of other sizes; options.
-CASES = {
-    "ragged": ({"lengths": [1, 137, 384, 265]}, {}),
-    "whole blocks": ({"lengths": [128, 384, 256]}, {}),
-    "empty": ({"lengths": [0, 20, 0, 0, 300, 0]}, {}),
-    "all empty": ({"lengths": [0, 0]}, {}),
-    "three blocks": ({"lengths": [0, 20, 384, 300, 5]}, {"blocks": Blocks(pages=8, slots=3)}),
-    "one block": ({"lengths": [20, 300]}, {"blocks": Blocks(pages=8, slots=1)}),
-    "longer than the table": ({"lengths": [1000, 48], "most": 3}, {}),
-    "no grouping": ({"lengths": [20, 300], "group": 1, "heads": 3}, {}),
-    "one head of keys": ({"lengths": [20, 300], "group": 8, "heads": 1}, {}),
-    "heads of 64": ({"lengths": [20, 300], "d": 64}, {}),
-    "heads of 72": ({"lengths": [20, 300], "d": 72}, {}),
-    "heads of 256": ({"lengths": [20, 300], "d": 256}, {}),
-    "pages of 128": ({"lengths": [20, 300], "page": 128, "most": 4}, {"blocks": Blocks(pages=2)}),
-    "pages of 24": ({"lengths": [20, 400], "page": 24, "most": 20}, {}),
-    "bf16": ({"lengths": [20, 300], "dtype": "bfloat16"}, {}),
-    "int8": ({"lengths": [20, 300], "int8": True}, {}),
-    "int8, bf16": ({"lengths": [20, 300], "int8": True, "dtype": "bfloat16", "page": 32}, {}),
-    "int8, heads of 64, softcap": ({"lengths": [20, 300], "int8": True, "d": 64}, {"softcap": 3.0}),
-    "large": ({"lengths": [20, 300], "large": 1e4}, {}),
-    "softcap": ({"lengths": [20, 300]}, {"softcap": 2.0, "scale": 0.3}),
-}
 
 
 def simulated(fn, *args, **params):
@@ -75,7 +50,7 @@ def tolerance(name):
     return 2e-2 if "bf16" in name else 1e-3 if name == "large" else 2e-5  # large scores are not known any better
 
 
-@pytest.mark.parametrize("name", daily("three blocks", "int8, bf16", "heads of 64", of=CASES))
+@pytest.mark.parametrize("name", daily("three blocks", "int8, bf16", "heads of 64", "window", of=CASES))
 def test_the_kernel_is_the_reference(name):
     described, how = CASES[name]
     args = case(**described)
@@ -85,7 +60,7 @@ def test_the_kernel_is_the_reference(name):
 
 
 @pytest.mark.parametrize(
-    "name", daily("ragged", "all empty", "longer than the table", "bf16", "int8", "softcap", of=CASES)
+    "name", daily("ragged", "all empty", "longer than the table", "bf16", "int8", "softcap", "window", of=CASES)
 )
 def test_plain_jax_is_attention_of_each_sequence_by_itself(name):
     """In NumPy, token by token; what is no token is not looked at."""
@@ -96,6 +71,8 @@ def test_plain_jax_is_attention_of_each_sequence_by_itself(name):
     heads, d = pages.shape[1], q.shape[-1]
     for b, length in enumerate(np.minimum(lengths, table.shape[1] * pages.shape[2])):
         k, v = tokens(np.asarray(pages), np.asarray(table[b]), length, d)
+        if window := options.get("window"):
+            k, v = k[-window:], v[-window:]
         if scales:
             k, v = k * scales[0][0][:, None], v * scales[0][1][:, None]
         s = np.einsum("hgd,thd->hgt", np.float64(q[b]).reshape(heads, -1, d), k) * options.get("scale", d**-0.5)
@@ -138,6 +115,7 @@ def accepted(fn, reference, *args):
 JUDGED = {
     "ragged": {"lengths": [20, 0, 140], "heads": 1, "most": 10},
     "heads of 64": {"lengths": [0, 137, 300], "d": 64},
+    "int8": {"lengths": [20, 0, 140], "heads": 1, "most": 10, "int8": True},
 }
 
 
@@ -165,6 +143,7 @@ COMPILED = {
     "int8, pages of 16": ({"int8": True, "page": 16, "d": 64}, {}),
     "pages of 128": ({"dtype": "bfloat16", "page": 128, "most": 4}, {}),
     "pages of 24": ({"page": 24}, {}),
+    "window": ({"dtype": "bfloat16", "heads": 8, "group": 4}, {"window": 100}),
 }
 
 
@@ -222,7 +201,7 @@ def test_a_batch_in_front_is_one_kernel():
 def test_blocks_are_as_large_as_the_latency_asks():
     """Of three blocks two are under way while one is used: that must be the bytes that a latency takes, and more."""
     longest = max(read / constants.CLOCK_HZ[chip] for chip, (read, _) in constants.LATENCY_CYCLES.items())
-    assert longest == pytest.approx(paged_attention._LATENCY_S, rel=0.01)
+    assert longest == pytest.approx(paged_attention_sizes.LATENCY_S, rel=0.01)
     for heads, page, pages in ((8, 16, 16), (8, 128, 2), (1, 16, 96), (32, 16, 16)):
         described = [
             jax.ShapeDtypeStruct(shape, dtype)

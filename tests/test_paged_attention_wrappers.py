@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import needs_libtpu
-from paged_pools import case
+from paged_pools import CASES, case
 from sweeps import daily
-from test_paged_attention import CASES, near, plain, reference, simulated, tolerance
+from test_paged_attention import near, plain, reference, simulated, tolerance
 
 from course_lib import compiler
 from course_lib.kernels import paged_attention_wrappers
@@ -28,11 +28,12 @@ def by_token(pages):
 
 
 WRAPPED = {
-    name: CASES[name] for name in ("ragged", "empty", "bf16", "heads of 64", "one head of keys", "heads of 256", "int8")
+    name: CASES[name]
+    for name in ("ragged", "empty", "bf16", "heads of 64", "one head of keys", "heads of 256", "int8", "window")
 }
 
 
-@pytest.mark.parametrize("name", daily("heads of 64", of=[name for name in WRAPPED if name != "int8"]))
+@pytest.mark.parametrize("name", daily("heads of 64", of=[name for name in WRAPPED if name not in ("int8", "window")]))
 def test_with_pages_apart_it_is_ours(name):
     q, pages, lengths, table = case(**CASES[name][0])
     for run in (simulated, plain):
@@ -43,9 +44,10 @@ def test_with_pages_apart_it_is_ours(name):
 @pytest.mark.parametrize("name", daily("bf16", of=WRAPPED))
 def test_with_pages_by_token_it_is_ours(name):
     """Of each sequence one query, its last token, as in decoding."""
-    q, pages, lengths, table, *scales = case(**CASES[name][0])
+    described, how = CASES[name]
+    q, pages, lengths, table, *scales = case(**described)
     batch = len(lengths)
-    options = {"sm_scale": 0.1, "soft_cap": 5.0}
+    options = {"sm_scale": 0.1, "soft_cap": 5.0, "sliding_window": how.get("window")}
     if scales:
         scales[0][:] = scales[0][:, :1]
         options |= {"k_scale": float(scales[0][0, 0]), "v_scale": float(scales[0][1, 0])}
@@ -53,7 +55,7 @@ def test_with_pages_by_token_it_is_ours(name):
     fn = functools.partial(paged_attention_wrappers.ragged_paged_attention, **options)
     for run in (simulated, plain):
         got = run(fn, q, by_token(pages), lengths, table, *more)
-        near(got, reference(q, pages, lengths, table, *scales, scale=0.1, softcap=5.0), tolerance(name))
+        near(got, reference(q, pages, lengths, table, *scales, scale=0.1, softcap=5.0, **how), tolerance(name))
 
 
 @needs_libtpu
@@ -73,26 +75,30 @@ def test_other_libraries_pools_compile(dtype, chip):
 
 
 def test_queries_of_a_prompt_see_the_tokens_up_to_their_own():
-    """Two sequences of 3 and 1 queries, room for another, and rows of nobody; behind them in the arguments anything."""
+    """Two sequences of 3 and 1 queries, room for another, and rows of nobody; behind them in the arguments anything.
+
+    Of the tokens up to its own a query sees so many as the window has: the second and third not the first.
+    """
     _, pages, lengths, table = case([20, 33, 7])
     q = jnp.asarray(np.random.default_rng(1).normal(size=(6, 4, 128)), jnp.float32)
     starts, count = jnp.int32([0, 3, 4, -99]), jnp.int32([2])
     args = q, by_token(pages), lengths, table, starts, count
-    got = plain(paged_attention_wrappers.ragged_paged_attention, *args)
+    got = plain(functools.partial(paged_attention_wrappers.ragged_paged_attention, sliding_window=18), *args)
     of_each = jnp.int32([18, 19, 20, 33, 0, 0])
-    want = reference(q, pages, of_each, table[jnp.int32([0, 0, 0, 1, 0, 0])], scale=1.0)
+    want = reference(q, pages, of_each, table[jnp.int32([0, 0, 0, 1, 0, 0])], window=18, scale=1.0)
     near(got, want, 1e-5)
     assert not got[4:].any()
 
 
 @pytest.mark.sweep
-def test_it_is_what_jax_computes_of_ragged_queries():
+@pytest.mark.parametrize("window", [None, 1, 18, 19])
+def test_it_is_what_jax_computes_of_ragged_queries(window):
     """By the reference that the JAX wheel ships beside its kernel, which vLLM's has its arguments from."""
     wheel = importlib.import_module("jax.experimental.pallas.ops.tpu.ragged_paged_attention")
     _, pages, lengths, table = case([20, 33], most=3)
     q = jnp.asarray(np.random.default_rng(1).normal(size=(4, 4, 128)), jnp.float32)
     args = q, by_token(jnp.nan_to_num(pages)), lengths, jnp.clip(table, 0, 5), jnp.int32([0, 3, 4]), jnp.int32([2])
-    options = {"sm_scale": 0.1, "soft_cap": 3.0}
+    options = {"sm_scale": 0.1, "soft_cap": 3.0, "sliding_window": window}
     got = plain(functools.partial(paged_attention_wrappers.ragged_paged_attention, **options), *args)
     near(got, wheel.ref_ragged_paged_attention(*args, **options), 1e-4)
 

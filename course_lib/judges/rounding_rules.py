@@ -24,7 +24,7 @@ _MORE_ROUNDINGS = {
 _MOVES = {
     "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "rev", "copy",
     "stop_gradient", "dynamic_slice", "gather", "concatenate", "pad", "dynamic_update_slice", "scatter", "real",
-    "optimization_barrier", "split", "device_put", "name", "tile",
+    "optimization_barrier", "split", "stack", "unstack", "device_put", "name", "tile",
 }  # fmt: skip
 _EXACT = {"neg", "sign", "floor", "ceil", "round", "rem"}
 _NO_WORSE = {"max", "min", "clamp", "abs"}  # a result is no further off than the worst of the inputs

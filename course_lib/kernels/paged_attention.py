@@ -25,7 +25,7 @@ from course_lib.kernels import (
     paged_attention_arguments,
     paged_attention_kernel,
     paged_attention_plain,
-    platforms,
+    paged_attention_sizes,
     rules,
     sharding,
 )
@@ -45,13 +45,14 @@ def reference(
     table: Int32[Array, "*batch M"],
     scales: Float32[Array, "2 KH"] | None = None,
     *,
+    window: int | None = None,
     softcap: float | None = None,
     scale: float | None = None,
 ) -> Float[Array, "*batch H D"]:
     """What ``paged_attention`` must compute: scores, softmax and the sum of values in f32, rounded once."""
     operands = _operands("reference", q, pages, lengths, table, scales)
     return paged_attention_plain.plain(
-        *operands, pool=Joined(), scores=scores_of("reference", operands[0], softcap, scale, "highest")
+        *operands, pool=Joined(), scores=scores_of("reference", operands[0], window, softcap, scale, "highest")
     )
 
 
@@ -76,6 +77,7 @@ def paged_attention(
     table: Int32[Array, "*batch M"],
     scales: Float32[Array, "2 KH"] | None = None,
     *,
+    window: int | None = None,
     softcap: float | None = None,
     scale: float | None = None,
     precision: lax.PrecisionLike = "highest",
@@ -89,16 +91,17 @@ def paged_attention(
     that each head's keys, and its values, are multiplied by. A sequence has ``lengths`` tokens, up to M*P, in the
     pages that its row of ``table`` names; without tokens it gets zeros. Nothing else is read: entries of the table past
     the end may be any number, and tokens past the end, and pages that nobody names, NaN.
-    ``softcap`` and ``scale`` as in ``flash_attention``. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks``
-    None: chosen by ``blocks_for``. ``layout`` says how the arrays lie on a mesh with Auto axes; batch and heads may be
-    cut, those of queries and of keys alike, and each device then has all pages of its heads.
+    With a ``window`` its query sees the last ``window`` of its tokens, its own among them; pages in front of these are
+    not read. ``softcap`` and ``scale`` as in ``flash_attention``. ``precision`` is for f32 on a TPU, as in ``matmul``.
+    ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how the arrays lie on a mesh with Auto axes; batch and
+    heads may be cut, those of queries and of keys alike, and each device then has all pages of its heads.
     Differentiable in q, scales and pages that are not int8, by plain JAX. Runs the kernel on a TPU and plain JAX
     elsewhere. Raises TypeError for what is no array, and ValueError where shapes, dtypes or options do not fit, blocks
     do not fit into VMEM, or one row of the table not into SMEM.
     """
     op, pool = "paged_attention", Joined()
     operands = _operands(op, q, pages, lengths, table, scales)
-    return attend(op, pool, operands, scores_of(op, operands[0], softcap, scale, precision), blocks, layout)
+    return attend(op, pool, operands, scores_of(op, operands[0], window, softcap, scale, precision), blocks, layout)
 
 
 def _operands(op: str, q, pages, lengths, table, scales) -> tuple[Array, ...]:
@@ -114,9 +117,9 @@ def attend(op: str, pool: Pool, operands: tuple, scores: Scores, blocks: Blocks 
     return _attend(*operands, pool, scores, blocks, cuts)
 
 
-def scores_of(op: str, q: Array, softcap, scale, precision) -> Scores:
-    options = {"softcap": softcap, "scale": scale, "precision": precision}
-    return attention_arguments.options(op, q, q, causal=False, window=None, **options)
+def scores_of(op: str, q: Array, window, softcap, scale, precision) -> Scores:
+    options = {"window": window, "softcap": softcap, "scale": scale, "precision": precision}
+    return attention_arguments.options(op, q, q, causal=window is not None, **options)
 
 
 def _rule(batch: int, pool: Pool, operands: int, *, backwards: bool = False) -> str:
@@ -137,51 +140,20 @@ def blocks_for(
     lengths: Int32[Described, "*batch"],
     table: Int32[Described, "*batch M"],
     scales: Float32[Described, "2 KH"] | None = None,
+    *,
+    window: int | None = None,
     **options,
 ) -> Blocks:
     """The blocks that ``paged_attention`` chooses for these arguments, on the chip traced for (a v5e where it is none).
 
-    No option matters, nor how long the sequences are.
+    No other option matters, nor how long the sequences are.
     """
-    return _blocks_of(Joined(), [pages], table.shape[-1])
+    return _blocks_of(Joined(), [pages], table.shape[-1], window)
 
 
-# Seconds that a copy from HBM takes beside its bytes: 1142 cycles on a v5e, predicted (compiler), the longest of all
-# chips. A test compares it with roofline.constants, which kernels may not import.
-_LATENCY_S = 0.76e-6
-_SLOTS = 3
-_TOKENS = 256, 2048  # of a block: with fewer the chain of a softmax is not hidden, with more a program grows long
-
-
-def _blocks_of(pool: Pool, pools: list[Described], most: int) -> Blocks:
-    """So large that HBM is never idle: while a block is computed, two are on their way.
-
-    Three blocks of b bytes take turns of (latency + b / rate + work) / 3. With the compiler's rate, 0.9 of the
-    bandwidth, and work as long as b / bandwidth, that is b / bandwidth from b = 1.13 * latency * bandwidth on.
-    """
-    heads, page, d = pool.shape(*pools)
-    each, step = max(1, 2 * heads * page * d * pools[0].dtype.itemsize), _step(page)
-    under_way = 1.2 * _LATENCY_S * platforms.rates(pools[0].dtype).hbm_bandwidth
-    fewest, largest = (pl.cdiv(tokens, max(page, 1)) for tokens in _TOKENS)
-    count = min(max(math.ceil(under_way / each), fewest), largest, most)
-    room = platforms.vmem_bytes() // 4 // (_SLOTS * each)
-    return Blocks(pages=max(step, min(pl.cdiv(count, step), room // step) * step), slots=_SLOTS)
-
-
-def _step(page: int) -> int:
-    """Pages of which 128 tokens are made, or a multiple."""
-    return legal.LANES // math.gcd(max(page, 1), legal.LANES)
-
-
-def _vmem_bytes(pool: Pool, pools: list[Array], q: Array, count: int, slots: int) -> int:
-    """Bytes of VMEM: blocks on their way; keys and values of one as products want them; scores, three times."""
-    heads, page, d = pool.shape(*pools)
-    numbers, together = 2 * count * heads * page * d, pool.together(heads)
-    blocks = slots * numbers * pools[0].dtype.itemsize
-    wide = 0 if pools[0].dtype == q.dtype else numbers * q.dtype.itemsize
-    rows, lanes = (1, 2 * together * count * page) if together else (heads, count * page)
-    rows *= pl.cdiv(q.shape[-2] // rows, legal.SUBLANES) * legal.SUBLANES
-    return blocks + wide + 3 * 4 * rows * (lanes + pool.width(d))
+def _blocks_of(pool: Pool, pools: list[Described], most: int, window: int | None) -> Blocks:
+    pages = paged_attention_sizes.pages_of_a_block(pool, pools, most, window)
+    return Blocks(pages=pages, slots=paged_attention_sizes.SLOTS)
 
 
 @functools.partial(differentiable, settings=4)
@@ -207,29 +179,18 @@ def _on_tpu(q, *rest, pool, scores, blocks):
         return paged_attention_plain.plain(q, *rest, pool=pool, scores=scores)
     count = len(pool.letters)
     pools, (lengths, table, *scales) = list(rest[:count]), rest[count:]
-    step, most = _step(pool.shape(*pools)[1]), table.shape[-1]
-    blocks = blocks or _blocks_of(pool, pools, most)
-    pages = pl.cdiv(min(blocks.pages, most), step) * step
-    needed = _vmem_bytes(pool, pools, q, pages, blocks.slots)
+    page, most = pool.shape(*pools)[1], table.shape[-1]
+    blocks, step = blocks or _blocks_of(pool, pools, most, scores.window), paged_attention_sizes.step_of(page)
+    pages = pl.cdiv(min(blocks.pages, paged_attention_sizes.most_read(most, page, scores.window)), step) * step
+    needed = paged_attention_sizes.vmem_bytes(pool, pools, q, pages, blocks.slots)
     check_fits(blocks, needed)
     how = {"pool": pool, "scores": scores, "count": pages, "slots": blocks.slots, "vmem_bytes": needed}
-    run, each = functools.partial(paged_attention_kernel.on_tpu, **how), _sequences(most)
+    run, each = functools.partial(paged_attention_kernel.on_tpu, **how), paged_attention_sizes.sequences(most)
     rows, lengths, table = q.reshape(flat, *q.shape[-2:]), lengths.reshape(flat), table.reshape(flat, most)
     if flat <= each:
         return run(rows, pools, lengths, table, *scales).reshape(q.shape)
     parts = [slice(first, first + each) for first in range(0, flat, each)]
     return jnp.concatenate([run(rows[at], pools, lengths[at], table[at], *scales) for at in parts]).reshape(q.shape)
-
-
-def _sequences(pages: int) -> int:
-    """Of how many sequences half of SMEM holds the rows of the table. Raises ValueError where it is none."""
-    row, half = 4 * pl.cdiv(pages, legal.LANES) * legal.LANES, platforms.smem_bytes() // 2
-    if row > half:
-        raise ValueError(
-            f"paged_attention: a row of table has {pages} pages, and half of SMEM, {half} bytes, does not hold it. "
-            "Try larger pages."
-        )
-    return half // row
 
 
 def _forward(*args):

@@ -6,7 +6,8 @@
 A grid step is a sequence, and its loop goes over blocks of pages: so a short sequence has few turns, and no empty ones.
 Which pages these are stands in the table, which is in SMEM before the grid begins (scalar prefetch). Before a block is
 waited for the next one is asked for, also where that is the next sequence's: the latency of a copy is paid once, and
-not for every sequence. All heads do one thing before any of them does the next: so their chains of products,
+not for every sequence. With a window a sequence begins with the page of the first token that its query sees, and the
+rest of that page is masked. All heads do one thing before any of them does the next: so their chains of products,
 maxima and exponentials lie side by side, and the compiler has something to do beside each wait.
 """
 
@@ -48,8 +49,13 @@ def _kernel(
     b, sequences, tokens = pl.program_id(0), pl.num_programs(0), count * page
     most = table_ref.shape[1] * page
 
-    def length(b):
-        return jnp.minimum(lengths_ref[b], most)
+    def before(b):  # pages in front of its window
+        if scores.window is None:
+            return 0
+        return lax.div(jnp.maximum(jnp.minimum(lengths_ref[b], most) - scores.window, 0), page)
+
+    def length(b):  # tokens from there on
+        return jnp.minimum(lengths_ref[b], most) - before(b) * page
 
     def blocks(b):  # an empty sequence has one, of which nothing is copied
         return jnp.maximum(pl.cdiv(length(b), tokens), 1)
@@ -58,7 +64,7 @@ def _kernel(
         left = length(b) - j * tokens
 
         def of_page(t):
-            number = jnp.clip(table_ref[b, j * count + t], 0, pages - 1)
+            number = jnp.clip(table_ref[b, before(b) + j * count + t], 0, pages - 1)
             for copy in pool.copies(pools, buffers, number, slot, t, sem.at[slot]):
                 do(copy)
 
@@ -139,7 +145,9 @@ def add(
     s = jnp.stack([dot(q_ref[0, h], k[h], transpose_y=True, precision=scores.precision) for h in heads])
     if scales:
         s *= _wide(scales[0][0], s.shape[2])
-    live = _of_own_keys(s.shape, left, together) if together else _of_tokens(s.shape, left)
+    live = _of_tokens(s.shape, left, scores.window, rows=2 * together or 1)
+    if together:
+        live &= _of_own_head(s.shape, together)
     s = jnp.where(live, scores.bent(s), MASKED)
     m = jnp.maximum(m_ref[...], s.max(axis=2, keepdims=True))
     p = [jnp.exp2((s[:, :, lane : lane + LANES] - m) * scores.rate) for lane in range(0, s.shape[2], LANES)]
@@ -152,15 +160,17 @@ def add(
     acc_ref[...] = _wide(shrink, o.shape[2]) * acc_ref[...] + o
 
 
-def _of_tokens(shape: tuple[int, ...], left: Array) -> Bool[Array, "KH G T"]:
-    return lax.broadcasted_iota(jnp.int32, shape, 2) < left
+def _of_tokens(shape: tuple[int, ...], left: Array, window: int | None, rows: int) -> Bool[Array, "KH G T"]:
+    """Which rows of a block a query sees, so many a token: those of the tokens that are left, or the last of these."""
+    place = lax.broadcasted_iota(jnp.int32, shape, 2)
+    seen = place < rows * left
+    return seen if window is None else seen & (place >= rows * (left - window))
 
 
-def _of_own_keys(shape: tuple[int, ...], left: Array, heads: int) -> Bool[Array, "1 H rows"]:
+def _of_own_head(shape: tuple[int, ...], heads: int) -> Bool[Array, "1 H rows"]:
     """Which of a token's 2*KH rows is the key of a query's own head."""
     row, query = (lax.broadcasted_iota(jnp.int32, shape, axis) for axis in (2, 1))
-    own = lax.rem(row, 2 * heads) == 2 * lax.div(query, shape[1] // heads)
-    return own & (row < 2 * heads * left)
+    return lax.rem(row, 2 * heads) == 2 * lax.div(query, shape[1] // heads)
 
 
 def _wide(equal: Float32[Array, "KH _G 128"], width: int) -> Float32[Array, "KH _G width"]:

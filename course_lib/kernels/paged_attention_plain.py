@@ -21,7 +21,10 @@ def plain(
     pools, (lengths, table, *scales) = rest[:count], rest[count:]
     heads = pool.shape(*pools)[0]
     k, v = (x.astype(jnp.float32) for x in pool.gathered(pools, table))
-    live = jnp.arange(k.shape[-2]) < lengths[..., None]
+    token, length = jnp.arange(k.shape[-2]), jnp.minimum(lengths, k.shape[-2])[..., None]
+    live = token < length
+    if scores.window is not None:
+        live &= token >= length - scores.window
     k, v = (jnp.where(live[..., None, :, None], x, 0) for x in (k, v))
     of_keys, of_values = scales[0][:, :, None, None] if scales else (1.0, 1.0)
     wide = q.astype(jnp.float32).reshape(*q.shape[:-2], heads, q.shape[-2] // heads, q.shape[-1])

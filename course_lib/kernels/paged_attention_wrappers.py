@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Float, Int32, Num
-from course_lib.kernels import arguments, legal, paged_attention_arguments
+from course_lib.kernels import arguments, paged_attention_arguments
 from course_lib.kernels.paged_attention import attend, scores_of
 from course_lib.kernels.paged_attention_pools import Apart, ByToken
 
@@ -45,7 +45,7 @@ def paged_attention(
         {"page_indices": page_indices},
     )
     operands = paged_attention_arguments.operands(op, pool, q, pools, lengths, table)
-    return attend(op, pool, operands, scores_of(op, operands[0], attn_logits_soft_cap, 1.0, "highest"), None)
+    return attend(op, pool, operands, scores_of(op, operands[0], None, attn_logits_soft_cap, 1.0, "highest"), None)
 
 
 def ragged_paged_attention(
@@ -69,18 +69,14 @@ def ragged_paged_attention(
     """As vLLM calls it on a TPU, and ``jax.experimental.pallas.ops.tpu.ragged_paged_attention`` has it.
 
     Queries of all sequences, one behind another: those of sequence s are rows ``cu_q_lens[s]`` to ``cu_q_lens[s + 1]``,
-    and the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own. Meant for decoding: every query reads
+    and the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own, or with a ``sliding_window`` the last
+    of these, so many. Meant for decoding: every query reads
     the pages of its sequence by itself, so a prompt of many is right, and slow. Rows past the last sequence get zeros.
     ``k_scale`` and ``v_scale`` are for int8 pages. ``mask_value``, sizes of blocks and ``vmem_limit_bytes`` change no
-    result, and are ignored. Not supported: ``sliding_window``; f8; writing the new tokens into the pages, as the kernel
+    result, and are ignored. Not supported: f8; writing the new tokens into the pages, as the kernel
     of vLLM's third version does. Raises TypeError and ValueError.
     """
     op, pool = "ragged_paged_attention", ByToken()
-    if sliding_window is not None:
-        raise ValueError(
-            f"{op}: sliding_window is {legal.shown(sliding_window)}; it may be None, for every token that a sequence "
-            "has. Try kv_lens of a window's length, and page_indices that begin with it."
-        )
     given = {"kv_lens": kv_lens, "page_indices": page_indices, "cu_q_lens": cu_q_lens, "num_seqs": num_seqs}
     kv_lens, page_indices, cu_q_lens, num_seqs = arguments.arrays(op, ("int32",), **given)
     (q,) = arguments.arrays(op, arguments.FLOATS, q=q)
@@ -95,7 +91,7 @@ def ragged_paged_attention(
         scales = jnp.broadcast_to(of_all[:, None], (2, kv_pages.shape[2] // 2 if kv_pages.ndim == 4 else 0))
     batch = {"kv_lens": lengths}, {"page_indices": page_indices[row]}
     operands = paged_attention_arguments.operands(op, pool, q, {"kv_pages": kv_pages}, *batch, scales)
-    return attend(op, pool, operands, scores_of(op, q, soft_cap, sm_scale, "highest"), None)
+    return attend(op, pool, operands, scores_of(op, q, sliding_window, soft_cap, sm_scale, "highest"), None)
 
 
 def _of_each_query(count: int, kv_lens: Array, cu_q_lens: Array, num_seqs: Array) -> tuple[Array, Array]:
