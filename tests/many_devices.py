@@ -317,7 +317,7 @@ def outcome(name: str, setup: str, transformation: str) -> str:
         fn = jax.shard_map(fn, mesh=on, in_specs=specs, out_specs=P("d"), check_vma=setup.endswith("checked"), **some)
     if transformation.startswith("vmap"):
         operands, specs = (np.stack([operands[0]] * 2), *operands[1:]), (P(None, *specs[0]), *specs[1:])
-    run, wanted = change(fn, count), change(reference, count)(*operands)
+    run, wanted = change(fn, count), jax.jit(change(reference, count))(*operands)
     if setup != "one device":
         operands = [jax.device_put(x, NamedSharding(on, spec)) for x, spec in zip(operands, specs, strict=True)]
     known = jax.set_mesh(on) if setup in ("layout", "eager") else contextlib.nullcontext()

@@ -56,7 +56,7 @@ WIDTHS = {"": 72, ", narrow": 16}
 EDGES = {
     f"{name}{of}": (how | {"d": d}, options) for name, (how, options) in LENGTHS.items() for of, d in WIDTHS.items()
 }
-DAILY = ("ragged", "ragged diagonal, narrow", "window over tiles", "groups, narrow", "segments, narrow", "bf16")
+DAILY = ("ragged", "window over tiles", "groups, narrow", "segments, narrow", "bf16")
 
 
 @pytest.fixture(autouse=True)
@@ -168,9 +168,13 @@ def test_under_jit_vmap_and_remat_on_a_cpu():
     q, k, v = sample((3, 2, 40, 16), (3, 2, 40, 16), (3, 2, 40, 16))
     how = {"causal": True, "window": 9}
     ours, theirs = (functools.partial(fn, **how) for fn in (attention.flash_attention, attention.reference))
-    want = jax.grad(lambda q: (theirs(q, k, v) ** 2).sum())(q)
-    for fn in (jax.jit(ours), jax.checkpoint(ours), jax.vmap(ours), jax.vmap(jax.vmap(ours))):
-        np.testing.assert_allclose(jax.grad(lambda q, fn=fn: (fn(q, k, v) ** 2).sum())(q), want, rtol=1e-4, atol=1e-5)
+
+    def gradient(fn):
+        return jax.jit(jax.grad(lambda q: (fn(q, k, v) ** 2).sum()))(q)
+
+    want = gradient(theirs)
+    for fn in (ours, jax.checkpoint(ours), jax.vmap(ours), jax.vmap(jax.vmap(ours))):
+        np.testing.assert_allclose(gradient(fn), want, rtol=1e-4, atol=1e-5)
     segments = jnp.arange(40, dtype=jnp.int32) // 7
     got = jax.vmap(lambda q: attention.flash_attention(q, k[0], v[0], segments=segments))(q)
     for one, row in zip(got, q, strict=True):

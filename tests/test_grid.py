@@ -149,6 +149,25 @@ def test_index_maps_read_prefetched_scalars():
     assert computed.inputs[0].indices[:, 0].tolist() == [0, 2, 2, 3], "scalars computed on the way are computed"
 
 
+def test_what_is_prefetched_is_computed_once():
+    """Though an equation's output is read twice, and by two kernels: else each step of a list doubles the work."""
+    computed = []
+
+    def counted(order):
+        computed.append(1)
+        return order
+
+    def fn(order, x):
+        order = jax.pure_callback(counted, order, order)
+        for _ in range(3):
+            order = (order + order) // 2
+        return gather_rows(order, gather_rows(order, x))
+
+    walk = grid.walk(fn, jnp.array([2, 2, 0, 3], jnp.int32), jnp.zeros((32, 128)))
+    assert [call.inputs[0].indices[:, 0].tolist() for call in walk.calls] == [[2, 2, 0, 3]] * 2
+    assert len(computed) == 1
+
+
 def test_prefetched_scalars_must_be_given():
     x, shape = jnp.zeros((32, 128)), jax.ShapeDtypeStruct((4,), jnp.int32)
     with pytest.raises(grid.UnreadableCall, match="argument 0, of which only the shape is known. Pass the array"):

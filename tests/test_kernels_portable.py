@@ -33,7 +33,7 @@ BF16 = jnp.bfloat16
 
 
 def array(seed, *shape, dtype=BF16):
-    return jax.random.normal(jax.random.key(seed), shape).astype(dtype)
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), dtype)
 
 
 def shape(*sizes, dtype=BF16):

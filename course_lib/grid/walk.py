@@ -1,5 +1,6 @@
 """Read a kernel call out of a traced function: evaluate its index maps over the whole grid."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 
@@ -69,7 +70,7 @@ def _calls(jaxpr, inputs: list, times: int | None) -> Iterator[Call]:
     for eqn in jaxpr.eqns:
         values = [env[v] if is_variable(v) else (lambda v=v: v.val) for v in eqn.invars]
         yield from _calls_in(eqn, values, times)
-        env.update({variable: _output(eqn, values, n) for n, variable in enumerate(eqn.outvars)})
+        env.update(zip(eqn.outvars, _outputs(eqn, values), strict=True))
 
 
 def _calls_in(eqn, values: list, times: int | None) -> Iterator[Call]:
@@ -94,9 +95,13 @@ def _calls_in(eqn, values: list, times: int | None) -> Iterator[Call]:
         raise UnreadableCall(f"a kernel inside `{name}` cannot be read: call it directly.")
 
 
-def _output(eqn, values: list, number: int) -> Callable:
-    """A function that computes one output of an equation, from inputs that it asks for in turn."""
+def _outputs(eqn, values: list) -> list[Callable]:
+    """Functions, one for each output of an equation, that compute it from inputs that they ask for in turn.
 
+    The equation is computed once, however many outputs are asked for, and by however many kernels.
+    """
+
+    @functools.cache
     def compute():
         if eqn.primitive.name in KERNELS or holds_a_kernel(eqn):
             raise UnreadableCall(
@@ -104,9 +109,9 @@ def _output(eqn, values: list, number: int) -> Callable:
                 reason=Reason.UNKNOWN_SCALARS,
             )
         outputs = eqn.primitive.bind(*[v() for v in values], **eqn.primitive.get_bind_params(eqn.params))
-        return outputs[number] if eqn.primitive.multiple_results else outputs
+        return outputs if eqn.primitive.multiple_results else [outputs]
 
-    return compute
+    return [lambda n=n: compute()[n] for n in range(len(eqn.outvars))]
 
 
 def _pallas_call(eqn, values: list, times: int | None) -> Call:
