@@ -12,6 +12,7 @@ from jax.experimental.pallas import tpu as pltpu
 from sample_kernels import array
 
 from course_lib import compiler, grid
+from course_lib.compiler.child import service
 from course_lib.compiler.simulating import answers, lookup, one_axis, prefetched
 from course_lib.grid.following.follow import prefetched_reads
 from course_lib.kernels import grouped
@@ -222,3 +223,20 @@ def test_two_cores_keep_their_axes():
     jaxpr = grid.trace(clamped(flat=False), array((512, 256)), array((4, 256, 512)))
     assert answers._on_one_axis(answers._Seen(jaxpr=jaxpr, args=())) is not None
     assert answers._on_one_axis(answers._Seen(jaxpr=jaxpr, args=(), cores=2)) is None
+
+
+def test_a_simulator_without_memory_gets_more_once():
+    """SIGSEGV is how it ends without; any other end is not for want of memory."""
+    seen, asked = answers._Seen(jaxpr=None, args=()), []
+
+    def ask(*_, simulate, bundles, ending="SIGSEGV"):
+        asked.append(answers.Limits().of(bundles)["memory_bytes"] >> 30)
+        if len(asked) == 1:
+            raise service.WorkerDied(f"the compiler's process was ended by {ending}")
+        return {"ok": True}
+
+    assert answers._asked(seen, ask, bundles=1000) == {"ok": True} and asked == [2, 4]
+    asked.clear()
+    with pytest.raises(service.WorkerDied):
+        answers._asked(seen, functools.partial(ask, ending="SIGABRT"), bundles=1000)
+    assert asked == [2]

@@ -17,6 +17,7 @@ from course_lib.compiler.simulating.simulation import Simulation
 
 MAX_BUNDLES = 1_500_000  # what is longer takes minutes and many GiB: it is simulated where the caller allows for that
 _SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, where this was written
+_IN_FOUR_GIB = 524_288  # bundles: for so many Limits has twice what the warm child may take
 WORTH_NARROWING = 400_000  # below, three compiles of XLA's take longer than simulating the whole
 _CRASHED = "the simulator crashed, after it had written the cycles of every op."
 _ONE_AXIS = (
@@ -174,10 +175,19 @@ def _simulated(seen: _Seen, ask: Callable, alone: Callable, **how) -> tuple[dict
     return None, None, (f"no cycles: with the simulator on, {died}.",)
 
 
-def _asked(seen: _Seen, ask: Callable, **how) -> dict:
-    """The worker's answer; where ops must be told by their names, the whole of it."""
+def _asked(seen: _Seen, ask: Callable, *, bundles: int, **how) -> dict:
+    """The worker's answer; where ops must be told by their names, the whole of it.
+
+    The simulator ends with SIGSEGV where it gets no more memory: then it is asked once more, with twice as much.
+    """
     how = how | {"cycles_only": False} if seen.told else how
-    return ask(seen.jaxpr, seen.args if seen.told else None, simulate=True, **how)
+    asked = functools.partial(ask, seen.jaxpr, seen.args if seen.told else None, simulate=True, **how)
+    try:
+        return asked(bundles=bundles)
+    except service.WorkerDied as died:
+        if "SIGSEGV" not in str(died):
+            raise
+    return asked(bundles=max(2 * bundles, _IN_FOUR_GIB))
 
 
 def _left(seen: _Seen, died: service.WorkerDied, ask: Callable, alone: Callable) -> dict | None:
