@@ -30,13 +30,14 @@ ATTENTION = (
     "test_padding_mask",
     "test_tanh_clipping1",
 )
-# Not test_simple1: it allows 1e-6 of float32 sums near 0, which nothing but the order of ragged_dot's own sum meets.
-RAGGED = ("test_simple0", "test_padded", "test_zero_group_sizes", "test_preferred_element_type", "test_vjp")
+# Not test_simple: it allows 1e-6 of float32 sums near 0, which nothing but the order of ragged_dot's own sum meets, and
+# that is another on another processor.
+RAGGED = ("test_padded", "test_zero_group_sizes", "test_preferred_element_type", "test_vjp")
 
 
 NOT_OURS = ("test_causal_mask_", "test_padding_mask_with_nans")  # causal: of as many keys as queries, in their order
 # The cheapest of each kind: a few positions, forwards and backwards; groups; a gradient behind an activation.
-A_DAY = ("test_small_sequences4", "test_simple0", "test_preferred_element_type0", "test_vjp11")
+A_DAY = ("test_small_sequences4", "test_preferred_element_type0", "test_vjp11")
 
 
 class Simulated:
@@ -94,7 +95,7 @@ def test_the_examiners_see_a_wrong_kernel():
         def __init__(self, *args):
             super().__init__(*args, dot_fn=without_the_last_row)
 
-    for wrong in (WrongAttention("test_small_sequences4"), WrongProducts("test_simple0")):
+    for wrong in (WrongAttention("test_small_sequences4"), WrongProducts("test_preferred_element_type0")):
         result = unittest.TestResult()
         wrong.run(result)
         assert result.testsRun == 1 and len(result.failures) == 1 and not result.errors, result
