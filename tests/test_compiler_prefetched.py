@@ -1,5 +1,6 @@
 """What kernels prefetch is told to the simulator, which takes it for 0; and grids that it crashes on get one axis."""
 
+import contextlib
 import functools
 
 import jax
@@ -11,7 +12,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from sample_kernels import array
 
-from course_lib import compiler, grid
+from course_lib import chips, compiler, grid
 from course_lib.compiler.child import service
 from course_lib.compiler.simulating import answers, lookup, one_axis, prefetched
 from course_lib.grid.following.follow import prefetched_reads
@@ -225,18 +226,28 @@ def test_two_cores_keep_their_axes():
     assert answers._on_one_axis(answers._Seen(jaxpr=jaxpr, args=(), cores=2)) is None
 
 
-def test_a_simulator_without_memory_gets_more_once():
-    """SIGSEGV is how it ends without; any other end is not for want of memory."""
-    seen, asked = answers._Seen(jaxpr=None, args=()), []
+@pytest.mark.parametrize(
+    ("ending", "given", "simulate", "asked"),
+    [
+        ("SIGSEGV", None, True, [2, 4]),
+        ("SIGABRT", None, True, [2]),
+        ("SIGSEGV", 3, True, [3]),
+        ("SIGSEGV", None, False, [2]),
+    ],
+)
+def test_a_simulator_without_memory_gets_more_once(monkeypatch, ending, given, simulate, asked):
+    """SIGSEGV is how it ends without; any other end is not for want of memory, and a caller's limit holds."""
+    found = []
 
-    def ask(*_, simulate, bundles, ending="SIGSEGV"):
-        asked.append(answers.Limits().of(bundles)["memory_bytes"] >> 30)
-        if len(asked) == 1:
+    def compiled(*_, simulate, memory_bytes, time_limit_s):
+        found.append(memory_bytes >> 30)
+        if len(found) == 1:
             raise service.WorkerDied(f"the compiler's process was ended by {ending}")
         return {"ok": True}
 
-    assert answers._asked(seen, ask, bundles=1000) == {"ok": True} and asked == [2, 4]
-    asked.clear()
-    with pytest.raises(service.WorkerDied):
-        answers._asked(seen, functools.partial(ask, ending="SIGABRT"), bundles=1000)
-    assert asked == [2]
+    monkeypatch.setattr(service, "compile_module", compiled)
+    limits = answers.Limits(memory_bytes=given and given << 30)
+    ask = answers.asking(chips.chip("v5e"), lambda *_: b"", limits)
+    with contextlib.nullcontext() if len(asked) == 2 else pytest.raises(service.WorkerDied):
+        ask(None, simulate=simulate, bundles=1000)
+    assert found == asked

@@ -242,7 +242,10 @@ WRONG = {
         lambda: paged_attention_wrappers.ragged_paged_attention(
             jnp.ones((3, 8, 16)), PAGES, LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), sliding_window=0
         ),
-        ["ragged_paged_attention: window is 0; it may be a number of keys from 1 on"],
+        [
+            "ragged_paged_attention: sliding_window is 0; it may be a number of keys from 1 on",
+            "Try sliding_window=1024.",
+        ],
     ),
     "pages by token that are none": (
         lambda: paged_attention_wrappers.ragged_paged_attention(

@@ -147,21 +147,22 @@ def figure(row, name: str, limits: dict = USUAL) -> Figure:
         return Figure(why=f"not here: {error}", why_not_measured="not here")
     found = Figure()
     if name in row.choices:
-        fn, found = with_best_blocks(fn, row, name)
+        fn, found = with_best_blocks(fn, row, name, limits)
     if not found.why:
         found = dataclasses.replace(predicted(fn, row.args, limits), note=found.note)
     return measured(found, fn, row.args, is_kernel=name != kernel_rows.XLA)
 
 
-def with_best_blocks(fn: Callable, row, name: str) -> tuple[Callable, Figure]:
+def with_best_blocks(fn: Callable, row, name: str, limits: dict) -> tuple[Callable, Figure]:
     """An implementation that leaves its blocks to the caller, with those that autotune finds."""
     from course_lib import bench
 
     try:
-        tuned = bench.autotune(fn, *row.args, candidates=row.choices[name], chip=CHIP)
+        tuned = bench.autotune(fn, *row.args, candidates=row.choices[name], chip=CHIP, limits=limits)
     except ValueError as error:
         return fn, Figure(why=str(error))
-    note = f"with the best of {len(tuned.candidates)} choices of blocks: {tuned.best}"
+    count = len(tuned.candidates)
+    note = f"with the best of {count} choices of blocks: {tuned.best}" if count > 1 else f"with blocks {tuned.best}"
     return functools.partial(fn, blocks=tuned.best), Figure(note=note)
 
 

@@ -78,13 +78,14 @@ class Tuned:
         )
 
 
-def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e", **keywords) -> Tuned:
+def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e", limits=None, **keywords) -> Tuned:
     """Compile ``op(*args, **keywords, blocks=b)`` for each ``b`` of ``candidates``; rank them by predicted time.
 
     ``op`` is an op of the kernel library, or any function that takes ``blocks=``; ``args`` are arrays or
     ShapeDtypeStructs, and so may be ``keywords``; others stay as they are (``activation="gelu"``). The time is that on
     ``chip``. Candidates that the op or the compiler refuses, and those it finds no cycles for, come last, with the
-    reason. What was compiled once is not compiled again: the compiler's answers are kept.
+    reason. What was compiled once is not compiled again: the compiler's answers are kept. ``limits`` are those of
+    ``compile_tpu``, as ``{"time_limit_s": 120, "memory_bytes": 6 << 30}``: candidates may be long to simulate.
     Raises TypeError if ``op`` takes no ``blocks``, or none of the arguments, ValueError for an unknown chip, for no
     candidates and if none of them compiles, and compiler.Unavailable where libtpu is missing.
     """
@@ -98,7 +99,7 @@ def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e", **key
     with progress.shown(f"autotune {name}") as say:
         for number, blocks in enumerate(choices, 1):
             say(f"autotune {name} for {chip}: {number} of {len(choices)}, {label(blocks)}")
-            found.append(_tried(op, args, blocks, chip))
+            found.append(_tried(op, args, blocks, chip, limits or {}))
     ranked = sorted((c for c in found if c.cycles is not None), key=lambda c: c.cost)
     refused = [c for c in found if c.cycles is None]
     if not ranked:
@@ -126,12 +127,12 @@ def label(blocks: Any) -> str:
     return str(blocks)
 
 
-def _tried(op: Callable, args: tuple, blocks: Any, chip: str) -> Candidate:
+def _tried(op: Callable, args: tuple, blocks: Any, chip: str, limits: dict) -> Candidate:
     """One candidate: what the compiler says of it, or why it is not ranked."""
     fn = functools.partial(op, blocks=blocks)
     if gap := unwritten(fn, *args, chip=chip):
         return Candidate(blocks=blocks, why=gap)
-    report = compiler.compile_tpu(fn, *args, chip=chip)
+    report = compiler.compile_tpu(fn, *args, chip=chip, **limits)
     if not report.ok or not report.cycles:
         return Candidate(blocks=blocks, why=_why(report))
     figures = {name: getattr(report, name) for name in ("seconds", "cycles", "hbm_bytes", "vmem_bytes", "spills")}

@@ -58,8 +58,9 @@ def _segments(op: str, q: Array, k: Array, segments) -> tuple[Array, Array]:
     return found[0], found[1]
 
 
-def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, precision) -> Scores:
-    """The options, checked, as what the kernels ask for."""
+def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, precision, called=None) -> Scores:
+    """The options, checked, as what the kernels ask for. ``called``: the names of those that ``op`` calls otherwise."""
+    called = {"window": "window", "softcap": "softcap", "scale": "scale"} | (called or {})
     if not isinstance(causal, bool):
         raise ValueError(f"{op}: causal is {legal.shown(causal)}; it may be True or False. Try causal=True.")
     if causal and q.shape[-2] is not k.shape[-2] and q.shape[-2] != k.shape[-2]:
@@ -70,17 +71,18 @@ def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, prec
     if window is not None:
         if not isinstance(window, numbers.Integral) or isinstance(window, bool) or window < 1:
             raise ValueError(
-                f"{op}: window is {legal.shown(window)}; it may be a number of keys from 1 on, the query's own place "
-                "the last, or None. Try window=1024."
+                f"{op}: {called['window']} is {legal.shown(window)}; it may be a number of keys from 1 on, the "
+                f"query's own place the last, or None. Try {called['window']}=1024."
             )
         if not causal:
             raise ValueError(f"{op}: a window of {window} keys ends at the query's own place. Try causal=True with it.")
     if softcap is not None:
-        softcap = _positive(op, "softcap", softcap, "None", "softcap=50.0")
-    example = f"scale={max(1, q.shape[-1])}**-0.5"
-    scale = (
-        max(1, q.shape[-1]) ** -0.5 if scale is None else _positive(op, "scale", scale, "None, for D**-0.5", example)
-    )
+        softcap = _positive(op, called["softcap"], softcap, "None", "50.0")
+    root = max(1, q.shape[-1])
+    if scale is None:
+        scale = root**-0.5
+    else:
+        scale = _positive(op, called["scale"], scale, "None, for D**-0.5", f"{root}**-0.5")
     window = None if window is None else int(window)
     level = precision_of(op, q.dtype, precision)
     return Scores(scale=scale, softcap=softcap, causal=causal, window=window, precision=level)
@@ -91,6 +93,6 @@ def _positive(op: str, name: str, value, otherwise: str, example: str) -> float:
     if not is_number or not math.isfinite(value) or value <= 0:
         raise ValueError(
             f"{op}: {name} is {legal.shown(value)}; it may be a number above zero, known when the program is traced, "
-            f"or {otherwise}. Try {example}."
+            f"or {otherwise}. Try {name}={example}."
         )
     return float(value)

@@ -117,8 +117,9 @@ def attend(op: str, pool: Pool, operands: tuple, scores: Scores, blocks: Blocks 
     return _attend(*operands, pool, scores, blocks, cuts)
 
 
-def scores_of(op: str, q: Array, window, softcap, scale, precision) -> Scores:
-    options = {"window": window, "softcap": softcap, "scale": scale, "precision": precision}
+def scores_of(op: str, q: Array, window, softcap, scale, precision, called: dict[str, str] | None = None) -> Scores:
+    """The options, checked; ``called``: the names of those that ``op`` calls otherwise."""
+    options = {"window": window, "softcap": softcap, "scale": scale, "precision": precision, "called": called}
     return attention_arguments.options(op, q, q, causal=window is not None, **options)
 
 

@@ -45,7 +45,9 @@ def paged_attention(
         {"page_indices": page_indices},
     )
     operands = paged_attention_arguments.operands(op, pool, q, pools, lengths, table)
-    return attend(op, pool, operands, scores_of(op, operands[0], None, attn_logits_soft_cap, 1.0, "highest"), None)
+    called = {"softcap": "attn_logits_soft_cap"}
+    scores = scores_of(op, operands[0], None, attn_logits_soft_cap, 1.0, "highest", called)
+    return attend(op, pool, operands, scores, None)
 
 
 def ragged_paged_attention(
@@ -69,12 +71,12 @@ def ragged_paged_attention(
     """As vLLM calls it on a TPU, and ``jax.experimental.pallas.ops.tpu.ragged_paged_attention`` has it.
 
     Queries of all sequences, one behind another: those of sequence s are rows ``cu_q_lens[s]`` to ``cu_q_lens[s + 1]``,
-    and the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own, or with a ``sliding_window`` the last
-    of these, so many. Meant for decoding: every query reads
-    the pages of its sequence by itself, so a prompt of many is right, and slow. Rows past the last sequence get zeros.
-    ``k_scale`` and ``v_scale`` are for int8 pages. ``mask_value``, sizes of blocks and ``vmem_limit_bytes`` change no
-    result, and are ignored. Not supported: f8; writing the new tokens into the pages, as the kernel
-    of vLLM's third version does. Raises TypeError and ValueError.
+    and the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own, or with ``sliding_window`` the last
+    so many of these. Meant for decoding: every query reads the pages of its sequence by itself, so a prompt of many is
+    right, and slow. Rows past the last sequence get zeros. ``k_scale`` and ``v_scale`` are for int8 pages.
+    ``mask_value``, sizes of blocks and ``vmem_limit_bytes`` change no result, and are ignored. Not supported: f8;
+    writing the new tokens into the pages, as the kernel of vLLM's third version does.
+    Raises TypeError and ValueError.
     """
     op, pool = "ragged_paged_attention", ByToken()
     given = {"kv_lens": kv_lens, "page_indices": page_indices, "cu_q_lens": cu_q_lens, "num_seqs": num_seqs}
@@ -91,7 +93,9 @@ def ragged_paged_attention(
         scales = jnp.broadcast_to(of_all[:, None], (2, kv_pages.shape[2] // 2 if kv_pages.ndim == 4 else 0))
     batch = {"kv_lens": lengths}, {"page_indices": page_indices[row]}
     operands = paged_attention_arguments.operands(op, pool, q, {"kv_pages": kv_pages}, *batch, scales)
-    return attend(op, pool, operands, scores_of(op, q, sliding_window, soft_cap, sm_scale, "highest"), None)
+    called = {"window": "sliding_window", "softcap": "soft_cap", "scale": "sm_scale"}
+    scores = scores_of(op, q, sliding_window, soft_cap, sm_scale, "highest", called)
+    return attend(op, pool, operands, scores, None)
 
 
 def _of_each_query(count: int, kv_lens: Array, cu_q_lens: Array, num_seqs: Array) -> tuple[Array, Array]:

@@ -92,10 +92,20 @@ def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
     which nothing but the cycles is wanted.
 
     The compiler sees no files and lines, so that its answer is that of the same program anywhere else; where it refuses
-    one and names the operation, it is asked once more with the innermost of them.
+    one and names the operation, it is asked once more with the innermost of them. And so it is where the simulator ends
+    with SIGSEGV, for so it ends without memory, unless the caller has said how much it may have: with twice as much.
     """
 
     def ask(jaxpr, args: tuple | None = None, *, simulate: bool, bundles: int = 0, cycles_only: bool = False) -> dict:
+        asked = functools.partial(once, jaxpr, args, simulate=simulate, cycles_only=cycles_only)
+        try:
+            return asked(bundles=bundles)
+        except service.WorkerDied as died:
+            if limits.memory_bytes or not simulate or "SIGSEGV" not in str(died):
+                raise
+        return asked(bundles=max(2 * bundles, _IN_FOUR_GIB))
+
+    def once(jaxpr, args: tuple | None, *, simulate: bool, bundles: int, cycles_only: bool) -> dict:
         allowed = limits.of(bundles if simulate else 0)
         if cycles_only:
             return service.cycles_of(chip.topology, lower(jaxpr, args), **allowed)
@@ -175,19 +185,10 @@ def _simulated(seen: _Seen, ask: Callable, alone: Callable, **how) -> tuple[dict
     return None, None, (f"no cycles: with the simulator on, {died}.",)
 
 
-def _asked(seen: _Seen, ask: Callable, *, bundles: int, **how) -> dict:
-    """The worker's answer; where ops must be told by their names, the whole of it.
-
-    The simulator ends with SIGSEGV where it gets no more memory: then it is asked once more, with twice as much.
-    """
+def _asked(seen: _Seen, ask: Callable, **how) -> dict:
+    """The worker's answer; where ops must be told by their names, the whole of it."""
     how = how | {"cycles_only": False} if seen.told else how
-    asked = functools.partial(ask, seen.jaxpr, seen.args if seen.told else None, simulate=True, **how)
-    try:
-        return asked(bundles=bundles)
-    except service.WorkerDied as died:
-        if "SIGSEGV" not in str(died):
-            raise
-    return asked(bundles=max(2 * bundles, _IN_FOUR_GIB))
+    return ask(seen.jaxpr, seen.args if seen.told else None, simulate=True, **how)
 
 
 def _left(seen: _Seen, died: service.WorkerDied, ask: Callable, alone: Callable) -> dict | None:
@@ -275,7 +276,10 @@ def _in_two_sizes(jaxpr, sizes: list[_Seen], plan: extrapolate.Plan, ask: Callab
 
 
 def _too_long(bundles: int) -> str:
+    seconds, gigabytes = bundles * _SECONDS_PER_BUNDLE, bundles * _BYTES_PER_BUNDLE / 1e9
+    long = f"{seconds:,.0f} s" if seconds < 90 else f"{seconds / 60:,.0f} minutes"
+    enough = f"time_limit_s={max(60, 2 * round(seconds))}, memory_bytes={round(1.3 * gigabytes + 1)} << 30"
     return (
-        f"it issues about {bundles / 1e6:,.0f} million instruction bundles, which would take the simulator about "
-        f"{bundles * _SECONDS_PER_BUNDLE / 60:,.0f} minutes and {bundles * _BYTES_PER_BUNDLE / 1e9:,.0f} GB of memory"
+        f"it issues about {bundles / 1e6:,.1f} million instruction bundles, which would take the simulator about "
+        f"{long} and {gigabytes:,.0f} GB of memory: more than it may have. Try {enough}"
     )
