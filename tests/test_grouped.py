@@ -11,7 +11,7 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import compat, compiler, grid, judges
-from course_lib.kernels import grouped, grouped_kernels, grouped_swiglu, grouped_visits
+from course_lib.kernels import grouped, grouped_gradient, grouped_kernels, grouped_swiglu, grouped_visits
 from course_lib.kernels.grouped import Blocks
 
 SMALL = Blocks(bm=32, bn=128)  # several tiles of some hundred rows
@@ -34,7 +34,7 @@ EVERY_DAY = ("a ragged end", "rows of nobody")  # in plain JAX
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Backwards too, where nobody chooses blocks; and chunks of 8 rows in them."""
-    monkeypatch.setattr(grouped, "_GRADIENT_ROWS", 32)
+    monkeypatch.setattr(grouped_gradient, "_ROWS", 32)
     monkeypatch.setattr(grouped_kernels, "CHUNK", 8)
 
 
@@ -100,7 +100,7 @@ def test_the_kernels_are_the_reference(name, transpose_w):
 
 def test_chunks_as_long_as_they_are(monkeypatch):
     monkeypatch.setattr(grouped_kernels, "CHUNK", 128)
-    monkeypatch.setattr(grouped, "_GRADIENT_ROWS", 512)
+    monkeypatch.setattr(grouped_gradient, "_ROWS", 512)
     x, w = sample((700, 16), (3, 16, 128))
     sizes = jnp.array([140, 300, 200], jnp.int32)
     got = simulated(both_ways(grouped.grouped_matmul, blocks=Blocks(bm=512, bn=128)), x, w, sizes)
@@ -255,7 +255,7 @@ def test_a_mistake_is_seen(name, monkeypatch):
 @pytest.mark.sweep
 def test_an_empty_group_has_a_gradient_of_zero_because_it_is_visited(monkeypatch):
     lists = functools.partial(grouped_visits.visits)
-    monkeypatch.setattr(grouped, "visits", lambda *args, of_matrices: lists(*args, of_matrices=False))
+    monkeypatch.setattr(grouped_gradient, "visits", lambda *args, of_matrices: lists(*args, of_matrices=False))
     with pytest.raises(AssertionError):
         test_the_kernels_are_the_reference("borders inside", False)
 

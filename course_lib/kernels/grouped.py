@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from course_lib.arrays import Array, Described, Float, Float32, Int32
-from course_lib.kernels import arguments, grouped_kernels, legal, platforms, sharding
+from course_lib.arrays import Array, Described, Float, Int32
+from course_lib.kernels import arguments, grouped_gradient, grouped_kernels, grouped_plain, legal, platforms, sharding
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.grouped_visits import visits
@@ -124,7 +124,6 @@ def blocks_of(t: int, k: int, n: int, groups: int, dtype, passes: int, *, matric
 
 _PER_VISIT = 0.5e-6  # seconds beside the product: the compiler predicts 600 to 1000 cycles for a v5e
 _ROWS, _COLUMNS = (512, 256, 128), (2048, 1024, 512, 256, 128)
-_LARGEST = 2**30  # bm * K * bn * passes: a visit is written out in full, and a longer one takes long to compile
 
 
 @functools.lru_cache(256)
@@ -135,7 +134,7 @@ def _fastest(t: int, k: int, n: int, groups: int, dtype, passes: int, matrices: 
         for bn in _COLUMNS:
             rows, columns = min(bm, t), min(bn, n)
             fits = vmem_bytes(rows, k, columns, dtype.itemsize, matrices) <= platforms.vmem_bytes() * 3 // 8
-            if fits and bm * k * bn * passes * matrices <= _LARGEST:
+            if fits and bm * k * bn * passes * matrices <= grouped_kernels.LARGEST:
                 tiles, panels = pl.cdiv(t, bm), pl.cdiv(n, bn)
                 product = 2 * bm * k * bn * passes * matrices / rates.flops
                 tile, matrix = (dtype.itemsize * n / rates.hbm_bandwidth for n in (bm * (k + bn), k * bn * matrices))
@@ -170,22 +169,7 @@ def _grouped(x, w, sizes, transpose_w, precision, blocks, cuts):
 
 
 def _plain(x, w, sizes, *, transpose_w, precision):
-    return plain_product(x, w.swapaxes(1, 2) if transpose_w else w, sizes, precision).astype(x.dtype)
-
-
-def plain_product(x, w, sizes, precision: lax.Precision | None) -> Float32[Array, "T N"]:
-    """The grouped product by XLA, not rounded; of w as (E, K, N): each group's rows, all others zero, times its matrix.
-
-    As ``jax.lax.ragged_dot`` computes on a CPU; but that has no second derivative, and cannot be mapped.
-    """
-    return jnp.einsum("etk,ekn->tn", _by_group(x, sizes), w, precision=precision, preferred_element_type=jnp.float32)
-
-
-def _by_group(x: Array, sizes: Array) -> Float[Array, "E T K"]:
-    ends = jnp.cumsum(sizes)
-    row = jnp.arange(x.shape[0])
-    mine = (row >= (ends - sizes)[:, None]) & (row < ends[:, None])
-    return jnp.where(mine[:, :, None], x, jnp.zeros_like(x))
+    return grouped_plain.product(x, w.swapaxes(1, 2) if transpose_w else w, sizes, precision).astype(x.dtype)
 
 
 def _on_tpu(x, w, sizes, *, transpose_w, precision, blocks):
@@ -217,53 +201,7 @@ def gradients(x, w, sizes, g, precision: lax.Precision | None, cuts: Cuts, *, tr
     """dx, a grouped product as well, and dw. Blocks are chosen anew."""
     renamed = cuts and tuple(({"k": "n", "n": "k"}.get(letter, letter), names) for letter, names in cuts)
     dx = _grouped(g, w, sizes, not transpose_w, precision, None, renamed)
-    return dx, _of_matrices(x, g, sizes, w.dtype, transpose_w, precision, cuts)
-
-
-def _of_matrices(x, g, sizes, dtype, transpose_w, precision, cuts):
-    """dw: ``x_e.T @ g_e`` for each group."""
-    launch = Op(
-        name="gradient of grouped_matmul",
-        rule=f"T k, T n, E -> E {'n k' if transpose_w else 'k n'}",
-        tpu=fixed(_matrices_on_tpu, dtype=dtype, transpose_w=transpose_w, precision=precision),
-        plain=fixed(_matrices_plain, dtype=dtype, transpose_w=transpose_w, precision=precision),
-        one_at_a_time=True,
-    )
-    return launch(x, g, sizes, cuts=cuts)
-
-
-def _matrices_plain(x, g, sizes, *, dtype, transpose_w, precision):
-    x, g = (g, x) if transpose_w else (x, g)
-    how = {"precision": precision, "preferred_element_type": jnp.float32}
-    return jnp.einsum("etk,tn->ekn", _by_group(x, sizes), g, **how).astype(dtype)
-
-
-def _matrices_on_tpu(x, g, sizes, *, dtype, transpose_w, precision):
-    if transpose_w:
-        x, g = g, x
-    (t, k), n = x.shape, g.shape[1]
-    bm, bk, bn = _blocks_of_gradient(t, k, n, x.dtype.itemsize, passes(precision))
-    lists, needed = visits(sizes, t, bm, of_matrices=True), _gradient_vmem_bytes(bm, bk, bn, x.dtype.itemsize)
-    how = {"bm": bm, "bk": bk, "bn": bn, "vmem_bytes": needed, "precision": precision}
-    return grouped_kernels.gradients(x, g, lists, sizes.shape[0], dtype, **how)
-
-
-_GRADIENT_ROWS = 512  # of a tile
-_GRADIENT_BLOCKS = ((2048, 1024), (1024, 1024), (1024, 512), (512, 512), (256, 256), (128, 128))  # of a matrix
-
-
-def _blocks_of_gradient(t: int, k: int, n: int, itemsize: int, passes: int) -> tuple[int, int, int]:
-    """The largest that fit: the larger, the fewer panels, and copies that nothing hides stand between panels."""
-    for bk, bn in _GRADIENT_BLOCKS:
-        bm, bk, bn = min(_GRADIENT_ROWS, t), min(bk, k), min(bn, n)
-        fits = _gradient_vmem_bytes(bm, bk, bn, itemsize) <= platforms.vmem_bytes() * 3 // 8
-        if fits and bm * bk * bn * passes <= _LARGEST:
-            break
-    return bm, bk, bn
-
-
-def _gradient_vmem_bytes(bm: int, bk: int, bn: int, itemsize: int) -> int:
-    return 2 * itemsize * (bm * (bk + bn) + bk * bn) + 8 * bk * bn
+    return dx, grouped_gradient.of_matrices(x, g, sizes, w.dtype, transpose_w, precision, cuts)
 
 
 _grouped.defvjp(_forward, _backward)

@@ -22,6 +22,7 @@ from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.grouped_visits import Visits, is_idle, written
 from course_lib.kernels.products import dot
 
+LARGEST = 2**30  # multiplications of a visit times passes: it is written out in full, and compiles the longer
 CHUNK = 128  # rows: what the MXU multiplies with one loading of its weights, at the least
 
 

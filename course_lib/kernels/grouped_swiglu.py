@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Int32
-from course_lib.kernels import activations, arguments, grouped, grouped_kernels, legal, sharding
+from course_lib.kernels import activations, arguments, grouped, grouped_kernels, grouped_plain, legal, sharding
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.grouped import Blocks
@@ -97,7 +97,7 @@ def _swiglu(x, w_gate, w_up, sizes, precision, blocks, cuts):
 
 
 def _plain(x, w_gate, w_up, sizes, *, precision):
-    return _gated(*(grouped.plain_product(x, w, sizes, precision) for w in (w_gate, w_up))).astype(x.dtype)
+    return _gated(*(grouped_plain.product(x, w, sizes, precision) for w in (w_gate, w_up))).astype(x.dtype)
 
 
 def _on_tpu(x, w_gate, w_up, sizes, *, precision, blocks):
