@@ -257,7 +257,7 @@ def test_an_empty_group_has_a_gradient_of_zero_because_it_is_visited(monkeypatch
     lists = functools.partial(grouped_visits.visits)
     monkeypatch.setattr(grouped_gradient, "visits", lambda *args, of_matrices: lists(*args, of_matrices=False))
     with pytest.raises(AssertionError):
-        test_the_kernels_are_the_reference("borders inside", False)
+        test_the_kernels_are_the_reference("the last are empty", False)
 
 
 def test_under_jit_vmap_and_remat_on_a_cpu():
