@@ -169,6 +169,7 @@ def test_on_a_cpu_it_is_the_reference_and_for_a_tpu_a_kernel(name, dtype, rank):
         ("scale_add.scale_add", "bfloat16", 1),
         ("reduce.sum_over", "bfloat16", 1),
         ("matmul_pipeline.matmul_pipelined", "float32", 2),
+        ("grouped_swiglu.grouped_swiglu", "bfloat16", 2),  # of 12 rows, which no tile of registers divides
         of=CASES,
     ),
 )

@@ -70,13 +70,15 @@ def _kernel(
 
 def _each_chunk(start, end, rows: int) -> Callable:
     """Runs what it decorates for each chunk of a tile that has rows from ``start`` to ``end``: with the chunk, and with
-    the row of the tile that it begins at."""
-    chunk = CHUNK if rows % CHUNK == 0 else rows
+    the row of the tile that it begins at. A tile that no chunks divide is one."""
 
     def run(body: Callable) -> None:
-        @pl.loop(jnp.maximum(start, 0) // chunk, pl.cdiv(jnp.minimum(end, rows), chunk))
+        if rows % CHUNK:
+            return body(pl.ds(0, rows), 0)
+
+        @pl.loop(jnp.maximum(start, 0) // CHUNK, pl.cdiv(jnp.minimum(end, rows), CHUNK))
         def _chunk(n):
-            body(pl.ds(pl.multiple_of(n * chunk, chunk), chunk), n * chunk)
+            body(pl.ds(pl.multiple_of(n * CHUNK, CHUNK), CHUNK), n * CHUNK)
 
     return run
 
