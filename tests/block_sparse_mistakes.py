@@ -2,7 +2,9 @@
 
 # A mistake: what stands in block_sparse_kernels, what somebody writes instead, and where it shows.
 DSD = ("any order",)
-ROWS, COLUMNS, CUT = (("any order", way, False) for way in ("rows of a", "columns of b", "K cut"))
+ROWS, COLUMNS, CUT, PARTS = (
+    ("any order", way, False) for way in ("rows of a", "columns of b", "K cut", "part by part")
+)
 MISTAKES = {
     "zeros at every step": ("pl.when(t == 0)", "pl.when(t >= 0)", DSD),
     "zeros at no step": ("pl.when(t == 0)", "pl.when(t < 0)", DSD),
@@ -21,8 +23,8 @@ MISTAKES = {
         DSD,
     ),
     "the places of the first step": (
-        "_place(rows_ref, cols_ref, t * per_step + x",
-        "_place(rows_ref, cols_ref, x",
+        "place(rows_ref, cols_ref, t * per_step + x",
+        "place(rows_ref, cols_ref, x",
         DSD,
     ),
     "stored a step too early": ("t == pl.num_programs(1) - 1)\n    def _store", "t == 0)\n    def _store", DSD),
@@ -45,4 +47,14 @@ MISTAKES = {
     "the last part alone": ("o += jnp.where(step == 0, 0.0, sum_ref[...])", "pass", CUT),
     "past the depth": ("if k % bk:", "if False:", CUT),
     "past the depth of b": ("a, b = zero_beyond(a, 1, k - step * bk), ", "b = ", CUT),
+    "the next part over this one": ("jnp.where(part == 0, 0.0", "jnp.where(part < 2, 0.0", PARTS),
+    "not waited for": ("copy.wait()", "pass", PARTS),
+    "one place for both parts": ("return [pltpu", "slot = 0\n        return [pltpu", PARTS),
+    "sums of the first step": ("acc_ref[at] = o", "acc_ref[x] = o", PARTS),
+    "the part before": ("slot = lax.rem(part, 2)\n    for", "slot = lax.rem(part + 1, 2)\n    for", PARTS),
+    "surplus sums are no zeros": (
+        "o_ref[x] = jnp.where(row < shape[0], o, 0.0)",
+        "o_ref[x] = o",
+        ("surplus", "part by part", False),
+    ),
 }

@@ -11,7 +11,7 @@ from block_sparse_mistakes import MISTAKES
 from sweeps import daily
 
 from course_lib import compat, grid, judges
-from course_lib.kernels import block_sparse, block_sparse_blocks, block_sparse_kernels
+from course_lib.kernels import block_sparse, block_sparse_blocks, block_sparse_by_depth, block_sparse_kernels
 from course_lib.kernels.block_sparse import Blocks, Pattern
 
 # Rows and columns of blocks, and of each block where it lies: of any number of them a step takes 4.
@@ -24,11 +24,12 @@ PATTERNS = {
     "one block": ((1, 1), [0], [0]),
 }
 SMALL = Blocks(bn=128)
-WAYS = {  # in which sdd has its operands in VMEM, with a depth of 200
-    "all of a and b": ({}, 1.0),
-    "rows of a": ({}, 0.0),
-    "columns of b": ({"blocks": SMALL}, 0.0),
-    "K cut": ({"blocks": Blocks(bk=128)}, 0.0),
+WAYS = {  # in which sdd has its operands in VMEM; seconds of a step; a depth
+    "all of a and b": ({}, 1.0, 200),
+    "rows of a": ({}, 0.0, 200),
+    "columns of b": ({"blocks": SMALL}, 0.0, 200),
+    "K cut": ({"blocks": Blocks(bk=128)}, 0.0, 200),
+    "part by part": ({"blocks": Blocks(bk=128)}, 0.0, 384),
 }
 
 
@@ -89,6 +90,11 @@ OPS = {
         dsd_case("any order", n=256),
     ),
     "sdd": (block_sparse.sdd, block_sparse.sdd_reference, sdd_case("any order", k=256)),
+    "sdd, part by part": (
+        functools.partial(block_sparse.sdd, blocks=Blocks(bk=128)),
+        block_sparse.sdd_reference,
+        sdd_case("any order", k=256),
+    ),
 }
 
 
@@ -127,21 +133,24 @@ def test_sdd_and_its_gradients_are_the_reference(name, transpose_b):
         ("any order", "rows of a", False),
         ("surplus", "columns of b", False),
         ("any order", "K cut", True),
+        ("any order", "part by part", False),
+        ("surplus", "part by part", True),
         of=[(name, way, turned) for name in PATTERNS for way in WAYS for turned in (False, True)],
     ),
 )
 def test_sdd_however_its_operands_lie_in_vmem(name, way, transpose_b, monkeypatch):
-    how, step = WAYS[way]
+    how, step, depth = WAYS[way]
     monkeypatch.setattr(block_sparse_blocks, "_STEP", step)
-    args = sdd_case(name, transpose_b)
+    args = sdd_case(name, transpose_b, k=depth)
     got = simulated(functools.partial(block_sparse.sdd, transpose_b=transpose_b, **how), *args)
     near(got, [block_sparse.sdd_reference(*args, transpose_b=transpose_b)])
 
 
 def test_each_way_is_another_program(monkeypatch):
-    """How many grid steps of a's and b's blocks: else the test above would prove one way four times."""
-    args, found = sdd_case("any order"), {}
-    for name, (how, step) in WAYS.items():
+    """How many grid steps of a's and b's blocks: else the test above would prove one way five times."""
+    found = {}
+    for name, (how, step, depth) in WAYS.items():
+        args = sdd_case("any order", k=depth)
         monkeypatch.setattr(block_sparse_blocks, "_STEP", step)
         call = grid.walk(functools.partial(block_sparse.sdd, **how), *args).calls[0]
         found[name] = call.grid, [operand.block_shape for operand in call.operands if operand.memory_space == "vmem"]
@@ -150,6 +159,7 @@ def test_each_way_is_another_program(monkeypatch):
         "rows of a": ((11, 1), [(1, 8, 200), (200, 384), (1, 8, 128)]),
         "columns of b": ((11, 1), [(1, 8, 200), (200, 128), (1, 8, 128)]),
         "K cut": ((11, 2), [(1, 8, 128), (128, 128), (1, 8, 128)]),
+        "part by part": ((1, 3, 3), [(4, 8, 128)]),
     }
 
 
@@ -191,7 +201,10 @@ def test_what_is_surplus_may_be_anything():
     assert not np.delete(block_sparse.sdd(jnp.full_like(a, jnp.nan), b, pattern), kept, axis=0).any()
 
 
-@pytest.mark.parametrize("op, change", daily(("dsd", "alone"), of=[(op, n) for op in OPS for n in ("alone", "vjp")]))
+@pytest.mark.parametrize(
+    "op, change",
+    daily(("dsd", "alone"), ("sdd, part by part", "alone"), of=[(op, n) for op in OPS for n in ("alone", "vjp")]),
+)
 def test_by_four_judges(op, change):
     fn, reference, args = OPS[op]
     if change == "vjp":
@@ -200,15 +213,18 @@ def test_by_four_judges(op, change):
     assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
 
 
-@pytest.mark.parametrize("name", daily("the sum is not kept", "stored where it was computed", of=MISTAKES))
+@pytest.mark.parametrize(
+    "name", daily("the sum is not kept", "stored where it was computed", "not waited for", of=MISTAKES)
+)
 def test_a_mistake_is_seen(name, monkeypatch):
     right, wrong, shows = MISTAKES[name]
-    source = inspect.getsource(block_sparse_kernels)
+    module = block_sparse_by_depth if "part by part" in shows else block_sparse_kernels
+    source = inspect.getsource(module)
     assert right in source
-    names = {"__name__": block_sparse_kernels.__name__}
-    exec(compile(source.replace(right, wrong), block_sparse_kernels.__file__, "exec"), names)
-    for op in ("dsd", "sdd"):
-        monkeypatch.setattr(block_sparse_kernels, op, names[op])
+    names = {"__name__": module.__name__}
+    exec(compile(source.replace(right, wrong), module.__file__, "exec"), names)
+    for op in {"dsd", "sdd"} & set(vars(module)):
+        monkeypatch.setattr(module, op, names[op])
     with pytest.raises(AssertionError):
         if len(shows) == 2:
             test_sdd_and_its_gradients_are_the_reference(*shows)

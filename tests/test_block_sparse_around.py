@@ -22,13 +22,15 @@ def test_it_compiles_forwards_and_backwards(chip, h, w, dtype):
         sdd_case("any order", False, h, w, dtype=dtype),
     )
 
-    def both(values, b, left, right):
+    def both(values, b, left, right, *deep):
         pattern = pattern_of("any order")
         dsd, sdd = both_ways(block_sparse.dsd), both_ways(block_sparse.sdd)
         others = [block_sparse.sdd(left, right, pattern, **WAYS[way][0]) for way in ("columns of b", "K cut")]
+        others.append(block_sparse.sdd(*deep, pattern, **WAYS["part by part"][0]))
         return dsd(values, pattern, b), sdd(left, right, pattern), others
 
-    args = dense[0], dense[2], *product[:2]
+    deep = sdd_case("any order", False, h, w, k=384, dtype=dtype)[:2]
+    args = dense[0], dense[2], *product[:2], *deep
     report = compiler.compile_tpu(both, *args, chip=chip, simulate=False)
     assert report.ok, report.error
 

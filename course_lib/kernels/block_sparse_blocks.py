@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from course_lib.kernels import legal, platforms
-from course_lib.kernels.symbolic import planned
+from course_lib.kernels.symbolic import is_known, planned
 
 _COLUMNS = 512  # of a panel of dsd
 _PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
@@ -82,6 +82,9 @@ class Sdd:
 
     def chosen(self) -> tuple[int, int]:
         """bk and bn."""
+        parts = [(self._seconds_by_depth(bk), bk) for bk in self._parts()]
+        if parts and min(parts)[0] < self._seconds_whole():
+            return min(parts)[1], _up(self.cols * self.w, legal.LANES)
         each, room = self.h * self.w * self.passes, _room()
         wide = max((n for n in range(1, self.cols + 1) if self.vmem_bytes(self.k, n) <= room), default=0)
         if wide and each * self.k <= _LARGEST:
@@ -90,6 +93,46 @@ class Sdd:
         fits = (bk for bk in range(legal.LANES, self.k, legal.LANES) if self.vmem_bytes(bk, 1) <= room)
         deep = max((bk for bk in fits if each * bk <= _LARGEST), default=legal.LANES)
         return _up(pl.cdiv(self.k, pl.cdiv(self.k, deep)), legal.LANES), _up(self.w, legal.LANES)
+
+    def by_depth(self, bk: int, bn: int) -> bool:
+        """Whether all of a and of b pass VMEM part by part, see ``block_sparse_by_depth``: bk of K and all of N."""
+        return bn >= self.cols * self.w and bk in self._parts()
+
+    def _parts(self) -> list[int]:
+        """The bk of such parts that fit."""
+        if not is_known(self.k):
+            return []
+        divide = [bk for bk in range(legal.LANES, self.k, legal.LANES) if self.k % bk == 0]
+        return [bk for bk in divide if self.vmem_bytes_by_depth(bk) <= _room()]
+
+    def per_step_by_depth(self, bk: int) -> int:
+        return max(1, min(_PER_STEP // (self.h * self.w * bk * self.passes), _MOST, self.count))
+
+    def vmem_bytes_by_depth(self, bk: int) -> int:
+        """Of two parts of a and b, of the sums and the results; and of the three parts in which f32 is multiplied."""
+        h, w, lanes = _up(self.h, _tile(self.itemsize)), _up(self.w, _tile(self.itemsize)), _up(self.w, legal.LANES)
+        per_step = self.per_step_by_depth(bk)
+        sums = 4 * (_up(self.count, per_step) + 2) * _up(self.h, legal.SUBLANES) * lanes
+        split = 6 * bk * (h + w) if self.passes > 1 else 0
+        b = bk * max(self.cols * w, _up(self.cols * self.w, legal.LANES))
+        return 2 * self.itemsize * (bk * self.rows * h + b + per_step * h * lanes) + sums + split
+
+    def _seconds_by_depth(self, bk: int) -> float:
+        """The first part's copies, and then the longer of all copies and of the products."""
+        copies = (self.rows * self.h + self.cols * self.w) * self.k * self._seconds_a_number()
+        steps = self.k // bk * pl.cdiv(self.count, self.per_step_by_depth(bk))
+        return copies * bk / self.k + max(copies, self._seconds_of_products() + steps * _STEP)
+
+    def _seconds_whole(self) -> float:
+        """With all of b copied first, and all of a as well, or its rows as they come, a step for each block."""
+        of_a, of_b = (size * self.k * self._seconds_a_number() for size in (self.rows * self.h, self.cols * self.w))
+        return of_b + self._seconds_of_products() + min(of_a, self.count * _STEP)
+
+    def _seconds_a_number(self) -> float:
+        return self.itemsize / platforms.rates(jnp.bfloat16).hbm_bandwidth
+
+    def _seconds_of_products(self) -> float:
+        return 2 * self.count * self.h * self.w * self.k * self.passes / platforms.rates(jnp.bfloat16).flops
 
     def per_range(self, bk: int, bn: int) -> int:
         """How many columns of blocks are in VMEM at once."""

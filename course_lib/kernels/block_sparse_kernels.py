@@ -25,8 +25,8 @@ from course_lib.kernels.compiler_params import compiler_params
 from course_lib.kernels.products import dot, zero_beyond
 
 
-def _place(rows_ref, cols_ref, at, per_step: int, shape: tuple[int, int]):
-    """Row and column of block ``at``. Of one that is surplus, or past the end of the lists: R and 0."""
+def place(rows_ref: Int32[Ref, " Z"], cols_ref: Int32[Ref, " Z"], at, per_step: int, shape: tuple[int, int]):
+    """In a kernel: row and column of block ``at``. Of one that is surplus, or past the end of the lists: R and 0."""
     count = rows_ref.shape[0]
     if count % per_step == 0:
         return counted(rows_ref[at], cols_ref[at], shape)
@@ -63,7 +63,7 @@ def _dsd_kernel(
         for_every_row(zero)
 
     for x in range(per_step):
-        row, col = _place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
+        row, col = place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
         row, col = _at(row, sizes[0], transpose_o), _at(col, sizes[1], transpose_b)
         if transpose_o:
             turned = {"transpose_x": not transpose_b, "transpose_y": not transpose_a}
@@ -162,7 +162,7 @@ def _sdd_kernel(
         return dot(a, b, transpose_y=transpose_b, precision=precision)
 
     for x in range(per_step):
-        row, col = _place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
+        row, col = place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
         o = product(row, col)
         for sum_ref in acc_ref:  # none, or one
             o += jnp.where(step == 0, 0.0, sum_ref[...])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Float, Int32
-from course_lib.kernels import block_sparse_blocks, block_sparse_kernels
+from course_lib.kernels import block_sparse_blocks, block_sparse_by_depth, block_sparse_kernels, platforms
 from course_lib.kernels.block_sparse_pattern import counted
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.launch import Op, fixed
@@ -127,14 +127,19 @@ def _sdd_plain(a, b, rows, cols, *, shape, transpose_b, precision):
 def _sdd_on_tpu(a, b, rows, cols, *, shape, transpose_b, precision, blocks):
     problem = block_sparse_blocks.sdd_problem(a, b, rows, shape, transpose_b, passes(precision))
     bk, bn = problem.chosen() if blocks is None else (blocks.bk or problem.k, blocks.bn)
+    if not transpose_b and shape[1] > 1 and problem.w % 128:  # a block begins where no register does
+        b, transpose_b = b.T, True
+    how = {"transpose_b": transpose_b, "precision": precision}
+    if problem.by_depth(bk, bn):
+        _check_lists("sdd", 2, rows.shape[0])
+        return block_sparse_by_depth.sdd(
+            a, b, rows, cols, shape, **how, bk=bk, per_step=problem.per_step_by_depth(bk), cores=platforms.cores(),
+            vmem_bytes=problem.vmem_bytes_by_depth(bk),
+        )  # fmt: skip
     bk, per_range = min(bk, problem.k), problem.per_range(bk, bn)
     _check_lists("sdd", 2 if per_range == shape[1] else 3, rows.shape[0])
     per_step = problem.per_step(bk, per_range)
     needed = problem.vmem_bytes(bk, per_range, per_step)
     check_fits(blocks, needed)
-    if not transpose_b and shape[1] > 1 and problem.w % 128:  # a block begins where no register does
-        b, transpose_b = b.T, True
-    return block_sparse_kernels.sdd(
-        a, b, rows, cols, shape, transpose_b=transpose_b, precision=precision, bk=bk, per_range=per_range,
-        per_step=per_step, vmem_bytes=needed,
-    )  # fmt: skip
+    sizes = {"bk": bk, "per_range": per_range, "per_step": per_step}
+    return block_sparse_kernels.sdd(a, b, rows, cols, shape, **how, **sizes, vmem_bytes=needed)

@@ -47,6 +47,12 @@ def generation() -> int:
     return _tpu_info().generation
 
 
+def cores() -> int:
+    """How many cores of that TPU divide a grid axis that is parallel."""
+    two = pltpu.ChipVersion.TPU_V4, pltpu.ChipVersion.TPU_V5P
+    return 2 if _tpu_info().chip_version in two else 1
+
+
 @contextlib.contextmanager
 def some_tpu() -> Iterator[None]:
     """Where no TPU is named and none is there, and no mesh either, a v5e: else Pallas lowers no block of one axis."""
