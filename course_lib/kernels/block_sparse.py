@@ -54,7 +54,8 @@ class Blocks:
     """How much of b is in VMEM at once: bk of its K, bn of its N. They change the speed, not the result.
 
     Legal: multiples of 128. Each is cut down to an array that is smaller; bk None: all of K. dsd always has all of K
-    there. sdd makes of bn whole columns of blocks, and where bk is less than K, one of them.
+    there. sdd makes of bn whole columns of blocks, and where bk is less than K, one of them; or all, if bn holds N and
+    bk divides K.
     """
 
     bk: int | None = None

@@ -1,8 +1,9 @@
 """How much of the dense operand of a block-sparse product is in VMEM at once, and what that needs.
 
 dsd has all rows of b and of the result there, and so many columns as fit, up to 512: a block of 128 x 128 takes 142
-cycles for 512, 110 for 256 and 95 for 128, predicted (compiler) for a v5e in bf16. sdd has all of b there if it fits,
-else some columns of blocks, else a part of the reduction.
+cycles for 512, 110 for 256 and 95 for 128, predicted (compiler) for a v5e in bf16. sdd has a part of K there of all of a
+and b, and the sums of all blocks; or all of b, where that is faster; else some columns of blocks, else of one column a
+part of K.
 """
 
 import dataclasses
