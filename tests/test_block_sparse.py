@@ -141,6 +141,7 @@ def test_sdd_and_its_gradients_are_the_reference(name, transpose_b):
 def test_sdd_however_its_operands_lie_in_vmem(name, way, transpose_b, monkeypatch):
     how, step, depth = WAYS[way]
     monkeypatch.setattr(block_sparse_blocks, "_STEP", step)
+    monkeypatch.setattr(block_sparse_blocks, "_OTHER_ROWS", step)
     args = sdd_case(name, transpose_b, k=depth)
     got = simulated(functools.partial(block_sparse.sdd, transpose_b=transpose_b, **how), *args)
     near(got, [block_sparse.sdd_reference(*args, transpose_b=transpose_b)])
@@ -152,6 +153,7 @@ def test_each_way_is_another_program(monkeypatch):
     for name, (how, step, depth) in WAYS.items():
         args = sdd_case("any order", k=depth)
         monkeypatch.setattr(block_sparse_blocks, "_STEP", step)
+        monkeypatch.setattr(block_sparse_blocks, "_OTHER_ROWS", step)
         call = grid.walk(functools.partial(block_sparse.sdd, **how), *args).calls[0]
         found[name] = call.grid, [operand.block_shape for operand in call.operands if operand.memory_space == "vmem"]
     assert found == {

@@ -56,6 +56,22 @@ def test_panels_of_dsd_are_wide_if_they_fit_and_alike(sizes, bn):
     assert block_sparse.dsd_blocks_for(*described(*sizes, 400)) == Blocks(bn=bn)
 
 
+@pytest.mark.parametrize(
+    "sizes, count, blocks",
+    [
+        ((4096, 4096, 4096), 128, Blocks(bk=512, bn=4096)),  # part by part of K
+        ((4096, 4000, 4096), 128, Blocks(bk=4096, bn=4096)),  # of which 128 divides no part
+        ((4096, 4096, 4096), 3000, Blocks(bk=4096, bn=4096)),  # whose sums do not fit beside them
+        ((4096, 128, 4096), 128, Blocks(bk=128, bn=4096)),
+    ],
+)
+def test_what_sdd_has_in_vmem(sizes, count, blocks):
+    m, k, n = sizes
+    _, pattern, _ = described(m, n, 128, count)
+    a, b = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((m, k), (k, n)))
+    assert block_sparse.sdd_blocks_for(a, b, pattern) == blocks
+
+
 def test_too_long_for_vmem_and_too_many_for_smem():
     for sizes, says in {
         (

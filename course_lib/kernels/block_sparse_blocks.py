@@ -1,9 +1,9 @@
 """How much of the dense operand of a block-sparse product is in VMEM at once, and what that needs.
 
 dsd has all rows of b and of the result there, and so many columns as fit, up to 512: a block of 128 x 128 takes 142
-cycles for 512, 110 for 256 and 95 for 128, predicted (compiler) for a v5e in bf16. sdd has a part of K there of all of a
-and b, and the sums of all blocks; or all of b, where that is faster; else some columns of blocks, else of one column a
-part of K.
+cycles for 512, 110 for 256 and 95 for 128, predicted (compiler) for a v5e in bf16. sdd has a part of K there, of all of
+a and b, and the sums of all blocks; or all of b, where that is faster; else some columns of blocks, else of one column
+a part of K.
 """
 
 import dataclasses
@@ -18,7 +18,9 @@ _COLUMNS = 512  # of a panel of dsd
 _PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
 _MOST = 16  # blocks to a step: it is written out in full
 _LARGEST = 2**30  # multiplications of a step at most: it is written out in full, and longer ones compile for long
-_STEP = 0.3e-6  # seconds of a step of sdd beside the product: the compiler predicts 350 to 500 cycles for a v5e
+# Seconds of a step of sdd beside the product, and of the first one with other rows of a: the compiler predicts 350 to
+# 500 cycles for a v5e, and 1140 until a copy arrives.
+_STEP, _OTHER_ROWS = 0.3e-6, 0.75e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Sdd:
         """The bk of such parts that fit."""
         if not is_known(self.k):
             return []
-        divide = [bk for bk in range(legal.LANES, self.k, legal.LANES) if self.k % bk == 0]
+        most = min(self.k - 1, _LARGEST // (self.h * self.w * self.passes))
+        divide = [bk for bk in range(legal.LANES, most + 1, legal.LANES) if self.k % bk == 0]
         return [bk for bk in divide if self.vmem_bytes_by_depth(bk) <= _room()]
 
     def per_step_by_depth(self, bk: int) -> int:
@@ -127,7 +130,11 @@ class Sdd:
     def _seconds_whole(self) -> float:
         """With all of b copied first, and all of a as well, or its rows as they come, a step for each block."""
         of_a, of_b = (size * self.k * self._seconds_a_number() for size in (self.rows * self.h, self.cols * self.w))
-        return of_b + self._seconds_of_products() + min(of_a, self.count * _STEP)
+        return of_b + self._seconds_of_products() + min(of_a, self._seconds_of_rows())
+
+    def _seconds_of_rows(self) -> float:
+        """Of steps that bring the rows of a that they need, beside the products."""
+        return self.count * _STEP + min(self.count, self.rows) * _OTHER_ROWS
 
     def _seconds_a_number(self) -> float:
         return self.itemsize / platforms.rates(jnp.bfloat16).hbm_bandwidth
@@ -147,7 +154,7 @@ class Sdd:
         each = self.h * self.w * self.k * self.passes
         several = max(1, min(_PER_STEP // each, _MOST, self.count))
         fits = self.vmem_bytes(bk, per_range, several) <= _room()
-        return several if fits and first < self.count * _STEP else 1
+        return several if fits and first < self._seconds_of_rows() else 1
 
     def vmem_bytes(self, bk: int, per_range: int, per_step: int = 1) -> int:
         """Of the blocks; what never changes is held once. And of the three parts in which f32 is multiplied."""
