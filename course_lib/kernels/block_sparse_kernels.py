@@ -7,8 +7,9 @@ dsd keeps all rows of b and of the result in VMEM, of some columns. So only valu
 to a step and in the order they lie in; a block costs its product, however the pattern jumps. Had each block a step of
 its own, with index maps that follow the pattern, it would cost half the latency of a copy.
 
-sdd has all of a and b in VMEM, where they fit, and goes the same way. Else b is there, one block is a step, and the
-rows of a that it needs come by an index map: where the next block is of the same row, nothing is copied.
+sdd is here for what ``block_sparse_by_depth`` does not fit. All of b is in VMEM, and all of a, too, if there are blocks
+enough. Else one block is a step, and the rows of a that it needs come by an index map: where the next block is of the
+same row, nothing is copied.
 """
 
 import functools
