@@ -93,8 +93,9 @@ def paged_attention(
     the end may be any number, and tokens past the end, and pages that nobody names, NaN.
     With a ``window`` its query sees the last ``window`` of its tokens, its own among them; pages in front of these are
     not read. ``softcap`` and ``scale`` as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before
-    they are multiplied. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how the arrays lie on a mesh with Auto axes; batch and
-    heads may be cut, those of queries and of keys alike, and each device then has all pages of its heads.
+    they are multiplied. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
+    ``layout`` says how the arrays lie on a mesh with Auto axes; batch and heads may be cut, those of queries and of
+    keys alike, and each device then has all pages of its heads.
     Differentiable in q, scales and pages that are not int8, by plain JAX. Runs the kernel on a TPU and plain JAX
     elsewhere. Raises TypeError for what is no array, and ValueError where shapes, dtypes or options do not fit, blocks
     do not fit into VMEM, or one row of the table not into SMEM.
