@@ -1,5 +1,7 @@
 """Block-sparse products on other chips, of other sizes, and under vmap."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,8 +9,8 @@ from conftest import needs_libtpu
 from sweeps import daily
 from test_block_sparse import WAYS, both_ways, dsd_case, near, pattern_of, sdd_case, simulated
 
-from course_lib import compiler, grid
-from course_lib.kernels import block_sparse
+from course_lib import compat, compiler, grid
+from course_lib.kernels import block_sparse, block_sparse_blocks
 from course_lib.kernels.block_sparse import Blocks, Pattern
 
 
@@ -84,6 +86,19 @@ def test_too_long_for_vmem_and_too_many_for_smem():
     }.items():
         with pytest.raises(ValueError, match=says):
             grid.trace(block_sparse.dsd, *described(*sizes))
+
+
+def test_two_cores_divide_the_blocks_of_sdd_part_by_part(monkeypatch):
+    """Each with the sums of its own. An odd number of steps is one core's."""
+    monkeypatch.setattr(block_sparse_blocks, "_MOST", 4)
+    a, b, pattern = sdd_case("any order", k=384)
+    how = {"blocks": Blocks(bk=128)}
+    for count, grid_of in ((8, (2, 3, 1)), (11, (1, 3, 3))):
+        args = a, b, Pattern(pattern.rows[:count], pattern.cols[:count], pattern.shape)
+        traced = grid.trace(functools.partial(block_sparse.sdd, **how), *args, chip="v5p")
+        assert grid.walk_traced(traced, args).calls[0].grid == grid_of
+        got = jax.jit(lambda *args, traced=traced: grid.run(traced, compat.interpret_params(), *args))(*args)
+        near(got, [block_sparse.sdd_reference(*args)])
 
 
 @pytest.mark.parametrize("of_arrays, of_pattern", daily((0, None), of=[(0, None), (None, 0), (0, 0)]))
