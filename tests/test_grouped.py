@@ -196,8 +196,8 @@ MISTAKES = {
         "borders inside",
     ),
     "the chunk of the border is left out": (
-        "pl.cdiv(jnp.minimum(end, rows), chunk)",
-        "jnp.minimum(end, rows) // chunk",
+        "pl.cdiv(jnp.minimum(end, rows), CHUNK)",
+        "jnp.minimum(end, rows) // CHUNK",
         "borders inside",
     ),
     "rows of a chunk counted as those of its tile": ("o.shape, 0) + at", "o.shape, 0)", "borders inside"),
