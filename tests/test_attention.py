@@ -248,6 +248,12 @@ def test_a_nan_reaches_those_who_see_it_and_a_large_score_nobody():
     for args, rows in (((q.at[0, 5].set(jnp.nan), k, v), [5]), ((q, k.at[0, 270].set(jnp.nan), v), range(270, 300))):
         for o in (simulated(causal, *args)[0].reshape(300, 72), causal(*args)[0]):
             assert np.flatnonzero(jnp.isnan(o).any(axis=-1)).tolist() == list(rows)
+    segments = jnp.zeros(300, jnp.int32).at[7].set(1), jnp.zeros(300, jnp.int32)
+    apart = functools.partial(attention.flash_attention, segments=segments, blocks=SMALL)
+    for d in WIDTHS.values():
+        o = simulated(apart, q[..., :d].at[0, 5].set(jnp.nan), k[..., :d], v)[0].reshape(300, 72)
+        assert np.flatnonzero(jnp.isnan(o).any(axis=-1)).tolist() == [5]
+        assert not o[7].any()
     o = simulated(causal, 1e15 * q, 1e15 * k, v)[0]  # scores of 1e31
     assert jnp.isfinite(o).all()
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
 from sweeps import daily
-from test_block_sparse import WAYS, both_ways, dsd_case, near, pattern_of, sdd_case, simulated
+from test_block_sparse import WAYS, both_ways, dsd_case, near, pattern_of, sample, sdd_case, simulated
 
 from course_lib import compat, compiler, grid
 from course_lib.kernels import block_sparse, block_sparse_blocks
@@ -116,3 +116,49 @@ def test_under_vmap_in_the_simulator(of_arrays, of_pattern):
 
     want = run(block_sparse.dsd_reference, block_sparse.sdd_reference)(*twice, pair)
     near(simulated(run(block_sparse.dsd, block_sparse.sdd), *twice, pair), want)
+
+
+@pytest.mark.parametrize("of_arrays, of_pattern", daily((0, 0), of=[(0, None), (None, 0), (0, 0)]))
+def test_part_by_part_under_vmap_in_the_simulator(of_arrays, of_pattern):
+    """One after another."""
+    a, b, pattern = sdd_case("surplus", k=256)
+    pair = jax.tree.map(lambda x: jnp.stack([x, x[::-1]]) if of_pattern == 0 else x, pattern)
+    twice = jnp.stack([a, -2 * a[::-1]]) if of_arrays == 0 else a
+
+    def run(sdd, **how):
+        return jax.vmap(lambda a, pattern: sdd(a, b, pattern, **how), (of_arrays, of_pattern))
+
+    got = simulated(run(block_sparse.sdd, blocks=Blocks(bk=128)), twice, pair)
+    near(got, [run(block_sparse.sdd_reference)(twice, pair)])
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_part_by_part_with_one_column_of_any_width(transpose_b):
+    a, b = sample((16, 256), (100, 256) if transpose_b else (256, 100))
+    pattern = Pattern(jnp.int32([1, 0, 2]), jnp.int32([0, 0, 0]), (2, 1))
+    how = {"transpose_b": transpose_b}
+    got = simulated(functools.partial(block_sparse.sdd, **how, blocks=Blocks(bk=128)), a, b, pattern)
+    near(got, [block_sparse.sdd_reference(a, b, pattern, **how)])
+
+
+@needs_libtpu
+def test_part_by_part_compiles_under_vmap_of_a_gradient_and_with_one_column():
+    """Neither of both once did."""
+
+    def gradients(values, b, rows, cols):
+        pattern = Pattern(rows, cols, (4, 4))
+        return jax.grad(lambda *x: block_sparse.dsd(x[0], pattern, x[1]).astype(jnp.float32).sum(), (0, 1))(values, b)
+
+    def column(a, b, rows, cols):
+        return block_sparse.sdd(a, b, Pattern(rows, cols, (4, 1)))
+
+    def described(shape, dtype=jnp.bfloat16):
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    lists = (described((8,), jnp.int32),) * 2
+    for fn, arrays in (
+        (jax.vmap(gradients, (None, 0, None, None)), (described((8, 128, 128)), described((3, 512, 4096)))),
+        (column, (described((512, 4096)), described((4096, 100)))),
+    ):
+        report = compiler.compile_tpu(fn, *arrays, *lists, simulate=False)
+        assert report.ok, report.error

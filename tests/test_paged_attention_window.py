@@ -9,9 +9,10 @@ from conftest import needs_libtpu
 from paged_pools import NOWHERE, SMALL, case
 from sweeps import daily
 from test_paged_attention import near, plain, reference, simulated
+from test_paged_attention_wrappers import by_token
 
 from course_lib import compiler
-from course_lib.kernels import paged_attention
+from course_lib.kernels import paged_attention, paged_attention_wrappers
 from course_lib.kernels.paged_attention import Blocks
 
 WINDOWS = [(16, 17), (16, 1), (16, 16), (16, 129), (16, 1000), (24, 100), (64, 200), (128, 128)]  # page, window
@@ -41,6 +42,16 @@ def test_what_lies_in_pages_before_the_window_is_not_looked_at(run):
     given_back[0, : (137 - 40) // 16], given_back[1, : (390 - 40) // 16] = NOWHERE, NOWHERE
     fn = functools.partial(paged_attention.paged_attention, window=40)
     near({"plain": plain, "simulated": simulated}[run](fn, q, pages, lengths, jnp.asarray(given_back)), want, 2e-5)
+
+
+@pytest.mark.parametrize("window", [2**30, 2**31, 2**40])
+def test_a_window_longer_than_anything_is_none(window):
+    """Rows of many heads times such a number are no int32."""
+    q, pages, lengths, table = case([137, 390])
+    more = jnp.arange(3, dtype=jnp.int32), jnp.int32([2])
+    fn = functools.partial(paged_attention_wrappers.ragged_paged_attention, sliding_window=window)
+    got = simulated(fn, q, by_token(pages), lengths, table, *more)
+    near(got, reference(q, pages, lengths, table, scale=1.0), 2e-5)
 
 
 def test_a_block_has_no_more_pages_than_a_window_meets():

@@ -10,6 +10,9 @@ from course_lib.kernels.products import precision_of
 from course_lib.kernels.symbolic import is_known
 
 
+_ALL = 2**31 - 1  # keys: more cannot be counted in 32 bits
+
+
 def operands(op: str, q, k, v, segments) -> tuple[Array, ...]:
     """q, k and v, and of segments those of the queries and those of the keys. Raises ValueError."""
     q, k, v = arguments.arrays(op, arguments.FLOATS, q=q, k=k, v=v)
@@ -83,7 +86,7 @@ def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, prec
         scale = root**-0.5
     else:
         scale = _positive(op, called["scale"], scale, "None, for D**-0.5", f"{root}**-0.5")
-    window = None if window is None else int(window)
+    window = None if window is None else min(int(window), _ALL)
     level = precision_of(op, q.dtype, precision)
     return Scores(scale=scale, softcap=softcap, causal=causal, window=window, precision=level)
 

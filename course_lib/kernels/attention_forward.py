@@ -101,7 +101,7 @@ def tile(
             total = l.sum(axis=1, keepdims=True)
             seen = acc / total
             if ids:  # a query of a segment without keys sees none
-                seen = jnp.where(wide(m, acc.shape[1]) > MASKED / 2, seen, 0)
+                seen = jnp.where(wide(m, acc.shape[1]) > MASKED / 2, seen, 0 * total)  # NaN where its scores are
             o_ref[head, 0, at] = seen.astype(o_ref.dtype)
             lse_ref[head, 0, :, at] = (m[:, :1] * rate + jnp.log2(total)).T
 

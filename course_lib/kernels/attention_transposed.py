@@ -72,6 +72,8 @@ def tile(
             for ref, value in zip(carried, state[head, task.q0], strict=False):
                 ref[:, at] = value
             total = l.sum(axis=0, keepdims=True)
-            seen = jnp.where(m > MASKED / 2, acc / total, 0) if ids else acc / total  # a query may see no key
+            seen = acc / total
+            if ids:  # a query of a segment without keys sees none
+                seen = jnp.where(m > MASKED / 2, seen, 0 * total)  # NaN where its scores are
             o_ref[head, 0, :, at] = seen.astype(o_ref.dtype)
             lse_ref[head, 0, :, at] = m * rate + jnp.log2(total)

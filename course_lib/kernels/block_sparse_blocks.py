@@ -11,8 +11,8 @@ import dataclasses
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib.kernels import legal, platforms
-from course_lib.kernels.symbolic import is_known, planned
+from course_lib.kernels import block_sparse_by_depth, legal, platforms
+from course_lib.kernels.symbolic import planned
 
 _COLUMNS = 512  # of a panel of dsd
 _PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
@@ -103,7 +103,7 @@ class Sdd:
 
     def _parts(self) -> list[int]:
         """The bk of such parts that fit."""
-        if not is_known(self.k):
+        if not block_sparse_by_depth.has_parts(self.k):
             return []
         most = min(self.k - 1, _LARGEST // (self.h * self.w * self.passes))
         divide = [bk for bk in range(legal.LANES, most + 1, legal.LANES) if self.k % bk == 0]

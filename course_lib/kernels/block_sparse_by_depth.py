@@ -18,7 +18,9 @@ from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels import sharding
 from course_lib.kernels.block_sparse_kernels import place
 from course_lib.kernels.compiler_params import compiler_params
+from course_lib.kernels.legal import LANES
 from course_lib.kernels.products import dot
+from course_lib.kernels.symbolic import is_known
 
 
 def _kernel(
@@ -65,11 +67,19 @@ def _kernel(
         at = t * per_step + x
         row, col = place(rows_ref, cols_ref, core * steps * per_step + at, per_step, shape)
         a = a_ref[slot, jnp.minimum(row, shape[0] - 1)]
-        b = b_ref[slot, col] if transpose_b else b_ref[slot, :, pl.ds(pl.multiple_of(col * w, w), w)]
+        if transpose_b:
+            b = b_ref[slot, col]
+        else:  # one column of blocks need not be as wide as a register
+            b = b_ref[slot] if shape[1] == 1 else b_ref[slot, :, pl.ds(pl.multiple_of(col * w, w), w)]
         o = dot(a, b, transpose_y=transpose_b, precision=precision)
         o += jnp.where(part == 0, 0.0, acc_ref[at])
         acc_ref[at] = o
         o_ref[x] = jnp.where(row < shape[0], o, 0.0).astype(o_ref.dtype)  # that of the last part stays
+
+
+def has_parts(k: int) -> bool:
+    """Whether a depth can be cut into parts that a register's lanes divide, on any chip."""
+    return is_known(k) and k > LANES and k % LANES == 0
 
 
 def sdd(
@@ -86,7 +96,10 @@ def sdd(
     cores: int,
     vmem_bytes: int,
 ) -> Float[Array, "Z h w"]:
-    """``block_sparse_kernels.sdd`` for a K that is a multiple of ``bk``; ``cores`` of them divide the steps."""
+    """``block_sparse_kernels.sdd`` for a K that is a multiple of ``bk``; ``cores`` of them divide the steps.
+
+    Not under ``jax.vmap``: what is copied by hand has no axis of a grid. ``has_parts`` says where it may be chosen.
+    """
     (m, k), n, count = a.shape, b.shape[0 if transpose_b else 1], rows.shape[0]
     h, w, parts, steps = m // shape[0], n // shape[1], k // bk, pl.cdiv(count, per_step)
     cores = cores if steps % cores == 0 else 1

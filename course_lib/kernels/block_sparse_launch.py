@@ -109,7 +109,9 @@ def sdd(
     """Blocks of ``a @ b``, or of ``a @ b.T``."""
     how = {"shape": shape, "transpose_b": transpose_b, "precision": precision}
     tpu, plain = fixed(_sdd_on_tpu, **how, blocks=blocks), fixed(_sdd_plain, **how)
-    return Op(name="sdd", rule=sdd_rule(transpose_b), tpu=tpu, plain=plain)(a, b, rows, cols, cuts=cuts)
+    looped = block_sparse_by_depth.has_parts(a.shape[1])  # under vmap
+    op = Op(name="sdd", rule=sdd_rule(transpose_b), tpu=tpu, plain=plain, one_at_a_time=looped)
+    return op(a, b, rows, cols, cuts=cuts)
 
 
 def _sdd_plain(a, b, rows, cols, *, shape, transpose_b, precision):

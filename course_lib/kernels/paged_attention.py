@@ -91,8 +91,8 @@ def paged_attention(
     that each head's keys, and its values, are multiplied by. A sequence has ``lengths`` tokens, up to M*P, in the
     pages that its row of ``table`` names; without tokens it gets zeros. Nothing else is read: entries of the table past
     the end may be any number, and tokens past the end, and pages that nobody names, NaN.
-    With a ``window`` its query sees the last ``window`` of its tokens, its own among them; pages in front of these are
-    not read. ``softcap`` and ``scale`` as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before
+    With a ``window`` its query sees the last ``window`` of its tokens, its own among them. Pages in front of these are
+    not read; older tokens of the window's first page are, and a NaN in their values counts. ``softcap`` and ``scale`` as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before
     they are multiplied. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
     ``layout`` says how the arrays lie on a mesh with Auto axes; batch and heads may be cut, those of queries and of
     keys alike, and each device then has all pages of its heads.

@@ -164,7 +164,7 @@ def _of_tokens(shape: tuple[int, ...], left: Array, window: int | None, rows: in
     """Which rows of a block a query sees, so many a token: those of the tokens that are left, or the last of these."""
     place = lax.broadcasted_iota(jnp.int32, shape, 2)
     seen = place < rows * left
-    return seen if window is None else seen & (place >= rows * (left - window))
+    return seen if window is None else seen & (place >= rows * jnp.maximum(left - window, 0))
 
 
 def _of_own_head(shape: tuple[int, ...], heads: int) -> Bool[Array, "1 H rows"]:
