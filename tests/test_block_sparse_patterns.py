@@ -130,6 +130,43 @@ WRONG = {
         lambda: block_sparse.from_mask(MASK, size=2),
         "from_mask: size is 2, and mask keeps 3 blocks; it may be that or more. Try size=None.",
     ),
+    "a length of three and a half": (
+        lambda: block_sparse.from_mask(MASK, size=3.5),
+        "from_mask: size is 3.5; it may be a",
+    ),
+    "a length below zero": (
+        lambda: jax.jit(lambda m: block_sparse.from_mask(m, size=-1))(MASK),
+        "from_mask: size is -1; it may be a whole number, 0 or more, or None. Try None.",
+    ),
+    "a length of True": (lambda: block_sparse.from_mask(MASK, size=True), "from_mask: size is True; it may be a whole"),
+    "a mask of text": (lambda: block_sparse.from_mask([["a", "b"]]), "from_mask: mask is [['a', 'b']]; it must be an"),
+    "a ragged mask": (lambda: block_sparse.from_mask([[1, 0], [1]]), "from_mask: mask is [[1, 0], [1]]; it must be an"),
+    "rows below zero": (
+        lambda: block_sparse.dsd(V, Pattern(ONE.rows, ONE.cols, (-4, 3)), B),
+        "dsd: pattern.shape is (-4, 3); it must be (R, C), how many rows and columns of blocks there are.",
+    ),
+    "one size for a block": (lambda: block_sparse.from_dense(A, 8), "from_dense: block is 8; it must be (h, w), how"),
+    "no rows in a block": (
+        lambda: block_sparse.from_dense(A, (0, 8)),
+        "from_dense: block is (0, 8); it must be (h, w)",
+    ),
+    "half a row in a block": (
+        lambda: block_sparse.from_dense(A, (8.0, 4)),
+        "from_dense: block is (8.0, 4); it must be",
+    ),
+    "a dense one that nobody knows": (
+        lambda: jax.jit(lambda x: block_sparse.from_dense(x, (8, 4)))(A),
+        "from_dense: under jax.jit nobody knows which blocks of x are zero, and how many others there are.",
+    ),
+    "a list of values": (
+        lambda: block_sparse.to_dense([1.0], ONE),
+        "to_dense: values is of type list; it must be an array. Try jnp.asarray(values, jnp.float32).",
+    ),
+    "one value too few": (
+        lambda: block_sparse.to_dense(V[1:], ONE),
+        "to_dense: values has shape (2, 8, 16), and pattern 3 entries; values must be (3, h, w). Try",
+    ),
+    "values without a pattern": (lambda: block_sparse.to_dense(V, None), "to_dense: pattern is None; it must be a"),
     "a matrix that blocks do not divide": (
         lambda: block_sparse.from_dense(A, (8, 16)),
         "from_dense: x has shape (32, 20), and block is (8, 16); x must be a matrix which such blocks divide. Try",

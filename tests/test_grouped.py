@@ -98,6 +98,21 @@ def test_the_kernels_are_the_reference(name, transpose_w):
     near(got, jax.jit(both_ways(inside(grouped.reference), **how))(x, w, sizes))
 
 
+def test_a_size_below_zero_is_zero():
+    x, w, _, sizes = case("borders inside")
+    sizes = sizes.at[1].set(-7)
+    want = grouped.reference(x, w, sizes.at[1].set(0))
+    near([grouped.reference(x, w, sizes), grouped.grouped_matmul(x, w, sizes)], [want, want])
+    near(simulated(functools.partial(grouped.grouped_matmul, blocks=SMALL), x, w, sizes), [want])
+
+
+def test_a_nan_in_a_matrix_stays_with_its_group():
+    x, w, _, sizes = case("borders inside")
+    (o,) = simulated(functools.partial(grouped.grouped_matmul, blocks=SMALL), x, w.at[1].set(jnp.nan), sizes)
+    first, end = int(sizes[0]), int(sizes[0] + sizes[1])
+    assert np.flatnonzero(jnp.isnan(o).any(axis=1)).tolist() == list(range(first, end))
+
+
 def test_chunks_as_long_as_they_are(monkeypatch):
     monkeypatch.setattr(grouped_kernels, "CHUNK", 128)
     monkeypatch.setattr(grouped_gradient, "_ROWS", 512)

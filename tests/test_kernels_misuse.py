@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from course_lib import bench
+from course_lib import bench, grid
 from course_lib.kernels import (
     activations,
     attention,
     block_sparse,
     elementwise,
+    grouped,
     linear,
     linear_int8,
     matmul,
@@ -257,13 +258,47 @@ WRONG = {
         lambda: paged_attention_wrappers.ragged_paged_attention(
             QUERIES, jnp.ones((5, 16, 4, 8)), LENGTHS, TABLE, jnp.arange(4), jnp.int32([3]), k_scale=2.0
         ),
-        ["the pages are float32, and scales are for int8"],
+        ["k_scale is 2.0, and kv_pages are float32; it is for int8 pages. Try k_scale=None."],
+    ),
+    "a scale for each head of other libraries' pages": (
+        lambda: paged_attention_wrappers.ragged_paged_attention(
+            QUERIES,
+            jnp.ones((5, 16, 4, 8), jnp.int8),
+            LENGTHS,
+            TABLE,
+            jnp.arange(4),
+            jnp.int32([3]),
+            v_scale=[1.0, 2.0],
+        ),
+        ["ragged_paged_attention: v_scale is [1.0, 2.0]; it may be a number, one for all heads, or None. Try 1.0."],
+    ),
+    "pages apart in int8": (
+        lambda: paged_attention_wrappers.paged_attention(
+            QUERIES, PAGES.astype("int8"), PAGES.astype("int8"), LENGTHS, TABLE
+        ),
+        ["paged_attention: k_pages is int8; it may be float32 or bfloat16."],
+    ),
+    "a pool without pages": (
+        lambda: paged_attention.paged_attention(QUERIES, PAGES[:0], LENGTHS, TABLE),
+        ["pages (0, 2, 16, 16); there must be one page at least"],
+    ),
+    "pages of an odd number of tokens": (
+        lambda: grid.trace(
+            paged_attention.paged_attention, jnp.ones((3, 32, 128)), jnp.ones((9, 8, 257, 256)), LENGTHS, TABLE
+        ),
+        ["pages have 257 tokens, so 128 of them make whole registers", "Try pages of 16, 32, 64 or 128 tokens."],
+    ),
+    "groups that the scalar memory does not hold": (
+        lambda: grid.trace(
+            grouped.grouped_matmul, jnp.ones((8, 8)), jnp.ones((100_000, 8, 8), jnp.float32), jnp.zeros(100_000, int)
+        ),
+        ["sizes has 100000 groups, and x 8 rows", "250000 fit into the chip's scalar memory. Try several calls"],
     ),
     "no sequences": (
         lambda: paged_attention_wrappers.ragged_paged_attention(
             QUERIES, PAGES, LENGTHS, TABLE, jnp.arange(3), jnp.int32([3])
         ),
-        ["cu_q_lens (3,)", "they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D)"],
+        ["cu_q_lens (3,)", "they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D), S 1 or more"],
     ),
     # layouts
     "layout is a string": (

@@ -177,6 +177,18 @@ MEETING = {
         "grouped_matmul.*n elements",
     ),
     "K of blocks of a product": (lambda x: block_sparse.sdd(x, x.T, EIGHT), "8, k", "sdd.*k elements"),
+    "columns of groups": (
+        lambda x: grouped.grouped_matmul(jnp.ones((8, 8)), jnp.stack([x, 2 * x]), jnp.int32([3, 4])),
+        "8, n",
+        "grouped_matmul.*n elements",
+    ),
+    "how many blocks": (
+        lambda x: block_sparse.sdd(
+            jnp.ones((16, 8)), jnp.ones((8, 16)), block_sparse.Pattern(x[:, 0].astype(int), x[:, 1].astype(int), (2, 2))
+        ),
+        "z, 8",
+        "sdd.*z elements",
+    ),
     "positions": (lambda x: attention.flash_attention(x, x, x), "n, 8", "flash_attention.*n elements"),
     "a row": (softmax.softmax, "8, n", "softmax.*n elements"),
     "rows that are added": (lambda x: reduce.sum_over(x, 0), "b, 8", "sum_over.*b elements"),
@@ -196,7 +208,7 @@ MEETING = {
 
 @pytest.mark.parametrize("fn, shape, says", MEETING.values(), ids=MEETING)
 def test_plain_jax_where_elements_meet_along_it(fn, shape, says):
-    with pytest.warns(UserWarning, match=f"{says} is: along it, elements meet") as warned:
+    with pytest.warns(UserWarning, match=f"{says} is\\.") as warned:
         program = exported(fn, shape, platforms=("cpu", "tpu"))
     assert len(warned) == 1
     x = jnp.cos(jnp.arange(64.0)).reshape(8, 8)

@@ -9,7 +9,6 @@ from course_lib.kernels.attention_scores import Scores
 from course_lib.kernels.products import precision_of
 from course_lib.kernels.symbolic import is_known
 
-
 _ALL = 2**31 - 1  # keys: more cannot be counted in 32 bits
 
 

@@ -22,9 +22,10 @@ from course_lib.arrays import Array, Described, Float
 from course_lib.kernels import arguments, block_sparse_launch, legal, sharding
 from course_lib.kernels.block_sparse_blocks import dsd_problem, sdd_problem
 from course_lib.kernels.block_sparse_pattern import Pattern as Pattern
-from course_lib.kernels.block_sparse_pattern import check, counted, in_blocks
+from course_lib.kernels.block_sparse_pattern import check, counted
 from course_lib.kernels.block_sparse_pattern import from_dense as from_dense
 from course_lib.kernels.block_sparse_pattern import from_mask as from_mask
+from course_lib.kernels.block_sparse_pattern import in_blocks as in_blocks
 from course_lib.kernels.block_sparse_pattern import to_dense as to_dense
 from course_lib.kernels.derivatives import differentiable
 from course_lib.kernels.products import dot, passes, precision_of

@@ -110,7 +110,7 @@ def sdd(
     how = {"shape": shape, "transpose_b": transpose_b, "precision": precision}
     tpu, plain = fixed(_sdd_on_tpu, **how, blocks=blocks), fixed(_sdd_plain, **how)
     looped = block_sparse_by_depth.has_parts(a.shape[1])  # under vmap
-    op = Op(name="sdd", rule=sdd_rule(transpose_b), tpu=tpu, plain=plain, one_at_a_time=looped)
+    op = Op(name="sdd", rule=sdd_rule(transpose_b), tpu=tpu, plain=plain, one_at_a_time=looped, known="z")
     return op(a, b, rows, cols, cuts=cuts)
 
 

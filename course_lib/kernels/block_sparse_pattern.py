@@ -42,14 +42,18 @@ def from_mask(mask: Bool[Array, "R C"] | np.ndarray | list, *, size: int | None 
 
     ``size``: how long the list is to be, with surplus entries at its end; None: as long as there are blocks. Under
     ``jax.jit``, where nobody knows the mask, it must be given, and blocks past it are dropped.
-    Raises ValueError for a mask of other than two axes, and where ``size`` is missing or too small.
+    Raises TypeError for a mask that is no array of numbers, and ValueError for one of other than two axes, and where
+    ``size`` is missing, too small or no whole number.
     """
-    if np.ndim(mask) != 2:
+    mask = _array_of(mask)
+    if mask.ndim != 2:
         raise ValueError(
             f"from_mask: mask is {shown(mask)}; it must have two axes, rows and columns of blocks. "
             "Try a mask with one entry for each block, not for each number."
         )
-    shape = np.shape(mask)
+    if size is not None and not _is_count(size):
+        raise ValueError(f"from_mask: size is {shown(size)}; it may be a whole number, 0 or more, or None. Try None.")
+    shape = mask.shape
     if isinstance(mask, jax.core.Tracer):
         if size is None:
             raise ValueError(
@@ -58,7 +62,7 @@ def from_mask(mask: Bool[Array, "R C"] | np.ndarray | list, *, size: int | None 
             )
         rows, cols = jnp.nonzero(mask, size=size, fill_value=(shape[0], 0))
         return Pattern(rows.astype(jnp.int32), cols.astype(jnp.int32), shape)
-    rows, cols = np.nonzero(np.asarray(mask))
+    rows, cols = np.nonzero(mask)
     size = len(rows) if size is None else size
     if size < len(rows):
         raise ValueError(
@@ -69,12 +73,43 @@ def from_mask(mask: Bool[Array, "R C"] | np.ndarray | list, *, size: int | None 
     return Pattern(jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32), shape)
 
 
+def _array_of(mask) -> Array | np.ndarray:
+    """A mask as an array. Raises TypeError where it is none of numbers."""
+    if isinstance(mask, jax.core.Tracer):
+        return mask
+    try:
+        array = np.asarray(mask)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
+        raise TypeError(
+            f"from_mask: mask is {shown(mask)}; it must be an array of True and False, or of numbers, with rows of one "
+            "length. Try np.asarray(mask, bool)."
+        )
+    return array
+
+
+def _is_count(value, least: int = 0) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
+
+
 def from_dense(x: Num[Array, "M K"], block: tuple[int, int]) -> tuple[Num[Array, "Z h w"], Pattern]:
     """The blocks of ``x`` that are not all zero, each of ``block``: (h, w), and where they lie. Not under ``jax.jit``.
 
     Raises ValueError where blocks do not divide the matrix.
     """
     (x,) = arguments.arrays("from_dense", arguments.FLOATS, x=x)
+    if not isinstance(block, tuple | list) or len(block) != 2 or not all(_is_count(size, 1) for size in block):
+        raise ValueError(
+            f"from_dense: block is {shown(block)}; it must be (h, w), how many rows and columns a block has, "
+            "each 1 or more. Try (128, 128)."
+        )
+    if isinstance(x, jax.core.Tracer):
+        raise ValueError(
+            "from_dense: under jax.jit nobody knows which blocks of x are zero, and how many others there are. Make "
+            "values and pattern outside and hand them over, or take the blocks of a known pattern: "
+            "block_sparse.in_blocks(x, pattern.shape)[pattern.rows, pattern.cols]."
+        )
     if x.ndim != 2 or x.shape[0] % block[0] or x.shape[1] % block[1]:
         raise ValueError(
             f"from_dense: x has shape {x.shape}, and block is {block}; x must be a matrix which such blocks divide. "
@@ -86,9 +121,20 @@ def from_dense(x: Num[Array, "M K"], block: tuple[int, int]) -> tuple[Num[Array,
 
 
 def to_dense(values: Num[Array, "Z h w"], pattern: Pattern) -> Num[Array, "M K"]:
-    """The whole matrix, with zeros where there is no block."""
+    """The whole matrix, with zeros where there is no block.
+
+    Raises TypeError for what is no array or no pattern, and ValueError where there is not one block for each place.
+    """
+    rows, cols = check("to_dense", pattern)
+    (values,) = arguments.arrays("to_dense", arguments.FLOATS, values=values)
+    if values.ndim != 3 or values.shape[:1] != rows.shape:
+        raise ValueError(
+            f"to_dense: values has shape {values.shape}, and pattern {rows.shape[0]} entries; values must be "
+            f"{(*rows.shape, 'h', 'w')}. ".replace("'", "")
+            + "Try block_sparse.from_dense(A, (h, w))."
+        )
     _, h, w = values.shape
-    rows, cols = counted(pattern.rows, pattern.cols, pattern.shape)
+    rows, cols = counted(rows, cols, pattern.shape)
     blocks = jnp.zeros((*pattern.shape, h, w), values.dtype).at[rows, cols].add(values, mode="drop")
     return blocks.swapaxes(1, 2).reshape(pattern.shape[0] * h, pattern.shape[1] * w)
 
@@ -113,7 +159,7 @@ def check(op: str, pattern: Pattern) -> tuple[Array, Array]:
             "Try block_sparse.from_mask(mask), of a mask with one entry for each block."
         )
     shape = pattern.shape
-    if not isinstance(shape, tuple) or len(shape) != 2 or not all(isinstance(n, numbers.Integral) for n in shape):
+    if not isinstance(shape, tuple) or len(shape) != 2 or not all(map(_is_count, shape)):
         raise ValueError(
             f"{op}: pattern.shape is {shown(shape)}; it must be (R, C), how many rows and columns of blocks there are. "
             "Try block_sparse.from_mask(mask)."

@@ -31,7 +31,7 @@ def reference(
 ) -> Float[Array, "T N"]:
     """What ``grouped_matmul`` must compute, and ``jax.lax.ragged_dot`` does: products summed in f32, rounded once."""
     w = w.swapaxes(1, 2) if transpose_w else w
-    group = jnp.searchsorted(jnp.cumsum(sizes), jnp.arange(x.shape[0]), side="right")
+    group = jnp.searchsorted(jnp.cumsum(jnp.maximum(sizes, 0)), jnp.arange(x.shape[0]), side="right")
     mine = (group[:, None] == jnp.arange(w.shape[0])).astype(jnp.float32)
     wide = (mine, x.astype(jnp.float32), w.astype(jnp.float32))
     return jnp.einsum("te,tk,ekn->tn", *wide, precision="highest").astype(x.dtype)
@@ -64,9 +64,10 @@ def grouped_matmul(
     """``x_e @ w[e]`` for the rows of each group e, f32 or bf16: the first ``sizes[0]`` rows are those of group 0.
 
     ``transpose_w``: w is (E, N, K), and ``x_e @ w[e].T`` is computed. Rows past the last group give zeros; groups past
-    the last row have fewer rows. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by
-    ``blocks_for``. ``layout`` says how x, w and sizes lie on a mesh with Auto axes; N may be cut, and K, and then the
-    parts are added among the devices.
+    the last row have fewer rows, and a size below zero is zero.
+    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
+    ``layout`` says how x, w and sizes lie on a mesh with Auto axes; N may be cut, and K, and then the parts are added
+    among the devices.
     Differentiable in x and w. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError where shapes or dtypes do not fit, or blocks do not fit into VMEM.
     """
@@ -164,6 +165,7 @@ def _grouped(x, w, sizes, transpose_w, precision, blocks, cuts):
         tpu=fixed(_on_tpu, **how, blocks=blocks),
         plain=fixed(_plain, **how),
         one_at_a_time=True,
+        known="n",
     )
     return launch(x, w, sizes, cuts=cuts)
 

@@ -36,6 +36,7 @@ def of_matrices(
         tpu=fixed(_on_tpu, dtype=dtype, transpose_w=transpose_w, precision=precision),
         plain=fixed(_plain, dtype=dtype, transpose_w=transpose_w, precision=precision),
         one_at_a_time=True,
+        known="k n",
     )
     return launch(x, g, sizes, cuts=cuts)
 

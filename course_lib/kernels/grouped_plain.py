@@ -25,6 +25,7 @@ def matrices(
 
 
 def _by_group(x: Array, sizes: Array) -> Float[Array, "E T K"]:
+    sizes = jnp.maximum(sizes, 0)
     ends = jnp.cumsum(sizes)
     row = jnp.arange(x.shape[0])
     mine = (row >= (ends - sizes)[:, None]) & (row < ends[:, None])

@@ -92,6 +92,7 @@ def _swiglu(x, w_gate, w_up, sizes, precision, blocks, cuts):
         tpu=fixed(_on_tpu, precision=precision, blocks=blocks),
         plain=fixed(_plain, precision=precision),
         one_at_a_time=True,
+        known="n",
     )
     return launch(x, w_gate, w_up, sizes, cuts=cuts)
 

@@ -11,6 +11,8 @@ from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Int32, Ref
 
+_MOST = 250_000  # numbers that a v5e's scalar memory holds, by its compiler's word; all chips are held to that
+
 
 class Visits(NamedTuple):
     """Of each visit its group and its tile; how many are idle, and where in the rows each group begins.
@@ -42,8 +44,15 @@ def visits(sizes: Int32[Array, " E"], rows: int, tile: int, *, of_matrices: bool
 
     ``of_matrices``: for the gradient of each group's matrix. An empty group has a visit as well, for its gradient is
     zero and has to be written, and nobody's rows have none. Groups that would reach past the last row end there.
+    Raises ValueError for more groups and tiles than scalar memory has room for.
     """
     groups, tiles = sizes.shape[0], pl.cdiv(rows, tile)
+    if 2 * (tiles + groups) + groups > _MOST:
+        raise ValueError(
+            f"sizes has {groups} groups, and x {rows} rows, in tiles of {tile}; lists of them have "
+            f"{2 * tiles + 3 * groups} numbers, and {_MOST} fit into the chip's scalar memory. Try several calls, each "
+            "with some of the groups and their rows, and jnp.concatenate."
+        )
     ends = jnp.minimum(jnp.cumsum(jnp.maximum(sizes, 0), dtype=jnp.int32), rows)
     bounds = jnp.concatenate([jnp.zeros(1, jnp.int32), ends, jnp.full(1, rows, jnp.int32)])
     starts, ends = bounds[:-1], bounds[1:]

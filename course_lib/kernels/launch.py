@@ -59,7 +59,7 @@ class Op:
     launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``platforms.NoKernel``; where it does,
     or is None, ``plain`` runs, and so it does without ``gpu_kernels``. Equal ops are compiled once: let their functions
     be those of a file, or ``fixed`` ones. ``since``: the generation of TPUs which can run the kernel, and all later
-    ones can.
+    ones can. ``known``: letters of axes whose length the kernel must know, beside those along which elements meet.
 
     Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
     where these are mapped and no others, nothing else is to be done. Else it is ``tpu_mapped`` that is mapped, and
@@ -75,6 +75,7 @@ class Op:
     leading: tuple[int, ...] = ()
     tpu_mapped: Callable | None = None
     one_at_a_time: bool = False
+    known: str = ""
     since: int = 4
 
     def __call__(self, *operands: Array, cuts: rules.Cuts = None) -> Array | tuple[Array, ...]:
@@ -99,8 +100,8 @@ class Op:
             return _tuple(self.tpu(*operands))
 
     def _why_plain(self, operands: tuple[Array, ...]) -> str:
-        if unknown := rules.unknown(self.rule, [operand.shape for operand in operands]):
-            return f"which needs to know how long an axis of {unknown} elements is: along it, elements meet."
+        if unknown := rules.unknown(self.rule, [operand.shape for operand in operands], self.known):
+            return f"which needs to know how long an axis of {unknown} elements is."
         if (here := platforms.generation()) < self.since:
             return f"which needs a TPU v{self.since}, and this is a v{here}."
         return ""

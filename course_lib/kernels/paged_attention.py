@@ -92,8 +92,9 @@ def paged_attention(
     pages that its row of ``table`` names; without tokens it gets zeros. Nothing else is read: entries of the table past
     the end may be any number, and tokens past the end, and pages that nobody names, NaN.
     With a ``window`` its query sees the last ``window`` of its tokens, its own among them. Pages in front of these are
-    not read; older tokens of the window's first page are, and a NaN in their values counts. ``softcap`` and ``scale`` as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before
-    they are multiplied. ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
+    not read; older tokens of the window's first page are, and a NaN in their values counts. ``softcap`` and ``scale``
+    as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before they are multiplied.
+    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
     ``layout`` says how the arrays lie on a mesh with Auto axes; batch and heads may be cut, those of queries and of
     keys alike, and each device then has all pages of its heads.
     Differentiable in q, scales and pages that are not int8, by plain JAX. Runs the kernel on a TPU and plain JAX
@@ -182,9 +183,12 @@ def _on_tpu(q, *rest, pool, scores, blocks):
     count = len(pool.letters)
     pools, (lengths, table, *scales) = list(rest[:count]), rest[count:]
     page, most = pool.shape(*pools)[1], table.shape[-1]
-    blocks, step = blocks or _blocks_of(pool, pools, most, scores.window), paged_attention_sizes.step_of(page)
+    given, blocks = blocks, blocks or _blocks_of(pool, pools, most, scores.window)
+    step = paged_attention_sizes.step_of(page)
     pages = pl.cdiv(min(blocks.pages, paged_attention_sizes.most_read(most, page, scores.window)), step) * step
     needed = paged_attention_sizes.vmem_bytes(pool, pools, q, pages, blocks.slots)
+    if given is None:
+        paged_attention_sizes.check_page(page, needed)
     check_fits(blocks, needed)
     how = {"pool": pool, "scores": scores, "count": pages, "slots": blocks.slots, "vmem_bytes": needed}
     run, each = functools.partial(paged_attention_kernel.on_tpu, **how), paged_attention_sizes.sequences(most)

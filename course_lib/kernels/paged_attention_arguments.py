@@ -36,6 +36,8 @@ def _check_pages(op: str, pool: Pool, q: Array, pages: Named) -> None:
     if reason := pool.refuses(*arrays):
         raise ValueError(f"{wrong}{reason}")
     heads, _, d = pool.shape(*arrays)
+    if pool.size(*arrays) == 0:
+        raise ValueError(f"{wrong}there must be one page at least, which nobody need have. Try jnp.zeros of a shape.")
     if q.shape[-1] != d:
         raise ValueError(
             f"{wrong}a query has {q.shape[-1]} elements and a key {d}; they must have as many. {pool.advice}"
@@ -43,7 +45,7 @@ def _check_pages(op: str, pool: Pool, q: Array, pages: Named) -> None:
     if not heads or q.shape[-2] % heads:
         raise ValueError(
             f"{wrong}the {q.shape[-2]} heads of queries must be a multiple of the {heads} heads of keys. "
-            "Try jnp.repeat(q, ..., axis=-2)."
+            f"Try jnp.repeat(q, ..., axis=-2). {pool.advice}"
         )
 
 

@@ -55,6 +55,16 @@ def vmem_bytes(pool: Pool, pools: list[Array], q: Array, count: int, slots: int)
     return blocks + wide + 3 * 4 * rows * (lanes + pool.width(d))
 
 
+def check_page(page: int, needed: int) -> None:
+    """Raises ValueError where not even the fewest pages fit, of which whole registers of tokens are made."""
+    if needed > platforms.vmem_bytes():
+        raise ValueError(
+            f"paged_attention: pages have {page} tokens, so {step_of(page)} of them make whole registers, and blocks "
+            f"of as many need {needed / 2**20:.1f} MiB of VMEM; the chip has {platforms.vmem_bytes() / 2**20:.1f} MiB. "
+            "Try pages of 16, 32, 64 or 128 tokens."
+        )
+
+
 def sequences(pages: int) -> int:
     """Of how many sequences half of SMEM holds the rows of the table. Raises ValueError where it is none."""
     row, half = 4 * pl.cdiv(pages, legal.LANES) * legal.LANES, platforms.smem_bytes() // 2

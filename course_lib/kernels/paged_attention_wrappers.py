@@ -1,14 +1,19 @@
 """``paged_attention`` under the names, the arguments and with the pools of other libraries.
 
-Nothing is copied: the kernel reads each of these pools as it lies. What an argument of theirs cannot do here is said
-below, and refused by name.
+The kernel reads each of these pools as it is. So no pool is copied if XLA stores it so: with D a multiple of 128 (see
+docs/kernels.md). What an argument of theirs cannot do here is said below, and refused by name.
 """
 
+import numbers
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from course_lib.arrays import Array, Float, Int32, Num
+from course_lib.arrays import Array, Float, Float32, Int32, Num
 from course_lib.kernels import arguments, paged_attention_arguments
+from course_lib.kernels.legal import shown
 from course_lib.kernels.paged_attention import attend, scores_of
 from course_lib.kernels.paged_attention_pools import Apart, ByToken
 
@@ -30,7 +35,8 @@ def paged_attention(
 
     As theirs it does not scale: hand over ``q * D ** -0.5``. ``pages_per_compute_block``, ``megacore_mode``,
     ``mask_value`` and ``inline_seq_dim`` change no result, and are ignored. A sequence of no tokens gets zeros.
-    Not supported: pages as QuantizedTensor, with a scale for each token; f8. Raises TypeError and ValueError.
+    Not supported: pages in int8 or f8, or as QuantizedTensor, with a scale for each token.
+    Raises TypeError and ValueError.
     """
     op, pool = "paged_attention", Apart()
     for name, pages in (("k_pages", k_pages), ("v_pages", v_pages)):
@@ -44,6 +50,7 @@ def paged_attention(
         {"lengths": lengths},
         {"page_indices": page_indices},
     )
+    arguments.arrays(op, arguments.FLOATS, **pools)
     operands = paged_attention_arguments.operands(op, pool, q, pools, lengths, table)
     called = {"softcap": "attn_logits_soft_cap"}
     scores = scores_of(op, operands[0], None, attn_logits_soft_cap, 1.0, "highest", called)
@@ -82,20 +89,42 @@ def ragged_paged_attention(
     given = {"kv_lens": kv_lens, "page_indices": page_indices, "cu_q_lens": cu_q_lens, "num_seqs": num_seqs}
     kv_lens, page_indices, cu_q_lens, num_seqs = arguments.arrays(op, ("int32",), **given)
     (q,) = arguments.arrays(op, arguments.FLOATS, q=q)
-    if q.ndim != 3 or page_indices.ndim != 2 or cu_q_lens.shape != (kv_lens.size + 1,) or num_seqs.size != 1:
+    if (
+        not kv_lens.size
+        or q.ndim != 3
+        or page_indices.ndim != 2
+        or cu_q_lens.shape != (kv_lens.size + 1,)
+        or num_seqs.size != 1
+    ):
         shapes = ", ".join(f"{name} {x.shape}" for name, x in (given | {"q": q}).items())
-        raise ValueError(f"{op}: {shapes}; they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D).")
+        raise ValueError(f"{op}: {shapes}; they must be (S,), (S, M), (S + 1,), (1,) and (T, H, D), S 1 or more.")
     row, lengths = _of_each_query(q.shape[0], kv_lens, cu_q_lens, num_seqs.reshape(()))
     (kv_pages,) = arguments.arrays(op, arguments.FACTORS, kv_pages=kv_pages)
     scales = None
-    if kv_pages.dtype == jnp.int8 or (k_scale, v_scale) != (None, None):
-        of_all = jnp.float32([1.0 if scale is None else scale for scale in (k_scale, v_scale)])
+    given = {"k_scale": k_scale, "v_scale": v_scale}
+    if kv_pages.dtype == jnp.int8:
+        of_all = jnp.stack([_scale(op, name, scale) for name, scale in given.items()])
         scales = jnp.broadcast_to(of_all[:, None], (2, kv_pages.shape[2] // 2 if kv_pages.ndim == 4 else 0))
+    for name, scale in given.items():
+        if scales is None and scale is not None:
+            raise ValueError(
+                f"{op}: {name} is {shown(scale)}, and kv_pages are {kv_pages.dtype}; it is for int8 pages. "
+                f"Try {name}=None."
+            )
     batch = {"kv_lens": lengths}, {"page_indices": page_indices[row]}
     operands = paged_attention_arguments.operands(op, pool, q, {"kv_pages": kv_pages}, *batch, scales)
     called = {"window": "sliding_window", "softcap": "soft_cap", "scale": "sm_scale"}
     scores = scores_of(op, q, sliding_window, soft_cap, sm_scale, "highest", called)
     return attend(op, pool, operands, scores, None)
+
+
+def _scale(op: str, name: str, scale) -> Float32[Array, ""]:
+    """What keys or values in int8 are multiplied by; 1 for None. Raises ValueError."""
+    number = 1.0 if scale is None else scale
+    is_array = isinstance(number, jax.Array | np.generic | np.ndarray) and number.shape == ()
+    if isinstance(number, bool) or not (is_array or isinstance(number, numbers.Real)):
+        raise ValueError(f"{op}: {name} is {shown(scale)}; it may be a number, one for all heads, or None. Try 1.0.")
+    return jnp.float32(number)
 
 
 def _of_each_query(count: int, kv_lens: Array, cu_q_lens: Array, num_seqs: Array) -> tuple[Array, Array]:

@@ -67,13 +67,13 @@ def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
     return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
 
 
-def unknown(rule: str, shapes: Sequence[tuple]) -> str:
-    """The first size that is not known yet, of an axis along which elements meet; nothing where there is none."""
+def unknown(rule: str, shapes: Sequence[tuple], known: str = "") -> str:
+    """The first size that is not known yet, of an axis along which elements meet, or one of ``known``; or nothing."""
     ins, outs = parts(rule)
     meets = {letter[1:] for axes in outs for letter in axes if letter[0] in SIGNS}
     for axes, shape in zip(ins, shapes, strict=True):
         for letter, size in zip(axes, shape, strict=True):
-            if not symbolic.is_known(size) and (letter in meets or letter.isupper()):
+            if not symbolic.is_known(size) and (letter in meets or letter in known.split() or letter.isupper()):
                 return str(size)
     return ""
 
