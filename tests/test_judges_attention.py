@@ -112,6 +112,25 @@ def test_what_is_rounded_on_the_way_is_refused(what, dtype):
     assert said.passed is False and "in bfloat16, which has 8 bits" in said.message, said.message
 
 
+def test_a_factor_that_is_rounded_is_named_and_a_reference_may_say_so():
+    """As every flash attention of bf16 rounds its exponentials; here one that is turned round before the product."""
+
+    def body(x_ref, y_ref, o_ref):
+        factor = jnp.exp(x_ref[...].astype(jnp.float32)).astype(jnp.bfloat16).T
+        o_ref[...] = jnp.dot(factor, y_ref[...], preferred_element_type=jnp.float32)
+
+    def product(x, y, rounded=as_it_is):
+        x, y = x.astype(jnp.float32), y.astype(jnp.float32)
+        return jnp.dot(rounded(jnp.exp(x)).T, y, precision=HIGHEST)
+
+    x, y = (jnp.asarray(normal(128, 128, seed=seed), jnp.bfloat16) for seed in (1, 2))
+    kernel = pl.pallas_call(body, out_shape=jax.ShapeDtypeStruct((128, 128), jnp.float32))
+    said = judges.numbers_judge(kernel, product, x, y)
+    assert said.passed is False and "turns numbers to bfloat16 and multiplies them then" in said.message, said.message
+    meant = partial(product, rounded=partial(lax.reduce_precision, exponent_bits=8, mantissa_bits=7))
+    assert judges.numbers_judge(kernel, meant, x, y).passed
+
+
 def test_what_is_wrong_in_another_way_is_no_slip():
     def three_percent_more(q, k, v):
         return streaming(q, k, v) * 1.03

@@ -116,10 +116,11 @@ JUDGED = {
     "ragged": {"lengths": [20, 0, 140], "heads": 1, "most": 10},
     "heads of 64": {"lengths": [0, 137, 300], "d": 64},
     "int8": {"lengths": [20, 0, 140], "heads": 1, "most": 10, "int8": True},
+    "bf16": {"lengths": [20, 0, 140], "heads": 1, "most": 10, "dtype": "bfloat16"},
 }
 
 
-@pytest.mark.parametrize("name", daily("ragged", of=JUDGED))
+@pytest.mark.parametrize("name", daily("bf16", of=JUDGED))
 def test_by_four_judges(name):
     """Their simulator has memory of NaN, and two cores that race."""
     fn = functools.partial(paged_attention.paged_attention, blocks=Blocks(pages=4, slots=3))

@@ -8,6 +8,7 @@ from course_lib.judges.finding import Finding
 from course_lib.judges.verdict import Complaint
 
 _FAR = 0.5  # of the size of the numbers: no element is as far off as that
+_MOVES = ("concatenate", "transpose", "reshape", "broadcast_in_dim", "slice", "squeeze")
 _NEARLY = 0.1  # of the size of the numbers: half of the wrong elements are no further off
 
 
@@ -54,6 +55,12 @@ def too_few_bits(found: Finding) -> Complaint | None:
             return Complaint(
                 what, "is a constant a little off, n where n - 1 is meant, a term left out? Does a formula cancel?"
             )
+        if not kept and _rounds_a_factor(found):
+            return Complaint(
+                f"{what} The kernel turns numbers to bfloat16 and multiplies them then; bfloat16 has 8 bits.",
+                "multiply them in float32. If it is meant so, as in flash attention of bfloat16, let the reference "
+                "round the same numbers: jax.lax.reduce_precision(p, 8, 7).",
+            )
         return Complaint(
             what
             + (f" {kept} is bfloat16." if kept else "")
@@ -99,6 +106,19 @@ def _kept_narrow(found: Finding) -> str:
         if s.dtype == jnp.bfloat16
     )
     return next(names, "")
+
+
+def _rounds_a_factor(found: Finding) -> bool:
+    """Whether a kernel turns float32 numbers to bfloat16 and hands them to a product, as they are or moved about."""
+    rounded = set()
+    for eqn in (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel)):
+        name, given = eqn.primitive.name, {id(v) for v in eqn.invars}
+        if name == "dot_general" and not rounded.isdisjoint(given):
+            return True
+        turned = name == "convert_element_type" and eqn.params["new_dtype"] == jnp.bfloat16
+        if (turned and eqn.invars[0].aval.dtype == jnp.float32) or (name in _MOVES and not rounded.isdisjoint(given)):
+            rounded.add(id(eqn.outvars[0]))
+    return False
 
 
 def _approximates(found: Finding) -> bool:

@@ -45,10 +45,14 @@ def reference(
     softcap: float | None = None,
     scale: float | None = None,
 ) -> Float[Array, "*queries S E"]:
-    """What ``flash_attention`` must compute: scores, softmax and the sum of values in f32, rounded once."""
+    """What ``flash_attention`` must compute: scores, softmax and the sum of values in f32, rounded once.
+
+    In bf16 the exponentials are rounded before the product as well, and backwards the gradients of scores.
+    """
     q, k, v, *ids = attention_arguments.operands("reference", q, k, v, segments)
     options = {"causal": causal, "window": window, "softcap": softcap, "scale": scale, "precision": "highest"}
-    return attention_scores.plain(q, k, v, *ids, scores=attention_arguments.options("reference", q, k, **options))[0]
+    scores = attention_arguments.options("reference", q, k, **options)
+    return attention_scores.plain(q, k, v, *ids, scores=scores, like_kernel=True)[0]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

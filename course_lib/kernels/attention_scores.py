@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -47,16 +48,20 @@ def plain(
     v: Float[Array, "*heads T E"],
     *segments: Int32[Array, "..."],
     scores: Scores,
+    like_kernel: bool = False,
 ) -> tuple[Float[Array, "*queries S E"], Float32[Array, "*queries S"]]:
     """Attention, and the logarithm to base 2 of each query's sum of exponentials; all in f32, rounded once.
 
-    ``segments`` of the queries and of the keys, or none. A query that sees no key gets zeros.
+    ``segments`` of the queries and of the keys, or none. A query that sees no key gets zeros. ``like_kernel``: in bf16
+    what meets bf16 numbers in a product is rounded to bf16 before it, as in the kernels, and backwards as well.
     """
+    rounding = like_kernel and q.dtype == jnp.bfloat16
     if q.ndim > 2 and q.shape[-3] is not k.shape[-3] and q.shape[-3] != k.shape[-3]:
         group = q.shape[-3] // k.shape[-3]
         k, v = jnp.repeat(k, group, axis=-3), jnp.repeat(v, group, axis=-3)
     wide = [x.astype(jnp.float32) for x in (q, k, v)]
     s = scores.bent(jnp.einsum("...sd,...td->...st", *wide[:2], precision=scores.precision)) * scores.rate
+    s = _rounded_backwards(s) if rounding else s
     counts = _counts(s, segments, scores)
     s = s if counts is None else jnp.where(counts, s, MASKED)
     m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
@@ -64,8 +69,22 @@ def plain(
     p = p if counts is None else jnp.where(counts, p, 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
     total = jnp.where(total == 0, 1, total)  # a query that sees no key
-    o = jnp.einsum("...st,...te->...se", p / total, wide[2], precision=scores.precision)
+    p = to_bf16(p / total) if rounding else p / total
+    o = jnp.einsum("...st,...te->...se", p, wide[2], precision=scores.precision)
     return o.astype(q.dtype), (m + jnp.log2(total))[..., 0]
+
+
+def to_bf16(x: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:
+    """Rounded to bf16, and in f32 again: XLA for a CPU leaves out two conversions that follow one another."""
+    return lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
+
+
+@jax.custom_vjp
+def _rounded_backwards(x: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:
+    return x
+
+
+_rounded_backwards.defvjp(lambda x: (x, None), lambda _, g: (to_bf16(g),))
 
 
 def _counts(s: Array, segments: tuple[Array, ...], scores: Scores) -> Array | None:

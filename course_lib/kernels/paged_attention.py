@@ -49,11 +49,13 @@ def reference(
     softcap: float | None = None,
     scale: float | None = None,
 ) -> Float[Array, "*batch H D"]:
-    """What ``paged_attention`` must compute: scores, softmax and the sum of values in f32, rounded once."""
+    """What ``paged_attention`` must compute: scores, softmax and the sum of values in f32, rounded once.
+
+    In bf16 the exponentials are rounded before the product as well.
+    """
     operands = _operands("reference", q, pages, lengths, table, scales)
-    return paged_attention_plain.plain(
-        *operands, pool=Joined(), scores=scores_of("reference", operands[0], window, softcap, scale, "highest")
-    )
+    scores = scores_of("reference", operands[0], window, softcap, scale, "highest")
+    return paged_attention_plain.plain(*operands, pool=Joined(), scores=scores, like_kernel=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

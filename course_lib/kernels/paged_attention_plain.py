@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Float, Num
-from course_lib.kernels.attention_scores import Scores
+from course_lib.kernels.attention_scores import Scores, to_bf16
 from course_lib.kernels.attention_tiles import MASKED
 from course_lib.kernels.paged_attention_pools import Pool
 
@@ -15,8 +15,12 @@ def plain(
     *rest: Num[Array, "..."],  # of the pool, lengths, table, scales
     pool: Pool,
     scores: Scores,
+    like_kernel: bool = False,
 ) -> Float[Array, "*batch H D"]:
-    """Attention in f32, rounded once. A sequence without tokens gets zeros; one of NaN gets NaN."""
+    """Attention in f32, rounded once. A sequence without tokens gets zeros; one of NaN gets NaN.
+
+    ``like_kernel``: in bf16 the exponentials are rounded before they are multiplied, as in the kernel.
+    """
     count = len(pool.letters)
     pools, (lengths, table, *scales) = rest[:count], rest[count:]
     heads = pool.shape(*pools)[0]
@@ -34,6 +38,7 @@ def plain(
     p = jnp.where(live[..., None, None, :], jnp.exp2(s - m), 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
     p = p / jnp.where(total == 0, 1, total)  # of a sequence without tokens
+    p = to_bf16(p) if like_kernel and q.dtype == jnp.bfloat16 else p
     o = jnp.einsum("...hgt,...htd->...hgd", p, v, precision=scores.precision) * of_values
     return o.reshape(q.shape).astype(q.dtype)
 
