@@ -47,7 +47,8 @@ class Dsd:
     def per_step(self, bn: int) -> int:
         """How many blocks to a step."""
         each = self.h * self.w * _up(bn, legal.LANES) * self.passes
-        return max(1, min(_PER_STEP // each, _MOST, self.count))
+        most = max(1, min(_PER_STEP // each, _MOST, self.count))
+        return pl.cdiv(self.count, pl.cdiv(self.count, most))
 
     def vmem_bytes(self, bn: int) -> int:
         """Of panels and values, held twice, and of the sum in f32."""

@@ -51,18 +51,43 @@ def _dsd_kernel(
     transpose_o: bool,
     precision: lax.Precision | None,
 ) -> None:
-    t, per_step = pl.program_id(1), values_ref.shape[0]
-
-    def for_every_row(do):  # one by one: written out in full, thousands of registers would be a long program
-        lax.fori_loop(0, shape[0], lambda row, _: do(_at(row, sizes[0], transpose_o)), None)
+    t, height = pl.program_id(1), sizes[0]
 
     @pl.when(t == 0)
     def _zero():  # rows without a block, too
         def zero(row):
             acc_ref[row] = jnp.zeros_like(acc_ref[row])
 
-        for_every_row(zero)
+        for_every_row(zero, shape[0], height, transpose_o)
 
+    how = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o, "precision": precision}
+    add_products(rows_ref, cols_ref, values_ref, b_ref, acc_ref, t, shape=shape, sizes=sizes, **how)
+
+    @pl.when(t == pl.num_programs(1) - 1)
+    def _store():
+        def store(row):
+            o_ref[row] = acc_ref[row].astype(o_ref.dtype)  # rounded once
+
+        for_every_row(store, shape[0], height, transpose_o)
+
+
+def add_products(
+    rows_ref: Int32[Ref, " Z"],
+    cols_ref: Int32[Ref, " Z"],
+    values_ref: Float[Ref, "p _h _w"],
+    b_ref: Float[Ref, "..."],
+    acc_ref: Float32[Ref, "..."],
+    t,
+    *,
+    shape: tuple[int, int],
+    sizes: tuple[int, int],
+    transpose_a: bool,
+    transpose_b: bool,
+    transpose_o: bool,
+    precision: lax.Precision | None,
+) -> None:
+    """In a kernel of dsd: the products of the blocks of step ``t``, each added to the sum of its row."""
+    per_step = values_ref.shape[0]
     for x in range(per_step):
         row, col = place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
         row, col = _at(row, sizes[0], transpose_o), _at(col, sizes[1], transpose_b)
@@ -73,12 +98,10 @@ def _dsd_kernel(
             turned = {"transpose_x": transpose_a, "transpose_y": transpose_b}
             acc_ref[row] += dot(values_ref[x], b_ref[col], **turned, precision=precision)
 
-    @pl.when(t == pl.num_programs(1) - 1)
-    def _store():
-        def store(row):
-            o_ref[row] = acc_ref[row].astype(o_ref.dtype)  # rounded once
 
-        for_every_row(store)
+def for_every_row(do, rows: int, height: int, in_lanes: bool) -> None:
+    """``do`` of the place of each row of blocks; one by one: written out in full it would be a long program."""
+    lax.fori_loop(0, rows, lambda row, _: do(_at(row, height, in_lanes)), None)
 
 
 def _at(index, size: int, in_lanes: bool):
