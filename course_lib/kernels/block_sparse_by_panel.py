@@ -1,8 +1,10 @@
-"""A sparse matrix times a dense one, panel by panel of its columns, and panels of b and of the result copied by hand.
+"""A sparse matrix times a dense one, panel by panel of columns, which are copied by hand.
 
-All rows of b and of the result, of ``bn`` columns, are a panel. The next one of b is asked for before this one is
-multiplied, and one of the result is on its way until the next is done. Index maps would ask one grid step before, and
-wait one step after: a step is a few blocks, too short to hide so large a copy.
+    o[:, panel] = A @ b[:, panel]
+
+The next panel of b is asked for before this one is multiplied, and a panel of the result may leave until the next one
+is done. Index maps would ask one grid step before a panel is needed, and wait one step after it is done: a step is a
+few blocks, too short to hide so large a copy.
 """
 
 import functools
@@ -32,8 +34,8 @@ def _kernel(
     b_sem: Ref,
     o_sem: Ref,
     *,
-    shape: tuple[int, int],  # rows of blocks of o, and of b
-    sizes: tuple[int, int],  # height and depth of a block, as it is multiplied
+    shape: tuple[int, int],
+    sizes: tuple[int, int],
     bn: int,
     transpose_b: bool,
     transpose_o: bool,
@@ -70,9 +72,8 @@ def _kernel(
     def _arrived():
         fetch(panel).wait()
 
-    turned = {"transpose_b": transpose_b, "transpose_o": transpose_o}
-    b_panel = b_ref.at[lax.rem(panel, 2)]
-    add_products(rows_ref, cols_ref, values_ref, b_panel, acc_ref, t, shape=shape, sizes=sizes, **turned, **how)
+    how |= {"shape": shape, "sizes": sizes, "transpose_b": transpose_b, "transpose_o": transpose_o}
+    add_products(rows_ref, cols_ref, values_ref, b_ref.at[lax.rem(panel, 2)], acc_ref, t, **how)
 
     @pl.when((panel > 0) & (t == steps - 1))
     def _left():

@@ -5,7 +5,8 @@ Which block meets which is read before the grid begins (scalar prefetch). Dense 
 
 dsd keeps all rows of b and of the result in VMEM, of some columns. So only values are copied while it runs, many blocks
 to a step and in the order they lie in; a block costs its product, however the pattern jumps. Had each block a step of
-its own, with index maps that follow the pattern, it would cost half the latency of a copy.
+its own, with index maps that follow the pattern, it would cost half the latency of a copy. It is here for what
+``block_sparse_by_panel`` does not fit.
 
 sdd is here for what ``block_sparse_by_depth`` does not fit. All of b is in VMEM, and all of a, too, if there are blocks
 enough. Else one block is a step, and the rows of a that it needs come by an index map: where the next block is of the
@@ -44,31 +45,29 @@ def _dsd_kernel(
     o_ref: Float[Ref, "..."],  # (R, h, bn); (bn, M) with transpose_o
     acc_ref: Float32[Ref, "..."],  # one row of blocks more, for what is surplus: nobody reads it
     *,
-    shape: tuple[int, int],  # rows of blocks of o, and of b
-    sizes: tuple[int, int],  # height and depth of a block, as it is multiplied
-    transpose_a: bool,
-    transpose_b: bool,
+    shape: tuple[int, int],
+    sizes: tuple[int, int],
     transpose_o: bool,
-    precision: lax.Precision | None,
+    **how,
 ) -> None:
-    t, height = pl.program_id(1), sizes[0]
+    t = pl.program_id(1)
 
     @pl.when(t == 0)
     def _zero():  # rows without a block, too
         def zero(row):
             acc_ref[row] = jnp.zeros_like(acc_ref[row])
 
-        for_every_row(zero, shape[0], height, transpose_o)
+        for_every_row(zero, shape[0], sizes[0], transpose_o)
 
-    how = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o, "precision": precision}
-    add_products(rows_ref, cols_ref, values_ref, b_ref, acc_ref, t, shape=shape, sizes=sizes, **how)
+    how |= {"shape": shape, "sizes": sizes, "transpose_o": transpose_o}
+    add_products(rows_ref, cols_ref, values_ref, b_ref, acc_ref, t, **how)
 
     @pl.when(t == pl.num_programs(1) - 1)
     def _store():
         def store(row):
             o_ref[row] = acc_ref[row].astype(o_ref.dtype)  # rounded once
 
-        for_every_row(store, shape[0], height, transpose_o)
+        for_every_row(store, shape[0], sizes[0], transpose_o)
 
 
 def add_products(
@@ -79,8 +78,8 @@ def add_products(
     acc_ref: Float32[Ref, "..."],
     t,
     *,
-    shape: tuple[int, int],
-    sizes: tuple[int, int],
+    shape: tuple[int, int],  # rows of blocks of o, and of b
+    sizes: tuple[int, int],  # height and depth of a block, as it is multiplied
     transpose_a: bool,
     transpose_b: bool,
     transpose_o: bool,
@@ -100,7 +99,7 @@ def add_products(
 
 
 def for_every_row(do, rows: int, height: int, in_lanes: bool) -> None:
-    """``do`` of the place of each row of blocks; one by one: written out in full it would be a long program."""
+    """In a kernel: ``do`` of where each row of blocks lies, one by one: written out it would be a long program."""
     lax.fori_loop(0, rows, lambda row, _: do(_at(row, height, in_lanes)), None)
 
 

@@ -52,7 +52,7 @@ def dsd(
     turned = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o}
     how = {"shape": shape, "precision": precision, **turned}
     tpu, plain = fixed(_dsd_on_tpu, **how, blocks=blocks), fixed(_dsd_plain, **how)
-    mapped = fixed(_dsd_on_tpu, **how, blocks=blocks, mapped=True)
+    mapped = fixed(_dsd_on_tpu, **how, blocks=blocks, mapped=True)  # whose copies a grid can number
     op = Op(name="dsd", rule=dsd_rule(transpose_b, transpose_o), tpu=tpu, tpu_mapped=mapped, plain=plain)
     return op(values, b, rows, cols, cuts=cuts)
 
@@ -98,8 +98,8 @@ def _dsd_on_tpu(
         b, transpose_b = b.T, False
     turned = transpose_o and problem.h % 128 == 0
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
-    run = block_sparse_kernels.dsd
-    if not mapped and block_sparse_by_panel.has_panels(n, bn, cores := platforms.cores()):
+    run, cores = block_sparse_kernels.dsd, platforms.cores()
+    if not mapped and block_sparse_by_panel.has_panels(n, bn, cores):
         run = functools.partial(block_sparse_by_panel.dsd, cores=cores)
     o = run(
         values, b, rows, cols, shape, transpose_a=transpose_a, transpose_b=transpose_b, transpose_o=turned,
