@@ -58,3 +58,15 @@ MISTAKES = {
         ("surplus", "part by part", False),
     ),
 }
+# Those in block_sparse_by_panel.
+IN_PANELS = {
+    "no zeros to begin with": ("acc_ref[row] = jnp.zeros_like(acc_ref[row])\n\n", "pass\n\n"),
+    "no zeros left": ("acc_ref[row] = jnp.zeros_like(acc_ref[row])  # for", "pass  # for"),
+    "a panel is not waited for": ("fetch(panel).wait()", "pass"),
+    "one place for both panels": ("slot = lax.rem(panel, 2)", "slot = 0"),
+    "the panel before": ("b_ref.at[lax.rem(panel, 2)]", "b_ref.at[lax.rem(panel + 1, 2)]"),
+    "the first panel's columns": ("(core * panels + panel) * bn", "core * panels * bn"),
+    "over a result that leaves": ("leave(panel - 1).wait()", "pass"),
+    "over before the last has left": ("leave(panel).wait()", "pass"),
+    "stored a step early": ("t == steps - 1)\n    def _store", "t == 0)\n    def _store"),
+}

@@ -45,12 +45,13 @@ class Dsd:
         return _up(pl.cdiv(n, pl.cdiv(n, most)), legal.LANES)
 
     def per_step(self, bn: int) -> int:
-        """How many blocks to a step."""
+        """How many blocks to a step, and all steps alike: what is past the end of the list is multiplied, too."""
         each = self.h * self.w * _up(bn, legal.LANES) * self.passes
-        return max(1, min(_PER_STEP // each, _MOST, self.count))
+        most = max(1, min(_PER_STEP // each, _MOST, self.count))
+        return pl.cdiv(self.count, pl.cdiv(self.count, most))
 
     def vmem_bytes(self, bn: int) -> int:
-        """Of panels and values, held twice, and of the sum in f32."""
+        """Of panels and values, held twice, and of the sum in f32; panels copied by hand need less."""
         tall, wide, bn = self._rows(self.h), _up(self.w, legal.LANES), _up(bn, legal.LANES)
         panels = (self.cols * self._rows(self.w) + self.rows * tall) * bn
         values = self.per_step(bn) * tall * wide

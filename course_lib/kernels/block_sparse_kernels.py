@@ -5,7 +5,8 @@ Which block meets which is read before the grid begins (scalar prefetch). Dense 
 
 dsd keeps all rows of b and of the result in VMEM, of some columns. So only values are copied while it runs, many blocks
 to a step and in the order they lie in; a block costs its product, however the pattern jumps. Had each block a step of
-its own, with index maps that follow the pattern, it would cost half the latency of a copy.
+its own, with index maps that follow the pattern, it would cost half the latency of a copy. It is here for what
+``block_sparse_by_panel`` does not fit.
 
 sdd is here for what ``block_sparse_by_depth`` does not fit. All of b is in VMEM, and all of a, too, if there are blocks
 enough. Else one block is a step, and the rows of a that it needs come by an index map: where the next block is of the
@@ -44,6 +45,39 @@ def _dsd_kernel(
     o_ref: Float[Ref, "..."],  # (R, h, bn); (bn, M) with transpose_o
     acc_ref: Float32[Ref, "..."],  # one row of blocks more, for what is surplus: nobody reads it
     *,
+    shape: tuple[int, int],
+    sizes: tuple[int, int],
+    transpose_o: bool,
+    **how,
+) -> None:
+    t = pl.program_id(1)
+
+    @pl.when(t == 0)
+    def _zero():  # rows without a block, too
+        def zero(row):
+            acc_ref[row] = jnp.zeros_like(acc_ref[row])
+
+        for_every_row(zero, shape[0], sizes[0], transpose_o)
+
+    how |= {"shape": shape, "sizes": sizes, "transpose_o": transpose_o}
+    add_products(rows_ref, cols_ref, values_ref, b_ref, acc_ref, t, **how)
+
+    @pl.when(t == pl.num_programs(1) - 1)
+    def _store():
+        def store(row):
+            o_ref[row] = acc_ref[row].astype(o_ref.dtype)  # rounded once
+
+        for_every_row(store, shape[0], sizes[0], transpose_o)
+
+
+def add_products(
+    rows_ref: Int32[Ref, " Z"],
+    cols_ref: Int32[Ref, " Z"],
+    values_ref: Float[Ref, "p _h _w"],
+    b_ref: Float[Ref, "..."],
+    acc_ref: Float32[Ref, "..."],
+    t,
+    *,
     shape: tuple[int, int],  # rows of blocks of o, and of b
     sizes: tuple[int, int],  # height and depth of a block, as it is multiplied
     transpose_a: bool,
@@ -51,18 +85,8 @@ def _dsd_kernel(
     transpose_o: bool,
     precision: lax.Precision | None,
 ) -> None:
-    t, per_step = pl.program_id(1), values_ref.shape[0]
-
-    def for_every_row(do):  # one by one: written out in full, thousands of registers would be a long program
-        lax.fori_loop(0, shape[0], lambda row, _: do(_at(row, sizes[0], transpose_o)), None)
-
-    @pl.when(t == 0)
-    def _zero():  # rows without a block, too
-        def zero(row):
-            acc_ref[row] = jnp.zeros_like(acc_ref[row])
-
-        for_every_row(zero)
-
+    """In a kernel of dsd: the products of the blocks of step ``t``, each added to the sum of its row."""
+    per_step = values_ref.shape[0]
     for x in range(per_step):
         row, col = place(rows_ref, cols_ref, t * per_step + x, per_step, shape)
         row, col = _at(row, sizes[0], transpose_o), _at(col, sizes[1], transpose_b)
@@ -73,12 +97,10 @@ def _dsd_kernel(
             turned = {"transpose_x": transpose_a, "transpose_y": transpose_b}
             acc_ref[row] += dot(values_ref[x], b_ref[col], **turned, precision=precision)
 
-    @pl.when(t == pl.num_programs(1) - 1)
-    def _store():
-        def store(row):
-            o_ref[row] = acc_ref[row].astype(o_ref.dtype)  # rounded once
 
-        for_every_row(store)
+def for_every_row(do, rows: int, height: int, in_lanes: bool) -> None:
+    """In a kernel: ``do`` of where each row of blocks lies, one by one: written out it would be a long program."""
+    lax.fori_loop(0, rows, lambda row, _: do(_at(row, height, in_lanes)), None)
 
 
 def _at(index, size: int, in_lanes: bool):

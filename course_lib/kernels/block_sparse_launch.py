@@ -3,11 +3,19 @@
 The gradient of one is another: so both families of products begin here.
 """
 
+import functools
+
 import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Float, Int32
-from course_lib.kernels import block_sparse_blocks, block_sparse_by_depth, block_sparse_kernels, platforms
+from course_lib.kernels import (
+    block_sparse_blocks,
+    block_sparse_by_depth,
+    block_sparse_by_panel,
+    block_sparse_kernels,
+    platforms,
+)
 from course_lib.kernels.block_sparse_pattern import counted
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.launch import Op, fixed
@@ -44,9 +52,9 @@ def dsd(
     turned = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o}
     how = {"shape": shape, "precision": precision, **turned}
     tpu, plain = fixed(_dsd_on_tpu, **how, blocks=blocks), fixed(_dsd_plain, **how)
-    return Op(name="dsd", rule=dsd_rule(transpose_b, transpose_o), tpu=tpu, plain=plain)(
-        values, b, rows, cols, cuts=cuts
-    )
+    mapped = fixed(_dsd_on_tpu, **how, blocks=blocks, mapped=True)  # whose copies a grid can number
+    op = Op(name="dsd", rule=dsd_rule(transpose_b, transpose_o), tpu=tpu, tpu_mapped=mapped, plain=plain)
+    return op(values, b, rows, cols, cuts=cuts)
 
 
 def _turned(rows, cols, shape, transpose_a: bool):
@@ -75,7 +83,9 @@ def _dsd_plain(values, b, rows, cols, *, shape, transpose_a, transpose_b, transp
     return o.T if transpose_o else o
 
 
-def _dsd_on_tpu(values, b, rows, cols, *, shape, transpose_a, transpose_b, transpose_o, precision, blocks):
+def _dsd_on_tpu(
+    values, b, rows, cols, *, shape, transpose_a, transpose_b, transpose_o, precision, blocks, mapped=False
+):
     n = b.shape[0 if transpose_b else 1]
     problem = block_sparse_blocks.dsd_problem(values, n, shape, transpose_a, passes(precision))
     bn = cut(blocks.bn if blocks else problem.columns(), n)
@@ -88,7 +98,10 @@ def _dsd_on_tpu(values, b, rows, cols, *, shape, transpose_a, transpose_b, trans
         b, transpose_b = b.T, False
     turned = transpose_o and problem.h % 128 == 0
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
-    o = block_sparse_kernels.dsd(
+    run, cores = block_sparse_kernels.dsd, platforms.cores()
+    if not mapped and block_sparse_by_panel.has_panels(n, bn, cores):
+        run = functools.partial(block_sparse_by_panel.dsd, cores=cores)
+    o = run(
         values, b, rows, cols, shape, transpose_a=transpose_a, transpose_b=transpose_b, transpose_o=turned,
         precision=precision, per_step=problem.per_step(bn), bn=bn, vmem_bytes=needed,
     )  # fmt: skip
