@@ -8,7 +8,7 @@ import pytest
 from block_sparse_mistakes import IN_PANELS
 from conftest import needs_libtpu
 from sweeps import daily
-from test_block_sparse import PATTERNS, SMALL, both_ways, dsd_case, near, plant, sdd_case, simulated
+from test_block_sparse import PATTERNS, both_ways, dsd_case, near, plant, sdd_case, simulated
 
 from course_lib import compat, compiler, grid, judges
 from course_lib.kernels import block_sparse, block_sparse_blocks, block_sparse_by_panel
