@@ -106,6 +106,17 @@ def test_a_size_below_zero_is_zero():
     near(simulated(functools.partial(grouped.grouped_matmul, blocks=SMALL), x, w, sizes), [want])
 
 
+def test_groups_that_reach_past_the_last_row_end_there():
+    """Sizes whose sum 32 bits do not hold, too; and more rows times groups than they hold."""
+    x, w, _, sizes = case("borders inside")
+    large = jnp.full_like(sizes, 2**31 - 1).at[0].set(3)
+    want = grouped.reference(x, w, jnp.zeros_like(sizes).at[0].set(3).at[1].set(x.shape[0] - 3))
+    near([grouped.reference(x, w, large), grouped.grouped_matmul(x, w, large)], [want, want])
+    near(simulated(functools.partial(grouped.grouped_matmul, blocks=SMALL), x, w, large), [want])
+    ends = grouped_visits.ends_of(jnp.int32([2**29, -5, 2**31 - 1, 2**29]), 2**30 - 1)
+    assert ends.tolist() == [2**29, 2**29, 2**30 - 1, 2**30 - 1]
+
+
 def test_a_nan_in_a_matrix_stays_with_its_group():
     x, w, _, sizes = case("borders inside")
     (o,) = simulated(functools.partial(grouped.grouped_matmul, blocks=SMALL), x, w.at[1].set(jnp.nan), sizes)

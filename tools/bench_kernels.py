@@ -26,7 +26,7 @@ from jax._src import hardware_utils
 
 CHIP = "v5e"
 # Limits of one compile: a table that takes minutes has more patience than a learner; and with --long.
-USUAL = {"time_limit_s": 120, "memory_bytes": 6 << 30}
+USUAL = {"time_limit_s": 120, "memory_bytes": 12 << 30}
 LONG = {"time_limit_s": 1500, "memory_bytes": 18 << 30}
 PREDICTED = """\
 For a {chip}, on which nothing here has run: the time is the compiler's cycles over the clock, or the bytes between HBM

@@ -20,7 +20,7 @@ from course_lib.arrays import Array, Described, Float, Int32
 from course_lib.kernels import arguments, grouped_gradient, grouped_kernels, grouped_plain, legal, platforms, sharding
 from course_lib.kernels.compiler_params import check_fits
 from course_lib.kernels.derivatives import differentiable
-from course_lib.kernels.grouped_visits import visits
+from course_lib.kernels.grouped_visits import ends_of, visits
 from course_lib.kernels.launch import Op, fixed
 from course_lib.kernels.products import dot, passes, precision_of
 from course_lib.kernels.rules import Cuts, Layout
@@ -29,9 +29,12 @@ from course_lib.kernels.rules import Cuts, Layout
 def reference(
     x: Float[Array, "T K"], w: Float[Array, "E _K _N"], sizes: Int32[Array, " E"], *, transpose_w: bool = False
 ) -> Float[Array, "T N"]:
-    """What ``grouped_matmul`` must compute, and ``jax.lax.ragged_dot`` does: products summed in f32, rounded once."""
+    """What ``grouped_matmul`` must compute: products summed in f32, rounded once.
+
+    So does ``jax.lax.ragged_dot``, where no size is below zero.
+    """
     w = w.swapaxes(1, 2) if transpose_w else w
-    group = jnp.searchsorted(jnp.cumsum(jnp.maximum(sizes, 0)), jnp.arange(x.shape[0]), side="right")
+    group = jnp.searchsorted(ends_of(sizes, x.shape[0]), jnp.arange(x.shape[0]), side="right")
     mine = (group[:, None] == jnp.arange(w.shape[0])).astype(jnp.float32)
     wide = (mine, x.astype(jnp.float32), w.astype(jnp.float32))
     return jnp.einsum("te,tk,ekn->tn", *wide, precision="highest").astype(x.dtype)

@@ -7,9 +7,11 @@ tile that a border crosses has two or more, one after the other. The list is mad
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Int32, Ref
+from course_lib.kernels.symbolic import is_known
 
 _MOST = 250_000  # numbers that a v5e's scalar memory holds, by its compiler's word; all chips are held to that
 
@@ -39,6 +41,15 @@ def written(v, idle: Int32[Ref, "1"]):
     return jnp.where(v <= idle[0], 0, v)
 
 
+def ends_of(sizes: Int32[Array, " E"], rows: int) -> Int32[Array, " E"]:
+    """Where in ``rows`` rows each group ends. A size below zero is zero, and no group reaches past the last row."""
+    sizes = jnp.clip(sizes, 0, rows).astype(jnp.int32)
+    if is_known(rows) and sizes.shape[0] * rows < 2**31:
+        return jnp.minimum(jnp.cumsum(sizes, dtype=jnp.int32), rows)
+    # Their sum might not fit into 32 bits: then each is cut off at once, by more operations.
+    return lax.associative_scan(lambda x, y: jnp.minimum(x + y, rows), sizes)
+
+
 def visits(sizes: Int32[Array, " E"], rows: int, tile: int, *, of_matrices: bool) -> Visits:
     """The visits of ``rows`` rows in tiles of ``tile``, by group and in it by tile.
 
@@ -53,7 +64,7 @@ def visits(sizes: Int32[Array, " E"], rows: int, tile: int, *, of_matrices: bool
             f"{2 * tiles + 3 * groups} numbers, and {_MOST} fit into the chip's scalar memory. Try several calls, each "
             "with some of the groups and their rows, and jnp.concatenate."
         )
-    ends = jnp.minimum(jnp.cumsum(jnp.maximum(sizes, 0), dtype=jnp.int32), rows)
+    ends = ends_of(sizes, rows)
     bounds = jnp.concatenate([jnp.zeros(1, jnp.int32), ends, jnp.full(1, rows, jnp.int32)])
     starts, ends = bounds[:-1], bounds[1:]
     first = jnp.minimum(starts // tile, tiles - 1)
