@@ -244,6 +244,16 @@ def test_a_nan_reaches_those_who_see_it_and_a_large_score_nobody():
     assert jnp.isfinite(o).all()
 
 
+@pytest.mark.parametrize("d", WIDTHS.values(), ids=WIDTHS)
+def test_who_sees_keys_without_any_score_sees_no_others(d):
+    """Row 0 sees key 0 alone, whose score is below all that are masked: zeros, and no mean of later values."""
+    q, k, v = of(200, d=d)
+    args = jnp.abs(q), k.at[0, 0].set(-1e31), v
+    o = simulated(functools.partial(attention.flash_attention, causal=True, blocks=SMALL), *args)[0].reshape(200, d)
+    assert not o[0].any()
+    np.testing.assert_allclose(o, attention.reference(*args, causal=True)[0], rtol=2e-4, atol=2e-4)
+
+
 def test_a_gradient_that_no_vmem_holds_is_refused_by_name():
     x = jax.ShapeDtypeStruct((1, 200_000, 128), jnp.bfloat16)
     with pytest.raises(

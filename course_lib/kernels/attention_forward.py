@@ -100,7 +100,7 @@ def tile(
                 ref[at] = value
             total = l.sum(axis=1, keepdims=True)
             seen = acc / total
-            if ids:  # a query of a segment without keys sees none
+            if ids or scores.causal:  # a query that sees no key, or none with a score above -inf, must see no other
                 seen = jnp.where(wide(m, acc.shape[1]) > MASKED / 2, seen, 0 * total)  # NaN where its scores are
             o_ref[head, 0, at] = seen.astype(o_ref.dtype)
             lse_ref[head, 0, :, at] = (m[:, :1] * rate + jnp.log2(total)).T
