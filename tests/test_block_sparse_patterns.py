@@ -167,9 +167,13 @@ WRONG = {
         "to_dense: values has shape (2, 8, 16), and pattern 3 entries; values must be (3, h, w). Try",
     ),
     "values without a pattern": (lambda: block_sparse.to_dense(V, None), "to_dense: pattern is None; it must be a"),
+    "a matrix of nothing": (
+        lambda: block_sparse.from_dense(A[:0], (8, 4)),
+        "from_dense: x has shape (0, 20), and block is (8, 4)",
+    ),
     "a matrix that blocks do not divide": (
         lambda: block_sparse.from_dense(A, (8, 16)),
-        "from_dense: x has shape (32, 20), and block is (8, 16); x must be a matrix which such blocks divide. Try",
+        "from_dense: x has shape (32, 20), and block is (8, 16); x must be a matrix which such blocks divide, one",
     ),
     "blocks of a step": (
         lambda: block_sparse.Blocks(bk=100),

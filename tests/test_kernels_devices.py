@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from many_devices import CASES, SETUPS, TRANSFORMATIONS
 from sweeps import daily
 
-from course_lib.kernels import linear, matmul, norm, softmax
+from course_lib.kernels import attention, linear, matmul, norm, softmax
 
 FOLDER = pathlib.Path(__file__).parent
 DAILY = [
@@ -189,6 +189,17 @@ def test_rows_that_are_cut_are_left_to_plain_jax():
     with pytest.warns(UserWarning, match="softmax: plain JAX.*an axis of its first operand whole that is cut over"):
         text = lowered(softmax.softmax, (P("d", "t"),), ((16, 256),), "Explicit")
     assert "tpu_custom_call" not in text
+
+
+def test_what_plain_jax_has_no_type_for_either_is_refused():
+    """Elements of a head, along which queries and keys meet."""
+
+    def fn(q, k):
+        return attention.flash_attention(q, k, k)
+
+    says = "flash_attention: it cannot be the kernel, which needs .* over \\('t',\\). .* Try jax.sharding.reshard"
+    with pytest.raises(ValueError, match=says):
+        lowered(fn, (P(None, None, "t"),) * 2, ((2, 64, 128),) * 2, "Explicit")
 
 
 def batched(x, w):

@@ -288,6 +288,12 @@ WRONG = {
         ),
         ["pages have 257 tokens, so 128 of them make whole registers", "Try pages of 16, 32, 64 or 128 tokens."],
     ),
+    "groups of rows too deep for VMEM": (
+        lambda: grid.trace(
+            grouped.grouped_matmul, jnp.ones((8, 300_000)), jnp.ones((1, 300_000, 128)), jnp.zeros(1, int)
+        ),
+        ["grouped_matmul: K is 300000", "MiB. Try K in parts, and add: grouped_matmul(x[:, :n], w[:, :n], sizes) +"],
+    ),
     "groups that the scalar memory does not hold": (
         lambda: grid.trace(
             grouped.grouped_matmul, jnp.ones((8, 8)), jnp.ones((100_000, 8, 8), jnp.float32), jnp.zeros(100_000, int)

@@ -90,7 +90,8 @@ def flash_attention(
     ``causal``: a query sees the keys up to its own place, with a ``window`` that many of these. ``segments``: int32 of
     shape (..., S), or a tuple of such for S and for T: a query sees the keys of its own number; one that sees none gets
     zeros. ``softcap``: a score s becomes ``softcap * tanh(s / softcap)``. ``scale`` None: D ** -0.5.
-    In bf16 the exponentials, and backwards the gradients of scores, are rounded to bf16 before they are multiplied.
+    In bf16 the exponentials, and backwards the gradients of scores, are rounded to bf16 before they are multiplied; and
+    backwards each query's sum of o * do is that of the rounded o.
     ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how
     q, k, v and segments lie on a mesh with Auto axes; batch and heads may be cut.
     Differentiable in q, k and v. Runs the kernel on a TPU and plain JAX elsewhere.

@@ -80,11 +80,17 @@ def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, prec
             raise ValueError(f"{op}: a window of {window} keys ends at the query's own place. Try causal=True with it.")
     if softcap is not None:
         softcap = _positive(op, called["softcap"], softcap, "None", "50.0")
-    root = max(1, q.shape[-1])
-    if scale is None:
+    depth = q.shape[-1]
+    root = max(1, depth) if is_known(depth) else 128
+    if scale is not None:
+        scale = _positive(op, called["scale"], scale, "None, for D**-0.5", f"{root}**-0.5")
+    elif is_known(depth):
         scale = root**-0.5
     else:
-        scale = _positive(op, called["scale"], scale, "None, for D**-0.5", f"{root}**-0.5")
+        raise ValueError(
+            f"{op}: a head of q has {depth} elements, a number that is not known yet, and {called['scale']} None is "
+            f"for a D that is. Try {called['scale']}={root}**-0.5."
+        )
     window = None if window is None else min(int(window), _ALL)
     level = precision_of(op, q.dtype, precision)
     return Scores(scale=scale, softcap=softcap, causal=causal, window=window, precision=level)

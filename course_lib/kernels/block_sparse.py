@@ -36,7 +36,10 @@ from course_lib.kernels.symbolic import is_known
 def dsd_reference(
     values: Float[Array, "Z h w"], pattern: Pattern, b: Float[Array, "K N"], *, transpose_a: bool = False
 ) -> Float[Array, "M N"]:
-    """What ``dsd`` must compute: the product of the whole matrix, summed in f32 and rounded once."""
+    """What ``dsd`` must compute: the product of the whole matrix, summed in f32 and rounded once.
+
+    But for NaN in a row of b that no block meets: here it is multiplied by zeros, and there by nothing.
+    """
     a = to_dense(values.astype(jnp.float32), pattern)
     return jnp.dot(a.T if transpose_a else a, b.astype(jnp.float32), precision="highest").astype(b.dtype)
 

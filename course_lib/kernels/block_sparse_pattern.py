@@ -110,10 +110,10 @@ def from_dense(x: Num[Array, "M K"], block: tuple[int, int]) -> tuple[Num[Array,
             "values and pattern outside and hand them over, or take the blocks of a known pattern: "
             "block_sparse.in_blocks(x, pattern.shape)[pattern.rows, pattern.cols]."
         )
-    if x.ndim != 2 or x.shape[0] % block[0] or x.shape[1] % block[1]:
+    if x.ndim != 2 or x.size == 0 or x.shape[0] % block[0] or x.shape[1] % block[1]:
         raise ValueError(
-            f"from_dense: x has shape {x.shape}, and block is {block}; x must be a matrix which such blocks divide. "
-            "Try jnp.pad."
+            f"from_dense: x has shape {x.shape}, and block is {block}; x must be a matrix which such blocks divide, "
+            "one of them or more. Try jnp.pad."
         )
     blocks = in_blocks(x, (x.shape[0] // block[0], x.shape[1] // block[1]))
     pattern = from_mask(jnp.any(blocks != 0, axis=(2, 3)))

@@ -4,7 +4,7 @@
 
 Cost   FLOPs 2*T*K*N;  HBM bytes, where each group has more than one tile, (T*K*ceil(N/bn) + E*K*N + T*N) * itemsize;
        rows around a border between groups are multiplied twice: 128 of them at the most, where 128 divides bm
-VMEM   2 * (bm*K + K*bn + bm*bn) * itemsize: each block held twice
+VMEM   2 * (bm*K + K*bn + bm*bn) * itemsize: each block held twice; and 4*bm*bn for the product
 
 The grid is (columns, visits): see ``grouped_visits``. Sizes of groups are data; nothing is compiled again for others.
 """
@@ -155,6 +155,16 @@ def vmem_bytes(bm: int, k: int, bn: int, itemsize: int, matrices: int = 1) -> in
     return 2 * itemsize * (bm * k + matrices * k * bn + bm * bn) + 4 * matrices * bm * bn
 
 
+def check_depth(op: str, k: int, needed: int) -> None:
+    """Raises ValueError where all of K does not fit into VMEM, ``needed`` bytes with the smallest blocks."""
+    if needed > platforms.vmem_bytes():
+        raise ValueError(
+            f"{op}: K is {k}, and 128 rows and 128 columns of that depth need {needed / 2**20:.1f} MiB of VMEM; the "
+            f"chip has {platforms.vmem_bytes() / 2**20:.1f} MiB. Try K in parts, and add: grouped_matmul(x[:, :n], "
+            "w[:, :n], sizes) + grouped_matmul(x[:, n:], w[:, n:], sizes)."
+        )
+
+
 def _rule(transpose_w: bool) -> str:
     return f"T k, E {'n k' if transpose_w else 'k n'}, E -> T n +k"
 
@@ -179,9 +189,11 @@ def _plain(x, w, sizes, *, transpose_w, precision):
 
 def _on_tpu(x, w, sizes, *, transpose_w, precision, blocks):
     (t, k), n = x.shape, w.shape[1 if transpose_w else 2]
-    blocks = blocks or blocks_of(t, k, n, w.shape[0], x.dtype, passes(precision))
+    given, blocks = blocks, blocks or blocks_of(t, k, n, w.shape[0], x.dtype, passes(precision))
     bm, bn = min(blocks.bm, t), min(blocks.bn, n)
     needed = vmem_bytes(bm, k, bn, x.dtype.itemsize)
+    if given is None:
+        check_depth("grouped_matmul", k, needed)
     check_fits(blocks, needed)
     return grouped_kernels.products(
         x, (w,), visits(sizes, t, bm, of_matrices=False), fixed(dot, transpose_y=transpose_w, precision=precision),

@@ -1,7 +1,7 @@
 """The first half of an expert's feed-forward layer in one kernel: ``silu(x_e @ w_gate[e]) * (x_e @ w_up[e])``.
 
-Cost   FLOPs 4*T*K*N;  HBM bytes as two grouped products have that share x and o: 2*T*N*itemsize less than two kernels,
-       which would write and read both products
+Cost   FLOPs 4*T*K*N;  HBM bytes, as of one grouped product, (T*K*ceil(N/bn) + 2*E*K*N + T*N) * itemsize; two kernels
+       and a gate behind them would write both products and read them again, 4*T*N*itemsize more
 VMEM   2 * (bm*K + 2*K*bn + bm*bn) * itemsize, and 8*bm*bn for the products
 
 The gradient computes both products again: kept they would be what the fusion saves.
@@ -103,9 +103,11 @@ def _plain(x, w_gate, w_up, sizes, *, precision):
 
 def _on_tpu(x, w_gate, w_up, sizes, *, precision, blocks):
     (t, k), (groups, _, n) = x.shape, w_gate.shape
-    blocks = blocks or grouped.blocks_of(t, k, n, groups, x.dtype, passes(precision), matrices=2)
+    given, blocks = blocks, blocks or grouped.blocks_of(t, k, n, groups, x.dtype, passes(precision), matrices=2)
     bm, bn = min(blocks.bm, t), min(blocks.bn, n)
     needed = grouped.vmem_bytes(bm, k, bn, x.dtype.itemsize, matrices=2)
+    if given is None:
+        grouped.check_depth("grouped_swiglu", k, needed)
     check_fits(blocks, needed)
     lists, result = visits(sizes, t, bm, of_matrices=False), fixed(_result, precision=precision)
     sizes_of = {"bm": bm, "bn": bn, "vmem_bytes": needed}

@@ -3,7 +3,7 @@
     s = q @ k.T    m' = max(m, max_j s)    p = exp2((s - m') * rate)
     shrink = exp2((m - m') * rate)    l' = shrink * l + sum_j p    acc' = shrink * acc + p @ v    o = acc / l
 
-A grid step is a sequence, and its loop goes over blocks of pages: so a short sequence has few turns, and no empty ones.
+A grid step is a sequence, and its loop goes over blocks of pages: so a short sequence has few turns.
 Which pages these are stands in the table, which is in SMEM before the grid begins (scalar prefetch). Before a block is
 waited for the next one is asked for, also where that is the next sequence's: the latency of a copy is paid once, and
 not for every sequence. With a window a sequence begins with the page of the first token that its query sees, and the
@@ -220,7 +220,7 @@ def on_tpu(
                 *pool.buffers(slots, count, *pools),
             ],
         ),
-        # Numbers of pages are clipped above, for a third of what the compiler's own checks of each copy cost.
+        # Numbers of pages are clipped above, for a tenth of the cycles that its own checks of each copy cost.
         compiler_params=dataclasses.replace(compiler_params(vmem_bytes, "arbitrary"), disable_bounds_checks=True),
         name="paged_attention",
     )(lengths, table, q, *pools, *wide)

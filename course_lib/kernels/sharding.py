@@ -72,8 +72,9 @@ def spread(op: str, rule: str, run: Callable, plain: Callable, operands: Sequenc
     if not place.axes:
         return run(*vary(*operands))
     if place.broken:
+        results = place.run_plain(op, plain, operands)
         warnings.warn(f"{op}: plain JAX instead of the kernel, {place.broken}", stacklevel=3)
-        return plain(*operands)
+        return results
     return place.run(run, operands)
 
 
@@ -137,6 +138,18 @@ class _Place:
         some = {} if self.axes == set(self.mesh.axis_names) else {"axis_names": self.axes}
         run_there = functools.partial(jax.shard_map, mesh=self.mesh, check_vma=bool(self.manual), **some)
         return run_there(local, in_specs=ins, out_specs=outs)(*self.aligned(operands))
+
+    def run_plain(self, op: str, plain: Callable, operands: Sequence[Array]) -> tuple:
+        """Raises ValueError where JAX cannot tell from their types on Explicit axes how the results would lie."""
+        try:
+            return plain(*operands)
+        except Exception as error:  # of several kinds
+            if not self.explicit:
+                raise
+            raise ValueError(
+                f"{op}: it cannot be the kernel, {self.broken} Nor plain JAX, which finds no type for the result of "
+                "arrays that lie so. Try jax.sharding.reshard(x, jax.P()) of the first operand."
+            ) from error
 
     def aligned(self, operands: Sequence[Array]) -> Sequence[Array]:
         """The operands cut as the rule has it; on Auto axes shard_map does that by itself."""
