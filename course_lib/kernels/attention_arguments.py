@@ -68,7 +68,7 @@ def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, prec
     if causal and q.shape[-2] is not k.shape[-2] and q.shape[-2] != k.shape[-2]:
         raise ValueError(
             f"{op}: causal, and q has {q.shape[-2]} positions and k {k.shape[-2]}; they must be the same ones. "
-            "Pad the shorter, or give segments."
+            "Are those of q the last ones? Then pad q in front with zeros, and take the last rows of the result."
         )
     if window is not None:
         if not isinstance(window, numbers.Integral) or isinstance(window, bool) or window < 1:
