@@ -244,6 +244,15 @@ def test_a_nan_reaches_those_who_see_it_and_a_large_score_nobody():
     assert jnp.isfinite(o).all()
 
 
+@pytest.mark.parametrize("size", [1e2, 1e5, 1e10, 1e14])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_equal_scores_of_any_size_share_their_values(size, sign):
+    """In plain JAX under jit, where a product that is rounded in one place and not in another made NaN of 2e10."""
+    q, v = jnp.full((1, 3, 4), size, jnp.float32), jnp.arange(12.0).reshape(1, 3, 4)
+    o = jax.jit(attention.flash_attention)(q, sign * q, v)
+    np.testing.assert_allclose(o, jnp.broadcast_to(v.mean(axis=1, keepdims=True), v.shape), rtol=1e-6)
+
+
 @pytest.mark.parametrize("d", WIDTHS.values(), ids=WIDTHS)
 def test_who_sees_keys_without_any_score_sees_no_others(d):
     """Row 0 sees key 0 alone, whose score is below all that are masked: zeros, and no mean of later values."""

@@ -60,18 +60,18 @@ def plain(
         group = q.shape[-3] // k.shape[-3]
         k, v = jnp.repeat(k, group, axis=-3), jnp.repeat(v, group, axis=-3)
     wide = [x.astype(jnp.float32) for x in (q, k, v)]
-    s = scores.bent(jnp.einsum("...sd,...td->...st", *wide[:2], precision=scores.precision)) * scores.rate
-    s = _rounded_backwards(s) if rounding else s
+    s = scores.bent(jnp.einsum("...sd,...td->...st", *wide[:2], precision=scores.precision))
     counts = _counts(s, segments, scores)
     s = s if counts is None else jnp.where(counts, s, MASKED)
     m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
-    p = jnp.exp2(s - m)
+    below = (s - m) * scores.rate  # s * rate - m * rate is not zero where s is m: a CPU fuses, and rounds but one
+    p = jnp.exp2(_rounded_backwards(below) if rounding else below)
     p = p if counts is None else jnp.where(counts, p, 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
     total = jnp.where(total == 0, 1, total)  # a query that sees no key
     p = to_bf16(p / total) if rounding else p / total
     o = jnp.einsum("...st,...te->...se", p, wide[2], precision=scores.precision)
-    return o.astype(q.dtype), (m + jnp.log2(total))[..., 0]
+    return o.astype(q.dtype), (m * scores.rate + jnp.log2(total))[..., 0]
 
 
 def to_bf16(x: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:

@@ -33,9 +33,9 @@ def plain(
     of_keys, of_values = scales[0][:, :, None, None] if scales else (1.0, 1.0)
     wide = q.astype(jnp.float32).reshape(*q.shape[:-2], heads, q.shape[-2] // heads, q.shape[-1])
     s = jnp.einsum("...hgd,...htd->...hgt", wide, k, precision=scores.precision) * of_keys
-    s = jnp.where(live[..., None, None, :], scores.bent(s) * scores.rate, MASKED)
+    s = jnp.where(live[..., None, None, :], scores.bent(s), MASKED)
     m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
-    p = jnp.where(live[..., None, None, :], jnp.exp2(s - m), 0)
+    p = jnp.where(live[..., None, None, :], jnp.exp2((s - m) * scores.rate), 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
     p = p / jnp.where(total == 0, 1, total)  # of a sequence without tokens
     p = to_bf16(p) if like_kernel and q.dtype == jnp.bfloat16 else p
