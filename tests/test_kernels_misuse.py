@@ -168,7 +168,7 @@ WRONG = {
             "heads": ((X[None], X[None, None], X[None, None]), {}, ["heads in front", "q.swapaxes(-3, -2)"]),
             "groups": ((H[:3], H[:2], H[:2]), {}, ["its 3 heads of queries must be a multiple of the 2 heads of keys"]),
             "causal": ((X, X, X), {"causal": 1}, ["causal is 1; it may be True or False"]),
-            "causal lengths": ((X[:5], X, X), {"causal": True}, ["5 positions and k 128", "Then pad q in front with zeros"]),
+            "causal lengths": ((X[:5], X, X), {"causal": True}, ["5 positions and k 128", "pad q in front with zeros"]),
             "window": ((X, X, X), {"causal": True, "window": 0}, ["window is 0; it may be a number of keys from 1 on"]),
             "window alone": ((X, X, X), {"window": 5}, ["a window of 5 keys ends at", "Try causal=True"]),
             "softcap": ((X, X, X), {"softcap": -1.0}, ["softcap is -1.0; it may be a number above zero"]),
