@@ -35,7 +35,12 @@ MISTAKES = {
         "ragged",
     ),
     "never starts anew": ("forward", "first=j == 0", "first=j < 0", "ragged"),
-    "a query without keys is a mean": ("forward", "if ids:  # a query", "if False:  # a query", "segments"),
+    "a query without keys is a mean": (
+        "forward",
+        "if ids or scores.causal:  # a query",
+        "if False:  # a query",
+        "segments",
+    ),
     "segments of the first queries": (
         "forward",
         "ids[0][0, :, at]",

@@ -33,7 +33,7 @@ class Softmax(NamedTuple):
 
     steps: Steps
     scores: int  # what the exponentials are taken of, before a maximum is subtracted
-    rate: float  # 1 for exp, ln 2 for exp2
+    rate: float  # by which scores are exponents of e: 1 for exp, ln 2 for exp2, c times as much for exp(c * (s - m))
     weights: int  # the exponentials, as they are summed up
     total: int  # their sums
     axis: int  # over which they are summed, counted from the end: -1
@@ -51,12 +51,12 @@ def find(reference: Callable, args: tuple) -> Softmax | None:
         power = steps.made.get(_unmasked(steps, weights))
         if power is None or power.name not in _POWERS:
             continue
-        scores = _scores(steps, power.inputs[0])
+        scores, rate = _scores(steps, power.inputs[0])
         axis = step.eqn.params["axes"][0] - step.eqn.invars[0].aval.ndim
         return Softmax(
             steps,
             scores,
-            _POWERS[power.name],
+            _POWERS[power.name] * rate,
             weights,
             step.outputs[0],
             axis,
@@ -75,13 +75,31 @@ def _unmasked(steps: Steps, value: int) -> int:
     return next((n for n in made if n in steps.made and steps.made[n].name in _POWERS), value)
 
 
-def _scores(steps: Steps, value: int) -> int:
-    """The value from which a maximum of itself was subtracted; ``value`` where none was."""
-    minus = steps.made.get(value)
+def _scores(steps: Steps, value: int) -> tuple[int, float]:
+    """The value from which a maximum of itself was subtracted, and the number that multiplies the difference.
+
+    ``value`` itself, and 1, where none was.
+    """
+    inner, rate = _multiplied(steps, value)
+    minus = steps.made.get(inner)
     if minus is None or minus.name != "sub":
-        return value
+        return value, 1.0
     maxima = [step for step in reference_steps.before(steps, minus.inputs[1]) if step.name == "reduce_max"]
-    return minus.inputs[0] if any(step.inputs[0] == minus.inputs[0] for step in maxima) else value
+    if any(step.inputs[0] == minus.inputs[0] for step in maxima):
+        return minus.inputs[0], rate
+    return value, 1.0
+
+
+def _multiplied(steps: Steps, value: int) -> tuple[int, float]:
+    """What is multiplied by a number to give ``value``, and the number; ``value`` and 1 where nothing is."""
+    step = steps.made.get(value)
+    if step is None or step.name != "mul":
+        return value, 1.0
+    for number, other in (step.inputs, step.inputs[::-1]):
+        known = steps.constants.get(number)
+        if known is not None and np.ndim(known) == 0:
+            return other, float(known)
+    return value, 1.0
 
 
 def _mask(steps: Steps, scores: int) -> Mask | None:
