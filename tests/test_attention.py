@@ -263,6 +263,15 @@ def test_who_sees_keys_without_any_score_sees_no_others(d):
     np.testing.assert_allclose(o, attention.reference(*args, causal=True)[0], rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("how", [{"causal": True}, {"segments": jnp.zeros(128, jnp.int32)}], ids=["causal", "segments"])
+def test_products_below_what_is_masked_give_zeros(how):
+    """In a tile without padding, by the interpreted kernel as by plain JAX."""
+    q, v = jnp.full((1, 128, 16), 1e16), jnp.ones((1, 128, 16))
+    fn = functools.partial(attention.flash_attention, **how)
+    for o in (simulated(fn, q, -q, v)[0], fn(q, -q, v)):
+        assert not o.any()
+
+
 def test_a_gradient_that_no_vmem_holds_is_refused_by_name():
     x = jax.ShapeDtypeStruct((1, 200_000, 128), jnp.bfloat16)
     with pytest.raises(

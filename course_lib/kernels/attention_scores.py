@@ -64,7 +64,7 @@ def plain(
     counts = _counts(s, segments, scores)
     s = s if counts is None else jnp.where(counts, s, MASKED)
     m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
-    below = (s - m) * scores.rate  # s * rate - m * rate is not zero where s is m: a CPU fuses, and rounds but one
+    below = (s - m) * scores.rate  # a CPU's fused multiply-add makes s * rate - m * rate not zero where s is m
     p = jnp.exp2(_rounded_backwards(below) if rounding else below)
     p = p if counts is None else jnp.where(counts, p, 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
