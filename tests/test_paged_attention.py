@@ -59,6 +59,15 @@ def test_the_kernel_is_the_reference(name):
     near(got, reference(*args, **options), tolerance(name))
 
 
+def test_a_page_that_is_not_there_is_the_first_or_the_last():
+    q, pages, lengths, table = case([40, 40])
+    pages = jnp.asarray(np.random.default_rng(1).normal(size=pages.shape), pages.dtype)
+    wrong = table.at[0, 0].set(-1).at[0, 1].set(-(2**31)).at[1, 2].set(len(pages))
+    want = reference(q, pages, lengths, jnp.clip(wrong, 0, len(pages) - 1))
+    for run in (simulated, plain):
+        near(run(paged_attention.paged_attention, q, pages, lengths, wrong), want, 2e-5)
+
+
 @pytest.mark.parametrize("size", [1e2, 1e10, -1e10, 1e14])
 def test_equal_scores_of_any_size_share_their_values(size):
     """In plain JAX under jit. It was so here when flash attention, with the same formula, was not: a guard."""

@@ -90,6 +90,18 @@ def test_queries_of_a_prompt_see_the_tokens_up_to_their_own():
     assert not got[4:].any()
 
 
+@pytest.mark.parametrize("count", [3, 99])
+def test_behind_as_many_sequences_as_there_may_be_rows_are_nobodys(count):
+    """They got a longer past of the last sequence: as many tokens more as they are behind it."""
+    _, pages, lengths, table = case([20, 33, 7])
+    q = jnp.asarray(np.random.default_rng(1).normal(size=(7, 4, 128)), jnp.float32)
+    args = q, by_token(pages), lengths, table, jnp.int32([0, 2, 3, 4]), jnp.int32([count])
+    got = plain(paged_attention_wrappers.ragged_paged_attention, *args)
+    of_each = jnp.int32([19, 20, 33, 7, 0, 0, 0])
+    near(got, reference(q, pages, of_each, table[jnp.int32([0, 0, 1, 2, 2, 2, 2])], scale=1.0), 1e-5)
+    assert not got[4:].any()
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("window", [None, 1, 18, 19])
 def test_it_is_what_jax_computes_of_ragged_queries(window):

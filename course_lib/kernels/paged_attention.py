@@ -92,7 +92,8 @@ def paged_attention(
     ``pages[n, h, p]`` is a key and behind it its value, in the dtype of q or in int8; then ``scales`` has the number
     that each head's keys, and its values, are multiplied by. A sequence has ``lengths`` tokens, up to M*P, in the
     pages that its row of ``table`` names; without tokens it gets zeros. Nothing else is read: entries of the table past
-    the end may be any number, and tokens past the end, and pages that nobody names, NaN.
+    the end may be any number, and tokens past the end, and pages that nobody names, NaN. A token's page outside of 0 to
+    N-1 is the first or the last.
     With a ``window`` its query sees the last ``window`` of its tokens, its own among them. Pages in front of these are
     not read; older tokens of the window's first page are, and a NaN in their values counts. ``softcap`` and ``scale``
     as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before they are multiplied.

@@ -24,6 +24,7 @@ def plain(
     count = len(pool.letters)
     pools, (lengths, table, *scales) = rest[:count], rest[count:]
     heads = pool.shape(*pools)[0]
+    table = jnp.clip(table, 0, pool.size(*pools) - 1)  # as the kernel; indexing would count -1 from the end
     k, v = (x.astype(jnp.float32) for x in pool.gathered(pools, table))
     token, length = jnp.arange(k.shape[-2]), jnp.minimum(lengths, k.shape[-2])[..., None]
     live = token < length

@@ -131,7 +131,8 @@ def _of_each_query(count: int, kv_lens: Array, cu_q_lens: Array, num_seqs: Array
     """Its sequence, and how many tokens it sees: none where it is nobody's."""
     query, sequence = jnp.arange(count, dtype=jnp.int32), jnp.arange(kv_lens.size, dtype=jnp.int32)
     ends = jnp.where(sequence < num_seqs, cu_q_lens[1:], jnp.iinfo(jnp.int32).max)  # behind them stands anything
-    row = jnp.sum(ends <= query[:, None], axis=1, dtype=jnp.int32)
-    behind = cu_q_lens[1:][jnp.minimum(row, kv_lens.size - 1)] - 1 - query
-    row = jnp.minimum(row, kv_lens.size - 1)
-    return row, lax.select(row < num_seqs, kv_lens[row] - behind, jnp.zeros_like(row))
+    sequence_of = jnp.sum(ends <= query[:, None], axis=1, dtype=jnp.int32)  # behind all of them: kv_lens.size
+    row = jnp.minimum(sequence_of, kv_lens.size - 1)
+    behind = cu_q_lens[1:][row] - 1 - query
+    somebodys = sequence_of < jnp.minimum(num_seqs, kv_lens.size)
+    return row, lax.select(somebodys, kv_lens[row] - behind, jnp.zeros_like(row))
