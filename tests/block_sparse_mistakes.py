@@ -31,8 +31,8 @@ MISTAKES = {
     "the first block's lanes": ("index * size, size), size", "0 * index, size), size", ("one place twice", False)),
     "what is past the end is added": ("jnp.where(at < count, row, shape[0])", "row", DSD),
     "what is surplus is added": (
-        "row, col = counted(",
-        "row, col = (lambda row, col, shape: (row % shape[0], col % shape[1]))(",
+        "counted(rows_ref[",
+        "(lambda row, col, shape: (row % shape[0], col % shape[1]))(rows_ref[",
         ("surplus",),
     ),
     "surplus blocks are no zeros": (
