@@ -27,6 +27,7 @@ GROUPS = {
     "all are nobody's": ([0, 0], 64),
     "many in a tile": ([7, 9, 1, 1, 1, 0, 2], 30),
     "past the last row": ([60, 60, 60], 100),
+    "one visit": ([5], 20),  # the steps after it are idle, and of its group
 }
 EVERY_DAY = ("a ragged end", "rows of nobody")  # in plain JAX
 
@@ -86,6 +87,7 @@ def near(got, want, tolerance=2e-5):
     daily(
         ("borders inside", False),
         ("a ragged end", True),
+        ("one visit", False),
         of=[(name, turned) for name in GROUPS for turned in (False, True)],
     ),
 )

@@ -133,7 +133,8 @@ def _gradient_kernel(
     group, first = group_ref[v], tile_ref[v] * rows
     start, end = bounds_ref[group] - first, bounds_ref[group + 1] - first
     begins = (v == 0) | (group_ref[written(v - 1, idle_ref)] != group)
-    ends = (v == last) | (group_ref[jnp.minimum(v + 1, last)] != group)
+    only = idle_ref[0] == last  # then the idle steps, too, have its group
+    ends = only | (v == last) | (group_ref[jnp.minimum(v + 1, last)] != group)
 
     def product(x, g):
         return dot(x, g, transpose_x=True, precision=precision)
