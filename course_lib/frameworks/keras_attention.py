@@ -12,7 +12,8 @@ class FlashAttention(keras.layers.MultiHeadAttention):
     """``keras.layers.MultiHeadAttention`` whose scores are never in HBM: a Pallas kernel on a TPU, and its gradient.
 
     Arguments, call, configuration and weights are MultiHeadAttention's: ``get_weights`` and ``set_weights`` go both
-    ways. In the kernel are ``use_causal_mask``, ``sliding_window`` beside it, and the masks that Keras hands on for
+    ways. The ``.weights.h5`` file of a Sequential or functional model does not: it files weights under their layer's
+    class. In the kernel are ``use_causal_mask``, ``sliding_window`` beside it, and the masks that Keras hands on for
     padded keys; a query that is padding itself is computed like any other. All else is computed as MultiHeadAttention
     does: an ``attention_mask``, scores that are to be returned, dropout in training, a window without
     ``use_causal_mask``, a causal mask between sequences of different lengths, and inputs of other than three axes.
