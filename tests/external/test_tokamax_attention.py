@@ -35,8 +35,8 @@ ATTENTION = (
 RAGGED = ("test_padded", "test_zero_group_sizes", "test_preferred_element_type", "test_vjp")
 
 
-# causal: of as many keys as queries, in their order. The last allows 2e-5 of sums of 256 float32 near 11: by float64 ours
-# are 2.0e-5 off at the most, and the reference's 1.4e-5.
+# causal: of as many keys as queries, in their order. The last allows 2e-5 of sums of 256 float32 that reach 11: by
+# float64 ours are 2.0e-5 off at the most, and the reference's 1.4e-5.
 NOT_OURS = ("test_causal_mask_", "test_padding_mask_with_nans", "test_small_sequences1")
 # The cheapest of each kind: a few positions, forwards and backwards; groups; a gradient behind an activation.
 A_DAY = ("test_small_sequences4", "test_preferred_element_type0", "test_vjp11")
