@@ -80,6 +80,29 @@ def test_it_learns_as_its_twin_does_and_is_saved(tmp_path):
     np.testing.assert_allclose(*found, rtol=1e-4)
 
 
+@pytest.mark.parametrize("layer, other", [(MultiHeadAttention, FlashAttention), (FlashAttention, MultiHeadAttention)])
+def test_a_file_of_weights_knows_its_layers_class(layer, other, tmp_path):
+    """As FlashAttention's docstring says; a model that calls the layer by a name of its own files it under that."""
+
+    def model(layer):
+        x = keras.Input((4, 8))
+        return keras.Model(x, layer(2, 4)(x, x))
+
+    class Own(keras.Model):
+        def __init__(self, layer):
+            super().__init__()
+            self.attention = layer(2, 4)
+            self.attention.build((None, 4, 8), (None, 4, 8))
+            self.built = True
+
+    model(layer).save_weights(tmp_path / "model.weights.h5")
+    model(layer).load_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(ValueError, match="could not be loaded"):
+        model(other).load_weights(tmp_path / "model.weights.h5")
+    Own(layer).save_weights(tmp_path / "own.weights.h5")
+    Own(other).load_weights(tmp_path / "own.weights.h5")
+
+
 def test_configurations_go_both_ways():
     ours, theirs = twins(X, sliding_window=3)
     read = MultiHeadAttention.from_config(ours.get_config()).get_config()
