@@ -25,7 +25,6 @@ from course_lib.kernels import (
     elementwise,
     grouped,
     grouped_swiglu,
-    launch,
     linear,
     linear_int8,
     matmul,
@@ -39,6 +38,7 @@ from course_lib.kernels import (
     scan,
     softmax,
 )
+from course_lib.kernels.dispatch import launch
 
 rng = np.random.default_rng(0)
 X, Y, W, B, V, C = (np.float32(rng.normal(size=s)) for s in ((8, 16), (8, 16), (16, 24), 24, 16, (4, 8, 16)))

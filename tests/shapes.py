@@ -5,7 +5,7 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 
-from course_lib.viz import draw
+from course_lib.viz.common import draw
 
 Corners = list[tuple[float, float]]
 _SVG = "{http://www.w3.org/2000/svg}"

@@ -12,9 +12,13 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import compat, compiler, cost, grid, judges
-from course_lib.kernels import attention, attention_backward, attention_forward, attention_tiles, attention_transposed
+from course_lib.kernels import attention
 from course_lib.kernels.attention import Blocks
-from course_lib.kernels.attention_tiles import Tiles
+from course_lib.kernels.attention import backward as attention_backward
+from course_lib.kernels.attention import kernel as attention_forward
+from course_lib.kernels.attention import tiles as attention_tiles
+from course_lib.kernels.attention import transposed as attention_transposed
+from course_lib.kernels.attention.tiles import Tiles
 
 SMALL = Blocks(tile=256, bq=128, bk=128)  # several tiles, and several products in each, of a few hundred positions
 

@@ -11,8 +11,11 @@ from block_sparse_mistakes import MISTAKES
 from sweeps import daily
 
 from course_lib import compat, grid, judges
-from course_lib.kernels import block_sparse, block_sparse_blocks, block_sparse_by_depth, block_sparse_kernels
+from course_lib.kernels import block_sparse
 from course_lib.kernels.block_sparse import Blocks, Pattern
+from course_lib.kernels.block_sparse import blocks as block_sparse_blocks
+from course_lib.kernels.block_sparse import by_depth as block_sparse_by_depth
+from course_lib.kernels.block_sparse import kernel as block_sparse_kernels
 
 # Rows and columns of blocks, and of each block where it lies: of any number of them a step takes 4.
 PATTERNS = {

@@ -10,8 +10,9 @@ from sweeps import daily
 from test_block_sparse import WAYS, both_ways, dsd_case, near, pattern_of, sample, sdd_case, simulated
 
 from course_lib import compat, compiler, grid
-from course_lib.kernels import block_sparse, block_sparse_blocks
+from course_lib.kernels import block_sparse
 from course_lib.kernels.block_sparse import Blocks, Pattern
+from course_lib.kernels.block_sparse import blocks as block_sparse_blocks
 
 
 @needs_libtpu

@@ -11,8 +11,10 @@ from sweeps import daily
 from test_block_sparse import PATTERNS, both_ways, dsd_case, near, plant, sdd_case, simulated
 
 from course_lib import compat, compiler, grid, judges
-from course_lib.kernels import block_sparse, block_sparse_blocks, block_sparse_by_panel
+from course_lib.kernels import block_sparse
 from course_lib.kernels.block_sparse import Pattern
+from course_lib.kernels.block_sparse import blocks as block_sparse_blocks
+from course_lib.kernels.block_sparse import by_panel as block_sparse_by_panel
 
 REFERENCES = {"dsd": block_sparse.dsd_reference, "sdd": block_sparse.sdd_reference}
 

@@ -18,7 +18,7 @@ from course_lib.checks import checking, machine, record
 from course_lib.checks.exercise import exercise, lesson
 from course_lib.checks.kinds import JUDGED, kernel
 from course_lib.checks.result import SCREEN, Result, on_a_screen
-from course_lib.judges import budget, device
+from course_lib.judges.each import budget, device
 
 
 def with_kernel(kernel):

@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from provoke import ROWS_OF_8, X, call, compiled, copy, raised, simulated
 
-from course_lib.judges.pulling_back import pulled_back
+from course_lib.judges.running.pulling_back import pulled_back
 
 
 def ruled(backward, forward=None):

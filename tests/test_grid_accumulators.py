@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import grid
-from course_lib.viz import grid_accumulator
+from course_lib.viz.grid_player import grid_accumulator
 
 STEPS = 4
 LAST = STEPS - 1

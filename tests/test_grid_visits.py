@@ -10,7 +10,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat, compiler, grid, judges
 from course_lib.grid.visits import returns, visits
-from course_lib.judges import order
+from course_lib.judges.reading import order
 
 CORE = pltpu.TensorCoreMesh(axis_name="core", num_cores=1)
 ROWS = 8

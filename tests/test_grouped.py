@@ -11,8 +11,11 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import compat, compiler, grid, judges
-from course_lib.kernels import grouped, grouped_gradient, grouped_kernels, grouped_swiglu, grouped_visits
+from course_lib.kernels import grouped, grouped_swiglu
 from course_lib.kernels.grouped import Blocks
+from course_lib.kernels.grouped import gradient as grouped_gradient
+from course_lib.kernels.grouped import kernel as grouped_kernels
+from course_lib.kernels.grouped import visits as grouped_visits
 
 SMALL = Blocks(bm=32, bn=128)  # several tiles of some hundred rows
 # Sizes of groups, and how many rows there are: borders on tiles and inside, empty groups first, last and between, more

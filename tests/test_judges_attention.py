@@ -13,8 +13,8 @@ from zoo import attention as zoo
 from zoo.arrays import normal
 
 from course_lib import judges
-from course_lib.judges import mask_slips, online_softmax, softmax_found
-from course_lib.judges.online_softmax import Recurrence
+from course_lib.judges.slips import mask_slips, online_softmax, softmax_found
+from course_lib.judges.slips.online_softmax import Recurrence
 from course_lib.kernels import attention as ours
 
 HIGHEST = lax.Precision.HIGHEST

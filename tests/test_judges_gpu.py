@@ -9,7 +9,7 @@ from gpu_compiler import needs_gpu_compiler
 from gpu_zoo import BUGS, RIGHT, V
 
 from course_lib import judges
-from course_lib.judges import gpu_races
+from course_lib.judges.gpu import gpu_races
 
 
 def verdicts(bug):

@@ -14,7 +14,7 @@ from gradient_kernels import arguments, layer, reference, slipping
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds import kernel
-from course_lib.judges import pulling_back
+from course_lib.judges.running import pulling_back
 
 KNOWN = {"pre": layers.pre, "activation": jax.nn.relu}
 SILU = {"pre": layers.pre, "activation": jax.nn.silu}

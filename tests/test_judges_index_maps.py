@@ -7,7 +7,7 @@ from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 
 from course_lib import compiler, grid
-from course_lib.judges import index_maps
+from course_lib.judges.reading import index_maps
 
 X = jax.ShapeDtypeStruct((24, 512), jnp.float32)  # 3 x 4 blocks of (8, 128)
 

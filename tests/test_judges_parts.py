@@ -18,8 +18,10 @@ from jax.experimental.pallas import tpu as pltpu
 from sample_kernels import by_rows, matmul, softmax
 
 from course_lib import chips, compiler, grid, judges
-from course_lib.judges import copies, device, memory, order, watchdog
 from course_lib.judges.block_map import block_map
+from course_lib.judges.each import device
+from course_lib.judges.reading import copies, memory, order
+from course_lib.judges.running import watchdog
 
 X = jnp.arange(32 * 128, dtype=jnp.float32).reshape(32, 128)
 

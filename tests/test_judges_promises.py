@@ -10,7 +10,7 @@ from jax.experimental.pallas import tpu as pltpu
 from zoo.promises import looked_up, windows
 
 from course_lib import compiler, grid, judges
-from course_lib.judges import promises
+from course_lib.judges.reading import promises
 
 X = np.arange(64 * 256, dtype=np.float32).reshape(64, 256)
 

@@ -9,7 +9,8 @@ from jax.experimental import pallas as pl
 from zoo.softmaxes import HIGHEST, K, Q, V, attention_in_jax
 
 from course_lib import grid, judges
-from course_lib.judges import flow, rules_of_softmax
+from course_lib.judges.reading import flow
+from course_lib.judges.rules import rules_of_softmax
 
 ARGS = (Q[:16], K[:256], V[:256])
 

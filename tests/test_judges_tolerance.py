@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from course_lib import judges
-from course_lib.judges import rounding_rules
+from course_lib.judges.tolerance import rounding_rules
 
 RNG = np.random.default_rng(4)
 

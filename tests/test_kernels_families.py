@@ -11,7 +11,8 @@ import pytest
 from kernel_calls import CALLS
 
 from course_lib import cost, grid
-from course_lib.kernels import elementwise, legal, matmul, norm, one_file, reduce, scan, softmax
+from course_lib.kernels import elementwise, matmul, norm, one_file, reduce, scan, softmax
+from course_lib.kernels.common import legal
 
 OPS = [(family, op) for family in CALLS for op in CALLS[family]]
 WITH_BLOCKS = [(family, op) for family, op in OPS if op != "matmul_one_block"]

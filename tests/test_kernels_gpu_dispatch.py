@@ -12,19 +12,9 @@ import jax.numpy as jnp
 import pytest
 
 from course_lib import chips
-from course_lib.kernels import (
-    activations,
-    elementwise,
-    launch,
-    linear,
-    matmul,
-    norm,
-    platforms,
-    reduce,
-    scale_add,
-    scan,
-    softmax,
-)
+from course_lib.kernels import activations, elementwise, linear, matmul, norm, reduce, scale_add, scan, softmax
+from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.dispatch import launch
 
 BF16 = jnp.bfloat16
 

@@ -7,7 +7,8 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from course_lib import chips, compat, grid
-from course_lib.kernels import launch, platforms
+from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.dispatch import launch
 
 X = jnp.zeros((8, 128))
 

@@ -25,8 +25,8 @@ from course_lib.kernels import (
     reduce,
     scan,
     softmax,
-    symbolic,
 )
+from course_lib.kernels.common import symbolic
 
 GROUPED = ["grouped.grouped_matmul", "grouped_swiglu.grouped_swiglu"]  # whose list of visits has a length
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays

@@ -11,9 +11,12 @@ from conftest import needs_libtpu
 from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
-from course_lib.kernels import layouts, linear, matmul, matmul_blocks, platforms
+from course_lib.kernels import linear, matmul
+from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import layouts
 from course_lib.kernels.matmul import Blocks, reference
-from course_lib.kernels.matmul_blocks import Problem
+from course_lib.kernels.matmul import blocks as matmul_blocks
+from course_lib.kernels.matmul.blocks import Problem
 from course_lib.kernels.matmul_one_block import matmul_one_block
 from course_lib.kernels.matmul_pipeline import matmul_pipelined
 

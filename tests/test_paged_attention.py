@@ -14,15 +14,13 @@ from paged_pools import CASES, SMALL, case, tokens
 from sweeps import daily
 
 from course_lib import chips, compat, compiler, grid, judges
-from course_lib.judges import watchdog
-from course_lib.kernels import (
-    paged_attention,
-    paged_attention_kernel,
-    paged_attention_pools,
-    paged_attention_sizes,
-    platforms,
-)
+from course_lib.judges.running import watchdog
+from course_lib.kernels import paged_attention
+from course_lib.kernels.common import chip as platforms
 from course_lib.kernels.paged_attention import Blocks
+from course_lib.kernels.paged_attention import kernel as paged_attention_kernel
+from course_lib.kernels.paged_attention import pools as paged_attention_pools
+from course_lib.kernels.paged_attention import sizes as paged_attention_sizes
 from course_lib.roofline import constants
 
 

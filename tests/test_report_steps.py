@@ -12,7 +12,7 @@ from viz_samples import add, bare, matmul
 
 from course_lib import compiler, roofline
 from course_lib.compiler.report import Op
-from course_lib.viz import report_words
+from course_lib.viz.report import report_words
 
 X = jax.ShapeDtypeStruct((1024, 1024), jnp.float32)
 VECTOR = jax.ShapeDtypeStruct((1 << 16,), jnp.float32)

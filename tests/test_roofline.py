@@ -16,8 +16,8 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import chips, grid, roofline
 from course_lib.roofline import xla
 from course_lib.roofline.constants import LATENCY_CYCLES, latency
-from course_lib.viz import blocked_product
-from course_lib.viz.roof_plot import readout
+from course_lib.viz.roof_plot import blocked_product
+from course_lib.viz.roof_plot.roof_plot import readout
 
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

@@ -18,7 +18,7 @@ from test_grid import matmul
 from test_grid_following import WB, XB, small_pipeline
 
 from course_lib import cost, grid, viz
-from course_lib.viz import grid_step
+from course_lib.viz.grid_player import grid_step
 
 SVG = "{http://www.w3.org/2000/svg}"
 

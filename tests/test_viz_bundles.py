@@ -13,7 +13,7 @@ from viz_samples import overflowing, parsed, words
 
 from course_lib import compiler, viz
 from course_lib.compiler import Loop
-from course_lib.viz import bundle_words
+from course_lib.viz.bundle_viewer import bundle_words
 
 
 def test_a_column_for_each_unit_that_is_used_and_one_for_copies():

@@ -13,8 +13,8 @@ from viz_samples import HOSTILE, overflowing, parsed, program, words
 
 from course_lib import compiler, viz
 from course_lib.compiler import Code, Loop
-from course_lib.viz import bundle_words
-from course_lib.viz.unroll_viewer import filled
+from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer.unroll_viewer import filled
 
 TABLES = {
     "ragged": ((20, 300), (8, 128)),

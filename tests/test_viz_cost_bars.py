@@ -6,7 +6,7 @@ from viz_samples import HOSTILE, boxes, overflowing, words
 
 from course_lib import compiler, viz
 from course_lib.compiler import OpPrice, OpPrices
-from course_lib.viz import draw
+from course_lib.viz.common import draw
 
 PRICES = OpPrices(
     versions="jax 0.11.2, libtpu 0.0.48.1",

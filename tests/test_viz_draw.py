@@ -9,7 +9,9 @@ import pytest
 from viz_samples import HOSTILE, overflowing
 
 from course_lib import text
-from course_lib.viz import Picture, axes, draw, names
+from course_lib.viz import Picture
+from course_lib.viz.common import draw
+from course_lib.viz.roof_plot import axes, names
 
 
 @pytest.mark.parametrize(

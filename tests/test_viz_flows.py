@@ -9,7 +9,8 @@ from shapes import words_on_words
 from viz_samples import HOSTILE, boxes, overflowing, parsed, words
 
 from course_lib import chips, text, viz
-from course_lib.viz import draw, flow_picture, stages
+from course_lib.viz.common import draw
+from course_lib.viz.flow_player import flow_picture, stages
 
 LONG = "a long name of something that nobody would ever write " * 3
 CROWD = [viz.Stage(LONG + HOSTILE, {f"{HOSTILE} {LONG} {n}": 10**14 + n for n in range(8)})] * 3

@@ -6,7 +6,7 @@ from viz_samples import HOSTILE, overflowing, parsed
 
 from course_lib import viz
 from course_lib.compiler import Bundle, Code, Loop
-from course_lib.viz.bundle_diff import issued
+from course_lib.viz.bundle_viewer.bundle_diff import issued
 
 
 def code(*listing, turns=3):

@@ -11,7 +11,7 @@ from viz_samples import overflowing, parsed, words
 
 from course_lib import chips, compiler, text, viz
 from course_lib.roofline import constants
-from course_lib.viz import memory_rungs
+from course_lib.viz.memory_ladder import memory_rungs
 
 
 def rungs(name: str) -> dict[str, dict]:

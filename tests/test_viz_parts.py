@@ -10,7 +10,10 @@ from viz_samples import HOSTILE, boxes, overflowing, parsed, words
 from course_lib import cost, grid
 from course_lib.compiler.report import Bundle, Op
 from course_lib.cost import Allocation
-from course_lib.viz import core_units, draw, listing, ops, slots, time_split, vmem
+from course_lib.viz.bundle_viewer import listing
+from course_lib.viz.common import core_units, draw
+from course_lib.viz.report import ops, slots, time_split
+from course_lib.viz.vmem_table import vmem
 
 MIB = 1 << 20
 

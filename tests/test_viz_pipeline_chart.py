@@ -17,9 +17,9 @@ from shapes import words_on_words
 from viz_samples import overflowing, parsed, words
 
 from course_lib import compiler, roofline, viz
-from course_lib.viz import pipeline_data, pipeline_lanes, pipeline_words
-from course_lib.viz.pipeline_lanes import PLAYED, Settings
-from course_lib.viz.pipeline_still import stride
+from course_lib.viz.pipeline_chart import pipeline_data, pipeline_lanes, pipeline_words
+from course_lib.viz.pipeline_chart.pipeline_lanes import PLAYED, Settings
+from course_lib.viz.pipeline_chart.pipeline_still import stride
 
 TALL = array((256 * 64, 128))
 

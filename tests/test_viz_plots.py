@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from course_lib import viz
-from course_lib.viz import draw
+from course_lib.viz.common import draw
 
 ROOT = pathlib.Path(__file__).parent.parent
 PLOT = """

@@ -8,7 +8,8 @@ from shapes import words_on_words
 from viz_samples import HOSTILE, boxes, overflowing, parsed, words
 
 from course_lib import viz
-from course_lib.viz import draw, precision_data, precision_plot
+from course_lib.viz.common import draw
+from course_lib.viz.precision_explorer import precision_data, precision_plot
 
 ERRORS = {
     "bf16 operands": {128: 2.3e-3, 512: 2.4e-3, 2048: 2.5e-3},

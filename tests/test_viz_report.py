@@ -14,7 +14,8 @@ from viz_samples import EXTRAPOLATION, HOSTILE, add, bare, boxes, matmul, overfl
 
 from course_lib import chips, compiler, text
 from course_lib.compiler.report import Op
-from course_lib.viz import comparison, draw, report
+from course_lib.viz.common import draw
+from course_lib.viz.report import comparison, report
 
 ALL = {
     "matmul": matmul(),

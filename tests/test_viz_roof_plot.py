@@ -12,9 +12,9 @@ import pytest
 from viz_samples import overflowing, parsed, words
 
 from course_lib import cost, grid, viz
-from course_lib.viz import blocked_product
-from course_lib.viz.blocked_product import Product
-from course_lib.viz.roof_plot import hints, readout
+from course_lib.viz.roof_plot import blocked_product
+from course_lib.viz.roof_plot.blocked_product import Product
+from course_lib.viz.roof_plot.roof_plot import hints, readout
 
 PUBLISHED = viz.Point(name="tuned", flops=2 * 4096**3, hbm_bytes=436e6, seconds=0.83e-3, measured_by="somebody, 2024")
 

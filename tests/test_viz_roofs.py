@@ -8,7 +8,8 @@ import pytest
 from viz_samples import HOSTILE, SVG, overflowing, parsed, words
 
 from course_lib import chips, roofline
-from course_lib.viz import axes, draw, names, roofs
+from course_lib.viz.common import draw
+from course_lib.viz.roof_plot import axes, names, roofs
 
 CHIP = roofs.Roofs(chip="v5e", flop_rate=200e12, bandwidth=800e9)
 

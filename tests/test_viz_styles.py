@@ -24,7 +24,7 @@ ROOTS = {
 
 def rules(name):
     """The selectors of a style sheet, those within @media and @container too."""
-    text = re.sub(r"/\*.*?\*/", "", (VIZ / f"{name}.css").read_text(), flags=re.DOTALL)
+    text = re.sub(r"/\*.*?\*/", "", (VIZ / name / f"{name}.css").read_text(), flags=re.DOTALL)
     found = [part.strip() for part in re.findall(r"([^{}]+)\{", text)]
     return [each.strip() for part in found if not part.startswith("@") for each in re.split(r",(?![^(]*\))", part)]
 
@@ -37,5 +37,5 @@ def test_every_rule_begins_at_the_root_of_its_widget(name, root):
 
 @pytest.mark.parametrize("root", ROOTS.values())
 def test_no_widget_uses_the_root_of_another_within_itself(root):
-    scripts = [text for path in VIZ.glob("*.js") for text in [path.read_text()]]
+    scripts = [text for path in VIZ.rglob("*.js") for text in [path.read_text()]]
     assert sum(len(re.findall(rf"""["' ]{root}["' ]""", text)) for text in scripts) == 1

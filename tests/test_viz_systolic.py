@@ -8,7 +8,7 @@ from shapes import words_on_words
 from viz_samples import overflowing, words
 
 from course_lib import viz
-from course_lib.viz import systolic
+from course_lib.viz.systolic_stepper import systolic
 
 SIZES = [(4, 4), (1, 1), (3, 5), (8, 8), (2, 1)]
 

@@ -5,7 +5,8 @@ from shapes import words_on_words
 from viz_samples import boxes, overflowing, words
 
 from course_lib import grid, viz
-from course_lib.viz import draw, tile_plan
+from course_lib.viz.common import draw
+from course_lib.viz.tile_painter import tile_plan
 
 SAMPLES = [
     ((8, 128), "float32", 1, 0, 1),

@@ -14,7 +14,7 @@ from sample_kernels import VECTOR, add, array, matmul, pipelined_matmul
 from viz_samples import overflowing, parsed
 
 from course_lib import chips, compiler, cost, grid, viz
-from course_lib.viz.vmem_table import illegal
+from course_lib.viz.vmem_table.vmem_table import illegal
 
 SQUARE = array((4096, 4096))
 LARGE = functools.partial(matmul, blocks=(1024, 1024, 1024))

@@ -17,9 +17,10 @@ from viz_samples import EXTRAPOLATION, add, bare, parsed, refused
 from viz_samples import matmul as matmul_report
 
 from course_lib import bench, compiler, roofline, viz, vocabulary
-from course_lib.judges import budget
-from course_lib.viz import blocked_product, comparison, report, roofs
-from course_lib.viz.roof_plot import readout
+from course_lib.judges.each import budget
+from course_lib.viz.report import comparison, report
+from course_lib.viz.roof_plot import blocked_product, roofs
+from course_lib.viz.roof_plot.roof_plot import readout
 
 ROOT = pathlib.Path(__file__).parent.parent
 CELLS = sorted(
@@ -98,14 +99,14 @@ def test_what_binds_is_called_by_the_six_words_and_no_others():
 
 
 def test_the_browser_knows_these_words_only():
-    source = (ROOT / "course_lib/viz/roof_model.js").read_text()
+    source = (ROOT / "course_lib/viz/roof_plot/roof_model.js").read_text()
     binding = source[source.index("export function bindingRoofs") : source.index("export function readout")]
     assert set(re.findall(r'"([^"]*)"', binding)) == set(vocabulary.BOUNDS) - {vocabulary.CORE, vocabulary.WAITING}
-    drawn = (ROOT / "course_lib/viz/roof_plot.js").read_text()
+    drawn = (ROOT / "course_lib/viz/roof_plot/roof_plot.js").read_text()
     named = set(re.findall(r'(?:roof|mark|includes)\("([^"]*)"', drawn))
     assert named == {vocabulary.HBM, vocabulary.COMPUTE, vocabulary.STEPS}
     assert f'"{vocabulary.MODEL}"' in source
-    lanes = (ROOT / "course_lib/viz/pipeline_lanes.js").read_text()
+    lanes = (ROOT / "course_lib/viz/pipeline_chart/pipeline_lanes.js").read_text()
     bound = lanes[lanes.index("function bound(") : lanes.index("export function lanes")]
     assert set(re.findall(r'"([^"]*)"', bound)) == set(vocabulary.BOUNDS) - {vocabulary.CORE, vocabulary.WAITING}
 

@@ -10,7 +10,7 @@ from jax.experimental import pallas as pl
 from course_lib import errors
 from course_lib.compiler.report import Bundle, Extrapolation, Op, Report
 from course_lib.cost import Allocation
-from course_lib.viz import draw
+from course_lib.viz.common import draw
 
 HOSTILE = "<script>alert('&\"')</script>\x00\ud800"
 SVG = "{http://www.w3.org/2000/svg}"

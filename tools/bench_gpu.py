@@ -25,7 +25,8 @@ from kernel_rows import OURS, XLA
 
 from course_lib import bench, text
 from course_lib.bench.autotune import label
-from course_lib.kernels import launch, platforms
+from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.dispatch import launch
 
 WRONG = {"bf16": 2**-6, "f32": 2**-12}  # from where on an error is no rounding: see ``error_of``
 ROUNDS = 30

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from course_lib import compiler, text
-from course_lib.kernels import activations, elementwise, launch, linear, matmul, norm, softmax
+from course_lib.kernels import activations, elementwise, linear, matmul, norm, softmax
+from course_lib.kernels.dispatch import launch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/gpu.md"

@@ -57,7 +57,7 @@ class CourseMap:
     __repr__ = __str__
 
     def _repr_mimebundle_(self, **kwargs) -> dict[str, str]:
-        from course_lib.viz import course_map
+        from course_lib.viz.pictures import course_map
 
         return course_map.picture(self)._repr_mimebundle_()
 

@@ -12,7 +12,7 @@ import jax
 from course_lib import chips, compiler, grid, judges, roofline, text
 from course_lib.checks import inputs
 from course_lib.checks.result import NOT_YET, Result
-from course_lib.judges import budget, device
+from course_lib.judges.each import budget, device
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise

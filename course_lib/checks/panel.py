@@ -56,7 +56,7 @@ class Panel:
     __repr__ = __str__
 
     def _repr_mimebundle_(self, **kwargs) -> dict[str, str]:
-        from course_lib.viz import progress_table
+        from course_lib.viz.pictures import progress_table
 
         return {"text/html": progress_table.html(self), "text/plain": str(self)}
 

@@ -50,7 +50,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The same with pictures, for notebooks."""
-        from course_lib.viz import report as pictures
+        from course_lib.viz.report import report as pictures
 
         return pictures.comparison_html(self.reports)
 

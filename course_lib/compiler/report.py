@@ -166,7 +166,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The same with pictures, for notebooks."""
-        from course_lib.viz import report as pictures
+        from course_lib.viz.report import report as pictures
 
         return pictures.html(self)
 

@@ -11,7 +11,9 @@ from jax.sharding import PartitionSpec
 
 from course_lib.frameworks.keras_attention import FlashAttention as FlashAttention
 from course_lib.frameworks.keras_backend import check_dtype, keras
-from course_lib.kernels import elementwise, legal, linear, products, sharding
+from course_lib.kernels import elementwise, linear
+from course_lib.kernels.common import legal, products
+from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.linear import Blocks
 
 

@@ -4,7 +4,9 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from course_lib.frameworks.keras_backend import check_dtype, keras
-from course_lib.kernels import attention, products, sharding
+from course_lib.kernels import attention
+from course_lib.kernels.common import products
+from course_lib.kernels.dispatch import sharding
 
 
 @keras.saving.register_keras_serializable("course_lib")

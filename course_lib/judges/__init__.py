@@ -17,22 +17,22 @@ Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns on
 name; they take a ``Trial``, in which all that they share is found out once.
 """
 
-from course_lib.judges.arguments import drawn
-from course_lib.judges.around import arithmetic_around
 from course_lib.judges.block_map import BlockMap
-from course_lib.judges.budget import Budget, budget_judge, most_traffic
-from course_lib.judges.compiling import compiler_judge
-from course_lib.judges.device import device_judge
-from course_lib.judges.gpu import judge_gpu
+from course_lib.judges.each.budget import Budget, budget_judge, most_traffic
+from course_lib.judges.each.compiling import compiler_judge
+from course_lib.judges.each.device import device_judge
+from course_lib.judges.each.numbers import numbers_judge
+from course_lib.judges.each.simulator import races_judge, simulator_judge
+from course_lib.judges.gpu.judge_gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
-from course_lib.judges.numbers import numbers_judge
-from course_lib.judges.probing import Probe
-from course_lib.judges.simulator import races_judge, simulator_judge
-from course_lib.judges.sitting import JUDGES, NAMES, asked, judge
-from course_lib.judges.slips import Slip
-from course_lib.judges.tolerance import Expected, close, expected, right
+from course_lib.judges.in_order import JUDGES, NAMES, asked, judge
+from course_lib.judges.reading.around import arithmetic_around
+from course_lib.judges.running.arguments import drawn
+from course_lib.judges.slips.slip import Slip
+from course_lib.judges.tolerance.expected import Expected, close, expected, right
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
+from course_lib.judges.wrong.probing import Probe
 
 __all__ = [
     "JUDGES",

@@ -24,12 +24,12 @@ class BlockMap:
     rows: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        from course_lib.viz import block_map as pictures
+        from course_lib.viz.pictures import block_map as pictures
 
         return str(pictures.block_map(self))
 
     def _repr_mimebundle_(self, **kwargs) -> dict[str, str]:
-        from course_lib.viz import block_map as pictures
+        from course_lib.viz.pictures import block_map as pictures
 
         return pictures.block_map(self)._repr_mimebundle_(**kwargs)
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib import compiler, grid
-from course_lib.judges.finding import Finding
-from course_lib.judges.interpreted import Traced
-from course_lib.judges.probing import Probe
-from course_lib.judges.slips import Slip, Suspect
-from course_lib.judges.tolerance import Expected, expected
+from course_lib.judges.running.interpreted import Traced
+from course_lib.judges.slips.slip import Slip, Suspect
+from course_lib.judges.tolerance.expected import Expected, expected
+from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong.probing import Probe
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

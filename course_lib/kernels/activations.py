@@ -24,11 +24,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import arguments, elementwise, legal, rules, sharding
-from course_lib.kernels.derivatives import differentiable
+from course_lib.kernels import elementwise
+from course_lib.kernels.common import arguments, legal
+from course_lib.kernels.dispatch import mesh_rules as rules
+from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch.derivatives import differentiable
+from course_lib.kernels.dispatch.launch import fixed
+from course_lib.kernels.dispatch.mesh_rules import Layout
 from course_lib.kernels.elementwise import Blocks
-from course_lib.kernels.launch import fixed
-from course_lib.kernels.rules import Layout
 
 _PER_STEP = math.sqrt(2 / math.pi)
 _CUBIC = 0.044715

@@ -14,14 +14,18 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Described, Float, Float32, Int32
-from course_lib.kernels import activations, arguments, grouped, grouped_kernels, grouped_plain, legal, sharding
-from course_lib.kernels.compiler_params import check_fits
-from course_lib.kernels.derivatives import differentiable
+from course_lib.kernels import activations, grouped
+from course_lib.kernels.common import arguments, legal
+from course_lib.kernels.common.compiler_params import check_fits
+from course_lib.kernels.common.products import dot, passes, precision_of
+from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch.derivatives import differentiable
+from course_lib.kernels.dispatch.launch import Op, fixed
+from course_lib.kernels.dispatch.mesh_rules import Layout
 from course_lib.kernels.grouped import Blocks
-from course_lib.kernels.grouped_visits import visits
-from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.products import dot, passes, precision_of
-from course_lib.kernels.rules import Layout
+from course_lib.kernels.grouped import kernel as grouped_kernels
+from course_lib.kernels.grouped import plain as grouped_plain
+from course_lib.kernels.grouped.visits import visits
 
 _RULE = "T K, E K n, E K n, E -> T n"
 

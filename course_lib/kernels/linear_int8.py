@@ -18,15 +18,19 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
-from course_lib.kernels import activations, arguments, legal, matmul, matmul_blocks, rules, sharding
-from course_lib.kernels.derivatives import differentiable
-from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.layouts import is_by_columns
+from course_lib.kernels import activations, matmul
+from course_lib.kernels.common import arguments, legal
+from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.products import dot, passes, precision_of, zero_beyond
+from course_lib.kernels.common.symbolic import planned
+from course_lib.kernels.dispatch import mesh_rules as rules
+from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch.derivatives import differentiable
+from course_lib.kernels.dispatch.launch import Op, fixed
+from course_lib.kernels.dispatch.mesh_rules import Layout
 from course_lib.kernels.matmul import Blocks
-from course_lib.kernels.matmul_blocks import Problem
-from course_lib.kernels.products import dot, passes, precision_of, zero_beyond
-from course_lib.kernels.rules import Layout
-from course_lib.kernels.symbolic import planned
+from course_lib.kernels.matmul import blocks as matmul_blocks
+from course_lib.kernels.matmul.blocks import Problem
 
 
 def quantize(w: Float[Array, "K N"]) -> tuple[Int8[Array, "K N"], Float32[Array, " N"]]:

@@ -14,12 +14,15 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import arguments, matmul, matmul_blocks, sharding, symbolic
-from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels import matmul
+from course_lib.kernels.common import arguments, symbolic
+from course_lib.kernels.common.chip import vmem_bytes
+from course_lib.kernels.common.products import dot, generation_of, precision_of
+from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch.launch import Op, fixed
+from course_lib.kernels.dispatch.mesh_rules import Layout
+from course_lib.kernels.matmul import blocks as matmul_blocks
 from course_lib.kernels.matmul import reference  # noqa: F401  what matmul_one_block must compute
-from course_lib.kernels.platforms import vmem_bytes
-from course_lib.kernels.products import dot, generation_of, precision_of
-from course_lib.kernels.rules import Layout
 
 
 def _kernel(x_ref: Num[Ref, "M K"], y_ref: Num[Ref, "K N"], o_ref: Num[Ref, "M N"], *, precision) -> None:

@@ -19,13 +19,16 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels import arguments, legal, matmul, matmul_blocks, sharding, symbolic
-from course_lib.kernels.derivatives import differentiable
-from course_lib.kernels.launch import Op, fixed
+from course_lib.kernels import matmul
+from course_lib.kernels.common import arguments, legal, symbolic
+from course_lib.kernels.common.products import dot, precision_of
+from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch.derivatives import differentiable
+from course_lib.kernels.dispatch.launch import Op, fixed
+from course_lib.kernels.dispatch.mesh_rules import Layout
 from course_lib.kernels.matmul import Blocks, reference  # noqa: F401  what matmul_pipelined must compute
-from course_lib.kernels.matmul_blocks import Problem
-from course_lib.kernels.products import dot, precision_of
-from course_lib.kernels.rules import Layout
+from course_lib.kernels.matmul import blocks as matmul_blocks
+from course_lib.kernels.matmul.blocks import Problem
 
 
 def matmul_pipelined(

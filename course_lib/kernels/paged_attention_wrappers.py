@@ -12,10 +12,11 @@ import numpy as np
 from jax import lax
 
 from course_lib.arrays import Array, Float, Float32, Int32, Num
-from course_lib.kernels import arguments, paged_attention_arguments
-from course_lib.kernels.legal import shown
+from course_lib.kernels.common import arguments
+from course_lib.kernels.common.legal import shown
+from course_lib.kernels.paged_attention import arguments as paged_attention_arguments
 from course_lib.kernels.paged_attention import attend, scores_of
-from course_lib.kernels.paged_attention_pools import Apart, ByToken
+from course_lib.kernels.paged_attention.pools import Apart, ByToken
 
 
 def paged_attention(

@@ -17,13 +17,16 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels import arguments, elementwise, legal, rules, sharding
-from course_lib.kernels.along_axis import accumulator
-from course_lib.kernels.compiler_params import check_fits, compiler_params
-from course_lib.kernels.derivatives import differentiable
+from course_lib.kernels import elementwise
+from course_lib.kernels.common import arguments, legal
+from course_lib.kernels.common.along_axis import accumulator
+from course_lib.kernels.common.compiler_params import check_fits, compiler_params
+from course_lib.kernels.dispatch import mesh_rules as rules
+from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch.derivatives import differentiable
+from course_lib.kernels.dispatch.launch import Op, fixed
+from course_lib.kernels.dispatch.mesh_rules import Layout
 from course_lib.kernels.elementwise import Blocks
-from course_lib.kernels.launch import Op, fixed
-from course_lib.kernels.rules import Layout
 
 
 def reference(a: Num[Array, ""] | float, x: Num[Array, "*shape"], y: Num[Array, "*shape"]) -> Num[Array, "*shape"]:

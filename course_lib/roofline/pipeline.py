@@ -9,7 +9,7 @@ and of its bytes at the bandwidth of the HBM, which all copies share. The loop i
 compiler makes of a ``pallas_call``. With the latencies of the compiler's simulator, and with copies that share nothing,
 it gives what the simulator gives, within 1 % for blocks of 4 KiB to 4 MiB; a test compares them.
 
-viz/pipeline_model.js is the same in JavaScript.
+viz/common/pipeline_model.js is the same in JavaScript.
 """
 
 from collections.abc import Sequence

@@ -1,30 +1,30 @@
 """Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
 
-from course_lib.viz.bundle_diff import bundle_diff
-from course_lib.viz.bundle_viewer import BundleViewer, bundle_viewer
-from course_lib.viz.choices import Choices
-from course_lib.viz.core_picture import core_picture
-from course_lib.viz.cost_bars import CostBars, cost_bars
-from course_lib.viz.flow_player import FlowPlayer
-from course_lib.viz.gradient_flow import gradient_flow
-from course_lib.viz.grid_player import GridPlayer, grid_player
-from course_lib.viz.mask_painter import mask_painter
-from course_lib.viz.memory_ladder import MemoryLadder, memory_ladder
-from course_lib.viz.picture import Picture
-from course_lib.viz.pipeline_chart import PipelineChart, pipeline_chart
-from course_lib.viz.plots import PLOT_STYLE, plot_picture
-from course_lib.viz.precision_explorer import PrecisionExplorer, precision_explorer
-from course_lib.viz.predicted_trace import predicted_trace
-from course_lib.viz.roof_plot import RoofPlot, roof_plot
-from course_lib.viz.roofs import Point, three_roofs
-from course_lib.viz.search_map import search_map
-from course_lib.viz.stages import Stage
-from course_lib.viz.systolic_stepper import SystolicStepper, systolic_stepper
-from course_lib.viz.tile_painter import TilePainter, tile_painter
-from course_lib.viz.trace_lanes import trace_lanes
-from course_lib.viz.traffic import traffic
-from course_lib.viz.unroll_viewer import unroll_viewer
-from course_lib.viz.vmem_table import VmemTable, vmem_table
+from course_lib.viz.bundle_viewer.bundle_diff import bundle_diff
+from course_lib.viz.bundle_viewer.bundle_viewer import BundleViewer, bundle_viewer
+from course_lib.viz.bundle_viewer.unroll_viewer import unroll_viewer
+from course_lib.viz.choices.choices import Choices
+from course_lib.viz.choices.mask_painter import mask_painter
+from course_lib.viz.common.picture import Picture
+from course_lib.viz.common.plots import PLOT_STYLE, plot_picture
+from course_lib.viz.cost_bars.cost_bars import CostBars, cost_bars
+from course_lib.viz.flow_player.flow_player import FlowPlayer
+from course_lib.viz.flow_player.gradient_flow import gradient_flow
+from course_lib.viz.flow_player.stages import Stage
+from course_lib.viz.flow_player.traffic import traffic
+from course_lib.viz.grid_player.grid_player import GridPlayer, grid_player
+from course_lib.viz.memory_ladder.memory_ladder import MemoryLadder, memory_ladder
+from course_lib.viz.pictures.core_picture import core_picture
+from course_lib.viz.pictures.search_map import search_map
+from course_lib.viz.pictures.trace_lanes import trace_lanes
+from course_lib.viz.pipeline_chart.pipeline_chart import PipelineChart, pipeline_chart
+from course_lib.viz.pipeline_chart.predicted_trace import predicted_trace
+from course_lib.viz.precision_explorer.precision_explorer import PrecisionExplorer, precision_explorer
+from course_lib.viz.roof_plot.roof_plot import RoofPlot, roof_plot
+from course_lib.viz.roof_plot.roofs import Point, three_roofs
+from course_lib.viz.systolic_stepper.systolic_stepper import SystolicStepper, systolic_stepper
+from course_lib.viz.tile_painter.tile_painter import TilePainter, tile_painter
+from course_lib.viz.vmem_table.vmem_table import VmemTable, vmem_table
 
 __all__ = [
     "PLOT_STYLE",

@@ -301,7 +301,7 @@ print(
 # %% [markdown]
 # With all of K in one block x is copied once: its map names only i, so it stays while j runs. And there are few steps. So
 # (512, 4096, 512) is a little ahead of XLA's own product. (Of XLA's operations a report counts every array once: how XLA
-# cuts them it does not say.) The course's library, `course_lib/kernels/matmul.py`, came to this choice by a search.
+# cuts them it does not say.) The course's library, `course_lib/kernels/matmul`, came to this choice by a search.
 #
 # It is no rule for all shapes: at K = 65,536 two buffers for each of the two strips would take 256 MiB.
 #

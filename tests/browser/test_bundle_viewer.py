@@ -8,7 +8,7 @@ from bundle_samples import viewer
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib.compiler import Loop
-from course_lib.viz import bundle_words
+from course_lib.viz.bundle_viewer import bundle_words
 
 MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
 COMPARED = f"""async ([esm, data]) => {{

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from widget_page import open_widget
 
 from course_lib import viz
-from course_lib.viz import grid_step
+from course_lib.viz.grid_player import grid_step
 
 STEP = "document.querySelector('.course-slider').value"
 PAINTED = """(canvas) => {

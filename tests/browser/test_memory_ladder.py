@@ -7,7 +7,7 @@ import pytest
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import text, viz
-from course_lib.viz import memory_rungs
+from course_lib.viz.memory_ladder import memory_rungs
 
 MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
 COMPARED = f"""async ([esm, cases]) => {{

@@ -11,9 +11,9 @@ from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import viz
 from course_lib.roofline import pipeline
-from course_lib.viz import pipeline_lanes, pipeline_words
-from course_lib.viz.pipeline_lanes import Settings
-from course_lib.viz.pipeline_still import stride
+from course_lib.viz.pipeline_chart import pipeline_lanes, pipeline_words
+from course_lib.viz.pipeline_chart.pipeline_lanes import Settings
+from course_lib.viz.pipeline_chart.pipeline_still import stride
 
 MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
 COMPARED = f"""async ([esm, data, settings]) => {{

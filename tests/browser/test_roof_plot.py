@@ -9,8 +9,8 @@ from shapes import apart
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import chips, viz
-from course_lib.viz import blocked_product
-from course_lib.viz.roof_plot import hints, readout
+from course_lib.viz.roof_plot import blocked_product
+from course_lib.viz.roof_plot.roof_plot import hints, readout
 
 SETTINGS = ("m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip")
 PUBLISHED = viz.Point(

@@ -5,7 +5,7 @@ import pytest
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import viz
-from course_lib.viz import systolic
+from course_lib.viz.systolic_stepper import systolic
 
 MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
 COMPARED = f"""async ([esm, x, w, last]) => {{

@@ -6,7 +6,7 @@ from test_viz_tile_painter import SAMPLES
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import viz
-from course_lib.viz import tile_plan
+from course_lib.viz.tile_painter import tile_plan
 
 PLANS = """async ([source, all]) => {
     const module = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib import text, viz
 
-UNITS = pathlib.Path(viz.__file__).parent / "units.js"
+UNITS = pathlib.Path(viz.__file__).parent / "common/units.js"
 NAMES = {
     "count": text.count,
     "sizeOf": text.size,

@@ -11,7 +11,7 @@ from test_viz_vmem_table import rowwise
 from widget_page import is_too_wide, open_widget, smallest_letters
 
 from course_lib import cost, viz
-from course_lib.viz.vmem_table import illegal, verdict
+from course_lib.viz.vmem_table.vmem_table import illegal, verdict
 
 SQUARE = array((4096, 4096))
 LARGE = functools.partial(matmul, blocks=(1024, 1024, 1024))

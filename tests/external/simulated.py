@@ -8,7 +8,7 @@ import jax
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat
-from course_lib.kernels import launch
+from course_lib.kernels.dispatch import launch
 
 
 @contextlib.contextmanager

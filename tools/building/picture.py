@@ -68,7 +68,7 @@ def _still_and_verdict() -> tuple[str, str]:
 
 def svg(still: str, verdict: str) -> str:
     """The two beside one another, on white cards: the page around them may be dark."""
-    from course_lib.viz import draw
+    from course_lib.viz.common import draw
 
     width, height = (int(re.search(rf'\b{name}="(\d+)"', still)[1]) for name in ("width", "height"))
     lines = ['checks.check("04.7", fold)', ""]

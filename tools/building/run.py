@@ -89,7 +89,7 @@ def _stable(output, cell, source: pathlib.Path):
 
 def _show_still(data: dict) -> None:
     """Put a widget's still into an <img> as well: pages show a bare SVG at its full width, and a narrow one cuts it."""
-    from course_lib.viz import draw  # here, for it takes a second, and most commands of the build need none
+    from course_lib.viz.common import draw  # here, for it takes a second, and most commands of the build need none
 
     if "image/svg+xml" in data:
         data["text/html"] = draw.image(data["image/svg+xml"], data["text/plain"])

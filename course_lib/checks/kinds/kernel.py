@@ -13,7 +13,8 @@ from course_lib.checks.hearing import heard, trials_of
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
-from course_lib.judges import code, gradient
+from course_lib.judges import gradient
+from course_lib.judges.reading import code
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise

@@ -1,0 +1,1 @@
+"""One judge per file, and how each compares a result with its reference."""

@@ -1,0 +1,47 @@
+"""The compiler judge: libtpu's yes or no for a chip, in the kernel's own names."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from course_lib import compiler, cost, errors, grid
+from course_lib.judges.each import budget
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Verdict, refused
+
+
+def compiler_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
+    """Refuses what the compiler for ``chip`` refuses. Its Report is in ``.report``; ``reference`` is not looked at."""
+    return sit(Trial(fn, reference, args, chip))
+
+
+def sit(trial: Trial) -> Verdict:
+    """The compiler judge's verdict."""
+    try:
+        report = trial.report
+    except compiler.Unavailable as error:
+        return Verdict(judge="compiler", passed=None, message=str(error))
+    return Verdict(judge="compiler", passed=True, report=report) if report.ok else _uncompiled(report, trial)
+
+
+def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
+    """The refusal of a compiler, with the kernel's own names and, where VMEM is short, with what fills it."""
+    try:
+        walk = trial.whole_walk
+    except Exception:  # it could not be traced: that is what the explanation is about
+        return refused("compiler", report.error)
+    explanation = _with_ref_names(report.error, walk)
+    if explanation.name == "vmem" and cost.vmem(walk):
+        explanation = dataclasses.replace(explanation, what=f"{explanation.what}\n{budget.table(walk)}")
+    return dataclasses.replace(refused("compiler", explanation), report=report)
+
+
+def _with_ref_names(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
+    """Say x_ref where the compiler says input 0, if there is but one kernel it can mean."""
+    if len(walk.calls) != 1:
+        return explanation
+    what = explanation.what
+    for said, role in ((r"\binput (\d+)\b", "input"), (r"One buffer \(prefetched SMEM operand (\d+)\)", "prefetch")):
+        names = [operand.name for operand in walk.calls[0].operands if operand.role == role]
+        what = re.sub(said, lambda m, n=names: n[int(m[1])] if int(m[1]) < len(n) else m[0], what)
+    return dataclasses.replace(explanation, what=what)

@@ -1,0 +1,36 @@
+"""The chip itself, where there is one: do the numbers come out right there too?"""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from course_lib import chips, errors, grid
+from course_lib.judges.each.difference import difference
+from course_lib.judges.tolerance.expected import expected
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Verdict, complained, refused
+
+
+def device_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
+    """Refuses a kernel whose numbers are wrong on the TPU of this machine; skipped where there is none.
+
+    The MXU rounds float32 operands to bfloat16 unless a precision is asked for, so a product may be that far off.
+    ``chip``: whose sizes the function sees while it is traced.
+    """
+    return sit(Trial(fn, reference, args, chip))
+
+
+def sit(trial: Trial) -> Verdict:
+    """The device judge's verdict."""
+    if not chips.on_a_tpu():
+        return Verdict(judge="device", passed=None, message="there is no TPU on this machine.")
+    try:
+        walk = trial.walk
+        got = [np.asarray(a) for a in jax.jit(lambda *a: grid.run(walk.jaxpr, False, *a))(*trial.args)]
+    except Exception as error:
+        return refused("device", errors.explain(error))
+    with jax.default_device(jax.devices("cpu")[0]):
+        want = expected(trial.reference, trial.args, trial.returned, one_pass=True)
+        complaint = difference(got, want, walk, trial.reference, trial.args)
+    return complained("device", complaint) if complaint else Verdict(judge="device", passed=True)

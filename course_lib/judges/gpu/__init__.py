@@ -1,0 +1,1 @@
+"""The three judges of a GPU kernel: numbers, races, ptxas."""

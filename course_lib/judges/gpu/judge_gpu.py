@@ -1,0 +1,111 @@
+"""Three judges for a kernel of a GPU: its numbers, its races, ptxas. No GPU is needed.
+
+numbers   JAX's simulator of a GPU: threads, barriers, TMA, memory that starts as NaN, what reaches past an array, a
+          kernel that waits for ever
+races     the same run, by vector clocks: whether two accesses to one place are ordered
+compiler  ``compile_gpu``: refusals; registers that are spilled, and wgmma that ptxas makes wait for one another
+
+The simulator takes wgmma for something that is done at once, and knows neither layouts nor swizzles. It is for Mosaic
+GPU. A ``pl.pallas_call``, which takes Triton's road, is run by JAX's plain interpreter, and read: ``gpu_blocks``.
+"""
+
+import dataclasses
+import io
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jax.experimental.pallas import mosaic_gpu as plgpu
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compat, compiler, errors, grid
+from course_lib.judges.each.difference import difference, other_structure
+from course_lib.judges.gpu import gpu_blocks, gpu_races
+from course_lib.judges.running.interpreted import Traced, quiet
+from course_lib.judges.running.watchdog import watched
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Complaint, Verdict, complained, refused
+
+_SIMULATED = compat.interpret_gpu_params(detect_races=True)
+_RACE = "RACE DETECTED"
+_SPILLS = (
+    "make the tile of a warpgroup smaller, or let two warpgroups share it; give the ones that multiply more registers, "
+    "plgpu.set_max_registers."
+)
+_SERIALIZED = (
+    "let nothing but wgmma touch the accumulator until wgmma_wait; where registers are short, make its tile smaller."
+)
+
+
+def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> list[Verdict]:
+    """The verdicts of the three judges in order, up to and including the first that refuses.
+
+    ``fn(*args)``, a function with ``plgpu.kernel`` or ``pl.pallas_call`` in it, and ``reference(*args)`` return the
+    same arrays; ``args`` are concrete arrays. ``chip``: one of ``chips.GPU_TARGETS``. Raises ValueError for an argument
+    that is no array, for a reference that does not run with them, and for an unknown chip.
+    """
+    gpu, trial = chips.gpu_target(chip), Trial(fn, reference, args)
+    try:
+        jaxpr, result = _traced(trial, gpu, simulated=True)
+        calls = {eqn.primitive.name for eqn in grid.pallas_calls(jaxpr.jaxpr)}
+        if not calls:
+            nothing = "There is no kernel in it: nothing calls plgpu.kernel or pl.pallas_call."
+            return [complained("numbers", Complaint(nothing))]
+        if "pallas_call" in calls:
+            jaxpr, result = _traced(trial, gpu, simulated=False)
+            read = grid.walk_traced(jaxpr, trial.args, result)
+            if beyond := gpu_blocks.without_a_mask(read):
+                return [complained("numbers", beyond)]
+            got, raced = Traced(jaxpr, result).run(True, trial.args), gpu_blocks.written_twice(read)
+        else:
+            got, printed = _simulated(jaxpr, trial.args, gpu)
+            raced = gpu_races.complaint(printed) if printed is not None else None
+    except Exception as error:
+        if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints, and goes on
+            return [complained("races", gpu_races.complaint(said))]
+        return [refused("numbers", errors.explain(error))]
+    walk = grid.Walk(calls=(), jaxpr=jaxpr, result=result)
+    wrong = other_structure(walk, trial.returned) or difference(got, trial.wanted, walk, trial.reference, trial.args)
+    if raced:  # which may be why the numbers are wrong, and says more than they do
+        return [*([] if wrong else [Verdict(judge="numbers", passed=True)]), complained("races", raced)]
+    if wrong:
+        return [complained("numbers", wrong)]
+    passed = [Verdict(judge=judge, passed=True) for judge in ("numbers", "races")]
+    return [*passed, _compiled(fn, trial.args, chip)]
+
+
+def _traced(trial: Trial, gpu: chips.GpuTarget, simulated: bool) -> tuple:
+    mode = plgpu.force_gpu_interpret_mode(_SIMULATED) if simulated else pltpu.force_tpu_interpret_mode(False)
+    with gpu.target(), mode:  # a fresh function object: JAX would hand over the trace for the other mode
+        return jax.make_jaxpr(lambda *args: trial.fn(*args), return_shape=True)(*trial.args)
+
+
+def _simulated(jaxpr, args: tuple, gpu: chips.GpuTarget) -> tuple[list[np.ndarray], str | None]:
+    """The outputs, and what was printed of a race: None without one. Raises what the simulator raises."""
+    printed, run = io.StringIO(), jax.jit(jax.extend.core.jaxpr_as_fun(jaxpr))
+    with jax.default_device(jax.devices("cpu")[0]), quiet(printed), watched(), gpu.target():
+        try:
+            got = [np.asarray(a) for a in jax.block_until_ready(run(*jax.tree.leaves(args)))]
+            return got, printed.getvalue() if compat.gpu_races_found() else None
+        finally:
+            compat.reset_gpu_interpreter()
+
+
+def _compiled(fn: Callable, args: tuple, chip: str) -> Verdict:
+    try:
+        report = compiler.compile_gpu(fn, *args, chip=chip)
+    except compiler.Unavailable as error:
+        return Verdict(judge="compiler", passed=None, message=str(error))
+    if not report.ok:
+        return dataclasses.replace(refused("compiler", report.error), report=report)
+    for kernel in report.kernels:
+        if kernel.spill_stores or kernel.spill_loads:
+            what = (
+                f"{kernel.name} spills: a thread has {kernel.registers} registers, and stores {kernel.spill_stores:,} "
+                f"bytes of what does not fit to memory."
+            )
+            return complained("compiler", Complaint(what, _SPILLS), report)
+        if kernel.serialized:
+            what = f"ptxas lets each wgmma of {kernel.name} wait for the one before it: {kernel.remarks[0]}"
+            return complained("compiler", Complaint(what, _SERIALIZED), report)
+    return Verdict(judge="compiler", passed=True, report=report)

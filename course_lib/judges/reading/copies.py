@@ -1,0 +1,170 @@
+"""A ledger of the copies that a kernel makes by hand: each must be waited for, once, on its own semaphore.
+
+A wait that nothing answers would hang the chip, and the simulator with it; so it is found here, before anything runs.
+"""
+
+import functools
+
+from course_lib import grid
+from course_lib.judges.reading import memory
+from course_lib.judges.reading.copies_places import Pending, at_step, key_of, named, same_place, semaphore_named
+from course_lib.judges.reading.copies_touched import started_twice, taken_for_another, touched
+from course_lib.judges.verdict import Complaint
+
+
+def complaint(walk: grid.Walk) -> Complaint | None:
+    """The first wait without a copy, or the first copy without a wait; None where all is well or cannot be told."""
+    for call in walk.calls:
+        if _readable(call) and (found := _ledger(call)[0]):
+            return found
+    return None
+
+
+def early_use(walk: grid.Walk) -> Complaint | None:
+    """The first touch of a buffer while a copy into or out of it is on its way; None where none is seen.
+
+    What lies where is followed as far as indices are known, so this explains a failure and proves none.
+    """
+    for call in walk.calls:
+        if _readable(call) and (found := _ledger(call)[1]):
+            return found
+    return None
+
+
+def unordered(walk: grid.Walk) -> Complaint | None:
+    """What a race is where no axis is shared by two cores: one with a copy."""
+    shared = any("parallel" in str(meaning) for call in walk.calls for meaning in call.semantics)
+    if shared or not any(map(grid.has_copies_by_hand, walk.calls)):
+        return None
+    return Complaint(
+        "A copy and the kernel, or two copies, touch the same memory with nothing to order them.",
+        "wait for a copy before its target is read, and before its source is written again.",
+    )
+
+
+def _readable(call: grid.Call) -> bool:
+    if not _starts_or_waits(call) or (uses := memory.known_uses(call)) is None or grid.body(call).hidden_copies:
+        return False
+    copies = [use for use in uses if use.kind in ("start", "wait")]
+    return bool(copies) and all(use.semaphore is not None and use.sure and not use.remote for use in copies)
+
+
+@functools.lru_cache(maxsize=256)
+def _starts_or_waits(call: grid.Call) -> bool:
+    """Whether the kernel has a copy of its own, or a wait for one that nothing starts."""
+    return any(eqn.primitive.name in ("dma_start", "dma_wait") for eqn in grid.equations(call.kernel))
+
+
+def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
+    """(the first wait or copy that has no partner, the first use of memory while a copy is on its way)."""
+    pending: list[Pending] = []
+    answered: set[tuple] = set()  # copies that have been waited for: (semaphore, target, source)
+    unread: list[Pending] = []  # copies that have arrived, and whose target has not been read since
+    unsure: list[Pending] = []  # copies that a wait has counted while others were under way on its semaphore
+    early = None
+    for step, use, entry in _in_order(call):
+        if use.kind in ("read", "write"):
+            early = early or touched(call, use, step, entry, pending, unread)
+            early = early or taken_for_another(call, use, step, entry, pending, unsure)
+            unread = [c for c in unread if not same_place(use, entry, c)]
+            continue
+        key = tuple(use.semaphore[entry].tolist())
+        if outside := _no_such_semaphore(call, use, step, key):
+            return outside, early
+        if use.kind == "start":
+            if beyond := _beyond(call, use, step, entry):
+                return beyond, early
+            early = early or started_twice(call, use, step, entry, pending)
+            pending.append(Pending(use, step, entry, use.bytes))
+            continue
+        left = use.bytes
+        for copy in [p for p in pending if key_of(p) == key]:
+            taken = min(left, copy.bytes)
+            left, copy.bytes = left - taken, copy.bytes - taken
+        if left:
+            return _hangs(call, use, step, entry, key, pending, answered), early
+        arrived, pending = [p for p in pending if not p.bytes], [p for p in pending if p.bytes]
+        unread += arrived
+        unsure = arrived + [p for p in unsure if key_of(p) != key] if any(key_of(p) == key for p in pending) else []
+        answered.add(_waited_for(use, entry, key))
+    return (early or _never_waited(call, pending[0]) if pending else None), early
+
+
+def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
+    """(step, use, entry) in the order of time."""
+    found = [
+        (step, place, entry, use)
+        for place, use in enumerate(memory.known_uses(call))
+        for entry, step in enumerate(use.steps.tolist())
+    ]
+    return [(step, use, entry) for step, _, entry, use in sorted(found, key=lambda f: f[:3])]
+
+
+def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint | None:
+    """A copy from or into rows that a ref does not have."""
+    for name, part, length in ((use.source, use.source_part, use.source_length), (use.ref, use.part, use.length)):
+        if part is not None and (part[entry, 0] < 0 or part[entry].sum() > length):
+            return Complaint(
+                f"{at_step(call, step)} {call.name} starts a copy of {use.source} into {use.ref} that reaches outside: "
+                f"{named(name, part, entry)}, and {name} has {length} along axis 0.",
+                "look at the last turn: is the next copy started though there is no next one?",
+            )
+    return None
+
+
+def _no_such_semaphore(call: grid.Call, use: grid.Use, step: int, key: tuple) -> Complaint | None:
+    """A copy on sem[2] of two, whose semaphore is somebody else's memory."""
+    if all(index < length for index, length in zip(key[1:], use.semaphores, strict=False)):
+        return None
+    name, does = semaphore_named(use.semaphore_name, key), "starts a copy" if use.kind == "start" else "waits"
+    return Complaint(
+        f"{at_step(call, step)} {call.name} {does} on {name}, and {use.semaphore_name} has "
+        f"{', '.join(map(str, use.semaphores))}: they are counted from 0.",
+        "the copies go round: number i takes semaphore i mod n, as it takes buffer i mod n.",
+    )
+
+
+def _hangs(
+    call, use: grid.Use, step: int, entry: int, key: tuple, pending: list[Pending], answered: set[tuple]
+) -> Complaint:
+    semaphore, who = semaphore_named(use.semaphore_name, key), f"{at_step(call, step)} {call.name}"
+    other = next((p for p in pending if same_place(use, entry, p)), None)
+    if _waited_for(use, entry, key) in answered and other is None:
+        return Complaint(
+            f"{who} waits twice on {semaphore} for one copy into {use.ref}: the second wait would never end.",
+            "one .wait() for each .start(); count them, in the prologue and in the last turn too.",
+        )
+    if min(key[1:], default=0) < 0:
+        return Complaint(
+            f"{who} waits on {semaphore} for a copy into {use.ref}, and semaphores count from 0: the copy before the "
+            "first one was never started. The wait would never end.",
+            "one .start() before each .wait(): where there is one step only, is there a step before it?",
+        )
+    if other is not None:
+        name = semaphore_named(other.use.semaphore_name, key_of(other))
+        return Complaint(
+            f"{who} waits on {semaphore} for a copy into {use.ref}, and no copy under way signals that: the one into "
+            f"{named(use.ref, other.use.part, other.entry)} signals {name}. The wait would never end.",
+            "start a copy and wait for it with the same semaphore: make it in one place, as a function of its number, "
+            "and call .start() and .wait() on what that returns.",
+        )
+    return Complaint(
+        f"{who} waits on {semaphore} for a copy into {use.ref}, and nothing has started one: the wait would never end.",
+        "one .start() before each .wait(); look at the first and the last turn of the loop.",
+    )
+
+
+def _waited_for(use: grid.Use, entry: int, key: tuple) -> tuple:
+    """Which copy a wait is for, as far as it says: (semaphore, part of the target, part of the source)."""
+    parts = (use.part, use.source_part)
+    return (key, *(None if part is None else tuple(part[entry].tolist()) for part in parts))
+
+
+def _never_waited(call, copy: Pending) -> Complaint:
+    name = semaphore_named(copy.use.semaphore_name, key_of(copy))
+    where = "" if call.steps == 1 else f", started at step {call.step(copy.step)},"
+    return Complaint(
+        f"The copy of {copy.use.source} into {copy.use.ref}{where} is never waited for: {name} is left signalled, and "
+        "nothing says when the numbers are there.",
+        "wait for every copy before its target is read, and for all of them before the kernel ends.",
+    )

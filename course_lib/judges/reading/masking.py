@@ -1,0 +1,48 @@
+"""Whether a kernel chooses among the elements of an input before it sums them up."""
+
+from course_lib import grid
+from course_lib.judges.reading import flow
+
+_COMBINE = ("dot_general", "reduce_", "arg", "cumsum", "cumprod", "sort")
+
+
+def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
+    """Whether whatever the kernel reads of ``operand`` goes through a jnp.where before elements are combined.
+
+    True also for an input whose elements are not combined at all.
+    """
+    ops, refs, _ = flow.operations(call.kernel)
+    ref = refs[call.operands.index(operand)]
+    unmasked = flow.spread(ops, flow.read(ops, ref), stops=_chooses_or_stores)
+    return not any(op.name.startswith(_COMBINE) and not unmasked.isdisjoint(op.inputs) for op in ops)
+
+
+def is_chosen(call: grid.Call, ref: str) -> bool:
+    """Whether what the kernel reads of a ref first goes through a jnp.where before it is stored anywhere.
+
+    ``acc_ref[...] = jnp.where(first, 0, acc_ref[...]) + x`` reads what nobody has written, and leaves it out.
+    """
+    ops, refs, _ = flow.operations(call.kernel)
+    names = [r.name for r in (*call.operands, *call.scratch)]
+    reads = [op for op in ops if op.name == "get" and ref in names and op.inputs[0] == refs[names.index(ref)]]
+    values = flow.spread(ops, set(reads[0].outputs) if reads else set(), stops=_chooses_or_stores)
+    return bool(values) and not any(_stores(op) and not values.isdisjoint(op.inputs[1:]) for op in ops)
+
+
+def mask_axes(call: grid.Call, operand: grid.Operand) -> set[int]:
+    """The axes of the block along which a jnp.where counts that chooses among what is read of the operand."""
+    ops, refs, _ = flow.operations(call.kernel)
+    values = flow.spread(ops, flow.read(ops, refs[call.operands.index(operand)]), stops=_chooses_or_stores)
+    asked = {op.inputs[0] for op in ops if op.name == "select_n" and not values.isdisjoint(op.inputs[1:])}
+    shape = tuple(map(int, operand.block_shape))
+    counts = [op for op in ops if op.name == "iota" and op.eqn.params["shape"] == shape]
+    return {op.eqn.params["dimension"] for op in counts if not asked.isdisjoint(flow.spread(ops, set(op.outputs)))}
+
+
+def _chooses_or_stores(op: flow.Op) -> bool:
+    return op.name == "select_n" or _stores(op)
+
+
+def _stores(op: flow.Op) -> bool:
+    """A store hands back what was there before, which is not made of what it stores."""
+    return op.name in ("swap", "masked_swap", "addupdate")

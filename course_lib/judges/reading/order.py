@@ -1,0 +1,175 @@
+"""What the order of a grid does to its output blocks: left and visited again, or shared by two cores."""
+
+import contextlib
+import math
+
+import numpy as np
+
+from course_lib import grid
+from course_lib.grid import jaxprs
+from course_lib.judges.reading import memory
+from course_lib.judges.verdict import Complaint
+
+
+def revisit(walk: grid.Walk) -> Complaint | None:
+    """The first output block that is left and come back to; None if there is none."""
+    in_hbm = _nothing_follows(walk.jaxpr.jaxpr)
+    return next((said for call in walk.calls if (said := revisit_of(call, in_hbm and call.times == 1))), None)
+
+
+def revisit_in_a_pipeline(walk: grid.Walk) -> Complaint | None:
+    """The same for the pipelines in the kernels' bodies: where there are two blocks, their two buffers keep both."""
+    return next((said for pipeline in pipelines(walk) if (said := revisit_of(pipeline))), None)
+
+
+def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
+    """The pipelines inside the kernels of a function, as far as they can be read."""
+    found = []
+    for call in walk.calls:
+        with contextlib.suppress(grid.UnreadableCall):
+            found += grid.inner_pipelines(call) if grid.has_copies_by_hand(call) else []
+    return found
+
+
+def revisit_of(call: grid.Pipeline, in_hbm: bool = True) -> Complaint | None:
+    """The same for one kernel, or for a pipeline inside one. What is lost goes before what is kept by luck.
+
+    ``in_hbm``: its outputs lie in HBM for sure. A pipeline has buffers of its own wherever they lie.
+    """
+    for output in call.outputs:
+        found = grid.returns(output) if output.pipelined else []
+        if found:
+            again = next((one for one in found if not one.kept), found[0])
+            left, back = call.step(again.before.last), call.step(again.visit.first)
+            block = f"Output block {again.visit.block} of {output.name}"
+            what = f"{block} left VMEM after step {left}, and the grid came back to it at step {back}"
+            if not in_hbm:
+                what = f"{block} is left after step {left}, and the grid comes back to it at step {back}"
+            there = _what_is_found(call, output, again) if in_hbm else _what_may_be_found(call, output, again)
+            return Complaint(f"{what}{there}", _cure(call, output))
+    return None
+
+
+def _nothing_follows(jaxpr) -> bool:
+    """Whether no operation takes what a kernel makes: then its outputs are results, which XLA puts into HBM.
+
+    Between two operations XLA keeps small arrays in VMEM: there all blocks of an output lie side by side.
+    """
+    kernels = [e for e in jaxpr.eqns if e.primitive.name in grid.KERNELS or jaxprs.holds_a_kernel(e)]
+    made = {v for eqn in kernels for v in eqn.outvars}
+    if any(jaxprs.is_variable(v) and v in made for eqn in jaxpr.eqns for v in eqn.invars):
+        return False
+    calls = [eqn for eqn in kernels if eqn.primitive.name not in grid.KERNELS]
+    return all(_nothing_follows(inner) for eqn in calls for inner in jaxprs.inside(eqn))
+
+
+def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
+    """What lies in the buffer of an output block that is come back to. (Which buffer that is: grid.visits.)"""
+    collects = _collects(call, output)
+    if not again.kept:
+        left = f"what step {call.step(again.found.last)} left of block {again.found.block}."
+        if collects:
+            return f": the running sum is gone. In its buffer lies {left}"
+        return f". It is not fetched again: what the kernel does not write at this visit is {left}"
+    if not collects:
+        return (
+            ". It is not fetched again: what the kernel does not write at this visit is there by luck only, for the "
+            "block comes back to the buffer that it left."
+        )
+    why = "the block comes back to the buffer that it left."
+    if len(np.unique(output.indices, axis=0)) == 2:
+        why = f"there are two blocks and two buffers, so {why} With three blocks it would be lost."
+    return f". Its sum is still there by luck: {why} Nobody promises it."
+
+
+def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
+    """The same where the output may lie in HBM, and have two buffers, or in VMEM as a whole."""
+    left = f"what step {call.step(again.found.last)} left of block {again.found.block}"
+    if again.kept:
+        in_hbm = "the block comes back to the buffer that it left, and finds its own numbers, by luck"
+    elif _collects(call, output):
+        in_hbm = f"the running sum is gone: in its buffer lies {left}"
+    else:
+        in_hbm = f"it finds {left}"
+    return (
+        f": nobody promises what it finds there. If {output.name} lies in HBM, {in_hbm}. If XLA keeps all of it in "
+        "VMEM for the operation behind the kernel, each block has a place of its own, and keeps its numbers, by luck."
+    )
+
+
+def shared_block(walk: grid.Walk) -> Complaint | None:
+    """Two steps that two cores may run at once, and that write one output block; None if there are none."""
+    for call, axis in _parallel_axes(walk):
+        for output in call.outputs:
+            if output.pipelined and (pair := _same_block(call, output, axis)):
+                return Complaint(
+                    f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but steps '
+                    f"{call.step(pair[0])} and {call.step(pair[1])} both write block "
+                    f"{tuple(output.indices[pair[0]].tolist())} of {output.name}.",
+                    f'mark axis {axis} "arbitrary": only an axis along which every step has an output block of its '
+                    'own may be "parallel".',
+                )
+    return None
+
+
+def carried_on(walk: grid.Walk) -> Complaint | None:
+    """Scratch that takes something along a parallel axis. It may be thrown away: this explains, and proves nothing."""
+    for call, axis in _parallel_axes(walk):
+        if kept := _kept(call, axis):
+            return Complaint(
+                f'Axis {axis} of the grid is marked "parallel", so two cores may share it; but {kept} carries '
+                "something from one step to the next, and each core has its own.",
+                f'mark axis {axis} "arbitrary", if its steps must follow each other.',
+            )
+    return None
+
+
+def _parallel_axes(walk: grid.Walk) -> list[tuple[grid.Call, int]]:
+    return [(call, axis) for call in walk.calls for axis, m in enumerate(call.semantics) if "parallel" in str(m)]
+
+
+def _collects(call: grid.Pipeline, output: grid.Operand) -> bool:
+    """Whether the kernel reads what it has written to ``output``: it adds up there, or something of the kind."""
+    uses = memory.known_uses(call) if isinstance(call, grid.Call) else ()
+    return any(use.kind == "read" and use.ref == output.name for use in uses or ())
+
+
+def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
+    """Which axes of the grid to put last. A kernel without a reduction may come back to a block, too."""
+    axes = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1]
+    moving = [axis for axis in axes if depends_on(call, output, axis)]
+    still = [str(axis) for axis in axes if axis not in moving and axis < max(moving)]
+    if not still:
+        last = ", so the reduction axis goes last." if _collects(call, output) else "."
+        return f"order the grid anew: all steps of one output block must follow each other{last}"
+    which = f"axis {still[0]}" if len(still) == 1 else f"axes {', '.join(still[:-1])} and {still[-1]}"
+    stays = f"{output.name} stays the same along {which} of the grid, and"
+    if last := [axis for axis in axes if axis > max(moving)]:  # it stays along them as well: they are in their place
+        behind = f"put {which} behind that one, and leave axis {last[-1]} last."
+        return f"{stays} axis {max(moving)} moves it in between: {behind}"
+    return f"{stays} another axis moves it in between: put {which} last."
+
+
+def depends_on(call: grid.Pipeline, operand: grid.Operand, axis: int) -> bool:
+    """Whether a step along an axis of the grid ever changes the block."""
+    table = operand.indices.reshape(*call.grid, -1)
+    return bool((np.diff(table, axis=axis) != 0).any())
+
+
+def _same_block(call: grid.Call, output: grid.Operand, axis: int) -> tuple[int, int] | None:
+    """Two steps that differ along one axis only and have the same block of ``output``."""
+    table = output.indices.reshape(*call.grid, -1)
+    if call.grid[axis] < 2:
+        return None
+    same = np.argwhere((np.diff(table, axis=axis) == 0).all(axis=-1))
+    if not len(same):
+        return None
+    first, second = same[0].copy(), same[0].copy()
+    second[axis] += 1
+    return int(np.ravel_multi_index(first, call.grid)), int(np.ravel_multi_index(second, call.grid))
+
+
+def _kept(call: grid.Call, axis: int) -> str:
+    """The name of a scratch ref in which a step finds what one at another place along the axis has left."""
+    place = np.arange(call.steps) // math.prod(call.grid[axis + 1 :]) % call.grid[axis]
+    return next((read.ref for read in memory.leftovers(call, place)), "")

@@ -1,0 +1,129 @@
+"""Which blocks of its inputs an output block needs, found by poisoning them, and which its grid steps have read."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges.reading.memory import crosses_blocks
+from course_lib.judges.verdict import Complaint
+
+_MOST_BLOCKS = 128  # of an input: one run of the reference for each
+
+
+def wrong_block(
+    call: grid.Call, output: grid.Operand, at: tuple[int, ...], reference: Callable, args: tuple, number: int
+) -> Complaint | None:
+    """An input block that the output block around element ``at`` depends on, and that its steps never read.
+
+    ``number`` is the output's place in what the reference returns. None if they read all they need, or nobody can tell.
+    """
+    steps = steps_of(output, at)
+    if len(steps) and crosses_blocks(call):  # then what earlier steps have read may be in it too
+        steps = np.arange(steps[-1] + 1)
+    inputs = _arguments(call, args)
+    if not len(steps) or inputs is None:
+        return None
+    region = tuple(
+        slice(max(0, s), s + b) for s, b in zip(output.starts[steps[0]].tolist(), output.block_shape, strict=True)
+    )
+    complaints = []
+    for operand, place in inputs:
+        missing, read, partly = _missing(operand, place, steps, region, reference, args, number)
+        if missing and partly and len(steps) == 1:
+            return _too_small(call, operand, int(steps[0]), [*read, *missing])
+        if missing and partly and len(steps) == len(read):
+            return _too_few_steps(call, operand, steps, missing, read)
+        if missing:
+            complaints.append(_said(call, operand, steps, missing, read))
+    if not complaints:
+        return None
+    maps = inputs[0][0].name if len(inputs) == 1 else "every input"
+    if len(complaints) == len(inputs):
+        return Complaint(complaints[0], f"either the index map of {maps} is wrong, or that of {output.name}.")
+    return Complaint(complaints[0], "an index map gets the grid indices, and returns which block that step needs.")
+
+
+def steps_of(output: grid.Operand, at: tuple[int, ...]) -> np.ndarray:
+    """int64[n]: the steps whose block of ``output`` holds the element ``at``."""
+    starts, block = output.starts, np.array(output.block_shape, np.int64)
+    inside = (starts <= np.array(at)) & (np.array(at) < starts + block)
+    return np.flatnonzero(inside.all(axis=1))
+
+
+def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] | None:
+    """(input of the kernel, which leaf of ``args`` it is) for the float inputs in blocks; None if that is unclear."""
+    leaves, found = jax.tree.leaves(args), []
+    for operand in call.inputs:
+        alike = [n for n, a in enumerate(leaves) if (a.shape, a.dtype) == (operand.shape, operand.dtype)]
+        rivals = [o for o in call.inputs if (o.shape, o.dtype) == (operand.shape, operand.dtype)]
+        if len(alike) != len(rivals):
+            return None
+        in_blocks = operand.pipelined and not any(operand.element) and np.prod(operand.blocks) > 1
+        if in_blocks and jnp.issubdtype(operand.dtype, jnp.floating) and np.prod(operand.blocks) <= _MOST_BLOCKS:
+            found.append((operand, alike[rivals.index(operand)]))
+    return found
+
+
+def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, number: int) -> tuple[list, list, bool]:
+    """(blocks of ``operand`` that the region of the output depends on and no step reads, blocks that are read, whether
+    all of those are needed too)."""
+    read = list(dict.fromkeys(map(tuple, operand.indices[steps].tolist())))
+    leaves, tree = jax.tree.flatten(args)
+
+    @jax.jit
+    def poisoned(start):
+        inside = jnp.ones(operand.shape, bool)
+        for axis, size in enumerate(operand.block_shape):
+            along = jax.lax.broadcasted_iota(jnp.int32, operand.shape, axis)
+            inside &= (along >= start[axis]) & (along < start[axis] + size)
+        changed = [*leaves]
+        changed[place] = jnp.where(inside, jnp.nan, leaves[place])
+        out = jax.tree.leaves(reference(*jax.tree.unflatten(tree, changed)))[number][region]
+        return jnp.isnan(out).any() if jnp.issubdtype(out.dtype, jnp.floating) else False
+
+    if poisoned(jnp.array(operand.shape)):  # outside the array: it is NaN anyway
+        return [], read, False
+    needed = [b for b in np.ndindex(*operand.blocks) if poisoned(jnp.array(b) * jnp.array(operand.block_shape))]
+    return [b for b in needed if b not in read], read, set(read) <= set(needed)
+
+
+def _too_small(call: grid.Call, operand: grid.Operand, step: int, needed: list) -> Complaint:
+    where = f"At step {call.step(step)}, which makes it," if call.steps > 1 else "There"
+    return Complaint(
+        f"{where} {operand.name} holds block {needed[0]}; the result there depends on {len(needed)} blocks: "
+        f"{_listed(sorted(needed))}.",
+        "let the block hold all that one result needs, a whole row say; or go through the blocks in further steps and "
+        "carry what is needed, a sum or a maximum, in scratch.",
+    )
+
+
+def _too_few_steps(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> Complaint:
+    return Complaint(
+        f"It needs {_listed(missing, 'block ')} of {operand.name} too; the {len(steps)} steps that make it, "
+        f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, read {_listed(read)}.",
+        f"{len(read) + len(missing)} blocks are needed, and there are {len(steps)} steps: is the reduction axis of the "
+        "grid too short?",
+    )
+
+
+def _said(call: grid.Call, operand: grid.Operand, steps, missing: list, read: list) -> str:
+    needs, that = _listed(missing, "block "), "that" if len(missing) == 1 else "those"
+    if len(steps) == 1:
+        where = f"At step {call.step(int(steps[0]))}, which makes it," if call.steps > 1 else "There"
+        return f"{where} {operand.name} holds block {read[0]}; the result there needs {needs}."
+    return (
+        f"It needs {needs} of {operand.name}; none of the {len(steps)} steps that make it, "
+        f"{call.step(int(steps[0]))} to {call.step(int(steps[-1]))}, reads {that}: they read {_listed(read)}."
+    )
+
+
+def _listed(blocks: list, one: str = "") -> str:
+    """ "block (0, 1)", "blocks (0, 0) and (0, 1)", or the first three of more; without the word where ``one`` is ""."""
+    word = (one if len(blocks) == 1 else one.replace("block", "blocks")) if one else ""
+    if len(blocks) > 3:
+        return f"{word}{', '.join(map(str, blocks[:3]))} ..."
+    *first, last = map(str, blocks)
+    return f"{word}{', '.join(first)} and {last}" if first else f"{word}{last}"

@@ -1,0 +1,104 @@
+"""Slips in attention, or another softmax in blocks: the reference is computed again with each of them in it.
+
+Where the reference sums exponentials, its softmax is replaced by what a kernel would make of the same scores that
+forgets to rescale, masks within a block, leaves the scale out ... What equals the wrong output, element by element, to
+rounding, is what has happened. No name and no shape of the kernel's is asked for: of its code only the sizes of blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.judges.slips import mask_slips, online_softmax, softmax_found
+from course_lib.judges.slips import slip as slips
+from course_lib.judges.slips.slip import Suspect
+from course_lib.judges.slips.softmax_found import Softmax
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong.finding import Finding
+
+_MOST = 2**22  # scores: more are not computed so often
+_MOST_BLOCKS = 32
+_UNKNOWN = 0.1  # of an output: where a slip's mask leaves a query no key, its value is anybody's
+
+
+def slip(found: Finding) -> Complaint | None:
+    """The first known slip in a softmax that gives just what the function returned."""
+    if not jnp.issubdtype(found.got.dtype, jnp.floating) or len(found.leaves) < 1:
+        return None
+    try:
+        softmax = softmax_found.find(found.reference, found.args)
+        suspects = () if softmax is None else _suspects(found, softmax)
+        return next((said for suspect in suspects if (said := slips.said_of(found, suspect))), None)
+    except Exception:  # a reference that JAX cannot trace: then nothing is known of it
+        return None
+
+
+def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
+    scores = softmax_found.shape(softmax)
+    if math.prod(scores) > _MOST:
+        return
+    blocks = softmax_found.sizes_of_blocks(found.walk)
+    for block in sorted(b for b in blocks if b < scores[softmax.axis]):
+        number = -(-scores[softmax.axis] // block)
+        if number <= _MOST_BLOCKS:
+            for how, means, next_ in online_softmax.slips(block, number, softmax.depth):
+                weights = functools.partial(online_softmax.weights, block=block, how=how)
+                yield _suspect(found, means, next_, _with(softmax, weights))
+    for factor, means, next_ in _units(softmax):
+        yield _suspect(found, means, next_, _with(softmax, lambda x, by=factor: jax.nn.softmax(x * by)))
+    for means, next_, value in mask_slips.slips(softmax, found.args, blocks):
+        yield _suspect(found, means, next_, value)
+
+
+def _with(softmax: Softmax, weights: Callable) -> Callable:
+    return lambda args: softmax_found.outputs_with(softmax, args, weights)
+
+
+def _suspect(found: Finding, means: str, next_: str, value: Callable[[tuple], list]) -> Suspect:
+    def of(*args):
+        outputs = value(args)
+        mine = outputs[found.number]
+        nobodys = jnp.isnan(mine)
+        if not isinstance(mine, jax.core.Tracer) and nobodys.mean() > _UNKNOWN:
+            return None
+        outputs[found.number] = jnp.where(nobodys, jnp.asarray(found.got, mine.dtype), mine)
+        return tuple(outputs)
+
+    return Suspect(means, next_, of, found.args)
+
+
+def _units(softmax: Softmax) -> Iterator[tuple[float, str, str]]:
+    """(a factor of all scores, what it means, what to try)."""
+    ln2, depth = math.log(2.0), softmax.depth
+    factors = [
+        (ln2, "2 ** (s - m) stands for exp(s - m)", "exp2(x * log2(e)) is exp(x), with log2(e) = 1.442695."),
+        (
+            1 / ln2,
+            "the scores are multiplied by log2(e), and exp(s - m) is taken of them",
+            "exp(x) or exp2(x * log2(e)).",
+        ),
+        (-1.0, "the sign of the scores is turned round", "softmax weighs a larger score more: exp(s - m)."),
+    ]
+    if depth:
+        root = math.sqrt(depth)
+        scale = f"the scores are not multiplied by the scale, 1 / sqrt({depth})"
+        factors = [
+            (root, scale, "s = q @ k.T * scale, before the maximum is taken; the mask comes after it."),
+            (
+                1 / root,
+                f"the scores are multiplied by 1 / sqrt({depth}) twice, or by 1 / {depth}",
+                "scale q or the scores, not both.",
+            ),
+            *factors,
+            (
+                root * ln2,
+                f"{scale} * log2(e), as exp2 needs it",
+                "exp2((s - m) * scale * log2(e)) is exp((s - m) * scale).",
+            ),
+        ]
+    yield from factors

@@ -1,0 +1,1 @@
+"""How kernels run for the judges: interpreter, simulator, pulled back, with a time limit."""

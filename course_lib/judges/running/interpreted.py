@@ -1,0 +1,66 @@
+"""A traced function, and how its kernels run on the CPU: in the plain interpreter, or in the TPU simulator."""
+
+import contextlib
+import dataclasses
+import io
+import logging
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.extend.core
+import numpy as np
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import compat, grid
+from course_lib.judges.running.watchdog import watched
+
+# Without the first, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
+# right, which it is not on the chip. Without the second it leaves out a rounding to bf16 and back, which the chip does.
+# The third: what runs a few times takes longer to optimize than to run.
+_CPU_OPTIONS = {
+    "xla_disable_hlo_passes": "algsimp",
+    "xla_allow_excess_precision": False,
+    "xla_backend_optimization_level": 0,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Traced:
+    """A function traced for arguments of certain shapes and dtypes; ``result``: what it returns, as shapes and dtypes.
+
+    Each interpret mode is compiled when it is first run, and once.
+    """
+
+    jaxpr: jax.extend.core.ClosedJaxpr
+    result: object
+    _modes: dict[object, Callable] = dataclasses.field(default_factory=dict)
+
+    def run(self, interpret, args: tuple) -> list[np.ndarray]:
+        """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
+        if interpret not in self._modes:
+            self._modes[interpret] = jax.jit(
+                lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS
+            )
+        racing = interpret is not True and interpret.detect_races
+        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched():
+            try:
+                outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[interpret](*args))]
+                if racing and compat.races_found():
+                    raise RuntimeError("RACE DETECTED")
+            finally:
+                if interpret is not True:
+                    pltpu.reset_tpu_interpret_mode_state()
+        return outputs
+
+
+@contextlib.contextmanager
+def quiet(printed: io.StringIO | None = None) -> Iterator[None]:
+    """Keep the simulator's own prints and tracebacks to ourselves, in ``printed``: the verdict says it better."""
+    logger = logging.getLogger("jax._src.callback")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO() if printed is None else printed):
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,1 @@
+"""Likely mistakes, computed through the reference, to name the one that was made."""

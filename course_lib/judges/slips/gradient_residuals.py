@@ -1,0 +1,87 @@
+"""Slips in what a backward rule has kept: an argument exchanged, transposed, rounded, or another in its place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, through
+from course_lib.judges.slips.slip import Suspect
+from course_lib.judges.wrong.finding import Finding
+
+_READ_ANEW = "look at what the forward rule saves, in which order, and at how the backward rule unpacks it."
+
+
+def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    """The gradient at other arguments: exchanged, transposed, rounded, or the output in the place of one."""
+    *args, g = found.args
+    dz, y = dz_of(problem, args, g), problem.backwards(*args, g)[-1]
+    names = problem.names
+    for place, arg in enumerate(args):
+        if not jnp.issubdtype(arg.dtype, jnp.floating):
+            continue
+        for means, next, other in _in_place_of(names, args, place, y):
+            changed = [*args]
+            changed[place] = other
+            yield of_dz(problem, means, next, changed, dz)
+            yield Suspect(means, next, problem.backwards, (*changed, g))
+    for first, second in itertools.combinations(range(len(args)), 2):
+        if (args[first].shape, args[first].dtype) == (args[second].shape, args[second].dtype):
+            changed = [*args]
+            changed[first], changed[second] = args[second], args[first]
+            means = f"it is the gradient with {names[first]} and {names[second]} exchanged"
+            yield of_dz(problem, means, _READ_ANEW, changed, dz)
+            yield Suspect(means, _READ_ANEW, problem.backwards, (*changed, g))
+    if g.dtype == jnp.float32:
+        if problem.activation is not None:
+            z = problem.pre(*args)
+            yield of_dz(
+                problem,
+                "the slope is taken at a z that was rounded to bfloat16",
+                "save z in float32, or compute it again.",
+                args,
+                through(problem.activation, _rounded(z), g),
+            )
+        yield of_dz(
+            problem,
+            "the cotangent was rounded to bfloat16 before the product",
+            "keep it in float32, and ask for precision=HIGHEST in the product.",
+            args,
+            _rounded(dz),
+        )
+
+
+def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[tuple[str, str, jax.Array]]:
+    """(what it means, what to try, another array) that a backward rule may take for argument ``place``."""
+    arg, name = args[place], names[place]
+    if arg.ndim == 2 and arg.shape[0] == arg.shape[1]:
+        yield (
+            f"{name} stands in it transposed where it should not be, or the other way round",
+            f"which axis of {name} does the cotangent meet? The shapes do not say, for {name} is square.",
+            arg.T,
+        )
+    if isinstance(y, jax.Array) and (y.shape, y.dtype) == (arg.shape, arg.dtype):
+        yield (
+            f"the output stands where {name} should: a residual is another than the backward rule takes it for",
+            (_READ_ANEW),
+            y,
+        )
+    if arg.dtype == jnp.float32:
+        yield (
+            f"it is computed from {name} rounded to bfloat16",
+            f"save {name} as it came, in float32: a residual costs its bytes, and the gradient has no more digits.",
+            _rounded(arg),
+        )
+    yield (
+        f"{name} is taken for 0 in it",
+        f"is {name} read, and is the residual the one that was saved?",
+        jnp.zeros_like(arg),
+    )
+
+
+def _rounded(array: jax.Array) -> jax.Array:
+    """As bfloat16 keeps it, in the dtype that it has."""
+    return array.astype(jnp.bfloat16).astype(array.dtype)

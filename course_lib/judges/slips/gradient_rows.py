@@ -1,0 +1,81 @@
+"""Slips in how much of a cotangent counts: a factor, or blocks of rows left out or taken twice.
+
+A gradient is linear in the cotangent g, so whatever a kernel does with whole rows of g is a weight for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges.slips.gradient_problem import Problem
+from course_lib.judges.slips.slip import Suspect
+from course_lib.judges.wrong.finding import Finding
+
+
+def factors(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    want = found.want.value
+    lengths = sorted({n for leaf in found.leaves for n in leaf.shape if n > 2}, reverse=True)
+    known = [
+        (-1.0, "its sign is wrong", "is something subtracted from what it should be subtracted by?"),
+        (2.0, "it is twice what it should be", "is a term added twice, or a step done twice?"),
+        (0.5, "it is half of what it should be", "is a mean taken of two, or a term left out?"),
+    ]
+    known += [
+        (
+            1 / n,
+            f"it is a mean over {n}, where a sum is asked for",
+            "the gradient of a sum of losses is a sum over the rows: whoever wants a mean puts it into g.",
+        )
+        for n in lengths
+    ]
+    known += [
+        (float(n), f"it is {n} times what it should be, as if it were added {n} times", "in which loop does it stand?")
+        for n in lengths
+    ]
+    for factor, means, next in known:
+        yield Suspect(means, next, lambda value, factor=factor: value * jnp.asarray(factor, value.dtype), (want,))
+
+
+def rows(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    """Blocks of rows of g left out, or counted twice."""
+    *args, g = found.args
+    if g.ndim < 2:
+        return
+    length = g.shape[0]
+    for size in sorted(_block_rows(found, length)):
+        blocks = -(-length // size)
+        last = (blocks - 1) * size
+        row, first = np.arange(length), f"rows 0 to {size - 1} of g, the first block of {size},"
+        whose = f"rows {last} to {length - 1} of g, the {'ragged ' if length % size else ''}last block,"
+        weights = [
+            (
+                row < last,
+                f"{whose} are left out",
+                "pl.cdiv(rows, block) counts the last block, too. Does a mask hide it?",
+            ),
+            (row >= last, f"only {whose} count", "zero the sum at the first block, and add each one: +=."),
+            (row < size, f"only {first} count", "does the grid go on, and is each block added: +=?"),
+            (row >= size, f"{first} are left out", "is the sum set to zero before the first block is added?"),
+            (1 + (row < size), f"{first} count twice", "is the first step done twice?"),
+            (1 + (row >= last), f"{whose} count twice", "is the last step done twice?"),
+        ]
+        if length % size:
+            again = 1 + ((row >= length - size) & (row < last))
+            what = (
+                f"rows {length - size} to {last - 1} of g count twice, for the last block begins early, so that it fits"
+            )
+            weights.insert(0, (again, what, "mask the rows that the block before has had already."))
+        for weight, means, next in weights:
+            shape = (length,) + (1,) * (g.ndim - 1)
+            weighted = g * jnp.asarray(np.reshape(weight, shape), g.dtype)
+            yield Suspect(means, next, problem.backwards, (*args, weighted))
+
+
+def _block_rows(found: Finding, rows: int) -> set[int]:
+    """How many rows the kernels' blocks have of arrays with so many rows."""
+    operands = [operand for call in found.walk.calls for operand in call.operands]
+    sizes = {o.block_shape[axis] for o in operands if o.block_shape for axis, n in enumerate(o.shape) if n == rows}
+    return {int(size) for size in sizes if size and 1 < size < rows}

@@ -1,0 +1,124 @@
+"""Slips in gradients that need no declaration: what the reference's vjp gives with another cotangent, or beside 0."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.judges.running.pulling_back import beside_zero
+from course_lib.judges.slips import attention_gradient_slips
+from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, through
+from course_lib.judges.slips.gradient_residuals import residuals
+from course_lib.judges.slips.gradient_rows import factors, rows
+from course_lib.judges.slips.slip import Suspect
+from course_lib.judges.wrong.finding import Finding
+
+
+def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    """What may have gone wrong with a gradient, the surest first. Nothing for the value beside the gradients."""
+    if found.number >= len(problem.places):
+        return
+    of_softmax = attention_gradient_slips.suspects
+    of_one_output = (_activation, _cotangent, _kink, _axes, of_softmax, factors, residuals, rows)
+    for kind in (_nothing, *(of_one_output if isinstance(found.args[-1], jax.Array) else (factors,))):
+        yield from kind(found, problem)
+
+
+def _nothing(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    yield Suspect(
+        f"{found.name} is 0 everywhere, as if nobody had asked for it",
+        "what does the backward rule return in its place? JAX takes None for zeros.",
+        jnp.zeros_like,
+        (found.want.value,),
+    )
+
+
+def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    """The slope of the activation left out, taken in another place, or its value in the place of the slope."""
+    if problem.pre is None:
+        return
+    (*args, g), act = found.args, problem.activation
+    name = found.name
+    yield of_dz(
+        problem,
+        f"{name} is computed from g as it comes, and the derivative of the activation is left out",
+        "multiply g with the slope of the activation at z first: dz = g * slope. Is there a mask? Where y is what relu "
+        "has returned, y >= 0 is true everywhere.",
+        args,
+        g,
+    )
+    if act is None:
+        return
+    z = problem.pre(*args)
+    y = act(z).astype(g.dtype).astype(z.dtype)  # as it is stored
+    at_y = through(act, y, g)
+    for dz in (at_y,) if g.dtype == at_y.dtype else (at_y, at_y.astype(g.dtype)):  # rounded for the product, or not
+        yield of_dz(
+            problem,
+            "the slope of the activation is taken at y, what the activation returns, and not at z, what it takes",
+            "save z, or compute it again in the backward pass: the slope is a function of z.",
+            args,
+            dz,
+        )
+    yield of_dz(
+        problem,
+        "g is multiplied with what the activation returns, and not with its slope",
+        "the slope of relu is 1 where z > 0 and 0 elsewhere; of others, differentiate the formula.",
+        args,
+        (g.astype(jnp.float32) * y.astype(jnp.float32)).astype(g.dtype),
+    )
+    yield of_dz(
+        problem,
+        "the slope of the activation stands in the place of dz, and g is not used",
+        "dz is the product of both: g * slope, element by element.",
+        args,
+        through(act, z, jnp.ones_like(g)),
+    )
+
+
+def _cotangent(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    *args, g = found.args
+    yield Suspect(
+        f"{found.name} does not depend on g: it is what a g of ones would give",
+        "the backward function gets g, the gradient of the loss by the output; everything it returns is linear in g.",
+        problem.backwards,
+        (*args, jnp.ones_like(g)),
+    )
+
+
+def _kink(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    """What the gradient is a hair beside 0."""
+    *args, g = found.args
+    for beside in beside_zero(tuple(args)):
+        yield Suspect(
+            "it differs only where a kink is met at exactly 0, and there the slope is that of the other side",
+            "is it >= where > is meant, or the other way round? The slope of jax.nn.relu at 0 is 0: z > 0.",
+            problem.backwards,
+            (*beside, g),
+        )
+
+
+def _axes(found: Finding, problem: Problem) -> Iterator[Suspect]:
+    """dz summed over another axis, for an argument with fewer axes: a bias."""
+    *args, g = found.args
+    dz, want = dz_of(problem, args, g), found.want.value
+    for count in range(1, dz.ndim):
+        for axes in itertools.combinations(range(dz.ndim), count):
+            left = tuple(n for axis, n in enumerate(dz.shape) if axis not in axes)
+            if left != want.shape:
+                continue
+            over = " and ".join(map(str, axes))
+            yield Suspect(
+                f"the sum for {found.name} runs over axis {over} of the cotangent, which is the wrong one",
+                f"{found.name} collects what every row contributes: an element of {_name(found, problem)} has a part "
+                "in all that it was added to, and the sum is over those.",
+                lambda dz, axes=axes: dz.astype(jnp.float32).sum(axes).astype(want.dtype),
+                (dz,),
+            )
+
+
+def _name(found: Finding, problem: Problem) -> str:
+    return problem.names[problem.places[found.number]]

@@ -1,0 +1,65 @@
+"""Slips in what is looked up: another list, another row of a table, a neighbour's entry, the place for the entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges.slips import slip as slips
+from course_lib.judges.slips import softmax_found
+from course_lib.judges.slips.slip import Suspect
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong.dependence import argument_name
+from course_lib.judges.wrong.finding import Finding
+
+
+def slip(found: Finding) -> Complaint | None:
+    """Integers among the arguments that are taken in another way, where that gives just what the function returned."""
+    if not any(call.scalars for call in found.walk.calls):
+        return None
+    leaves, tree = jax.tree.flatten(found.args)
+    for means, next_, place, other in _others(found, leaves):
+        changed = [*leaves]
+        changed[place] = jnp.asarray(other, leaves[place].dtype)
+        suspect = Suspect(means, next_, found.reference, jax.tree.unflatten(tree, changed))
+        if said := slips.said_of(found, suspect):
+            return said
+    return None
+
+
+def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.ndarray]]:
+    """(what it means, what to try, which argument, what it would be)."""
+    lists = [n for n, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.size > 1]
+    for place in lists:
+        name, array = argument_name(found, place), np.asarray(leaves[place])
+        for other in (n for n in lists if n != place and leaves[n].shape == array.shape):
+            instead = argument_name(found, other)
+            yield f"{instead} is looked up where {name} should be", "which list says what?", place, leaves[other]
+        length, at = array.shape[-1], np.arange(array.shape[-1])
+        yield (
+            f"the place in {name} stands for what {name} holds there",
+            f"{name}[i], not i.",
+            place,
+            np.broadcast_to(at, array.shape),
+        )
+        for by, which in ((1, "after"), (-1, "before")):
+            shifted = array[..., np.clip(at + by, 0, length - 1)]
+            yield f"of {name} the entry {which} is looked up", "entries count from 0.", place, shifted
+        if array.ndim == 2:
+            for row, which in ((0, "first"), (-1, "last")):
+                yield (
+                    f"the {which} row of {name} is taken for every row",
+                    f"{name}[b, i]: each has a row of its own.",
+                    place,
+                    np.broadcast_to(array[row], array.shape),
+                )
+            for block in sorted(b for b in softmax_found.sizes_of_blocks(found.walk)):
+                yield (
+                    f"{name} is asked with the number of an element, and not with that of its block",
+                    f"an entry of {name} stands for a whole block: {name}[b, i] for block i, with i = element // size.",
+                    place,
+                    array[..., np.minimum(at * block, length - 1)],
+                )

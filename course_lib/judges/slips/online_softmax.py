@@ -1,0 +1,122 @@
+"""Softmax block by block, as a kernel goes through it, and what comes of it with one slip in the recurrence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.judges.slips.softmax_found import LEAST
+
+_CURE = (
+    "when a block raises the running maximum m, what was summed before it, in l and in acc, must be multiplied by "
+    "exp(m_old - m_new), before this block is added."
+)
+
+
+class Recurrence(NamedTuple):
+    """m, l and acc from block to block, as they should go; a slip is another value of one or two of these."""
+
+    of_values: float = 1.0  # acc is multiplied by exp(of_values * (m_old - m_new))
+    of_sum: float = 1.0  # and l likewise
+    stored: bool = True  # m, for the next block
+    running: bool = True  # m is the maximum of all blocks so far, and not that of one
+    summed: bool = True  # l goes on from block to block
+    divided: bool = False  # acc is divided by l after each block
+    left_out: int | None = None  # a block
+
+
+def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
+    """What each value is multiplied by in the end, for scores ``x`` (..., T) in blocks of ``block``."""
+    x = jnp.maximum(x, LEAST)
+    total, parts, m = 0.0, [], jnp.full_like(x[..., :1], LEAST)
+    for number, start in enumerate(range(0, x.shape[-1], block)):
+        part = x[..., start : start + block]
+        largest = part.max(-1, keepdims=True)
+        new = jnp.maximum(m, largest) if how.running else largest
+        p = jnp.exp(part - new)
+        p = jnp.zeros_like(p) if number == how.left_out else p
+        old = total * jnp.exp(how.of_sum * (m - new)) if how.summed and number else 0.0
+        total = old + p.sum(-1, keepdims=True)
+        parts = [w * jnp.exp(how.of_values * (m - new)) for w in parts] + [p]
+        parts = [w / total for w in parts] if how.divided else parts
+        m = new if how.stored and number != how.left_out else m
+    whole = jnp.concatenate(parts, -1)
+    return whole if how.divided else whole / total
+
+
+def slips(block: int, blocks: int, depth: int | None) -> Iterator[tuple[Recurrence, str, str]]:
+    """(a wrong recurrence, what it means, what to try), the likeliest first."""
+    whose = f"key block 0, keys 0 to {block - 1}," if blocks == 2 else f"each key block, of {block} keys,"
+    stood = "as if the running maximum m had not moved since"
+    yield Recurrence(of_values=0.0), f"{whose} counts in acc {stood}", _CURE
+    yield Recurrence(of_sum=0.0), f"{whose} counts in l, the sum of exponentials, {stood}", _CURE
+    yield Recurrence(of_values=0.0, of_sum=0.0), f"{whose} counts in l and in acc {stood}", _CURE
+    yield from _turned_round()
+    yield from _in_another_unit(depth)
+    yield (
+        Recurrence(stored=False),
+        "the running maximum m is never stored: every block compares with what m began with, and "
+        "exp(m_old - m_new) wipes out what was summed before",
+        "carry m from block to block, as l and acc: at the end of each, m = m_new.",
+    )
+    yield (
+        Recurrence(of_values=0.0, of_sum=0.0, running=False),
+        f"each key block (of {block}) takes exp(s - m) with its own maximum, and the terms do not fit together",
+        "m_new = maximum(m_old, this block's); then " + _CURE,
+    )
+    yield (
+        Recurrence(divided=True),
+        "acc is divided by l after every block, so that the next one is added to a quotient",
+        "divide once, after the last block: o = acc / l.",
+    )
+    yield (
+        Recurrence(summed=False),
+        "l is the sum of exponentials of the last key block alone",
+        "l goes on from block to block: l = l * exp(m_old - m_new) + p.sum(...).",
+    )
+    for number, which in ((blocks - 1, "last"), (0, "first")):
+        yield (
+            Recurrence(left_out=number),
+            f"the {which} key block, keys {number * block} and on, is left out"
+            if number
+            else f"the first key block, keys 0 to {block - 1}, is left out",
+            "count the turns of the loop over the keys: range(n) ends with n - 1; and T / block may have a rest.",
+        )
+
+
+def _turned_round() -> Iterator[tuple[Recurrence, str, str]]:
+    for sums, name in (({"of_values"}, "acc"), ({"of_sum"}, "l"), ({"of_values", "of_sum"}, "l and acc")):
+        yield (
+            Recurrence(**dict.fromkeys(sums, -1.0)),
+            f"when m grows, {name} {'are' if 'and' in name else 'is'} multiplied by exp(m_new - m_old), and grows too",
+            "turn it round: exp(m_old - m_new), which is at most 1.",
+        )
+
+
+def _in_another_unit(depth: int | None) -> Iterator[tuple[Recurrence, str, str]]:
+    """m_old - m_new in other units than the scores that exp is taken of."""
+    ln2 = math.log(2.0)
+    units = [
+        (ln2, "2 ** (m_old - m_new)", "exp(s - m)"),
+        (1 / ln2, "exp(m_old - m_new)", "2 ** (s - m)"),
+        (2.0, "exp(m_old - m_new) twice", "exp(s - m)"),
+    ]
+    if depth:
+        root, raw = math.sqrt(depth), f"of scores that are not yet divided by sqrt({depth})"
+        units += [
+            (root, f"exp(m_old - m_new), with maxima {raw}", f"exp((s - m) / sqrt({depth}))"),
+            (ln2 * root, f"2 ** (m_old - m_new), with maxima {raw}", f"exp((s - m) / sqrt({depth}))"),
+            (1 / root, f"exp((m_old - m_new) / sqrt({depth}))", "exp(s - m)"),
+        ]
+    for unit, by, powers in units:
+        for sums, name in (({"of_values", "of_sum"}, "l and acc"), ({"of_values"}, "acc"), ({"of_sum"}, "l")):
+            yield (
+                Recurrence(**dict.fromkeys(sums, unit)),
+                f"what {name} {'hold' if 'and' in name else 'holds'} is multiplied by {by}, and the exponentials are "
+                f"{powers}",
+                "both must be in one unit: the factor is what turns exp(s - m_old) into exp(s - m_new).",
+            )

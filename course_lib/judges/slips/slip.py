@@ -1,0 +1,143 @@
+"""What a likely slip would return: where an output is wrong and equals that, its verdict says which slip it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges.tolerance.expected import close, expected
+from course_lib.judges.tolerance.rounding_rules import is_float
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong.finding import Finding
+
+_NEAR = 4.0  # bounds: as far as this from what a slip gives, an output is what it gives
+_APART = 16.0  # bounds: as far as this from what is asked for, a slip shows
+_EXPLAINS = 0.25  # of the way from what is asked for to what a slip gives: as close as this to its end, it is the slip
+_MANY = 32  # wrong elements that go that way, where rounding is large
+_ALIKE = 0.05  # of the largest number: further off, nobody works out a bound
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Slip:
+    """A mistake that people make, and what a function returns that makes it.
+
+    ``value(*args)`` returns that: an array, or a tuple with one for each output (of a gradient: one for each argument;
+    ``args`` end in the cotangent then). ``output``: only this output is asked, by number from 0 or by name ("db");
+    ``value`` may then return that one alone. ``means`` ends the sentence "That is a known slip: ...", and ``next`` is
+    one thing to try. Where the slip makes no difference, or ``value`` does not run with the arguments, it is silent.
+    Raises ValueError for what is no slip.
+    """
+
+    means: str
+    value: Callable
+    next: str
+    output: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.means, str) and self.means and isinstance(self.next, str) and self.next):
+            raise ValueError(f"a Slip needs two sentences: means is {self.means!r:.60}, next is {self.next!r:.60}.")
+        if not callable(self.value):
+            raise ValueError(
+                f"the Slip {self.means!r:.60} has the value {self.value!r:.60}; it is a function of the arguments."
+            )
+        if self.output is not None and (isinstance(self.output, bool) or not isinstance(self.output, (int, str))):
+            raise ValueError(
+                f"the Slip {self.means!r:.60} has the output {self.output!r:.60}; it is the number of an output, "
+                "or its name."
+            )
+
+
+class Suspect(NamedTuple):
+    """A slip with the arguments by which it is tried; ``value`` returns one array, or one for each output."""
+
+    means: str
+    next: str
+    value: Callable
+    args: tuple
+
+
+def declared(found: Finding) -> Complaint | None:
+    """The first of the declared slips that gives just what the function returned."""
+    for slip in found.slips:
+        if slip.output in (None, found.number, found.name) and (
+            said := said_of(found, Suspect(slip.means, slip.next, slip.value, found.args))
+        ):
+            return said
+    return None
+
+
+def suspected(found: Finding) -> Complaint | None:
+    """The first of the slips that are tried without being declared, likewise."""
+    return next((said for suspect in found.suspects(found) if (said := said_of(found, suspect))), None)
+
+
+def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
+    """What is said if the output is what this slip gives, and that is clearly not what is asked for."""
+    try:
+        value = _of_output(suspect.value(*suspect.args), found)
+        if value is None or not _alike(found.got, value) or not _closer(found, value):
+            return None
+        same = _is_it(found, value, found.want.bound) or _is_it(found, value, _own_bound(found, suspect))
+    except Exception:  # it does not run with these arguments: then it is not what happened
+        return None
+    return Complaint(f"That is a known slip: {suspect.means.rstrip('.')}.", suspect.next) if same else None
+
+
+def _of_output(value, found: Finding) -> np.ndarray | None:
+    """The array for the output in question; None if there is none of its shape."""
+    values = jax.tree.leaves(value)
+    if len(values) > 1 or isinstance(value, (tuple, list)):
+        values = values[found.number : found.number + 1]
+    array = np.asarray(jnp.asarray(values[0])) if values else None
+    return array if array is not None and array.shape == found.got.shape else None
+
+
+def _alike(got: np.ndarray, value: np.ndarray) -> bool:
+    """Whether they are so close that it is worth while to work out a bound."""
+    g, v = got.astype(np.float64), value.astype(np.float64)
+    if not np.array_equal(np.isfinite(g), np.isfinite(v)):
+        return False
+    size = np.abs(v[np.isfinite(v)]).max(initial=0.0)
+    return bool((np.abs(g - v)[np.isfinite(v)] <= _ALIKE * size).all())
+
+
+def _closer(found: Finding, value: np.ndarray) -> bool:
+    """Whether half of what is wrong is much closer to the slip than to what is asked for: else no bound will say so."""
+    if not is_float(found.got.dtype) or found.want.exact is None:
+        return True
+    got, slip, exact = (a[found.wrong].astype(np.float64) for a in (found.got, value, found.want.exact))
+    with np.errstate(invalid="ignore"):
+        return bool((~(np.abs(got - slip) > 0.5 * np.abs(got - exact))).mean() >= 0.5)
+
+
+def _is_it(found: Finding, value: np.ndarray, bound: np.ndarray | None) -> bool:
+    """Whether all of the output is ``value``, which is not what is asked for where the output is wrong."""
+    if not is_float(found.got.dtype) or found.want.bound is None or found.want.exact is None:
+        return bool(close(found.got, value).all() and not close(value, found.want.value)[found.wrong].any())
+    if bound is None:
+        return False
+    tiny = float(jnp.finfo(found.got.dtype).tiny)
+    got, slip, exact = (a.astype(np.float64) for a in (found.got, value, found.want.exact))
+    with np.errstate(invalid="ignore"):
+        near = (np.abs(got - slip) <= _NEAR * bound + tiny) | (got == slip) | (np.isnan(got) & np.isnan(slip))
+        apart = np.abs(slip - exact) > _APART * np.maximum(bound, found.want.bound) + tiny
+        goes_there = np.abs(got - slip) <= _EXPLAINS * np.abs(slip - exact)
+    many = found.wrong.sum() >= _MANY and goes_there[found.wrong].mean() > 0.9
+    return bool(near.all() and (many or apart[found.wrong].mean() > 0.5))
+
+
+def _own_bound(found: Finding, suspect: Suspect) -> np.ndarray | None:
+    """The bound on the rounding error of the slip's own value, for where it is larger than what is asked for."""
+
+    def one(*args):
+        value = suspect.value(*args)
+        values = jax.tree.leaves(value)
+        return values[found.number if isinstance(value, (tuple, list)) else 0]
+
+    (its,) = expected(one, suspect.args)
+    return its.bound

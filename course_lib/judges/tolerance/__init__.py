@@ -1,0 +1,1 @@
+"""How far a right result may be from its reference."""

@@ -1,0 +1,76 @@
+"""What a reference asks for, and how far from it a right kernel may be.
+
+The reference states the accuracy it asks for: where it sums in float32, a kernel that sums in bfloat16 is refused;
+where it computes in bfloat16, that is all a kernel needs. ``rounding`` derives the bound.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges.tolerance.rounding import evaluated
+from course_lib.judges.tolerance.rounding_rules import is_float
+
+_ROUNDINGS = 4  # of eps, for values whose making is not known
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Expected:
+    """One output of a reference: ``value`` in its own dtype; for floats the ``exact`` value and the ``bound`` on a
+    right kernel's distance from it (both float64[shape]); None where no bound could be derived. For a bool that comes
+    from comparing floats ``bound`` is bool[shape]: where they are so close that it may be either."""
+
+    value: np.ndarray
+    exact: np.ndarray | None = None
+    bound: np.ndarray | None = None
+
+
+def expected(reference: Callable, args: tuple, result=None, one_pass: bool = False) -> list[Expected]:
+    """What ``reference(*args)`` asks for, output by output. ``result`` is what it returned, if that is known.
+
+    ``one_pass``: the bound is for a chip whose MXU rounds float32 operands to bfloat16 where no precision is asked for.
+    Raises what the reference raises.
+    """
+    values = [np.asarray(a) for a in jax.tree.leaves(reference(*args) if result is None else result)]
+    try:
+        jaxpr = jax.make_jaxpr(reference)(*args)
+        exact, bounds = evaluated(jaxpr, args, one_pass)
+    except Exception:  # a reference in NumPy, or an operation without a rule
+        return [Expected(value=value) for value in values]
+    return [
+        Expected(value=v, exact=e, bound=b) if is_float(v.dtype) else Expected(value=v, bound=b)
+        for v, e, b in zip(values, exact, bounds, strict=True)
+    ]
+
+
+def right(got: np.ndarray, want: Expected) -> np.ndarray:
+    """bool[shape]: which elements are right. NaN equals NaN and nothing else; integers and bools must be equal."""
+    same = (got == want.value) | _both_nan(got, want.value)
+    if not is_float(want.value.dtype):
+        return same if want.bound is None else same | want.bound
+    if want.bound is None:
+        return close(got, want.value)
+    g = got.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounded = want.exact.astype(want.value.dtype).astype(np.float64)  # to infinity, where it is too large
+        near = np.abs(g - want.exact) <= want.bound + float(jnp.finfo(want.value.dtype).tiny)
+        near &= np.isfinite(g) & np.isfinite(rounded)
+        return same | near | (np.isinf(rounded) & (g == rounded)) | (np.isnan(rounded) & np.isnan(g))
+
+
+def close(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """bool[shape]: equal, or within a few roundings of the dtype: for values whose making is not known."""
+    if not is_float(want.dtype):
+        return got == want
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(g - w) <= _ROUNDINGS * float(jnp.finfo(want.dtype).eps) * np.maximum(np.abs(w), 1e-30)
+    near &= np.isfinite(g) & np.isfinite(w)  # an infinite tolerance would forgive everything
+    return near | (g == w) | (np.isnan(g) & np.isnan(w))
+
+
+def _both_nan(got: np.ndarray, want: np.ndarray) -> np.ndarray | bool:
+    return np.isnan(got) & np.isnan(want) if is_float(got.dtype) else False

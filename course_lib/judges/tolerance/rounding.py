@@ -1,0 +1,117 @@
+"""Evaluate a reference in float64, with a bound on the rounding error beside every value.
+
+A running error analysis (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3): the bounds
+of an operation's inputs, times how much the result depends on them, and the roundings of the operation itself.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.grid import jaxprs
+from course_lib.judges.tolerance.rounding_rules import bounds_of, doubtful, is_float
+
+
+class _Setting(NamedTuple):
+    """What holds for a whole evaluation: how the MXU rounds, and the value of each constant, by its id."""
+
+    one_pass: bool
+    constants: dict[int, tuple]
+
+
+def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
+    """Exact values and bounds of every output, as NumPy arrays; the bound of an integer is None."""
+    leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
+    # A reference is judged against many times: what differs between two with the same text are their constants.
+    fresh = jax.jit(functools.partial(_both, jaxpr, one_pass), compiler_options=QUICKLY)
+    run = _compiled.setdefault((str(jaxpr), one_pass), fresh)
+    while len(_compiled) > 64:
+        del _compiled[next(iter(_compiled))]
+    with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
+        outputs = run([np.asarray(c) for c in jaxprs.constants(jaxpr)], leaves)
+    return [np.asarray(v) for v, _ in outputs], [b if b is None else np.asarray(b) for _, b in outputs]
+
+
+_compiled: dict[tuple[str, bool], Callable] = {}
+QUICKLY = {"xla_backend_optimization_level": 0}  # what runs a few times takes longer to optimize than to run
+
+
+def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:
+    values = {id(c): _exactly(value) for c, value in zip(jaxprs.constants(jaxpr), constants, strict=True)}
+    return _jaxpr(jaxpr, [_exactly(x) for x in leaves], _Setting(one_pass, values))
+
+
+def _exactly(x) -> tuple:
+    """A value and its error bound, to begin with: a float as float64, with no error.
+
+    A bool has no bound but, once it comes from comparing floats, an array that says where it may be either; None before
+    that, as for integers.
+    """
+    if not is_float(x.dtype):
+        return x, None
+    x = jnp.asarray(x).astype(jnp.float64)
+    return x, jnp.zeros_like(x)
+
+
+def _jaxpr(jaxpr, inputs: list, setting: _Setting) -> list[tuple]:
+    """(value, bound) of each output; those of the inputs are given."""
+    consts = [setting.constants[id(c)] for c in jaxpr.consts]
+    env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom) -> tuple:
+        return env[atom] if jaxprs.is_variable(atom) else _exactly(np.asarray(atom.val, atom.aval.dtype))
+
+    for eqn in jaxpr.eqns:
+        outputs = _equation(eqn, [read(v) for v in eqn.invars], setting)
+        env.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _equation(eqn, inputs: list, setting: _Setting) -> list[tuple]:
+    name = eqn.primitive.name
+    if name in ("scan", "while", "cond"):
+        return jaxprs.run_anew(eqn, inputs, lambda jaxpr, values: _jaxpr(jaxpr, values, setting), lambda pair: pair[0])
+    if (inner := jaxprs.called(eqn)) is not None:
+        if meant := _BY_BITS.get(inner.debug_info.func_name):
+            inner = jax.make_jaxpr(meant)(*(value for value, _ in inputs))
+        return _jaxpr(inner, inputs, setting)
+    values = [value for value, _ in inputs]
+    bind = _adding(eqn.params) if name == "scatter-add" else _binding(eqn)
+    outputs = bind(*values)
+    outputs = list(outputs) if eqn.primitive.multiple_results else [outputs]
+    if not any(is_float(v.aval.dtype) for v in eqn.outvars):
+        return [(value, doubtful(eqn, values, [b for _, b in inputs], bind)) for value in outputs]
+    bounds = [jnp.zeros_like(v) if b is None and is_float(v.dtype) else b for v, b in inputs]
+    return list(zip(outputs, bounds_of(eqn, bind, values, bounds, outputs, setting.one_pass), strict=True))
+
+
+# Functions that JAX 0.12 computes by taking numbers apart into bits, which says nothing about errors: what they mean.
+_BY_BITS = {"exp_neg_sq": lambda x: jnp.exp(-x * x)}
+
+
+def _binding(eqn) -> Callable:
+    """The operation of an equation, for float64."""
+    return functools.partial(eqn.primitive.bind, **_in_float64(eqn.primitive.get_bind_params(eqn.params)))
+
+
+def _adding(params: dict) -> Callable:
+    """The same for x.at[...].add, which carries an addition in its own dtype inside."""
+    kept = {key: params[key] for key in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")}
+    return functools.partial(jax.lax.scatter_add, **kept)
+
+
+def _in_float64(params: dict) -> dict:
+    """The parameters of an operation, with float64 in the place of narrower floats."""
+
+    def widened(value):
+        try:
+            return np.dtype(np.float64) if is_float(value) else value
+        except TypeError:  # no dtype at all
+            return value
+
+    return {key: widened(v) if isinstance(v, (np.dtype, type)) else v for key, v in params.items()}

@@ -1,0 +1,197 @@
+"""How much of the dense operand of a block-sparse product is in VMEM at once, and what that needs.
+
+dsd has all rows of b and of the result there, and so many columns as fit, up to 512: a block of 128 x 128 takes 142
+cycles for 512, 110 for 256 and 95 for 128, predicted (compiler) for a v5e in bf16. sdd has a part of K there, of all of
+a and b, and the sums of all blocks; or all of b, where that is faster; else some columns of blocks, else of one column
+a part of K.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib.kernels.block_sparse import by_depth as block_sparse_by_depth
+from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import legal
+from course_lib.kernels.common.symbolic import planned
+
+_COLUMNS = 512  # of a panel of dsd
+_PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
+_MOST = 16  # blocks to a step: it is written out in full
+_LARGEST = 2**30  # multiplications of a step at most: it is written out in full, and longer ones compile for long
+# Seconds of a step of sdd beside the product, and of the first one with other rows of a: the compiler predicts 350 to
+# 500 cycles for a v5e, and 1140 until a copy arrives.
+_STEP, _OTHER_ROWS = 0.3e-6, 0.75e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Dsd:
+    """Sizes of ``o = A @ b``: blocks of (h, w), as they are multiplied; rows and columns of blocks; N."""
+
+    count: int
+    h: int
+    w: int
+    rows: int
+    cols: int
+    n: int
+    itemsize: int
+    passes: int
+
+    def columns(self) -> int:
+        """How wide a panel is chosen: 512, less where that would not fit well, and all panels alike."""
+        n = planned((1, self.n))[1]
+        for most in (_COLUMNS, 256, 128):
+            if self.vmem_bytes(most) <= _room() and self.h * self.w * most * self.passes <= _LARGEST:
+                break
+        return _up(pl.cdiv(n, pl.cdiv(n, most)), legal.LANES)
+
+    def per_step(self, bn: int) -> int:
+        """How many blocks to a step, and all steps alike: what is past the end of the list is multiplied, too."""
+        each = self.h * self.w * _up(bn, legal.LANES) * self.passes
+        most = max(1, min(_PER_STEP // each, _MOST, self.count))
+        return pl.cdiv(self.count, pl.cdiv(self.count, most))
+
+    def vmem_bytes(self, bn: int) -> int:
+        """Of panels and values, held twice, and of the sum in f32; panels copied by hand need less."""
+        tall, wide, bn = self._rows(self.h), _up(self.w, legal.LANES), _up(bn, legal.LANES)
+        panels = (self.cols * self._rows(self.w) + self.rows * tall) * bn
+        values = self.per_step(bn) * tall * wide
+        return 2 * self.itemsize * (panels + values) + 4 * (self.rows + 1) * _up(self.h, legal.SUBLANES) * bn
+
+    def check_fits(self) -> None:
+        """Raises ValueError where not even 128 columns do."""
+        needed, most = self.vmem_bytes(legal.LANES), platforms.vmem_bytes()
+        if needed > most:
+            raise ValueError(
+                f"dsd: b has {self.cols * self.w} rows and the result {self.rows * self.h}; 128 columns of both need "
+                f"{needed / 2**20:.1f} MiB of VMEM, and the chip has {most / 2**20:.1f} MiB. Try the rows of A in two "
+                "parts, each with the blocks that lie there, and jnp.concatenate."
+            )
+
+    def _rows(self, size: int) -> int:
+        return _up(size, _tile(self.itemsize))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sdd:
+    """Sizes of blocks of (h, w) of a product, K deep; rows and columns of blocks that there are."""
+
+    count: int
+    h: int
+    w: int
+    rows: int
+    cols: int
+    k: int
+    itemsize: int
+    passes: int
+
+    def chosen(self) -> tuple[int, int]:
+        """bk and bn."""
+        parts = [(self._seconds_by_depth(bk), bk) for bk in self._parts()]
+        if parts and min(parts)[0] < self._seconds_whole():
+            return min(parts)[1], _up(self.cols * self.w, legal.LANES)
+        each, room = self.h * self.w * self.passes, _room()
+        wide = max((n for n in range(1, self.cols + 1) if self.vmem_bytes(self.k, n) <= room), default=0)
+        if wide and each * self.k <= _LARGEST:
+            wide = pl.cdiv(self.cols, pl.cdiv(self.cols, wide))  # each time as many
+            return _up(self.k, legal.LANES), _up(wide * self.w, legal.LANES)
+        fits = (bk for bk in range(legal.LANES, self.k, legal.LANES) if self.vmem_bytes(bk, 1) <= room)
+        deep = max((bk for bk in fits if each * bk <= _LARGEST), default=legal.LANES)
+        return _up(pl.cdiv(self.k, pl.cdiv(self.k, deep)), legal.LANES), _up(self.w, legal.LANES)
+
+    def by_depth(self, bk: int, bn: int) -> bool:
+        """Whether all of a and of b pass VMEM part by part, see ``block_sparse_by_depth``: bk of K and all of N."""
+        return bn >= self.cols * self.w and bk in self._parts()
+
+    def _parts(self) -> list[int]:
+        """The bk of such parts that fit."""
+        if not block_sparse_by_depth.has_parts(self.k):
+            return []
+        most = min(self.k - 1, _LARGEST // (self.h * self.w * self.passes))
+        divide = [bk for bk in range(legal.LANES, most + 1, legal.LANES) if self.k % bk == 0]
+        return [bk for bk in divide if self.vmem_bytes_by_depth(bk) <= _room()]
+
+    def per_step_by_depth(self, bk: int) -> int:
+        return max(1, min(_PER_STEP // (self.h * self.w * bk * self.passes), _MOST, self.count))
+
+    def vmem_bytes_by_depth(self, bk: int) -> int:
+        """Of two parts of a and b, of the sums and the results; and of the three parts in which f32 is multiplied."""
+        h, w, lanes = _up(self.h, _tile(self.itemsize)), _up(self.w, _tile(self.itemsize)), _up(self.w, legal.LANES)
+        per_step = self.per_step_by_depth(bk)
+        sums = 4 * (_up(self.count, per_step) + 2) * _up(self.h, legal.SUBLANES) * lanes
+        split = 6 * bk * (h + w) if self.passes > 1 else 0
+        b = bk * max(self.cols * w, _up(self.cols * self.w, legal.LANES))
+        return 2 * self.itemsize * (bk * self.rows * h + b + per_step * h * lanes) + sums + split
+
+    def _seconds_by_depth(self, bk: int) -> float:
+        """The first part's copies, and then the longer of all copies and of the products."""
+        copies = (self.rows * self.h + self.cols * self.w) * self.k * self._seconds_a_number()
+        steps = self.k // bk * pl.cdiv(self.count, self.per_step_by_depth(bk))
+        return copies * bk / self.k + max(copies, self._seconds_of_products() + steps * _STEP)
+
+    def _seconds_whole(self) -> float:
+        """With all of b copied first, and all of a as well, or its rows as they come, a step for each block."""
+        of_a, of_b = (size * self.k * self._seconds_a_number() for size in (self.rows * self.h, self.cols * self.w))
+        return of_b + self._seconds_of_products() + min(of_a, self._seconds_of_rows())
+
+    def _seconds_of_rows(self) -> float:
+        """Of steps that bring the rows of a that they need, beside the products."""
+        return self.count * _STEP + min(self.count, self.rows) * _OTHER_ROWS
+
+    def _seconds_a_number(self) -> float:
+        return self.itemsize / platforms.rates(jnp.bfloat16).hbm_bandwidth
+
+    def _seconds_of_products(self) -> float:
+        return 2 * self.count * self.h * self.w * self.k * self.passes / platforms.rates(jnp.bfloat16).flops
+
+    def per_range(self, bk: int, bn: int) -> int:
+        """How many columns of blocks are in VMEM at once."""
+        return max(1, min(bn // self.w, self.cols)) if bk >= self.k else 1
+
+    def per_step(self, bk: int, per_range: int) -> int:
+        """How many blocks to a step: several where all of a and b can be in VMEM, and copying a first is not longer."""
+        if bk < self.k or per_range < self.cols:
+            return 1
+        first = self.itemsize * self.rows * self.h * self.k / platforms.rates(jnp.bfloat16).hbm_bandwidth
+        each = self.h * self.w * self.k * self.passes
+        several = max(1, min(_PER_STEP // each, _MOST, self.count))
+        fits = self.vmem_bytes(bk, per_range, several) <= _room()
+        return several if fits and first < self._seconds_of_rows() else 1
+
+    def vmem_bytes(self, bk: int, per_range: int, per_step: int = 1) -> int:
+        """Of the blocks; what never changes is held once. And of the three parts in which f32 is multiplied."""
+        bk, w = _up(min(bk, self.k), legal.LANES), _up(self.w, _tile(self.itemsize))
+        h, lanes = _up(self.h, _tile(self.itemsize)), _up(self.w, legal.LANES)
+        whole = per_range == self.cols and bk >= self.k
+        a = bk * h * (self.rows if per_step > 1 else 2)
+        b = bk * min(per_range * w, self.cols * lanes) * (1 if whole else 2)
+        parts = 6 * bk * (h + w) if self.passes > 1 else 0
+        return self.itemsize * (a + b + 2 * per_step * h * lanes) + 8 * h * lanes + parts
+
+
+def _room() -> int:
+    """Bytes of VMEM for blocks that are chosen: the rest is for what the compiler has no registers for."""
+    return platforms.vmem_bytes() * 7 // 8
+
+
+def _tile(itemsize: int) -> int:
+    """Rows of a register, of numbers of so many bytes."""
+    return legal.SUBLANES * 4 // itemsize
+
+
+def _up(size: int, step: int) -> int:
+    return pl.cdiv(size, step) * step
+
+
+def dsd_problem(values, n: int, shape: tuple[int, int], transpose_a: bool, passes: int) -> Dsd:
+    """Of what ``dsd`` is given."""
+    count, h, w = values.shape
+    (h, w), (rows, cols) = ((w, h), shape[::-1]) if transpose_a else ((h, w), shape)
+    return Dsd(count, h, w, rows, cols, n, jnp.dtype(values.dtype).itemsize, passes)
+
+
+def sdd_problem(a, b, rows, shape: tuple[int, int], transpose_b: bool, passes: int) -> Sdd:
+    """Of what ``sdd`` is given."""
+    (m, k), n, count = a.shape, b.shape[0 if transpose_b else 1], rows.shape[0]
+    return Sdd(count, m // shape[0], n // shape[1], *shape, k, jnp.dtype(a.dtype).itemsize, passes)

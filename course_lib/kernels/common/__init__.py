@@ -1,0 +1,1 @@
+"""What the pages of kernels share: legal sizes, layouts, products of blocks, what the chip offers."""

@@ -1,0 +1,26 @@
+"""What a kernel asks the compiler for: VMEM for its blocks, refused where the chip has less; the order of grid axes."""
+
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.kernels.common import chip as platforms
+
+_USUAL = 16 << 20  # what a v5e lets a kernel use unless it asks for more
+
+
+def check_fits(blocks, needed: int) -> None:
+    """Raises ValueError where ``blocks`` need more bytes of VMEM than the chip has."""
+    if needed > platforms.vmem_bytes():
+        raise ValueError(
+            f"{blocks} needs {_mebibytes(needed)} of VMEM, and the chip has {_mebibytes(platforms.vmem_bytes())}. "
+            "Try smaller ones, or leave blocks out."
+        )
+
+
+def compiler_params(needed: int, *semantics: str) -> pltpu.CompilerParams:
+    """Grid axes as ``semantics`` has them, and room for ``needed`` bytes of blocks and a quarter more."""
+    limit = min(max(needed * 5 // 4, _USUAL), platforms.vmem_bytes())
+    return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=limit)
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"

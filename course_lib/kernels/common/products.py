@@ -1,0 +1,61 @@
+"""Products of blocks on the MXU: which axes meet, how exactly, in which dtype the sum is kept; and ragged edges."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from course_lib.arrays import Array, Num
+from course_lib.kernels.common.legal import shown
+
+_PASSES = {lax.Precision.DEFAULT: 1, lax.Precision.HIGH: 3, lax.Precision.HIGHEST: 6}
+
+
+def sum_dtype(dtype) -> jnp.dtype:
+    """The dtype in which products of ``dtype`` are summed: int32 for integers, else f32."""
+    return jnp.dtype(jnp.int32 if jnp.issubdtype(dtype, jnp.integer) else jnp.float32)
+
+
+def precision_of(op: str, dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
+    """The level at which the MXU multiplies ``dtype``; None for all but f32, which it multiplies as they are.
+
+    Raises ValueError, in the name of ``op``, where ``precision`` is none of the three, or a pair of them.
+    """
+    try:
+        level = lax.Precision(precision)
+    except (ValueError, TypeError):  # a TypeError where it is not hashable
+        raise ValueError(
+            f"{op}: precision is {shown(precision)}; it may be 'default' (one pass of the MXU), 'high' (three) or "
+            "'highest' (six). Try precision='highest'."
+        ) from None
+    return level if dtype == jnp.float32 else None
+
+
+def passes(precision: lax.Precision | None) -> int:
+    """How often the MXU goes over the operands at a level that ``precision_of`` returned."""
+    return _PASSES.get(precision, 1)
+
+
+def generation_of(dtype) -> int:
+    """The generation of TPUs whose MXU was the first to multiply ``dtype``, of those that kernels are promised for."""
+    return 5 if dtype == jnp.int8 else 4
+
+
+def dot(
+    x: Num[Array, "_m _k"],  # (k, m) with transpose_x
+    y: Num[Array, "_k _n"],  # (n, k) with transpose_y
+    *,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    precision: lax.Precision | None = None,
+) -> Num[Array, "m n"]:
+    """The product of two blocks, or of two arrays, in the dtype of the sum; either may be stored transposed."""
+    axes = ((0 if transpose_x else 1,), (1 if transpose_y else 0,))
+    return lax.dot_general(x, y, (axes, ((), ())), precision=precision, preferred_element_type=sum_dtype(x.dtype))
+
+
+def zero_beyond(block: Num[Array, "rows columns"], axis: int, left: Array | int) -> Num[Array, "rows columns"]:
+    """``block`` with zeros from index ``left`` of an axis on: there it reaches past the array, and holds garbage.
+
+    In a sum both factors need it, for zero times NaN is NaN.
+    """
+    inside = lax.broadcasted_iota(jnp.int32, block.shape, axis) < left
+    return jnp.where(inside, block, jnp.zeros_like(block))

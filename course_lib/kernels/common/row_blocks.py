@@ -1,0 +1,109 @@
+"""Blocks of whole rows: how many rows of an array (M, N) a kernel can hold in VMEM at once.
+
+A kernel that needs a row in one piece (softmax, the norms) has one choice only, the number of rows ``bm`` in a block.
+"""
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib.arrays import Array, Described, Float, Float32, Ref
+from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.legal import LANES, SUBLANES
+from course_lib.kernels.common.symbolic import planned
+
+_FEWEST = 32  # rows of a block, where there are as many: with fewer, a step mostly waits for its copies
+_MOST = 1024  # with more, though the rows be narrow, the compiler takes minutes: each 8 rows are code of their own
+
+
+def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int:
+    """Rows in a block of about ``block`` bytes in f32, for a kernel with so many operands like x, arrays of any rank.
+
+    Raises ValueError where 8 rows do not fit in VMEM.
+    """
+    *rows, columns = planned(x.shape)
+    rows, itemsize = math.prod(rows), x.dtype.itemsize
+    row = per_row(columns, itemsize, operands, temporaries)
+    fits = _usable() // row // SUBLANES * SUBLANES
+    if not fits:
+        raise ValueError(
+            f"a row of {columns} columns does not fit: 8 rows take {SUBLANES * row / 2**20:.1f} MiB of VMEM, and "
+            f"{_usable() / 2**20:.1f} MiB can be used. The longest row that fits has "
+            f"{longest_row(itemsize, operands, temporaries)} columns."
+        )
+    whole = 32 // itemsize  # rows of whole registers: 8 of f32, 16 of bf16
+    wanted = min(
+        block // per_row(columns, 4, 0, 1), _MOST, max(_FEWEST, pl.cdiv(rows, 2))
+    )  # two steps: copies overlap work
+    return min(fits, max(1, pl.cdiv(wanted, whole)) * whole)
+
+
+def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int | None:
+    """Rows of a matrix that XLA stores by columns in a block of its transpose, where they lie along lanes.
+
+    None for other arrays, and where not even 128 rows fit: those are taken by rows, and XLA turns them round.
+    """
+    if not is_by_columns(x.shape):
+        return None
+    rows, columns = x.shape
+    columns = pl.cdiv(columns, SUBLANES) * SUBLANES
+    fits = _usable() // (columns * (2 * operands * x.dtype.itemsize + 4 * temporaries)) // LANES * LANES
+    wanted = max(LANES, min(block // (4 * columns), pl.cdiv(rows, 4)))
+    return min(fits, pl.cdiv(wanted, LANES) * LANES) or None
+
+
+def vector_spec(x: Described, mapped: bool) -> tuple[pl.BlockSpec, Callable[[Array], Array]]:
+    """How a kernel is handed a vector as long as the rows of x, and the view of the vector for it.
+
+    As a vector where it would be copied to become a row, for it fills tiles of 1024 in HBM; as a row under jax.vmap.
+    """
+    columns = x.shape[-1]
+    if mapped or columns % (SUBLANES * LANES) == 0:
+        return pl.BlockSpec((1, columns), lambda *step: (0, 0)), lambda vector: vector.reshape(1, columns)
+    return pl.BlockSpec((columns,), lambda *step: (0,)), lambda vector: vector
+
+
+def vector(ref: Float[Ref, "*row"], axis: int) -> Float32[Array, "*row"]:
+    """In a kernel: such a vector in f32, to go with blocks whose rows lie along ``axis``: (1, N), or (N, 1) for 0."""
+    row = ref[...].astype(jnp.float32).reshape(1, -1)
+    return row.T if axis == 0 else row
+
+
+def per_row(columns: int, itemsize: int, operands: int, temporaries: int) -> int:
+    """Bytes of VMEM that one row takes: each operand twice, so that copies overlap work, and f32 values between."""
+    return pl.cdiv(columns, LANES) * LANES * (2 * operands * itemsize + 4 * temporaries)
+
+
+def longest_row(itemsize: int, operands: int, temporaries: int) -> int:
+    """How many columns fit, if a block has the fewest rows: 8."""
+    return _usable() // (SUBLANES * per_row(LANES, itemsize, operands, temporaries)) * LANES
+
+
+def _usable() -> int:
+    """Bytes of VMEM that blocks may fill: an eighth stays free for what the compiler puts there."""
+    return platforms.vmem_bytes() * 7 // 8
+
+
+def needed(bm: int, bn: int, x: Described, operands: int, temporaries: int) -> int:
+    """Bytes of VMEM that blocks of bm rows and bn columns take, of so many arrays like x."""
+    *rows, columns = planned(x.shape)
+    rows = pl.cdiv(math.prod(rows), SUBLANES) * SUBLANES
+    return min(bm, rows) * per_row(min(bn, columns), x.dtype.itemsize, operands, temporaries)
+
+
+def check_rows(op: str, x) -> None:
+    """Raises ValueError for an x that has no last axis."""
+    if not x.ndim:
+        raise ValueError(f"{op}: x has shape (), and its last axis is wanted. Try x[None].")
+
+
+def inside(x: Float[Array, "bm bn"], j, columns: int, outside: float) -> Float[Array, "bm bn"]:
+    """In a kernel: column block j with what lies past the last column, which is garbage, replaced by ``outside``."""
+    if columns % x.shape[-1] == 0:
+        return x
+    column = j * x.shape[-1] + jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    return jnp.where(column < columns, x, outside)

@@ -1,0 +1,89 @@
+"""The rule of an op: a letter for each axis of each operand and result, which says what may be cut among devices.
+
+``"m k, k n -> m n +k"`` is a matrix product. ``+k``: where k is cut, each device has a part of the sum, and the parts
+are added (``^k``: the largest is taken; ``>n``: to each part of n is added what the parts before it end with, ``<n``:
+those behind it begin with). A capital letter is an axis that a kernel needs whole, as softmax its rows.
+
+A caller's ``layout``, a PartitionSpec for each operand, is kept by letter: so it is said once, of a gradient too.
+"""
+
+from collections.abc import Sequence
+
+from jax.sharding import PartitionSpec as P
+
+from course_lib.arrays import Array
+from course_lib.kernels.common import symbolic
+
+SIGNS = "+^><"  # before a letter of a result
+Layout = P | tuple[P | None, ...] | None  # how the operands lie on a mesh's Auto axes: that of the first, or of each
+Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None where nobody said
+
+
+def letters(rank: int) -> str:
+    """Letters for the axes of an array of which none is special."""
+    return " ".join(f"r{axis}" for axis in range(rank))
+
+
+def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
+    """``layout`` by the letters of ``rule``. Raises ValueError, in the name of ``op``, where it does not fit."""
+    if layout is None:
+        return None
+    specs = (layout,) if isinstance(layout, P) else layout
+    if not isinstance(specs, tuple) or not all(map(_is_spec, specs)):
+        raise ValueError(
+            f"{op}: layout is {layout!r}; it must be a PartitionSpec, or a tuple of them, one for each operand. "
+            'Try layout=jax.sharding.PartitionSpec("data").'
+        )
+    if len(specs) > len(operands):
+        raise ValueError(f"{op}: layout has {len(specs)} PartitionSpecs, and there are {len(operands)} operands.")
+    found: dict[str, tuple[str, ...]] = {}
+    for number, (axes, operand, spec) in enumerate(zip(parts(rule)[0], operands, specs, strict=False)):
+        if len(spec or ()) > operand.ndim:
+            raise ValueError(f"{op}: layout has {spec} for operand {number}, of shape {operand.shape}: one axis each.")
+        for letter, names in zip(axes, map(names_of, spec or ()), strict=False):
+            if letter.isupper() and number:  # a vector beside the rows: gathered, whatever it was
+                continue
+            if names and found.setdefault(letter, names) != names:
+                raise ValueError(
+                    f"{op}: layout cuts one axis in two ways, {found[letter]} and in operand {number} {names}; "
+                    "axes that meet must be cut alike."
+                )
+    return tuple(sorted(found.items()))
+
+
+def _is_spec(spec) -> bool:
+    """None, or a PartitionSpec of names of mesh axes."""
+    if spec is None:
+        return True
+    return isinstance(spec, P) and all(
+        entry is None or all(isinstance(name, str) for name in (entry if isinstance(entry, tuple) else (entry,)))
+        for entry in spec
+    )
+
+
+def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
+    """The letters of each operand, and of each result."""
+    ins, outs = rule.split("->")
+    return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
+
+
+def unknown(rule: str, shapes: Sequence[tuple], known: str = "") -> str:
+    """The first size that is not known yet, of an axis along which elements meet, or one of ``known``; or nothing."""
+    ins, outs = parts(rule)
+    meets = {letter[1:] for axes in outs for letter in axes if letter[0] in SIGNS}
+    for axes, shape in zip(ins, shapes, strict=True):
+        for letter, size in zip(axes, shape, strict=True):
+            if not symbolic.is_known(size) and (letter in meets or letter in known.split() or letter.isupper()):
+                return str(size)
+    return ""
+
+
+def renamed(said: Cuts, was: str, now: str) -> Cuts:
+    """For another rule, whose letters ``now`` are the axes that this one calls ``was``."""
+    names = dict(zip(was, now, strict=True))
+    return said and tuple((names[letter], axes) for letter, axes in said if letter in names)
+
+
+def names_of(axes) -> tuple[str, ...]:
+    """Mesh axes as a PartitionSpec has them, None or one or several, as a tuple."""
+    return () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)

@@ -1,0 +1,41 @@
+"""Elementwise kernels: ``o[i] = x[i] + y[i]`` and its siblings, for arrays of any shape."""
+
+from course_lib.kernels.elementwise.kernel import (
+    Blocks,
+    add,
+    add_reference,
+    blocks_for,
+    blocks_of,
+    by_blocks,
+    cast,
+    cast_blocks_for,
+    cast_reference,
+    multiply,
+    multiply_reference,
+    pair,
+    rule,
+    seen_as,
+    subtract,
+    subtract_reference,
+    vmem_bytes,
+)
+
+__all__ = [
+    "Blocks",
+    "add",
+    "add_reference",
+    "blocks_for",
+    "blocks_of",
+    "by_blocks",
+    "cast",
+    "cast_blocks_for",
+    "cast_reference",
+    "multiply",
+    "multiply_reference",
+    "pair",
+    "rule",
+    "seen_as",
+    "subtract",
+    "subtract_reference",
+    "vmem_bytes",
+]

@@ -1,0 +1,25 @@
+"""Normalisation of each row, and RMSNorm with the residual that a transformer adds before it."""
+
+from course_lib.kernels.norm.kernel import (
+    Blocks,
+    blocks_for,
+    layer_norm,
+    layer_norm_reference,
+    rms_norm,
+    rms_norm_reference,
+    rms_norm_residual,
+    rms_norm_residual_blocks_for,
+    rms_norm_residual_reference,
+)
+
+__all__ = [
+    "Blocks",
+    "blocks_for",
+    "layer_norm",
+    "layer_norm_reference",
+    "rms_norm",
+    "rms_norm_reference",
+    "rms_norm_residual",
+    "rms_norm_residual_blocks_for",
+    "rms_norm_residual_reference",
+]

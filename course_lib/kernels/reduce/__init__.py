@@ -1,0 +1,13 @@
+"""Reductions: ``o[i] = sum_j x[i, j]``, the maximum likewise, over any axis, over several, or over everything."""
+
+from course_lib.kernels.reduce.kernel import (
+    Axes,
+    Blocks,
+    blocks_for,
+    max_over,
+    max_over_reference,
+    sum_over,
+    sum_over_reference,
+)
+
+__all__ = ["Axes", "Blocks", "blocks_for", "max_over", "max_over_reference", "sum_over", "sum_over_reference"]

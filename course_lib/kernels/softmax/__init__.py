@@ -1,0 +1,5 @@
+"""Softmax: ``o[i, j] = exp(x[i, j] - max_j x[i, j]) / sum_j exp(x[i, j] - max_j x[i, j])``."""
+
+from course_lib.kernels.softmax.kernel import Blocks, blocks_for, reference, softmax
+
+__all__ = ["Blocks", "blocks_for", "reference", "softmax"]

@@ -1,0 +1,1 @@
+"""The compiled program of a kernel, bundle by bundle."""

@@ -1,0 +1,1 @@
+"""A picture for each combination of a few choices."""

@@ -1,0 +1,1 @@
+"""What all pictures share: strokes, colors, units in words."""

@@ -1,0 +1,1 @@
+"""What operations cost, bar beside bar."""

@@ -1,0 +1,1 @@
+"""What a computation moves through HBM, stage by stage."""

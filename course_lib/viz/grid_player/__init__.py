@@ -1,0 +1,1 @@
+"""The grid player: a kernel step by step."""

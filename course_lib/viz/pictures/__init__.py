@@ -1,0 +1,1 @@
+"""Pictures that stand in one file each."""

@@ -1,0 +1,145 @@
+"""A TensorCore in one picture: its units and memories, what flows between them, and how much at once."""
+
+from course_lib import chips, text
+from course_lib.viz.common import draw
+from course_lib.viz.common.picture import Picture
+
+_OUTSIDE, _VECTOR, _SCALAR, _UNIT = "#eef1f5", "#fdf3d8", "#e6dff0", "#cfe3f1"
+_BIG, _PLAIN, _SMALL = 19, 16, 15  # letters; on a page 480 pixels wide they are two thirds of that
+_LEFT, _WIDE = 14, 184  # of what belongs to the scalar unit
+_MIDDLE, _RIGHT = 236, draw.INNER - 14  # edges of what belongs to vectors
+_EACH = (_RIGHT - _LEFT - 3 * 12) / 4  # width of a vector unit
+_DOWN = _MIDDLE + 40  # where most arrows are
+_BUS, _UNITS = 424, 470  # the line that leads to the units, and their upper edge
+
+
+def core_picture(*, chip: str = "v5e") -> Picture:
+    """The core of a TPU as SVG: scalar unit and SMEM, VPU with its registers, MXU, XLU, EUP, VMEM, HBM, links.
+
+    Sizes, registers and slots are those of ``chips.chip``, links those of ``chips.links``. Raises ValueError for an
+    unknown chip.
+    """
+    of, out = chips.chip(chip), chips.links(chip)
+    several = of.tensor_cores > 1
+    title = f"One of the {of.tensor_cores} TensorCores of a {chip}" if several else f"The TensorCore of a {chip}"
+    panel = draw.Panel("".join([*_outside(of, out), *_scalar(of), *_vector(of), *_flows(of)]), 640)
+    drawn = draw.stacked([draw.paragraph(title, size=_BIG, bold=True), panel], gap=8)
+    words = as_text(of, out, title)
+    return Picture(svg=draw.card(drawn, title, words), text=words)
+
+
+def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
+    """The picture in words, line by line."""
+    word, slots, rate = text.size(of.register_bytes), of.slots, text.byte_rate(of.hbm_bandwidth)
+    both = f" for each of {of.tensor_cores} cores" if of.tensor_cores > 1 else ""
+    lines = (
+        f"{title}.",
+        f"HBM: {_gib(of.hbm_bytes)}{both}. The DMA engines copy between it and VMEM at {rate}, in the background.",
+        f"Links: to {out.neighbours} neighbouring chips, where the DMA engines copy too, and to the host.",
+        f"SMEM: {text.size(of.smem_bytes)}. The scalar unit, which issues all bundles, reads 32-bit words from it.",
+        f"VMEM: {text.size(of.vmem_bytes)}. A bundle loads up to {text.counted(slots['load'], 'register')} from it "
+        f"and stores {slots['store']}, {word} each.",
+        f"Vector registers: {of.registers} of {of.sublanes} sublanes x {of.lanes} lanes x 32 bits, {word} each.",
+        f"VPU: up to {slots['VPU']} operations a bundle, each on {of.sublanes * of.lanes:,} numbers.",
+        f"EUP: {text.counted(slots['EUP'], 'operation')} a bundle: exp, tanh, 1/x.",
+        f"XLU: {text.counted(slots['XLU'], 'unit')} that move data between lanes.",
+        f"MXU: {of.mxus} units, each with {of.mxu_size} x {of.mxu_size} weights.",
+        f"Results of MXU, XLU and EUP are popped into registers, {slots['pop']} a bundle.",
+    )
+    return "\n".join(lines)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.0f} GiB"
+
+
+def _box(x: float, y: float, width: float, height: float, fill: str, name: str, *lines: str) -> str:
+    """A unit or a memory: its name, and lines about it."""
+    body = draw.box(x, y, width, height, fill, stroke=draw.INK, radius=4)
+    body += draw.label(x + 10, y + 23, name, width - 14, size=_BIG, bold=True)
+    return body + "".join(
+        draw.label(x + 10, y + 44 + 19 * n, line, width - 14, size=_SMALL) for n, line in enumerate(lines)
+    )
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, *, both: bool = False, thick: float = 3) -> str:
+    """A straight arrow, level or upright; its line ends inside the heads."""
+    dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
+    start = (x1 + 6 * dx, y1 + 6 * dy) if both else (x1, y1)
+    found = draw.line(*start, x2 - 6 * dx, y2 - 6 * dy, draw.INK, width=thick)
+    return found + _head(x2, y2, dx, dy) + (_head(x1, y1, -dx, -dy) if both else "")
+
+
+def _head(x: float, y: float, dx: int, dy: int) -> str:
+    corners = [(x, y), (x - 10 * dx - 6 * dy, y - 10 * dy - 6 * dx), (x - 10 * dx + 6 * dy, y - 10 * dy + 6 * dx)]
+    points = " ".join(f"{draw.number(a)},{draw.number(b)}" for a, b in corners)
+    return f'<polygon points="{points}" fill="{draw.INK}"/>'
+
+
+def _outside(of: chips.Chip, out: chips.Links) -> list[str]:
+    """HBM and links above, and the frame of the core below them."""
+    link = [] if out.link_bandwidth is None else [f"{text.byte_rate(out.link_bandwidth)} each way"]
+    edge, words = _LEFT + _WIDE, "arrays live here; no unit reads it directly"
+    return [
+        _box(_MIDDLE, 4, _RIGHT - _MIDDLE, 62, _OUTSIDE, f"HBM {_gib(of.hbm_bytes)}", words),
+        _box(0, 4, edge, 94, _OUTSIDE, "Links", f"{out.neighbours} other chips", *link, "the host"),
+        _arrow(_DOWN, 82, edge, 82),  # the same engines copy to and from other chips
+        draw.box(0, 128, draw.INNER, 508, draw.PAPER, stroke=draw.MUTED, radius=8),
+    ]
+
+
+def _scalar(of: chips.Chip) -> list[str]:
+    does = ("issues a bundle", "each cycle; loops,", "addresses,", "starts copies")
+    return [
+        _box(_LEFT, 146, _WIDE, 68, _SCALAR, f"SMEM {text.size(of.smem_bytes)}", "words of 32 bits"),
+        _box(_LEFT, 272, _WIDE, 116, _SCALAR, "Scalar unit", *does),
+    ]
+
+
+def _vector(of: chips.Chip) -> list[str]:
+    wide, slots = _RIGHT - _MIDDLE, of.slots
+    shape = f"{of.sublanes} sublanes x {of.lanes} lanes x 32 bits"
+    units = [
+        ("VPU", f"{slots['VPU']} operations", "a bundle: add,", "max, select"),
+        ("EUP", text.counted(slots["EUP"], "operation"), "a bundle: exp,", "tanh, 1/x"),
+        ("XLU", f"{text.counted(slots['XLU'], 'unit')}: move", "data between", "lanes; transpose"),
+        ("MXU", f"{of.mxus} units of", f"{of.mxu_size} x {of.mxu_size}", "multiply-adds"),
+    ]
+    return [
+        _box(_MIDDLE, 146, wide, 68, _VECTOR, f"VMEM {text.size(of.vmem_bytes)}", "blocks, scratch, spilled registers"),
+        _box(_MIDDLE, 272, wide, 88, _VECTOR, f"{of.registers} vector registers", shape, _each(of)),
+        *(_box(_LEFT + n * (_EACH + 12), _UNITS, _EACH, 108, _UNIT, *lines) for n, lines in enumerate(units)),
+    ]
+
+
+def _each(of: chips.Chip) -> str:
+    return f"= {text.size(of.register_bytes)} each"
+
+
+def _flows(of: chips.Chip) -> list[str]:
+    """Arrows, and how much goes along them at once."""
+    word, slots, store = text.size(of.register_bytes), of.slots, _DOWN + 190
+    middles = [_LEFT + n * (_EACH + 12) + _EACH / 2 for n in range(4)]
+    arrows = [
+        _arrow(_DOWN, 66, _DOWN, 146, both=True, thick=6),
+        _arrow(_LEFT + 60, 214, _LEFT + 60, 272, both=True),
+        _arrow(_DOWN, 214, _DOWN, 272, thick=5),
+        _arrow(store, 272, store, 214),
+        _arrow(_DOWN, _BUS, _DOWN, 360),
+        draw.line(middles[0] - 1.5, _BUS, middles[-1] + 1.5, _BUS, draw.INK, width=3),
+        *(_arrow(middle, _BUS, middle, _UNITS, both=False) for middle in middles),
+    ]
+    said = [
+        (_DOWN + 20, 92, f"DMA engines: {text.byte_rate(of.hbm_bandwidth)},", draw.INK, True),
+        (_DOWN + 20, 112, "in the background", draw.INK, False),
+        (_LEFT + 76, 248, "one word", draw.INK, False),
+        (_DOWN + 14, 248, f"{slots['load']} x {word}", draw.INK, True),
+        (store + 14, 248, f"{slots['store']} x {word} a bundle", draw.INK, True),
+        (_DOWN + 16, 386, f"operands down; {slots['pop']} results a bundle", draw.INK, False),
+        (_DOWN + 16, 406, "popped from EUP, XLU and MXU", draw.INK, False),
+        (_LEFT, 604, "A bundle says in one cycle what every unit begins.", draw.MUTED, False),
+        (_LEFT, 624, "Copies, MXU, XLU and EUP go on in the background.", draw.MUTED, False),
+    ]
+    return arrows + [
+        draw.label(x, y, words, 660, size=_PLAIN, fill=fill, bold=bold) for x, y, words, fill, bold in said
+    ]

@@ -1,0 +1,64 @@
+"""The map of the course: a lesson a row, and left of them lines from each to those that build on it."""
+
+from course_lib.viz.common import draw
+from course_lib.viz.common.picture import Picture
+
+_RAIL = 92  # where the dots are; lines to what comes later bulge to the left of it
+_TEXT = _RAIL + 22
+_RIGHT = 150  # width of the column of minutes and points
+_BAR = 130
+_GAP = 18  # between two lessons
+_LINE = 17
+_NOTE = "Each line of text says what you can do afterwards. A curve joins a lesson to those that build on it."
+
+
+def picture(course) -> Picture:
+    """The picture of a ``checks.course_map.CourseMap``."""
+    rows = [_row(stop, stop is course.next_stop) for stop in course.stops]
+    tops = [sum(row.height + _GAP for row in rows[:n]) for n in range(len(rows))]
+    dots = {int(stop.lesson.number): top + 10 for stop, top in zip(course.stops, tops, strict=True)}
+    lines = "".join(_line(dots[need], dots[int(stop.lesson.number)]) for stop in course.stops for need in stop.needs)
+    marks = "".join(_dot(stop, dots[int(stop.lesson.number)]) for stop in course.stops)
+    body = "".join(draw.moved(row, 0, top) for row, top in zip(rows, tops, strict=True))
+    drawn = draw.Panel(lines + marks + body, tops[-1] + rows[-1].height)
+    head = draw.paragraph(course.summary, size=14, bold=True)
+    note = draw.paragraph(_NOTE, fill=draw.MUTED)
+    return Picture(
+        svg=draw.card(draw.stacked([head, note, drawn], gap=8), "The lessons of the course", str(course)),
+        text=str(course),
+    )
+
+
+def _row(stop, is_next: bool) -> draw.Panel:
+    """Title, what the lesson gives, what hardware adds; at the right the minutes and the points."""
+    room = draw.INNER - _TEXT - _RIGHT - 16
+    title = f"{stop.lesson.number}  {stop.lesson.title}"
+    body = draw.label(_TEXT, 15, title, room, size=15, bold=True)
+    if is_next:
+        body += draw.label(_TEXT + draw.width_of(title, 15, True) + 12, 15, "next", size=12, bold=True, fill=draw.RED)
+    lines = [(line, draw.INK) for line in draw.wrapped(stop.lesson.gives, room)]
+    lines += [(line, draw.MUTED) for line in draw.wrapped(f"On a TPU: {stop.lesson.hardware}", room)]
+    for n, (line, fill) in enumerate(lines):
+        body += draw.label(_TEXT, 35 + n * _LINE, line, room, fill=fill)
+    left, share = draw.INNER - _RIGHT, stop.progress.points / max(stop.progress.max_points, 1)
+    body += draw.label(left, 15, stop.time, _RIGHT)
+    body += draw.box(left, 25, _BAR, 8, draw.TRACK, radius=4)
+    if share:
+        body += draw.box(left, 25, max(8, _BAR * share), 8, draw.BLUE, radius=4)
+    body += draw.label(left, 50, stop.points, _RIGHT, fill=draw.MUTED)
+    return draw.Panel(body, max(52, 25 + _LINE * len(lines)))
+
+
+def _line(top: float, bottom: float) -> str:
+    """From one dot down to another, around those in between: the farther, the wider."""
+    bulge = min(_RAIL + 20, 0.19 * (bottom - top))
+    path = f"M{_RAIL} {draw.number(top)}C{draw.number(_RAIL - bulge)} {draw.number(top)} "
+    path += f"{draw.number(_RAIL - bulge)} {draw.number(bottom)} {_RAIL} {draw.number(bottom)}"
+    return f'<path d="{path}" stroke="{draw.GREY}" stroke-width="2" fill="none"/>'
+
+
+def _dot(stop, y: float) -> str:
+    """Full where every point is made, half where some are."""
+    passed, points = stop.progress.points, stop.progress.max_points
+    fill = draw.BLUE if passed and passed == points else draw.SKY if passed else draw.PAPER
+    return f'<circle cx="{_RAIL}" cy="{draw.number(y)}" r="7" fill="{fill}" stroke="{draw.INK}" stroke-width="1.5"/>'

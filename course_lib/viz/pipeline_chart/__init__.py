@@ -1,0 +1,1 @@
+"""The pipeline chart: copies and work over time."""

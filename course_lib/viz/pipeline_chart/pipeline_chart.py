@@ -1,0 +1,127 @@
+"""The pipeline of a kernel over time, as a widget: copies in, the core, copies out, and where the core waits."""
+
+import math
+import pathlib
+from collections.abc import Callable
+
+import anywidget
+import traitlets
+
+from course_lib import chips
+from course_lib.viz.pipeline_chart import pipeline_data, pipeline_lanes, pipeline_words
+from course_lib.viz.pipeline_chart.pipeline_lanes import Settings
+from course_lib.viz.pipeline_chart.pipeline_still import still
+
+_HERE = pathlib.Path(__file__).parent
+_SCRIPTS = (
+    "../common/dom.js",
+    "../common/units.js",
+    "../common/pipeline_model.js",
+    "pipeline_lanes.js",
+    "pipeline_words.js",
+    "pipeline_chart.js",
+)
+MOST_BUFFERS, MOST_SHOWN, MOST_WORK = 8, 32, 1_000_000
+_BLOCK, _LARGEST = 32 << 10, 16 << 20  # bytes of the plain kernel's block
+
+
+def pipeline_chart(
+    fn: Callable | None = None,
+    *args,
+    chip: str = "v5e",
+    buffers: int | None = None,
+    block: int | None = None,
+    work: float | None = None,
+    shown: int = 8,
+    latency: str = "compiler",
+) -> "PipelineChart":
+    """The first steps of the pipeline of the first kernel of ``fn(*args)``: a lane a buffer, and one for the core.
+
+    What is copied in which step is read off the kernel (``grid.walk``). Its work a step, in cycles, is the compiler's,
+    or the model's where there is no compiler; ``work`` replaces it, beside scalar code. Times are predicted (model):
+    those of ``roofline.pipeline``. Its loop asks for the blocks of a later step before it waits for its own, as
+    pallas_call and emit_pipeline do, and its copies share the HBM, which they do not in the compiler's simulator.
+    Without ``fn`` a plain kernel is shown, which reads and writes a block of ``block`` bytes in each step (32 KiB) and
+    works ``work`` cycles on it (250).
+
+    ``buffers``: of each block that is read, 1 to 8; by itself the kernel's own. ``shown``: steps. ``latency``:
+    "compiler", what its simulator counts for a copy, or "timings", what published timings leave of that. All of these
+    can be changed in the browser, and the block as well: what is read, written and worked on in a step grows with it.
+    ``args`` are arrays or ShapeDtypeStructs. Nothing is run.
+
+    Raises ValueError for a function without a kernel, for an unknown chip, and for what the controls would not take;
+    grid.UnreadableCall where a kernel's copies depend on array values.
+    """
+    chips.chip(chip)
+    _check("shown", shown, 1, MOST_SHOWN)
+    if buffers is not None:
+        _check("buffers", buffers, 1, MOST_BUFFERS)
+    if work is not None and not (_number(work) and 1 <= work <= MOST_WORK):
+        raise ValueError(f"pipeline_chart: work={work!r} are no cycles: it is a number, 1 to {MOST_WORK:,}.")
+    if latency not in ("compiler", "timings"):
+        raise ValueError(f"pipeline_chart: latency={latency!r} is not known. Choose 'compiler' or 'timings'.")
+    if fn is None:
+        block = _BLOCK if block is None else block
+        _check("block", block, 1, _LARGEST)
+        data = pipeline_data.of_plain(chip, block, work)
+    elif block is not None:
+        raise ValueError(
+            f"pipeline_chart: block={block!r} is for the plain kernel. This function has blocks of its own: leave out "
+            "block=, or the function."
+        )
+    else:
+        data = pipeline_data.of_kernel(fn, args, chip, work)
+    return PipelineChart(
+        data=data,
+        buffers=buffers or min(data["buffers"], MOST_BUFFERS),
+        work=data["work"],
+        shown=shown,
+        latency=latency,
+    )
+
+
+class PipelineChart(anywidget.AnyWidget):
+    """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
+
+    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
+    _css = _HERE / "pipeline_chart.css"
+    data = traitlets.Dict().tag(sync=True)
+    buffers = traitlets.Int(2).tag(sync=True)
+    block = traitlets.Float(1.0).tag(sync=True)  # times the kernel's own
+    work = traitlets.Float(250.0).tag(sync=True)  # cycles a step, with the kernel's own blocks, beside scalar code
+    shown = traitlets.Int(8).tag(sync=True)  # steps
+    latency = traitlets.Enum(["compiler", "timings"], "compiler").tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)  # the one that the words are about
+
+    @property
+    def settings(self) -> Settings:
+        """What is shown now."""
+        return Settings(buffers=self.buffers, block=self.block, work=self.work, shown=self.shown, latency=self.latency)
+
+    @property
+    def played(self) -> pipeline_lanes.Played:
+        """Its steps, in cycles."""
+        return pipeline_lanes.played(self.data, self.settings)
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        data["image/svg+xml"] = still(self.data, self.settings)
+        data["text/plain"] = as_text(self)
+        return data, metadata
+
+
+def as_text(chart: PipelineChart) -> str:
+    """The readout as lines."""
+    about = (chart.data, chart.settings, chart.played)
+    rows = [f"  {name}: {value}" for name, value in pipeline_words.readout(*about)]
+    return "\n".join([pipeline_words.title(*about[:2]), *rows, *pipeline_words.hints(*about)])
+
+
+def _check(name: str, size: object, least: int, most: int) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= most:
+        raise ValueError(f"pipeline_chart: {name}={size!r} will not do: it is a whole number, {least} to {most:,}.")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

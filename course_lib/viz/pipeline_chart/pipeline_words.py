@@ -1,0 +1,121 @@
+"""The pipeline chart in words: what a step takes and why, and what happens in one of them.
+
+pipeline_words.js says the same in JavaScript; a test compares them.
+"""
+
+import math
+
+from course_lib import text, vocabulary
+from course_lib.viz.pipeline_chart.pipeline_lanes import OUT, Bar, Played, Settings
+
+_MORE = 1.05  # times the longest part: then T is said to be more than each
+
+
+def cycles(n: float) -> str:
+    """A time in cycles: "1,209 cycles"."""
+    return f"{_whole(n)} cycles"
+
+
+def _whole(n: float) -> str:
+    return text.count(math.floor(n + 0.5))
+
+
+def title(data: dict, s: Settings) -> str:
+    """What is shown."""
+    return f"{data['kernel']}, {text.counted(s.buffers, 'buffer')}, {vocabulary.MODEL} on a {data['chip']}"
+
+
+def readout(data: dict, s: Settings, found: Played) -> list[tuple[str, str]]:
+    """(name, value with its unit): the parts of a step, what binds, and how much of the time the core waits."""
+    parts, read, write = found.parts, any(data["reads"]), any(data["writes"])
+    scalar = f", {_whole(data['scalar'])} of them scalar code" if data["scalar"] else ""
+    most = max(part for part in parts.values() if part is not None)
+
+    def mark(part: float) -> str:
+        return ", the longest" if part == most else ""
+
+    rows = [
+        ("work, c", f"{cycles(found.work)}{scalar}{mark(found.work)}"),
+        ("bytes", f"{cycles(parts['bytes'])} at {text.byte_rate(data['bandwidth'])}{mark(parts['bytes'])}"),
+    ]
+    for name, buffers, there in (("read", s.buffers, read), ("write", OUT, write)):
+        if there:
+            part = parts[name]
+            value = f"not each step {name}s" if part is None else f"{cycles(part)}{mark(part)}"
+            rows.append((f"(latency of a {name} + its bytes + c) / {buffers}", value))
+    shown = min(s.shown, len(found.steps))
+    step = f"{cycles(found.step)}, {text.duration(found.step / data['clock'])}, {vocabulary.MODEL}"
+    rows += [
+        ("T, a step on average", step),
+        ("binds", found.bound),
+        ("the core waits", text.percent(max(0.0, 1 - found.work / found.step))),
+        ("bubbles", f"{len(found.bubbles)} in the {text.counted(shown, 'step')} shown"),
+    ]
+    if data["compiled"] and untouched(data, s):
+        rows.append((vocabulary.COMPILER, f"{cycles(data['compiled'])} a step, first copy and last write included"))
+    return rows
+
+
+def untouched(data: dict, s: Settings) -> bool:
+    """Whether the pipeline is the kernel's own."""
+    return s.buffers == data["buffers"] and s.block == 1 and s.work == data["work"]
+
+
+def hints(data: dict, s: Settings, found: Played) -> list[str]:
+    """What else there is to know, in sentences."""
+    said, parts = [], [part for part in found.parts.values() if part is not None]
+    if any(data["reads"]) and s.buffers == 1:
+        said.append("With one buffer a read is asked for when the work on the block before is done: nothing hides it.")
+    if any(data["reads"]) and s.buffers > max(OUT, data["buffers"]):
+        said.append(
+            "pallas_call takes two buffers at most. emit_pipeline takes more for what is read; what is written has two "
+            "there as well."
+        )
+    if found.step > _MORE * max(parts):
+        said.append("T is more than each of its parts: copies wait for one another.")
+    if data["compiled"] and untouched(data, s) and s.latency == "compiler" and found.step > _MORE * data["compiled"]:
+        said.append("In the compiler's simulator copies do not share the HBM, here they do.")
+    if s.block != 1:
+        said.append(
+            f"Blocks × {text.significant(s.block, 3)}: bytes and work are taken to grow with the block, scalar code to "
+            "stay. The work of a product grows faster: set it, too."
+        )
+    read, write = data["latency"][s.latency]
+    whose = vocabulary.COMPILER if s.latency == "compiler" else "fitted on published timings"
+    said.append(
+        f"Latency of a read {cycles(read)}, of a write {cycles(write)}, {whose}{data['borrowed']}. All copies share "
+        f"the HBM, {_whole(data['bandwidth'] / data['clock'])} bytes a cycle, fitted on published timings."
+    )
+    return [*said, *data["notes"]]
+
+
+def bubble(bar: Bar, steps: int) -> list[str]:
+    """What stands in a bubble of a kernel of so many steps, the longest first: as much as there is room for."""
+    long = _whole(bar.end - bar.start)
+    name = "prologue" if bar.step == 0 else "drain" if bar.step == steps else ""
+    return [f"{name} {long}", long] if name else [long]
+
+
+def caption(s: Settings, found: Played, n: int) -> str:
+    """What step ``n`` does, and when."""
+    step, before = found.steps[n], found.steps[n - 1] if n else None
+    visits = sum(each.asked is not None for each in found.steps[: n + 1])
+    if step.asked is None:
+        said = [f"Step {n} reads nothing ahead."]
+    else:
+        said = [
+            f"Step {n}: its read, asked for at {_whole(step.asked)}, fills buffer {(visits - 1) % s.buffers} until "
+            f"{_whole(step.arrives)}."
+        ]
+    if step.alone is not None:
+        said.append(f"A block that has one buffer is asked for at {_whole(step.alone)}.")
+    gap = next((end - start for number, start, end in found.bubbles if number == n), None)
+    if gap is None:
+        said.append("The core does not wait.")
+    else:
+        late = before is not None and before.ends - before.done > step.begins - step.starts
+        said.append(f"The core waits {cycles(gap)} for {f'the write of step {n - 2}' if late else 'it'}.")
+    said.append(f"It works from {_whole(step.begins)} to {_whole(step.done)}.")
+    if step.leaves is not None:
+        said.append(f"The result leaves from {_whole(step.leaves)} on and is gone at {_whole(step.gone)}.")
+    return " ".join(said)

@@ -1,0 +1,1 @@
+"""How wrong a product is, and what its precision costs."""

@@ -1,0 +1,1 @@
+"""The card that a compiler Report shows."""

@@ -1,0 +1,1 @@
+"""Rooflines, as a picture and as a widget."""

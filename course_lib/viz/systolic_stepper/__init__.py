@@ -1,0 +1,1 @@
+"""A systolic array, cycle by cycle."""

@@ -1,0 +1,85 @@
+"""An array in its vector registers, as a widget: write a shape, and see which places stay empty."""
+
+import pathlib
+from collections.abc import Sequence
+
+import anywidget
+import traitlets
+
+from course_lib import text
+from course_lib.viz.common import draw
+from course_lib.viz.tile_painter import tile_plan
+
+_HERE = pathlib.Path(__file__).parent
+_SCRIPTS = ("../common/dom.js", "../common/units.js", "tile_painter.js")
+_TITLE = "An array in vector registers"
+_WIDE, _HIGH, _GAP, _IN_A_ROW = 104, 56, 10, 6  # pixels of a register, and registers side by side
+
+
+def tile_painter(shape: Sequence[int] = (20, 200), dtype: str = "float32") -> "TilePainter":
+    """The vector registers that an array fills or begins to fill, drawn, and how much of them is empty.
+
+    ``shape``: two to five sizes; ``dtype``: "float32", "bfloat16" or "int8". Both can be changed: the browser counts
+    again. Raises ValueError for another dtype and for sizes that are none.
+    """
+    if dtype not in tile_plan.DTYPES:
+        raise ValueError(f"tile_painter: dtype={dtype!r} is none it knows. Say one of {', '.join(tile_plan.DTYPES)}.")
+    sizes = list(shape)
+    if not 2 <= len(sizes) <= 5 or not all(type(n) is int and 1 <= n <= tile_plan.MOST for n in sizes):
+        raise ValueError(
+            f"tile_painter: shape={shape!r} is no shape to paint. Say two to five whole numbers, 1 to "
+            f"{tile_plan.MOST:,}, as in (20, 200)."
+        )
+    return TilePainter(shape=sizes, dtype=dtype)
+
+
+class TilePainter(anywidget.AnyWidget):
+    """The widget. ``shape`` and ``dtype`` are what is shown."""
+
+    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
+    _css = _HERE / "tile_painter.css"
+    shape = traitlets.List().tag(sync=True)
+    dtype = traitlets.Unicode("float32").tag(sync=True)
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        data["image/svg+xml"] = still(self.shape, self.dtype)
+        data["text/plain"] = tile_plan.sentence(self.shape, self.dtype)
+        return data, metadata
+
+
+def still(shape: Sequence[int], dtype: str) -> str:
+    """The registers as SVG, for pages where no kernel runs."""
+    found, said = tile_plan.plan(shape, dtype), tile_plan.sentence(shape, dtype)
+    body = ""
+    for number, tiles in enumerate(found.drawn):
+        x = number % _IN_A_ROW * (_WIDE + _GAP)
+        body += _register(x, number // _IN_A_ROW * (_HIGH + _GAP), tiles, found)
+    rows = -(-len(found.drawn) // _IN_A_ROW)
+    panels = [
+        draw.heading(_TITLE, "blue: numbers of the array, grey: empty"),
+        draw.Panel(body, rows * (_HIGH + _GAP)),
+        *([draw.paragraph(f"and {more}", size=13, fill=draw.MUTED)] if (more := more_words(found)) else []),
+        draw.paragraph(said, size=13),
+    ]
+    return draw.card(draw.stacked(panels, gap=6), _TITLE, said)
+
+
+def more_words(found: tile_plan.Plan) -> str:
+    """How many registers are not drawn; "" if all are."""
+    more = found.registers - len(found.drawn)
+    return f"{text.count(more)} more" if more else ""
+
+
+def _register(x: float, y: float, tiles: Sequence[tile_plan.Tile], found: tile_plan.Plan) -> str:
+    """8 sublanes by 128 lanes; the tiles in it lie one below the other."""
+    body = draw.box(x, y, _WIDE, _HIGH, draw.TRACK)
+    tall = _HIGH / found.room
+    for place, tile in enumerate(tiles):
+        wide = max(1.5, _WIDE * tile.lanes / tile_plan.LANES)
+        body += draw.box(x, y + place * tall, wide, max(1.5, tall * tile.rows / found.tile_rows), draw.BLUE)
+    for line in range(1, found.room):
+        body += draw.line(x, y + line * tall, x + _WIDE, y + line * tall, draw.PAPER)
+    edge = f'<rect x="{draw.number(x)}" y="{draw.number(y)}" width="{_WIDE}" height="{_HIGH}" fill="none"'
+    return body + f'{edge} stroke="{draw.MUTED}"/>'

@@ -1,0 +1,1 @@
+"""What lies in VMEM, as a picture and as a widget."""
