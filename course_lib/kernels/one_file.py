@@ -30,7 +30,10 @@ def inlined(file):
 
 def families() -> dict[str, str]:
     """The name of every family, which is a file with a reference, and the first line of its docstring."""
-    trees = {path.stem: ast.parse(path.read_text()) for path in sorted(_FOLDER.glob("*.py"))}
+    files = {path.stem: path for path in _FOLDER.glob("*.py")} | {
+        p.parent.name: p for p in _FOLDER.glob("*/__init__.py")
+    }
+    trees = {name: ast.parse(files[name].read_text()) for name in sorted(files)}
     return {name: ast.get_docstring(tree).splitlines()[0] for name, tree in trees.items() if _is_family(tree)}
 
 
@@ -55,7 +58,7 @@ def _is_family(tree: ast.Module) -> bool:
 
 def _collect(name: str, needed: dict[str, str], imports: dict[str, set[str]]) -> None:
     """Adds a file to ``needed``, after those it imports, and what it imports from elsewhere to ``imports``."""
-    source = (_FOLDER / f"{name}.py").read_text()
+    source = _path(name).read_text()
     lines, tree = source.splitlines(), ast.parse(source)
     for node in tree.body:
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -77,22 +80,36 @@ def _collect(name: str, needed: dict[str, str], imports: dict[str, set[str]]) ->
 
 def _files(node: ast.ImportFrom) -> list[str]:
     """The files of ours that an import names."""
-    if node.module == "course_lib.kernels":
-        return [alias.name for alias in node.names]
-    return [node.module.rpartition(".")[2]]
+    module = node.module.removeprefix("course_lib.kernels").removeprefix(".")
+    named = [f"{module}.{alias.name}".strip(".") for alias in node.names]
+    return named if all(_path(name).exists() for name in named) else [module]
+
+
+def _path(name: str) -> pathlib.Path:
+    """The file of a module, named from this folder on: "matmul.blocks", or a package's own."""
+    file = _FOLDER / f"{name.replace('.', '/')}.py"
+    return file if file.exists() else file.with_suffix("") / "__init__.py"
+
+
+def _function(name: str) -> str:
+    return f"{name.replace('.', '_')}_py"
 
 
 def _assignment(node: ast.ImportFrom) -> str:
     """The same names, from functions instead of files: ``dot, passes = products_py.dot, products_py.passes``."""
-    if node.module == "course_lib.kernels":
-        values = [f"{alias.name}_py" for alias in node.names]
+    files = _files(node)
+    module = node.module.removeprefix("course_lib.kernels").removeprefix(".")
+    whole = files != [module]
+    if whole:
+        values = [_function(file) for file in files]
     else:
-        values = [f"{_files(node)[0]}_py.{alias.name}" for alias in node.names]
-    return "\n".join(f"{alias.name} = {value}" for alias, value in zip(node.names, values, strict=True))
+        values = [f"{_function(files[0])}.{alias.name}" for alias in node.names]
+    names = [alias.asname or alias.name for alias in node.names]
+    return "\n".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
 
 
 def _as_a_function(name: str, source: str) -> str:
-    return f"@inlined\ndef {name}_py():\n{textwrap.indent(source.rstrip(), '    ')}\n\n    return locals()\n"
+    return f"@inlined\ndef {_function(name)}():\n{textwrap.indent(source.rstrip(), '    ')}\n\n    return locals()\n"
 
 
 def _import_lines(imports: dict[str, set[str]]) -> str:
