@@ -13,7 +13,7 @@ import pytest
 
 from course_lib import chips
 from course_lib.kernels import activations, elementwise, linear, matmul, norm, reduce, scale_add, scan, softmax
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch
 
 BF16 = jnp.bfloat16
@@ -84,11 +84,11 @@ def test_the_doctor_says_of_a_gpu_what_the_kernels_do_there(gpu):
     says = chips.AttachedGpu(gpu.kind, gpu.capability).runs
     with gpu.target():
         if says.startswith("no kernels"):
-            with pytest.raises(platforms.NoKernels):
-                platforms.gpu_road()
+            with pytest.raises(this_chip.NoKernels):
+                this_chip.gpu_road()
             return
-        assert platforms.gpu_road() == ("mosaic" if says.startswith("plgpu.kernel") else "triton")
-        assert (platforms.not_a_hopper() == "") == ("wgmma and TMA" in says)
+        assert this_chip.gpu_road() == ("mosaic" if says.startswith("plgpu.kernel") else "triton")
+        assert (this_chip.not_a_hopper() == "") == ("wgmma and TMA" in says)
 
 
 def test_on_a_gpu_plain_jax_runs_unless_kernels_are_asked_for():
@@ -123,7 +123,7 @@ def test_what_a_kernel_cannot_do_plain_jax_does_with_one_warning(name):
     with pytest.warns(UserWarning, match=says) as said:
         program = lowered(fn, *args, chip=chip)
     assert len(said) == 1 and kernels(program) == (0, 0)
-    with pytest.raises(platforms.NoKernel):
+    with pytest.raises(this_chip.NoKernel):
         lowered(fn, *args, chip=chip, on=functools.partial(launch.gpu_kernels, strict=True))
 
 

@@ -7,7 +7,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
 
 from course_lib import chips, compat, grid
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch
 
 X = jnp.zeros((8, 128))
@@ -74,7 +74,7 @@ def test_a_kernel_is_traced_for_the_chip_of_its_program():
     seen = []
 
     def asks(x):
-        seen.append(platforms.vmem_bytes())
+        seen.append(this_chip.vmem_bytes())
         return on_tpu(x)
 
     for kind in ("TPU v5 lite", "TPU7x"):

@@ -14,7 +14,7 @@ from gpu_compiler import needs_gpu_compiler
 
 from course_lib import chips, compiler, grid, judges
 from course_lib.kernels import activations, elementwise, linear, matmul, norm, softmax
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch, portable
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import triton as matmul_portable
@@ -173,9 +173,9 @@ def test_activations_keep_nan_where_maximum_and_minimum_drop_it(name, monkeypatc
 
 
 def test_what_the_road_does_not_take():
-    with pytest.raises(platforms.NoKernel, match="rows of up to 16,384"):
+    with pytest.raises(this_chip.NoKernel, match="rows of up to 16,384"):
         portable.by_rows(shape(2, 20000), kernel=None, name="long")
-    with pytest.raises(platforms.NoKernel, match="counts elements in 32 bits"):
+    with pytest.raises(this_chip.NoKernel, match="counts elements in 32 bits"):
         portable.by_elements(shape(1 << 16, 1 << 15), kernel=None, dtype=BF16, name="large")
     with pytest.raises(ValueError, match="powers of two, 16 or more"):
         matmul_portable.Blocks(bm=96)

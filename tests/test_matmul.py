@@ -12,7 +12,7 @@ from sweeps import daily
 
 from course_lib import chips, compiler, cost, grid, judges
 from course_lib.kernels import linear, matmul
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.common import layouts
 from course_lib.kernels.matmul import Blocks, reference
 from course_lib.kernels.matmul import blocks as matmul_blocks
@@ -271,7 +271,7 @@ def test_chosen_blocks_fit_every_chip(chip, dtype):
     with chips.chip(chip).target():
         for m, k, n in SHAPES:
             problem = Problem(m=m, k=k, n=n, dtype=jnp.dtype(dtype), passes=6 if dtype == jnp.float32 else 1)
-            assert matmul_blocks.vmem_bytes(matmul_blocks.fastest(problem), problem) <= platforms.vmem_bytes()
+            assert matmul_blocks.vmem_bytes(matmul_blocks.fastest(problem), problem) <= this_chip.vmem_bytes()
 
 
 @needs_libtpu

@@ -16,7 +16,7 @@ from sweeps import daily
 from course_lib import chips, compat, compiler, grid, judges
 from course_lib.judges.running import watchdog
 from course_lib.kernels import paged_attention
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.paged_attention import Blocks
 from course_lib.kernels.paged_attention import kernel as paged_attention_kernel
 from course_lib.kernels.paged_attention import pools as paged_attention_pools
@@ -233,14 +233,14 @@ def test_blocks_are_as_large_as_the_latency_asks():
 
 def in_pairs(monkeypatch):
     """SMEM that holds a table's rows of two sequences; and three of them."""
-    monkeypatch.setattr(platforms, "smem_bytes", lambda: 2 * 2 * 512)
+    monkeypatch.setattr(this_chip, "smem_bytes", lambda: 2 * 2 * 512)
     return functools.partial(paged_attention.paged_attention, blocks=SMALL), case([20, 0, 45], most=4, heads=1)
 
 
 def test_a_table_that_smem_does_not_hold_is_cut(monkeypatch):
     fn, args = in_pairs(monkeypatch)
     assert [call.grid for call in grid.walk(fn, *args).calls] == [(2,), (1,)]
-    monkeypatch.setattr(platforms, "smem_bytes", lambda: 512)
+    monkeypatch.setattr(this_chip, "smem_bytes", lambda: 512)
     with pytest.raises(
         ValueError, match="a row of table has 4 pages, and half of SMEM, 256 bytes, .* Try larger pages"
     ):

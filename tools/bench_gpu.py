@@ -25,7 +25,7 @@ from kernel_rows import OURS, XLA
 
 from course_lib import bench, text
 from course_lib.bench.autotune import label
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch
 
 WRONG = {"bf16": 2**-6, "f32": 2**-12}  # from where on an error is no rounding: see ``error_of``
@@ -127,7 +127,7 @@ def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Arra
             return Found(error=error, measured=bench.measure(fn, *arrays, rounds=ROUNDS, plain=row.plain))
     except (ImportError, AttributeError) as missing:
         return Found(why=f"not here: {missing}")
-    except platforms.NoKernel as why:
+    except this_chip.NoKernel as why:
         return Found(why=f"no kernel: {why}")
     except Exception as failure:  # also what a foreign library raises on a GPU it was not made for
         return Found(error=error, why=f"{type(failure).__name__}: {failure}".splitlines()[0])

@@ -26,8 +26,7 @@ from jax import lax
 from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import elementwise
 from course_lib.kernels.common import arguments, legal
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -234,7 +233,7 @@ def pull_back(
     x: Float[Array, "*shape"],
     *,
     blocks: Blocks | None = None,
-    cuts: rules.Cuts = None,
+    cuts: mesh_rules.Cuts = None,
 ) -> Float[Array, "*shape"]:
     """The cotangent of x: g, the cotangent of the activation called ``name``, times its slope at x; a kernel too."""
     kernel, plain = fixed(_backward_kernel, name=name), fixed(_pull_back, name=name)

@@ -21,10 +21,10 @@ from course_lib.arrays import Array, Described, Float, Float32, Int8, Ref
 from course_lib.kernels import activations, matmul
 from course_lib.kernels.common import arguments, legal
 from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, passes, precision_of, zero_beyond
 from course_lib.kernels.common.symbolic import planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -118,7 +118,7 @@ def linear_int8(
     legal.check_kind("linear_int8", blocks, Blocks)
     matmul_blocks.check(blocks, _problem(x, q, level))
     how = level, blocks
-    said = rules.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
+    said = mesh_rules.cuts("linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), layout)
     if sharding.is_cut("k", "linear_int8", _rule(x.ndim - 1, "k"), (x, q, scale, b), said):
         # No device has the sum that the activation is of: bias and activation follow it.
         operands = x, q, scale, jnp.zeros_like(b)
@@ -168,7 +168,7 @@ def _check(x: Array, q: Array, scale: Array, b: Array) -> None:
 
 def _rule(batch: int, k: str) -> str:
     """``k`` is "K" where it must be whole, and "k" where the parts of a product are added."""
-    rows = rules.letters(batch)
+    rows = mesh_rules.letters(batch)
     return f"{rows} {k}, {k} n, n, n -> " + (f"{rows} n" if k == "K" else f"{rows} n +k")
 
 
@@ -198,7 +198,7 @@ def _forward(x, q, scale, b, *how):
 
 def _backward(activation, precision, _, summed, cuts, saved, g):
     x, q, _, b = saved
-    rows, k = rules.letters(x.ndim - 1), "k" if summed else "K"
+    rows, k = mesh_rules.letters(x.ndim - 1), "k" if summed else "K"
     sums = " ".join("+" + letter for letter in rows.split())
     rule = f"{rows} {k}, {k} n, n, n, {rows} n -> {rows} {k} +n, n {sums} +k, n {sums}"
     how = {"activation": activation, "precision": precision}
@@ -239,7 +239,7 @@ def _on_tpu(x, q, scale, b, *, activation, precision, blocks: Blocks | None) -> 
         q_spec = pl.BlockSpec((bk, bn), lambda i, j, k: (k, j))
     out = pl.pallas_call(
         functools.partial(_kernel, activation=activation, precision=precision, size=k, transpose_q=transpose_q),
-        out_shape=sharding.result(x, (m, n), x.dtype),
+        out_shape=out_type(x, (m, n), x.dtype),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[
             pl.BlockSpec((bm, bk), lambda i, j, k: (i, k)),

@@ -21,6 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import matmul
 from course_lib.kernels.common import arguments, legal, symbolic
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, precision_of
 from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
@@ -147,7 +148,7 @@ def _on_tpu(x: Array, y: Array, *, precision, blocks: Blocks | None) -> Array:
 
     return pl.kernel(
         kernel,
-        out_type=sharding.result(x, (m, n), x.dtype),
+        out_type=out_type(x, (m, n), x.dtype),
         mesh=pltpu.TensorCoreMesh(axis_name="core", num_cores=1),
         scratch_types=[pltpu.VMEM((bm, bn), jnp.float32)],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=matmul_blocks.vmem_limit(sizes, problem)),

@@ -21,8 +21,8 @@ from course_lib.kernels import elementwise
 from course_lib.kernels.common import arguments, legal
 from course_lib.kernels.common.along_axis import accumulator
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.common.outputs import out_type
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -112,7 +112,7 @@ def blocks_for(a: Num[Described, ""] | float, x: Num[Described, "*shape"], y: Nu
 
 
 def _rule(rank: int) -> str:
-    return f", {rules.letters(rank)}, {rules.letters(rank)} -> {rules.letters(rank)}"
+    return f", {mesh_rules.letters(rank)}, {mesh_rules.letters(rank)} -> {mesh_rules.letters(rank)}"
 
 
 @functools.partial(differentiable, settings=2)
@@ -138,7 +138,7 @@ def _backward(blocks, cuts, saved, g):
     if not x.size:
         da, dx = _backward_plain(a, g, x)
         return da, dx, g
-    axes = rules.letters(x.ndim)
+    axes = mesh_rules.letters(x.ndim)
     rule = f", {axes}, {axes} -> {' '.join('+' + axis for axis in axes.split())}, {axes}"
     on_tpu = _on_tpus(_backward_on_tpu, blocks)
     da, dx = Op(name="gradient of scale_add", rule=rule, plain=_backward_plain, **on_tpu)(a, g, x, cuts=cuts)
@@ -167,7 +167,7 @@ def _on_tpu(a, x, y, *, blocks, mapped=False):
     spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
     out = pl.pallas_call(
         _kernel,
-        out_shape=sharding.result(x, flat, x.dtype),
+        out_shape=out_type(x, flat, x.dtype),
         grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
         in_specs=[scalar, spec, spec],
         out_specs=spec,
@@ -181,7 +181,7 @@ def _backward_on_tpu(a, g, x, *, blocks, mapped=False):
     spec, scalar = pl.BlockSpec(block, lambda *step: step), pl.BlockSpec(memory_space=pltpu.SMEM)
     dx, da = pl.pallas_call(
         functools.partial(_backward_kernel, shape=flat),
-        out_shape=[sharding.result(x, flat, x.dtype), sharding.result(x, (1, 1), a.dtype)],
+        out_shape=[out_type(x, flat, x.dtype), out_type(x, (1, 1), a.dtype)],
         grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
         in_specs=[scalar, spec, spec],
         out_specs=[spec, scalar],

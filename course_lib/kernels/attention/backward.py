@@ -28,12 +28,12 @@ from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels.attention import scores as attention_scores
 from course_lib.kernels.attention.scores import Scores, down
 from course_lib.kernels.attention.tiles import MASKED, Kind, Task, Tiles, largest_tiles, wide
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 from course_lib.kernels.common.compiler_params import compiler_params
 from course_lib.kernels.common.legal import LANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, zero_beyond
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules
 from course_lib.kernels.dispatch.launch import Op, fixed
 
 _SIDE = 256  # queries, and keys, of a product
@@ -46,7 +46,7 @@ def gradients(
     do: Float[Array, "*queries S E"],
     scores: Scores,
     rule: str,
-    cuts: rules.Cuts,
+    cuts: mesh_rules.Cuts,
 ) -> tuple[Float[Array, "*queries S D"], Float[Array, "*heads T D"], Float[Array, "*heads T E"]]:
     """dq, dk and dv; ``operands`` are q, k, v and segments, if any, and ``rule`` is that of the op."""
     op = Op(
@@ -167,13 +167,13 @@ def _on_tpu(o, lse, do, q, k, v, *segments, scores):
     group = math.prod(q.shape[:-2]) // heads
     tiles, needed = _fitting(q, k, v, group, scores)
     apart = 1  # heads of a group, where each has a dk and a dv of its own
-    if needed > _usable():
+    if needed > chip.usable_vmem_bytes():
         apart, group = group, 1
         tiles, needed = _fitting(q, k, v, group, scores)
-    if needed > platforms.vmem_bytes():
+    if needed > chip.vmem_bytes():
         raise ValueError(
             f"flash_attention: the gradient keeps dq of all {s} positions of a head in VMEM, {needed >> 20} MiB with "
-            f"the rest, and the chip has {platforms.vmem_bytes() >> 20} MiB. Try parts of q, one after another."
+            f"the rest, and the chip has {chip.vmem_bytes() >> 20} MiB. Try parts of q, one after another."
         )
     delta = jnp.sum(o.astype(jnp.float32) * do.astype(jnp.float32), axis=-1)
     dq, dk, dv = _call(
@@ -212,9 +212,9 @@ def _call(q, do, lse, delta, k, v, *segments, tiles: Tiles, scores: Scores, need
     return pl.pallas_call(
         functools.partial(_kernel, segments=bool(segments), tiles=tiles, scores=scores),
         out_shape=[
-            sharding.result(q, q.shape, q.dtype),
-            sharding.result(q, (n, t, d), kept),
-            sharding.result(q, (n, t, e), kept),
+            out_type(q, q.shape, q.dtype),
+            out_type(q, (n, t, d), kept),
+            out_type(q, (n, t, e), kept),
         ],
         grid=(n, tiles.columns, group, tiles.span if tiles.causal else tiles.rows),
         in_specs=[
@@ -240,11 +240,6 @@ def _fitting(q: Array, k: Array, v: Array, group: int, scores: Scores) -> tuple[
         item, rows, both = q.dtype.itemsize, tiles.rows * tiles.bq, wide_d + wide_e
         dq = group * rows * wide_d * (4 + 2 * item)
         needed = dq + 2 * item * both * (tiles.bq + 2 * tiles.bk) + 4 * both * tiles.bk + 16 * 4 * _SIDE * _SIDE
-        if needed <= _usable():
+        if needed <= chip.usable_vmem_bytes():
             break
     return tiles, needed
-
-
-def _usable() -> int:
-    """Bytes of VMEM that may be filled: an eighth stays free for what the compiler puts there."""
-    return platforms.vmem_bytes() * 7 // 8

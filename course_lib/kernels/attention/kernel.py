@@ -25,9 +25,9 @@ from course_lib.kernels.attention.scores import Scores, down
 from course_lib.kernels.attention.tiles import MASKED, Kind, Tiles, carried_to, in_turns, wide
 from course_lib.kernels.common.compiler_params import compiler_params
 from course_lib.kernels.common.legal import LANES, SUBLANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, zero_beyond
 from course_lib.kernels.common.symbolic import is_known
-from course_lib.kernels.dispatch import sharding
 
 
 def _kernel(
@@ -159,8 +159,8 @@ def on_tpu(
             run=functools.partial(run, scores=scores, queries=how.queries, keys=how.keys),
         ),
         out_shape=[
-            sharding.result(q, (heads, group, *lying(s, e)), q.dtype),
-            sharding.result(q, (heads, group, 1, s), jnp.float32),
+            out_type(q, (heads, group, *lying(s, e)), q.dtype),
+            out_type(q, (heads, group, 1, s), jnp.float32),
         ],
         grid=(heads // together, group, tiles.rows, tiles.span),
         in_specs=[of_queries(d), of_keys(d), of_keys(e), *of_ids[: len(segments)]],

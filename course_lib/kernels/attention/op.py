@@ -23,8 +23,7 @@ from course_lib.kernels.attention import kernel as attention_forward
 from course_lib.kernels.attention import scores as attention_scores
 from course_lib.kernels.attention.scores import Scores
 from course_lib.kernels.attention.tiles import Chosen, Tiles, largest_tiles
-from course_lib.kernels.common import chip as platforms
-from course_lib.kernels.common import legal
+from course_lib.kernels.common import chip, legal
 from course_lib.kernels.common.compiler_params import check_fits
 from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
@@ -121,7 +120,7 @@ def blocks_for(
         bq, bk = (512, 512) if causal else (1024, 256)
     for tile in largest_tiles(q.dtype):
         blocks = Blocks(tile=tile, bq=min(tile, bq), bk=min(tile, bk))
-        if _needed(blocks, q, k, v, causal) <= _usable():
+        if _needed(blocks, q, k, v, causal) <= chip.usable_vmem_bytes():
             return blocks
     return Blocks(tile=128, bq=128, bk=128)
 
@@ -165,14 +164,9 @@ def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | No
     queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
     heads, each = 1, _windows(tiles, q, k, v)
     if tiles.rows == tiles.columns == 1:
-        heads = max(1, min(_SCORES // (tiles.bq * tiles.bk), (_usable() - needed) // each + 1))
+        heads = max(1, min(_SCORES // (tiles.bq * tiles.bk), (chip.usable_vmem_bytes() - needed) // each + 1))
     cut = {"tiles": tiles, "queries": queries, "keys": keys, "turned": _turned(k, v), "heads": heads}
     return Chosen(**cut, vmem_bytes=needed + (heads - 1) * each)
-
-
-def _usable() -> int:
-    """Bytes of VMEM that may be filled: an eighth stays free for what the compiler puts there."""
-    return platforms.vmem_bytes() * 7 // 8
 
 
 def _turned(k: Described, v: Described) -> bool:

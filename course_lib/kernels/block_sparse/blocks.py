@@ -12,14 +12,12 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from course_lib.kernels.block_sparse import by_depth as block_sparse_by_depth
-from course_lib.kernels.common import chip as platforms
-from course_lib.kernels.common import legal
+from course_lib.kernels.common import chip, legal
 from course_lib.kernels.common.symbolic import planned
 
 _COLUMNS = 512  # of a panel of dsd
 _PER_STEP = 2**27  # multiplications of a step, times how often the MXU does them: some 2000 cycles
 _MOST = 16  # blocks to a step: it is written out in full
-_LARGEST = 2**30  # multiplications of a step at most: it is written out in full, and longer ones compile for long
 # Seconds of a step of sdd beside the product, and of the first one with other rows of a: the compiler predicts 350 to
 # 500 cycles for a v5e, and 1140 until a copy arrives.
 _STEP, _OTHER_ROWS = 0.3e-6, 0.75e-6
@@ -42,7 +40,10 @@ class Dsd:
         """How wide a panel is chosen: 512, less where that would not fit well, and all panels alike."""
         n = planned((1, self.n))[1]
         for most in (_COLUMNS, 256, 128):
-            if self.vmem_bytes(most) <= _room() and self.h * self.w * most * self.passes <= _LARGEST:
+            if (
+                self.vmem_bytes(most) <= chip.usable_vmem_bytes()
+                and self.h * self.w * most * self.passes <= chip.LARGEST_STEP
+            ):
                 break
         return _up(pl.cdiv(n, pl.cdiv(n, most)), legal.LANES)
 
@@ -61,7 +62,7 @@ class Dsd:
 
     def check_fits(self) -> None:
         """Raises ValueError where not even 128 columns do."""
-        needed, most = self.vmem_bytes(legal.LANES), platforms.vmem_bytes()
+        needed, most = self.vmem_bytes(legal.LANES), chip.vmem_bytes()
         if needed > most:
             raise ValueError(
                 f"dsd: b has {self.cols * self.w} rows and the result {self.rows * self.h}; 128 columns of both need "
@@ -91,13 +92,13 @@ class Sdd:
         parts = [(self._seconds_by_depth(bk), bk) for bk in self._parts()]
         if parts and min(parts)[0] < self._seconds_whole():
             return min(parts)[1], _up(self.cols * self.w, legal.LANES)
-        each, room = self.h * self.w * self.passes, _room()
+        each, room = self.h * self.w * self.passes, chip.usable_vmem_bytes()
         wide = max((n for n in range(1, self.cols + 1) if self.vmem_bytes(self.k, n) <= room), default=0)
-        if wide and each * self.k <= _LARGEST:
+        if wide and each * self.k <= chip.LARGEST_STEP:
             wide = pl.cdiv(self.cols, pl.cdiv(self.cols, wide))  # each time as many
             return _up(self.k, legal.LANES), _up(wide * self.w, legal.LANES)
         fits = (bk for bk in range(legal.LANES, self.k, legal.LANES) if self.vmem_bytes(bk, 1) <= room)
-        deep = max((bk for bk in fits if each * bk <= _LARGEST), default=legal.LANES)
+        deep = max((bk for bk in fits if each * bk <= chip.LARGEST_STEP), default=legal.LANES)
         return _up(pl.cdiv(self.k, pl.cdiv(self.k, deep)), legal.LANES), _up(self.w, legal.LANES)
 
     def by_depth(self, bk: int, bn: int) -> bool:
@@ -108,9 +109,9 @@ class Sdd:
         """The bk of such parts that fit."""
         if not block_sparse_by_depth.has_parts(self.k):
             return []
-        most = min(self.k - 1, _LARGEST // (self.h * self.w * self.passes))
+        most = min(self.k - 1, chip.LARGEST_STEP // (self.h * self.w * self.passes))
         divide = [bk for bk in range(legal.LANES, most + 1, legal.LANES) if self.k % bk == 0]
-        return [bk for bk in divide if self.vmem_bytes_by_depth(bk) <= _room()]
+        return [bk for bk in divide if self.vmem_bytes_by_depth(bk) <= chip.usable_vmem_bytes()]
 
     def per_step_by_depth(self, bk: int) -> int:
         return max(1, min(_PER_STEP // (self.h * self.w * bk * self.passes), _MOST, self.count))
@@ -140,10 +141,10 @@ class Sdd:
         return self.count * _STEP + min(self.count, self.rows) * _OTHER_ROWS
 
     def _seconds_a_number(self) -> float:
-        return self.itemsize / platforms.rates(jnp.bfloat16).hbm_bandwidth
+        return self.itemsize / chip.rates(jnp.bfloat16).hbm_bandwidth
 
     def _seconds_of_products(self) -> float:
-        return 2 * self.count * self.h * self.w * self.k * self.passes / platforms.rates(jnp.bfloat16).flops
+        return 2 * self.count * self.h * self.w * self.k * self.passes / chip.rates(jnp.bfloat16).flops
 
     def per_range(self, bk: int, bn: int) -> int:
         """How many columns of blocks are in VMEM at once."""
@@ -153,10 +154,10 @@ class Sdd:
         """How many blocks to a step: several where all of a and b can be in VMEM, and copying a first is not longer."""
         if bk < self.k or per_range < self.cols:
             return 1
-        first = self.itemsize * self.rows * self.h * self.k / platforms.rates(jnp.bfloat16).hbm_bandwidth
+        first = self.itemsize * self.rows * self.h * self.k / chip.rates(jnp.bfloat16).hbm_bandwidth
         each = self.h * self.w * self.k * self.passes
         several = max(1, min(_PER_STEP // each, _MOST, self.count))
-        fits = self.vmem_bytes(bk, per_range, several) <= _room()
+        fits = self.vmem_bytes(bk, per_range, several) <= chip.usable_vmem_bytes()
         return several if fits and first < self._seconds_of_rows() else 1
 
     def vmem_bytes(self, bk: int, per_range: int, per_step: int = 1) -> int:
@@ -168,11 +169,6 @@ class Sdd:
         b = bk * min(per_range * w, self.cols * lanes) * (1 if whole else 2)
         parts = 6 * bk * (h + w) if self.passes > 1 else 0
         return self.itemsize * (a + b + 2 * per_step * h * lanes) + 8 * h * lanes + parts
-
-
-def _room() -> int:
-    """Bytes of VMEM for blocks that are chosen: the rest is for what the compiler has no registers for."""
-    return platforms.vmem_bytes() * 7 // 8
 
 
 def _tile(itemsize: int) -> int:

@@ -18,9 +18,9 @@ from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels.block_sparse.kernel import place
 from course_lib.kernels.common.compiler_params import compiler_params
 from course_lib.kernels.common.legal import LANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot
 from course_lib.kernels.common.symbolic import is_known
-from course_lib.kernels.dispatch import sharding
 
 
 def _kernel(
@@ -111,7 +111,7 @@ def sdd(
 
     return pl.pallas_call(
         functools.partial(_kernel, shape=shape, transpose_b=transpose_b, precision=precision),
-        out_shape=sharding.result(a, (count, h, w), a.dtype),
+        out_shape=out_type(a, (count, h, w), a.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(cores, parts, steps),

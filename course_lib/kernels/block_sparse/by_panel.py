@@ -18,8 +18,8 @@ from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels.block_sparse.kernel import add_products, for_every_row
 from course_lib.kernels.common.compiler_params import compiler_params
 from course_lib.kernels.common.legal import LANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import is_known
-from course_lib.kernels.dispatch import sharding
 
 
 def _kernel(
@@ -129,7 +129,7 @@ def dsd(
     how = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o, "precision": precision}
     o = pl.pallas_call(
         functools.partial(_kernel, shape=shape, sizes=(height, depth), bn=bn, **how),
-        out_shape=sharding.result(values, lies(*of_o, n, transpose_o), b.dtype),
+        out_shape=out_type(values, lies(*of_o, n, transpose_o), b.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(cores, n // (cores * bn), pl.cdiv(count, per_step)),

@@ -23,8 +23,8 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels.block_sparse.pattern import counted
 from course_lib.kernels.common.compiler_params import compiler_params
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, zero_beyond
-from course_lib.kernels.dispatch import sharding
 
 
 def place(rows_ref: Int32[Ref, " Z"], cols_ref: Int32[Ref, " Z"], at, per_step: int, shape: tuple[int, int]):
@@ -141,7 +141,7 @@ def dsd(
     how = {"transpose_a": transpose_a, "transpose_b": transpose_b, "transpose_o": transpose_o, "precision": precision}
     o = pl.pallas_call(
         functools.partial(_dsd_kernel, shape=shape, sizes=(height, depth), **how),
-        out_shape=sharding.result(values, o_shape, b.dtype),
+        out_shape=out_type(values, o_shape, b.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(pl.cdiv(n, bn), pl.cdiv(count, per_step)),
@@ -233,7 +233,7 @@ def sdd(
     how = {"per_range": per_range, "ranges": ranges, "transpose_b": transpose_b, "k": k, "precision": precision}
     return pl.pallas_call(
         functools.partial(_sdd_kernel, shape=shape, more_lists=len(lists) - 2, **how),
-        out_shape=sharding.result(a, (count, h, w), a.dtype),
+        out_shape=out_type(a, (count, h, w), a.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(lists),
             grid=(pl.cdiv(count, per_step), pl.cdiv(k, bk)),

@@ -14,7 +14,7 @@ from course_lib.kernels.block_sparse import by_depth as block_sparse_by_depth
 from course_lib.kernels.block_sparse import by_panel as block_sparse_by_panel
 from course_lib.kernels.block_sparse import kernel as block_sparse_kernels
 from course_lib.kernels.block_sparse.pattern import counted
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 from course_lib.kernels.common.compiler_params import check_fits
 from course_lib.kernels.common.products import passes
 from course_lib.kernels.common.symbolic import cut
@@ -96,7 +96,7 @@ def _dsd_on_tpu(
         b, transpose_b = b.T, False
     turned = transpose_o and problem.h % 128 == 0
     rows, cols, shape = _turned(rows, cols, shape, transpose_a)
-    run, cores = block_sparse_kernels.dsd, platforms.cores()
+    run, cores = block_sparse_kernels.dsd, chip.cores()
     if not mapped and block_sparse_by_panel.has_panels(n, bn, cores):
         run = functools.partial(block_sparse_by_panel.dsd, cores=cores)
     o = run(
@@ -146,7 +146,7 @@ def _sdd_on_tpu(a, b, rows, cols, *, shape, transpose_b, precision, blocks):
     if problem.by_depth(bk, bn):
         _check_lists("sdd", 2, rows.shape[0])
         return block_sparse_by_depth.sdd(
-            a, b, rows, cols, shape, **how, bk=bk, per_step=problem.per_step_by_depth(bk), cores=platforms.cores(),
+            a, b, rows, cols, shape, **how, bk=bk, per_step=problem.per_step_by_depth(bk), cores=chip.cores(),
             vmem_bytes=problem.vmem_bytes_by_depth(bk),
         )  # fmt: skip
     bk, per_range = min(bk, problem.k), problem.per_range(bk, bn)

@@ -10,10 +10,19 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import tpu as pltpu
 
+# Multiplications of a grid step at most, times the passes of the MXU: a step is written out in full as instructions,
+# and a longer one takes long to compile.
+LARGEST_STEP = 2**30
+
 
 def vmem_bytes() -> int:
     """VMEM of the TPU that a kernel is being traced for, in bytes; of a v5e (128 MiB) where none is named."""
     return _tpu_info().vmem_capacity_bytes
+
+
+def usable_vmem_bytes() -> int:
+    """Return the bytes of VMEM that blocks may fill: an eighth stays free for what the compiler puts there."""
+    return vmem_bytes() * 7 // 8
 
 
 def smem_bytes() -> int:

@@ -2,23 +2,23 @@
 
 from jax.experimental.pallas import tpu as pltpu
 
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 
 _USUAL = 16 << 20  # what a v5e lets a kernel use unless it asks for more
 
 
 def check_fits(blocks, needed: int) -> None:
     """Raises ValueError where ``blocks`` need more bytes of VMEM than the chip has."""
-    if needed > platforms.vmem_bytes():
+    if needed > chip.vmem_bytes():
         raise ValueError(
-            f"{blocks} needs {_mebibytes(needed)} of VMEM, and the chip has {_mebibytes(platforms.vmem_bytes())}. "
+            f"{blocks} needs {_mebibytes(needed)} of VMEM, and the chip has {_mebibytes(chip.vmem_bytes())}. "
             "Try smaller ones, or leave blocks out."
         )
 
 
 def compiler_params(needed: int, *semantics: str) -> pltpu.CompilerParams:
     """Grid axes as ``semantics`` has them, and room for ``needed`` bytes of blocks and a quarter more."""
-    limit = min(max(needed * 5 // 4, _USUAL), platforms.vmem_bytes())
+    limit = min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
     return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=limit)
 
 

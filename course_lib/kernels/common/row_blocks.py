@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.legal import LANES, SUBLANES
 from course_lib.kernels.common.symbolic import planned
@@ -28,11 +28,11 @@ def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20
     *rows, columns = planned(x.shape)
     rows, itemsize = math.prod(rows), x.dtype.itemsize
     row = per_row(columns, itemsize, operands, temporaries)
-    fits = _usable() // row // SUBLANES * SUBLANES
+    fits = chip.usable_vmem_bytes() // row // SUBLANES * SUBLANES
     if not fits:
         raise ValueError(
             f"a row of {columns} columns does not fit: 8 rows take {SUBLANES * row / 2**20:.1f} MiB of VMEM, and "
-            f"{_usable() / 2**20:.1f} MiB can be used. The longest row that fits has "
+            f"{chip.usable_vmem_bytes() / 2**20:.1f} MiB can be used. The longest row that fits has "
             f"{longest_row(itemsize, operands, temporaries)} columns."
         )
     whole = 32 // itemsize  # rows of whole registers: 8 of f32, 16 of bf16
@@ -51,7 +51,7 @@ def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 2
         return None
     rows, columns = x.shape
     columns = pl.cdiv(columns, SUBLANES) * SUBLANES
-    fits = _usable() // (columns * (2 * operands * x.dtype.itemsize + 4 * temporaries)) // LANES * LANES
+    fits = chip.usable_vmem_bytes() // (columns * (2 * operands * x.dtype.itemsize + 4 * temporaries)) // LANES * LANES
     wanted = max(LANES, min(block // (4 * columns), pl.cdiv(rows, 4)))
     return min(fits, pl.cdiv(wanted, LANES) * LANES) or None
 
@@ -80,12 +80,7 @@ def per_row(columns: int, itemsize: int, operands: int, temporaries: int) -> int
 
 def longest_row(itemsize: int, operands: int, temporaries: int) -> int:
     """How many columns fit, if a block has the fewest rows: 8."""
-    return _usable() // (SUBLANES * per_row(LANES, itemsize, operands, temporaries)) * LANES
-
-
-def _usable() -> int:
-    """Bytes of VMEM that blocks may fill: an eighth stays free for what the compiler puts there."""
-    return platforms.vmem_bytes() * 7 // 8
+    return chip.usable_vmem_bytes() // (SUBLANES * per_row(LANES, itemsize, operands, temporaries)) * LANES
 
 
 def needed(bm: int, bn: int, x: Described, operands: int, temporaries: int) -> int:

@@ -20,10 +20,9 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from course_lib.arrays import Array
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 from course_lib.kernels.common.symbolic import is_known
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 
 _on_gpus = jax.make_user_context("plain JAX")  # or "kernels", or "kernels or an error": jax.jit tells them apart
 
@@ -33,7 +32,7 @@ def gpu_kernels(*, strict: bool = False) -> Iterator[None]:
     """Run kernels on GPUs too. Without it plain JAX runs there, for no GPU has run these kernels yet.
 
     Where a kernel cannot run on a GPU plain JAX does, and a warning says why; with ``strict`` that is an error,
-    ``platforms.NoKernel``. An op without a kernel for a GPU is plain JAX either way. A function under ``jax.jit`` is
+    ``chip.NoKernel``. An op without a kernel for a GPU is plain JAX either way. A function under ``jax.jit`` is
     compiled once for inside of the context, and once for outside.
     """
     with _on_gpus("kernels or an error" if strict else "kernels"):
@@ -57,9 +56,9 @@ class fixed(functools.partial):  # noqa: N801  used as functools.partial is
 class Op:
     """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
 
-    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``rules``). ``gpu``
-    launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``platforms.NoKernel``; where it does,
-    or is None, ``plain`` runs, and so it does without ``gpu_kernels``. Equal ops are compiled once: let their functions
+    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``mesh_rules``).
+    ``gpu`` launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``chip.NoKernel``; where it does
+    so, or is None, ``plain`` runs, and so it does without ``gpu_kernels``. Equal ops are compiled once: let their functions
     be those of a file, or ``fixed`` ones. ``since``: the generation of TPUs which can run the kernel, and all later
     ones can. ``known``: letters of axes whose length the kernel must know, beside those along which elements meet.
 
@@ -80,7 +79,7 @@ class Op:
     known: str = ""
     since: int = 4
 
-    def __call__(self, *operands: Array, cuts: rules.Cuts = None) -> Array | tuple[Array, ...]:
+    def __call__(self, *operands: Array, cuts: mesh_rules.Cuts = None) -> Array | tuple[Array, ...]:
         """The result, or a tuple of several. ``cuts``: what the caller said of a mesh's Auto axes, if anything."""
         results = sharding.spread(self.name, self.rule, self.run_here, self.run_plain, operands, cuts)
         return results[0] if len(results) == 1 else results
@@ -102,9 +101,9 @@ class Op:
             return _tuple(self.tpu(*operands))
 
     def _why_plain(self, operands: tuple[Array, ...]) -> str:
-        if unknown := rules.unknown(self.rule, [operand.shape for operand in operands], self.known):
+        if unknown := mesh_rules.unknown(self.rule, [operand.shape for operand in operands], self.known):
             return f"which needs to know how long an axis of {unknown} elements is."
-        if (here := platforms.generation()) < self.since:
+        if (here := chip.generation()) < self.since:
             return f"which needs a TPU v{self.since}, and this is a v{here}."
         return ""
 
@@ -117,17 +116,17 @@ class Op:
         if _on_gpus.value == "plain JAX" or not (self.gpu or self.portable) or 0 in sizes:
             return self.run_plain(*operands)
         try:
-            if not (kernel := {"mosaic": self.gpu, "triton": self.portable}[platforms.gpu_road()]):
+            if not (kernel := {"mosaic": self.gpu, "triton": self.portable}[chip.gpu_road()]):
                 return self.run_plain(*operands)
             if not all(map(is_known, sizes)):
-                raise platforms.NoKernel("it needs to know all sizes")
+                raise chip.NoKernel("it needs to know all sizes")
             with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):  # the same switch simulates GPUs
                 return _tuple(kernel(*operands))
-        except platforms.NoKernel as why:
+        except chip.NoKernel as why:
             if _on_gpus.value == "kernels or an error":
                 raise
             what = f"{self.name}: plain JAX instead of the kernel"
-            if isinstance(why, platforms.NoKernels):
+            if isinstance(why, chip.NoKernels):
                 what = "Plain JAX instead of all kernels"  # the same sentence for all ops, which Python shows once
             warnings.warn(f"{what}, for {why}.", stacklevel=2)
             return self.run_plain(*operands)
@@ -171,7 +170,7 @@ def _batch(operands, axes, *, op: Op):
 
     The kernel has rows as ever, and more of them, or one more axis of its grid.
     """
-    ins, outs = rules.parts(op.rule)
+    ins, outs = mesh_rules.parts(op.rule)
     new, mapped = f"v{op.rule.count('v')}", tuple(None if axis is None else 0 for axis in axes)
     operands = [
         operand if axis is None else jnp.moveaxis(operand, axis, 0)
@@ -229,7 +228,7 @@ def lower_for(run: str, ctx, *operands, op: Op):
             stacklevel=2,
         )
         return _lower_plain(ctx, *operands, op=op)
-    with platforms.some_tpu() if run == "run_tpu" else platforms.quiet_triton():
+    with chip.some_tpu() if run == "run_tpu" else chip.quiet_triton():
         return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
 
 

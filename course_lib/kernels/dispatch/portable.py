@@ -21,8 +21,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from course_lib.arrays import Array, Float, Num, Ref
-from course_lib.kernels.common import chip as platforms
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.common import chip
+from course_lib.kernels.common.outputs import out_type
 
 _ELEMENTS = 1024  # of a block of an elementwise kernel: 8 of each of 128 threads, 16 bytes of bf16
 _ROW_BLOCK = 2048  # elements of a block of short rows
@@ -69,9 +69,9 @@ def inside(starts: tuple, block: tuple[int, ...], shape: tuple[int, ...]) -> Arr
 
 
 def refuse(*operands: Array) -> None:
-    """Raises ``platforms.NoKernel`` for operands that no kernel of this road takes."""
+    """Raises ``chip.NoKernel`` for operands that no kernel of this road takes."""
     if large := [a.shape for a in operands if a.size >= _MOST_ELEMENTS]:
-        raise platforms.NoKernel(f"it counts elements in 32 bits, and an operand has shape {large[0]}")
+        raise chip.NoKernel(f"it counts elements in 32 bits, and an operand has shape {large[0]}")
 
 
 def by_elements(
@@ -89,7 +89,7 @@ def by_elements(
     spec = pl.BlockSpec((block,), lambda i: (i,))
     return pl.pallas_call(
         named(body, name),
-        out_shape=sharding.result(x, (x.size,), dtype),
+        out_shape=out_type(x, (x.size,), dtype),
         grid=(pl.cdiv(x.size, block),),
         in_specs=[spec] * len(operands),
         out_specs=spec,
@@ -109,12 +109,12 @@ def by_rows(
 ) -> Float[Array, "*shape N"] | tuple[Float[Array, "*shape N"], ...]:
     """``kernel(*blocks, *results)``, the body of a kernel on whole rows: of ``arrays`` like x, and vectors behind them.
 
-    Raises ``platforms.NoKernel`` where a row is too long for the registers of a block.
+    Raises ``chip.NoKernel`` where a row is too long for the registers of a block.
     """
     refuse(*operands)
     x, columns = operands[0], operands[0].shape[-1]
     if columns > _LONGEST_ROW:
-        raise platforms.NoKernel(f"it takes rows of up to {_LONGEST_ROW:,} numbers, and x has shape {x.shape}")
+        raise chip.NoKernel(f"it takes rows of up to {_LONGEST_ROW:,} numbers, and x has shape {x.shape}")
     rows, width = math.prod(x.shape[:-1]), pl.next_power_of_2(columns)
     height = min(pl.next_power_of_2(rows), max(1, _ROW_BLOCK // width))
 
@@ -127,7 +127,7 @@ def by_rows(
     flat = [operand.reshape(rows, columns) for operand in operands[:arrays]]
     outs = pl.pallas_call(
         named(body, name),
-        out_shape=[sharding.result(x, (rows, columns), x.dtype)] * results,
+        out_shape=[out_type(x, (rows, columns), x.dtype)] * results,
         grid=(pl.cdiv(rows, height),),
         in_specs=[row_block] * arrays + [vector] * (len(operands) - arrays),
         out_specs=[row_block] * results,

@@ -188,11 +188,6 @@ def vary(*operands: Array) -> tuple[Array, ...]:
     )
 
 
-def result(operand: Array, shape: tuple[int, ...], dtype) -> jax.ShapeDtypeStruct:
-    """What a kernel writes, varying over the axes that ``operand`` varies over: ``jax.shard_map`` asks for that."""
-    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=jax.typeof(operand).manual_axis_type)
-
-
 def known(operand: Array):
     """How an array is cut on Explicit axes, as an ``out_sharding``; None where its type does not say."""
     found = jax.typeof(operand).sharding

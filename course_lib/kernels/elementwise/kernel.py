@@ -23,9 +23,9 @@ from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels.common import arguments, legal
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
 from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, is_known, planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import portable, sharding
+from course_lib.kernels.dispatch import mesh_rules, portable, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -218,7 +218,7 @@ def pair(op: str, x: Array, y: Array) -> tuple[Array, Array]:
 
 def rule(operands: int, rank: int) -> str:
     """The rule of an op on operands of one shape: any axis may be cut among devices, for all of them alike."""
-    return ", ".join([rules.letters(rank)] * operands) + " -> " + rules.letters(rank)
+    return ", ".join([mesh_rules.letters(rank)] * operands) + " -> " + mesh_rules.letters(rank)
 
 
 def by_blocks(
@@ -228,7 +228,7 @@ def by_blocks(
     *operands: Array,
     dtype=None,
     blocks: Blocks | None = None,
-    cuts: rules.Cuts = None,
+    cuts: mesh_rules.Cuts = None,
 ) -> Array:
     """One array from ``operands`` of one shape: by ``kernel``, block by block, on a TPU, and by ``plain`` elsewhere.
 
@@ -304,7 +304,7 @@ def _on_tpu(*operands: Array, kernel: Callable, dtype, blocks: Blocks | None, ma
     spec = pl.BlockSpec(block, lambda *step: step)
     return pl.pallas_call(
         kernel,
-        out_shape=sharding.result(x, flat, dtype),
+        out_shape=out_type(x, flat, dtype),
         grid=tuple(pl.cdiv(n, b) for n, b in zip(flat, block, strict=True)),
         in_specs=[spec] * len(operands),
         out_specs=spec,

@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from course_lib.arrays import Array, Num
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 
 _THREADS = 128
 
@@ -47,9 +47,9 @@ def unfit(*operands: Array) -> str:
 
 
 def on_gpu(*operands: Array, compute: Callable, dtype, name: str) -> Array:
-    """``pointwise`` for the GPU traced for. Raises ``platforms.NoKernel`` where this kernel cannot do it."""
+    """``pointwise`` for the GPU traced for. Raises ``chip.NoKernel`` where this kernel cannot do it."""
     if why := unfit(*operands):
-        raise platforms.NoKernel(why)
+        raise chip.NoKernel(why)
     return pointwise(compute, *operands, dtype=dtype, name=name)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from course_lib.arrays import Array, Float, Int32
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 from course_lib.kernels.common.products import passes
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Cuts
@@ -62,8 +62,8 @@ def _blocks(t: int, k: int, n: int, itemsize: int, passes: int) -> tuple[int, in
     """The largest that fit: the larger, the fewer panels, and copies that nothing hides stand between panels."""
     for bk, bn in _BLOCKS:
         bm, bk, bn = min(_ROWS, t), min(bk, k), min(bn, n)
-        fits = _vmem_bytes(bm, bk, bn, itemsize) <= platforms.vmem_bytes() * 3 // 8
-        if fits and bm * bk * bn * passes <= grouped_kernels.LARGEST:
+        fits = _vmem_bytes(bm, bk, bn, itemsize) <= chip.vmem_bytes() * 3 // 8
+        if fits and bm * bk * bn * passes <= chip.LARGEST_STEP:
             break
     return bm, bk, bn
 

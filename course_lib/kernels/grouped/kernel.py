@@ -18,11 +18,10 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Int32, Ref
 from course_lib.kernels.common.compiler_params import compiler_params
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot
-from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.grouped.visits import Visits, is_idle, written
 
-LARGEST = 2**30  # multiplications of a visit times passes: it is written out in full, and compiles the longer
 CHUNK = 128  # rows: what the MXU multiplies with one loading of its weights, at the least
 
 
@@ -94,7 +93,7 @@ def products(
     bn: int,
     vmem_bytes: int,
 ) -> Float[Array, "T N"]:
-    """``result(x_tile, *matrices)`` for each tile of rows of x and the matrices of its groups; 0 past the groups."""
+    """``out_type(x_tile, *matrices)`` for each tile of rows of x and the matrices of its groups; 0 past the groups."""
     (t, k), groups, n = x.shape, weights[0].shape[0], weights[0].shape[1 if transposed else 2]
 
     def matrix(j, v, group, *_):
@@ -104,7 +103,7 @@ def products(
     w_spec = pl.BlockSpec((1, bn, k) if transposed else (1, k, bn), matrix)
     return pl.pallas_call(
         functools.partial(_kernel, groups=groups, result=result),
-        out_shape=sharding.result(x, (t, n), x.dtype),
+        out_shape=out_type(x, (t, n), x.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=4,
             grid=(pl.cdiv(n, bn), visits.group.shape[0]),
@@ -188,7 +187,7 @@ def gradients(
 
     return pl.pallas_call(
         functools.partial(_gradient_kernel, precision=precision),
-        out_shape=sharding.result(x, (groups, k, n), dtype),
+        out_shape=out_type(x, (groups, k, n), dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=4,
             grid=(pl.cdiv(k, bk), pl.cdiv(n, bn), visits.group.shape[0]),

@@ -17,8 +17,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Int32
-from course_lib.kernels.common import arguments, legal
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import arguments, chip, legal
 from course_lib.kernels.common.compiler_params import check_fits
 from course_lib.kernels.common.products import dot, passes, precision_of
 from course_lib.kernels.dispatch import sharding
@@ -128,7 +127,7 @@ def blocks_for(
 
 def blocks_of(t: int, k: int, n: int, groups: int, dtype, passes: int, *, matrices: int = 1) -> Blocks:
     """Those for T rows, K deep, N columns, and groups whose rows are multiplied by so many ``matrices`` each."""
-    return Blocks(**_fastest(t, k, n, groups, jnp.dtype(dtype), passes, matrices, platforms.rates(dtype)))
+    return Blocks(**_fastest(t, k, n, groups, jnp.dtype(dtype), passes, matrices, chip.rates(dtype)))
 
 
 _PER_VISIT = 0.5e-6  # seconds beside the product: the compiler predicts 600 to 1000 cycles for a v5e
@@ -142,8 +141,8 @@ def _fastest(t: int, k: int, n: int, groups: int, dtype, passes: int, matrices: 
     for bm in _ROWS:
         for bn in _COLUMNS:
             rows, columns = min(bm, t), min(bn, n)
-            fits = vmem_bytes(rows, k, columns, dtype.itemsize, matrices) <= platforms.vmem_bytes() * 3 // 8
-            if fits and bm * k * bn * passes * matrices <= grouped_kernels.LARGEST:
+            fits = vmem_bytes(rows, k, columns, dtype.itemsize, matrices) <= chip.vmem_bytes() * 3 // 8
+            if fits and bm * k * bn * passes * matrices <= chip.LARGEST_STEP:
                 tiles, panels = pl.cdiv(t, bm), pl.cdiv(n, bn)
                 product = 2 * bm * k * bn * passes * matrices / rates.flops
                 tile, matrix = (dtype.itemsize * n / rates.hbm_bandwidth for n in (bm * (k + bn), k * bn * matrices))
@@ -162,10 +161,10 @@ def vmem_bytes(bm: int, k: int, bn: int, itemsize: int, matrices: int = 1) -> in
 
 def check_depth(op: str, k: int, needed: int) -> None:
     """Raises ValueError where all of K does not fit into VMEM, ``needed`` bytes with the smallest blocks."""
-    if needed > platforms.vmem_bytes():
+    if needed > chip.vmem_bytes():
         raise ValueError(
             f"{op}: K is {k}, and 128 rows and 128 columns of that depth need {needed / 2**20:.1f} MiB of VMEM; the "
-            f"chip has {platforms.vmem_bytes() / 2**20:.1f} MiB. Try K in parts, and add: grouped_matmul(x[:, :n], "
+            f"chip has {chip.vmem_bytes() / 2**20:.1f} MiB. Try K in parts, and add: grouped_matmul(x[:, :n], "
             "w[:, :n], sizes) + grouped_matmul(x[:, n:], w[:, n:], sizes)."
         )
 

@@ -22,10 +22,10 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels import activations, matmul
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, passes, zero_beyond
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import blocks as matmul_blocks
@@ -45,7 +45,7 @@ def gradients(
     precision: lax.Precision | None,
     want_dx: bool = True,
     summed: bool = False,
-    cuts: rules.Cuts = None,
+    cuts: mesh_rules.Cuts = None,
 ) -> tuple[Float[Array, "*batch K"] | None, Float[Array, "K N"], Float32[Array, " N"]]:
     """dx, dw and db; None for dx where it is not wanted.
 
@@ -71,7 +71,7 @@ def gradients(
 
 
 def _rule(batch: int, k: str, with_z: bool, want_dx: bool) -> str:
-    rows = rules.letters(batch)
+    rows = mesh_rules.letters(batch)
     sums = " ".join("+" + letter for letter in rows.split())
     ins = f"{rows} {k}, {k} n, {rows} n" + f", {rows} n" * with_z
     return ins + " -> " + f"{rows} {k} +n, " * want_dx + f"{k} n {sums}, n {sums}"
@@ -141,7 +141,7 @@ def _dx(activation: str, precision, sides: tuple[int, int], w: Array, g: Array, 
     row = pl.BlockSpec((bm, n), lambda i, j: (i, 0))
     return pl.pallas_call(
         functools.partial(_dx_kernel, activation=activation, precision=precision),
-        out_shape=[sharding.result(g, (m, k), g.dtype), sharding.result(g, (m, n), g.dtype)],
+        out_shape=[out_type(g, (m, k), g.dtype), out_type(g, (m, n), g.dtype)],
         grid=(pl.cdiv(m, bm), pl.cdiv(k, bk)),
         in_specs=[row, row, pl.BlockSpec((bk, n), lambda i, j: (j, 0))],
         out_specs=[pl.BlockSpec((bm, bk), lambda i, j: (i, j)), row],
@@ -157,8 +157,8 @@ def _sides(n: int, dtype, passes: int) -> tuple[int, int] | None:
     """Rows and columns of a block of dx, the largest that fit; None where no whole rows of z do."""
 
     def fits(bm: int, bk: int) -> bool:
-        written_out = 2 * bm * bk * n * passes <= matmul_blocks.LARGEST_STEP
-        return written_out and _limit(bm, bk, n, dtype, passes) <= platforms.vmem_bytes() // 2
+        written_out = 2 * bm * bk * n * passes <= chip.LARGEST_STEP
+        return written_out and _limit(bm, bk, n, dtype, passes) <= chip.vmem_bytes() // 2
 
     return next(((bm, bk) for bm in _SIDES for bk in _SIDES if bk <= bm and fits(bm, bk)), None)
 
@@ -236,7 +236,7 @@ def _dw(precision, x: Array, dz: Array) -> tuple[Array, Array]:
         scratch = [pltpu.VMEM((bm, bn), jnp.float32)]
     dw, db = pl.pallas_call(
         kernel,
-        out_shape=[sharding.result(x, (m, n), x.dtype), sharding.result(x, (1, n), jnp.float32)],
+        out_shape=[out_type(x, (m, n), x.dtype), out_type(x, (1, n), jnp.float32)],
         grid=(pl.cdiv(n, bn), pl.cdiv(m, bm), pl.cdiv(size, bk)),
         in_specs=[pl.BlockSpec((bk, bm), lambda j, i, k: (k, i)), pl.BlockSpec((bk, bn), lambda j, i, k: (k, j))],
         out_specs=[pl.BlockSpec((bm, bn), lambda j, i, k: (i, j)), pl.BlockSpec((1, bn), lambda j, i, k: (0, j))],

@@ -24,10 +24,10 @@ from course_lib.arrays import Array, Described, Float, Float32, Ref
 from course_lib.kernels import activations, matmul
 from course_lib.kernels.common import arguments, legal
 from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, passes, precision_of, zero_beyond
 from course_lib.kernels.common.symbolic import planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -129,7 +129,7 @@ def linear(
     legal.check_kind("linear", blocks, Blocks)
     matmul_blocks.check(blocks, _problem(x, w, precision, save=False))
     how = activation or "none", residuals, precision, blocks
-    said = rules.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
+    said = mesh_rules.cuts("linear", _rule(x.ndim - 1, "k"), (x, w, b), layout)
     if sharding.is_cut("k", "linear", _rule(x.ndim - 1, "k"), (x, w, b), said):
         return _by_parts(x, w, b, layout, *how)
     operands, said = sharding.ready("linear", _rule(x.ndim - 1, "K"), (x, w, b), layout)
@@ -179,7 +179,7 @@ def _check(x: Array, w: Array, b: Array, residuals: str) -> None:
 
 def _rule(batch: int, k: str, results: int = 1) -> str:
     """``k`` is "K" where it must be whole, and "k" where the parts of a product are added."""
-    rows = rules.letters(batch)
+    rows = mesh_rules.letters(batch)
     result = f"{rows} n" if k == "K" else f"{rows} n +k"
     return f"{rows} {k}, {k} n, n -> " + ", ".join([result] * results)
 
@@ -265,7 +265,7 @@ def _on_tpu(
         kernel, scratch = _whole_k_kernel, []
     else:
         kernel, scratch = functools.partial(_kernel, size=k), [pltpu.VMEM((bm, bn), jnp.float32)]
-    result, block = sharding.result(x, (m, n), x.dtype), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
+    result, block = out_type(x, (m, n), x.dtype), pl.BlockSpec((bm, bn), lambda i, j, k: (i, j))
     if transpose_w := is_by_columns(w.shape):
         w, w_spec = w.T, pl.BlockSpec((bn, bk), lambda i, j, k: (j, k))
     else:

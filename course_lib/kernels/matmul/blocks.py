@@ -9,8 +9,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Described
-from course_lib.kernels.common import chip as platforms
-from course_lib.kernels.common import legal
+from course_lib.kernels.common import chip, legal
 from course_lib.kernels.common.compiler_params import check_fits
 from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.legal import LANES
@@ -21,7 +20,6 @@ _SIDES = (128, 256, 512, 1024, 2048, 4096)  # of the output block; and what cuts
 _DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block; and as above
 _PARTS = 8
 _WORTH_A_TRIAL = 24
-LARGEST_STEP = 2**30  # bm * bk * bn * passes: a step is written out in full, and a longer one takes long to compile
 _SHARE_OF_VMEM = 0.35  # of the blocks chosen; `vmem_limit` says why no more
 # Seconds beside the work itself, from the cycles libtpu 0.0.48 predicts for some eighty choices of blocks on a v5e.
 _PER_STEP = 0.2e-6  # 300 cycles
@@ -124,7 +122,7 @@ def candidates(problem: Problem) -> list[Sizes]:
 
 def fitting(problem: Problem) -> tuple[Sizes, ...]:
     """All sizes that are considered: that fit into VMEM, and do not take the compiler long."""
-    return _fitting(problem, platforms.vmem_bytes())
+    return _fitting(problem, chip.vmem_bytes())
 
 
 @functools.lru_cache(256)
@@ -133,7 +131,8 @@ def _fitting(problem: Problem, vmem: int) -> tuple[Sizes, ...]:
     found = [
         (bm, bk, bn)
         for bm, bn, bk in itertools.product(*sides, _cuts(problem.k, _DEPTHS, LANES, longest=None))
-        if bm * bk * bn * problem.passes <= LARGEST_STEP and vmem_bytes((bm, bk, bn), problem) <= _SHARE_OF_VMEM * vmem
+        if bm * bk * bn * problem.passes <= chip.LARGEST_STEP
+        and vmem_bytes((bm, bk, bn), problem) <= _SHARE_OF_VMEM * vmem
     ]
     return tuple(found) or ((LANES, LANES, LANES),)
 
@@ -149,11 +148,11 @@ def _cuts(size: int, usual: tuple[int, ...], step: int, longest: int | None = _S
 
 
 def _ranked(problem: Problem, choices: tuple[Sizes, ...]) -> list[Sizes]:
-    return _sorted(problem, choices, platforms.rates(problem.dtype))
+    return _sorted(problem, choices, chip.rates(problem.dtype))
 
 
 @functools.lru_cache(256)
-def _sorted(problem: Problem, choices: tuple[Sizes, ...], rates: platforms.Rates) -> list[Sizes]:
+def _sorted(problem: Problem, choices: tuple[Sizes, ...], rates: chip.Rates) -> list[Sizes]:
     return sorted(choices, key=lambda sizes: (_seconds(sizes, problem, rates), -sizes[1]))
 
 
@@ -173,17 +172,17 @@ def vmem_limit(sizes: Sizes, problem: Problem) -> int:
     """
     bm, bk, bn = _padded(sizes, problem)
     parts = 8 * (bm + bn) * bk * (problem.passes > 1)
-    least, has = vmem_bytes(sizes, problem) * 9 // 8 + parts + (2 << 20), platforms.vmem_bytes()
+    least, has = vmem_bytes(sizes, problem) * 9 // 8 + parts + (2 << 20), chip.vmem_bytes()
     wanted = least * 4 // 3 + (6 << 20)
     return min(has, max(least, 16 << 20, min(wanted, has // 2)))
 
 
 def seconds(sizes: Sizes, problem: Problem) -> float:
     """About how long it takes: per step the longer of product and copies, and what nothing hides at both ends."""
-    return _seconds(sizes, problem, platforms.rates(problem.dtype))
+    return _seconds(sizes, problem, chip.rates(problem.dtype))
 
 
-def _seconds(sizes: Sizes, problem: Problem, rates: platforms.Rates) -> float:
+def _seconds(sizes: Sizes, problem: Problem, rates: chip.Rates) -> float:
     bm, bk, bn = _padded(sizes, problem)
     rows, columns, depth = pl.cdiv(problem.m, bm), pl.cdiv(problem.n, bn), pl.cdiv(problem.k, bk)
     product = 2 * max(bm, _FEWEST_ROWS) * bn * bk * problem.passes / rates.flops

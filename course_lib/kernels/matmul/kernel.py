@@ -19,9 +19,9 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels.common import arguments, legal
 from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, generation_of, precision_of, sum_dtype, zero_beyond
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -203,7 +203,7 @@ def gradients(
     y: Array,
     g: Array,
     precision: lax.Precision | None,
-    cuts: rules.Cuts,
+    cuts: mesh_rules.Cuts,
     *,
     transpose_x: bool = False,
     transpose_y: bool = False,
@@ -212,7 +212,7 @@ def gradients(
 
     def product(a, b, turn_a, turn_b, letters):
         """``letters`` are what this product's m, k and n are called in the one forwards."""
-        return _matmul(a, b, turn_a, turn_b, precision, None, rules.renamed(cuts, letters, "mkn"))
+        return _matmul(a, b, turn_a, turn_b, precision, None, mesh_rules.renamed(cuts, letters, "mkn"))
 
     if transpose_x:
         dx = product(y, g, transpose_y, True, "knm")
@@ -267,7 +267,7 @@ def _on_tpu(
         scratch = [pltpu.VMEM(o_block, sum_dtype(x.dtype))]
     o = pl.pallas_call(
         kernel,
-        out_shape=sharding.result(x, o_shape, out_dtype(x)),
+        out_shape=out_type(x, o_shape, out_dtype(x)),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k, bk)),
         in_specs=[x_spec, y_spec],
         out_specs=o_spec,

@@ -23,7 +23,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from course_lib.arrays import Array, BFloat16, Float32
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 
 _MULTIPLIERS, _COPIER = 2, 2  # warpgroups 0 and 1 multiply, number 2 copies
 _REGISTERS = {"copies": 40, "multiplies": 232}  # of a thread; an SM has 65,536, which is 168 for each of 384 threads
@@ -45,10 +45,10 @@ class Blocks:
     def __post_init__(self):
         if self.bm != 128 or self.bn not in (64, 128, 256) or self.bk not in (64, 128) or self.stages < 2:
             raise ValueError(f"{self}: bm must be 128, bn 64, 128 or 256, bk 64 or 128, and stages 2 or more.")
-        if self.smem_bytes > platforms.HOPPER_SMEM_BYTES:
+        if self.smem_bytes > chip.HOPPER_SMEM_BYTES:
             raise ValueError(
                 f"{self}: the ring needs {self.smem_bytes:,} bytes of shared memory, and a block may have "
-                f"{platforms.HOPPER_SMEM_BYTES:,}. Try fewer stages."
+                f"{chip.HOPPER_SMEM_BYTES:,}. Try fewer stages."
             )
 
     @property
@@ -69,13 +69,13 @@ def unfit(x: Array, y: Array) -> str:
         return f"it multiplies bfloat16, and x is {x.dtype}"
     if odd := [a.shape for a in (x, y) if a.shape[1] % _TMA_ROW]:
         return f"TMA copies rows of a multiple of {_TMA_ROW} numbers of bfloat16, and an operand has shape {odd[0]}"
-    return platforms.not_a_hopper()
+    return chip.not_a_hopper()
 
 
 def product_here(x: Array, y: Array, *columns: Array, **how) -> tuple[Array, ...]:
-    """``product`` for the GPU traced for. Raises ``platforms.NoKernel`` where this kernel cannot do it."""
+    """``product`` for the GPU traced for. Raises ``chip.NoKernel`` where this kernel cannot do it."""
     if why := unfit(x, y):
-        raise platforms.NoKernel(why)
+        raise chip.NoKernel(why)
     return product(x, y, *columns, **how)
 
 
@@ -110,7 +110,7 @@ def product(
     GPU traced for.
     """
     (m, k), n = x.shape[:: -1 if transpose_x else 1], y.shape[0 if transpose_y else 1]
-    sms = sms or platforms.sms()
+    sms = sms or chip.sms()
     blocks = blocks or blocks_for(m, n, sms)
     bm, bn, bk, stages = blocks.bm, blocks.bn, blocks.bk, blocks.stages
     rows = bm // _MULTIPLIERS  # of a warpgroup

@@ -19,9 +19,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from course_lib.arrays import Array, BFloat16, Float32
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot
-from course_lib.kernels.dispatch import portable, sharding
+from course_lib.kernels.dispatch import portable
 from course_lib.kernels.matmul.mosaic_gpu import as_it_is
 
 _SMALLEST = 16  # of each side of a tile that the tensor cores multiply
@@ -54,9 +55,9 @@ def blocks_for(m: int, n: int, finished: bool = False) -> Blocks:
 
 
 def product_here(x: Array, y: Array, *columns: Array, **how) -> tuple[Array, ...]:
-    """``product``; raises ``platforms.NoKernel`` where this kernel cannot do it."""
+    """``product``; raises ``chip.NoKernel`` where this kernel cannot do it."""
     if x.dtype != jnp.bfloat16:
-        raise platforms.NoKernel(f"it multiplies bfloat16, and x is {x.dtype}")
+        raise chip.NoKernel(f"it multiplies bfloat16, and x is {x.dtype}")
     return product(x, y, *columns, **how)
 
 
@@ -117,7 +118,7 @@ def product(
     return tuple(
         pl.pallas_call(
             portable.named(body, name),
-            out_shape=[sharding.result(x, (m, n), x.dtype)] * results,
+            out_shape=[out_type(x, (m, n), x.dtype)] * results,
             grid=(down * across,),
             in_specs=[strip_of_x, strip_of_y] + [pl.BlockSpec((bn,), lambda t: (tile(t)[1],))] * len(columns),
             out_specs=[pl.BlockSpec((bm, bn), tile)] * results,

@@ -27,9 +27,9 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib.arrays import Array, Float, Float32, Ref
 from course_lib.kernels.common import row_blocks
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.norm import traced_eps
 
@@ -149,7 +149,7 @@ def call(
     *,
     eps: float | Array,
     blocks=None,
-    cuts: rules.Cuts = None,
+    cuts: mesh_rules.Cuts = None,
     cores: int | None = None,
 ) -> tuple[Array, ...]:
     """One of the kernels above on a TPU; elsewhere the gradient of ``values(x, *vectors, eps=eps)`` by JAX.
@@ -168,7 +168,7 @@ def call(
     how = {"blocks": blocks, "cores": cores, "traced": len(traced)}
     how |= {"kernel": traced_eps.in_kernel(kernel, eps), "vectors": count}
     on_tpu, mapped = fixed(_on_tpu, **how), fixed(_on_tpu, **how, mapped=True)
-    axes = rules.letters(x.ndim - 1)
+    axes = mesh_rules.letters(x.ndim - 1)
     sums = " ".join("+" + axis for axis in axes.split())
     rule = (
         ", ".join([f"{axes} N"] * len(arrays) + ["N"] * count + [""] * len(traced))
@@ -216,7 +216,7 @@ def _on_tpu(
         total, total_shape = vector, (columns,)
     dx, *totals = pl.pallas_call(
         functools.partial(kernel, rows=rows, axis=axis),
-        out_shape=[sharding.result(x, view, x.dtype)] + [sharding.result(x, total_shape, jnp.float32)] * vectors,
+        out_shape=[out_type(x, view, x.dtype)] + [out_type(x, total_shape, jnp.float32)] * vectors,
         grid=(cores, steps),
         in_specs=[traced_eps.SPEC] * traced + [block] * len(arrays) + [vector],
         out_specs=[block] + [total] * vectors,

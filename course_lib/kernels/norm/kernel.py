@@ -24,9 +24,9 @@ from jax.experimental import pallas as pl
 from course_lib.arrays import Array, Bool, Described, Float, Ref
 from course_lib.kernels.common import arguments, legal, row_blocks
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -238,7 +238,7 @@ def _check_vector(op: str, x: Array, name: str, vector: Array) -> None:
 
 def _rule(x: Array, arrays: int, vectors: int, *eps: Array) -> str:
     """Of so many arrays like x, which come out too, vectors, and eps where it is an operand; rows stay whole."""
-    axes = rules.letters(x.ndim - 1) + " N"
+    axes = mesh_rules.letters(x.ndim - 1) + " N"
     return ", ".join([axes] * arrays + ["N"] * vectors + [""] * len(eps)) + " -> " + ", ".join([axes] * arrays)
 
 
@@ -355,7 +355,7 @@ def _on_tpu(*operands: Array, kernel: Callable, blocks: Blocks | None, count: in
     vector, seen = row_blocks.vector_spec(x, mapped)
     outs = pl.pallas_call(
         functools.partial(kernel, axis=axis),
-        out_shape=[sharding.result(x, view, x.dtype)] * count,
+        out_shape=[out_type(x, view, x.dtype)] * count,
         grid=(pl.cdiv(view[1 - axis], bm),),
         in_specs=[traced_eps.SPEC] * traced + [rows] * count + [vector] * len(vectors),
         out_specs=[rows] * count,

@@ -19,7 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from course_lib.arrays import Array, Float, Float32
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import chip
 from course_lib.kernels.dispatch import portable
 from course_lib.kernels.dispatch.launch import fixed
 
@@ -81,9 +81,9 @@ def softmax(x: Float[Array, "*shape N"], **how) -> Float[Array, "*shape N"]:
 
 
 def on_gpu(x: Array, *vectors: Array, op: Callable, **how) -> Array:
-    """``op``, one of the three, for the GPU traced for. Raises ``platforms.NoKernel`` where it cannot do it."""
+    """``op``, one of the three, for the GPU traced for. Raises ``chip.NoKernel`` where it cannot do it."""
     if why := unfit(x, *vectors):
-        raise platforms.NoKernel(why)
+        raise chip.NoKernel(why)
     return op(x, *vectors, **how)
 
 

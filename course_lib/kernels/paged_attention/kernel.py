@@ -24,8 +24,8 @@ from course_lib.kernels.attention.scores import Scores
 from course_lib.kernels.attention.tiles import MASKED
 from course_lib.kernels.common.compiler_params import compiler_params
 from course_lib.kernels.common.legal import LANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot
-from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.paged_attention.pools import Pool
 
 
@@ -203,7 +203,7 @@ def on_tpu(
     carried = [pltpu.VMEM((parts, group, width), jnp.float32) for width in (LANES, LANES, w)]
     o = pl.pallas_call(
         functools.partial(_kernel, page=page, pages=pool.size(*pools), count=count, slots=slots, **how),
-        out_shape=sharding.result(q, q.shape, q.dtype),
+        out_shape=out_type(q, q.shape, q.dtype),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=2,
             grid=(batch,),

@@ -24,8 +24,7 @@ from course_lib.kernels.attention.scores import Scores
 from course_lib.kernels.common import legal
 from course_lib.kernels.common.compiler_params import check_fits
 from course_lib.kernels.common.symbolic import is_known
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -128,7 +127,7 @@ def scores_of(op: str, q: Array, window, softcap, scale, precision, called: dict
 
 def _rule(batch: int, pool: Pool, operands: int, *, backwards: bool = False) -> str:
     """Each device has all pages, and of them its heads. Backwards what each does to a page is added up."""
-    r = rules.letters(batch)
+    r = mesh_rules.letters(batch)
     scales = ["T h"] * (operands - 3 - len(pool.letters))
     ins, out = [f"{r} h D", *pool.letters, r, f"{r} M", *scales], f"{r} h D"
     if not backwards:

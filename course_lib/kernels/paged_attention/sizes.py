@@ -5,8 +5,7 @@ import math
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described
-from course_lib.kernels.common import chip as platforms
-from course_lib.kernels.common import legal
+from course_lib.kernels.common import chip, legal
 from course_lib.kernels.paged_attention.pools import Pool
 
 # Seconds that a copy from HBM takes beside its bytes: 1142 cycles on a v5e, predicted (compiler), the longest of all
@@ -25,13 +24,13 @@ def pages_of_a_block(pool: Pool, pools: list[Described], most: int, window: int 
     """
     heads, page, d = pool.shape(*pools)
     each, step = max(1, 2 * heads * page * d * pools[0].dtype.itemsize), step_of(page)
-    under_way = 1.2 * LATENCY_S * platforms.rates(pools[0].dtype).hbm_bandwidth
+    under_way = 1.2 * LATENCY_S * chip.rates(pools[0].dtype).hbm_bandwidth
     fewest, largest = (pl.cdiv(tokens, max(page, 1)) for tokens in _TOKENS)
     read = most_read(most, page, window)
     count = min(max(math.ceil(under_way / each), fewest), largest, read)
     if window is not None:
         count = pl.cdiv(read, max(1, read // max(1, count)))
-    room = platforms.vmem_bytes() // 4 // (SLOTS * each)
+    room = chip.vmem_bytes() // 4 // (SLOTS * each)
     return max(step, min(pl.cdiv(count, step), room // step) * step)
 
 
@@ -58,17 +57,17 @@ def vmem_bytes(pool: Pool, pools: list[Array], q: Array, count: int, slots: int)
 
 def check_page(page: int, needed: int) -> None:
     """Raises ValueError where not even the fewest pages fit, of which whole registers of tokens are made."""
-    if needed > platforms.vmem_bytes():
+    if needed > chip.vmem_bytes():
         raise ValueError(
             f"paged_attention: pages have {page} tokens, so {step_of(page)} of them make whole registers, and blocks "
-            f"of as many need {needed / 2**20:.1f} MiB of VMEM; the chip has {platforms.vmem_bytes() / 2**20:.1f} MiB. "
+            f"of as many need {needed / 2**20:.1f} MiB of VMEM; the chip has {chip.vmem_bytes() / 2**20:.1f} MiB. "
             "Try pages of 16, 32, 64 or 128 tokens."
         )
 
 
 def sequences(pages: int) -> int:
     """Of how many sequences half of SMEM holds the rows of the table. Raises ValueError where it is none."""
-    row, half = 4 * pl.cdiv(pages, legal.LANES) * legal.LANES, platforms.smem_bytes() // 2
+    row, half = 4 * pl.cdiv(pages, legal.LANES) * legal.LANES, chip.smem_bytes() // 2
     if row > half:
         raise ValueError(
             f"paged_attention: a row of table has {pages} pages, and half of SMEM, {half} bytes, does not hold it. "

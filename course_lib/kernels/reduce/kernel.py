@@ -25,9 +25,9 @@ from course_lib.arrays import Array, Described, Num, Ref
 from course_lib.kernels.common import arguments, axes, legal
 from course_lib.kernels.common.along_axis import accumulator, sizes_for, whole
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -204,7 +204,7 @@ def _blocks_for(view: tuple[int, ...], itemsize: int) -> Blocks:
 
 
 def _rule(rank: int, axis: tuple[int, ...] | None, reduction: _Reduction) -> str:
-    letters = rules.letters(rank).split()
+    letters = mesh_rules.letters(rank).split()
     out = (reduction.sign + letter if axis is None or n in axis else letter for n, letter in enumerate(letters))
     return f"{' '.join(letters)} -> {' '.join(out)}"
 
@@ -302,7 +302,7 @@ def _along(x, reduction, axis, blocks, dtype):
     rows, columns = (pl.cdiv(size, block) for size, block in zip(x.shape, plan.block, strict=True))
     return pl.pallas_call(
         functools.partial(plan.kernel, reduction=reduction, size=x.shape[axis]),
-        out_shape=sharding.result(x, (1, x.shape[1 - axis]), dtype),
+        out_shape=out_type(x, (1, x.shape[1 - axis]), dtype),
         grid=(columns, rows) if axis == 0 else (rows, columns),  # what is summed over runs last
         in_specs=[pl.BlockSpec(plan.block, lambda a, b: (b, a) if axis == 0 else (a, b))],
         out_specs=pl.BlockSpec(plan.result, lambda a, b: (0, a)),

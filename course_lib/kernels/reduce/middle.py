@@ -17,8 +17,8 @@ from course_lib.kernels.common import axes
 from course_lib.kernels.common.along_axis import accumulator, whole
 from course_lib.kernels.common.compiler_params import compiler_params
 from course_lib.kernels.common.legal import LANES, SUBLANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import planned
-from course_lib.kernels.dispatch import sharding
 
 
 def _kernel(
@@ -62,7 +62,7 @@ def along_middle(x: Array, reduction, bm: int, bn: int, dtype) -> Array:
     )
     return pl.pallas_call(
         kernel,
-        out_shape=sharding.result(x, (x.shape[0], *x.shape[2:]), dtype),
+        out_shape=out_type(x, (x.shape[0], *x.shape[2:]), dtype),
         grid=(outer, *rest, along),  # what is reduced runs last
         in_specs=[pl.BlockSpec(block, lambda a, *at: (a, at[-1], *at[:-1]))],
         out_specs=pl.BlockSpec((block[0], *block[2:]), lambda a, *at: (a, *at[:-1])),

@@ -32,9 +32,9 @@ from course_lib.kernels.common.along_axis import accumulator, sizes_for, whole
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
 from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.legal import LANES, SUBLANES
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -92,7 +92,7 @@ def blocks_for(x: Num[Described, "*shape"], axis: int = -1, *, reverse: bool = F
 
 
 def _rule(rank: int, axis: int, reverse: bool) -> str:
-    out = (axes := rules.letters(rank).split()).copy()
+    out = (axes := mesh_rules.letters(rank).split()).copy()
     out[axis] = ("<" if reverse else ">") + out[axis]
     return f"{' '.join(axes)} -> {' '.join(out)}"
 
@@ -224,7 +224,7 @@ def _launch(x: Array, plan: _Plan, reverse: bool) -> Array:
     how = {"size": plan.view[plan.axis], "along": len(others), "reverse": reverse}
     return pl.pallas_call(
         functools.partial(plan.kernel, **how),
-        out_shape=sharding.result(x, plan.view, x.dtype),
+        out_shape=out_type(x, plan.view, x.dtype),
         grid=(*others, along),
         in_specs=[spec],
         out_specs=spec,

@@ -24,13 +24,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels.common import arguments, axes, legal, row_blocks
-from course_lib.kernels.common import chip as platforms
+from course_lib.kernels.common import arguments, axes, chip, legal, row_blocks
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
 from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, planned
-from course_lib.kernels.dispatch import mesh_rules as rules
-from course_lib.kernels.dispatch import portable, sharding
+from course_lib.kernels.dispatch import mesh_rules, portable, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -130,7 +129,7 @@ _TEMPORARIES = 2  # f32 values of a block's size that live while it is computed
 def _blocks_of_columns(view: tuple[int, ...], per_element: int) -> Blocks:
     """About 2 MiB in f32, less where the array is small; as many columns as can be, for their copies are longer."""
     _, size, *deep, columns = view
-    elements = min(2**19, max(2**17, math.prod(view) // 4), _usable() // per_element)
+    elements = min(2**19, max(2**17, math.prod(view) // 4), chip.usable_vmem_bytes() // per_element)
     least = size * min(legal.SUBLANES, *deep) if deep else size  # rows
     bn = max(1, elements // least // legal.LANES) * legal.LANES
     bn = min(bn, pl.cdiv(columns, legal.LANES) * legal.LANES)
@@ -145,12 +144,7 @@ def _by_rows(x: Described, axis: int, operands: int) -> bool:
         return True
     view = axes.seen_as(shape, axis)
     smallest = axes.block(view, view[1], 1, legal.LANES)
-    return _vmem_bytes(smallest, x.dtype.itemsize, operands) > _usable()
-
-
-def _usable() -> int:
-    """Bytes of VMEM that blocks may fill: an eighth stays free for what the compiler puts there."""
-    return platforms.vmem_bytes() * 7 // 8
+    return _vmem_bytes(smallest, x.dtype.itemsize, operands) > chip.usable_vmem_bytes()
 
 
 def _as_rows(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -168,7 +162,7 @@ def _per_element(itemsize: int, operands: int) -> int:
 
 
 def _rule(operands: int, x: Array, axis: int) -> str:
-    letters = rules.letters(x.ndim).split()
+    letters = mesh_rules.letters(x.ndim).split()
     letters[axis] = "N"
     return ", ".join([" ".join(letters)] * operands) + " -> " + " ".join(letters)
 
@@ -254,7 +248,7 @@ def _on_tpu(*operands: Array, kernels: _Kernels, axis: int, blocks: Blocks | Non
     spec = pl.BlockSpec(block, lambda a, *at: (a, 0, *at))
     return pl.pallas_call(
         functools.partial(kernels.whole, axis=1),
-        out_shape=sharding.result(x, view, x.dtype),
+        out_shape=out_type(x, view, x.dtype),
         grid=grid,
         in_specs=[spec] * len(operands),
         out_specs=spec,
@@ -285,7 +279,7 @@ def _along_rows(*operands: Array, kernels: _Kernels, blocks: Blocks | None) -> A
         grid, semantics = (pl.cdiv(flat[0], bm), 2, pl.cdiv(flat[1], bn)), ("parallel", "arbitrary", "arbitrary")
     out = pl.pallas_call(
         kernel,
-        out_shape=sharding.result(x, flat, x.dtype),
+        out_shape=out_type(x, flat, x.dtype),
         grid=grid,
         in_specs=[read] * len(operands),
         out_specs=written,
