@@ -102,7 +102,7 @@ class Chip:
 
     @contextlib.contextmanager
     def target(self) -> Iterator[None]:
-        """Trace and lower Pallas kernels for this chip while the context is open, whether it is attached or not."""
+        """Trace and lower Pallas kernels for this chip while the context is open; the chip need not be attached."""
         device = AbstractDevice(device_kind=self.device_kind, num_cores=1, platform="tpu")
         with jax.sharding.use_abstract_mesh(AbstractMesh((), (), abstract_device=device)):
             yield

@@ -1,4 +1,4 @@
-"""Compiles a function for a GPU that is not attached, with the real compiler, and reports what ptxas says."""
+"""The compilation of a function for a GPU that is not attached, by the real compiler, and what ptxas says about it."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""The cost of one operation in a kernel, in cycles and slots, among others of its kind, by the compiler's simulator.
+"""The cost of an operation in a kernel next to others of its kind, in cycles and slots, by the compiler's simulator.
 
 A kernel applies the operation n times, each time to its own arrays in VMEM, and copies one of the results out. Which
 one is known only at run time, so no application can be optimized away. The cost is the slope between two such kernels,

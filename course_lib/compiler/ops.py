@@ -1,4 +1,4 @@
-"""Joins what the compiler says about each op: XLA's list of ops, their simulated cycles, and the bytes they move."""
+"""One row per op of what the compiler says: its entry in XLA's list, its simulated cycles, and the bytes it moves."""
 
 from course_lib import chips, cost, grid
 from course_lib.compiler import around

@@ -1,4 +1,4 @@
-"""Compiles a function for a TPU that is not attached, with the real compiler, and reports what it says."""
+"""The compilation of a function for a TPU that is not attached, by the real compiler, and the report about it."""
 
 import contextlib
 import functools

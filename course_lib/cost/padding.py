@@ -40,7 +40,7 @@ def padding_of(row: Traffic, operand: grid.Operand) -> str:
 
 
 def _sentence(rows: list[Traffic], operand: grid.Operand) -> str:
-    """Word one sentence for operands of the same shape and dtype."""
+    """Write one sentence about operands of the same shape and dtype."""
     names = list(dict.fromkeys(row.name for row in rows))
     lie, their = ("lies", "Its") if len(names) == 1 else ("lie", "Their")
     size, tile = operand.dtype.itemsize, grid.tile(operand.shape, operand.dtype)[-2:]

@@ -68,7 +68,7 @@ def held_as(dtype) -> np.dtype:
 def legal_sizes(
     length: int, *, axis: int, rank: int, dtype=np.float32, even: bool = True, chip: str = "v5e"
 ) -> list[int]:
-    """Return the block sizes that the TPU accepts along one axis of an array, ascending; ``length`` is always one.
+    """Return the block sizes that the TPU accepts along one axis of an array, ascending and always with ``length``.
 
     ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128, the
     one before it a multiple of 8, or of 32 for one-byte elements (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as

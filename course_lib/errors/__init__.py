@@ -1,4 +1,4 @@
-"""Explains raw failures of JAX, Pallas, the simulator and the compiler: what happened, why, what to do, which lesson.
+"""Explanations of raw failures of JAX, Pallas, the simulator and the compiler: what, why, what to do, which lesson.
 
 The table is in ``rows``, one file per subject; tests/test_errors_<subject>.py provokes every row for real. A failure
 that is not in the table keeps its own words: its last informative line.

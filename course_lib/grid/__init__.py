@@ -1,4 +1,4 @@
-"""Reads the kernels in a traced function and lists what every grid step touches.
+"""A reader of the kernels in a traced function, which lists what every grid step touches.
 
 ``walk(f, x, y).calls[0]`` has the grid and, for each operand, the block index at every step, the steps that copy a
 block from HBM to VMEM, and the steps that write one back. ``body(call)`` says how often each operation of the kernel's

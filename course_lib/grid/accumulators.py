@@ -1,8 +1,8 @@
 """What a kernel accumulates in VMEM across grid steps: which scratch refs and output blocks, and their contents.
 
 A ref is an accumulator if some step stores a value computed from its old contents, that is, adds a part. A store that
-does not depend on the old contents starts it again. Nothing is reported if the steps cannot be told apart for certain:
-under a condition on array values, with a store into part of the ref, or with a select.
+does not depend on the old contents starts it again. Nothing is reported if it is uncertain which steps do what, as with
+a condition on array values, a store into part of the ref, or a select.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ class Accumulator:
 
 
 def accumulators(call: Call) -> tuple[Accumulator, ...]:
-    """Return the refs that a kernel accumulates into, in the order it receives them; () if that cannot be told."""
+    """Return the refs that a kernel accumulates into, in the order it receives them; () if that is uncertain."""
     origins = stores(call)
     outputs = {o.name: o for o in call.outputs if o.memory_space == "vmem" and o.pipelined and not o.aliases}
     names = [*outputs, *(s.name for s in call.scratch if s.memory_space == "vmem")]
@@ -50,7 +50,7 @@ def accumulators(call: Call) -> tuple[Accumulator, ...]:
 
 
 def _accumulator(call: Call, name: str, outputs: dict, uses: tuple[Use, ...], origins: dict) -> Accumulator | None:
-    """Return the contents of one ref over the steps, or None if they cannot be told."""
+    """Return the contents of one ref over the steps, or None if they are uncertain."""
     ours = [use for use in uses if name in (use.ref, use.source)]
     writes = [use for use in ours if use.kind == "write"]
     if any(use.kind not in ("read", "write") or not use.sure for use in ours) or not all(use.whole for use in writes):

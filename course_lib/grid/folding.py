@@ -29,7 +29,7 @@ _OF_EQUALS = {"sub": 0, "xor": 0, "eq": True, "le": True, "ge": True, "ne": Fals
 
 
 def folded(jaxpr, inputs: Sequence) -> list:
-    """Return what a jaxpr returns for plain numbers or terms: numbers if they can be told, terms otherwise.
+    """Return what a jaxpr returns for plain numbers or terms: a number where it is determined, otherwise a term.
 
     A term is any tuple, for example ("axis", n). The terms made here name the operation and hold its inputs.
     """

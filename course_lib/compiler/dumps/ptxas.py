@@ -101,7 +101,7 @@ def _programs(ptx, said, launches: dict[str, tuple], *, mosaic: bool) -> list[Pr
                 registers=int(registers),
                 spill_stores=int(stores),
                 spill_loads=int(loads),
-                static_shared=int(static[1]) if static and not mosaic else 0,  # Mosaic GPU: a name for the dynamic one
+                static_shared=int(static[1]) if static and not mosaic else 0,  # Mosaic GPU: an alias of the dynamic one
                 dynamic_shared=shared,
                 threads=block or (math.prod(_numbers(threads[1])) if threads else None),
                 grid=grid,
@@ -126,7 +126,7 @@ def _xla_launches(folder: pathlib.Path) -> dict[str, tuple]:
 def _mosaic_launches(log: pathlib.Path) -> dict[str, tuple]:
     """Return the same from Mosaic GPU's passes; those in the middle spell the sizes out."""
     launches = {}
-    with log.open(errors="replace") as lines:  # megabytes
+    with log.open(errors="replace") as lines:  # which may be megabytes
         for line in lines:
             if "gpu.launch_func" in line and (launch := _MOSAIC_LAUNCH.search(line)):
                 entry, grid, block, shared = launch.groups()

@@ -51,7 +51,7 @@ def _turning(i, beyond: Callable, made: dict) -> Iterator:
 
 
 def _turns(copy, made: dict) -> bool:
-    """Whether a copy changes the order of the axes; a bitcast's source, whose axes are only renamed, does not count."""
+    """Whether a copy changes the order of the axes; a copy of a bitcast does not count, since that renames them."""
     source = made.get(copy.operands[0])
     if source is None or source.opcode == "bitcast":
         return False

@@ -21,7 +21,7 @@ def parts(eqn) -> list[tuple]:
     """Return the jaxprs that an equation runs, with the mapping of their variables.
 
     Each entry is (jaxpr, its variables, the equation's inputs that they stand for, whether all its outputs decide). If
-    not all of them do, those decide that become deciding outputs of the equation. A sum or sort over an array runs
+    not all of them decide, only those do that become deciding outputs of the equation. A sum or sort over an array runs
     none, since its jaxpr is an operation on two numbers.
     """
     name, inputs = eqn.primitive.name, list(eqn.invars)

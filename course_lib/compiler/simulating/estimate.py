@@ -11,7 +11,7 @@ _PER_STEP = 130  # bundles that the pipeline itself issues at each grid step
 
 
 def kernel_bundles(call: grid.Call, chip: chips.Chip) -> int | None:
-    """Estimate the bundles that one run of a kernel issues, or None; waiting costs the simulator nothing."""
+    """Estimate the bundles that one run of a kernel issues; None if unknown. Waiting costs the simulator nothing."""
     try:
         work = cost.kernel_flops(once(call))
     except grid.UnreadableCall:

@@ -1,4 +1,4 @@
-"""Cycles of large grids: simulate two smaller ones, and extrapolate along a straight line.
+"""Cycles of large grids, extrapolated along a straight line from the simulation of two smaller ones.
 
 Simulating takes about 10 s and 1.6 GB for a million bundles issued, and most of a large grid repeats itself. A long
 kernel is therefore run for a few steps and for some more, inner axes whole, and each further step costs what those

@@ -19,7 +19,7 @@ _WORD = 32  # bits of a constant
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """A table lookup: ``at(i)`` is the number at int32 place i, in so many operations of the scalar core."""
+    """A table lookup: ``at(i)`` is the number at int32 place i; ``operations`` are those of the scalar core."""
 
     at: Callable[[Int32[Array, ""]], Int32[Array, ""]]
     operations: int

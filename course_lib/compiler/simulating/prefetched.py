@@ -119,7 +119,7 @@ def _inside(eqn, refs: dict, found: set, change: Callable):
 
 
 def _lookup(load, array: np.ndarray, read: np.ndarray) -> list | None:
-    """Return a load with its value added to it; None if that takes too long, or if the value is not an int32.
+    """Return a load with its value added to it; None if that takes too many operations, or the value is not an int32.
 
     ``read``: which elements of the array are read anywhere.
     """
