@@ -15,7 +15,7 @@ VERBS = """
     convert copy count create cut
     declare define delete describe differentiate dispatch display divide do draw drop dump
     encode end enter estimate evaluate explain export extract extrapolate
-    fail fetch fill filter find fit flatten fold follow format
+    fail fetch fill filter find fit flatten fold follow forget format
     gather generate get give grade group
     handle hold
     import initialize insert install interpret iterate
