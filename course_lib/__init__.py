@@ -1,7 +1,7 @@
-"""Helper library of the Pallas kernel course.
+"""The helper library of the Pallas kernel course.
 
-Import the part you need (``from course_lib import checks``); this file imports nothing, so that
-``import course_lib`` costs nothing.
+Import the part you need (``from course_lib import checks``); this file imports nothing, so that ``import course_lib``
+costs nothing.
 """
 
 __version__ = "0.1.0"

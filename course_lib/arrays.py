@@ -1,7 +1,7 @@
-"""Names for annotations: what is an array, what is a Ref, and of which dtype and shape.
+"""Names for annotations that say whether a value is an array or a Ref, with its dtype and shape.
 
-``Float[Ref, "bm bk"]`` reads: a reference to a block of floats with bm rows and bk columns.
-Capitals name array axes ("M K"), small letters name block axes ("bm bk").
+``Float[Ref, "bm bk"]`` means a reference to a block of floats with bm rows and bk columns. Capitals name array axes
+("M K"), small letters name block axes ("bm bk").
 """
 
 from jax import Array, Ref, ShapeDtypeStruct

@@ -1,4 +1,4 @@
-"""What differs between the two JAX versions the course supports (0.11.2 and 0.12): names that moved, one mistake."""
+"""Differences between the two supported JAX versions (0.11.2 and 0.12): names that moved, and one bug."""
 
 import dataclasses
 import functools
@@ -14,40 +14,40 @@ _INTERPRET_FIELDS = {field.name for field in dataclasses.fields(pltpu.InterpretP
 
 
 def interpret_params(**fields) -> pltpu.InterpretParams:
-    """``pltpu.InterpretParams`` with the fields this JAX knows; the others are dropped.
+    """Return ``pltpu.InterpretParams`` with the fields that this JAX version knows, and drop the others.
 
-    0.12 added ``on_race`` and raises on a race by default; 0.11 prints and sets a flag.
+    JAX 0.12 added ``on_race`` and raises on a race by default; 0.11 prints a message and sets a flag.
     """
     known = {name: value for name, value in fields.items() if name in _INTERPRET_FIELDS}
     return pltpu.InterpretParams(**known)
 
 
 def races_found() -> bool:
-    """Whether the last simulated kernel with ``detect_races=True`` had a race (JAX 0.11 only says it here)."""
+    """Whether the last kernel simulated with ``detect_races=True`` had a race. JAX 0.11 reports it only here."""
     return bool(_interpret.races is not None and _interpret.races.races_found)
 
 
 def interpret_gpu_params(**fields) -> plgpu.InterpretGPUParams:
-    """``plgpu.InterpretGPUParams`` with the fields this JAX knows, as ``interpret_params``."""
+    """Return ``plgpu.InterpretGPUParams`` with the fields that this JAX version knows, and drop the others."""
     known = {field.name for field in dataclasses.fields(plgpu.InterpretGPUParams)}
     return plgpu.InterpretGPUParams(**{name: value for name, value in fields.items() if name in known})
 
 
 def gpu_races_found() -> bool:
-    """``races_found`` of the last simulated GPU kernel."""
+    """Whether the last simulated GPU kernel had a race."""
     return bool(_interpret_gpu.get_races().races_found)
 
 
 def reset_gpu_interpreter() -> None:
-    """To be called after a simulated GPU kernel has raised: else the next one finds its barriers and buffers."""
+    """Reset the GPU interpreter after a simulated kernel raised, so that the next one does not inherit its barriers."""
     _interpret_gpu.gpu_callbacks.reset_gpu_interpret_mode_state()
 
 
 def trace_kernels_anew() -> None:
-    """Make JAX 0.11 trace a kernel for every call of it; 0.12 and later are left as they are.
+    """Make JAX 0.11 trace a kernel on every call; leave 0.12 and later alone.
 
-    0.11.2 finds the trace of a kernel again by the function and the shapes of its blocks. Called with another grid, a
-    kernel that asks ``pl.num_programs`` gets the answer of the first one, and silently computes something else.
+    JAX 0.11.2 caches a kernel's trace by the function and its block shapes. If the kernel asks ``pl.num_programs`` and
+    is called again with another grid, it gets the first grid's answer and silently computes something else.
     """
     if jax.__version_info__ >= (0, 12) or hasattr(_pallas_call._trace_kernel_to_jaxpr, "__wrapped__"):
         return
@@ -55,7 +55,7 @@ def trace_kernels_anew() -> None:
 
     @functools.wraps(keeps_traces)
     def traces_anew(fun, *args, **kwargs):
-        if not callable(fun):  # JAX's own message about that is known to course_lib.errors
+        if not callable(fun):  # course_lib.errors recognizes JAX's own message for this
             return keeps_traces(fun, *args, **kwargs)
 
         @functools.wraps(fun)

@@ -1,4 +1,4 @@
-"""Where this runs: in a notebook, under nbval, on Colab, under a grader; and where it may keep what it has computed."""
+"""The environment this runs in (notebook, nbval, Colab, grader) and the folder where results may be cached."""
 
 import os
 import pathlib
@@ -15,30 +15,31 @@ def in_a_notebook() -> bool:
 
 
 def under_nbval() -> bool:
-    """In a notebook kernel that pytest has started: it compares outputs, and a progress line would be one."""
+    """Whether pytest started this notebook's kernel. It compares outputs, so a progress line would count as one."""
     return "PYTEST_CURRENT_TEST" in os.environ and "ipykernel_launcher" in sys.argv[0]
 
 
 def building() -> bool:
-    """While the course's own notebooks are built: what is checked there are our own answers."""
+    """Whether the course's own notebooks are being built, so that the answers being checked are our own."""
     return os.environ.get("COURSE_BUILD") == "1"
 
 
 def on_colab() -> bool:
-    """On Google Colab, or on a machine that is set up to look like it."""
+    """Whether this is Google Colab, or a machine that is set up to look like it."""
     return "google.colab" in sys.modules or "COLAB_RELEASE_TAG" in os.environ
 
 
 def under_a_grader() -> bool:
-    """A grader runs the cell: ours, or nbgrader, for which a cell without an exception is worth full marks."""
+    """Whether a grader runs the cell: ours or nbgrader, which gives full marks to any cell that raises no exception."""
     return "COURSE_GRADING" in os.environ or "NBGRADER_EXECUTION" in os.environ
 
 
 def cache_folder() -> pathlib.Path | None:
-    """The folder for what need not be computed twice, which may not exist yet; None where nothing is to be kept.
+    """Return the folder for cached results, which may not exist yet, or None if nothing may be kept.
 
-    COURSE_CACHE names it, and COURSE_CACHE=0 keeps nothing. Without it: ``course_lib`` in the user's folder for caches
-    (XDG_CACHE_HOME, else ~/.cache; ~/Library/Caches on macOS), and nothing under pytest and under a grader.
+    The variable COURSE_CACHE names it; COURSE_CACHE=0 turns caching off. Without it, the folder is ``course_lib`` in
+    the user's cache folder (XDG_CACHE_HOME, else ~/.cache; ~/Library/Caches on macOS), and under pytest or a grader
+    nothing is kept.
     """
     named = os.environ.get("COURSE_CACHE")
     if named == "0" or (not named and any(name in os.environ for name in _SOMEBODY_ELSE)):
@@ -50,5 +51,5 @@ def cache_folder() -> pathlib.Path | None:
         if not home.is_absolute():
             home = pathlib.Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
         return home / "course_lib"
-    except RuntimeError:  # a user without a home
+    except RuntimeError:  # the user has no home folder
         return None

@@ -1,6 +1,6 @@
-"""A pytest plugin: the option ``--kernel-costs`` and the fixture ``kernel_costs``, for ``course_lib.testing``.
+"""A pytest plugin for ``course_lib.testing``: the option ``--kernel-costs`` and the fixture ``kernel_costs``.
 
-pytest finds it wherever course_lib is installed. It loads nothing of JAX until a test asks for the fixture.
+pytest finds it wherever course_lib is installed. It does not import JAX until a test asks for the fixture.
 """
 
 import pytest
@@ -25,14 +25,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kernel_costs(request: pytest.FixtureRequest):
-    """What this test's kernels cost when that was last kept; for ``assert_kernel(..., costs=kernel_costs)``."""
+    """Return what this test's kernels cost when last recorded, for ``assert_kernel(..., costs=kernel_costs)``."""
     from course_lib.testing import costs
 
     name = f"{request.node.path.name}::{request.node.nodeid.partition('::')[2]}"
     update = request.config.getoption("--kernel-costs") == "update"
     kept = costs.KeptCosts(request.node.path.with_name(costs.FILE), name, update=update)
     yield kept
-    request.node.user_properties.extend((_CHEAPER, name) for name in kept.cheaper)  # these reach other processes too
+    request.node.user_properties.extend((_CHEAPER, name) for name in kept.cheaper)  # xdist carries these over
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,4 +1,4 @@
-"""Numbers and lines as a reader sees them: exact units, as few digits as every machine agrees on, 94 columns."""
+"""Numbers and lines as a reader sees them: exact units, digits that do not vary by machine, 94 columns."""
 
 import math
 import textwrap
@@ -8,17 +8,17 @@ NOT_KNOWN = "not known"
 
 
 def count(n: int | None) -> str:
-    """A whole number: 2,340."""
+    """Return a whole number with thousands separators: 2,340."""
     return NOT_KNOWN if n is None else f"{n:,}"
 
 
 def counted(n: int, thing: str) -> str:
-    """A number of things: "no spills", "1 spill", "2 spills"."""
+    """Return a number of things in words: "no spills", "1 spill", "2 spills"."""
     return f"{n:,} {thing}" if n == 1 else f"{f'{n:,}' if n else 'no'} {thing}s"
 
 
 def size(n: float | None) -> str:
-    """Bytes, in units of 1,024: 16.36 MiB."""
+    """Return a number of bytes in units of 1,024: 16.36 MiB."""
     if n is None:
         return NOT_KNOWN
     if n < 1024:
@@ -27,38 +27,38 @@ def size(n: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time: 15.6 us."""
+    """Return a time in the unit that fits: 15.6 us."""
     if seconds is None:
         return NOT_KNOWN
-    if abs(seconds) < 1e-12:  # far below a cycle
+    if abs(seconds) < 1e-12:  # far less than a cycle
         return "0 ns"
     return _scaled(seconds, (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1)), digits=3, full=1000)
 
 
 def flop_rate(flops_per_second: float | None) -> str:
-    """A rate of arithmetic: 197 TFLOP/s."""
+    """Return a compute rate: 197 TFLOP/s."""
     return NOT_KNOWN if flops_per_second is None else _rate(flops_per_second, "FLOP/s")
 
 
 def byte_rate(bytes_per_second: float | None) -> str:
-    """A rate of traffic, in units of 1,000: 820 GB/s."""
+    """Return a traffic rate in units of 1,000: 820 GB/s."""
     return NOT_KNOWN if bytes_per_second is None else _rate(bytes_per_second, "B/s")
 
 
 def intensity(flops_per_byte: float | None) -> str:
-    """Arithmetic intensity: 240 FLOPs/byte."""
+    """Return an arithmetic intensity: 240 FLOPs/byte."""
     return NOT_KNOWN if flops_per_byte is None else f"{significant(flops_per_byte, 3)} FLOPs/byte"
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 in whole percent; what is there but rounds to nothing says so."""
+    """Return a share of 1 in whole percent; a positive share that would round to zero becomes "<1 %"."""
     if share is None:
         return NOT_KNOWN
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
 def compared(value: float | None, other: float | None, more: str = "more", less: str = "fewer") -> str:
-    """``value`` beside ``other`` in words: "1.9 times fewer", "4 % more", "the same"."""
+    """Compare ``value`` with ``other`` in words: "1.9 times fewer", "4 % more", "the same"."""
     if value is None or other is None:
         return NOT_KNOWN
     if not value or not other:
@@ -72,7 +72,7 @@ def compared(value: float | None, other: float | None, more: str = "more", less:
 
 
 def significant(value: float, digits: int) -> str:
-    """``value`` with that many significant digits and no exponent; digits before the point are never cut."""
+    """Return ``value`` with ``digits`` significant digits and no exponent; digits before the point are never cut."""
     if not value:
         return "0"
     places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
@@ -81,7 +81,7 @@ def significant(value: float, digits: int) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A count, in units of 1,000: "137.4 GFLOPs"."""
+    """Return a count in units of 1,000: "137.4 GFLOPs"."""
     return _in_thousands(value, unit, digits=4)
 
 
@@ -95,18 +95,18 @@ def _in_thousands(value: float, unit: str, digits: int) -> str:
 
 
 def _scaled(value: float, units: Sequence[tuple[str, float]], digits: int, full: int) -> str:
-    """``value`` in the first unit in which it stays below ``full`` as it is printed, else in the last."""
+    """Return ``value`` in the first unit whose printed value stays below ``full``, or in the last unit."""
     texts = [(significant(value / scale, digits), unit) for unit, scale in units]
     text, unit = next((t for t in texts if float(t[0].replace(",", "")) < full), texts[-1])
     return f"{text} {unit}"
 
 
-COLUMNS = 94  # JupyterLab breaks longer lines in mid-word
-_LEAST = 20  # columns that folded words get, however long what stands before them
+COLUMNS = 94  # JupyterLab breaks longer lines in the middle of a word
+_LEAST = 20  # columns reserved for folded words, however long the text before them is
 
 
 def folded(text: str) -> str:
-    """``text`` in lines of at most ``COLUMNS`` characters, each broken line indented as it began."""
+    """Return ``text`` in lines of at most ``COLUMNS`` characters; a folded line keeps the indent of its first part."""
     return "\n".join(textwrap.fill(line, COLUMNS, subsequent_indent=_indent(line)) for line in text.splitlines())
 
 
@@ -117,10 +117,10 @@ def _indent(line: str) -> str:
 def table(
     rows: Sequence[Sequence[str]], right: Container[int] = (), indent: str = "", gives_way: int | None = None
 ) -> list[str]:
-    """Rows of cells as lines with straight columns, at most ``COLUMNS`` long; columns in ``right`` are flush right.
+    """Return rows of cells as aligned lines of at most ``COLUMNS`` characters; columns in ``right`` are right-aligned.
 
-    A row may have fewer cells than others: its last one has the rest of the line to itself. A last cell that is too
-    long is folded under itself. Where there is too little room, the cells of column ``gives_way`` are cut.
+    A row may have fewer cells than others; its last cell then takes the rest of the line. A last cell that is too long
+    is folded under itself. If there is too little room, the cells of column ``gives_way`` are cut.
     """
     if not rows:
         return []
@@ -147,5 +147,5 @@ def table(
 
 
 def cut(line: str, room: int = COLUMNS) -> str:
-    """``line``, or as much of it as fits and an ellipsis."""
+    """Return ``line``, cut to ``room`` characters with an ellipsis if it is longer."""
     return line if len(line) <= room else line[: room - 1] + "…"

@@ -1,4 +1,4 @@
-"""Chips by name: TPUs from JAX's registry, GPUs from NVIDIA's data sheets, and the links out of a chip."""
+"""Chips by name: TPUs from JAX's registry, GPUs from NVIDIA's data sheets, and the links between chips."""
 
 from course_lib.chips.attached_gpus import AttachedGpu, attached_gpus
 from course_lib.chips.gpu import GPU_NAMES, Gpu, gpu

@@ -10,14 +10,14 @@ _LIMIT_S = 20
 
 @dataclasses.dataclass(frozen=True)
 class AttachedGpu:
-    """A GPU as its driver names it, and its compute capability: (9, 0) is Hopper."""
+    """A GPU as its driver names it, with its compute capability: (9, 0) is Hopper."""
 
     kind: str
     capability: tuple[int, int]
 
     @property
     def runs(self) -> str:
-        """What of Pallas it runs, and why not the rest."""
+        """Which Pallas kernels the GPU runs, and why it does not run the others."""
         if self.capability < (8, 0):
             return "no kernels, only plain JAX: Pallas begins with Ampere (8.0)"
         if self.capability < (9, 0):
@@ -30,7 +30,7 @@ class AttachedGpu:
 
 
 def attached_gpus() -> list[AttachedGpu]:
-    """The NVIDIA GPUs here, as ``nvidia-smi`` lists them; none where it is not installed, or gives no answer."""
+    """Return the NVIDIA GPUs that ``nvidia-smi`` lists; none if it is not installed or does not answer."""
     try:
         said = subprocess.run(_QUERY, capture_output=True, text=True, timeout=_LIMIT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -38,7 +38,7 @@ def attached_gpus() -> list[AttachedGpu]:
     found = []
     for line in said.splitlines():
         kind, _, capability = line.rpartition(", ")
-        with contextlib.suppress(ValueError):  # a driver of before 2021 does not know the question
+        with contextlib.suppress(ValueError):  # drivers from before 2021 cannot report compute_cap
             major, minor = map(int, capability.split("."))
             found.append(AttachedGpu(kind, (major, minor)))
     return found

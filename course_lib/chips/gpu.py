@@ -1,9 +1,9 @@
-"""Two GPUs of NVIDIA's, to stand beside the TPUs: what their data sheets print, and nothing else.
+"""Two NVIDIA GPUs to compare with the TPUs, with the figures of their data sheets and nothing else.
 
-"H100 Tensor Core GPU" and "H200 Tensor Core GPU", the columns SXM: memory, its bandwidth, FLOP/s, links. The sheets
-print FLOP/s "with sparsity", and say that without it they are half. What lies inside an SM, and the L2 cache, is from
+Memory, its bandwidth, FLOP/s and links are from the SXM columns of "H100 Tensor Core GPU" and "H200 Tensor Core GPU".
+The sheets print FLOP/s "with sparsity", which is twice the dense rate. The sizes inside an SM and the L2 cache are from
 "NVIDIA Hopper Tuning Guide" (section 1.4) and "NVIDIA H100 Tensor Core GPU Architecture". Both GPUs are the same
-silicon with other memory. NVIDIA prints no bandwidth and no latency of what is on the chip.
+silicon with different memory. NVIDIA publishes no bandwidth or latency for on-chip memory.
 """
 
 import dataclasses
@@ -13,22 +13,22 @@ GPU_NAMES = ("h100", "h200")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU. Rates are per second, sizes are bytes; what is of one SM begins with ``sm_``."""
+    """One GPU. Rates are per second, sizes are in bytes; fields of a single SM begin with ``sm_``."""
 
     name: str
-    sms: int  # streaming multiprocessors: what a TensorCore is to a TPU, only smaller and many
+    sms: int  # streaming multiprocessors: the counterpart of a TPU's TensorCore, smaller and more numerous
     bf16_flops: float  # FLOP/s of all Tensor Cores, without sparsity
     hbm_bytes: int
     hbm_bandwidth: float
     l2_bytes: int
     sm_register_bytes: int  # 65,536 registers of 32 bits
-    sm_shared_bytes: int  # of the 256 KiB that shared memory and the L1 cache have together
-    nvlink_bandwidth: float  # one way; the sheet prints both together, 900 GB/s
-    pcie_bandwidth: float  # one way; the sheet prints both together, 128 GB/s
+    sm_shared_bytes: int  # of the 256 KiB that shared memory and the L1 cache share
+    nvlink_bandwidth: float  # one way; the sheet prints 900 GB/s for both ways
+    pcie_bandwidth: float  # one way; the sheet prints 128 GB/s for both ways
 
 
 def gpu(name: str) -> Gpu:
-    """The GPU called ``name``: "h100" or "h200", both SXM. Raises ValueError for any other."""
+    """Return the GPU called ``name``: "h100" or "h200", both SXM. Raises ValueError for any other name."""
     memory = {"h100": (80e9, 3.35e12), "h200": (141e9, 4.8e12)}
     if not isinstance(name, str) or name not in memory:
         raise ValueError(f"gpu={name!r} is not known. Choose one of: {', '.join(GPU_NAMES)}.")

@@ -1,9 +1,9 @@
-"""GPUs that a kernel can be compiled for, with none attached: what the compiler and a launch must know of each.
+"""GPUs that a kernel can be compiled for with none attached: what the compiler and a launch need to know about each.
 
-The limits of an SM are those of its compute capability: NVIDIA's "CUDA C++ Programming Guide", tables "Feature Support"
-and "Technical Specifications per Compute Capability". SMs, memory and its bandwidth are from the data sheets and
-architecture papers of the A100 (SXM, 80 GB), L4, H100 and H200 (SXM) and B200; so are the operations per second of
-their Tensor Cores, without sparsity: the sheets of the L4 and later print twice that.
+The limits of an SM are those of its compute capability, from the tables "Feature Support" and "Technical Specifications
+per Compute Capability" in NVIDIA's "CUDA C++ Programming Guide". The SMs, the memory, its bandwidth and the dense
+Tensor Core rates are from the data sheets and architecture papers of the A100 (SXM, 80 GB), L4, H100 and H200 (SXM) and
+B200. From the L4 on, the sheets print rates with sparsity, which are twice as high.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import jax
 from jax.sharding import AbstractDevice, AbstractMesh
 
-REGISTERS = 65536  # of 32 bits, in an SM; and what a block may have
-MOST_REGISTERS = 255  # of a thread
+REGISTERS = 65536  # 32-bit registers in an SM, which is also the limit for a block
+MOST_REGISTERS = 255  # per thread
 THREADS_OF_A_WARP = 32
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GpuTarget:
-    """One GPU to compile for. Sizes are bytes; what is of one SM begins with ``sm_``."""
+    """One GPU to compile for. Sizes are in bytes; fields of a single SM begin with ``sm_``."""
 
     name: str
     kind: str  # as the driver spells it
@@ -49,7 +49,7 @@ class GpuTarget:
             yield
 
     def config(self) -> str:
-        """The same for XLA's compiler: a ``GpuTargetConfigProto`` as text."""
+        """Return this GPU as XLA's compiler wants it: a ``GpuTargetConfigProto`` as text."""
         major, minor = self.capability
         accelerated = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
         return _CONFIG.format(**dataclasses.asdict(self), major=major, minor=minor, accelerated=accelerated)
@@ -57,7 +57,7 @@ class GpuTarget:
 
 @dataclasses.dataclass(frozen=True)
 class _Device(AbstractDevice):
-    """JAX's own has no compute capability: without one Mosaic GPU takes every GPU for a Hopper."""
+    """A device with a compute capability. JAX's own has none, and Mosaic GPU then takes every GPU for a Hopper."""
 
     compute_capability: str = "9.0"
 
@@ -137,18 +137,18 @@ GPU_TARGETS = tuple(_TARGETS)
 
 
 def gpu_target(name: str) -> GpuTarget:
-    """The GPU called ``name``, one of ``GPU_TARGETS``. Raises ValueError for any other."""
+    """Return the GPU called ``name``, one of ``GPU_TARGETS``. Raises ValueError for any other name."""
     if not isinstance(name, str) or name not in _TARGETS:
         raise ValueError(f"chip={name!r} is not a GPU to compile for. Choose one of: {', '.join(GPU_TARGETS)}.")
     return _TARGETS[name]
 
 
 def gpu_of_kind(kind: str) -> GpuTarget | None:
-    """The GPU that its driver calls ``kind`` ("NVIDIA H200"); None for one that is not known here."""
+    """Return the GPU that its driver calls ``kind`` ("NVIDIA H200"), or None for a GPU not listed here."""
     return next((gpu for gpu in _TARGETS.values() if gpu.kind == kind), None)
 
 
-# What XLA asks for. Fields that say nothing of a GPU above are the same for all of them.
+# The description that XLA asks for. Its fixed fields are the same for all GPUs above.
 _CONFIG = """\
 gpu_device_info {{
   threads_per_block_limit: 1024

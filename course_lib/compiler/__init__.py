@@ -1,8 +1,8 @@
-"""The real TPU compiler, with no TPU: ``compile_tpu(f, x, y)`` says yes or no, how long, and how much VMEM.
+"""The real TPU compiler without a TPU: ``compile_tpu(f, x, y)`` says yes or no, how long, and how much VMEM.
 
-A compile goes through three parts. ``simulating`` chooses what is put before the compiler and its simulator, which
-may be a smaller function than the one that was asked about. ``child`` is the process they run in. ``dumps`` reads the
-files they leave. From what these say ``assemble`` makes the Report, with the learner's own names.
+A compile has three parts. ``simulating`` chooses what the compiler and its simulator get, which may be a smaller
+function than the original. ``child`` is the process they run in. ``dumps`` reads the files they leave. ``assemble``
+combines the results into a Report with the learner's own names.
 """
 
 from course_lib.compiler.code import Code, bundles

@@ -1,4 +1,4 @@
-"""The compiler's report about a function in any Python file, in a terminal.
+"""The compiler's report about a function in any Python file, on the command line.
 
 python -m course_lib.compiler kernels.py:matmul "bf16[4096,4096]" "bf16[4096,4096]" --chip v5e
 """
@@ -24,9 +24,9 @@ _CHIPS = (*chips.NAMES, *chips.GPU_TARGETS)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
+    """Run the command; return its exit status."""
     options = _parser().parse_args(arguments)
-    jax.config.update("jax_platforms", "cpu")  # nothing runs here; a TPU, if there is one, is left alone
+    jax.config.update("jax_platforms", "cpu")  # nothing runs here, so leave any TPU alone
     try:
         if options.chip not in _CHIPS:
             raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(_CHIPS)}.")
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _named(names: list[str]) -> dict[str, Callable]:
-    """The functions by name, without the file where that is enough to tell them apart."""
+    """Return the functions by name, without the file if the name alone tells them apart."""
     short = [name.rpartition(":")[2] for name in names]
     return {full if short.count(name) > 1 else name: function(full) for full, name in zip(names, short, strict=True)}
 

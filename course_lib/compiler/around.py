@@ -1,4 +1,4 @@
-"""What XLA does around the kernels, in sentences: arrays it turns round for them, and arrays it keeps in VMEM."""
+"""Notes on what XLA does around the kernels: arrays it transposes for them, and arrays it keeps in VMEM."""
 
 from course_lib import cost, grid, text
 from course_lib.compiler.dumps import hlo
@@ -13,7 +13,7 @@ _AGAINST = (
 
 
 def notes(module: hlo.Module, rows: tuple[Op, ...], walk: grid.Walk | None) -> list[str]:
-    """Of each kernel: copies that turn its arrays, arrays that are not in HBM, and arrays that are mostly padding."""
+    """Return notes on each kernel: copies that change layouts, arrays not in HBM, arrays that are mostly padding."""
     if walk is None:
         return []
     by_name = {row.name: row for row in rows}
@@ -26,7 +26,7 @@ def notes(module: hlo.Module, rows: tuple[Op, ...], walk: grid.Walk | None) -> l
 
 
 def kept_in_vmem(op: hlo.HloOp, call: grid.Call) -> list[str]:
-    """The operands of a kernel that XLA has put into VMEM: what an op before or after this one works on too."""
+    """Return the operands of a kernel that XLA keeps in VMEM because an op before or after it uses them too."""
     given = _given(call)
     sides = [*zip(op.operands[-len(given) :], given, strict=False), *zip(op.results, call.outputs, strict=False)]
     return [operand.name for size, operand in sides if size == 0 and operand.shape]
@@ -41,7 +41,7 @@ def _kept(kept: list[str], call: grid.Call) -> str:
 
 
 def _turned(op: hlo.HloOp, call: grid.Call, rows: dict[str, Op]) -> str:
-    """Which arrays of a kernel XLA turns round, what each copy costs, and how to do without."""
+    """Say which arrays of a kernel XLA transposes, what each copy costs, and how to avoid them."""
     if not op.turned:
         return ""
     given = _given(call)
@@ -55,7 +55,7 @@ def _turned(op: hlo.HloOp, call: grid.Call, rows: dict[str, Op]) -> str:
 
 
 def _price(name: str, row: Op | None) -> str:
-    """What an op costs, as far as it is known."""
+    """Return the cost of an op, as far as it is known."""
     said = [name]
     if row is not None and row.cycles is not None:
         said.append(f"{row.cycles:,} cycles")

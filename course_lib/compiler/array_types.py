@@ -1,4 +1,4 @@
-"""Types of arrays as people write them: ``bf16[4096,1024]``."""
+"""Array types as people write them: ``bf16[4096,1024]``."""
 
 import re
 
@@ -27,7 +27,7 @@ _TYPE = re.compile(r"(\w+)\[((?:\d+(?:,\d+)*)?)\]")
 
 
 def parsed(text: str) -> jax.ShapeDtypeStruct:
-    """The shape and dtype that ``text`` names. Raises ValueError with a line for the person who wrote it."""
+    """Return the shape and dtype that ``text`` names. Raises ValueError with a line for the person who wrote it."""
     match = _TYPE.fullmatch(text.replace(" ", ""))
     if match is None:
         raise ValueError(f'{text!r} is not a type: write a dtype and a shape, such as "bf16[4096,1024]" or "f32[]".')

@@ -1,4 +1,4 @@
-"""Put together a Report from what the compiler, its simulator and the traced function say."""
+"""The assembly of a Report from what the compiler, its simulator and the traced function say."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ _UNSURE_XLA = (
 def report(
     walk: grid.Walk | None, answer: dict, simulated: Simulation, chip: chips.Chip, *, jaxpr, notes: tuple, **facts
 ) -> Report:
-    """The Report of a function that compiles. ``answer`` is the worker's; ``facts``: name and versions."""
+    """Build the Report of a function that compiles. ``answer`` is the worker's; ``facts`` are name and versions."""
     said, module = answer["dump"], hlo.read(answer["hlo"])
     rows = ops.rows(module, simulated.cycles, walk, chip)
     names = naming.ops(module, jaxpr)
@@ -58,7 +58,7 @@ def report(
 
 
 def vmem_wanted(walk: grid.Walk | None, jaxpr, chip: chips.Chip) -> dict:
-    """What a kernel that did not compile would need in VMEM, by our own count, where that is more than it may use."""
+    """Return the VMEM that a kernel that did not compile would need, by our own count; {} if it is within the limit."""
     limit, pieces = _vmem_limit(jaxpr, chip), tuple(cost.vmem(walk)) if walk is not None else ()
     wanted = _largest(pieces)
     if wanted is None or wanted <= limit:
@@ -67,7 +67,7 @@ def vmem_wanted(walk: grid.Walk | None, jaxpr, chip: chips.Chip) -> dict:
 
 
 def _flops(walk: grid.Walk | None) -> tuple[int | None, tuple[str, ...]]:
-    """Operations of the whole function, and a note where they are an upper bound."""
+    """Return the operations of the whole function, and a note if they are an upper bound."""
     try:
         work = cost.flops(walk) if walk is not None else cost.Work()
     except grid.UnreadableCall as error:
@@ -76,7 +76,7 @@ def _flops(walk: grid.Walk | None) -> tuple[int | None, tuple[str, ...]]:
 
 
 def _doubts(endless: list[str], simulated: Simulation, chip: chips.Chip) -> list[str]:
-    """What the figures leave open, and why."""
+    """Say which figures are missing, and why."""
     if endless:
         return [f"no cycles: how often {', '.join(endless)} runs depends on data."]
     if simulated.cycles and chip.clock_hz is None:
@@ -85,7 +85,7 @@ def _doubts(endless: list[str], simulated: Simulation, chip: chips.Chip) -> list
 
 
 def _steps(walk: grid.Walk | None, rows: tuple[Op, ...]) -> int | None:
-    """Grid steps, those of its emit_pipelines among them, if all cycles are those of one run of one kernel."""
+    """Return the grid steps, including those of emit_pipelines, if all cycles belong to one run of one kernel."""
     kernels = [row for row in rows if row.cycles]
     if walk is None or len(walk.calls) != 1 or len(kernels) != 1 or kernels[0].kind != hlo.KERNEL:
         return None
@@ -99,7 +99,7 @@ def _steps(walk: grid.Walk | None, rows: tuple[Op, ...]) -> int | None:
 
 
 def _unsure_xla(walk: grid.Walk | None, rows: tuple[Op, ...]) -> list[str]:
-    """A note where much of the time is XLA's own, and most of XLA's work is no product."""
+    """Return a note if much of the time is XLA's own and most of XLA's work is not matmuls."""
     xlas = sum(row.cycles or 0 for row in rows if row.kind != hlo.KERNEL)
     if walk is None or xlas <= _MUCH * sum(row.cycles or 0 for row in rows):
         return []
@@ -108,21 +108,21 @@ def _unsure_xla(walk: grid.Walk | None, rows: tuple[Op, ...]) -> list[str]:
 
 
 def _lines(simulated: Simulation) -> list[str]:
-    """A note where one line cannot stand for all."""
+    """Return a note if several kernels are extrapolated but only one line is shown."""
     if len(simulated.lines) < 2:
         return []
     return [f"the cycles of {len(simulated.lines)} kernels come from such lines; shown is that of the longest."]
 
 
 def _counted_once(module: hlo.Module) -> list[str]:
-    """A note where XLA may read an array more than once, and we cannot tell how often."""
+    """Return a note if XLA may read an array more than once, and we cannot tell how often."""
     if not any(op.reads_again for op in module.ops):
         return []
     return ["HBM bytes of XLA's product: each array counted once; it may read some more often."]
 
 
 def _renamed(rows: tuple, names: dict[str, str], field: str) -> tuple:
-    """The rows with the op they name called as the learner calls it."""
+    """Replace the op's name in ``field`` of each row by the learner's name for it."""
     return tuple(
         dataclasses.replace(row, **{field: names[old]}) if (old := getattr(row, field)) in names else row
         for row in rows
@@ -130,7 +130,7 @@ def _renamed(rows: tuple, names: dict[str, str], field: str) -> tuple:
 
 
 def _program(by_op: dict[str, bundles.Program], names: dict[str, str]) -> dict:
-    """The fields of the Report that describe its VLIW code."""
+    """Return the fields of the Report that describe its VLIW code."""
     programs = by_op.values()
     listing = _renamed(tuple(bundle for program in programs for bundle in program.listing), names, "op")
     if not listing:
@@ -147,7 +147,7 @@ def _program(by_op: dict[str, bundles.Program], names: dict[str, str]) -> dict:
 
 
 def _largest(vmem: tuple[cost.Allocation, ...]) -> int | None:
-    """VMEM of the op that needs most: ops run one after another."""
+    """Return the VMEM of the op that needs most; ops run one after another."""
     sizes: dict[str, int] = {}
     for piece in vmem:
         sizes[piece.op] = sizes.get(piece.op, 0) + piece.bytes
@@ -155,6 +155,6 @@ def _largest(vmem: tuple[cost.Allocation, ...]) -> int | None:
 
 
 def _vmem_limit(jaxpr, chip: chips.Chip) -> int:
-    """What a kernel may use: what the one that asks for most asks for, else the chip's default."""
+    """Return the VMEM that a kernel may use: the largest limit that a kernel asks for, else the chip's default."""
     asked = [getattr(e.params.get("compiler_params"), "vmem_limit_bytes", None) for e in grid.pallas_calls(jaxpr.jaxpr)]
     return max((min(n or chip.scoped_vmem_bytes, chip.vmem_bytes) for n in asked), default=chip.scoped_vmem_bytes)

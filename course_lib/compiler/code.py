@@ -1,4 +1,4 @@
-"""The program of a kernel as data: bundles, what each starts, the loops they lie in, and the lines they come from."""
+"""The program of a kernel as data: bundles, the operations each starts, their loops, and their source lines."""
 
 import dataclasses
 import functools
@@ -15,38 +15,38 @@ from course_lib.compiler.operations import Place
 from course_lib.compiler.report import Bundle, Loop
 from course_lib.compiler.simulating import answers, rewrite
 
-MOST_BUNDLES = 50_000  # of what is kept: some 40 MB
+MOST_BUNDLES = 50_000  # limit of what is kept: about 40 MB
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Code:
-    """The bundles of the kernels of a function, one kernel behind the other. A bundle's number is its place here."""
+    """The bundles of a function's kernels, one kernel after the other; a bundle's number is its index here."""
 
     name: str
     chip: str
     bundles: tuple[Bundle, ...]  # each has ``.operations``, ``.slots``, ``.depth`` and the kernel's name, ``.op``
     loops: tuple[Loop, ...]  # outer ones first
     offered: dict[str, int]  # unit -> slots in each bundle
-    sources: dict[tuple[str, int], str]  # (file, line) -> its text, where it could be read
-    left_out: int  # bundles at the end, of a program longer than MOST_BUNDLES
+    sources: dict[tuple[str, int], str]  # (file, line) -> its text, if it could be read
+    left_out: int  # bundles at the end of a program longer than MOST_BUNDLES
     versions: str
 
     def around(self, number: int) -> tuple[Loop, ...]:
-        """The loops that a bundle lies in, the outermost first."""
+        """Return the loops that contain a bundle, the outermost first."""
         return tuple(loop for loop in self.loops if loop.first <= number <= loop.last)
 
     def times(self, number: int) -> int | None:
-        """How often a bundle is issued, if no branch jumps over it; None where a loop around it has no known end."""
+        """Return how often a bundle is issued if no branch skips it; None if a loop around it has no known length."""
         turns = [loop.turns for loop in self.around(number)]
         return None if None in turns else functools.reduce(int.__mul__, turns, 1)
 
     def issued(self, loop: Loop) -> int:
-        """About how many bundles are issued inside a loop; of a loop without a known end, those of one turn."""
+        """Return roughly how many bundles a loop issues; if its length is unknown, those of one iteration."""
         return sum(self.times(number) or 1 for number in range(loop.first, loop.last + 1))
 
     @functools.cached_property
     def busiest(self) -> Loop | None:
-        """Of the innermost loops the one that issues most bundles; None in a program without loops."""
+        """The innermost loop that issues the most bundles; None in a program without loops."""
         inner = [
             loop
             for loop in self.loops
@@ -55,7 +55,7 @@ class Code:
         return max(inner, key=self.issued, default=None)
 
     def source(self, place: Place) -> str:
-        """The text that an operation was made of, as far as it stands on one line; "" where it is not known."""
+        """Return the source text of an operation, as far as it is on one line; "" if it is not known."""
         line = self.sources.get((place.file, place.line), "")
         return line[place.column : place.end or None].strip()
 
@@ -65,12 +65,12 @@ class Code:
 
 
 def bundles(fn: Callable, *args, chip: str = "v5e") -> Code:
-    """The program that the compiler makes of the kernels of ``fn(*args)``, bundle by bundle; nothing is simulated.
+    """Return the program that the compiler generates for the kernels of ``fn(*args)``, bundle by bundle, unsimulated.
 
-    ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of a function without a kernel it is the program of XLA's ops.
-    Each operation has the line of the source that it was made of, where the compiler says so. Of more than
-    MOST_BUNDLES the first are kept. Raises ValueError for an unknown chip, and for a function that does not compile,
-    with the explanation that ``compile_tpu`` gives; Unavailable where libtpu is not installed or does not start.
+    ``args`` are arrays or ``jax.ShapeDtypeStruct``s. For a function without a kernel it is the program of XLA's ops.
+    Each operation has the source line that it comes from, if the compiler gives it. At most MOST_BUNDLES are kept.
+    Raises ValueError for an unknown chip, and for a function that does not compile, with the explanation that
+    ``compile_tpu`` gives; Unavailable if libtpu is not installed or does not start.
     """
     target = chips.chip(chip)
     name = tpu.name_of(fn)
@@ -117,19 +117,19 @@ def _code(found: dict[str, programs.Program], names: dict[str, str], **facts) ->
 
 
 def _without_folders(bundle: Bundle) -> Bundle:
-    """The bundle with files by their names alone."""
+    """Reduce the file paths in a bundle to file names."""
     places = tuple(place and place._replace(file=pathlib.PurePath(place.file).name) for place in bundle.places)
     return dataclasses.replace(bundle, places=places)
 
 
 def _sources(listing: list[Bundle]) -> dict[tuple[str, int], str]:
-    """The text of every line that an operation comes from: of a file, or of a notebook's cell while its kernel runs."""
+    """Return the text of every source line: of a file, or of a notebook's cell while its kernel runs."""
     places = {(place.file, place.line) for bundle in listing for place in bundle.places if place is not None}
     lines = {(pathlib.PurePath(file).name, line): _line(file, line) for file, line in places}
     return {place: line for place, line in sorted(lines.items()) if line}
 
 
 def _line(file: str, number: int) -> str:
-    """A line of a file; of a notebook's cell, which has only its name here, as IPython keeps it."""
+    """Return a line of a file, or of a notebook's cell, which IPython caches under a path with that name."""
     known = next((each for each in linecache.cache if pathlib.PurePath(each).name == file), file)
     return linecache.getline(known, number).rstrip("\n")

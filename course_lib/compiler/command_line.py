@@ -1,4 +1,4 @@
-"""What commands share: a function named as FILE.py:function, types of arrays, and errors of one line."""
+"""What the commands share: a function named as FILE.py:function, array types, and one-line errors."""
 
 import importlib.util
 import inspect
@@ -12,11 +12,11 @@ from course_lib.compiler.array_types import parsed
 
 
 class Wrong(Exception):
-    """Something about the command is wrong; the message is one line for the person who typed it."""
+    """A mistake in the command; the message is one line for the person who typed it."""
 
 
 def type_of(text: str) -> jax.ShapeDtypeStruct:
-    """The shape and dtype that ``text`` names, such as "bf16[512,256]". Raises Wrong."""
+    """Return the shape and dtype that ``text`` names, such as "bf16[512,256]". Raises Wrong."""
     try:
         return parsed(text)
     except ValueError as error:
@@ -24,7 +24,7 @@ def type_of(text: str) -> jax.ShapeDtypeStruct:
 
 
 def function(name: str) -> Callable:
-    """The function that "FILE.py:function" names; the file is run. Raises Wrong."""
+    """Run the file and return the function that "FILE.py:function" names. Raises Wrong."""
     path, colon, wanted = name.rpartition(":")
     file = pathlib.Path(path)
     if not colon or not wanted:
@@ -38,20 +38,20 @@ def function(name: str) -> Callable:
 
 
 def check_arguments(name: str, function: Callable, arguments: list) -> None:
-    """Raises Wrong where ``function`` does not take so many arguments."""
+    """Raise Wrong if ``function`` does not take these arguments."""
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError as error:
         raise Wrong(f"{name}{inspect.signature(function)} was given {len(arguments)} arguments: {error}.") from None
     except ValueError:
-        pass  # a function that does not tell its parameters
+        pass  # a function that does not reveal its parameters
 
 
-_modules: dict[pathlib.Path, object] = {}  # a file that is named twice is run once
+_modules: dict[pathlib.Path, object] = {}  # so that a file named twice is run once
 
 
 def _module(file: pathlib.Path):
-    """The file, imported as Python would run it: with its folder on the path."""
+    """Import a file as Python would run it, with its folder on the path. Raises Wrong."""
     if (known := _modules.get(file.resolve())) is not None:
         return known
     spec = importlib.util.spec_from_file_location(file.stem, file)

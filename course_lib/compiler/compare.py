@@ -1,4 +1,4 @@
-"""Several ways to compute the same thing, side by side: ours, and XLA's own."""
+"""A comparison of several ways to compute the same thing: ours, and XLA's own."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,27 +14,27 @@ _HEAD = ("", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
-    """Reports by name, in the order given. Times are predicted; ``ratio`` is to the fastest."""
+    """Reports by name, in the order given. Times are predicted; ``ratio`` is relative to the fastest."""
 
     reports: dict[str, Report]
 
     @property
     def in_seconds(self) -> bool:
-        """Whether ``cost`` is in seconds: not where the clock of the chip is unknown."""
+        """Whether ``cost`` is in seconds, which needs a chip with a known clock."""
         return any(report.seconds is not None for report in self.reports.values())
 
     def cost(self, name: str) -> float | None:
-        """Predicted seconds of one of them, or cycles; None where they are not known."""
+        """Return the predicted seconds of one report, or its cycles; None if they are not known."""
         return self.reports[name].seconds if self.in_seconds else self.reports[name].cycles
 
     @property
     def fastest(self) -> str | None:
-        """The name with the shortest predicted time (fewest cycles, on a chip whose clock is not known)."""
+        """Name with the shortest predicted time, or the fewest cycles on a chip whose clock is not known."""
         costs = {name: cost for name in self.reports if (cost := self.cost(name)) is not None}
         return min(costs, key=costs.get) if costs else None
 
     def ratio(self, name: str) -> float | None:
-        """How many times as long as the fastest it takes; None where its time is not known."""
+        """Return how many times as long as the fastest it takes; None if its time is not known."""
         cost = self.cost(name)
         return None if cost is None else cost / self.cost(self.fastest)
 
@@ -49,7 +49,7 @@ class Comparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The same with pictures, for notebooks."""
+        """Return the comparison with pictures, for notebooks."""
         from course_lib.viz.report import report as pictures
 
         return pictures.comparison_html(self.reports)
@@ -72,7 +72,7 @@ class Comparison:
         return any(report.kernels for report in self.reports.values())
 
     def _gpu_row(self, name: str) -> tuple[str, ...]:
-        """The figures of the kernel that takes most registers, of those that are no fusions of XLA's."""
+        """Return the figures of the kernel with the most registers, preferring Pallas kernels to XLA's fusions."""
         report = self.reports[name]
         if not report.ok or not report.kernels:
             return (name, "no kernel" if report.ok else "not compiled", *[""] * (len(_GPU_HEAD) - 2))
@@ -98,8 +98,8 @@ class Comparison:
 def compare(functions: dict[str, Callable], *args, chip: str = "v5e", **options) -> Comparison:
     """Compile each function for ``chip`` with the same ``args``; ``options`` as in ``compile_tpu`` or ``compile_gpu``.
 
-    ``compare({"mine": matmul, "XLA": jnp.dot}, x, y)``. Raises ValueError if there is nothing to compare, and what
-    ``compile_tpu`` raises.
+    Example: ``compare({"mine": matmul, "XLA": jnp.dot}, x, y)``. Raises ValueError if there is nothing to compare, and
+    what ``compile_tpu`` raises.
     """
     if not isinstance(functions, dict) or not all(isinstance(name, str) for name in functions):
         raise ValueError('compare wants functions by name: give a dictionary such as {"mine": f, "XLA": g}.')

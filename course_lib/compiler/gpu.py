@@ -1,4 +1,4 @@
-"""Compile a function for a GPU that is not there, with the real compiler, and report what ptxas says."""
+"""The compilation of a function for a GPU that is not attached, by the real compiler, and what ptxas says about it."""
 
 import collections
 import dataclasses
@@ -19,7 +19,7 @@ from course_lib.compiler.gpu_kernel import GpuKernel
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import Unavailable, name_of
 
-_AGAIN = re.compile(r"__\d+$")  # XLA's mark on the second kernel of one name
+_AGAIN = re.compile(r"__\d+$")  # XLA's suffix for a second kernel of the same name
 _NOTHING_TIMED = "no time: ptxas counts no cycles, and no simulator of a GPU is at hand."
 
 
@@ -32,10 +32,10 @@ def compile_gpu(
 ) -> Report:
     """Compile ``jit(fn)(*args)`` for a GPU with none attached: registers, spills, shared memory, instructions.
 
-    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; ``chip`` is one of ``chips.GPU_TARGETS``. The compiler, ptxas at
-    its end, runs in a child process of its own, with a limit of time (120 s) and of memory (6 GiB): if it crashes or
+    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; ``chip`` is one of ``chips.GPU_TARGETS``. The compiler, with ptxas
+    as its last stage, runs in its own child process with limits of time (120 s) and memory (6 GiB): if it crashes or
     hangs, the Report says so. A kernel that is refused gives ``ok=False`` and an explained ``error``, never an
-    exception. Raises ValueError for an unknown chip, and Unavailable where the GPU compiler is not installed.
+    exception. Raises ValueError for an unknown chip, and Unavailable if the GPU compiler is not installed.
     """
     gpu = chips.gpu_target(chip)
     facts = {"name": name_of(fn), "chip": chip}
@@ -47,7 +47,7 @@ def compile_gpu(
             traced = jax.jit(fn).trace(*args)
             stage = "compile"
             module = _bytecode(traced.lower(lowering_platforms=("cuda",)))
-    except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
+    except Exception as error:  # the learner should see any error of tracing or lowering, explained
         return refused(error=errors.explain(error), stage=stage)
     if (versions := gpu_service.versions()) is None:
         raise Unavailable(gpu_service.missing())
@@ -82,7 +82,7 @@ def compile_gpu(
 
 
 def _by_triton(hlo: str) -> list[str]:
-    """A note where a kernel took the road that JAX means to close."""
+    """Return a note if a kernel took the Triton path, which JAX plans to remove."""
     if "__gpu$xla.gpu.triton" not in hlo:
         return []
     return ["pallas_call goes through Triton here, which JAX has deprecated since 0.11; plgpu.kernel is what lasts."]
@@ -95,7 +95,7 @@ def _bytecode(lowered) -> bytes:
 
 
 def _numbered(kernels: list[GpuKernel]) -> tuple[GpuKernel, ...]:
-    """The second kernel of one name gets a number."""
+    """Number the second and later kernels of the same name."""
     seen: collections.Counter[str] = collections.Counter()
     named = []
     for kernel in kernels:

@@ -1,30 +1,30 @@
-"""One kernel of a program for a GPU: what it takes of an SM, and so how many blocks an SM holds at once."""
+"""One kernel of a GPU program: the resources it needs of an SM, and therefore how many blocks an SM holds at once."""
 
 import dataclasses
 
 from course_lib import chips, text
 from course_lib.chips.gpu_target import REGISTERS, THREADS_OF_A_WARP
 
-# How an SM hands out what it has, from compute capability 8.0 on: "CUDA Occupancy Calculator".
-_REGISTER_UNIT = 256  # registers of a warp, rounded up to these
+# How an SM allocates its resources, from compute capability 8.0 on: "CUDA Occupancy Calculator".
+_REGISTER_UNIT = 256  # a warp's registers are rounded up to a multiple of this
 _WARP_UNIT = 4  # an SM has four parts, and each holds a quarter of its warps
-_SHARED_UNIT, _SHARED_OF_THE_SYSTEM = 128, 1024  # bytes: of a block, rounded up, and taken by CUDA for each block
+_SHARED_UNIT, _SHARED_OF_THE_SYSTEM = 128, 1024  # bytes per block: rounding, and CUDA's own share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GpuKernel:
-    """Figures are those of one thread or one block; None where the compiler did not say."""
+    """The figures of one kernel, per thread or per block; None if the compiler did not say."""
 
     name: str
     kind: str  # "kernel" for a Pallas kernel, else "fusion": XLA's own
-    registers: int  # of a thread, at most 255
-    spill_stores: int  # bytes of a thread that go to memory for want of registers
+    registers: int  # per thread, at most 255
+    spill_stores: int  # bytes per thread that go to memory because registers run out
     spill_loads: int
-    shared_bytes: int | None  # of a block
-    threads: int | None  # of a block
+    shared_bytes: int | None  # per block
+    threads: int | None  # per block
     grid: tuple[int, ...] | None
-    instructions: dict[str, int]  # "wgmma", "TMA loads", ...: in the program, where a loop's body counts once
-    remarks: tuple[str, ...] = ()  # of ptxas, about speed
+    instructions: dict[str, int]  # "wgmma", "TMA loads", ...: counts in the program text, a loop's body once
+    remarks: tuple[str, ...] = ()  # from ptxas, about speed
 
     @property
     def serialized(self) -> bool:
@@ -32,7 +32,7 @@ class GpuKernel:
         return any("wgmma" in remark and "serialized" in remark for remark in self.remarks)
 
     def blocks_on(self, chip: str) -> int | None:
-        """How many of its blocks an SM of ``chip`` holds at once; None where that is not known."""
+        """Return how many of its blocks an SM of ``chip`` holds at once; None if that is not known."""
         if self.threads is None or self.shared_bytes is None:
             return None
         gpu = chips.gpu_target(chip)
@@ -49,7 +49,7 @@ class GpuKernel:
         return min(limits)
 
     def occupancy(self, chip: str) -> float | None:
-        """The share of an SM's warps that its blocks fill, 0 to 1."""
+        """Return the share of an SM's warps that its blocks fill, 0 to 1; None if that is not known."""
         blocks = self.blocks_on(chip)
         if blocks is None:
             return None
@@ -57,7 +57,7 @@ class GpuKernel:
         return warps / (chips.gpu_target(chip).sm_threads // THREADS_OF_A_WARP)
 
     def rows(self, chip: str) -> list[tuple[str, str]]:
-        """(label, text) of each line of a Report."""
+        """Return (label, text) for each line of a Report."""
         spills = f"{self.spill_stores:,} bytes spilled" if self.spill_stores or self.spill_loads else "no spills"
         return [
             ("registers", f"{self.registers} of each thread, {spills}"),

@@ -1,4 +1,4 @@
-"""Call things as the learner does: a kernel by its function's name, VMEM by the name of its ref.
+"""The learner's names for things: a kernel is called after its function, VMEM after its ref.
 
 XLA calls a kernel after the function around it (``run.1``), and libtpu numbers its operands.
 """
@@ -13,7 +13,7 @@ from course_lib.grid.jaxprs import inside
 
 
 def ops(module: hlo.Module, jaxpr) -> dict[str, str]:
-    """XLA's name of each Pallas kernel -> the kernel function's; the second of one name gets a number."""
+    """Return {XLA's name of each Pallas kernel: its function's name}; repeated names get a number."""
     kernels = [inside(eqn)[0].debug_info.func_name for eqn in grid.pallas_calls(jaxpr)]
     seen: collections.Counter[str] = collections.Counter()
     names = {}
@@ -26,7 +26,7 @@ def ops(module: hlo.Module, jaxpr) -> dict[str, str]:
 
 
 def allocations(pieces: tuple[Allocation, ...], module: hlo.Module, walk: grid.Walk | None) -> tuple[Allocation, ...]:
-    """The pieces of VMEM with the names of the refs they hold, where that is certain."""
+    """Return the pieces of VMEM under the names of the refs they hold, if those are certain."""
     calls = {op.name: call for op, call in _kernels(module, walk)}
     by_op = {op: [piece for piece in pieces if piece.op == op] for op in dict.fromkeys(piece.op for piece in pieces)}
     return tuple(
@@ -37,7 +37,7 @@ def allocations(pieces: tuple[Allocation, ...], module: hlo.Module, walk: grid.W
 
 
 def _named(pieces: list[Allocation], call: grid.Call, jaxpr) -> list[Allocation]:
-    """The pieces of one kernel: windows by number; scratch in order, if libtpu kept as many and as large as we do."""
+    """Name the pieces of one kernel: windows by number; scratch in order, if its sizes agree with our own count."""
     windows = _windows(call)
     try:
         scratch = [b for b in cost.vmem(grid.Walk(calls=(call,), jaxpr=jaxpr)) if not _is_window(b, call)]
@@ -55,7 +55,7 @@ def _named(pieces: list[Allocation], call: grid.Call, jaxpr) -> list[Allocation]
 
 
 def _of_buffer(piece: Allocation, buffer: Allocation | None, call: grid.Call) -> Allocation:
-    """A scratch piece as what it is: the buffers of a pipeline in the kernel's body are its windows."""
+    """Rename a scratch piece if it is one of the buffers of a pipeline in the kernel's body, which are its windows."""
     if buffer is None:
         return piece
     role = next((o.role for o in call.operands if o.name == buffer.name), None)
@@ -74,7 +74,7 @@ def _kernels(module: hlo.Module, walk: grid.Walk | None) -> list[tuple[hlo.HloOp
 
 
 def _windows(call: grid.Call) -> dict[str, str]:
-    """libtpu's "input 0" -> the name of the ref; it counts prefetched scalars among the inputs."""
+    """Return {libtpu's "input 0": name of the ref}; libtpu counts prefetched scalars among the inputs."""
     given = [operand for operand in call.operands if operand.role != "output"]
     names = {f"input {n}": operand.name for n, operand in enumerate(given)}
     return names | {f"output {n}": operand.name for n, operand in enumerate(call.outputs)}

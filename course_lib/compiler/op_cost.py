@@ -1,8 +1,9 @@
-"""What one operation in a kernel costs: cycles and slots, by the compiler's simulator, beside others of its kind.
+"""The cost of an operation in a kernel next to others of its kind, in cycles and slots, by the compiler's simulator.
 
-A kernel applies the operation n times, each time to arrays of its own in VMEM, and one of the results leaves it, which
-one only a run tells; so no application can be left out, and no copy is counted. The price is the slope between two such
-kernels, one with twice as many. n grows until the slope stays, for a few hide behind what is fixed in a kernel.
+A kernel applies the operation n times, each time to its own arrays in VMEM, and copies one of the results out. Which
+one is known only at run time, so no application can be optimized away. The cost is the slope between two such kernels,
+one with twice as many applications. n grows until the slope settles, because a few applications can hide behind the
+kernel's fixed cost.
 """
 
 import collections
@@ -20,30 +21,30 @@ from course_lib import chips, grid, text
 from course_lib.compiler.report import Report
 from course_lib.compiler.tpu import compile_tpu, name_of
 
-_REGISTERS = 32  # that the smallest kernel works on at least
+_REGISTERS = 32  # the least that the smallest kernel works on
 _FEWEST = 4  # applications in it
 _MOST = 6  # kernels: the largest has 32 times as many
-_MOST_BYTES = 12 << 20  # of their arrays: what 16 MiB of VMEM have room for
+_MOST_BYTES = 12 << 20  # of their arrays: what fits into 16 MiB of VMEM
 _LANES = 128
-_SAME = 0.02  # slopes that are so close are taken for one
+_SAME = 0.02  # the relative difference below which slopes are taken to be equal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OpCost:
-    """The price of one application. ``slots``: unit -> instructions. All are 0 or empty where ``why`` says why."""
+    """The cost of one application. ``slots``: unit -> instructions. If ``why`` is set, figures are 0 or empty."""
 
     name: str
     chip: str
-    cycles: float = 0.0  # predicted, where others of its kind stand beside it: not how long one alone takes
+    cycles: float = 0.0  # predicted, among others of its kind; one application alone takes longer
     slots: dict[str, float] = dataclasses.field(default_factory=dict)
     spills: float = 0.0
     registers: int = 0  # vector registers that hold the first operand
-    why: str = ""  # the compiler's reason, where it refuses the operation
+    why: str = ""  # the compiler's reason for refusing the operation
     versions: str = ""
 
     @property
     def of_a_register(self) -> float:
-        """Cycles for what one register holds of the first operand."""
+        """Cycles per register of the first operand."""
         return self.cycles / self.registers if self.registers else 0.0
 
     def __str__(self) -> str:
@@ -57,11 +58,11 @@ class OpCost:
 
 
 def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpCost:
-    """The price of ``fn(*args)`` inside a kernel, on arrays in VMEM.
+    """Return the cost of ``fn(*args)`` inside a kernel, on arrays in VMEM.
 
-    ``args`` are shapes of at least two axes; ``fn`` returns one array of at least two. A load of each operand and a
-    store of the result are in the price. What the compiler refuses has no price, and the reason. Raises ValueError for
-    an unknown chip and for arguments that make no kernel; Unavailable where libtpu is missing.
+    ``args`` are shapes of at least two axes; ``fn`` returns one array of at least two. The cost includes a load of each
+    operand and a store of the result. If the compiler refuses the operation, the result has no cost but the reason.
+    Raises ValueError for an unknown chip and for arguments that make no kernel; Unavailable if libtpu is missing.
     """
     chips.chip(chip)
     result = jax.eval_shape(fn, *args)
@@ -89,7 +90,7 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
 
 
 def _settled(cycles: list[int]) -> bool:
-    """Whether the last doubling took as many cycles for each application as the one before, or there were enough."""
+    """Whether the last doubling took as many cycles per application as the one before, or there have been enough."""
     if len(cycles) < 3:
         return False
     before, last = cycles[-2] - cycles[-3], (cycles[-1] - cycles[-2]) / 2
@@ -104,7 +105,7 @@ _WHICH = jax.ShapeDtypeStruct((1,), jnp.int32)
 
 
 def _kernel(fn: Callable, args: tuple, result: jax.ShapeDtypeStruct, n: int, which: jax.Array) -> jax.Array:
-    """``fn`` n times over, each time on arrays of its own; the result number ``which[0]`` leaves, in whole lanes."""
+    """Apply ``fn`` n times, each time to its own arrays, and copy out result number ``which[0]`` in whole lanes."""
     lanes = result.shape[-1]
     whole = jax.ShapeDtypeStruct((*result.shape[:-1], -(-lanes // _LANES) * _LANES), result.dtype)
 
@@ -120,8 +121,9 @@ def _kernel(fn: Callable, args: tuple, result: jax.ShapeDtypeStruct, n: int, whi
 
 
 def in_vmem(kernel: Callable, arrays: tuple[jax.ShapeDtypeStruct, ...], n: int) -> Callable:
-    """A call with ``n`` of each array in VMEM, of which one of the last leaves, by the kernel's own copy: which one is
-    a number in SMEM, that only a run tells. So none can be left out.
+    """Return a call with ``n`` of each array in VMEM, whose kernel copies out one of the last.
+
+    Its number is in SMEM and known only at run time, so none of them can be optimized away.
     """
     return pl.pallas_call(
         kernel,
@@ -136,7 +138,7 @@ def in_vmem(kernel: Callable, arrays: tuple[jax.ShapeDtypeStruct, ...], n: int) 
 
 
 def slope(smaller: Report, larger: Report, times: int) -> dict[str, float]:
-    """{unit: operations} that the larger program has more than the smaller, for each of so many ``times``."""
+    """Return {unit: operations} that the larger program has beyond the smaller one, divided by ``times``."""
     counts = []
     for report in (smaller, larger):
         counts.append(collections.Counter())

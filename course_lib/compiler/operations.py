@@ -1,11 +1,11 @@
-"""What the instructions of a bundle do: the unit of the core that each keeps at work, and its words without noise."""
+"""What the instructions of a bundle do: the unit of the core that each one uses, and its text without noise."""
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# How libtpu begins the names of what a unit does; the first that fits. What has the number of an MXU or XLU in its name
-# ("vmatmul.bf16.gmra.mxu0") is that unit's, and a pop fetches its result.
+# How libtpu names the instructions of each unit; the first prefix that fits decides. An instruction with the number of
+# an MXU or XLU in its name ("vmatmul.bf16.gmra.mxu0") belongs to that unit, and a pop fetches its result.
 _UNITS = (
     ("vpop", "pop"),
     ("dma", "DMA"),
@@ -28,7 +28,7 @@ _UNITS = (
     ("vst.", "store"),
     ("v", "VPU"),
 )
-_NONE = ("inlined_call_operand", "int_to_ptr", "sphi", "vphi", "pphi")  # remarks of the compiler's in the form of code
+_NONE = ("inlined_call_operand", "int_to_ptr", "sphi", "vphi", "pphi")  # remarks of the compiler that look like code
 _NAME = re.compile(r"^(?:%?[\w.]+ = |\d+ = )?([a-z][\w.]*)")
 _COPY = re.compile(
     r"(dma\.\w+_to_\w+)(?: \[thread:\$\d+\])?(?: +(\(!?)%p\d+_(p\d+\)),)?.*?size_in_granules=\*/(\d+)", re.S
@@ -37,24 +37,24 @@ _GRANULE = 32  # bytes
 
 
 class Place(NamedTuple):
-    """What in a source file an instruction was made of. Lines count from 1, columns from 0."""
+    """The place in a source file that an instruction comes from. Lines count from 1, columns from 0."""
 
     file: str
     line: int
     column: int
-    end: int  # column behind the last; 0 where it is not known, or on another line
+    end: int  # column after the last; 0 if it is not known, or on another line
 
 
 class Operation(NamedTuple):
-    """One of the things that a bundle starts. ``place`` is None where the compiler does not say what made it."""
+    """One operation that a bundle starts. ``place`` is None if the compiler does not say where it comes from."""
 
-    unit: str  # "MXU", "XLU", "VPU", "EUP", "pop", "load", "store", "scalar"; "DMA": starts a copy, or waits for one
+    unit: str  # "MXU", "XLU", "VPU", "EUP", "pop", "load", "store", "scalar"; "DMA": starts a copy or waits for it
     text: str
     place: Place | None = None
 
 
 def read(instructions: Sequence[str], places: Sequence[Place | None] = ()) -> tuple[Operation, ...]:
-    """What the instructions of a bundle start, in their order, with registers by their short names: v49, s7, p1."""
+    """Return the operations that the instructions start, in order, with short register names: v49, s7, p1."""
     places = places or (None,) * len(instructions)
     found = (_operation(words, place) for words, place in zip(instructions, places, strict=True))
     return tuple(each for each in found if each is not None)
@@ -77,7 +77,7 @@ def _unit(name: str) -> str:
 
 
 def shortened(instruction: str) -> str:
-    """An instruction without libtpu's numbering and the names of arguments: "v3 = vmul.f32 2.0, v0"."""
+    """Return an instruction without libtpu's numbering and argument names, for example "v3 = vmul.f32 2.0, v0"."""
     text = re.sub(r"^\s*%?\d+ = ", "", instruction)
     if copy := _COPY.match(text):
         name, sign, predicate, granules = copy.groups()

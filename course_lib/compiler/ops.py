@@ -1,4 +1,4 @@
-"""Join what the compiler says about each op: XLA's list of them, simulated cycles, and the bytes they move."""
+"""One row per op of what the compiler says: its entry in XLA's list, its simulated cycles, and the bytes it moves."""
 
 from course_lib import chips, cost, grid
 from course_lib.compiler import around
@@ -8,10 +8,10 @@ from course_lib.compiler.simulating import estimate
 
 
 def rows(module: hlo.Module, cycles: dict[str, int], walk: grid.Walk | None, chip: chips.Chip) -> tuple[Op, ...]:
-    """One row for each op that takes time or moves bytes, in the order of the program.
+    """Return one row for each op that takes time or moves bytes, in program order.
 
-    ``cycles``: op -> simulated cycles of one run, alike ops together. A kernel's bytes are those that its grid
-    moves, less what XLA keeps in VMEM between two ops; another op's are counted from its shapes.
+    ``cycles``: op -> simulated cycles of one run, identical ops together. A kernel's bytes are those that its grid
+    moves, except what XLA keeps in VMEM between two ops; another op's are counted from its shapes.
     """
     found = [_row(op, cycles.get(op.name), _bytes(op, walk), chip) for op in module.ops]
     known = {op.name for op in module.ops}
@@ -20,10 +20,10 @@ def rows(module: hlo.Module, cycles: dict[str, int], walk: grid.Walk | None, chi
 
 
 def seconds(ops: tuple[Op, ...], chip: chips.Chip) -> float | None:
-    """Predicted time of all ops, one after another, but not less than all their bytes take at full speed.
+    """Return the predicted time of all ops, one after another, but no less than all their bytes take at full speed.
 
-    XLA copies some arrays to VMEM beside other ops (``copy-start``): such a copy has no time of its own, and its
-    bytes count in the sum of all.
+    XLA copies some arrays to VMEM while other ops run (``copy-start``). Such a copy has no time of its own, but its
+    bytes count in the total.
     """
     times = [op.seconds for op in ops if op.seconds is not None]
     if not times or any(op.cycles is None and op.kind == hlo.KERNEL for op in ops):
@@ -32,13 +32,13 @@ def seconds(ops: tuple[Op, ...], chip: chips.Chip) -> float | None:
 
 
 def cycles(ops: tuple[Op, ...]) -> int | None:
-    """Cycles of all ops together; None if those of one that should have some are not known."""
+    """Return the cycles of all ops together; None if a kernel's cycles are not known."""
     known = [op.cycles for op in ops if op.cycles is not None]
     return sum(known) if known and not any(op.cycles is None and op.kind == hlo.KERNEL for op in ops) else None
 
 
 def hbm_bytes(ops: tuple[Op, ...]) -> int | None:
-    """Bytes that all ops together move to and from HBM; None if those of one are not known."""
+    """Return the bytes that all ops together move to and from HBM; None if those of any op are not known."""
     return None if any(op.hbm_bytes is None for op in ops) else sum(op.hbm_bytes for op in ops)
 
 
@@ -55,7 +55,7 @@ def _row(op: hlo.HloOp, cycles: int | None, moved: int | None, chip: chips.Chip)
 
 
 def _bytes(op: hlo.HloOp, walk: grid.Walk | None) -> int | None:
-    """Bytes of one run; None for a kernel whose copies cannot be counted."""
+    """Return the bytes of one run; None for a kernel whose copies cannot be counted."""
     if op.kind != hlo.KERNEL:
         return op.hbm_bytes
     if walk is None or op.call is None or op.call >= len(walk.calls):

@@ -1,4 +1,4 @@
-"""XLA's program for a function in a few lines: its operations, what is fused into each, the bytes that each moves."""
+"""XLA's program for a function in a few lines: its operations, what is fused into each, and the bytes each moves."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,14 +10,15 @@ _OPERATION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = .*? ([a-z][\w\-]*)\(")
 _CALLS = re.compile(r"calls=%([\w.\-]+)")
 _SILENT = {"parameter", "constant", "broadcast", "bitcast", "reshape", "copy", "tuple"}  # they compute nothing
 
-Inside = Mapping[str, list[tuple[str, list[str]]]]  # computation -> (kind, the computations it calls) of each operation
+Inside = Mapping[str, list[tuple[str, list[str]]]]  # computation -> (kind, called computations) of each operation
 
 
 def program(fn: Callable, *args, chip: str = "v5e") -> str:
-    """What XLA makes of ``fn``, a line for each operation: its bytes through HBM, its kind, what is fused into it.
+    """Describe XLA's program for ``fn``, one line per operation: its HBM bytes, its kind, what is fused into it.
 
-    Last the bytes of all. ``args`` are arrays or ShapeDtypeStructs. The bytes of XLA's own products are a lower bound:
-    each array once. Raises ValueError where the compiler refuses ``fn``, and ``compiler.Unavailable``.
+    The last line is the total of the bytes. ``args`` are arrays or ShapeDtypeStructs. The bytes of XLA's own matmuls
+    are a lower bound that counts each array once. Raises ValueError if the compiler refuses ``fn``, and
+    ``compiler.Unavailable``.
     """
     report = compile_tpu(fn, *args, chip=chip, simulate=False)
     if not report.ok:
@@ -32,7 +33,7 @@ def program(fn: Callable, *args, chip: str = "v5e") -> str:
 
 
 def _computations(hlo: str) -> tuple[Inside, dict[str, list[str]]]:
-    """The operations of each computation, and which computations each operation calls."""
+    """Return the operations of each computation, and the computations that each operation calls."""
     inside, calls, here = {}, {}, []
     for line in hlo.splitlines():
         if opened := _OPENS.match(line):
@@ -44,7 +45,7 @@ def _computations(hlo: str) -> tuple[Inside, dict[str, list[str]]]:
 
 
 def _held(computations: list[str], inside: Inside) -> Iterator[str]:
-    """The kinds of the operations in them: a fusion may hold fusions."""
+    """Yield the kinds of the operations in ``computations``, including those of nested fusions."""
     for kind, within in (pair for computation in computations for pair in inside[computation]):
         if kind == "fusion":
             yield from _held(within, inside)

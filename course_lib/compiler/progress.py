@@ -1,4 +1,4 @@
-"""Say what is going on when it takes more than two seconds: one line, in a terminal or a notebook, gone when done."""
+"""A progress line for work that takes more than two seconds, in a terminal or a notebook; it disappears at the end."""
 
 import contextlib
 import html
@@ -17,11 +17,12 @@ _showing = threading.Lock()
 
 @contextlib.contextmanager
 def shown(what: str) -> Iterator[Callable[[str], None]]:
-    """While this is active and takes long, show ``what`` and the seconds so far. Yields a function that renames it.
+    """Show ``what`` and the seconds so far while the context is open; yield a function that changes the text.
 
-    COURSE_PROGRESS=0 in the environment keeps it quiet: notebooks are built so, lest their outputs depend on time.
+    COURSE_PROGRESS=0 in the environment turns it off: notebooks are built that way, so that outputs do not depend on
+    time.
     """
-    write = None if _showing.locked() else _writer()  # what is done inside something shows nothing of its own
+    write = None if _showing.locked() else _writer()  # nested work shows nothing of its own
     if write is None:
         yield lambda text: None
         return
@@ -47,7 +48,7 @@ def shown(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def _writer() -> Callable[[str], None] | None:
-    """A function that shows one line in the place of the one before; None where nobody watches."""
+    """Return a function that replaces the line shown before; None if nobody watches."""
     if os.environ.get("COURSE_PROGRESS") == "0" or environment.under_nbval():
         return None
     if environment.in_a_notebook():

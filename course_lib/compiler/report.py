@@ -1,4 +1,4 @@
-"""What the compiler said about a function: one Report, plain data, shown by ``viz`` in a notebook."""
+"""What the compiler said about a function, as plain data in one Report; ``viz`` shows it in a notebook."""
 
 import collections
 import dataclasses
@@ -8,40 +8,40 @@ from course_lib import chips, cost, errors, text, vocabulary
 from course_lib.compiler import operations
 from course_lib.compiler.gpu_kernel import GpuKernel
 
-_ROUNDED = 0.005  # of a time: what is nearer is the same
-_MANY = 8  # steps: in a grid of fewer the first copy and the last one are much of the waiting
+_ROUNDED = 0.005  # of a time: smaller differences do not count
+_MANY = 8  # steps: with fewer, the first and the last copy are much of the waiting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """One VLIW instruction word: what all units of the core are told in one cycle."""
+    """One VLIW instruction word: the instructions that all units of the core get in one cycle."""
 
     op: str
     address: int
-    depth: int  # how many loops it lies in
+    depth: int  # how many loops it is in
     label: str = ""  # "LB" opens a loop body, "LH" a loop header, as libtpu marks them
     instructions: tuple[str, ...] = ()
     slots: dict[str, int] = dataclasses.field(default_factory=dict)  # unit -> slots filled
-    places: tuple[operations.Place | None, ...] = ()  # of each instruction, where the compiler was given any
+    places: tuple[operations.Place | None, ...] = ()  # of each instruction, if the compiler was given source locations
 
     @functools.cached_property
     def operations(self) -> tuple[operations.Operation, ...]:
-        """What it starts, without the compiler's remarks in the form of instructions."""
+        """Operations that the bundle starts, without the compiler's remarks that look like instructions."""
         return operations.read(self.instructions, self.places)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A loop of a program: bundles ``first`` to ``last``, in order of the listing, run ``turns`` times in a row."""
+    """A loop of a program: bundles ``first`` to ``last``, in listing order, run ``turns`` times in a row."""
 
     first: int
     last: int
-    turns: int | None  # None where it depends on data, or cannot be read off
+    turns: int | None  # None if it depends on data, or cannot be determined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Extrapolation:
-    """Cycles of a large grid, from the simulation of two smaller ones: a straight line through both."""
+    """Cycles of a large grid, on the straight line through the simulations of two smaller ones."""
 
     steps: int  # of the real grid
     small: tuple[int, int]  # (steps, simulated cycles)
@@ -58,7 +58,7 @@ class Extrapolation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Op:
-    """One kernel or XLA fusion of the compiled program. Figures are None where the compiler gave none."""
+    """One kernel or XLA fusion of the compiled program. Figures are None if the compiler gave none."""
 
     name: str
     kind: str  # "kernel" for a Pallas kernel, else XLA's own word: "fusion", "dot", "copy" ...
@@ -69,17 +69,17 @@ class Op:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
-    """What the compiler said. Figures are None (or empty) where it said nothing, and ``notes`` tells why.
+    """What the compiler said. Figures it did not give are None (or empty), and ``notes`` says why.
 
-    Nothing here was measured: cycles come from the compiler's own simulator, seconds from cycles, HBM bytes and
-    the chip's rates.
+    Nothing here is measured: cycles come from the compiler's own simulator, seconds from cycles, HBM bytes and the
+    chip's rates.
     """
 
     name: str
     chip: str
     ok: bool
     error: errors.Explanation | None = None
-    stage: str = ""  # where it ended, if not ok: "trace", before the compiler saw it; "compile"; or "no answer"
+    stage: str = ""  # where it failed, if not ok: "trace" (before the compiler), "compile", or "no answer"
     cycles: int | None = None  # predicted, all kernels and fusions together
     seconds: float | None = None  # predicted: for each op the larger of cycles / clock and HBM bytes / bandwidth
     hbm_bytes: int | None = None  # moved between HBM and VMEM
@@ -89,11 +89,11 @@ class Report:
     vmem: tuple[cost.Allocation, ...] = ()
     bundles: int | None = None  # VLIW instruction words in the program
     slots: dict[str, float] = dataclasses.field(default_factory=dict)  # unit -> share of its slots filled, 0 to 1
-    spills: int | None = None  # stores of registers for want of more: to VMEM; of a GPU's thread, to its local memory
+    spills: int | None = None  # stores of registers that do not fit: to VMEM, or a GPU thread's local memory
     fills: int | None = None  # loads that bring them back
     code_bytes: int | None = None  # size of the compiled program
     time_split: dict[str, int] = dataclasses.field(default_factory=dict)  # critical path: what it waits for -> cycles
-    steps: int | None = None  # of the grid, where the function is one kernel with a grid and nothing else
+    steps: int | None = None  # of the grid, if the function is one kernel with a grid and nothing else
     ops: tuple[Op, ...] = ()
     kernels: tuple[GpuKernel, ...] = ()  # for a GPU: what ptxas compiled
     listing: tuple[Bundle, ...] = ()
@@ -104,20 +104,20 @@ class Report:
 
     @property
     def core_seconds(self) -> float | None:
-        """What the core needs for its cycles; None where these or the chip's clock are not known."""
+        """Seconds that the core needs for its cycles; None if the cycles or the chip's clock are not known."""
         return None if self.cycles is None else _core_seconds(self.cycles, chips.chip(self.chip))
 
     @property
     def hbm_seconds(self) -> float | None:
-        """What the HBM traffic takes at full speed; None where it was not counted."""
+        """Seconds that the HBM traffic takes at full speed; None if it was not counted."""
         return None if self.hbm_bytes is None else _hbm_seconds(self.hbm_bytes, chips.chip(self.chip))
 
     @property
     def step(self) -> dict[str, float]:
-        """Cycles of a grid step, on average: "work", "scalar code" and "waiting for copies"; {} where not known.
+        """Average cycles of a grid step: "work", "scalar code" and "waiting for copies"; {} if not known.
 
-        The core's own work includes waiting for its units. Scalar code is the pipeline's (index maps, starting and
-        awaiting copies, the loop) and the kernel's own; the simulator does not tell one from the other.
+        The core's own work includes waiting for its units. Scalar code is both the pipeline's (index maps, starting and
+        awaiting copies, the loop) and the kernel's; the simulator does not separate them.
         """
         if not self.steps or not self.time_split:
             return {}
@@ -127,16 +127,17 @@ class Report:
 
     @property
     def waiting(self) -> float:
-        """The share of the critical path that waits for copies between HBM and VMEM, 0 to 1; 0 where not known."""
+        """The share of the critical path that waits for copies between HBM and VMEM, 0 to 1; 0 if not known."""
         total = sum(self.time_split.values())
         return self.time_split.get("DMA wait", 0) / total if total else 0.0
 
     @property
     def bound(self) -> str | None:
-        """What sets the predicted time: "core", "waiting for copies", "HBM", "both"; None where it is not known.
+        """What determines the predicted time: "core", "waiting for copies", "HBM", "both"; None if not known.
 
-        A program takes the longer of its cycles and its HBM traffic at full speed. Of several ops, one after another,
-        each does so for itself: what binds them for most of the time counts. (The words: ``course_lib.vocabulary``.)
+        A program takes the longer of its cycles and its HBM traffic at full speed. If several ops run one after
+        another, this holds for each of them, and the one that binds for most of the time counts. The words are those of
+        ``course_lib.vocabulary``.
         """
         if self.core_seconds is None or self.hbm_seconds is None:
             return None
@@ -151,7 +152,7 @@ class Report:
 
     @property
     def refusal(self) -> str:
-        """In a few words, how a function that is not ok ended."""
+        """How a function that is not ok ended, in a few words."""
         ends = {"trace": "it did not get as far as the compiler", "no answer": "no answer from the compiler"}
         return ends.get(self.stage, "refused by the compiler")
 
@@ -165,7 +166,7 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """The same with pictures, for notebooks."""
+        """Return the report with pictures, for notebooks."""
         from course_lib.viz.report import report as pictures
 
         return pictures.html(self)
@@ -180,7 +181,7 @@ def _hbm_seconds(hbm_bytes: int, chip: chips.Chip) -> float:
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
-    """(label, text) of each line of the terminal's view; an empty text is left out."""
+    """Return (label, text) for each line of the terminal's view; lines with an empty text are left out."""
     return [
         (vocabulary.COMPILER, _predicted(report)),
         ("", _simulated(report.extrapolation)),
@@ -197,7 +198,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
 
 
 def _of_kernels(report: Report) -> list[tuple[str, str]]:
-    """The lines about each kernel for a GPU, under its name where there are several."""
+    """Return the lines about each GPU kernel, under its name if there are several."""
     several = len(report.kernels) > 1
     rows = []
     for kernel in report.kernels:
@@ -207,7 +208,7 @@ def _of_kernels(report: Report) -> list[tuple[str, str]]:
 
 
 def step_words(report: Report) -> str:
-    """What a grid step is made of, and what helps where it mostly waits; "" where it is not known."""
+    """Describe the parts of a grid step, and what helps if it mostly waits; "" if they are not known."""
     if not report.step:
         return ""
     parts = ", ".join(f"{cycles:,.0f} {name}" for name, cycles in report.step.items())
@@ -218,7 +219,7 @@ def step_words(report: Report) -> str:
 
 
 def floor_words(report: Report) -> str:
-    """Why the time is longer than the cycles, where it is: what the simulator does not know; "" elsewhere."""
+    """Explain why the time is longer than the cycles, which the simulator does not know; "" if it is not longer."""
     core, hbm = report.core_seconds, report.hbm_seconds
     if report.seconds is None or core is None or hbm is None or report.seconds < (1 + _ROUNDED) * core:
         return ""
@@ -239,7 +240,7 @@ def _predicted(report: Report) -> str:
 
 
 def _bound(report: Report) -> str:
-    """What binds, and a remark where the time is not that of the cycles."""
+    """Say what binds, with a remark if the time is not that of the cycles."""
     bound = f", {vocabulary.bound_by(report.bound)}" if report.bound else ""
     if sum(op.seconds is not None for op in report.ops) > 1:
         return f"{bound} (where HBM traffic at full speed takes longer than an op's cycles, that counts)"
@@ -275,7 +276,7 @@ def _vmem(report: Report) -> str:
 
 
 def _wanted(report: Report) -> str:
-    """The VMEM that a refused kernel would need, buffer by buffer, if that is known to be too much."""
+    """List the VMEM that a refused kernel would need, buffer by buffer, if that is known to be too much."""
     if not report.vmem:
         return ""
     rows = [

@@ -1,6 +1,7 @@
-"""What it costs to load a part of a Ref: cycles of one more such load, by the compiler's simulator.
+"""The cost of loading a part of a Ref: cycles of one more such load, by the compiler's simulator.
 
-A kernel takes the part of n arrays in VMEM, and stores each; nothing else is in the slope between two such kernels.
+A kernel loads the part from n arrays in VMEM and stores each of them; the slope between two such kernels contains
+nothing else.
 """
 
 from collections.abc import Callable
@@ -13,14 +14,14 @@ from course_lib import grid
 from course_lib.compiler.op_cost import OpCost, in_vmem, slope
 from course_lib.compiler.tpu import compile_tpu, name_of
 
-_COUNTS = (16, 32)  # parts that the two kernels take
+_COUNTS = (16, 32)  # parts that the two kernels load
 
 
 def slice_cost(take: Callable, whole: jax.ShapeDtypeStruct, part: jax.ShapeDtypeStruct, *, chip: str = "v5e") -> OpCost:
-    """The price of ``take(ref, i)``, a load of ``part`` from a Ref of ``whole``, with the store of what was loaded.
+    """Return the cost of ``take(ref, i)``, a load of ``part`` from a Ref of ``whole``, and of storing what was loaded.
 
-    ``i`` is a whole number that only the run knows. What the compiler refuses has no price, and the reason. Raises
-    ValueError for an unknown chip; Unavailable where libtpu is missing.
+    ``i`` is an integer known only at run time. If the compiler refuses the load, the result has no cost but the reason.
+    Raises ValueError for an unknown chip; Unavailable if libtpu is missing.
     """
     place = jax.ShapeDtypeStruct((1,), jnp.int32)
     few, many = (compile_tpu(_kernel(take, whole, part, count), place, chip=chip) for count in _COUNTS)

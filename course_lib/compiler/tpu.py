@@ -1,4 +1,4 @@
-"""Compile a function for a TPU that is not there, with the real compiler, and report what it says."""
+"""The compilation of a function for a TPU that is not attached, by the real compiler, and the report about it."""
 
 import contextlib
 import functools
@@ -16,7 +16,7 @@ from course_lib.compiler.report import Report
 from course_lib.compiler.simulating import answers, rewrite
 
 _FRAMES = 10  # JAX's own limit
-_SESSION = r"^.*[/\\]ipykernel_\d+[/\\]"  # before the name of a cell's file: another one in each notebook's kernel
+_SESSION = r"^.*[/\\]ipykernel_\d+[/\\]"  # before the name of a cell's file; it differs in each notebook kernel
 
 
 class Unavailable(RuntimeError):
@@ -34,14 +34,14 @@ def compile_tpu(
     """Compile ``jit(fn)(*args)`` for a TPU with none attached, and simulate its cycles.
 
     ``args`` are arrays or ``jax.ShapeDtypeStruct``s; only scalar prefetch needs the values. The compiler runs in a
-    child process with a limit of time and memory for each compile: if it crashes or hangs, the Report says so.
-    The time is the child's own: beside other work on a busy machine the clock waits for it. Without ``time_limit_s``
-    and ``memory_bytes`` it may take 20 s and 2 GiB, and more for a long program that is
-    simulated whole; what would take the simulator more than a minute or two is not simulated, unless both limits are
-    given and leave room for it. After two seconds a line says what is going on. Large grids are simulated for a few of
-    their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained ``error``,
-    never an exception.
-    Raises ValueError for an unknown chip, and Unavailable where libtpu is not installed or does not start.
+    child process with a time and memory limit for each compile: if it crashes or hangs, the Report says so. The time
+    limit counts the child's own processor time, so other work on a busy machine does not use it up. Without
+    ``time_limit_s`` and ``memory_bytes`` the child may take 20 s and 2 GiB, and more for a long program that is
+    simulated whole. A program that would take the simulator more than a minute or two is not simulated, unless both
+    limits are given and leave room for it. After two seconds a progress line appears. Large grids are simulated for a
+    few of their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained
+    ``error``, never an exception. Raises ValueError for an unknown chip, and Unavailable if libtpu is not installed or
+    does not start.
     """
     target = chips.chip(chip)
     facts = {"name": name_of(fn), "versions": versions()}
@@ -51,7 +51,7 @@ def compile_tpu(
         jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip))
         stage = "compile"
         module = _lowered(jaxpr, args, target)
-    except Exception as error:  # whatever tracing or lowering raises is the learner's to read, explained
+    except Exception as error:  # the learner should see any error of tracing or lowering, explained
         return refused(error=errors.explain(error), stage=stage)
     if libtpu_version() is None:
         raise Unavailable(missing_libtpu())
@@ -81,10 +81,10 @@ def compile_tpu(
 
 
 def lower(jaxpr, *args, chip: chips.Chip, frames: int = 0) -> bytes:
-    """MLIR bytecode of a traced function, lowered for ``chip``. Needs no libtpu. Raises what Pallas raises.
+    """Return the MLIR bytecode of a traced function, lowered for ``chip``. Needs no libtpu. Raises what Pallas raises.
 
-    ``frames``: how many places in the source, innermost first, stand with each operation, for complaints to quote.
-    Without them the same program is the same bytes, wherever it was written and whichever process lowers it.
+    ``frames``: how many source locations, innermost first, each operation carries for error messages to quote. With 0,
+    the same program gives the same bytes, wherever it was written and whichever process lowers it.
     """
     files = hlo_source_file_canonicalization_regex(_SESSION)
     with chip.target(), traceback_in_locations_limit(frames), files:
@@ -95,14 +95,14 @@ def lower(jaxpr, *args, chip: chips.Chip, frames: int = 0) -> bytes:
 
 
 def _lowered(jaxpr, args: tuple, chip: chips.Chip) -> bytes:
-    """The bytecode, without places. What cannot be lowered is lowered once more with them, for its complaint."""
+    """Lower without source locations; if that fails, lower again with them, for the error message."""
     with contextlib.suppress(Exception):
         return lower(jaxpr, *args, chip=chip)
     return lower(jaxpr, *args, chip=chip, frames=_FRAMES)
 
 
 def libtpu_version() -> str | None:
-    """The installed libtpu's version; None where it is missing (macOS, Arm: there is no build of it)."""
+    """Return the installed libtpu's version; None if it is missing (macOS, Arm: there is no build of it)."""
     try:
         return importlib.metadata.version("libtpu")
     except importlib.metadata.PackageNotFoundError:
@@ -110,7 +110,7 @@ def libtpu_version() -> str | None:
 
 
 def missing_libtpu() -> str:
-    """Why the compiler cannot run here, and what to do."""
+    """Say why the compiler cannot run here, and what to do."""
     return (
         "libtpu, which holds the TPU compiler, is not installed. It exists for Linux on x86-64 only: "
         "there, `make setup` installs it; elsewhere, use Colab for this judge."
@@ -118,17 +118,17 @@ def missing_libtpu() -> str:
 
 
 def versions() -> str:
-    """The versions a figure depends on."""
+    """Return the versions that a figure depends on."""
     return f"jax {jax.__version__}, libtpu {libtpu_version() or 'missing'}"
 
 
 def name_of(fn: Callable) -> str:
-    """What the function is called; that of the function inside a functools.partial."""
+    """Return the function's name; for a functools.partial, that of the function inside it."""
     return name_of(fn.func) if isinstance(fn, functools.partial) else getattr(fn, "__name__", type(fn).__name__)
 
 
 def _walk(jaxpr, args: tuple) -> tuple[grid.Walk | None, tuple[str, ...]]:
-    """The walk over the function's grids, and a note where they cannot be read."""
+    """Return the walk over the function's grids, or a note if they cannot be read."""
     try:
         walk = grid.walk_traced(jaxpr, args)
     except grid.UnreadableCall as error:

@@ -1,4 +1,4 @@
-"""What a kernel costs: HBM traffic, operations and VMEM, counted from the lists that ``grid`` makes."""
+"""What a kernel costs in HBM traffic, operations and VMEM, counted from the lists that ``grid`` makes."""
 
 from course_lib.cost.flops import Work, flops, kernel_flops
 from course_lib.cost.padding import AGAINST_PADDING, padding, padding_of, padding_of_call

@@ -1,6 +1,6 @@
-"""How much arithmetic a function does, from its jaxpr: what runs on the MXU, on the VPU, and in the EUP apart.
+"""The operations of a function, counted from its jaxpr: on the MXU, on the VPU, and transcendental ones in the EUP.
 
-A multiply and an add count as two FLOPs. Moving, padding and converting numbers counts as none.
+A multiply and an add count as two FLOPs. Moving, padding and converting values is free.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ _ARITHMETIC = {
     "select_n", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "floor", "ceil", "round", "is_finite",
     "shift_left", "shift_right_logical", "shift_right_arithmetic", "nextafter",
 }  # fmt: skip
-# One of these is one push into the EUP, or a sequence of vector operations around one.
+# Each of these is one push into the EUP, or a sequence of vector operations around one.
 _TRANSCENDENTAL = {
     "exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic", "rsqrt", "sqrt", "cbrt", "pow", "sin", "cos", "tan",
     "erf", "erfc", "erf_inv", "asin", "acos", "atan", "atan2", "sinh", "cosh", "reciprocal",
@@ -30,7 +30,7 @@ _REDUCTIONS = {
 class Work:
     """Operations of a function. ``doubt`` says why the figures are an upper bound, if they are one."""
 
-    mxu: int = 0  # FLOPs of matrix products and convolutions
+    mxu: int = 0  # FLOPs of matmuls and convolutions
     vector: int = 0  # elementwise operations and reductions, one per element
     transcendental: int = 0  # exp, log, tanh, sqrt ..., one per element; not counted in ``vector``
     doubt: str = ""
@@ -57,16 +57,16 @@ class Work:
 
 
 def flops(walk: grid.Walk) -> Work:
-    """The operations of a function: of its kernels, over all grid steps, and of what stands around them.
+    """Count the operations of a function: its kernels over all grid steps, and the operations around them.
 
-    Inside a kernel a branch counts at the steps that take it. Raises grid.UnreadableCall.
+    Inside a kernel a branch counts at the steps that take it. Raises grid.UnreadableCall if a kernel cannot be read.
     """
     return sum((kernel_flops(call) for call in walk.calls), _around(walk.jaxpr))
 
 
 @functools.lru_cache(maxsize=64)
 def kernel_flops(call: grid.Call) -> Work:
-    """The operations of one kernel over all grid steps, times how often the function runs it."""
+    """Count the operations of one kernel over all grid steps, times how often the function runs it."""
     followed = grid.body(call)
     work = sum((_of(eqn) * times for eqn, times in followed.runs), Work(doubt=followed.doubt))
     if call.times is None:
@@ -75,7 +75,7 @@ def kernel_flops(call: grid.Call) -> Work:
 
 
 def _around(jaxpr) -> Work:
-    """The operations outside kernels. A loop whose length depends on data counts once, of branches the dearest."""
+    """Count the operations outside kernels: a loop of unknown length once, a condition's most expensive branch."""
     work = Work()
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in grid.KERNELS:
@@ -93,7 +93,7 @@ def _around(jaxpr) -> Work:
 
 
 def _entered(eqn) -> list:
-    """The jaxprs of an equation whose work is done: a custom derivative's forward side, and not its backward rule."""
+    """Return the jaxprs of an equation that run: a custom derivative's forward function, not its backward rule."""
     if eqn.primitive.name in (*_REDUCTIONS, "scatter", "scatter-add", "sort"):
         return []
     inner = jaxprs.called(eqn)
@@ -101,16 +101,16 @@ def _entered(eqn) -> list:
 
 
 def _of_groups(eqn) -> int:
-    """Multiplications of a ragged product: each row with the matrix of its group. Rows of no group count too."""
+    """Count the multiplications of a ragged matmul: each row by its group's matrix; rows in no group count too."""
     numbers = eqn.params["ragged_dot_dimension_numbers"]
     (contracted, _), _ = numbers.dot_dimension_numbers
     depth = math.prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
-    cut = set(numbers.lhs_ragged_dimensions) & set(contracted)  # a gradient: a matrix for each group, of its rows alone
+    cut = set(numbers.lhs_ragged_dimensions) & set(contracted)  # a gradient: one matrix per group, from its rows only
     return depth * eqn.outvars[0].aval.size // (eqn.outvars[0].aval.shape[0] if cut else 1)
 
 
 def _of(eqn) -> Work:
-    """The operations of one equation on arrays."""
+    """Count the operations of one equation on arrays."""
     name = eqn.primitive.name
     if name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]

@@ -1,26 +1,26 @@
-"""Where most of what a kernel moves is the padding of tiles: a column of numbers, say, each in a row of its own."""
+"""Warnings about arrays whose traffic is mostly tile padding: a column vector, for example, takes a row per element."""
 
 from collections.abc import Collection
 
 from course_lib import grid
 from course_lib.cost.traffic import Traffic, traffic
 
-MUCH = 2  # times the bytes of the numbers themselves
+MUCH = 2  # times the bytes of the elements themselves
 AGAINST_PADDING = (
     "give the array a last axis of 128 or more, or put the narrow axis before the last: rows are padded to 128."
 )
 
 
 def padding(walk: grid.Walk) -> tuple[str, ...]:
-    """A sentence for each array whose copies move at least twice the bytes of its numbers; () where none does.
+    """Return a sentence for each array whose copies move at least twice the bytes of its elements; () if none do.
 
-    Nothing is said of a kernel whose copies cannot be counted.
+    Kernels whose copies cannot be counted are left out.
     """
     return tuple(dict.fromkeys(said for call in walk.calls for said in padding_of_call(call)))
 
 
 def padding_of_call(call: grid.Call, without: Collection[str] = ()) -> list[str]:
-    """The same for one kernel, without the operands that are named."""
+    """Return those sentences for one kernel, except for the operands named in ``without``."""
     try:
         rows = traffic(grid.Walk(calls=(call,), jaxpr=None))
     except grid.UnreadableCall:
@@ -35,12 +35,12 @@ def padding_of_call(call: grid.Call, without: Collection[str] = ()) -> list[str]
 
 
 def padding_of(row: Traffic, operand: grid.Operand) -> str:
-    """The sentence for the traffic of one operand; "" where less than half of it is padding."""
+    """Return the sentence for the traffic of one operand; "" if less than half of it is padding."""
     return _sentence([row], operand) if row.bytes >= MUCH * row.payload > 0 else ""
 
 
 def _sentence(rows: list[Traffic], operand: grid.Operand) -> str:
-    """Rows of operands of one shape and dtype."""
+    """Write one sentence about operands of the same shape and dtype."""
     names = list(dict.fromkeys(row.name for row in rows))
     lie, their = ("lies", "Its") if len(names) == 1 else ("lie", "Their")
     size, tile = operand.dtype.itemsize, grid.tile(operand.shape, operand.dtype)[-2:]

@@ -1,8 +1,8 @@
 """HBM traffic of a function's kernels, in bytes.
 
-Counted as it moves. A block that stays put is not copied again. A copy moves whole tiles, as arrays lie in HBM
-(``grid.tiles``): those of a block that exist, with the padding of the last one, and none beyond the array. A copy that
-the kernel makes by hand counts where it is started.
+Traffic is counted as it moves. A block that stays in VMEM is not copied again. Arrays lie in HBM in tiles, and a copy
+moves whole ones (``grid.tiles``): those of a block that exist, with the padding of the last one, and none beyond the
+array. A copy that the kernel makes by hand is counted where it starts.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from course_lib import grid
 class Traffic:
     """HBM traffic of one operand: ``copies`` copies, ``bytes`` in all, "in" (out of HBM) or "out" (into HBM).
 
-    ``payload`` is what the elements themselves take of these bytes; the rest is the padding of tiles.
+    ``payload`` is the part of these bytes that the elements themselves take; the rest is tile padding.
     """
 
     call: str
@@ -26,29 +26,32 @@ class Traffic:
 
 
 def traffic(walk: grid.Walk) -> list[Traffic]:
-    """One row per operand and direction: first what the pipeline moves, in the order the kernel takes its refs, then
-    what the kernel copies by hand. A kernel in a loop of known length counts as often as it runs.
+    """Return one row per operand and direction; a kernel in a loop of known length counts as often as it runs.
 
-    Raises grid.UnreadableCall where a hand-made copy depends on an array's values.
+    The pipeline's copies come first, in the order in which the kernel receives its refs, then the copies that the
+    kernel makes by hand. Raises grid.UnreadableCall if a copy made by hand depends on an array's values.
     """
     return [row for call in walk.calls for row in _automatic(call) + _by_hand(call)]
 
 
 def hbm_bytes(walk: grid.Walk) -> int:
-    """Bytes moved into and out of HBM by all kernels of the function, in whole tiles.
+    """Return the bytes moved into and out of HBM by all kernels of the function, in whole tiles.
 
-    Raises grid.UnreadableCall where that depends on an array's values: the copies of a kernel, or how often it runs.
+    Raises grid.UnreadableCall if that depends on an array's values: a kernel's copies, or how often it runs.
     """
     return sum(row.bytes for row in _countable(walk))
 
 
 def payload_bytes(walk: grid.Walk) -> int:
-    """The same without the padding of tiles: what the numbers themselves take. Raises what ``hbm_bytes`` raises."""
+    """Return the same bytes without tile padding: those of the elements themselves. Raises as ``hbm_bytes`` does."""
     return sum(row.payload for row in _countable(walk))
 
 
 def stored_bytes(*arrays) -> int:
-    """Bytes that arrays, or ShapeDtypeStructs, take in HBM in whole tiles: the least that moves if each moves once."""
+    """Return the bytes that arrays or ShapeDtypeStructs take in HBM, in whole tiles.
+
+    This is the least traffic if each array moves once.
+    """
     return sum(grid.stored_bytes(array.shape, array.dtype) for array in arrays)
 
 

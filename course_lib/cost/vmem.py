@@ -1,7 +1,7 @@
-"""VMEM that a kernel needs, buffer by buffer, before anyone compiles it; and the largest block that still fits.
+"""The VMEM that a kernel needs, buffer by buffer, before it is compiled, and the largest block that still fits.
 
-The compiler adds what it needs for itself: slots for spilled registers, and temporaries. Its own table is in the
-Report of ``compiler.compile_tpu``.
+The compiler adds what it needs itself: slots for spilled registers, and temporaries. Its own table is in the Report of
+``compiler.compile_tpu``.
 """
 
 import dataclasses
@@ -12,39 +12,40 @@ import numpy as np
 
 from course_lib import chips, grid
 
-WINDOW = 1024  # bytes: the windows of an operand take a multiple of it (libtpu 0.0.48); scratch does not
+WINDOW = 1024  # bytes: an operand's windows take a multiple of this (libtpu 0.0.48); scratch does not
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """One piece of VMEM, counted here or listed by the compiler: ``bytes`` in all, for its ``buffers`` together."""
+    """One piece of VMEM, counted here or listed by the compiler; ``bytes`` is the total of its ``buffers``."""
 
-    op: str  # the kernel it belongs to; in the compiler's list perhaps a fusion
+    op: str  # the kernel it belongs to; in the compiler's list possibly a fusion
     bytes: int
     purpose: str  # "input window", "output window" or "scratch"; the compiler also has "spill slots" and "other"
-    name: str = ""  # the ref it holds; "" where the compiler does not say
+    name: str = ""  # the ref it holds; "" if the compiler does not say
     buffers: int = 1  # 2: double buffered, so that one is filled while the other is read
-    shape: tuple[int, ...] | None = None  # of one buffer; shape, dtype and why are known of what is counted here
+    shape: tuple[int, ...] | None = None  # of one buffer; shape, dtype and why are set only on pieces counted here
     dtype: np.dtype | None = None
-    why: str = ""  # there are so many buffers
-    unit: int = 1  # bytes that all of it is rounded up to
+    why: str = ""  # why there are this many buffers
+    unit: int = 1  # bytes that the total is rounded up to
 
 
 def vmem(walk: grid.Walk) -> list[Allocation]:
-    """One row per ref that lives in VMEM, in the order the kernels take them, then what their bodies allocate."""
+    """Return one row per ref in VMEM, in the order in which kernels receive them, then what their bodies allocate."""
     return [piece for call in walk.calls for piece in _pieces(call)]
 
 
 def vmem_bytes(walk: grid.Walk) -> int:
-    """VMEM of the kernel that needs most; kernels run one after another and share it."""
+    """Return the VMEM of the kernel that needs most; kernels run one after another and share it."""
     return max((sum(b.bytes for b in _pieces(call)) for call in walk.calls), default=0)
 
 
 def padded_shape(shape: Sequence[int], dtype=np.float32) -> tuple[int, ...]:
-    """The shape that an array takes in VMEM: lanes padded to 128, sublanes to a power of two up to 8, then to 8s.
+    """Return the shape that an array takes in VMEM, with its padding.
 
-    There are at least as many rows as a word of 4 bytes holds, 2 of bf16 and 4 of int8; a vector is padded to 128
-    words. That is how libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
+    Lanes are padded to a multiple of 128; sublanes to a power of two up to 8, then to a multiple of 8. There are at
+    least as many rows as a word of 4 bytes holds, 2 of bf16 and 4 of int8; a vector is padded to 128 words. This is how
+    libtpu 0.0.48 and 0.0.50 allocate windows and scratch for a v5e (a test asks them).
     """
     *rest, lanes = shape or (1,)
     words = grid.rows_in_a_word(held_as(dtype))
@@ -55,26 +56,26 @@ def padded_shape(shape: Sequence[int], dtype=np.float32) -> tuple[int, ...]:
 
 
 def padded_bytes(shape: Sequence[int], dtype) -> int:
-    """Bytes of an array in VMEM, padding included."""
+    """Return the bytes of an array in VMEM, padding included."""
     return math.prod(padded_shape(shape, dtype)) * held_as(dtype).itemsize
 
 
 def held_as(dtype) -> np.dtype:
-    """The dtype of an array in VMEM: its own, but int32 of bool, for which Pallas hands the compiler 4 bytes each."""
+    """Return the dtype that an array has in VMEM: its own, but int32 for bool, which Pallas passes on as 4 bytes."""
     return np.dtype(np.int32) if np.dtype(dtype) == np.bool_ else np.dtype(dtype)
 
 
 def legal_sizes(
     length: int, *, axis: int, rank: int, dtype=np.float32, even: bool = True, chip: str = "v5e"
 ) -> list[int]:
-    """The block sizes that the TPU takes along one axis of an array, ascending; ``length`` itself is always one.
+    """Return the block sizes that the TPU accepts along one axis of an array, ascending and always with ``length``.
 
     ``axis`` counts from the front of an array with ``rank`` axes. The last axis of a block is a multiple of 128, the
-    one before of 8, or of 32 for numbers of one byte (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as int32,
-    takes 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of 4 bytes. Other
-    axes are free. (Where no source is named: the checks of jax/_src/pallas/mosaic/lowering.py.) ``even`` leaves only
-    sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, and an axis that
-    is not there.
+    one before it a multiple of 8, or of 32 for one-byte elements (libtpu 0.0.48 refuses 8, 16 and 24; bool, held as
+    int32, may have 8). The only axis of a vector is a multiple of 1024, or a power of two of at least 128 words of 4
+    bytes. Other axes are free. (Rules without a source are checks in jax/_src/pallas/mosaic/lowering.py.) ``even``
+    keeps only sizes that divide the length, so that no block is ragged. Raises ValueError for a length below 1, or an
+    axis that does not exist.
     """
     if length < 1:
         raise ValueError(f"length={length} is not the length of an axis: it is 1 or more.")
@@ -94,7 +95,7 @@ def legal_sizes(
 
 
 def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.float32, chip: str = "v5e") -> bool:
-    """Whether the TPU takes a block of ``size`` along an axis of ``length``; it may be larger than the axis.
+    """Whether the TPU accepts a block of ``size`` along an axis of ``length``; it may be larger than the axis.
 
     The rule and the other arguments are those of ``legal_sizes``.
     """
@@ -102,9 +103,9 @@ def is_legal_size(size: int, length: int, *, axis: int, rank: int, dtype=np.floa
 
 
 def largest_block(needs: Callable[[int], int], sizes: Iterable[int], limit: int) -> int | None:
-    """The largest of ``sizes`` whose VMEM, ``needs(size)`` bytes, stays within ``limit`` bytes; None if none does.
+    """Return the largest of ``sizes`` whose VMEM, ``needs(size)`` bytes, is at most ``limit`` bytes; None if none is.
 
-    ``needs`` must not shrink as the block grows. A whole kernel can be asked:
+    ``needs`` must not decrease as the block grows. It may measure a whole kernel:
 
         largest_block(lambda bk: vmem_bytes(grid.walk(partial(matmul, bk=bk), x, y)), legal_sizes(...), 16 * 2**20)
     """
@@ -136,7 +137,7 @@ def _pieces(call: grid.Call) -> list[Allocation]:
 
 
 def _scoped(call: grid.Call, scratch: grid.Scratch) -> Allocation:
-    """What the body allocates. A buffer that is copied into or out of, piece by piece, goes by what it holds."""
+    """Describe scratch that the body allocates. A buffer that is copied in slots is named after the array it holds."""
     for copy in grid.body(call).copies if grid.has_copies_by_hand(call) else ():
         held = {copy.target: (copy.source, "input window"), copy.source: (copy.target, "output window")}.get(
             scratch.name

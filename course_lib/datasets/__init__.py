@@ -1,4 +1,4 @@
-"""Data sets small enough to lie beside the code, so that no notebook has to download one."""
+"""Data sets small enough to ship with the code, so that no notebook has to download one."""
 
 import dataclasses
 import functools
@@ -12,10 +12,10 @@ _IRIS = pathlib.Path(__file__).parent / "iris.csv"
 
 
 def irises() -> tuple[np.ndarray, np.ndarray]:
-    """Fisher's irises, (float32[150, 4], int32[150]): four measurements of each flower; its species, 0 to 2.
+    """Return Fisher's irises: (float32[150, 4], int32[150]), four measurements of each flower and its species, 0 to 2.
 
-    The measurements are scaled to mean 0 and deviation 1. The flowers are shuffled, always alike, for the file has them
-    in the order of their species.
+    The measurements are scaled to mean 0 and standard deviation 1. The file is sorted by species, so the flowers are
+    shuffled, always in the same order.
     """
     table = np.loadtxt(_IRIS, delimiter=",", dtype=np.float32)
     table = np.random.default_rng(0).permutation(table)
@@ -24,7 +24,7 @@ def irises() -> tuple[np.ndarray, np.ndarray]:
 
 
 def trace_file(name: str) -> pathlib.Path:
-    """The file of a profile that was recorded on a CPU, "keras_fit_waiting" or "keras_fit_ready", in Chrome's format.
+    """Return the path of a profile recorded on a CPU, in Chrome's format: "keras_fit_waiting" or "keras_fit_ready".
 
     ``tools/record_traces.py`` recorded both. https://ui.perfetto.dev opens them.
     """
@@ -33,25 +33,25 @@ def trace_file(name: str) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Search:
-    """All legal blocks (bm, bk, bn) for one product on a v5e, and what the compiler says of them.
+    """All legal blocks (bm, bk, bn) for one matmul on a v5e, and the time the compiler predicts for each.
 
-    ``seconds``: predicted (compiler); None where it refuses them. ``ours``: the twelve that our own tuner asked about,
-    in its order.
+    ``seconds``: predicted (compiler); None if the compiler refuses the blocks. ``ours``: the twelve candidates that our
+    own tuner tried, in its order.
     """
 
     seconds: dict[tuple[int, int, int], float | None]
     ours: tuple[tuple[int, int, int], ...]
-    versions: str  # of what said so
+    versions: str  # the versions that made the predictions
 
     def times_best(self, choices) -> float | None:
-        """The shortest time of some blocks, as a multiple of the shortest of all; None if all of them are refused."""
+        """Return the shortest time among ``choices`` over the shortest of all; None if all of them are refused."""
         known = [self.seconds[blocks] for blocks in choices if self.seconds[blocks] is not None]
         return min(known) / min(s for s in self.seconds.values() if s is not None) if known else None
 
 
 @functools.cache
 def product_searches() -> dict[tuple[int, int, int], Search]:
-    """(m, k, n) of bfloat16 products -> the search for its blocks. ``tools/landscapes.py`` asked the compiler."""
+    """Return {(m, k, n): the search for its blocks} for bfloat16 matmuls, as ``tools/landscapes.py`` recorded it."""
     file = json.loads(_SEARCHES.read_text("utf-8"))
     return {
         _numbers(shape): Search(
@@ -68,5 +68,5 @@ def _numbers(words: str) -> tuple[int, ...]:
 
 
 def product_searches_file() -> pathlib.Path:
-    """Where ``product_searches`` lie."""
+    """Return the path of the file that holds ``product_searches``."""
     return _SEARCHES

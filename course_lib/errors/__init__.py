@@ -1,7 +1,7 @@
-"""Raw failures of JAX, Pallas, the simulator and the compiler -> what happened, why, what to do, which lesson.
+"""Explanations of raw failures of JAX, Pallas, the simulator and the compiler: what, why, what to do, which lesson.
 
-The table is in ``rows``, one file for each subject; tests/test_errors_<subject>.py provokes every row for real. A
-failure that is not in the table keeps its own words: the last line that says something.
+The table is in ``rows``, one file per subject; tests/test_errors_<subject>.py provokes every row for real. A failure
+that is not in the table keeps its own words: its last informative line.
 """
 
 from course_lib.errors.explanation import WRITTEN, Explanation

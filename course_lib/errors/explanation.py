@@ -1,4 +1,4 @@
-"""What a learner reads when something failed."""
+"""The explanation of a failure that a learner reads."""
 
 import dataclasses
 import pathlib
@@ -6,13 +6,13 @@ import pathlib
 from course_lib import text
 
 _LESSONS = pathlib.Path(__file__).parents[1] / "lessons"
-# The lessons that one can turn to: "01", ... (A folder without __init__.py is what Python left of one that is gone.)
+# The lessons that exist: "01", ... (Python may leave a folder without __init__.py behind when a lesson is removed.)
 WRITTEN = tuple(sorted(file.parent.name.removeprefix("lesson_") for file in _LESSONS.glob("lesson_*/__init__.py")))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """``what`` happened, ``next``: one thing to try, ``lesson``: where it is taught ("" if nowhere)."""
+    """``what`` happened; ``next``: one thing to try; ``lesson``: where it is taught, or ""."""
 
     name: str  # the row of the table, "" if none fits
     what: str

@@ -1,4 +1,4 @@
-"""The text of a failure: of an exception and its causes, with JAX's way of writing made readable."""
+"""The text of a failure: an exception and its causes, with JAX's notation made readable."""
 
 import re
 import traceback
@@ -7,21 +7,21 @@ OURS = re.compile(r"[/\\\\]course_lib[/\\\\]")
 
 
 def raw_text(error: BaseException) -> str:
-    """The exception and those it was raised from, as "Type: message" lines, innermost first."""
+    """Return the exception and those it was raised from, as "Type: message" lines, innermost first."""
     chain, lines = error, []
     while chain is not None and len(lines) < 8:
-        if type(chain).__name__ != "JaxStackTraceBeforeTransformation":  # repeats the one it points to
+        if type(chain).__name__ != "JaxStackTraceBeforeTransformation":  # repeats the exception that it points to
             lines.append(f"{type(chain).__name__}: {words(chain)}")
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
     return "\n".join(reversed(lines))
 
 
 def words(error: BaseException) -> str:
-    """The message. Where it tells too little, the functions that raised ``error`` with it, innermost first."""
+    """Return the message; if it says too little, add the functions that raised ``error``, innermost first."""
     message = str(error)
     if any(frame.name == "_pallas_call_jvp_rule" for frame in traceback.extract_tb(error.__traceback__)):
         return f"{message or 'no message'}, while a kernel was differentiated"
-    if isinstance(error, NameError):  # with the name that Python thinks was meant
+    if isinstance(error, NameError):  # adds the name that Python suggests
         said = traceback.TracebackException(type(error), error, error.__traceback__).format_exception_only()
         message = "".join(said).strip().partition(": ")[2]
     if type(error).__name__ == "TracerBoolConversionError" and _in_a_slice(error):
@@ -34,21 +34,21 @@ def words(error: BaseException) -> str:
 
 
 def _in_a_slice(error: BaseException) -> bool:
-    """Whether JAX asked while it read a slice such as [:n], and not the kernel itself."""
+    """Whether JAX raised this while it read a slice such as [:n], rather than the kernel itself."""
     return any(frame.name == "from_slice" for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _raised_by_pallas(error: BaseException) -> bool:
-    """Whether Pallas' own code fell over what it was given."""
+    """Whether Pallas' own code failed on its input."""
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and "jax/_src/pallas/" in frames[-1].filename.replace("\\", "/")
 
 
 def tidy(text: str) -> str:
-    """Say (8, 128), [0:8, 0:128] and input 0 where JAX says Blocked(block_size=8), slice(0, 8, 1) and args[0]."""
+    """Write (8, 128), [0:8, 0:128] and input 0 for JAX's Blocked(block_size=8), slice(0, 8, 1) and args[0]."""
     text = re.sub(r"Blocked\(block_size=(\d+)\)", r"\1", text)
     text = re.sub(r"Element\(block_size=(\d+)(?:, padding=\([^)]*\))?\)", r"\1", text)
-    text = re.sub(r" at /\S+?:\d+", "", text)  # whose machine it was says nothing
+    text = re.sub(r" at /\S+?:\d+", "", text)  # paths on another machine are no help
     text = re.sub(r"[\w.<>]*<locals>\.", "", text)
     keras = r"Exception encountered when calling .*?\n\s*(?:\x1b\[\dm)?(.*?)(?:\x1b\[0m)?\s*\n\s*Arguments received.*"
     text = re.sub(keras, r"\1", text, flags=re.DOTALL)

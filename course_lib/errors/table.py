@@ -1,4 +1,4 @@
-"""Find the row of the table that fits a failure, and fill in its sentences."""
+"""The search for the row of the table that fits a failure, and the wording of its sentences."""
 
 import re
 import textwrap
@@ -11,7 +11,7 @@ from course_lib.errors.rows import ROWS
 
 
 def explain(error: BaseException | str) -> Explanation:
-    """The first row of the table that fits ``error`` (an exception, or the text of one), filled in."""
+    """Return the first row of the table that fits ``error`` (an exception or its text), filled in."""
     text = tidy(error if isinstance(error, str) else raw_text(error))
     for row in ROWS:
         if (found := _fields(row, text)) is not None:
@@ -21,14 +21,14 @@ def explain(error: BaseException | str) -> Explanation:
 
 
 def _taught(lesson: str) -> str:
-    """Where to read on, if that lesson is written."""
+    """Return a pointer to the lesson that teaches this, if that lesson exists."""
     return f" (lesson {lesson})" if lesson in WRITTEN else ""
 
 
 def line_of(error: BaseException) -> str:
-    """ "look at line 3 of add_kernel: ..." for the last line of the learner's own that the error came through.
+    """Return "look at line 3 of add_kernel: ..." for the last line of the learner's code that raised the error.
 
-    An error of another process has brought it along, as its ``line``.
+    An error from another process carries that text as an attribute.
     """
     found = []
     while error is not None:
@@ -43,13 +43,13 @@ def line_of(error: BaseException) -> str:
     return f"look at line {found[-1].lineno}{function}: {code}"
 
 
-CARRIED = "_line_to_look_at"  # of an error that another process has described
-# Code that is not the learner's: installed packages, Python's own, this library.
+CARRIED = "_line_to_look_at"  # set on an error that another process has described
+# Code that is not the learner's: installed packages, Python itself, this library.
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/\\]course_lib[/\\]|^<frozen")
 
 
 def _fields(row: Row, text: str) -> dict[str, str] | None:
-    """What fills the sentences of ``row``; None if it does not fit ``text``."""
+    """Return the fields for the sentences of ``row``; None if it does not fit ``text``."""
     match = re.search(row.pattern, text, re.DOTALL)
     if match is None:
         return None
@@ -62,7 +62,7 @@ def _fields(row: Row, text: str) -> dict[str, str] | None:
 
 
 def _where(text: str) -> str:
-    """ " (`add` in kernel, line 3)" where the compiler names the operation; "" where it does not."""
+    """Return " (`add` in kernel, line 3)" if the compiler names the operation, otherwise ""."""
     if not (operation := re.search(r'"([\w-]+):"\(([^\n]*)', text)):
         return ""
     line = re.search(r'"([^"()]+)"\("[^"\n]*":(\d+)', operation[2])
@@ -70,14 +70,14 @@ def _where(text: str) -> str:
 
 
 def _readable(value: str) -> str:
-    """4,096 for 4096, and 16.00 MiB for the compiler's 16.00M."""
+    """Return 4,096 for 4096, and 16.00 MiB for the compiler's 16.00M."""
     if size := re.fullmatch(r"([\d.]+)([KMG])", value):
         return f"{size[1]} {size[2]}iB"
     return f"{int(value):,}" if value.isdigit() else value
 
 
 def _last_words(text: str) -> str:
-    """The last line that names an error, else the first line; at most 300 characters, cut between words."""
+    """Return the last line that names an error, else the first line; at most 300 characters, cut between words."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [line for line in lines if re.match(r"^[A-Za-z_.]*(?:Error|Exception|NotImplemented)\w*: ", line)]
     line = (named or lines or ["no message"])[-1 if named else 0]

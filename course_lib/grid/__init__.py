@@ -1,13 +1,13 @@
-"""Read the kernels out of a traced function and list what every grid step touches.
+"""A reader of the kernels in a traced function, which lists what every grid step touches.
 
-``walk(f, x, y).calls[0]`` has the grid and, for each operand, the block index at every step, which steps copy
-a block from HBM to VMEM, and which write one back. ``body(call)`` is what the kernel's body does: how often each
-operation runs, and what it copies by hand; ``memory_uses(call)`` where it touches memory, one by one. Traffic,
+``walk(f, x, y).calls[0]`` has the grid and, for each operand, the block index at every step, the steps that copy a
+block from HBM to VMEM, and the steps that write one back. ``body(call)`` says how often each operation of the kernel's
+body runs, and what the body copies by hand; ``memory_uses(call)`` lists every place where it touches memory. Traffic,
 pictures and verdicts are views of these lists.
 
-The TPU visits the grid one step after another, the last axis fastest. A block is copied in only when its index
-differs from the step before; an output block is written back when the next step's index differs. ``returns``
-lists the output blocks that are left and come back to, and what lies in their buffer then.
+The TPU visits the grid one step after another, the last axis fastest. A block is copied in only when its index differs
+from the step before; an output block is written back when the next step's index differs. ``returns`` lists the output
+blocks that are visited again later, and what their buffers contain then.
 """
 
 from course_lib.grid.accumulators import Accumulator, accumulators

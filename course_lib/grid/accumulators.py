@@ -1,8 +1,8 @@
-"""What a kernel carries from step to step in VMEM: a sum in a scratch ref or an output block, and what is in it when.
+"""What a kernel accumulates in VMEM across grid steps: which scratch refs and output blocks, and their contents.
 
-A ref is an accumulator if a step stores something into it that was computed from what it held: a part is added. A store
-that does not ask what was there begins anew. Where it cannot be told for sure which steps do what (a condition on an
-array's values, a store into a part of the ref, a select), nothing is said.
+A ref is an accumulator if some step stores a value computed from its old contents, that is, adds a part. A store that
+does not depend on the old contents starts it again. Nothing is reported if it is uncertain which steps do what, as with
+a condition on array values, a store into part of the ref, or a select.
 """
 
 import dataclasses
@@ -18,23 +18,23 @@ from course_lib.grid.unreadable import UnreadableCall
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Accumulator:
-    """A ref that is added to over the S steps of a grid."""
+    """A ref that is accumulated into over the S steps of a grid."""
 
     name: str
-    output: bool  # an output block, which begins with garbage at each visit; else scratch
-    zeroed: np.ndarray  # bool[S]: the step begins anew with zeros
-    constant: np.ndarray  # bool[S]: it begins anew with another constant
-    begun: np.ndarray  # bool[S]: it begins anew, with zeros, another constant or a first part
-    left: np.ndarray  # bool[S]: what it finds is garbage: nobody has stored anything there
-    garbage: np.ndarray  # bool[S]: garbage is in it after the step, for nobody has begun anew
-    added: np.ndarray  # bool[S]: the step puts a part in
-    parts: np.ndarray  # int64[S]: that are in it after the step
-    of: np.ndarray  # int64[S]: parts that will be in it before it is begun anew or written back
-    stored: dict[str, np.ndarray]  # output -> bool[S]: the step stores there what was computed from it
+    output: bool  # an output block, which begins as garbage at each visit; else scratch
+    zeroed: np.ndarray  # bool[S]: the step restarts it with zeros
+    constant: np.ndarray  # bool[S]: the step restarts it with another constant
+    begun: np.ndarray  # bool[S]: the step restarts it with zeros, another constant or a first part
+    left: np.ndarray  # bool[S]: the step finds garbage, because nothing has been stored there
+    garbage: np.ndarray  # bool[S]: it contains garbage after the step, because nothing restarted it
+    added: np.ndarray  # bool[S]: the step adds a part
+    parts: np.ndarray  # int64[S]: parts in it after the step
+    of: np.ndarray  # int64[S]: parts that will be in it before it is restarted or written back
+    stored: dict[str, np.ndarray]  # output -> bool[S]: the step stores a value computed from it there
 
 
 def accumulators(call: Call) -> tuple[Accumulator, ...]:
-    """The refs that a kernel adds to over several steps, in the order in which it gets them; () where that is open."""
+    """Return the refs that a kernel accumulates into, in the order it receives them; () if that is uncertain."""
     origins = stores(call)
     outputs = {o.name: o for o in call.outputs if o.memory_space == "vmem" and o.pipelined and not o.aliases}
     names = [*outputs, *(s.name for s in call.scratch if s.memory_space == "vmem")]
@@ -50,7 +50,7 @@ def accumulators(call: Call) -> tuple[Accumulator, ...]:
 
 
 def _accumulator(call: Call, name: str, outputs: dict, uses: tuple[Use, ...], origins: dict) -> Accumulator | None:
-    """What is in one ref, or None where that cannot be told."""
+    """Return the contents of one ref over the steps, or None if they are uncertain."""
     ours = [use for use in uses if name in (use.ref, use.source)]
     writes = [use for use in ours if use.kind == "write"]
     if any(use.kind not in ("read", "write") or not use.sure for use in ours) or not all(use.whole for use in writes):
@@ -68,9 +68,9 @@ def _accumulator(call: Call, name: str, outputs: dict, uses: tuple[Use, ...], or
         begun[use.steps] = True
         zeroed[use.steps] = origin.zero
         constant[use.steps] = not origin.zero and not origin.refs
-        added[use.steps] = bool(origin.refs)  # begun with a first part
+        added[use.steps] = bool(origin.refs)  # restarted with a first part
     if late.any():
-        return None  # begun anew after something was put in, in one step
+        return None  # restarted after a part was added in the same step
     visit = outputs[name].changes if name in outputs else np.arange(steps) == 0
     group = np.cumsum(begun | visit) - 1
     parts, of = _counted(added, group)
@@ -91,7 +91,7 @@ def _accumulator(call: Call, name: str, outputs: dict, uses: tuple[Use, ...], or
 
 
 def _counted(added: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parts so far in each step's group, and in the whole of it."""
+    """Return the parts so far in each step's group, and the parts in the whole group."""
     all_so_far = np.cumsum(added)
     first = np.flatnonzero(np.diff(group, prepend=-1))
     before = (all_so_far - added)[first]

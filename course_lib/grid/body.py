@@ -10,7 +10,7 @@ from course_lib.grid import tiles
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Copy:
-    """One place in the order of things where a kernel starts a copy by hand, at one or many grid steps."""
+    """One place in the program where a kernel starts a copy by hand, at one or many grid steps."""
 
     source: str  # the name of a ref
     target: str
@@ -19,12 +19,12 @@ class Copy:
     dtype: np.dtype
     array: tuple[int, ...]  # shape of the ref on the HBM side
     shape: tuple[int, ...]  # of the part that is copied, one entry per axis of that ref
-    starts: np.ndarray | None  # int64[n, rank]: its first element on the HBM side; None: an array's values decide
+    starts: np.ndarray | None  # int64[n, rank]: its first element on the HBM side; None: depends on an array's values
     steps: np.ndarray  # int64[n]: the grid steps that start it
-    remote: bool = False  # it goes to another chip
+    remote: bool = False  # whether it goes to another chip
     buffer: int = 0  # a number for the ref on the VMEM side
-    room: int = 0  # elements of that ref: it may hold several blocks, one in each slot
-    turn: tuple[int, int] | None = None  # the loop it is started in (an index of Body.loops), and the turn of it
+    room: int = 0  # elements of that ref, which may hold several blocks, one per slot
+    turn: tuple[int, int] | None = None  # the loop that starts it (an index of Body.loops), and the iteration
 
     @property
     def payload(self) -> int:
@@ -33,7 +33,7 @@ class Copy:
 
     @property
     def bytes(self) -> np.ndarray:
-        """int64[n]: bytes that each of them moves; what lies in HBM lies in tiles (``tiles``)."""
+        """Bytes that each copy moves, int64[n]; arrays in HBM are moved in whole tiles (``tiles``)."""
         if "hbm" not in (self.source_space, self.target_space):
             return np.full(len(self.steps), self.payload, np.int64)
         starts = np.zeros((len(self.steps), len(self.shape)), np.int64) if self.starts is None else self.starts
@@ -42,7 +42,7 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Wait:
-    """One place where a kernel waits for a copy into or out of a buffer."""
+    """One place in the program where a kernel waits for a copy into or out of a buffer."""
 
     buffer: int
     turn: tuple[int, int] | None
@@ -50,7 +50,7 @@ class Wait:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Loop:
-    """A loop that was followed turn by turn. ``counters``: int64[turns, n], its last n 32-bit integers, if known."""
+    """A loop followed one iteration at a time. ``counters``: int64[turns, n], its last n 32-bit integers, if known."""
 
     turns: int
     counters: np.ndarray
@@ -58,18 +58,17 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Use:
-    """One place in the order of things where a kernel touches memory, at one or many grid steps."""
+    """One place in the program where a kernel touches memory, at one or many grid steps."""
 
     kind: str  # "read", "write", "start" a copy, "wait" for one
-    ref: str  # the name of the ref; of a copy, of its target
-    number: int  # of that ref, which no other ref has
+    ref: str  # the name of the ref, or of a copy's target
+    number: int  # of that ref; unique
     steps: np.ndarray  # int64[n]: the grid steps at which this happens
     part: np.ndarray | None = None  # int64[n, 2]: start and length along the first axis; None: not known
     length: int = 1  # of the ref's first axis
-    inner: np.ndarray | None = None  # int64[n, axes, 2]: as ``part``, along the other axes; 0 and minus the axis's
-    # length where it is not known
-    whole: bool = False  # all of the ref
-    sure: bool = True  # False: under a condition that an array's values decide
+    inner: np.ndarray | None = None  # int64[n, axes, 2]: as ``part``, for the other axes; (0, -length) if not known
+    whole: bool = False  # whether it covers all of the ref
+    sure: bool = True  # False: under a condition that depends on an array's values
     source: str = ""  # of a copy
     source_number: int = -1
     source_part: np.ndarray | None = None  # as ``part``, of a copy's source
@@ -77,9 +76,9 @@ class Use:
     source_inner: np.ndarray | None = None
     semaphore: np.ndarray | None = None  # int64[n, k]: the semaphore's number, and its index if it is one of an array
     semaphore_name: str = ""
-    semaphores: tuple[int, ...] = ()  # the shape of the array that it is one of
+    semaphores: tuple[int, ...] = ()  # the shape of the array of semaphores
     bytes: int = 0  # of a copy
-    remote: bool = False  # the copy goes to another chip
+    remote: bool = False  # whether the copy goes to another chip
     eqn: jax.extend.core.JaxprEqn | None = None  # of a read or a write
 
 
@@ -97,9 +96,9 @@ class Body:
     """What a kernel's body does over its whole grid."""
 
     runs: tuple[tuple[jax.extend.core.JaxprEqn, int], ...]  # operations on arrays, and how often each runs
-    copies: tuple[Copy, ...]  # in the order of the program
+    copies: tuple[Copy, ...]  # in program order
     waits: tuple[Wait, ...] = ()
     loops: tuple[Loop, ...] = ()
     written: frozenset[str] = frozenset()  # the names of the refs it stores to or copies into
     doubt: str = ""  # why ``runs`` is an upper bound, if it is one
-    hidden_copies: str = ""  # why ``copies`` is not all, if so
+    hidden_copies: str = ""  # why ``copies`` is incomplete, if it is

@@ -1,4 +1,4 @@
-"""What a kernel call is, as plain data: its grid, its operands, and the block of each operand at every step."""
+"""A kernel call as plain data: its grid, its operands, and the block of each operand at every step."""
 
 import dataclasses
 import itertools
@@ -15,19 +15,19 @@ from course_lib.grid import tiles
 class Operand:
     """One input or output of a kernel, over the whole grid of S steps."""
 
-    name: str  # as the kernel calls its ref
-    role: str  # "input", "output", or "prefetch": scalars that the index maps may read, in SMEM from the start
+    name: str  # the name of its ref in the kernel
+    role: str  # "input", "output", or "prefetch": scalars that index maps may read, in SMEM from the start
     shape: tuple[int, ...]  # of the whole array
     dtype: np.dtype
     block_shape: tuple[int, ...]  # one entry per array axis; a squeezed axis counts 1
-    indices: np.ndarray  # int64[S, rank]: the block index at each step; on an Element axis the element it starts at
-    memory_space: str = "vmem"  # "vmem", "smem", or "hbm" for a ref left where it is
+    indices: np.ndarray  # int64[S, rank]: the block index at each step; on an Element axis, the first element
+    memory_space: str = "vmem"  # "vmem", "smem", or "hbm" for a ref that stays in HBM
     buffers: int = 2  # copies of the block in VMEM: 2, so that one is filled while the other is read
     element: tuple[bool, ...] = ()  # which axes are pl.Element: indexed by element, blocks may overlap
-    padding: tuple[tuple[int, int], ...] = ()  # elements of padding before and behind each axis, of an Element
-    letters: tuple[str, ...] = ()  # what its index map calls the grid's indices, where it is known
-    aliases: str | None = None  # the other operand that lives in the same memory (input_output_aliases)
-    by_hand: bool = False  # its copies are made by the kernel's body, of a pipeline say
+    padding: tuple[tuple[int, int], ...] = ()  # padding of an Element axis, in elements before and after
+    letters: tuple[str, ...] = ()  # the parameters of its index map, if known
+    aliases: str | None = None  # the operand that shares its memory (input_output_aliases)
+    by_hand: bool = False  # whether the kernel's body makes its copies, in a pipeline for example
 
     @property
     def pipelined(self) -> bool:
@@ -36,12 +36,12 @@ class Operand:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """How many blocks cover the array along each axis, laid side by side."""
+        """How many blocks cover the array along each axis, side by side."""
         return tuple(pl.cdiv(n, b) for n, b in zip(self.shape, self.block_shape, strict=True))
 
     @property
     def starts(self) -> np.ndarray:
-        """int64[S, rank]: the first element of the block at each step."""
+        """First element of the block at each step, int64[S, rank]."""
         if not any(self.element):
             return self.indices * np.array(self.block_shape, np.int64)
         scale = [1 if e else b for e, b in zip(self.element, self.block_shape, strict=True)]
@@ -49,31 +49,31 @@ class Operand:
 
     @property
     def changes(self) -> np.ndarray:
-        """bool[S]: the block index differs from the step before (True at step 0)."""
+        """Whether the block index differs from the step before, bool[S] (True at step 0)."""
         changed = np.ones(len(self.indices), bool)
         changed[1:] = (self.indices[1:] != self.indices[:-1]).any(axis=1)
         return changed
 
     @property
     def fetched(self) -> np.ndarray:
-        """bool[S]: at this step a block of this input is copied from HBM to VMEM (or SMEM)."""
+        """Whether the step copies a block of this input from HBM to VMEM (or SMEM), bool[S]."""
         return self.changes if self.pipelined and self.role != "output" else np.zeros(len(self.indices), bool)
 
     @property
     def written(self) -> np.ndarray:
-        """bool[S]: after this step the block of this output is copied from VMEM back to HBM."""
+        """Whether the block of this output is copied from VMEM back to HBM after the step, bool[S]."""
         if not self.pipelined or self.role != "output":
             return np.zeros(len(self.indices), bool)
         return np.append(self.changes[1:], True)
 
     def outside(self) -> np.ndarray:
-        """int64[n]: the steps whose block lies wholly outside the array."""
+        """Return the steps whose block lies wholly outside the array, int64[n]."""
         starts = self.starts
         out = (starts + np.array(self.block_shape, np.int64) <= 0) | (starts >= np.array(self.shape, np.int64))
         return np.flatnonzero(out.any(axis=1))
 
     def unvisited(self) -> list[tuple[int, ...]]:
-        """Blocks of the array, laid side by side, that have an element which no step touches; in order."""
+        """Return the blocks of the array, side by side and in order, with an element that no step touches."""
         if not any(self.element):
             seen = set(map(tuple, self.indices.tolist()))
             return [b for b in itertools.product(*map(range, self.blocks)) if b not in seen]
@@ -86,9 +86,9 @@ class Operand:
 
     @property
     def block_bytes(self) -> np.ndarray:
-        """int64[S]: bytes that a copy of each step's block moves: the whole tiles of HBM that it lies in (``tiles``).
+        """Bytes that a copy of each step's block moves, int64[S]: all HBM tiles that it overlaps (``tiles``).
 
-        What lies in SMEM goes there without padding.
+        Blocks in SMEM are copied without padding.
         """
         if self.memory_space == "smem":
             return self.block_payload
@@ -101,7 +101,7 @@ class Operand:
 
     @property
     def block_payload(self) -> np.ndarray:
-        """int64[S]: bytes of the part of each step's block that lies inside the array (the last may be ragged)."""
+        """Bytes of each step's block that lie inside the array, int64[S] (the last block may be ragged)."""
         starts = self.starts
         ends = np.minimum(starts + np.array(self.block_shape, np.int64), np.array(self.shape, np.int64))
         return np.maximum(ends - np.maximum(starts, 0), 0).prod(axis=1) * self.dtype.itemsize
@@ -109,7 +109,7 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Scratch:
-    """Memory that a kernel has for itself: a scratch ref, kept from one grid step to the next."""
+    """A kernel's own memory: a scratch ref, kept from one grid step to the next."""
 
     name: str
     memory_space: str  # "vmem", "smem" or "semaphore"
@@ -119,7 +119,7 @@ class Scratch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Pipeline:
-    """A grid and its operands, step by step: that of a pallas_call, or of an emit_pipeline inside a kernel."""
+    """A grid and its operands at every step: of a pallas_call, or of an emit_pipeline inside a kernel."""
 
     name: str
     grid: tuple[int, ...]
@@ -130,7 +130,7 @@ class Pipeline:
         return int(np.prod(self.grid, dtype=np.int64))
 
     def step(self, number: int) -> tuple[int, ...]:
-        """Grid coordinates of a step: the last axis runs fastest."""
+        """Return the grid coordinates of a step; the last axis runs fastest."""
         return tuple(int(i) for i in np.unravel_index(number, self.grid)) if self.grid else ()
 
     @property
@@ -148,9 +148,9 @@ class Call(Pipeline):
 
     kernel: jax.extend.core.Jaxpr  # the kernel's body; its invars are the refs
     scratch: tuple[Scratch, ...] = ()
-    times: int | None = 1  # how often the function runs it; None: under a condition or a loop that depends on data
+    times: int | None = 1  # how often the function runs it; None: under a condition or in a loop that depends on data
     scalars: tuple[np.ndarray, ...] = ()  # the values of the prefetch operands
-    semantics: tuple[str, ...] = ()  # per grid axis "parallel" or "arbitrary", where the kernel says
+    semantics: tuple[str, ...] = ()  # "parallel" or "arbitrary" per grid axis, if the kernel says
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,4 +159,4 @@ class Walk:
 
     calls: tuple[Call, ...]
     jaxpr: jax.extend.core.ClosedJaxpr  # of the whole function
-    result: object = None  # what the function returns, as shapes and dtypes in their lists and tuples
+    result: object = None  # shapes and dtypes of the function's result, in its lists and tuples

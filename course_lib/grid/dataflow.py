@@ -1,6 +1,6 @@
-"""What flows into each store of a kernel's body: whose numbers, of which refs, or nothing but zeros.
+"""What flows into each store of a kernel's body: which refs its values come from, or nothing but zeros.
 
-Only the program is read; nothing is run. Where branches differ, what flows in only one of them flows *perhaps*.
+Only the program is read; nothing is run. What flows in through some branches but not all flows in *perhaps*.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ class Origin:
     """Where a value comes from. ``zero``: it is a constant, zero everywhere."""
 
     refs: frozenset[str] = _ALL()  # that were read for it
-    perhaps: frozenset[str] = _ALL()  # of those: a condition or a select decides whether their numbers are in it
+    perhaps: frozenset[str] = _ALL()  # those of ``refs`` that depend on a condition or a select
     zero: bool = False
 
     def either(self, other: "Origin") -> "Origin":
-        """The origin of a value that is the one or the other."""
+        """Return the origin of a value that is one or the other."""
         differ = self.refs ^ other.refs
         return Origin(
             refs=self.refs | other.refs,
@@ -32,11 +32,11 @@ class Origin:
 
 
 class _Name(str):
-    """A ref, where values stand."""
+    """A ref in the place of a value."""
 
 
 def stores(call: Call) -> dict[tuple[int, str], Origin]:
-    """Of each store in the body, (id of the equation, name of the ref) -> where what it stores comes from."""
+    """Return {(id of the equation, name of the ref): origin of the stored value} for each store in the body."""
     names = [o.name for o in call.operands] + [s.name for s in call.scratch]
     found = {}
     _follow(call.kernel, [_Name(name) for name in names], found)
@@ -82,7 +82,7 @@ def _equation(eqn, inputs: list, found: dict) -> list:
 
 def _store(eqn, inputs: list, found: dict) -> list:
     ref, value = inputs[:2]
-    if eqn.primitive.name != "swap":  # one that adds keeps what was there; one with a mask keeps a part of it
+    if eqn.primitive.name != "swap":  # addupdate keeps the old values; a masked store keeps a part of them
         kept = Origin(refs=_ALL([ref]), perhaps=_ALL([ref] if eqn.primitive.name == "masked_swap" else []))
         value = _mixed([kept, *inputs[1:]])
     key = id(eqn), str(ref)
@@ -101,7 +101,7 @@ def _branching(eqn, inputs: list, found: dict) -> list:
     else:
         _, consts, carry = while_parts(eqn, inputs)
         xs = []
-    while True:  # until another turn brings nothing new
+    while True:  # until another iteration adds nothing new
         outputs = _follow(body, [*consts, *carry, *xs], found)
         again = [old if isinstance(old, _Name) else old.either(new) for old, new in zip(carry, outputs, strict=False)]
         if again == carry:
@@ -117,7 +117,7 @@ def _any_of(values: Sequence) -> Origin:
 
 
 def _mixed(inputs: Sequence) -> Origin:
-    """The origin of a value that all inputs go into."""
+    """Return the origin of a value that all inputs flow into."""
     origins = [Origin(refs=_ALL([str(v)])) if isinstance(v, _Name) else v for v in inputs]
     sure = _ALL().union(*(o.refs - o.perhaps for o in origins))
     return Origin(

@@ -1,7 +1,7 @@
-"""What an index map computes, as far as its form shows: libtpu folds constants before it looks whether a block moves.
+"""Constant folding of index maps, as libtpu does it before it decides whether a block moves.
 
-``j * 0``, ``j % 1``, ``j - j`` and ``jnp.where(j < 4, 0, 0)`` are numbers to it. ``j // 4`` and ``jnp.minimum(j, 0)``
-are not, though they are the same number at every step. A test asks libtpu 0.0.48 about each of these.
+``j * 0``, ``j % 1``, ``j - j`` and ``jnp.where(j < 4, 0, 0)`` fold to a constant. ``j // 4`` and ``jnp.minimum(j, 0)``
+do not, even if they have the same value at every step. A test asks libtpu 0.0.48 about each of these.
 """
 
 import operator
@@ -29,9 +29,9 @@ _OF_EQUALS = {"sub": 0, "xor": 0, "eq": True, "le": True, "ge": True, "ne": Fals
 
 
 def folded(jaxpr, inputs: Sequence) -> list:
-    """What a jaxpr returns for inputs that are plain numbers or terms: numbers where they can be told, else terms.
+    """Return what a jaxpr returns for plain numbers or terms: a number where it is determined, otherwise a term.
 
-    A term is any tuple; ("axis", n), say. A term that is made here names the operation, and holds what went into it.
+    A term is any tuple, for example ("axis", n). The terms made here name the operation and hold its inputs.
     """
     known = dict(zip(jaxpr.invars, inputs, strict=False))
 
@@ -56,7 +56,7 @@ def holds(term, part: tuple) -> bool:
 
 
 def _result(eqn, values: list):
-    """Of one operation: a number, one of its inputs, or a term."""
+    """Return the result of one operation: a number, one of its inputs, or a term."""
     name = eqn.primitive.name
     if name == "select_n":
         return _chosen(eqn, *values)

@@ -1,7 +1,7 @@
-"""Go through a traced function: its equations, the jaxprs inside them, and what goes into those.
+"""Access to a traced function: its equations, the jaxprs inside them, and the inputs of those jaxprs.
 
 A jaxpr holds equations, and an equation may hold jaxprs of its own: the body of a loop, the branches of a condition,
-what a jit calls, the body of a kernel.
+the function that a jit calls, the body of a kernel.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.extend.core
 
-KERNELS = ("pallas_call", "mpmd_map")  # what pl.pallas_call and pl.kernel are called in a jaxpr
+KERNELS = ("pallas_call", "mpmd_map")  # the primitives of pl.pallas_call and pl.kernel
 
 
 def is_variable(atom) -> bool:
-    """Whether an input of an equation is a variable, and not a number written there."""
+    """Whether an input of an equation is a variable rather than a literal."""
     return not isinstance(atom, jax.extend.core.Literal)
 
 
 def inside(eqn) -> list:
-    """The jaxprs that an equation carries in its parameters: of jit, cond, scan, custom_vjp, a kernel call ..."""
+    """Return the jaxprs in an equation's parameters: of jit, cond, scan, custom_vjp, a kernel call ..."""
     return [jaxpr for value in eqn.params.values() for jaxpr in _jaxprs(value)]
 
 
@@ -31,7 +31,7 @@ def _jaxprs(value) -> Iterator:
 
 
 def equations(jaxpr, closed: tuple[str, ...] = KERNELS) -> Iterator:
-    """Every equation of a jaxpr and of the jaxprs inside it; not those inside the primitives in ``closed``."""
+    """Yield every equation of a jaxpr and of the jaxprs inside it, except inside the primitives in ``closed``."""
     for eqn in jaxpr.eqns:
         yield eqn
         if eqn.primitive.name not in closed:
@@ -40,23 +40,23 @@ def equations(jaxpr, closed: tuple[str, ...] = KERNELS) -> Iterator:
 
 
 def pallas_calls(jaxpr) -> Iterator:
-    """The kernel calls of a jaxpr, inside jit, custom_vjp, scan and the like too."""
+    """Return the kernel calls of a jaxpr, including those inside jit, custom_vjp, scan and the like."""
     return (eqn for eqn in equations(jaxpr) if eqn.primitive.name in KERNELS)
 
 
 def holds_a_kernel(eqn, others: tuple[str, ...] = ()) -> bool:
-    """Whether a kernel call, or one of ``others``, stands inside an equation."""
+    """Whether an equation contains a kernel call, or one of the primitives in ``others``."""
     return any(e.primitive.name in (*KERNELS, *others) for inner in inside(eqn) for e in equations(inner))
 
 
 def constants(jaxpr) -> list:
-    """The constants of a jaxpr, and of all inside it but its kernels, in order."""
+    """Return the constants of a jaxpr and of all jaxprs inside it except its kernels, in order."""
     found = [inner for eqn in equations(jaxpr) if eqn.primitive.name not in KERNELS for inner in inside(eqn)]
     return [constant for one in (jaxpr, *found) for constant in one.consts]
 
 
 def map_inside(eqn, change: Callable):
-    """``eqn`` with ``change(jaxpr)`` in the place of each jaxpr that it carries."""
+    """Return ``eqn`` with each of its jaxprs replaced by ``change(jaxpr)``."""
 
     def changed(value):
         if type(value) in (tuple, list):
@@ -69,24 +69,24 @@ def map_inside(eqn, change: Callable):
 
 
 def called(eqn):
-    """The jaxpr that a call-like equation (jit, custom_vjp ...) enters with its own inputs, or None."""
+    """Return the jaxpr that a call-like equation (jit, custom_vjp ...) enters with its own inputs, or None."""
     return next((eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params), None)
 
 
 def bodies(eqn) -> list:
-    """What a loop or a condition runs: the body of a scan or a while, the branches of a cond; [] for all else."""
+    """Return what a loop or condition runs: the body of a scan or while, the branches of a cond; [] otherwise."""
     key = {"scan": "jaxpr", "while": "body_jaxpr", "cond": "branches"}.get(eqn.primitive.name)
     return list(_jaxprs(eqn.params[key])) if key else []
 
 
 def scan_parts(eqn, values: list) -> tuple[list, list, list]:
-    """A scan's inputs: the constants, what it carries from turn to turn, what it takes a slice of at each turn."""
+    """Split a scan's inputs into its constants, its carry, and the arrays it slices at each iteration."""
     consts, carry, _ = (len(list(part.vals)) for part in eqn.params["ft_in"].unpack())
     return _split(values, consts, carry)
 
 
 def while_parts(eqn, values: list) -> tuple[list, list, list]:
-    """A while's inputs: the constants of its condition, those of its body, what it carries from turn to turn."""
+    """Split a while's inputs into the constants of its condition, those of its body, and its carry."""
     return _split(values, eqn.params["cond_nconsts"], eqn.params["body_nconsts"])
 
 
@@ -95,9 +95,9 @@ def _split(values: list, first: int, second: int) -> tuple[list, list, list]:
 
 
 def run_anew(eqn, inputs: list, run: Callable, decides: Callable = lambda value: value) -> list:
-    """The outputs of a scan, a while or a cond, whose jaxprs are evaluated by ``run(jaxpr, inputs)``.
+    """Rebuild a scan, while or cond whose jaxprs ``run(jaxpr, inputs)`` evaluates; return its outputs.
 
-    ``decides`` makes of a value the plain one that a condition is decided by.
+    ``decides`` converts a value to the plain one that decides a condition.
     """
     params = eqn.params
     if eqn.primitive.name == "scan":

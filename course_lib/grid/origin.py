@@ -1,4 +1,4 @@
-"""Which kernel makes an output of a function, where only shapes and dtypes change on the way."""
+"""The origin of a function's output: which kernel makes it, if only shapes and dtypes change afterwards."""
 
 from course_lib.grid.call import Call, Operand, Walk
 from course_lib.grid.jaxprs import KERNELS, called, is_variable, pallas_calls
@@ -7,20 +7,20 @@ _KEEPS = {"reshape", "squeeze", "expand_dims", "convert_element_type", "slice", 
 
 
 def made_by(walk: Walk, number: int) -> tuple[Call, Operand] | None:
-    """The kernel that makes output ``number`` of a function, and its operand; None where arithmetic stands between."""
+    """Return the kernel that makes output ``number`` of a function, and its operand; None if arithmetic follows."""
     kernels, jaxpr = list(pallas_calls(walk.jaxpr.jaxpr)), walk.jaxpr.jaxpr
     if len(kernels) != len(walk.calls) or number >= len(jaxpr.outvars):
         return None
     origin = _origin(jaxpr, jaxpr.outvars[number])
     places = [n for n, eqn in enumerate(kernels) if isinstance(origin, tuple) and eqn is origin[0]]
-    if len(places) != 1:  # none, or a function that is called twice
+    if len(places) != 1:  # no kernel, or a function that is called twice
         return None
     call = walk.calls[places[0]]
     return (call, call.outputs[origin[1]]) if origin[1] < len(call.outputs) else None
 
 
 def _origin(jaxpr, variable):
-    """(equation of a kernel, which of its outputs), or the input of ``jaxpr`` that it comes from, or None."""
+    """Return (kernel equation, output number), the input of ``jaxpr`` that ``variable`` comes from, or None."""
     makers = {v: (eqn, n) for eqn in jaxpr.eqns for n, v in enumerate(eqn.outvars)}
     while is_variable(variable) and variable in makers:
         eqn, place = makers[variable]

@@ -1,8 +1,8 @@
-"""Read the grid of a pltpu.emit_pipeline from what its kernel does.
+"""The grid of a pltpu.emit_pipeline, reconstructed from what its kernel does.
 
-An emit_pipeline is traced into a loop of copies and waits; its grid and index maps are gone. But every copy was
-followed: the k-th copy into a buffer is the block that its k-th wait waits for, and that block stays until the next
-wait. A block that is written back was worked on in all turns since the write before.
+Tracing turns an emit_pipeline into a loop of copies and waits and discards its grid and index maps. But every copy has
+been followed: the k-th wait on a buffer waits for the k-th copy into it, and that block stays until the next wait. A
+block that is written back was in use in all iterations since the previous write.
 """
 
 import collections
@@ -17,7 +17,7 @@ from course_lib.grid.unreadable import Reason, UnreadableCall
 
 
 def inner_pipelines(call: Call) -> list[Pipeline]:
-    """The pipelines inside a kernel, in the order in which they run. Raises UnreadableCall where one can't be read."""
+    """Return the pipelines inside a kernel, in the order they run. Raises UnreadableCall if one cannot be read."""
     followed = body(call)
     if followed.hidden_copies:
         raise UnreadableCall(
@@ -50,7 +50,7 @@ def _pipeline(call: Call, number: int, loop: Loop) -> Pipeline:
 
 
 def _grid(loop: Loop) -> tuple[int, ...]:
-    """The sizes that the loop's counters count through, the last one fastest; one axis where there are none."""
+    """Return the ranges of the loop's counters, the last one fastest; a single axis if there are no counters."""
     for first in range(loop.counters.shape[1]):
         columns = loop.counters[:, first:]
         sizes = tuple(int(n) for n in columns.max(axis=0) + 1)
@@ -78,7 +78,7 @@ def _output(call: Call, copies: list[Copy], loop: Loop) -> Operand:
 
 
 def _operand(call: Call, copies: list[Copy], repeats: list[int], role: str) -> Operand:
-    """``copies`` in order; block k stays for ``repeats[k]`` steps."""
+    """Return the operand that ``copies`` describe, in order; block k stays for ``repeats[k]`` steps."""
     name = copies[0].source if role == "input" else copies[0].target
     whole = next(o for o in call.operands if o.name == name)
     block = tuple(max(copy.shape[axis] for copy in copies) for axis in range(len(whole.shape)))

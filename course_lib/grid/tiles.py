@@ -1,8 +1,8 @@
-"""How an array lies in HBM, and what a copy of a part of it moves: whole tiles, never single elements.
+"""The layout of an array in HBM, and the bytes that a copy of a part of it moves: whole tiles, never single elements.
 
-XLA stores the last two axes of an array in tiles of rows x 128 lanes, and pads them to whole tiles; the axes before
-are never padded. The rule is read off the layouts and the copies of programs that libtpu 0.0.48 compiles for a v5e;
-tests/test_tiles_against_compiler.py asks it again.
+XLA stores the last two axes of an array in tiles of rows x 128 lanes and pads them to whole tiles; it never pads the
+axes before them. The rule comes from the layouts and copies in programs that libtpu 0.0.48 compiles for a v5e;
+tests/test_tiles_against_compiler.py checks it again.
 """
 
 import math
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 
 LANES = 128
-REGISTER_BYTES = 4096  # of a vector register: 8 x 128 numbers of 32 bits
+REGISTER_BYTES = 4096  # of a vector register: 8 x 128 elements of 32 bits
 _ROWS = 8
-_WORD = 4  # bytes: narrower numbers of neighbouring rows share a word
+_WORD = 4  # bytes: narrower elements of neighbouring rows share a word
 
 
 def tile(shape: Sequence[int], dtype) -> tuple[int, ...]:
-    """Elements of a tile along each axis of an array; 1 along the axes before the last two.
+    """Return the elements of a tile along each axis of an array; 1 along the axes before the last two.
 
-    A tile has 8 rows, and fewer, 1, 2 or 4, where the array has no more; but at least 2 of bf16 and 4 of int8, which
-    lie together in words of 4 bytes. Of int8 with a multiple of 32 rows it has 32. An array of one axis is copied in
-    pieces of 128 words.
+    A tile has 8 rows, or 1, 2 or 4 if the array has no more; but at least 2 of bf16 and 4 of int8, since those share
+    words of 4 bytes. An int8 array whose rows are a multiple of 32 has tiles of 32 rows. An array of one axis is copied
+    in pieces of 128 words.
     """
     packed = rows_in_a_word(dtype)
     if len(shape) < 2:
@@ -30,7 +30,7 @@ def tile(shape: Sequence[int], dtype) -> tuple[int, ...]:
 
 
 def rows_in_a_word(dtype) -> int:
-    """How many rows a word of 4 bytes holds: 1 of f32, 2 of bf16, 4 of int8."""
+    """Return how many rows a word of 4 bytes holds: 1 of f32, 2 of bf16, 4 of int8."""
     return max(1, _WORD // np.dtype(dtype).itemsize)
 
 
@@ -41,15 +41,15 @@ def _tile_rows(rows: int, packed: int) -> int:
 
 
 def stored_bytes(shape: Sequence[int], dtype) -> int:
-    """Bytes that an array takes in HBM, with its padding."""
+    """Return the bytes that an array takes in HBM, with its padding."""
     whole = (_up(n, t) for n, t in zip(shape, tile(shape, dtype), strict=True))
     return math.prod(whole) * np.dtype(dtype).itemsize
 
 
 def registers(shape: Sequence[int], dtype) -> int:
-    """Vector registers that an array of at least two axes fills, or begins to fill.
+    """Return the vector registers that an array of at least two axes occupies, whole or in part.
 
-    What lies at one place of the axes before the last two is stored in tiles, and begins a register of its own.
+    Each matrix of the last two axes is stored in tiles, and starts in a register of its own.
     """
     one = stored_bytes(shape[-2:], dtype)
     return math.prod(shape[:-2]) * -(-one // REGISTER_BYTES)
@@ -64,13 +64,13 @@ def moved_bytes(
     by_hand: bool = False,
     clipped: Sequence[bool] | bool = True,
 ) -> np.ndarray:
-    """int64[n]: bytes moved by copies of parts that start at ``starts`` (int64[n, rank]) and have ``sizes``.
+    """Return the bytes that copies of ``sizes`` elements from ``starts`` (int64[n, rank]) move, int64[n].
 
-    A block that reaches beyond the array moves the tiles that exist, with the padding of the last one. Along an axis
-    that is not ``clipped`` all is moved that is asked for, also what lies beyond: so libtpu copies the windows of a
-    ``pl.Element`` without padding. A copy that a kernel makes ``by_hand`` moves the rows that it names, in whole words;
-    the padding of the last tile goes with them where they are the array's last and do not lie one behind another (f32
-    of up to 128 columns).
+    A block that extends past the array moves the tiles that exist, with the padding of the last one. Along an axis that
+    is not ``clipped``, everything requested is moved, even past the end: this is how libtpu copies the windows of a
+    ``pl.Element`` that has no padding. A copy that a kernel makes ``by_hand`` moves the rows it names, in whole words.
+    The padding of the last tile is moved too if those rows are the array's last and are not contiguous in HBM (f32 of
+    up to 128 columns is contiguous).
     """
     ends = starts + np.array(sizes, np.int64)
     first, end = np.maximum(starts, 0), np.where(clipped, np.minimum(ends, np.array(shape, np.int64)), ends)

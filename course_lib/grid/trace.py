@@ -1,4 +1,4 @@
-"""Trace a function for a TPU that is not there, and run it again with its kernels in another mode."""
+"""Tracing of a function for a TPU that is not attached, and its evaluation with kernels in another mode."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,36 +17,36 @@ compat.trace_kernels_anew()
 _CALLS = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint",
 }  # fmt: skip
-_LAUNCH = "kernel_launch"  # what an op of course_lib.kernels is called in a jaxpr
-_CHOICES = ("platform_index", _LAUNCH)  # what does one thing on a TPU and another elsewhere
+_LAUNCH = "kernel_launch"  # the primitive of an op of course_lib.kernels
+_CHOICES = ("platform_index", _LAUNCH)  # primitives that do one thing on a TPU and another elsewhere
 
 
 def trace(fn: Callable, *args, chip: str = "v5e") -> jax.extend.core.ClosedJaxpr:
-    """The jaxpr of ``fn(*args)`` as Pallas traces it for ``chip``; args are arrays or ShapeDtypeStructs."""
+    """Return the jaxpr of ``fn(*args)`` as Pallas traces it for ``chip``; args are arrays or ShapeDtypeStructs."""
     return trace_with_result(fn, *args, chip=chip)[0]
 
 
 def trace_with_result(fn: Callable, *args, chip: str = "v5e") -> tuple[jax.extend.core.ClosedJaxpr, object]:
-    """The jaxpr, and what the function returns, as shapes and dtypes in their lists and tuples."""
-    # A fresh function object: JAX must not reuse a trace that was made for a simulator.
+    """Return the jaxpr, and the shapes and dtypes of the function's result in its lists and tuples."""
+    # A fresh function object, so that JAX does not reuse a trace made for a simulator.
     with chips.chip(chip).target(), pltpu.force_tpu_interpret_mode(False):
         jaxpr, result = jax.make_jaxpr(lambda *a: fn(*a), return_shape=True)(*args)
         if any(eqn.primitive.name in _CHOICES for eqn in equations(jaxpr)):
-            jaxpr = jax.make_jaxpr(lambda *a: run(jaxpr, False, *a))(*args)  # keeps the TPU's side only
+            jaxpr = jax.make_jaxpr(lambda *a: run(jaxpr, False, *a))(*args)  # keeps only the TPU's branches
         return _without_dead_code(jaxpr), result
 
 
 def _without_dead_code(closed: jax.extend.core.ClosedJaxpr) -> jax.extend.core.ClosedJaxpr:
-    """Without what no result depends on, as every compiler would leave it out: the forward side of a gradient, say."""
+    """Remove what no result depends on, as any compiler would: the forward pass of a gradient, for example."""
     jaxpr, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     return jax.extend.core.ClosedJaxpr(jaxpr, closed.consts)
 
 
 def run(jaxpr: jax.extend.core.ClosedJaxpr, interpret, *args) -> list:
-    """Evaluate a traced function with every kernel in the given interpret mode; its flat list of outputs.
+    """Evaluate a traced function with every kernel in the given interpret mode; return its flat list of outputs.
 
-    ``interpret``: False lowers for the chip, True is the plain interpreter, InterpretParams the TPU simulator. A
-    kernel call remembers the mode it was made in, so the mode is put into the jaxpr and not only around it.
+    ``interpret``: False lowers for the chip, True is the plain interpreter, InterpretParams the TPU simulator. A kernel
+    call stores the mode it was traced in, so the mode is written into the jaxpr, not only set around it.
     """
     return _run(jaxpr, interpret, *jax.tree.leaves(args))
 
@@ -59,7 +59,7 @@ def _run(jaxpr, interpret, *args) -> list:
             outputs = eqn.primitive.bind(*inputs, **_in_mode(eqn.params, interpret))
         elif eqn.primitive.name == _LAUNCH:
             outputs = _run(jax.make_jaxpr(eqn.params["op"].run_tpu)(*inputs), interpret, *inputs)
-        elif eqn.primitive.name == "platform_index":  # lax.platform_dependent: take what it does on a TPU
+        elif eqn.primitive.name == "platform_index":  # lax.platform_dependent: take the TPU's branch
             outputs = next(n for n, p in enumerate(eqn.params["platforms"]) if p is None or "tpu" in p)
         elif eqn.primitive.name == "cond" and isinstance(inputs[0], int):
             outputs = _run(eqn.params["branches"][inputs[0]], interpret, *inputs[1:])
@@ -73,10 +73,10 @@ def _run(jaxpr, interpret, *args) -> list:
 
 
 def _in_mode(params: dict, interpret) -> dict:
-    """The parameters of a kernel call in an interpret mode.
+    """Return the parameters of a kernel call for an interpret mode.
 
-    The TPU simulator takes "parallel" axes only where they come first in the grid, the chip anywhere: those that come
-    later are simulated in order, one step after another.
+    The chip accepts "parallel" axes anywhere in the grid, but the TPU simulator only in front. Later ones are therefore
+    simulated in order, one step after another.
     """
     compiler_params, semantics = params.get("compiler_params"), meanings_of_axes(params)
     if isinstance(interpret, pltpu.InterpretParams) and semantics:
@@ -87,16 +87,16 @@ def _in_mode(params: dict, interpret) -> dict:
 
 
 def meanings_of_axes(params: dict) -> tuple:
-    """What is said of each grid axis of a kernel call, "parallel" or not; () where nothing is.
+    """Return the meaning of each grid axis of a kernel call, "parallel" or not; () if the call does not say.
 
-    Axes that ``jax.vmap`` has put in are parallel, as in JAX's own lowering; the kernel's author knew nothing of them.
+    Axes added by ``jax.vmap`` are parallel, as in JAX's own lowering; the kernel's author did not know about them.
     """
     said = getattr(params.get("compiler_params"), "dimension_semantics", None)
     if not said or "grid_mapping" not in params:
         return tuple(said or ())
     mapping, left = params["grid_mapping"], iter(said)
     found = tuple(pltpu.PARALLEL if n in mapping.vmapped_dims else next(left, None) for n in range(len(mapping.grid)))
-    # What does not fit the grid is for JAX to refuse, as it was written.
+    # If they do not fit the grid, keep them as written and let JAX refuse them.
     return tuple(said) if None in found or next(left, None) is not None else found
 
 
@@ -105,7 +105,7 @@ def _parallel(meaning) -> bool:
 
 
 def _kept_apart(params: dict, inputs: list) -> list:
-    """What a call is given; of a ``jax.checkpoint`` behind a barrier, as JAX itself lowers it.
+    """Return the inputs of a call; for a ``jax.checkpoint``, behind a barrier, as JAX itself lowers it.
 
     Without the barrier XLA would see the same kernel twice with the same arguments, and run it once.
     """
@@ -116,7 +116,7 @@ def _kept_apart(params: dict, inputs: list) -> list:
 
 
 def _run_inside(eqn, interpret, inputs: list) -> list:
-    """Run an equation that wraps a kernel: calls are simply entered, loops and conditions are built anew."""
+    """Run an equation that wraps a kernel: enter calls, and rebuild loops and conditions."""
     name, params = eqn.primitive.name, eqn.params
     if name in _CALLS or (name == "shard_map" and params["mesh"].size == 1):  # on one device it is a call
         return _run(called(eqn), interpret, *_kept_apart(params, inputs))

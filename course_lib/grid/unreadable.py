@@ -1,4 +1,4 @@
-"""What is raised where a kernel call cannot be read."""
+"""The error that is raised if a kernel call cannot be read."""
 
 import enum
 
@@ -15,10 +15,11 @@ class Reason(enum.Enum):
 
 
 class UnreadableCall(ValueError):
-    """The function holds a kernel whose grid or copies cannot be read. The message says why; nothing is guessed.
+    """A kernel whose grid or copies cannot be read. The message says why; nothing is guessed.
 
-    ``reason`` says the same in one of the words of ``Reason``, for whoever must tell them apart. Of ``NEGATIVE_GRID``
-    and ``LONG_GRID`` no judge can run the kernel either; of the others it can be run and compared.
+    ``reason`` says the same as a member of ``Reason``, for callers that must tell the cases apart. With
+    ``NEGATIVE_GRID`` and ``LONG_GRID`` no judge can run the kernel either; in the other cases it can be run and
+    compared.
     """
 
     def __init__(self, message: str, *, reason: Reason = Reason.NOT_SUPPORTED):

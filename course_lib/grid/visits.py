@@ -1,12 +1,13 @@
-"""In which of its buffers a visit of an output block works, and what it finds there.
+"""Visits of output blocks: which buffer each one uses, and what it finds there.
 
 A visit is a run of consecutive steps with the same output block. An output block is never copied in, and its buffers
-take turns: with two of them visit v works in buffer v mod 2, and finds what visit v - 2 left there. So a sum that is
-come back to is kept where that was a visit of the same block, by luck, and else lost. (Where XLA keeps the whole output
-in VMEM, as it may between two operations, blocks lie side by side, and each is kept, by luck too.)
+alternate: with two buffers, visit v works in buffer v mod 2 and finds what visit v - 2 left there. So an accumulator
+that the grid returns to survives only if visit v - 2 was to the same block, which is luck; otherwise it is lost. (XLA
+may keep the whole output in VMEM between two operations. Its blocks then lie side by side and all of them survive,
+again by luck.)
 
 Source: the loop that libtpu 0.0.48.1 emits for a pallas_call counts the changes of an output's block index and takes
-that number modulo 2; emit_pipeline in JAX 0.11.2 does the same. tests/test_grid_visits.py runs the latter.
+that count modulo 2; emit_pipeline in JAX 0.11.2 does the same. tests/test_grid_visits.py runs the latter.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from course_lib.grid.call import Operand
 
 
 class Visit(NamedTuple):
-    """Consecutive steps with one output block. ``finds``: whose numbers lie in its buffer; None: nobody's."""
+    """Consecutive steps with one output block. ``finds``: the visit whose values are left in its buffer, or None."""
 
     number: int
     block: tuple[int, ...]
@@ -28,20 +29,20 @@ class Visit(NamedTuple):
 
 
 class Return(NamedTuple):
-    """A visit of an output block that was visited before: what lies in its buffer then, and what should."""
+    """A visit of an output block that was visited before: what its buffer contains, and what it should contain."""
 
     visit: Visit
-    before: Visit  # of the same block, the last one
-    found: Visit  # the one that worked in this buffer last
+    before: Visit  # the last visit of the same block
+    found: Visit  # the last visit that worked in this buffer
 
     @property
     def kept(self) -> bool:
-        """Whether the block finds what it left: by luck, for nobody promises it."""
+        """Whether the block finds what it left there. This is luck, since nothing guarantees it."""
         return self.found.block == self.visit.block
 
 
 def visits(output: Operand) -> list[Visit]:
-    """The visits of an output's blocks, in order."""
+    """Return the visits of an output's blocks, in order."""
     firsts = np.flatnonzero(output.changes)
     lasts = np.append(firsts[1:], len(output.indices)) - 1
     blocks = map(tuple, output.indices[firsts].tolist())
@@ -52,7 +53,7 @@ def visits(output: Operand) -> list[Visit]:
 
 
 def returns(output: Operand) -> list[Return]:
-    """The visits of blocks that were left before, in order; [] where every block is visited once."""
+    """Return the visits of blocks that were left before, in order; [] if every block is visited once."""
     in_order, latest, found = visits(output), {}, []
     for visit in in_order:
         if visit.block in latest:

@@ -1,4 +1,4 @@
-"""Read a kernel call out of a traced function: evaluate its index maps over the whole grid."""
+"""The kernel calls of a traced function, with their index maps evaluated over the whole grid."""
 
 import functools
 import math
@@ -20,29 +20,29 @@ from course_lib.grid.jaxprs import KERNELS, called, holds_a_kernel, inside, is_v
 from course_lib.grid.trace import meanings_of_axes, trace_with_result
 from course_lib.grid.unreadable import Reason, UnreadableCall
 
-MOST_STEPS = 20_000_000  # the list of a grid's steps takes some gigabytes beyond that
+MOST_STEPS = 20_000_000  # a longer list of steps would take gigabytes
 
 
 def walk(fn: Callable, *args, chip: str = "v5e") -> Walk:
     """Trace ``fn(*args)`` and list what each of its kernels does at every grid step.
 
-    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; nothing is run but the index maps. Scalars that index maps
-    read (scalar prefetch) must be arrays, or be computed from arrays.
-    Raises UnreadableCall where a grid cannot be read, and whatever ``fn`` raises while it is traced.
+    ``args`` are arrays or ``jax.ShapeDtypeStruct``s; only the index maps are run. Scalars that index maps read (scalar
+    prefetch) must be arrays, or be computed from arrays. Raises UnreadableCall if a grid cannot be read, and whatever
+    ``fn`` raises while it is traced.
     """
     jaxpr, result = trace_with_result(fn, *args, chip=chip)
     return walk_traced(jaxpr, args, result)
 
 
 def walk_traced(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple = (), result: object = None) -> Walk:
-    """The walk of a function that is traced already. Raises UnreadableCall."""
+    """Return the walk of a function that is already traced. Raises UnreadableCall if a grid cannot be read."""
     given = [_given(n, a) for n, a in enumerate(jax.tree.leaves(args))]
     given += [_given(n, None) for n in range(len(given), len(jaxpr.invars))]
     return Walk(calls=tuple(_calls(jaxpr, given, 1)), jaxpr=jaxpr, result=result)
 
 
 def _given(number: int, value) -> Callable:
-    """A function that returns an argument's value, or says that there is none."""
+    """Return a function that returns an argument's value, or raises UnreadableCall if only its shape is known."""
 
     def get():
         if value is None or isinstance(value, jax.ShapeDtypeStruct):
@@ -64,7 +64,7 @@ def _inside_a_loop():
 
 
 def _calls(jaxpr, inputs: list, times: int | None) -> Iterator[Call]:
-    """The kernel calls of a jaxpr. Values are functions that compute them when asked: almost none is."""
+    """Yield the kernel calls of a jaxpr. Values are functions that compute them on demand, as almost none is needed."""
     consts = [lambda c=c: c for c in jaxpr.consts]
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
     for eqn in jaxpr.eqns:
@@ -96,9 +96,9 @@ def _calls_in(eqn, values: list, times: int | None) -> Iterator[Call]:
 
 
 def _outputs(eqn, values: list) -> list[Callable]:
-    """Functions, one for each output of an equation, that compute it from inputs that they ask for in turn.
+    """Return one function for each output of an equation that computes it, asking for the inputs in turn.
 
-    The equation is computed once, however many outputs are asked for, and by however many kernels.
+    The equation is computed once, no matter how many outputs are asked for, and by how many kernels.
     """
 
     @functools.cache
@@ -153,7 +153,7 @@ def _pallas_call(eqn, values: list, times: int | None) -> Call:
 
 
 def _kernel_call(eqn, times: int | None) -> Call:
-    """A pl.kernel: its refs stay in HBM, and its body copies what it needs."""
+    """Read a pl.kernel: its refs stay in HBM, and its body copies what it needs."""
     if len(eqn.params["jaxprs"]) != 1:
         raise UnreadableCall("a pl.kernel with bodies for several kinds of cores cannot be read.")
     (kernel,) = eqn.params["jaxprs"]
@@ -178,7 +178,7 @@ def _name(kernel) -> str:
 
 
 def _ref_names(kernel) -> list[str]:
-    """What the kernel calls its refs; a kernel that JAX has derived, of a tangent say, has no names for them."""
+    """Return the kernel's names for its refs; kernels that JAX derives, as for a tangent, have none."""
     names = kernel.debug_info.arg_names or []
     return list(names) if len(names) == len(kernel.invars) else [f"ref {n}" for n in range(len(kernel.invars))]
 
@@ -188,7 +188,7 @@ def _semantics(eqn) -> tuple[str, ...]:
 
 
 def _aliases(eqn, names, outputs_from: int) -> dict[str, str]:
-    """Which operands share their memory, by name, in both directions."""
+    """Return which operands share memory, by name, in both directions."""
     pairs = [(names[i], names[outputs_from + o]) for i, o in eqn.params["input_output_aliases"]]
     return dict(pairs) | {output: given for given, output in pairs}
 
@@ -247,7 +247,7 @@ def _operand(block, grid: tuple[int, ...], name: str, role: str, scalars: tuple,
 
 
 def _letters(index_map, axes: int) -> tuple[str, ...]:
-    """The names of an index map's parameters, one for each axis of the grid; () for a map that takes *indices."""
+    """Return an index map's parameter names, one per grid axis; () for a map that takes *indices."""
     names = tuple((index_map.debug_info.arg_names or ())[:axes])
     return names if len(names) == axes and all(map(str.isidentifier, names)) else ()
 
@@ -270,7 +270,7 @@ def _size_of(size) -> int | None:
 
 
 def _indices(index_map, grid: tuple[int, ...], rank: int, scalars: tuple) -> np.ndarray:
-    """Evaluate an index map at every grid step at once: int64[steps, rank]."""
+    """Evaluate an index map at every grid step at once; return int64[steps, rank]."""
     steps = int(np.prod(grid, dtype=np.int64))
     if rank == 0:
         return np.zeros((steps, 0), np.int64)
@@ -282,7 +282,7 @@ def _indices(index_map, grid: tuple[int, ...], rank: int, scalars: tuple) -> np.
 
 
 def _with_jax(index_map, coordinates: list, scalars: tuple) -> list[np.ndarray]:
-    """The same for an index map that does more than arithmetic on scalars."""
+    """Evaluate an index map that does more than arithmetic on scalars."""
     pure = discharge_state(index_map, strip_memory_space=True)
     many = jax.vmap(jax.core.jaxpr_as_fun(pure), in_axes=[0] * len(coordinates) + [None] * len(scalars), axis_size=None)
     outputs = jax.jit(many)(*map(jnp.asarray, coordinates), *map(jnp.asarray, scalars))

@@ -1,6 +1,6 @@
-"""How long a function takes on a chip, before it has run: three roofs, and constants fitted on published timings.
+"""How long a function takes on a chip, predicted from three roofs and constants fitted to published timings.
 
-``predict(f, x, y)`` says which roof binds. docs/measured.md tells where the timings come from.
+``predict(f, x, y)`` says which roof binds. docs/measured.md says where the timings come from.
 """
 
 from course_lib.roofline import pipeline

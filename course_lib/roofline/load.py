@@ -1,8 +1,8 @@
-"""What a function asks of a chip, part by part: arithmetic and bytes, for each grid step of each kernel.
+"""What a function demands of a chip: arithmetic and bytes for each grid step of each kernel, and XLA's fusions.
 
-Around its kernels XLA fuses. We assume it does so fully: an elementwise operation, a reduction or a reshape runs
-inside whatever makes or uses its operands, so that only these pass through HBM: the arguments, the results, what
-kernels read and write, and the result of one matrix product that another one reads.
+XLA is assumed to fuse everything around the kernels: an elementwise operation, a reduction or a reshape runs inside
+whatever makes or uses its operands. Only these pass through HBM: the arguments, the results, what kernels read and
+write, and the result of one matmul that another one reads.
 """
 
 import collections
@@ -16,7 +16,7 @@ from course_lib.cost import kernel_flops
 from course_lib.roofline import xla
 from course_lib.roofline.mxu import PRODUCTS, mxu_seconds
 
-_VALUS = 4  # vector ALUs of a TensorCore, each working on a register of sublanes x lanes elements a cycle
+_VALUS = 4  # vector ALUs of a TensorCore, each processing a register of sublanes x lanes elements per cycle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,18 +25,18 @@ class Kernel:
 
     name: str
     times: int  # how often the function runs it
-    mxu_s: np.ndarray  # float64[S]: seconds of matrix products at the MXU's peak
+    mxu_s: np.ndarray  # float64[S]: seconds of matmuls at the MXU's peak
     vpu_s: float  # seconds of vector work in one step, on average
     reads: np.ndarray  # float64[S]: bytes that must be in VMEM before the step, and were not there yet
     writes: np.ndarray  # float64[S]: bytes that leave VMEM after the step
     alone: np.ndarray  # float64[S]: bytes of blocks with one buffer, copied while nothing else happens
-    buffers: int = 2  # of each block that is read ahead: so many copies are under way
+    buffers: int = 2  # of each block that is read ahead, which is also the number of copies in flight
     doubt: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Load:
-    """A function's load on a chip: its kernels, and the operations XLA runs around them."""
+    """A function's load on a chip: its kernels, and the operations that XLA runs around them."""
 
     chip: chips.Chip
     kernels: tuple[Kernel, ...]
@@ -54,20 +54,20 @@ class Load:
 
     @property
     def doubt(self) -> str:
-        """Why the load is not exactly known; "" where it is."""
+        """Why the load is not exactly known; "" if it is."""
         return next((part.doubt for part in (*self.kernels, *self.around) if part.doubt), "")
 
 
 def load(fn: Callable, *args, chip: str = "v5e") -> Load:
-    """The load of ``fn(*args)``; ``args`` are arrays or ShapeDtypeStructs.
+    """Return the load of ``fn(*args)``; ``args`` are arrays or ShapeDtypeStructs.
 
-    Raises ValueError for an unknown chip, grid.UnreadableCall where a kernel's copies depend on array values.
+    Raises ValueError for an unknown chip, and grid.UnreadableCall if a kernel's copies depend on array values.
     """
     return of_walk(grid.walk(fn, *args, chip=chip), chip=chip)
 
 
 def of_walk(walk: grid.Walk, *, chip: str = "v5e") -> Load:
-    """The load of a function that is walked already."""
+    """Return the load of a function that has already been walked."""
     made_of = chips.chip(chip)
     return Load(
         chip=made_of,
@@ -97,9 +97,9 @@ def _kernel(call: grid.Call, chip: chips.Chip) -> Kernel:
 
 
 def _over_steps(seconds: float, runs: int, reads: np.ndarray) -> np.ndarray:
-    """Spread the matrix products over the steps: evenly, or, if some steps have none, over those that read most.
+    """Spread the matmuls over the steps: evenly, or, if some steps have none, over those that read most.
 
-    That is a guess: a kernel that skips a product usually does not fetch its blocks either.
+    The latter is a guess: a kernel that skips a matmul usually does not fetch its blocks either.
     """
     if runs >= len(reads):
         return np.full(len(reads), seconds / len(reads))
@@ -109,7 +109,7 @@ def _over_steps(seconds: float, runs: int, reads: np.ndarray) -> np.ndarray:
 
 
 def _vpu_seconds(call: grid.Call, chip: chips.Chip) -> float:
-    """Seconds of vector work in all steps, four results a cycle or one transcendental; 0 where the clock is unknown."""
+    """Return the seconds of all vector work: four results per cycle, or one transcendental; 0 if no clock is known."""
     if chip.clock_hz is None:
         return 0.0
     work, registers = kernel_flops(call), chip.sublanes * chip.lanes * chip.clock_hz
@@ -117,7 +117,7 @@ def _vpu_seconds(call: grid.Call, chip: chips.Chip) -> float:
 
 
 def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bytes the pipeline reads before each step, writes after it, and copies with only one buffer to copy to."""
+    """Return the bytes the pipeline reads before each step, writes after it, and copies through a single buffer."""
     reads, writes, alone = np.zeros((3, call.steps))
     for operand in call.operands:
         if operand.pipelined:
@@ -129,7 +129,7 @@ def _automatic(call: grid.Call | grid.Pipeline) -> tuple[np.ndarray, np.ndarray,
 
 
 def _buffers(call: grid.Call) -> int:
-    """Of the blocks that are read ahead, those of the operand that has fewest: the others wait for it."""
+    """Return the buffers of blocks that are read ahead: the smallest number, because the other operands wait for it."""
     several = [o for c in (call, *_pipelines(call)) for o in c.operands if o.pipelined and o.buffers > 1]
     if all(operand.buffers == 2 for operand in several):
         return 2
@@ -137,9 +137,9 @@ def _buffers(call: grid.Call) -> int:
 
 
 def _by_hand(call: grid.Call, followed: grid.Body) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same for a kernel that copies by itself: the steps of its emit_pipelines, where it has them.
+    """Return the bytes of a kernel that copies by itself, in the steps of its emit_pipelines if it has any.
 
-    Copies outside a pipeline are taken to wait for nothing and to hide nothing; without a pipeline they are spread
+    Copies outside a pipeline are assumed to wait for nothing and to hide nothing; without a pipeline they are spread
     evenly over as many steps as the kernel starts copies.
     """
     if followed.hidden_copies:

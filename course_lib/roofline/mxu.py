@@ -1,4 +1,4 @@
-"""How long matrix products keep the MXUs busy."""
+"""How long matmuls keep the MXUs busy."""
 
 import math
 
@@ -8,20 +8,20 @@ import numpy as np
 from course_lib import chips
 
 PRODUCTS = ("dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated")
-_PASSES = {jax.lax.Precision.HIGH: 3, jax.lax.Precision.HIGHEST: 6}  # of bf16 products, for float32 operands
+_PASSES = {jax.lax.Precision.HIGH: 3, jax.lax.Precision.HIGHEST: 6}  # passes of bf16 for float32 operands
 
 
 def mxu_seconds(eqn, chip: chips.Chip) -> float:
-    """Seconds of one product at the peak of all MXUs.
+    """Return the seconds of one matmul at the peak of all MXUs.
 
-    An MXU holds a square of the right operand, so the contracted and the right operand's free sizes are rounded up
+    An MXU holds a square of the right operand, so the contracted size and the right operand's free size are rounded up
     to whole squares; rows of the left operand stream through in groups of a register's sublanes.
     """
     return 2 * math.prod(_padded(eqn, chip)) * _passes(eqn) / rate(eqn.invars[0].aval.dtype, chip)
 
 
 def rate(dtype, chip: chips.Chip) -> float:
-    """FLOP/s of the MXUs for operands of this dtype: 8-bit integers have their own peak, the rest runs as bf16.
+    """Return the FLOP/s of the MXUs for a dtype of operands: 8-bit integers have their own peak, the rest run as bf16.
 
     A chip without an integer peak widens 8-bit integers to bf16.
     """
@@ -30,7 +30,7 @@ def rate(dtype, chip: chips.Chip) -> float:
 
 
 def _sizes(eqn) -> tuple[int, int, int, int]:
-    """(batch, rows, contracted, columns) of a product."""
+    """Return (batch, rows, contracted, columns) of a matmul."""
     left, right, out = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval
     if eqn.primitive.name == "dot_general":
         (contracted, _), (batch, _) = eqn.params["dimension_numbers"]

@@ -1,4 +1,4 @@
-"""Two predictions of one function, the model's and the compiler's, and why they differ where they do."""
+"""Two predictions for one function, the model's and the compiler's, and why they differ if they do."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,24 +8,24 @@ from course_lib.roofline.constants import FITTED, LATENCY_CYCLES
 from course_lib.roofline.prediction import Prediction, predict
 
 _NEAR = 0.1  # of the compiler's time
-_WAITS = 0.3  # of the compiler's cycles: from there on waiting for copies is what they are about
+_WAITS = 0.3  # of the compiler's cycles: if more of them wait, waiting for copies dominates
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Opinions:
-    """What ``predict`` and ``compiler.compile_tpu`` say of the same function, arguments and chip."""
+    """The results of ``predict`` and ``compiler.compile_tpu`` for the same function, arguments and chip."""
 
     model: Prediction
     compiler: compiler.Report
 
     @property
     def ratio(self) -> float | None:
-        """The model's time over the compiler's; None where the compiler gave none."""
+        """The model's time over the compiler's; None if the compiler gave none."""
         return self.model.seconds / self.compiler.seconds if self.compiler.seconds else None
 
     @property
     def remark(self) -> str:
-        """Who is longer by more than a tenth, and the likely reason; "" where they agree."""
+        """Which prediction is longer by more than a tenth, and the likely reason; "" if they agree."""
         if self.ratio is None or abs(self.ratio - 1) <= _NEAR:
             return ""
         more = text.percent(max(self.ratio, 1 / self.ratio) - 1)
@@ -42,9 +42,9 @@ class Opinions:
 
 
 def opinions(fn: Callable, *args, chip: str = "v5e") -> Opinions:
-    """Both predictions of ``fn(*args)``; ``args`` are arrays or ShapeDtypeStructs.
+    """Return both predictions for ``fn(*args)``; ``args`` are arrays or ShapeDtypeStructs.
 
-    Raises what ``predict`` raises, and compiler.Unavailable where there is no compiler for the chip.
+    Raises what ``predict`` raises, and compiler.Unavailable if there is no compiler for the chip.
     """
     return Opinions(model=predict(fn, *args, chip=chip), compiler=compiler.compile_tpu(fn, *args, chip=chip))
 

@@ -1,15 +1,15 @@
-"""How long a pipeline of grid steps takes whose copies run ahead: what of their latency it hides, and what not.
+"""How long a pipeline of grid steps takes if its copies run ahead, and how much of their latency it hides.
 
-A step asks for the blocks of a later one, waits for its own, computes, sends its results off, and waits until those
-of the step before it have arrived. So with B buffers B copies are under way, and a step takes the longest of
+A step requests the blocks of a later step, waits for its own, computes, sends its results off, and waits until those of
+the step before have arrived. With B buffers, B copies are therefore in flight, and a step takes the longest of
 
     its work        (latency of a read + its bytes + work) / B        (latency of a write + its bytes + work) / 2
 
-and of its bytes at the bandwidth of the HBM, which all copies share. The loop is read off the programs that the TPU's
-compiler makes of a ``pallas_call``. With the latencies of the compiler's simulator, and with copies that share nothing,
-it gives what the simulator gives, within 1 % for blocks of 4 KiB to 4 MiB; a test compares them.
+and its bytes at the bandwidth of the HBM, which all copies share. The loop follows the programs that the TPU's compiler
+generates for a ``pallas_call``. With the latencies of the compiler's simulator, and copies that do not share bandwidth,
+its times agree with the simulator's within 1 % for blocks of 4 KiB to 4 MiB; a test compares them.
 
-viz/common/pipeline_model.js is the same in JavaScript.
+viz/common/pipeline_model.js is the same model in JavaScript.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Seconds until the HBM is free, the last write is done, the blocks of each later step are in.
+# Seconds until the HBM is free, until the last write is done, and until the blocks of each later step have arrived.
 _State = tuple[float, ...]
 _TOGETHER = 64  # runs of equal steps that are looked up together
-_ALIKE = 13  # digits after the point of a second: two states that agree in them are one
+_ALIKE = 13  # decimals of a second: states that agree to this many digits are the same
 
 
 def seconds(
@@ -33,11 +33,11 @@ def seconds(
     write_s: float,
     buffers: int = 2,
 ) -> float:
-    """Seconds of all S steps, with the first read and the last write.
+    """Return the seconds of all S steps, with the first read and the last write.
 
     ``work``: float64[S], seconds of the core. ``reads``, ``writes``, ``alone``: float64[S], seconds that the bytes of a
     step take at the bandwidth of the HBM; those of ``alone`` are read while nothing else happens, because their block
-    has one buffer. ``read_s``, ``write_s``: what a copy takes beside its bytes.
+    has one buffer. ``read_s``, ``write_s``: the latency that a copy takes in addition to its bytes.
     """
     ahead = np.zeros((buffers - 1) + len(work))
     ahead[: len(reads)] = reads
@@ -46,7 +46,7 @@ def seconds(
         state = _asked(state, read, read_s)
     rows, known = _runs(np.column_stack([ahead[buffers - 1 :], work, writes, alone])), {}
     for few in np.split(rows, range(_TOGETHER, len(rows), _TOGETHER)):
-        same = _rounded(state), few.tobytes()  # inner axes of a grid go through the same again and again
+        same = _rounded(state), few.tobytes()  # inner grid axes repeat the same steps again and again
         if same not in known:
             known[same] = _several(state, few.tolist(), read_s, write_s)
         took, state = known[same]
@@ -55,19 +55,19 @@ def seconds(
 
 
 class Step(NamedTuple):
-    """When a step does what, in seconds from the first copy on; None where it makes no such copy."""
+    """The events of a step, in seconds from the first copy; None for a copy that the step does not make."""
 
-    asked: float | None  # its read is asked for
+    asked: float | None  # its read is requested
     flows: float | None  # the first byte of it arrives
-    arrives: float | None  # the last one
-    starts: float  # the step before has ended, and the core waits for what it needs
-    alone: float | None  # the read of blocks with one buffer is asked for
-    begins: float  # all is there, and the core begins
+    arrives: float | None  # the last byte of it arrives
+    starts: float  # the step before has ended, and the core waits for its inputs
+    alone: float | None  # the read of blocks with one buffer is requested
+    begins: float  # all inputs have arrived, and the core begins
     done: float  # the core has done its work
     leaves: float | None  # the first byte of its results leaves
-    left: float | None  # the last one
-    gone: float | None  # the write is answered
-    ends: float  # the write of the step before is answered, too
+    left: float | None  # the last byte of them leaves
+    gone: float | None  # the write is acknowledged
+    ends: float  # the write of the step before is acknowledged, too
 
 
 def steps(
@@ -80,7 +80,7 @@ def steps(
     write_s: float,
     buffers: int = 2,
 ) -> list[Step]:
-    """Each step of what ``seconds`` sums up, with the same arguments."""
+    """Return each step of what ``seconds`` adds up, from the same arguments."""
     ahead = [*reads, *[0.0] * (buffers - 1)]
     state, copies, clock, found = (0.0, 0.0), [], 0.0, []
     for read in ahead[: buffers - 1]:
@@ -108,13 +108,13 @@ def steps(
 
 
 def _asked(state: _State, read: float, read_s: float) -> _State:
-    """The state before the first step, after one more read is asked for."""
+    """Return the state before the first step, after one more read is requested."""
     free = state[0] + read
     return (free, 0.0, *state[2:], free + read_s if read else 0.0)
 
 
 def _runs(rows: np.ndarray) -> np.ndarray:
-    """float64[runs, 1 + columns]: each row that differs from the one before it, behind how often it comes."""
+    """Return each row that differs from the row before it, after its number of repeats: float64[runs, 1 + columns]."""
     starts = np.append(0, 1 + np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)))
     return np.column_stack([np.diff(np.append(starts, len(rows))), rows[starts]])
 
@@ -124,7 +124,7 @@ def _rounded(state: _State) -> _State:
 
 
 def _several(state: _State, runs: list[list[float]], read_s: float, write_s: float) -> tuple[float, _State]:
-    """Seconds of some runs of equal steps, and the state after them."""
+    """Return the seconds of some runs of equal steps, and the state after them."""
     total = 0.0
     for count, *row in runs:
         took, state = _alike(state, row, int(count), read_s, write_s)
@@ -133,7 +133,7 @@ def _several(state: _State, runs: list[list[float]], read_s: float, write_s: flo
 
 
 def _alike(state: _State, row: list[float], count: int, read_s: float, write_s: float) -> tuple[float, _State]:
-    """Seconds of ``count`` equal steps. Once a state returns, all goes round: the rest is multiplied."""
+    """Return the seconds of ``count`` equal steps. Once a state recurs, the rest repeats and is multiplied."""
     done, total, seen = 0, 0.0, {}
     while done < count:
         if count > 2:
@@ -151,22 +151,22 @@ def _alike(state: _State, row: list[float], count: int, read_s: float, write_s: 
 
 
 def _step(state: _State, *row: float) -> tuple[float, _State]:
-    """One step: its seconds, and the state after it."""
+    """Return the seconds of one step, and the state after it."""
     times = _times(state, *row)
     return times.ends, _after(state, times)
 
 
 class _Times(NamedTuple):
-    """Of one step, in seconds from its start; of a copy that it does not make they mean nothing."""
+    """The times of one step, in seconds from its start; those of a copy that it does not make are meaningless."""
 
-    arrives: float  # of the read that the step asks for
+    arrives: float  # of the read that the step requests
     alone: float
     begins: float
     done: float
     leaves: float
     gone: float
     ends: float
-    free: float  # no byte that was asked for is left to move
+    free: float  # no requested bytes are left to move
 
 
 def _times(
@@ -190,6 +190,6 @@ def _times(
 
 
 def _after(state: _State, t: _Times) -> _State:
-    """The state at the end of a step."""
+    """Return the state at the end of a step."""
     coming = (*state[2:], t.arrives)[1:]
     return tuple(max(s - t.ends, 0.0) for s in (t.free, t.gone, *coming))

@@ -1,15 +1,15 @@
-"""Three roofs: arithmetic, HBM and the price of a grid step.
+"""Three roofs: arithmetic, HBM and the cost of grid steps.
 
-A step of a kernel fetches the blocks of a later one, waits for its own, computes, and writes (``pipeline``). So the
-core works while copies run; but a copy takes its latency however short it is, and with two buffers only two copies
-are under way. A step takes the longest of
+A kernel's step fetches the blocks of a later step, waits for its own, computes, and writes (``pipeline``). The core
+works while copies run, but a copy takes its latency however small it is, and with two buffers only two copies are in
+flight. A step takes the longest of
 
     its work     (latency + its bytes + its work) / buffers     its bytes at the bandwidth that copies reach
 
-and its work is arithmetic and ``issue_s``: issuing its code, starting and awaiting copies. Arithmetic is the longer of
-MXU and VPU work, which run side by side. The third roof is what is left without arithmetic and bytes: (latency +
-issue) / buffers a step. Published timings cannot tell latency and issue apart (``constants``); the compiler can. A
-block with one buffer (``pl.Buffered(1)``) cannot be filled while it is in use: its copies are added. What XLA runs
+where its work is arithmetic plus ``issue_s``: issuing its code, starting and awaiting copies. Arithmetic takes the
+longer of MXU and VPU work, which overlap. The third roof is what remains without arithmetic and bytes: (latency +
+issue) / buffers per step. Published timings cannot separate latency from issue (``constants``); the compiler can. A
+block with one buffer (``pl.Buffered(1)``) cannot be filled while it is in use, so its copies are added. What XLA runs
 around the kernels takes the longer of its arithmetic and its bytes.
 """
 
@@ -40,30 +40,30 @@ _ROOFS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction:
-    """A predicted time, and what it is made of. All times in seconds, on the device."""
+    """A predicted time and its parts. All times are in seconds, on the device."""
 
     chip: str
     seconds: float
     compute_s: float  # arithmetic alone
     memory_s: float  # HBM traffic alone, at the bandwidth that copies reach
     steps_s: float  # what the grid steps cost, whatever they compute: latency and issue
-    latency_s: float = 0.0  # of steps_s, the wait for copies that the buffers do not hide
-    overhead_s: float  # the rest of seconds: steps, the first copy, the last write, steps where one waits for the other
+    latency_s: float = 0.0  # the part of steps_s that waits for copies the buffers do not hide
+    overhead_s: float  # the rest of seconds: steps, first copy, last write, steps where one roof waits for another
     flops: int
     hbm_bytes: int
     steps: int  # grid steps of all kernels
     doubt: str = ""
-    notes: tuple[str, ...] = ()  # operands of which most bytes are padding
-    products: bool = True  # whether most of the arithmetic is matrix products, as in the timings it was fitted on
+    notes: tuple[str, ...] = ()  # operands whose bytes are mostly padding
+    products: bool = True  # whether most of the arithmetic is matmuls, as in the timings behind the constants
 
     @property
     def bound(self) -> str:
-        """Which roof binds: "compute", "HBM", "grid steps", or "both" (``course_lib.vocabulary``)."""
+        """The roof that binds: "compute", "HBM", "grid steps", or "both" (``course_lib.vocabulary``)."""
         return vocabulary.bound_of_roofs(self.compute_s, self.memory_s, self.steps_s)
 
     @property
     def wall_s(self) -> float:
-        """What ``timeit`` around a call would show: the host's dispatch comes on top."""
+        """The time that ``timeit`` around a call would show, including the host's dispatch."""
         return self.seconds + DISPATCH_S
 
     def __str__(self) -> str:
@@ -86,12 +86,12 @@ class Prediction:
 
 
 def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
-    """How long ``fn(*args)`` takes on one TensorCore of a chip that need not be there. Nothing is compiled or run.
+    """Predict how long ``fn(*args)`` takes on one TensorCore of a chip, attached or not. Nothing is compiled or run.
 
-    Where two TensorCores are one device (v4, v5p) the core has the HBM of both for itself.
+    If two TensorCores form one device (v4, v5p), the core has the HBM of both to itself.
 
-    ``fn`` is any JAX function, with kernels or without; ``args`` are arrays or ShapeDtypeStructs.
-    Raises ValueError for an unknown chip, grid.UnreadableCall where a kernel's copies depend on array values.
+    ``fn`` is any JAX function, with or without kernels; ``args`` are arrays or ShapeDtypeStructs. Raises ValueError for
+    an unknown chip, and grid.UnreadableCall if a kernel's copies depend on array values.
     """
     chips.chip(chip)
     walk = grid.walk(fn, *args, chip=chip)
@@ -103,7 +103,7 @@ def predict(fn: Callable, *args, chip: str = "v5e") -> Prediction:
 
 
 def _too_large(walk: grid.Walk, chip: str) -> str:
-    """That a kernel's blocks do not fit into VMEM, if they do not."""
+    """Return a note that a kernel's blocks do not fit into VMEM, or "" if they do fit."""
     needs, has = cost.vmem_bytes(walk), chips.chip(chip).vmem_bytes
     if needs <= has:
         return ""
@@ -111,7 +111,7 @@ def _too_large(walk: grid.Walk, chip: str) -> str:
 
 
 def time_of(load: Load, fitted: Fitted) -> Prediction:
-    """The prediction for a load, with given constants; its ``flops`` are 0."""
+    """Return the prediction for a load with the given constants; its ``flops`` are 0."""
     parts = [_kernel_times(k, load.chip, fitted) for k in load.kernels]
     parts += [_fusion_times(f, load.chip, fitted) for f in load.around]
     seconds, compute, memory, steps, issue = np.sum(parts, axis=0) if parts else np.zeros(5)
@@ -131,16 +131,16 @@ def time_of(load: Load, fitted: Fitted) -> Prediction:
 
 
 def _rest(seconds: float, roof: float) -> float:
-    """What the larger roof leaves unexplained; what rounding leaves of nothing is nothing."""
+    """Return the time that the larger roof leaves unexplained; a rounding error counts as 0."""
     rest = seconds - roof
     return rest if rest > 1e-9 * seconds else 0.0
 
 
 def ridge_point(*, chip: str = "v5e", dtype="bfloat16") -> float:
-    """FLOPs per byte of HBM traffic above which a chip's peak, and not its bandwidth, is the roof.
+    """Return the FLOPs per byte of HBM traffic above which a chip's peak, not its bandwidth, is the limit.
 
-    From the data sheet: peak over bandwidth, of all TensorCores of the chip or of one. Raises ValueError for an unknown
-    chip, and for a dtype whose products the MXU has no rate for.
+    This is the data sheet's peak over its bandwidth, the same for one TensorCore and for all of the chip's. Raises
+    ValueError for an unknown chip, and for a dtype that has no MXU rate.
     """
     made_of, kind = chips.chip(chip), _dtype_name(dtype)
     rates = {"bfloat16": made_of.bf16_flops, "float32": made_of.bf16_flops, "int8": made_of.int8_ops}
@@ -158,13 +158,13 @@ def _dtype_name(dtype) -> str:
 
 
 def intensity(fn: Callable, *args, chip: str = "v5e") -> float:
-    """FLOPs of ``fn(*args)`` per byte it moves between HBM and VMEM; inf if it moves none."""
+    """Return the FLOPs of ``fn(*args)`` per byte it moves between HBM and VMEM; inf if it moves none."""
     predicted = predict(fn, *args, chip=chip)
     return predicted.flops / predicted.hbm_bytes if predicted.hbm_bytes else float("inf")
 
 
 def _kernel_times(kernel: Kernel, chip: chips.Chip, fitted: Fitted) -> np.ndarray:
-    """(seconds, compute, memory, steps, issue) of one kernel."""
+    """Return (seconds, compute, memory, steps, issue) of one kernel."""
     bandwidth = chip.program_bandwidth * fitted.hbm
     reads, writes, alone = kernel.reads / bandwidth, kernel.writes / bandwidth, kernel.alone / bandwidth
     seconds = pipeline.seconds(
@@ -182,14 +182,14 @@ def _kernel_times(kernel: Kernel, chip: chips.Chip, fitted: Fitted) -> np.ndarra
 
 
 def _steps_seconds(kernel: Kernel, fitted: Fitted) -> float:
-    """What the steps cost beside arithmetic and bytes; one that copies nothing, only the core's part of it."""
+    """Return the cost of the steps besides arithmetic and bytes; a step without copies costs only the core's part."""
     each = np.where(kernel.reads > 0, fitted.least_step_s(kernel.buffers), fitted.issue_s)
     each = np.where(kernel.writes > 0, np.maximum(each, (fitted.write_s + fitted.issue_s) / 2), each)
     return float((each + np.where(kernel.alone > 0, fitted.read_s, 0)).sum())
 
 
 def _fusion_times(fusion: xla.Fusion, chip: chips.Chip, fitted: Fitted) -> np.ndarray:
-    """(seconds, compute, memory, steps, issue) of what XLA runs as one."""
+    """Return (seconds, compute, memory, steps, issue) of one fusion."""
     compute, memory = fusion.mxu_s / fitted.mxu, fusion.bytes / (chip.program_bandwidth * fitted.hbm)
     return fusion.times * np.array([max(compute, memory), compute, memory, 0.0, 0.0])
 

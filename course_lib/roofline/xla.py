@@ -1,9 +1,9 @@
-"""What XLA runs around the kernels of a function: which operations it fuses, and what passes through HBM.
+"""What XLA runs around the kernels of a function: the operations it fuses, and the bytes that pass through HBM.
 
-Arrays are counted with the padding of their tiles, in the order of axes that needs the least: so XLA stores arguments
-and results. It does not hold next to a kernel, which takes its arrays row by row: copies turn them, and are not counted
-(the compiler's report has a note). Nor for what XLA keeps in VMEM between two operations, or never makes, because it
-fuses even two products: that is counted, and does not move.
+Arrays are counted with the padding of their tiles, in the axis order that needs least, because XLA stores arguments and
+results that way. The count differs from the program in two cases. Next to a kernel, which takes row-major arrays, XLA
+transposes them with copies that are not counted (the compiler's report has a note). Arrays that XLA keeps in VMEM
+between two operations, or that it never creates because it fuses two matmuls, are counted but do not move.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ from course_lib.grid import jaxprs
 from course_lib.roofline import mxu
 
 _LOOPS = {"scan": "", "while": "the length of a loop depends on data: counted once", "cond": ""}
-_FREE = ("reshape", "squeeze", "expand_dims")  # of an array in HBM: other names for the same bytes
-# These run on their own, and for longer than their bytes take.
+_FREE = ("reshape", "squeeze", "expand_dims")  # free on an array in HBM: other names for the same bytes
+# These run on their own, and take longer than their bytes do.
 _ALONE = (
     "sort", "top_k", "approx_top_k", "fft", "gather", "scatter", "scatter-add", "scatter_mul", "scatter_min",
     "scatter_max", "cholesky", "triangular_solve", "lu", "qr", "eigh", "svd", "reduce_window", "select_and_scatter_add",
@@ -30,7 +30,7 @@ _UNKNOWN_TILES = "XLA chooses the tiles of a grouped matrix product: the time is
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Fusion:
-    """Operations that run as one: at most one matrix product, and the elementwise work before and after it."""
+    """Operations that run as one: at most one matmul, and the elementwise work before and after it."""
 
     mxu_s: float = 0.0  # seconds at the MXU's peak
     times: int = 1
@@ -45,11 +45,11 @@ class Fusion:
 
 @dataclasses.dataclass(eq=False)
 class _Value:
-    """An array while a jaxpr is read: in HBM from the start, made by a fusion, or made of values in HBM alone."""
+    """An array while a jaxpr is read: in HBM from the start, made by a fusion, or computed from values in HBM alone."""
 
     bytes: int
     fusion: Fusion | None = None
-    made_of: tuple["_Value", ...] = ()  # for a value no fusion has made yet: it is computed where it is used
+    made_of: tuple["_Value", ...] = ()  # for a value that no fusion has made yet: it is computed where it is used
 
     @property
     def stored(self) -> bool:
@@ -57,14 +57,14 @@ class _Value:
 
 
 def fusions(jaxpr: jax.extend.core.ClosedJaxpr, chip: chips.Chip) -> tuple[Fusion, ...]:
-    """The fusions around the kernels of a traced function, in order."""
+    """Return the fusions around the kernels of a traced function, in order."""
     reader = _Reader(chip)
     reader.results(reader.jaxpr(jaxpr, [_Value(_bytes(v)) for v in jaxpr.invars]))
     return tuple(f for f in reader.found if f.bytes or f.mxu_s)
 
 
 class _Reader:
-    """Goes through a jaxpr in order and collects fusions."""
+    """A reader that goes through a jaxpr in order and collects fusions."""
 
     def __init__(self, chip: chips.Chip):
         self.chip, self.found = chip, []
@@ -80,7 +80,7 @@ class _Reader:
         return [read(v) for v in jaxpr.outvars]
 
     def results(self, values: list[_Value]) -> None:
-        """What the function returns is written; a value that is there already is copied."""
+        """Write what the function returns; a value that is already in HBM is copied."""
         seen = set()
         for value in values:
             if id(value) in seen and value.bytes:
@@ -103,7 +103,7 @@ class _Reader:
         return self._elementwise(eqn, inputs)
 
     def _on_its_own(self, eqn, inputs: list[_Value]) -> list[_Value]:
-        """A matrix product, or an operation that nothing fuses with."""
+        """Start a fusion for a matmul, or for an operation that nothing fuses with."""
         fusion, name = self._new(), eqn.primitive.name
         if name in _ALONE:
             fusion.doubt = f"of `{name}` only the bytes are counted: the time is a lower bound"
@@ -115,7 +115,7 @@ class _Reader:
         return [_Value(_bytes(v), fusion) for v in eqn.outvars]
 
     def _elementwise(self, eqn, inputs: list[_Value]) -> list[_Value]:
-        """Runs in the last fusion that made one of its operands; if none did, where its result is used."""
+        """Put an operation into the last fusion that made one of its operands; if none did, it joins its consumer's."""
         if eqn.primitive.name in _FREE and inputs[0].stored:
             return inputs[:1]
         makers = [v.fusion for v in inputs if v.fusion is not None]
@@ -138,7 +138,7 @@ class _Reader:
         fusion.read[value] = value.bytes
 
     def _store(self, value: _Value) -> None:
-        """Have a value written to HBM, if it is not there yet."""
+        """Write a value to HBM if it is not there yet."""
         if value.made_of:
             fusion = self._new()
             self._use(value, fusion)
@@ -152,7 +152,7 @@ class _Reader:
         fusion.written[value] = value.bytes
 
     def _loop(self, eqn, inputs: list[_Value]) -> list[_Value]:
-        """A loop's body reads and writes HBM at every turn; of a condition's branches the last is taken."""
+        """Read a loop, whose body reads and writes HBM in every iteration, or the last branch of a condition."""
         for value in inputs:
             self._store(value)
         body = jaxprs.bodies(eqn)[-1]
@@ -170,7 +170,7 @@ class _Reader:
 
 
 def _entered(eqn):
-    """The jaxpr of a call (jit, custom_vjp ...), or None; a reduction carries one too, but of scalars."""
+    """Return the jaxpr of a call (jit, custom_vjp ...), or None; a reduction has one too, but over scalars."""
     inner = jaxprs.called(eqn)
     if inner is None or [v.aval.shape for v in inner.invars] != [v.aval.shape for v in eqn.invars]:
         return None
@@ -178,16 +178,16 @@ def _entered(eqn):
 
 
 def _bytes(variable) -> int:
-    """Bytes that an array takes in HBM; 0 for what is no array."""
+    """Return the bytes that an array takes in HBM; 0 for anything else."""
     aval = variable.aval
     if not (hasattr(aval, "dtype") and hasattr(aval, "shape")):
         return 0
-    if jnp.issubdtype(aval.dtype, jax.dtypes.extended):  # keys of a random generator, say
+    if jnp.issubdtype(aval.dtype, jax.dtypes.extended):  # keys of a random generator, for example
         return aval.size * aval.dtype.itemsize
     return min(grid.stored_bytes(shape, aval.dtype) for shape in _orders(aval.shape))
 
 
 def _orders(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The shapes an array has with another pair of axes last: the others are not padded, in whatever order."""
+    """Yield the shape with each pair of axes last; the other axes are not padded, so their order does not matter."""
     for last in itertools.permutations(range(len(shape)), min(2, len(shape))):
         yield (*(n for axis, n in enumerate(shape) if axis not in last), *(shape[axis] for axis in last))

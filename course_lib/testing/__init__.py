@@ -1,4 +1,4 @@
-"""The four judges in somebody's own tests: a kernel is right and legal, and costs no more than it did.
+"""The four judges in anyone's own tests: a kernel is correct and legal, and costs no more than before.
 
     from course_lib.testing import assert_kernel
 
@@ -6,7 +6,7 @@
         x = jax.random.normal(jax.random.key(0), (256, 512))
         assert_kernel(softmax, jax.nn.softmax, x, costs=kernel_costs)
 
-``kernel_costs`` is a fixture, and ``pytest --kernel-costs=update`` an option, of ``course_lib.pytest_plugin``.
+``course_lib.pytest_plugin`` provides the fixture ``kernel_costs`` and the option ``pytest --kernel-costs=update``.
 """
 
 from course_lib.judges import drawn

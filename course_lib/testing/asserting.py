@@ -1,4 +1,4 @@
-"""``assert_kernel``: an AssertionError with the verdict in it."""
+"""``assert_kernel``, which raises an AssertionError that contains the verdict."""
 
 import warnings
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from course_lib.testing.costs import Costs, KeptCosts
 
 
 class KernelRefused(AssertionError):
-    """A judge refuses a kernel; the message is what the judges said. ``verdicts``: of each that was asked."""
+    """A judge's refusal of a kernel, with the verdicts as its message. ``verdicts``: one per judge that was asked."""
 
     def __init__(self, message: str, verdicts: list[judges.Verdict]):
         super().__init__(message)
@@ -24,14 +24,14 @@ def assert_kernel(
     budget: judges.Budget | None = None,
     costs: KeptCosts | None = None,
 ) -> compiler.Report | None:
-    """Ask the four judges about ``fn``, then what it may cost; returns the compiler's Report.
+    """Ask the four judges about ``fn``, then check its costs; return the compiler's Report.
 
-    ``fn(*args)`` runs Pallas kernels for a TPU, ``reference(*args)`` returns the same arrays without; ``args`` are
-    arrays, or pytrees of them (for a ``jax.ShapeDtypeStruct`` among them ``drawn`` draws one). ``chip``: whose compiler
-    is asked, one of ``chips.NAMES``. ``budget``: the most it may cost; ``costs``: what it cost when that was last
-    kept, which it may exceed by next to nothing (``KeptCosts``). Where libtpu does not exist (on a Mac, say) the
-    compiler and what needs it are left out, with a warning, and None is returned.
-    Raises KernelRefused, an AssertionError, and ValueError for arguments that make no question.
+    ``fn(*args)`` runs Pallas kernels for a TPU, and ``reference(*args)`` computes the same arrays without them;
+    ``args`` are arrays, or pytrees of them (``drawn`` replaces a ``jax.ShapeDtypeStruct`` by a random array). ``chip``
+    is the chip to compile for, one of ``chips.NAMES``. ``budget`` is the most that ``fn`` may cost; ``costs`` are the
+    costs last recorded, which it may exceed by 1 % (``KeptCosts``). If libtpu does not exist (on a Mac, for example),
+    the compiler and the checks that need it are skipped with a warning, and None is returned. Raises KernelRefused, an
+    AssertionError, and ValueError for arguments that the judges cannot use.
     """
     __tracebackhide__ = True
     trial = judges.Trial(fn, reference, judges.drawn(args), chip)

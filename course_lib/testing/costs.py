@@ -1,7 +1,7 @@
-"""What kernels cost when that was last kept: a file of figures beside the tests, for the next run to be held against.
+"""The recorded costs of kernels: a file of figures beside the tests that the next run is compared with.
 
-All are the compiler's, the same on every machine with the same libtpu: cycles are predicted, nothing is measured. A
-later libtpu may predict others; the file names the one that it is of.
+All figures are the compiler's, the same on every machine with the same libtpu: cycles are predicted, nothing is
+measured. A later libtpu may predict others, so the file names the version.
 """
 
 import dataclasses
@@ -12,13 +12,13 @@ from typing import Self
 from course_lib import compiler, text
 
 FILE = "kernel_costs.json"
-MORE = 0.01  # by so much a cost may grow unnoticed
+MORE = 0.01  # the relative increase of a cost that is tolerated
 _WHAT = {"cycles": "cycles, predicted", "hbm_bytes": "HBM traffic", "vmem_bytes": "VMEM", "spills": "spills"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Of one function on one chip. None: the compiler did not say. ``versions``: of what said it."""
+    """Costs of one function on one chip. None: the compiler did not say. ``versions``: what the figures depend on."""
 
     chip: str
     cycles: int | None
@@ -32,7 +32,7 @@ class Costs:
         return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(cls)})
 
     def more_than(self, kept: Self) -> list[str]:
-        """What costs more than was kept, a line for each; [] for nothing."""
+        """Return one line for each cost that is higher than the recorded one; [] if none is."""
         return [
             f"{what}: {_words(name, now)}, and {_words(name, was)} was kept" + _per_cent(now, was)
             for name, what in _WHAT.items()
@@ -41,9 +41,10 @@ class Costs:
 
 
 class KeptCosts:
-    """The costs of one test's kernels, in ``file``, under the test's ``name``: the second is ``name #2``, and so on.
+    """The costs of one test's kernels in ``file``, under the test's ``name``; the second is ``name #2``, and so on.
 
-    With ``update`` they are written, and nothing is refused. ``cheaper``: which cost less than was kept.
+    With ``update`` the costs are written, and nothing is refused. ``cheaper`` lists kernels that cost less than
+    recorded.
     """
 
     def __init__(self, file: pathlib.Path, name: str, update: bool = False):
@@ -52,7 +53,7 @@ class KeptCosts:
         self._asked = 0
 
     def complaint(self, costs: Costs) -> str:
-        """Why the next kernel costs too much: "" where it does not, and with ``update``."""
+        """Return why the next kernel costs too much; "" if it does not, or with ``update``."""
         self._asked += 1
         name = self.name if self._asked == 1 else f"{self.name} #{self._asked}"
         all_kept = _read(self.file)

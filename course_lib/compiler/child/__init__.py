@@ -1,1 +1,1 @@
-"""The child process in which libtpu lives, and what is asked of it."""
+"""The child process that loads libtpu, and the requests it answers."""

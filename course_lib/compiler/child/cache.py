@@ -1,15 +1,15 @@
-"""Answers of a compiler's child, kept in files, so that no program is compiled and simulated twice.
+"""Cached answers of a compiler's child, so that no program is compiled and simulated twice.
 
-The key is all that an answer depends on: the program as MLIR bytecode, the chip's topology, what the compiler reads in
-its environment (whether to simulate among it), the memory it may use, the versions of libtpu and jaxlib, and the code
-here that reads what the compiler writes. Kept is what has been read, not the compiler's own files: a hundredth of their
-size, and no second reading. Only answers are kept. A crash or a time limit says something about this machine at this
-hour, so the child is asked again.
+The key covers all that an answer depends on: the program as MLIR bytecode, the chip's topology, the environment
+variables that the compiler reads (including whether to simulate), the memory it may use, the versions of libtpu and
+jaxlib, and the code here that reads the compiler's output. What is kept is the parsed result, not the compiler's own
+files: it is a hundred times smaller and need not be parsed again. Only answers are kept. A crash or a timeout says
+something about this machine at this moment, so the child is asked again.
 
-A file is written beside its place and moved there at once, so several processes may read and write as they like. What
-cannot be read is taken for absent and removed; where nothing can be written, nothing is kept, and all goes on. The
-files hold JSON, which cannot run anything. They lie in ``environment.cache_folder()``, in ``compiled``; the ones that
-nobody has used for longest go when there are more than MOST_BYTES.
+Each file is written under a temporary name and renamed, so several processes may read and write freely. A file that
+cannot be read counts as missing and is removed; if nothing can be written, nothing is kept, and the work goes on. The
+files hold JSON, which cannot execute anything. They are in ``environment.cache_folder()``, in ``compiled``; once they
+exceed MOST_BYTES, the least recently used go.
 """
 
 import collections
@@ -29,13 +29,13 @@ from course_lib.compiler.dumps import stored
 
 MOST_BYTES = 512 << 20
 _READ_CYCLES = ("child/service.py", "child/worker.py", "dumps/critical_path.py", "dumps/dump.py")
-_MOST_TEXT = 1 << 30  # of one file, unpacked: a longer one is none of ours
+_MOST_TEXT = 1 << 30  # of one file, unpacked: a longer one is not ours
 
-counts: collections.Counter[str] = collections.Counter()  # of this process: "hits", and "misses" for want of a file
+counts: collections.Counter[str] = collections.Counter()  # of this process: "hits", and "misses" for lack of a file
 
 
 def key(module: bytes, *, topology: str, settings: str, memory_bytes: int, cycles_only: bool = False) -> str:
-    """What names an answer: 64 hexadecimal digits. ``settings``: all else that the compiler reads."""
+    """Return the name of an answer, 64 hexadecimal digits. ``settings``: everything else that the compiler reads."""
     digest = hashlib.sha256()
     by = reader_of_cycles() if cycles_only else reader()
     for part in (module, topology.encode(), settings.encode(), str(memory_bytes).encode(), _versions(), by):
@@ -44,15 +44,15 @@ def key(module: bytes, *, topology: str, settings: str, memory_bytes: int, cycle
 
 
 def of_tpu(answer: dict) -> dict:
-    """libtpu's answer of what stood in a file. Raises KeyError, TypeError or ValueError where it is none."""
+    """Restore libtpu's answer from a file's content. Raises KeyError, TypeError or ValueError if it is not one."""
     kept = {"hlo": str(answer["hlo"]), "code_bytes": int(answer["code_bytes"])}
     return kept | {"dump": stored.dump(answer["dump"])}
 
 
 def get(key: str, read: Callable[[dict], dict] = of_tpu) -> dict | None:
-    """The answer that is kept under ``key``; None without one. ``read``: what was made plain for ``put``, back again.
+    """Return the answer that is kept under ``key``; None if there is none.
 
-    What ``read`` raises says that the file is damaged.
+    ``read`` restores an answer from its plain form; if it raises an error, the file is damaged.
     """
     if (folder := _folder()) is None:
         return None
@@ -61,12 +61,12 @@ def get(key: str, read: Callable[[dict], dict] = of_tpu) -> dict | None:
     counts["misses" if answer is None else "hits"] += 1
     if answer is not None:
         with contextlib.suppress(OSError):
-            os.utime(file)  # the oldest go first, and this one has just been of use
+            os.utime(file)  # the oldest go first, and this one has just been used
     return answer
 
 
 def put(key: str, answer: dict) -> None:
-    """Keep an answer that JSON can hold, but for libtpu's "dump", if there is a folder that can be written to."""
+    """Keep an answer that JSON can hold (libtpu's "dump" is converted) if there is a folder to write to."""
     if (folder := _folder()) is None:
         return
     plain = answer | {"dump": stored.plain(answer["dump"])} if "dump" in answer else answer
@@ -83,21 +83,21 @@ def _folder() -> pathlib.Path | None:
 
 
 def _read(file: pathlib.Path, read: Callable[[dict], dict]) -> dict | None:
-    """The answer in a file; None where there is none, or it is damaged: then it is removed."""
+    """Return the answer in a file; None if there is none, or if it is damaged, in which case it is removed."""
     try:
         packed = file.read_bytes()
     except OSError:
         return None
     try:
         return _understood(packed, read)
-    except Exception:  # whatever may stand in it
+    except Exception:  # a damaged file may raise anything
         with contextlib.suppress(OSError):
             file.unlink()
         return None
 
 
 def _understood(packed: bytes, read: Callable[[dict], dict]) -> dict:
-    """The answer. Raises ValueError, zlib.error, KeyError or whatever else comes of a file that is not one."""
+    """Return the answer in a packed file. Raises ValueError, zlib.error, KeyError or others if it is damaged."""
     unpacking = zlib.decompressobj()
     text = unpacking.decompress(packed, _MOST_TEXT)
     if not unpacking.eof:
@@ -122,7 +122,7 @@ def _write(file: pathlib.Path, packed: bytes) -> None:
 
 
 def _make_room(folder: pathlib.Path) -> None:
-    """Remove what has not been used for longest, until the rest is small enough."""
+    """Remove the least recently used files until the rest is small enough."""
     files = []
     for entry in os.scandir(folder):
         with contextlib.suppress(FileNotFoundError):  # another process makes room too
@@ -139,14 +139,14 @@ def _make_room(folder: pathlib.Path) -> None:
 def _versions() -> bytes:
     found = {name: None for name in ("libtpu", "jaxlib")}
     for name in found:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a GPU's compiler does without libtpu
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a GPU's compiler does not need libtpu
             found[name] = importlib.metadata.version(name)
     return ", ".join(f"{name} {version}" for name, version in found.items()).encode()
 
 
 @functools.cache
 def reader() -> bytes:
-    """A digest of the code that asks the compiler and reads what it writes: ours may have been wrong before."""
+    """Return a digest of the code that asks the compiler and reads its output, since older code may have been wrong."""
     compiler = pathlib.Path(__file__).parents[1]
     digest = hashlib.sha256((compiler / "report.py").read_bytes())
     for part in ("child", "dumps"):
@@ -157,7 +157,7 @@ def reader() -> bytes:
 
 @functools.cache
 def reader_of_cycles() -> bytes:
-    """The same, of what an answer of cycles alone depends on: these come with the course, and hold for longer."""
+    """Return a digest of the code that cycles alone depend on: answers of that kind ship with the course."""
     compiler, digest = pathlib.Path(__file__).parents[1], hashlib.sha256(b"cycles")
     for file in _READ_CYCLES:
         digest.update((compiler / file).read_bytes())

@@ -1,4 +1,4 @@
-"""The parent's side of a compile for a GPU: what is installed for it, the child, its limits, the files it leaves."""
+"""The parent's side of a compile for a GPU: what must be installed, the child, its limits, the files it leaves."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ TIME_LIMIT_S = 120.0
 _WORKER = pathlib.Path(__file__).with_name("gpu_worker.py")
 _PARTS = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "nvidia-cuda-nvcc", "nvidia-nvvm")
 
-# Stands in for ptxas: keeps what it is given and what it says about it, and says yes or no as ptxas does.
+# Stands in for ptxas: keeps its input and its output, and exits with the status of ptxas.
 _WATCHED_PTXAS = """\
 #!/bin/sh
 kept=
@@ -38,9 +38,9 @@ exit $status
 
 
 def extra_folder() -> pathlib.Path | None:
-    """Where ``make setup-gpu`` has put the GPU's compiler; None where it is not installed, or belongs to another JAX.
+    """Return where ``make setup-gpu`` has put the GPU compiler; None if it is missing or belongs to another JAX.
 
-    Beside the environment, not in it: JAX would look for a GPU each time it starts.
+    It is beside the environment, not in it, because otherwise JAX would look for a GPU each time it starts.
     """
     for folder in (pathlib.Path(f"{sys.prefix}-gpu"), *map(pathlib.Path, sys.path)):
         if _versions(folder) and (folder / "nvidia/cu13/bin/ptxas").is_file():
@@ -50,7 +50,7 @@ def extra_folder() -> pathlib.Path | None:
 
 @functools.lru_cache
 def _versions(folder: pathlib.Path) -> dict[str, str]:
-    """The parts that lie in a folder; none unless all do, and fit this JAX."""
+    """Return the versions of the parts in a folder; {} unless all are there and fit this JAX."""
     found = {
         dist.name.lower().replace("_", "-"): dist.version for dist in importlib.metadata.distributions(path=[folder])
     }
@@ -59,7 +59,7 @@ def _versions(folder: pathlib.Path) -> dict[str, str]:
 
 
 def versions() -> str | None:
-    """What a figure depends on; None where nothing is installed."""
+    """Return the versions that a figure depends on; None if nothing is installed."""
     folder = extra_folder()
     if folder is None:
         return None
@@ -68,7 +68,7 @@ def versions() -> str | None:
 
 
 def missing() -> str:
-    """Why there is no GPU compiler here, and what to do."""
+    """Say why there is no GPU compiler here, and what to do."""
     return (
         "the GPU compiler is not installed. It exists for Linux on x86-64: there `make setup-gpu` installs it beside "
         "the environment, without CUDA and without a GPU (270 MB to download)."
@@ -76,10 +76,10 @@ def missing() -> str:
 
 
 def compile_module(config: str, module: bytes, *, time_limit_s: float, memory_bytes: int) -> dict:
-    """Compile MLIR bytecode for the GPU that ``config`` describes, unless its answer is known. Raises WorkerDied.
+    """Compile MLIR bytecode for the GPU that ``config`` describes, unless its answer is cached. Raises WorkerDied.
 
-    The worker's answer, and, if all went well, "programs": what ptxas was given and said (``dumps.ptxas``). The child
-    is one of its own.
+    The result is the worker's answer and, if the compile succeeded, "programs": what ptxas was given and said
+    (``dumps.ptxas``). Each compile has its own child process.
     """
     key = cache.key(module, topology=config, settings=versions(), memory_bytes=memory_bytes)
     if (known := cache.get(key, _read)) is not None:
@@ -87,13 +87,13 @@ def compile_module(config: str, module: bytes, *, time_limit_s: float, memory_by
     answer = _compiled(config, module, time_limit_s, memory_bytes)
     if answer["ok"]:
         cache.put(key, answer | {"programs": [dataclasses.asdict(program) for program in answer["programs"]]})
-    elif answer["stage"] == "compile":  # not that the compiler does not start: it may, the next time
+    elif answer["stage"] == "compile":  # not if the compiler does not start, because next time it may
         cache.put(key, answer)
     return answer
 
 
 def _read(answer: dict) -> dict:
-    """An answer of what stood in a file. Raises KeyError or TypeError where it is none."""
+    """Restore an answer from a cached file. Raises KeyError or TypeError if the file does not hold one."""
     return {"hlo": str(answer["hlo"]), "programs": tuple(ptxas.program(**plain) for plain in answer["programs"])}
 
 
@@ -126,7 +126,7 @@ def _asked(folder: pathlib.Path, config: str, module: bytes, time_limit_s: float
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    if not said.is_file() and "LLVM ERROR" in (complaints := _complaints(folder)):  # it says no by ending itself
+    if not said.is_file() and "LLVM ERROR" in (complaints := _complaints(folder)):  # LLVM refuses by aborting
         return {"ok": False, "stage": "compile", "error": complaints.strip()}
     if not said.is_file():
         code = process.returncode
@@ -137,13 +137,13 @@ def _asked(folder: pathlib.Path, config: str, module: bytes, time_limit_s: float
 
 
 def _complaints(folder: pathlib.Path) -> str:
-    """What the passes wrote to stderr: their exception says only that they failed."""
+    """Return the errors that the passes wrote to stderr: their exception says only that they failed."""
     lines = (folder / "complaints").read_text(errors="replace").splitlines()
     return "".join(f"\n{line}" for line in lines if "error:" in line.lower())[:2000]
 
 
 def _environment(folder: pathlib.Path) -> dict[str, str]:
-    """What XLA and Mosaic GPU read in the child, with a toolkit of our own in ``folder``."""
+    """Return the variables that XLA and Mosaic GPU read in the child, with our own toolkit in ``folder``."""
     extra = extra_folder()
     real, toolkit = extra / "nvidia/cu13", folder / "toolkit"
     (toolkit / "bin").mkdir(parents=True)
@@ -158,7 +158,7 @@ def _environment(folder: pathlib.Path) -> dict[str, str]:
         "MOSAIC_GPU_DUMP_TO": str(folder),
         "MOSAIC_GPU_CUDA_ROOT": str(toolkit),
         "MOSAIC_GPU_RUNTIME_LIB_PATH": str(extra / "jax_cuda13_plugin/libmosaic_gpu_runtime.so"),
-        "JAX_PLATFORMS": "cpu",  # a GPU that is attached stays with the notebook
+        "JAX_PLATFORMS": "cpu",  # an attached GPU stays with the notebook
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # no cuDNN and no driver here
         "CUDA_VISIBLE_DEVICES": "",
         "TF_CPP_MIN_LOG_LEVEL": "3",

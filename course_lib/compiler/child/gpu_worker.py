@@ -1,7 +1,7 @@
-"""The child process that compiles for a GPU: one module, and it ends. CUDA's compiler may abort, hang or eat memory.
+"""The child process that compiles one module for a GPU and ends. CUDA's compiler may abort, hang or exhaust memory.
 
-One process for each compile: Mosaic GPU's passes are set up once in a process, for the first GPU that it compiles for,
-and a kernel that it has compiled before never reaches ptxas again. This file imports nothing of course_lib;
+Each compile has its own process, because Mosaic GPU sets its passes up once per process, for the first GPU it compiles
+for, and never sends a kernel that it has compiled before to ptxas again. This file imports nothing of course_lib;
 ``gpu_service`` runs it by its path.
 
     python gpu_worker.py MEMORY_BYTES CONFIG_FILE ANSWER_FILE <MODULE
@@ -21,9 +21,9 @@ def main() -> None:
 
 
 def compiled(config: str, module: bytes) -> dict:
-    """{"ok": True, "hlo": XLA's optimized module}, or {"ok": False, "stage", "error"}.
+    """Return {"ok": True, "hlo": XLA's optimized module}, or {"ok": False, "stage", "error"}.
 
-    Stage "start": CUDA's part of JAX does not work here; "compile": the compiler said no, in these words.
+    Stage "start": CUDA's part of JAX does not work here; "compile": the compiler refused, with this error.
     """
     from jax.experimental import topologies
     from jax.extend.mlir import ir

@@ -1,12 +1,12 @@
-"""Cycles that come with the course: what the simulator said of parts of the lessons' large grids.
+"""Cycles that ship with the course: the simulator's results for parts of the lessons' large grids.
 
-A large grid is simulated for a few of its steps (simulating.extrapolate), and that is most of what a lesson's answers
-cost, for a few numbers each. ``make build`` asks the simulator about all of them, and writes the numbers beside the
-lesson. Whoever's kernel is the same program, for the same chip and the same libtpu, gets them at once. The program as a
-whole is compiled all the same: whether it is refused, its VMEM and its code are the compiler's own, here and now.
+A large grid is simulated for a few of its steps (simulating.extrapolate). This takes most of the time of a lesson's
+answers, and yields only a few numbers each. ``make build`` asks the simulator about all of them and stores the numbers
+with the lesson. A kernel that is the same program, for the same chip and the same libtpu, gets them at once. The whole
+program is still compiled: whether it is refused, its VMEM and its code come from the compiler here and now.
 
-The keys are those of ``cache``, which says what they are made of; where nothing may be kept, nothing of this is
-believed either. COURSE_SHIPPED=0 asks the simulator about everything.
+The keys are those of ``cache``, which says what they cover; if caching is off, these are not used either.
+COURSE_SHIPPED=0 asks the simulator about everything.
 """
 
 import dataclasses
@@ -26,13 +26,13 @@ _seen: dict[str, dict] = {}  # of this process
 
 
 def of(answer: dict) -> dict:
-    """What is of use of the answer about a part: its cycles; of XLA's own products, how they are cut as well."""
+    """Keep only what is needed of the answer about a part: its cycles, and the HLO if it is XLA's own matmul."""
     hlo = "" if "custom-call" in answer["hlo"] else answer["hlo"]
     return {"ok": True, "hlo": hlo, "code_bytes": 0, "dump": dataclasses.replace(answer["dump"], programs={}, vmem=())}
 
 
 def get(key: str) -> dict | None:
-    """The answer that came with the course; None without one, and where nobody wants it."""
+    """Return the answer that ships with the course; None if there is none, or if shipped answers are turned off."""
     if os.environ.get("COURSE_SHIPPED") == "0" or environment.cache_folder() is None or key not in all_of_them():
         return None
     plain = all_of_them()[key]
@@ -41,7 +41,7 @@ def get(key: str) -> dict | None:
 
 
 def note(key: str, answer: dict) -> None:
-    """Remember for ``announce`` what was asked and answered, here or elsewhere."""
+    """Remember a question and its answer for ``announce``, whether it was answered here or elsewhere."""
     _seen[key] = _plain(answer["dump"]) | ({"hlo": answer["hlo"]} if answer["hlo"] else {})
 
 
@@ -56,5 +56,5 @@ def _plain(said: Dump) -> dict:
 
 @functools.cache
 def all_of_them() -> dict[str, dict]:
-    """{key: what was written beside some lesson}."""
+    """Return {key: shipped answer} for all lessons."""
     return {key: plain for file in sorted(LESSONS.glob(FILES)) for key, plain in json.loads(file.read_text()).items()}

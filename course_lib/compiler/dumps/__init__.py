@@ -1,1 +1,1 @@
-"""Reading what the compiler writes: its programs, its VMEM, the optimized HLO, the critical path."""
+"""Readers of the compiler's output: its programs, its VMEM, the optimized HLO, the critical path."""

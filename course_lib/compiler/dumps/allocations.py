@@ -1,4 +1,4 @@
-"""Read libtpu's report of what lies in VMEM, and say what each piece is for."""
+"""libtpu's report on VMEM, read for what each piece is for."""
 
 import json
 import re
@@ -9,7 +9,7 @@ _PURPOSES = (
     ("input window", "input window"),
     ("output window", "output window"),
     ("scratch", "scratch"),
-    ("scoped memory for", "scratch"),  # pl.run_scoped, and all of a pl.kernel's
+    ("scoped memory for", "scratch"),  # pl.run_scoped, and everything in a pl.kernel
     ("spill", "spill slots"),
 )
 _NUMBER = re.compile(r"operator (?:input|output) (\d+)")
@@ -17,9 +17,9 @@ _BUFFERS = re.compile(r"has (\d+) buffering levels")
 
 
 def allocations(html: str) -> list[Allocation]:
-    """The pieces named in the JSON inside libtpu's VMEM report page; none where that looks strange.
+    """Return the pieces named in the JSON of libtpu's VMEM report page; none if its format is unknown.
 
-    ``name`` is "input 0" or "output 0" where libtpu says which operand a window is for.
+    ``name`` is "input 0" or "output 0" if libtpu says which operand a window is for.
     """
     start = html.find("{", html.find("const DATA"))
     try:

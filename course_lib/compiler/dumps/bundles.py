@@ -1,7 +1,7 @@
-"""Read the VLIW program that libtpu dumps: its bundles one by one, and which units each of them keeps busy.
+"""The VLIW program that libtpu dumps: its bundles one by one, and the units that each of them uses.
 
-The files are an undocumented debugging aid, so everything is optional: what is not there, or looks different
-from what we know (libtpu 0.0.48 to 0.0.51), is left out of the answer.
+The files are an undocumented debugging aid, so everything is optional: anything that is missing, or differs from the
+known format (libtpu 0.0.48 to 0.0.51), is left out of the result.
 """
 
 import dataclasses
@@ -11,10 +11,10 @@ from course_lib.compiler.dumps import loops
 from course_lib.compiler.operations import Place
 from course_lib.compiler.report import Bundle, Loop
 
-# How libtpu calls the units in the head of its table, and how we do: the names differ between its versions.
+# libtpu's names of the units in the head of its table, which differ between versions, and ours.
 _UNITS = {
     "MXU": "MXU",  # 0.0.48, 0.0.50
-    "MATMUL": "MXU",  # 0.0.51 tells multiplying from loading weights
+    "MATMUL": "MXU",  # 0.0.51 separates multiplying from loading weights
     "MATPUSH": "MXU",
     "XLU": "XLU",
     "VALU": "VPU",
@@ -28,7 +28,7 @@ _UNITS = {
 }
 _LINE = re.compile(r"^ *(0x[0-9a-f]+|0) +([A-Z]{2})? *: ?((?:> ?)*) *(.*)$")
 _PLACE = re.compile(r'loc\("([^"]*)":(\d+):(\d+)(?: to (\d*):(\d+))?\)')
-_MARK = "@place"  # stands for the first place in a remark while the others are cut out
+_MARK = "@place"  # stands for the first place in a remark while the other remarks are removed
 _MARKED = re.compile(_MARK + _PLACE.pattern)
 _REMARK = re.compile(r"/\*(?!\w+=\*/).*?\*/", re.S)  # but not those that name an argument: /*size_in_granules=*/
 
@@ -46,7 +46,7 @@ class Program:
 
 
 def read(op: str, code: str, table: str) -> Program:
-    """The program of ``op`` from its two dump files: the bundles, and the table of their slots."""
+    """Read the program of ``op`` from its two dump files: the bundles, and the table of their slots."""
     offered, rows = slot_table(table)
     total = {unit: sum(row.get(unit, 0) for row in rows) for unit in offered}
     units = {unit: n for unit, n in offered.items() if unit not in ("spill", "fill")}
@@ -64,7 +64,7 @@ def read(op: str, code: str, table: str) -> Program:
 
 
 def slot_table(text: str) -> tuple[dict[str, int], list[dict[str, int]]]:
-    """Slots offered by every bundle, and for each bundle those it fills, by unit. Empty where the text is strange."""
+    """Return each bundle's slots and those it fills, by unit; both are empty if the format is unknown."""
     lines = text.splitlines()
     head = next((n for n, line in enumerate(lines) if "VALU" in line and "," in line), None)
     body = next((n for n, line in enumerate(lines) if "UTILIZATION" in line), None)
@@ -84,12 +84,12 @@ def _by_unit(units: list[str], line: str) -> dict[str, int]:
 
 
 def listing(op: str, text: str) -> list[Bundle]:
-    """The bundles of a ``final_bundles`` dump in order, their instructions without libtpu's remarks."""
+    """Return the bundles of a ``final_bundles`` dump in order, their instructions without libtpu's remarks."""
     return [_bundle(op, head, body, {}) for head, body in _split(text)]
 
 
 def _split(text: str) -> list[tuple[re.Match, str]]:
-    """(what stands before it, all of its text) for each bundle of a dump."""
+    """Return (match of its head, its whole text) for each bundle of a dump."""
     heads, bodies = [], []
     for line in text.splitlines():
         if match := _LINE.match(line):
@@ -121,7 +121,7 @@ def _instructions(body: str) -> list[str]:
 
 
 def _placed(instruction: str) -> tuple[str, Place | None]:
-    """An instruction without its place, and the place."""
+    """Split an instruction into its text without the place, and the place."""
     mark = _MARKED.search(instruction)
     if mark is None:
         return " ".join(instruction.split()), None

@@ -1,8 +1,7 @@
-"""Read XLA's optimized module: which ops run, how often, and how many bytes each moves to and from HBM.
+"""XLA's optimized module: which ops run, how often, and how many bytes each moves to and from HBM.
 
-XLA's text names a memory space in each layout: none is HBM, S(1) is VMEM. Bytes are counted from shapes,
-padded to the tiles that XLA names, each operand and each result once; an op that reads an operand several times moves
-more than that.
+XLA's text names a memory space in each layout: none is HBM, S(1) is VMEM. Bytes are counted from shapes, padded to the
+tiles that XLA names, each operand and each result once; an op that reads an operand several times moves more.
 """
 
 import dataclasses
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 from course_lib.compiler.dumps import relayouts, trip_counts
 
 KERNEL = "kernel"  # a Pallas kernel; other ops keep XLA's word
-TAG = "course_call"  # metadata of a Pallas kernel: which call of the traced function it is
-_BITS = {"pred": 8}  # other names hold their number of bits: bf16, s32, f8e4m3fn
+TAG = "course_call"  # metadata of a Pallas kernel: its number among the calls of the traced function
+_BITS = {"pred": 8}  # other names contain their number of bits: bf16, s32, f8e4m3fn
 _ARRAY = re.compile(r"\b(pred|[a-z]{1,2}(\d+)\w*)\[([\d,]*)\](?:\{([^}]*)\})?")
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%([\w.\-]+) = (.*?) ([a-z][\w\-]*)\((.*)$")
@@ -40,12 +39,12 @@ class HloOp:
     name: str
     kind: str  # "kernel" for a Pallas kernel, else XLA's own word
     times: int | None  # how often the module runs it; None if that depends on data
-    operands: tuple[int, ...]  # bytes of each operand that lie in HBM
+    operands: tuple[int, ...]  # bytes of each operand that are in HBM
     results: tuple[int, ...]
     call: int | None = None  # of a Pallas kernel: its number among the calls of the traced function
-    windows: tuple[str, ...] = ()  # the blocks XLA cuts the arrays of one of its own ops into, as it writes them
-    iterations: tuple[int, ...] = ()  # the grid it walks over them
-    turned: tuple[tuple[str, int, str], ...] = ()  # of a kernel: "in" or "out", which array, the copy that turns it
+    windows: tuple[str, ...] = ()  # blocks into which XLA cuts the arrays of its own ops, in XLA's notation
+    iterations: tuple[int, ...] = ()  # the grid of iterations over them
+    turned: tuple[tuple[str, int, str], ...] = ()  # of a kernel: "in" or "out", which array, the transposing copy
 
     @property
     def hbm_bytes(self) -> int:
@@ -54,7 +53,7 @@ class HloOp:
 
     @property
     def reads_again(self) -> bool:
-        """Whether it is a product or a convolution of several windows, which may read an operand more than once."""
+        """Whether it is a matmul or convolution of several windows, which may read an operand more than once."""
         kernel = next((window for window in self.windows if "kernel_window" in window), "[]")
         return not kernel.endswith("[]") and math.prod(self.iterations) > 1 and any(self.operands)
 
@@ -72,12 +71,12 @@ class _Instruction:
     opcode: str
     type: str  # of the result, as XLA writes it
     operands: tuple[str, ...]
-    text: str  # all that follows the opcode
+    text: str  # everything after the opcode
     root: bool
 
 
 def read(text: str) -> Module:
-    """The module in the text of an executable's HLO; one without ops if the text looks strange."""
+    """Read the module in the text of an executable's HLO; it has no ops if the format is unknown."""
     computations, entry = _computations(text)
     if entry is None:
         return Module()
@@ -105,7 +104,7 @@ def _computations(text: str) -> tuple[dict[str, list[_Instruction]], str | None]
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of the text, those of one instruction joined: metadata is broken over several."""
+    """Yield the lines of the text, joining those of one instruction: metadata is broken over several."""
     held = ""
     for line in text.splitlines():
         if _INSTRUCTION.match(line) or _COMPUTATION.match(line) or line in ("", "}"):
@@ -128,7 +127,7 @@ def _ops(computations: dict, name: str, times: int | None) -> Iterator[HloOp]:
 
 
 def _times(i: _Instruction, times: int | None, computations: dict, name: str) -> int | None:
-    """How often what ``i`` enters runs, if ``i`` itself runs ``times`` times."""
+    """Return how often the computations that ``i`` enters run, if ``i`` itself runs ``times`` times."""
     if i.opcode == "call" or times is None:
         return times
     trips = trip_counts.trips(i, computations, name) if i.opcode == "while" else None
@@ -167,7 +166,7 @@ def _op(
 
 
 def _in_fusion(operands: list[int], results: list[int], body: list[_Instruction]) -> tuple[list[int], list[int]]:
-    """What a fusion really moves: of an operand that it only slices, the slices; of one it updates, the update."""
+    """Return what a fusion really moves: the slices of an operand that it only slices, the update of one it updates."""
     parameters = {int(i.text.split(")", 1)[0]): i.name for i in body if i.opcode == "parameter"}
     root = next((i for i in body if i.root), None)
     types = {i.name: i.type for i in body}
@@ -183,17 +182,17 @@ def _in_fusion(operands: list[int], results: list[int], body: list[_Instruction]
 
 
 def _arrays(type: str) -> list[int]:
-    """Bytes in HBM of each array of a type: 0 for one in another memory, and for a scalar."""
+    """Return the bytes in HBM of each array of a type: 0 for one in another memory, and for a scalar."""
     return [0 if re.search(r"S\([1-9]\d*\)", layout) else size for size, layout in _sizes(type)]
 
 
 def _whole_bytes(type: str) -> int:
-    """Bytes of a type's arrays, wherever they lie."""
+    """Return the bytes of a type's arrays, in whatever memory."""
     return sum(size for size, _ in _sizes(type))
 
 
 def _sizes(type: str) -> list[tuple[int, str]]:
-    """Bytes and layout of each array of a type; scalars are left out."""
+    """Return the bytes and layout of each array of a type, except scalars."""
     return [
         (math.ceil(math.prod(_stored(shape, layout)) * _BITS.get(name, int(bits or 0)) / 8), layout)
         for name, bits, shape, layout in _ARRAY.findall(type)
@@ -202,9 +201,9 @@ def _sizes(type: str) -> list[tuple[int, str]]:
 
 
 def _stored(shape: str, layout: str) -> list[int]:
-    """The sizes of an array as it is stored: the axes in the layout's order, and the last of them padded to its tile.
+    """Return the sizes of an array as stored: axes in the layout's order, the last of them padded to its tile.
 
-    "1,0:T(8,128)" is row-major, XLA names the axis that runs fastest first; "0,1:T(8,128)" is column-major.
+    XLA names the fastest axis first: "1,0:T(8,128)" is row-major, "0,1:T(8,128)" column-major.
     """
     sizes = [int(n) for n in shape.split(",")]
     order, _, rest = layout.partition(":")

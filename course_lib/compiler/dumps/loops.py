@@ -1,8 +1,8 @@
-"""Loops in the VLIW program that libtpu dumps: where each begins and ends, and how many turns it takes.
+"""The loops in the VLIW program that libtpu dumps: where each begins and ends, and how many iterations it runs.
 
-The remarks beside the bundles tell. Regions open and close ("Start region 69", "End region 69"); a branch back names
-the region that its loop begins with, and the loop lasts until all regions that opened in it are closed, some bundles
-behind the branch, which run before it is taken. What the branch depends on compares a counter with the end.
+The remarks beside the bundles show this. Regions open and close ("Start region 69", "End region 69"). A backward branch
+names the region in which its loop begins, and the loop lasts until all regions opened in it are closed. That is some
+bundles after the branch, and they run before it is taken. The branch condition compares a counter with the end.
 """
 
 import itertools
@@ -20,7 +20,7 @@ _MOVE = r"{}_s\d+ = smov (?:\(!?%p\d+_p\d+\), )?(\d+)\b"
 
 
 def read(bodies: Sequence[str]) -> tuple[Loop, ...]:
-    """The loops, in the order in which they begin; ``bodies`` is the text of each bundle, remarks included."""
+    """Return the loops, in the order in which they begin; ``bodies`` is the text of each bundle, remarks included."""
     begins: dict[str, int] = {}
     found = []
     for number, body in enumerate(bodies):
@@ -35,7 +35,7 @@ def read(bodies: Sequence[str]) -> tuple[Loop, ...]:
 
 
 def _end(bodies: Sequence[str], first: int, branch: int) -> int:
-    """The bundle with which the last region that opened in the loop is closed."""
+    """Return the bundle that closes the last region opened in the loop."""
     is_open: set[str] = set()
     for number, body in enumerate(itertools.islice(bodies, first, None), first):
         for what, region in _REGION.findall(body):
@@ -49,8 +49,9 @@ def _end(bodies: Sequence[str], first: int, branch: int) -> int:
 
 
 def _turns(before: Sequence[str], inside: str, test: str | None) -> int | None:
-    """Turns of a loop that ends when ``test`` holds: a counter that starts at a constant and grows by one reaches a
-    third. None of any other loop.
+    """Return the iterations of a loop that ends when ``test`` holds; None if they are not constant.
+
+    They are known if a counter starts at a constant, grows by a constant, and is compared with a constant.
     """
     exit = test and re.search(_EXIT.format(test), inside)
     add = exit and re.search(_ADD.format(exit[1]), inside)

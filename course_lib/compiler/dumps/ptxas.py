@@ -1,4 +1,4 @@
-"""What ptxas was given and said: registers, spills, shared memory, and which instructions a kernel has."""
+"""What ptxas was given and said: registers, spills, shared memory, and the instructions of a kernel."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ _XLA_LAUNCH = re.compile(
 )
 _MOSAIC_NAME, _LOG = "_mosaic_gpu_kernel", ".mlir-passes.log"
 
-# What counts as which instruction, in PTX. A loop's body counts once, as it stands in the program.
+# Which PTX counts as which instruction. A loop's body counts once, as it stands in the program.
 _INSTRUCTIONS = {
     "wgmma": r"wgmma\.mma_async",
     "mma": r"mma\.sync",
@@ -40,31 +40,31 @@ _INSTRUCTIONS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-    """One kernel: what ptxas said of it, and how it is launched."""
+    """One kernel: what ptxas said about it, and how it is launched."""
 
     name: str
-    mosaic: bool  # a kernel of Mosaic GPU's
-    registers: int  # of a thread
-    spill_stores: int  # bytes of a thread
+    mosaic: bool  # a kernel of Mosaic GPU
+    registers: int  # per thread
+    spill_stores: int  # bytes per thread
     spill_loads: int
-    static_shared: int  # bytes of a block
-    dynamic_shared: int | None  # asked for by the launch; None where that was not found
-    threads: int | None  # of a block
+    static_shared: int  # bytes per block
+    dynamic_shared: int | None  # requested by the launch; None if that was not found
+    threads: int | None  # per block
     grid: tuple[int, ...] | None
     instructions: dict[str, int]
-    remarks: tuple[str, ...]  # of ptxas, about speed
+    remarks: tuple[str, ...]  # from ptxas, about speed
 
 
 def program(*, grid, remarks, **others) -> Program:
-    """A program of its fields, as JSON gives them back. Raises TypeError for others."""
+    """Return a program from its fields, as JSON restores them. Raises TypeError for other fields."""
     return Program(grid=None if grid is None else tuple(grid), remarks=tuple(remarks), **others)
 
 
 def read(folder: pathlib.Path) -> tuple[Program, ...]:
-    """Every kernel that went through ptxas: Mosaic GPU's in the order of the program, then XLA's by name.
+    """Return every kernel that went through ptxas: Mosaic GPU's in program order, then XLA's by name.
 
-    Mosaic GPU keeps three files for each of its kernels, "matmul_0.ptx" and so on. What XLA compiles our stand-in for
-    ptxas has kept, under a number.
+    Mosaic GPU keeps three files for each of its kernels, "matmul_0.ptx" and so on. Our stand-in for ptxas keeps what
+    XLA compiles, under a number.
     """
     found = []
     for log in sorted(folder.glob(f"*{_LOG}")):
@@ -74,7 +74,7 @@ def read(folder: pathlib.Path) -> tuple[Program, ...]:
     for file in folder.glob("*.ptx"):
         if file.stem.isdigit():
             for program in _programs(file, file.with_suffix(".ptxas"), launches, mosaic=False):
-                xlas[program.name] = program  # some it compiles twice
+                xlas[program.name] = program  # XLA compiles some of them twice
     return (*found, *(xlas[name] for name in sorted(xlas)))
 
 
@@ -101,7 +101,7 @@ def _programs(ptx, said, launches: dict[str, tuple], *, mosaic: bool) -> list[Pr
                 registers=int(registers),
                 spill_stores=int(stores),
                 spill_loads=int(loads),
-                static_shared=int(static[1]) if static and not mosaic else 0,  # Mosaic GPU: a name for the dynamic one
+                static_shared=int(static[1]) if static and not mosaic else 0,  # Mosaic GPU: an alias of the dynamic one
                 dynamic_shared=shared,
                 threads=block or (math.prod(_numbers(threads[1])) if threads else None),
                 grid=grid,
@@ -115,7 +115,7 @@ def _programs(ptx, said, launches: dict[str, tuple], *, mosaic: bool) -> list[Pr
 
 
 def _xla_launches(folder: pathlib.Path) -> dict[str, tuple]:
-    """Entry -> (grid, threads of a block, dynamic shared memory), as XLA writes it down."""
+    """Return {entry: (grid, threads per block, dynamic shared memory)} from XLA's files."""
     return {
         entry: (_numbers(grid), math.prod(_numbers(block)), int(shared))
         for file in folder.glob("*.thunk_sequence.txt")
@@ -124,9 +124,9 @@ def _xla_launches(folder: pathlib.Path) -> dict[str, tuple]:
 
 
 def _mosaic_launches(log: pathlib.Path) -> dict[str, tuple]:
-    """The same from the passes of Mosaic GPU, of which those in the middle spell the sizes out."""
+    """Return the same from Mosaic GPU's passes; those in the middle spell the sizes out."""
     launches = {}
-    with log.open(errors="replace") as lines:  # megabytes
+    with log.open(errors="replace") as lines:  # which may be megabytes
         for line in lines:
             if "gpu.launch_func" in line and (launch := _MOSAIC_LAUNCH.search(line)):
                 entry, grid, block, shared = launch.groups()
@@ -139,5 +139,5 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _constants(text: str) -> tuple[int, ...]:
-    """(8, 1, 1) of "%c8, %c1, %c1_0": MLIR names a constant by its value."""
+    """Return (8, 1, 1) for "%c8, %c1, %c1_0": MLIR names a constant by its value."""
     return tuple(int(n) for n in re.findall(r"%c(\d+)", text))

@@ -1,7 +1,7 @@
-"""Which copies in XLA's module turn an array round for a kernel, or turn back what a kernel has made.
+"""Copies in XLA's module that change an array's layout before a kernel, or change its result's layout back.
 
-A kernel takes and makes arrays row by row. XLA stores the arguments and results of a program in the order of axes with
-the least padding, f32[N,64] column by column, and then puts a copy before the kernel, and one behind it.
+A kernel takes and returns row-major arrays. XLA stores the arguments and results of a program in the axis order with
+the least padding, which is column-major for f32[N,64], and then inserts copies before and after the kernel.
 """
 
 import re
@@ -13,10 +13,10 @@ _INDEX = re.compile(r"index=(\d+)")
 
 
 def copies(kernel, inside: list) -> tuple[tuple[str, int, str], ...]:
-    """("in" or "out", number of the operand or result, name of the copy) for each such copy around a kernel.
+    """Return ("in" or "out", number of the operand or result, name of the copy) for each such copy around a kernel.
 
-    ``kernel`` and ``inside``, the instructions of the computation that it stands in, are as ``hlo`` reads them. A copy
-    that the program itself asks for, a transposition, is not among them.
+    ``kernel`` and ``inside``, the instructions of its computation, are as ``hlo`` reads them. A copy that the program
+    itself asks for, a transpose, is not included.
     """
     made = {i.name: i for i in inside}
     users: dict[str, list] = {}
@@ -41,7 +41,7 @@ def copies(kernel, inside: list) -> tuple[tuple[str, int, str], ...]:
 
 
 def _turning(i, beyond: Callable, made: dict) -> Iterator:
-    """The nearest copies that turn an array, from ``i`` on, through ops that keep the order of its axes."""
+    """Yield the nearest copies that change an array's layout, from ``i`` on, through ops that keep the axis order."""
     if i.opcode == "copy":
         if _turns(i, made):
             yield i
@@ -51,7 +51,7 @@ def _turning(i, beyond: Callable, made: dict) -> Iterator:
 
 
 def _turns(copy, made: dict) -> bool:
-    """Whether the axes of a copy lie in another order than those of what it copies: not what a bitcast has renamed."""
+    """Whether a copy changes the order of the axes; a copy of a bitcast does not count, since that renames them."""
     source = made.get(copy.operands[0])
     if source is None or source.opcode == "bitcast":
         return False

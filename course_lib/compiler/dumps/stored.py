@@ -1,4 +1,4 @@
-"""A dump as plain data that JSON can hold, and back again, equal to what it was."""
+"""A dump converted to plain data that JSON can hold, and restored from it unchanged."""
 
 from course_lib.compiler.dumps import bundles
 from course_lib.compiler.dumps.dump import Dump
@@ -8,7 +8,7 @@ from course_lib.cost import Allocation
 
 
 def plain(said: Dump) -> dict:
-    """Dicts, lists, text and numbers."""
+    """Convert a dump to dicts, lists, strings and numbers."""
     return {
         "cycles": said.cycles,
         "alike": said.alike,
@@ -19,7 +19,7 @@ def plain(said: Dump) -> dict:
 
 
 def dump(plain: dict) -> Dump:
-    """What ``plain`` was made of. Raises KeyError, TypeError, ValueError or AttributeError where it was not."""
+    """Restore the dump from ``plain``. Raises KeyError, TypeError, ValueError or AttributeError if that is not one."""
     return Dump(
         cycles=_numbers(plain["cycles"]),
         alike=_numbers(plain["alike"]),
@@ -30,7 +30,7 @@ def dump(plain: dict) -> Dump:
 
 
 def _program(program: bundles.Program) -> dict:
-    """A list for each bundle: there may be thousands, and their fields' names would fill the file."""
+    """Store each bundle as a list: there may be thousands, and field names would fill the file."""
     listing = [[b.op, b.address, b.depth, b.label, b.instructions, b.slots, b.places] for b in program.listing]
     return {
         "listing": listing,

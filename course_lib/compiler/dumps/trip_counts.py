@@ -1,4 +1,4 @@
-"""How often a ``while`` of XLA's module runs its body: XLA's text does not say, so it is read off the counter."""
+"""How often a ``while`` in XLA's module runs its body. XLA's text does not say, so the loop counter tells."""
 
 import re
 
@@ -7,10 +7,10 @@ _THROUGH = ("copy", "bitcast", "convert", "copy-done", "copy-start")
 
 
 def trips(loop, computations: dict, inside: str) -> int | None:
-    """Trips of the while instruction ``loop``, which stands in the computation ``inside``.
+    """Return the trips of the while instruction ``loop`` in the computation ``inside``.
 
-    ``computations``: name -> its instructions, as ``hlo`` reads them. None unless a counter starts at a constant,
-    grows by a constant, and is compared with one (which is what scan, map and fori_loop become).
+    ``computations``: name -> its instructions, as ``hlo`` reads them. None unless a counter starts at a constant, grows
+    by a constant, and is compared with one, which is what scan, map and fori_loop become.
     """
     called = dict(re.findall(r"\b(condition|body)=%([\w.\-]+)", loop.text))
     condition, body = (_by_name(computations.get(called.get(part), ())) for part in ("condition", "body"))
@@ -27,7 +27,7 @@ def trips(loop, computations: dict, inside: str) -> int | None:
 
 
 def _step(body: dict, last, counter: int | None) -> int | None:
-    """By how much one trip moves the counter."""
+    """Return by how much one trip moves the counter."""
     add = _followed(_entry(body, last.name, counter), body)
     if add is None or add.opcode != "add" or _element(add.operands[0], body) != counter:
         return None
@@ -39,14 +39,14 @@ def _by_name(instructions) -> dict:
 
 
 def _entry(known: dict, name: str, number: int | None) -> str:
-    """The name of one element of a tuple; "" if it cannot be found."""
+    """Return the name of one element of a tuple; "" if it cannot be found."""
     made = known.get(name)
     found = made is not None and made.opcode == "tuple" and number is not None and number < len(made.operands)
     return made.operands[number] if found else ""
 
 
 def _followed(name: str, known: dict):
-    """The instruction that makes a value, past copies of it."""
+    """Return the instruction that makes a value, looking through copies."""
     i = known.get(name)
     while i is not None and i.opcode in _THROUGH:
         i = known.get(i.operands[0])
@@ -60,6 +60,6 @@ def _constant(name: str, known: dict) -> int | None:
 
 
 def _element(name: str, known: dict) -> int | None:
-    """Which element of the loop's state a value is."""
+    """Return which element of the loop's state a value is."""
     i = _followed(name, known)
     return int(_INDEX.search(i.text)[1]) if i is not None and i.opcode == "get-tuple-element" else None

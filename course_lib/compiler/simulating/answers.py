@@ -1,4 +1,4 @@
-"""Ask the compiler about a function, and its simulator about as much of it as is worth the time."""
+"""Questions to the compiler about a function, and to its simulator about as much of it as is worth the time."""
 
 import concurrent.futures
 import contextlib
@@ -15,30 +15,30 @@ from course_lib.compiler.dumps import dump, hlo
 from course_lib.compiler.simulating import columns, divisions, extrapolate, one_axis, prefetched, simulation
 from course_lib.compiler.simulating.simulation import Simulation
 
-MAX_BUNDLES = 1_500_000  # what is longer takes minutes and many GiB: it is simulated where the caller allows for that
-_SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, where this was written
-_IN_FOUR_GIB = 524_288  # bundles: for so many Limits has twice what the warm child may take
-WORTH_NARROWING = 400_000  # below, three compiles of XLA's take longer than simulating the whole
+MAX_BUNDLES = 1_500_000  # longer programs take minutes and many GiB: simulated only if the caller allows for it
+_SECONDS_PER_BUNDLE, _BYTES_PER_BUNDLE = 15e-6, 1.6e3  # of the simulator, on the machine this was written on
+_IN_FOUR_GIB = 524_288  # bundles for which Limits allows twice the warm child's memory
+WORTH_NARROWING = 400_000  # below this, three compiles by XLA take longer than simulating the whole
 _CRASHED = "the simulator crashed, after it had written the cycles of every op."
 _ONE_AXIS = (
     "simulated with the steps of its grid on one axis, for the simulator crashed on several: a step's scalar code is a "
     "few cycles longer or shorter."
 )
-_A_PLACE = "loc("  # where the compiler's complaint says which operation it is about
+_A_PLACE = "loc("  # where the compiler's error names the operation it is about
 _NOTHING = Simulation(cycles={}, time_split={})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long and how large one compile may get; None: as much as the function needs, within reason."""
+    """The time and memory that one compile may take; None: as much as the function needs, within reason."""
 
     seconds: float | None = None
     memory_bytes: int | None = None
 
     def of(self, bundles: int) -> dict:
-        """The service's limits for a program that issues about so many bundles."""
-        long = bundles > 500_000  # shorter ones fit into what the warm child may take
-        seconds = service.TIME_LIMIT_S + (bundles * 60e-6 if long else 0)  # 10 to 20 us each where this was written
+        """Return the service's limits for a program that issues about ``bundles`` bundles."""
+        long = bundles > 500_000  # shorter ones fit into the warm child's limits
+        seconds = service.TIME_LIMIT_S + (bundles * 60e-6 if long else 0)  # measured: 10 to 20 us each
         memory = service.MEMORY_BYTES + (bundles * 4_000 if long else 0)  # 1.6 GB for a million
         return {
             "time_limit_s": self.seconds or seconds,
@@ -46,22 +46,22 @@ class Limits:
         }
 
     def allow(self, bundles: int) -> bool:
-        """Whether the caller has given time and memory enough to simulate so many bundles whole."""
+        """Whether the caller has allowed enough time and memory to simulate ``bundles`` bundles whole."""
         given = (self.seconds or 0) / _SECONDS_PER_BUNDLE, (self.memory_bytes or 0) / _BYTES_PER_BUNDLE
         return bundles <= min(given)
 
 
 def compile_only(ask: Callable, jaxpr) -> tuple[dict, Simulation, tuple[str, ...]]:
-    """The worker's answer about a traced function, no simulation, and a note that says so."""
+    """Return the worker's answer about a traced function, no simulation, and a note that says so."""
     return ask(jaxpr, simulate=False), _NOTHING, ("not simulated.",)
 
 
 def simulated(
     ask: Callable, jaxpr, args: tuple, walk: grid.Walk | None, chip: chips.Chip, limits: Limits, say: Callable
 ):
-    """The worker's answer about the whole of a traced function, its simulation, and notes on what was not simulated.
+    """Return the worker's answer about a whole traced function, its simulation, and notes on what was not simulated.
 
-    ``ask`` is made by ``asking``; ``say`` is told what takes long. Raises service.WorkerDied if the compiler dies of
+    ``ask`` is made by ``asking``; ``say`` reports what takes long. Raises service.WorkerDied if the compiler dies of
     the function even without the simulator.
     """
     if chip.name == "v4":
@@ -83,17 +83,16 @@ def simulated(
 
 
 def _doubtful(why: str) -> tuple[str, ...]:
-    """A note on divisions that could not be written otherwise for the simulator."""
+    """Return a note on divisions that could not be rewritten for the simulator."""
     return (f"the cycles may be wrong: the simulator takes quotients and remainders for 0, and {why}.",) * bool(why)
 
 
 def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
-    """A function that puts a traced function before the compiler, with or without its simulator, or a part of one of
-    which nothing but the cycles is wanted.
+    """Return a function that asks the compiler about a traced function, or a part of one for its cycles only.
 
-    The compiler sees no files and lines, so that its answer is that of the same program anywhere else; where it refuses
-    one and names the operation, it is asked once more with the innermost of them. And so it is where the simulator ends
-    with SIGSEGV, for so it ends without memory, unless the caller has said how much it may have: with twice as much.
+    The compiler sees no source locations, so that the same program gets the same answer anywhere. If it refuses a
+    program and names the operation, it is asked again with the innermost location. If the simulator ends with SIGSEGV,
+    as it does without memory, it is asked again with twice as much, unless the caller has set the limit.
     """
 
     def ask(jaxpr, args: tuple | None = None, *, simulate: bool, bundles: int = 0, cycles_only: bool = False) -> dict:
@@ -120,17 +119,17 @@ def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """A function, or a part of one, as the simulator is to see it."""
+    """A function, or a part of one, as the simulator sees it."""
 
     jaxpr: jax.extend.core.ClosedJaxpr
-    args: tuple  # with their values, where these are known
-    told: bool = False  # whether it was told what its kernels prefetch: then it has other arguments than the function
+    args: tuple  # with their values, if these are known
+    told: bool = False  # whether prefetched values are written into it, which changes its arguments
     cores: int = 1  # of the chip
     trouble: str = ""  # why it cannot be simulated
 
 
 def _seen(jaxpr, args: tuple, chip: chips.Chip) -> _Seen:
-    """The function, told what its kernels prefetch, where they decide anything by it."""
+    """Prepare the function for the simulator; prefetched values that decide something are written into it."""
     seen = _Seen(jaxpr=jaxpr, args=args, cores=chip.cores)
     if not prefetched.matters(jaxpr):
         return seen
@@ -142,15 +141,16 @@ def _seen(jaxpr, args: tuple, chip: chips.Chip) -> _Seen:
 
 
 def _on_one_axis(seen: _Seen) -> _Seen | None:
-    """The same with grids of one axis; None where that is the same, or cannot be written."""
-    flat = one_axis.flattened(seen.jaxpr) if seen.cores == 1 else None  # two cores share an axis that is parallel
+    """Rewrite the function with grids of one axis; None if nothing changes, or if it is impossible."""
+    flat = one_axis.flattened(seen.jaxpr) if seen.cores == 1 else None  # two cores share a parallel axis
     readable, trouble = divisions.worked_out(flat, seen.args) if flat else (None, "")
     return dataclasses.replace(seen, jaxpr=readable) if readable and not trouble else None
 
 
 def _whole(jaxpr, seen: _Seen, bundles: int, ask: Callable, say: Callable):
-    """Simulate all of it. Where the simulator is to see something else than the function, or gives up on it, the
-    function itself is compiled too.
+    """Simulate all of the function.
+
+    If the simulator sees another function, or gives up, the function itself is compiled too.
     """
     if bundles > extrapolate.WHOLE_BUNDLES * 3:
         say(f"simulating about {bundles / 1e6:.1f} million instruction bundles, for about {bundles * 15e-6:.0f} s")
@@ -161,10 +161,10 @@ def _whole(jaxpr, seen: _Seen, bundles: int, ask: Callable, say: Callable):
 
 
 def _simulated(seen: _Seen, ask: Callable, alone: Callable, **how) -> tuple[dict | None, dump.Dump | None, tuple]:
-    """The worker's answer about what the simulator sees, what this says of the ops of the whole, and notes.
+    """Return the worker's answer about what the simulator sees, its dump by the whole's op names, and notes.
 
-    ``alone()`` is the answer about the whole without the simulator. None, where the compiler died, for its answer, and
-    for what was said where that is not of use.
+    ``alone()`` is the answer about the whole without the simulator. The answer is None if the compiler died, the dump
+    is None if it is of no use.
     """
     if seen.trouble:
         return None, None, (f"no cycles: {seen.trouble}.",)
@@ -186,14 +186,17 @@ def _simulated(seen: _Seen, ask: Callable, alone: Callable, **how) -> tuple[dict
 
 
 def _asked(seen: _Seen, ask: Callable, **how) -> dict:
-    """The worker's answer; where ops must be told by their names, the whole of it."""
+    """Return the worker's answer; the whole of it if ops must be told apart by name."""
     how = how | {"cycles_only": False} if seen.told else how
     return ask(seen.jaxpr, seen.args if seen.told else None, simulate=True, **how)
 
 
 def _left(seen: _Seen, died: service.WorkerDied, ask: Callable, alone: Callable) -> dict | None:
-    """The answer that a crash left behind, if it is whole: libtpu 0.0.48 and 0.0.50 write the figures of an op, and
-    then may fail a check of their own on it (bf16 vectors)."""
+    """Return the answer that a crash left behind, if it is complete.
+
+    libtpu 0.0.48 and 0.0.50 write the figures of an op first, and may then fail a check of their own on it (bf16
+    vectors).
+    """
     if died.left is None or not died.left.cycles:
         return None
     answer = ask(seen.jaxpr, seen.args, simulate=False) if seen.told else alone()
@@ -201,7 +204,7 @@ def _left(seen: _Seen, died: service.WorkerDied, ask: Callable, alone: Callable)
 
 
 def _of_the_whole(answer: dict, seen: _Seen, alone: Callable) -> tuple[dump.Dump | None, tuple[str, ...]]:
-    """What an answer says of the ops of the whole, by their names there, and notes on what it does not."""
+    """Return an answer's dump by the op names of the whole, and notes on what it leaves out."""
     if not answer["ok"] or not seen.told:
         return answer.get("dump"), ()
     if not alone()["ok"]:
@@ -220,7 +223,7 @@ def _complete(said: dump.Dump, left: dump.Dump | None) -> bool:
 
 
 def _in_columns(jaxpr, args: tuple, chip: chips.Chip, ask: Callable):
-    """Simulate a few columns of XLA's own matrix product; None if it is not one, or XLA cuts the few differently."""
+    """Simulate a few columns of XLA's own matmul; None if it is not one, or if XLA cuts the few differently."""
     product = columns.product(jaxpr)
     if product is None:
         return None
@@ -242,7 +245,7 @@ def _in_columns(jaxpr, args: tuple, chip: chips.Chip, ask: Callable):
 
 
 def _simulated_product(jaxpr, args: tuple, ask: Callable) -> tuple[hlo.HloOp, int, dict] | None:
-    """The op that is a matrix product, its cycles and its time split; None where the simulator gives none."""
+    """Return the op that is a matmul, its cycles and its time split; None if the simulator gives none."""
     try:
         answer = ask(jaxpr, args, simulate=True, cycles_only=True)
     except service.WorkerDied:

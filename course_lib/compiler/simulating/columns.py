@@ -1,7 +1,7 @@
-"""XLA's own matrix product, simulated for a few of its columns.
+"""The simulation of XLA's own matmul for a few of its columns.
 
-A product of 4096 x 4096 takes the simulator 20 s and 2 GB. XLA walks a grid too, and where it cuts a narrower product
-into the same windows, its cycles lie on a straight line with those of the whole.
+A 4096 x 4096 matmul takes the simulator 20 s and 2 GB. XLA walks a grid too, and if it cuts a narrower matmul into the
+same windows, its cycles are on a straight line with those of the whole.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from course_lib.compiler.dumps import hlo
 from course_lib.compiler.report import Extrapolation
 from course_lib.grid.jaxprs import inside
 
-SMALL, LARGE = 4, 6  # steps along the columns; a product of two or three steps is often cut differently
+SMALL, LARGE = 4, 6  # steps along the columns; two or three steps are often cut differently
 _EPILOGUE = {
     "convert_element_type", "mul", "add", "sub", "div", "max", "min", "neg", "tanh", "logistic", "exp", "erf",
     "integer_pow", "square", "pow", "copy",
@@ -23,15 +23,15 @@ _EPILOGUE = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Product:
-    """A function that is one matrix product, and perhaps something elementwise on its result."""
+    """A function that is one matmul, possibly followed by something elementwise."""
 
-    argument: int  # which argument has the columns
+    argument: int  # the argument that has the columns
     axis: int
     columns: int
 
 
 def product(jaxpr) -> Product | None:
-    """The product that a traced function is; None if it is anything else."""
+    """Return the matmul that a traced function consists of; None if it is anything else."""
     eqns = [eqn for eqn in grid.equations(jaxpr) if not inside(eqn)]
     dots = [eqn for eqn in eqns if eqn.primitive.name == "dot_general"]
     inputs = _where_it_is_done(jaxpr)
@@ -46,7 +46,7 @@ def product(jaxpr) -> Product | None:
 
 
 def narrow(jaxpr, product: Product, args: tuple, steps: int, of: int, chip: str) -> tuple[object, tuple]:
-    """The function traced for ``steps`` of the ``of`` steps that XLA takes along the columns, and its arguments."""
+    """Trace the function for ``steps`` of XLA's ``of`` steps along the columns; return its arguments too."""
     leaves = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in jax.tree.leaves(args)]
     shape = list(leaves[product.argument].shape)
     shape[product.axis] = product.columns // of * steps
@@ -55,13 +55,13 @@ def narrow(jaxpr, product: Product, args: tuple, steps: int, of: int, chip: str)
 
 
 def main_op(module: hlo.Module) -> hlo.HloOp | None:
-    """The op that is the product, if the module has no other that computes."""
+    """Return the op that is the matmul, if no other op in the module computes."""
     working = [op for op in module.ops if op.windows]
     return working[0] if len(working) == 1 and len(working[0].iterations) == 3 and working[0].times == 1 else None
 
 
 def line(whole: hlo.HloOp, parts: list[tuple[hlo.HloOp, int]]) -> Extrapolation | None:
-    """The line through two narrower products, each (op, cycles); None unless XLA does the same in all three."""
+    """Return the line through two narrower matmuls, each (op, cycles); None unless XLA does the same in all three."""
     for op, _ in parts:
         if op.windows != whole.windows or op.iterations[1:] != whole.iterations[1:] or _places(op) != _places(whole):
             return None
@@ -70,7 +70,7 @@ def line(whole: hlo.HloOp, parts: list[tuple[hlo.HloOp, int]]) -> Extrapolation 
 
 
 def remark(product: Product, whole: hlo.HloOp) -> str:
-    """What was simulated, for the Report."""
+    """Say what was simulated, for the Report."""
     return (
         f"simulated with {SMALL} and {LARGE} of every {whole.iterations[0]} columns of argument {product.argument}, "
         "which XLA cuts into the same windows."
@@ -78,12 +78,12 @@ def remark(product: Product, whole: hlo.HloOp) -> str:
 
 
 def _places(op: hlo.HloOp) -> list[bool]:
-    """Which of its arrays lie in HBM."""
+    """Return which of its arrays are in HBM."""
     return [size > 0 for size in (*op.operands, *op.results)]
 
 
 def _where_it_is_done(jaxpr) -> list:
-    """The variables of the function's inputs; inside the jit, if that is all of the function."""
+    """Return the variables of the function's inputs; inside the jit, if that is the whole function."""
     if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit"):
         eqn = jaxpr.eqns[0]
         return _where_it_is_done(eqn.params["jaxpr"]) if list(eqn.invars) == list(jaxpr.jaxpr.invars) else []
@@ -91,7 +91,7 @@ def _where_it_is_done(jaxpr) -> list:
 
 
 def _harmless(eqn, inputs: list) -> bool:
-    """Whether an equation does the same for fewer columns: arithmetic on the product and on numbers."""
+    """Whether an equation does the same for fewer columns: arithmetic on the matmul's result and scalars."""
     arrays = [v for v in eqn.invars if v.aval.shape != ()]
     shape = eqn.outvars[0].aval.shape
     return eqn.primitive.name in _EPILOGUE and all(v not in inputs and v.aval.shape == shape for v in arrays)

@@ -1,6 +1,6 @@
-"""Which values inside a kernel decide what it does: branches, the ends of loops, the blocks that an index map names.
+"""The values inside a kernel that determine what it does: branches, loop ends, the blocks that an index map names.
 
-What only says where in an array something lies, decides nothing: the first row takes as long to copy as any other.
+A value that only says where in an array something is does not count: the first row takes as long to copy as any other.
 """
 
 from course_lib.grid.following.refs import space_of
@@ -10,7 +10,7 @@ _STORES = ("swap", "masked_swap", "addupdate")
 
 
 def deciding(jaxpr, outputs: set) -> set:
-    """The variables of ``jaxpr`` that decide something in it, or make what does; ``outputs``: those that do outside."""
+    """Return the variables of ``jaxpr`` that decide something in it; ``outputs`` are those that decide outside."""
     found = set(outputs)
     for eqn in reversed(jaxpr.eqns):
         found |= {v for v, decides in zip(eqn.invars, _inputs(eqn, found), strict=True) if decides and is_variable(v)}
@@ -18,11 +18,11 @@ def deciding(jaxpr, outputs: set) -> set:
 
 
 def parts(eqn) -> list[tuple]:
-    """The jaxprs that an equation runs, each with what its variables are there and what becomes of its outputs.
+    """Return the jaxprs that an equation runs, with the mapping of their variables.
 
-    (jaxpr, its variables, the equation's inputs that they stand for, whether all its outputs decide: else those that
-    become outputs of the equation which do). A sum or a sort over an array, whose jaxpr is an operation on two numbers,
-    runs none.
+    Each entry is (jaxpr, its variables, the equation's inputs that they stand for, whether all its outputs decide). If
+    not all of them decide, only those do that become deciding outputs of the equation. A sum or sort over an array runs
+    none, since its jaxpr is an operation on two numbers.
     """
     name, inputs = eqn.primitive.name, list(eqn.invars)
     if name == "cond":
@@ -45,7 +45,7 @@ def parts(eqn) -> list[tuple]:
 
 
 def inner_outputs(eqn, jaxpr, all_of_them: bool, found: set) -> set:
-    """The outputs of a jaxpr that ``eqn`` runs which decide something; ``found``: the variables outside that do."""
+    """Return the outputs of an equation's jaxpr that decide something; ``found``: the deciding variables outside."""
     if all_of_them:
         return {v for v in jaxpr.outvars if is_variable(v)}
     pairs = zip(jaxpr.outvars, eqn.outvars, strict=True)
@@ -53,7 +53,7 @@ def inner_outputs(eqn, jaxpr, all_of_them: bool, found: set) -> set:
 
 
 def _inputs(eqn, found: set) -> list[bool]:
-    """Of each input of an equation, whether it decides something."""
+    """Return for each input of an equation whether it decides something."""
     inner = parts(eqn)
     if inner:
         decides = {v for part in inner for v in _from_inside(eqn, *part, found)}

@@ -1,9 +1,9 @@
-"""Write integer divisions so that the simulator can work them out.
+"""Integer divisions rewritten into a form that the simulator can evaluate.
 
-libtpu's simulator (0.0.48 and 0.0.50) follows the scalar core, but takes every integer quotient and remainder for 0: a
-copy guarded by ``i // 4`` is lost, a branch on ``i % 2 == 0`` is always taken. Multiplying and shifting it does work
-out. So for the simulation alone, ``x // 4`` becomes ``x >> 2``, and ``x // 3`` becomes ``(x * m) >> s``, with m and s
-chosen so that it is exact for x from 0 to 8,192. Whether that was enough is checked on the whole grid.
+libtpu's simulator (0.0.48 and 0.0.50) follows the scalar core, but takes every integer quotient and remainder to be 0:
+a copy guarded by ``i // 4`` is lost, a branch on ``i % 2 == 0`` is always taken. It does evaluate multiplications and
+shifts. For the simulation alone, ``x // 4`` therefore becomes ``x >> 2``, and ``x // 3`` becomes ``(x * m) >> s``, with
+m and s chosen so that it is exact for x from 0 to 8,192. A check over the whole grid tells whether that was enough.
 """
 
 import functools
@@ -19,18 +19,18 @@ from course_lib.grid.following import scalars
 from course_lib.grid.following.follow import index_values
 from course_lib.grid.jaxprs import called, inside, is_variable, map_inside
 
-LARGEST = 8192  # a dividend up to here is divided exactly
+LARGEST = 8192  # dividends up to this are divided exactly
 _CALLS = ("jit", "pjit", "closed_call")
 
 
 def worked_out(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple) -> tuple[jax.extend.core.ClosedJaxpr, str]:
-    """The function with its kernels' scalar divisions written otherwise, and why that was not possible, or "".
+    """Rewrite the scalar divisions in a function's kernels; return it with why that was impossible, or "".
 
-    A function without divisions comes back as it is.
+    A function without divisions is returned unchanged.
     """
     if not any(_divides(eqn) for eqn in grid.pallas_calls(jaxpr)):
         return jaxpr, ""
-    doubtful: list = []  # divisions that are not exact for every number they might meet
+    doubtful: list = []  # divisions that are not exact for every possible dividend
     written = rewrite.kernels(jaxpr, lambda _, eqn: _kernel(eqn, doubtful))
     if any(_divides(eqn) for eqn in grid.pallas_calls(written)):
         return jaxpr, "it divides by a number that is known only when it runs"
@@ -40,7 +40,7 @@ def worked_out(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple) -> tuple[jax.ext
 
 
 def _divides(eqn) -> bool:
-    """Whether a kernel call has a division of scalars, in its index maps or its body."""
+    """Whether a kernel call has a scalar division in its index maps or its body."""
     maps = (block.index_map_jaxpr for block in _blocks(eqn))
     return any(_is_division(inner) for jaxpr in (*inside(eqn), *maps) for inner in grid.equations(jaxpr))
 
@@ -53,12 +53,12 @@ def _is_division(eqn) -> bool:
 
 
 def _blocks(eqn) -> tuple:
-    """The blocks of a pallas_call, whose index maps stand beside its body; a pl.kernel has none."""
+    """Return the blocks of a pallas_call, whose index maps are stored beside its body; a pl.kernel has none."""
     return tuple(eqn.params["grid_mapping"].block_mappings) if "grid_mapping" in eqn.params else ()
 
 
 def _kernel(eqn, doubtful: list):
-    """A kernel call with all its divisions by constants written otherwise."""
+    """Rewrite all divisions by constants in a kernel call."""
     blocks = tuple(b.replace(index_map_jaxpr=_body(b.index_map_jaxpr, {}, doubtful)) for b in _blocks(eqn))
     eqn = map_inside(eqn, lambda body: _body(body, {}, doubtful))
     if not blocks:
@@ -67,7 +67,7 @@ def _kernel(eqn, doubtful: list):
 
 
 def _body(jaxpr, known: dict, doubtful: list):
-    """A jaxpr whose inputs ``known`` are constants; constants are followed to find what is divided by."""
+    """Rewrite the divisions of a jaxpr; constants are propagated from the inputs in ``known`` to find the divisors."""
     known, eqns = dict(known), []
     for eqn in jaxpr.eqns:
         inputs = [known.get(v) if is_variable(v) else v.val for v in eqn.invars]
@@ -83,7 +83,7 @@ def _body(jaxpr, known: dict, doubtful: list):
 
 
 def _values(eqn, inputs: list) -> list:
-    """What an equation on constants comes to; UNKNOWN where it is not of scalars, or has none for inputs."""
+    """Return the outputs of an equation on constants; UNKNOWN if it is not scalar, or has no inputs."""
     if not inputs or any(getattr(v.aval, "shape", None) != () for v in eqn.outvars):
         return [scalars.UNKNOWN] * len(eqn.outvars)
     if eqn.primitive.name in _CALLS:
@@ -92,7 +92,7 @@ def _values(eqn, inputs: list) -> list:
 
 
 def _inside(eqn, inputs: list, doubtful: list):
-    """The equation with the jaxprs in it changed; those of a call know the constants it is called with."""
+    """Rewrite the jaxprs inside an equation; those of a call know the constants it is called with."""
     if eqn.primitive.name.startswith("reduce"):
         return eqn
     is_call = eqn.primitive.name in _CALLS
@@ -105,7 +105,7 @@ def _inside(eqn, inputs: list, doubtful: list):
 
 
 def _written(eqn, divisor: int):
-    """The quotient or remainder of ``eqn`` by multiplying and shifting, as a call that takes its place."""
+    """Return a call that computes the quotient or remainder of ``eqn`` by multiplying and shifting."""
     dtype = eqn.outvars[0].aval.dtype
     call = _call(eqn.primitive.name, divisor, dtype)
     return call.replace(invars=[eqn.invars[0]], outvars=list(eqn.outvars))
@@ -132,7 +132,7 @@ def _call(name: str, divisor: int, dtype):
 
 
 def _same(jaxpr, written, args: tuple) -> bool:
-    """Whether both visit the same blocks and do the same, over the whole grid; no, where that cannot be followed."""
+    """Whether both visit the same blocks and do the same over the whole grid; False if that cannot be followed."""
     try:
         return same(*(grid.walk_traced(one, args).calls for one in (jaxpr, written)))
     except grid.UnreadableCall:
@@ -142,7 +142,7 @@ def _same(jaxpr, written, args: tuple) -> bool:
 def same(before: tuple[grid.Call, ...], after: tuple[grid.Call, ...]) -> bool:
     """Whether two versions of a function's kernels visit the same blocks and do the same at each step.
 
-    Raises grid.UnreadableCall where a body cannot be followed.
+    Raises grid.UnreadableCall if a body cannot be followed.
     """
     return all(
         all((x.indices == y.indices).all() for x, y in zip(one.operands, other.operands, strict=True))
@@ -152,7 +152,7 @@ def same(before: tuple[grid.Call, ...], after: tuple[grid.Call, ...]) -> bool:
 
 
 def _deeds(call: grid.Call) -> list:
-    """How often each operation runs, in order, and the copies made by hand."""
+    """Return how often each operation runs, in order, and the copies made by hand."""
     followed = grid.body(call)
     runs = [(eqn.primitive.name, times) for eqn, times in followed.runs if eqn.primitive.name not in ("jit", "pjit")]
     return [runs, [(c.source, c.target, c.shape, c.steps.tolist()) for c in followed.copies]]

@@ -1,17 +1,17 @@
-"""About how much work it is to simulate a function: to choose what to simulate, and for nothing else."""
+"""A rough estimate of the work of simulating a function, used only to choose what to simulate."""
 
 import dataclasses
 
 from course_lib import chips, cost, grid
 from course_lib.compiler.simulating import rewrite
 
-# Elements per cycle that plain kernels reach; the VPU and the EUP could do four and two times that.
+# Elements per cycle that plain kernels reach; the VPU and the EUP could do four times and twice that.
 _VECTOR, _TRANSCENDENTAL = 1024, 512
-_PER_STEP = 130  # bundles that the pipeline itself issues at each step of a grid
+_PER_STEP = 130  # bundles that the pipeline itself issues at each grid step
 
 
 def kernel_bundles(call: grid.Call, chip: chips.Chip) -> int | None:
-    """Bundles that one run of a kernel issues; waiting for copies costs the simulator nothing. None: who knows."""
+    """Estimate the bundles that one run of a kernel issues; None if unknown. Waiting costs the simulator nothing."""
     try:
         work = cost.kernel_flops(once(call))
     except grid.UnreadableCall:
@@ -20,12 +20,12 @@ def kernel_bundles(call: grid.Call, chip: chips.Chip) -> int | None:
 
 
 def once(call: grid.Call) -> grid.Call:
-    """One run of a kernel that a loop may run often. The same object where it is one: what is known of it is cached."""
+    """Return one run of a kernel that a loop may run often; the same object if possible, as it is a cache key."""
     return call if call.times == 1 else dataclasses.replace(call, times=1)
 
 
 def other_bundles(walk: grid.Walk, chip: chips.Chip) -> int:
-    """Bundles of all that stands around the kernels; the simulator runs the body of XLA's loops once."""
+    """Estimate the bundles of everything around the kernels; the simulator runs the body of XLA's loops once."""
     around = grid.Walk(calls=(), jaxpr=_loops_once(walk.jaxpr))
     return round(_bundles(cost.flops(around), chip))
 

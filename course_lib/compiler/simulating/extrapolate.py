@@ -1,9 +1,9 @@
-"""Cycles of large grids: simulate two smaller ones, and draw a straight line through them.
+"""Cycles of large grids, extrapolated along a straight line from the simulation of two smaller ones.
 
-Simulating takes about 10 s and 1.6 GB for a million bundles issued, and most of a large grid repeats itself. So a
-long kernel is run for a few steps and for some more, inner axes whole, and each further step costs what those cost.
-That is right only for a grid whose steps are alike, which is checked: bytes moved and operations done must lie on a
-straight line too.
+Simulating takes about 10 s and 1.6 GB for a million bundles issued, and most of a large grid repeats itself. A long
+kernel is therefore run for a few steps and for some more, inner axes whole, and each further step costs what those
+cost. This is correct only for a grid whose steps are alike, which is checked: bytes moved and operations done must lie
+on a straight line too.
 """
 
 import dataclasses
@@ -13,22 +13,22 @@ from course_lib import chips, cost, grid
 from course_lib.compiler.report import Extrapolation
 from course_lib.compiler.simulating import estimate, rewrite, shorten
 
-WHOLE_BUNDLES = 80_000  # a program that issues about so many is simulated whole
+WHOLE_BUNDLES = 80_000  # programs that issue up to about this many are simulated whole
 _FIRST, _FURTHER = 10_000, 20_000  # bundles of the smaller run, and how many more the larger one issues
-_RHYTHM = 6  # steps: the simulator's copies repeat themselves after 1, 2 or 3 steps of a grid
+_RHYTHM = 6  # steps: the simulator's copies repeat after 1, 2 or 3 grid steps
 _TOLERANCE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shortened:
-    """A kernel call that is simulated smaller, in two sizes."""
+    """A kernel call that is simulated at two smaller sizes."""
 
     cut: shorten.Cut
     small: int  # units of the cut
     large: int
 
     def line(self, small_cycles: int, large_cycles: int) -> Extrapolation:
-        """The line through the two runs."""
+        """Return the line through the two runs."""
         period = self.cut.period
         return Extrapolation(
             steps=self.cut.steps, small=(self.small * period, small_cycles), large=(self.large * period, large_cycles)
@@ -39,13 +39,13 @@ class Shortened:
 class Plan:
     """What to simulate of a function."""
 
-    calls: dict[int, Shortened]  # number of the call -> how it is made smaller; empty: simulate the whole
-    bundles: int  # about so many are issued by all that is simulated whole
-    why: str = ""  # why a long kernel is not made smaller
+    calls: dict[int, Shortened]  # number of the call -> how it is cut; empty: simulate the whole
+    bundles: int  # issued, roughly, by all that is simulated whole
+    why: str = ""  # why a long kernel is not cut
 
 
 def plan(jaxpr, args: tuple, walk: grid.Walk, chip: chips.Chip) -> Plan:
-    """Long kernels smaller, where they can be, and the rest as it is."""
+    """Plan how to shorten long kernels; leave the others unchanged."""
     known = [estimate.kernel_bundles(call, chip) for call in walk.calls]
     around = estimate.other_bundles(walk, chip)
     whole = Plan(calls={}, bundles=around + sum(n or 0 for n in known))
@@ -62,7 +62,7 @@ def plan(jaxpr, args: tuple, walk: grid.Walk, chip: chips.Chip) -> Plan:
 
 
 def smaller(jaxpr, plan: Plan, which: str):
-    """The function with its long kernels cut to their "small" or their "large" size."""
+    """Return the function with its long kernels cut to their "small" or "large" size."""
 
     def change(number: int, eqn):
         made = plan.calls.get(number)
@@ -74,7 +74,7 @@ def smaller(jaxpr, plan: Plan, which: str):
 def _shortened(
     jaxpr, args: tuple, walk: grid.Walk, number: int, bundles: int, chip: chips.Chip
 ) -> tuple[Shortened | None, str]:
-    """How one call is made smaller, or None and what stands against it."""
+    """Return how one call is shortened, or None and the reason against it."""
     call, trouble = walk.calls[number], ""
     each = bundles / shorten.steps(call)
     for cut in shorten.cuts(call, each, chip) if bundles > _FIRST + _FURTHER else ():
@@ -90,32 +90,34 @@ def _shortened(
 
 
 def _sized(cut: shorten.Cut, unit: float) -> Shortened | None:
-    """Two sizes for a cut whose unit issues so many bundles; None if they would be no smaller than the whole."""
+    """Return two sizes for a cut whose unit issues ``unit`` bundles; None if they are no smaller than the whole."""
     rhythm = math.lcm(cut.multiple, _RHYTHM // math.gcd(_RHYTHM, cut.period))
     if rhythm * unit > 2 * _FURTHER:
         rhythm = cut.multiple
-    few = 2 if unit < _FURTHER else 1  # the first unit is not quite like the others
+    few = 2 if unit < _FURTHER else 1  # the first unit differs a little from the others
     small = _up(max(_FIRST / unit, 4 / cut.period, few), cut.multiple)
     large = small + _up(_FURTHER / unit, rhythm)
     return Shortened(cut=cut, small=small, large=large) if small + large < cut.units and large <= cut.longest else None
 
 
 def _as_many_buffers(jaxpr, args: tuple, call: grid.Call, number: int, made: Shortened) -> bool:
-    """Whether the smaller run has as many buffers as the whole: a block that stays over all of its steps has just one,
-    and the kernel is another program."""
+    """Whether the smaller run has the same buffers as the whole.
+
+    A block that stays for all of its steps has only one, which makes the kernel another program.
+    """
     small = grid.walk_traced(smaller(jaxpr, Plan(calls={number: made}, bundles=0), "small"), args).calls[number]
     return [o.buffers for o in small.operands] == [o.buffers for o in call.operands]
 
 
 def _later(made: Shortened) -> Shortened:
-    """Both sizes a unit larger, where there are so many."""
+    """Return both sizes one unit larger, if there are enough units."""
     cut, small, large = made.cut, made.small + made.cut.multiple, made.large + made.cut.multiple
     fits = small + large < cut.units and large <= cut.longest
     return dataclasses.replace(made, small=small, large=large) if fits else made
 
 
 def _uneven(jaxpr, args: tuple, full: grid.Walk, number: int, made: Shortened) -> str:
-    """Why a straight line would be wrong: the kernel does not do the same at all its steps. "" if it does."""
+    """Return why a straight line would be wrong: the kernel's steps are not alike; "" if they are."""
     alone = Plan(calls={number: made}, bundles=0)
     small, large = (grid.walk_traced(smaller(jaxpr, alone, which), args) for which in ("small", "large"))
     for what, count in (("bytes it moves", _moved), ("operations it does", _operations)):
@@ -135,7 +137,7 @@ def _up(n: float, multiple: int) -> int:
 
 
 def _moved(call: grid.Call, jaxpr) -> int:
-    """Bytes of one run; 0 where they depend on an array's values, and only the operations can be compared."""
+    """Return the bytes of one run; 0 if they depend on an array's values, so that only operations can be compared."""
     try:
         return cost.hbm_bytes(grid.Walk(calls=(estimate.once(call),), jaxpr=jaxpr))
     except grid.UnreadableCall:

@@ -1,7 +1,7 @@
-"""A list of whole numbers as arithmetic, for a simulator that does not see what lies in memory.
+"""A list of integers as arithmetic, for a simulator that does not see the contents of memory.
 
-What an index map looks up is written as a straight line plus what is left over, and that as steps or as bits packed
-into constants: whichever takes the fewest operations.
+The values that an index map looks up become a straight line plus a remainder. The remainder becomes steps, or bits
+packed into constants, whichever takes fewer operations.
 """
 
 import dataclasses
@@ -13,22 +13,22 @@ from jax import lax
 
 from course_lib.arrays import Array, Int32
 
-MOST_OPERATIONS = 160  # of one look-up: more would be work of its own, which the kernel does not have
+MOST_OPERATIONS = 160  # of one lookup: more would be extra work that the kernel does not have
 _WORD = 32  # bits of a constant
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """``at(i)`` is the number that stands at place i, for int32 i; it takes so many operations of the scalar core."""
+    """A table lookup: ``at(i)`` is the number at int32 place i; ``operations`` are those of the scalar core."""
 
     at: Callable[[Int32[Array, ""]], Int32[Array, ""]]
     operations: int
 
 
 def lookup(places: np.ndarray, numbers: np.ndarray) -> Lookup | None:
-    """The look-up of ``numbers`` (int[n], of 32 bits) at ``places`` (int[n], rising); whatever it is elsewhere.
+    """Return a lookup of ``numbers`` (32-bit int[n]) at ``places`` (int[n], ascending), with any result elsewhere.
 
-    None where it would take more than MOST_OPERATIONS.
+    None if it would take more than MOST_OPERATIONS.
     """
     if not len(places):
         return Lookup(at=lambda i: i * 0, operations=0)
@@ -44,7 +44,7 @@ def _slopes(places: np.ndarray, numbers: np.ndarray) -> list[int]:
 
 
 def _ways(places: np.ndarray, numbers: np.ndarray, slope: int) -> Iterator[Lookup]:
-    """Steps, or packed bits, on top of a straight line."""
+    """Yield the lookups by steps and by packed bits on top of a straight line."""
     rest = numbers.astype(np.int64) - slope * places
     base, line = int(rest.min()), 2 * (slope not in (0, 1)) + (slope == 1)
     for at, operations in (_in_steps(places, rest - base), _packed(places, rest - base)):
@@ -57,7 +57,7 @@ def _on_line(slope: int, base: int, rest: Callable, i):
 
 
 def _in_steps(places: np.ndarray, rest: np.ndarray) -> tuple[Callable, int]:
-    """From place to place another number: a comparison and a choice for each change."""
+    """Look the number up by a comparison and a select for each change between places."""
     changes = np.flatnonzero(np.diff(rest)) + 1
 
     def at(i):
@@ -70,7 +70,7 @@ def _in_steps(places: np.ndarray, rest: np.ndarray) -> tuple[Callable, int]:
 
 
 def _packed(places: np.ndarray, rest: np.ndarray) -> tuple[Callable, int]:
-    """Several numbers in each word; the word is chosen by comparisons, the number in it by a shift."""
+    """Pack several numbers into each word; comparisons choose the word, a shift the number in it."""
     bits = next(n for n in (1, 2, 4, 8, 16, _WORD) if int(rest.max()) < 1 << n)
     each = _WORD // bits
     words = np.zeros(int(places[-1]) // each + 1, np.uint64)

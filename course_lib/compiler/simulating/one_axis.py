@@ -1,9 +1,9 @@
-"""Write a grid of several axes as one of a single axis, for a simulator that loses its way in the other.
+"""Grids of several axes rewritten with a single axis, for a simulator that fails on the former.
 
-Where at some step of a grid of several axes no block changes, libtpu's simulator (0.0.48) looks for a copy that nobody
-started, and aborts: an index map of ``min(j, 3)`` is enough. In a grid of one axis it does not. So the same steps are
-numbered through, and the index maps and the body work out from the number where they are. That costs some operations
-of the scalar core at each step: 0 to 2 % in kernels of 1000 cycles a step which it can simulate either way.
+If no block changes at some step of a grid with several axes, libtpu's simulator (0.0.48) looks for a copy that nobody
+started, and aborts: an index map of ``min(j, 3)`` is enough. With one axis it does not. So the steps are numbered
+consecutively, and the index maps and the body compute their coordinates from the number. This costs some scalar
+operations at each step: 0 to 2 % in kernels of 1000 cycles a step that can be simulated either way.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _STEP = jax.ShapeDtypeStruct((), np.int32)
 
 
 def flattened(jaxpr: jax.extend.core.ClosedJaxpr) -> jax.extend.core.ClosedJaxpr | None:
-    """The function with its kernels' grids of one axis each; None where there is nothing to do, or no way to do it."""
+    """Rewrite the kernels of a function with one grid axis each; None if that is unnecessary or impossible."""
     grids = [eqn.params.get("grid_mapping") for eqn in grid.pallas_calls(jaxpr)]
     several = [mapping for mapping in grids if mapping and len(mapping.grid) > 1]
     if not several or any(m.num_dynamic_grid_bounds or m.vmapped_dims or m.grid_names for m in several):
@@ -51,7 +51,7 @@ def _kernel(eqn):
 
 
 def _index_map(jaxpr, sizes: tuple[int, ...]):
-    """An index map that takes the number of a step in the place of its coordinates."""
+    """Rewrite an index map to take the number of a step instead of its coordinates."""
     coordinates, rest = jaxpr.invars[: len(sizes)], jaxpr.invars[len(sizes) :]
     step = jax.extend.core.Var(coordinates[0].aval)
     first = [_coordinate(sizes, axis).replace(invars=[step], outvars=[found]) for axis, found in enumerate(coordinates)]
@@ -60,7 +60,7 @@ def _index_map(jaxpr, sizes: tuple[int, ...]):
 
 
 def _body(jaxpr, sizes: tuple[int, ...]):
-    """A body that asks for the number of the step where it asked for a coordinate."""
+    """Rewrite a body to ask for the number of the step where it asked for a coordinate."""
     eqns = []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "program_id":
@@ -77,7 +77,7 @@ def _body(jaxpr, sizes: tuple[int, ...]):
 
 @functools.cache
 def _coordinate(sizes: tuple[int, ...], axis: int):
-    """An equation from the number of a step to its coordinate along an axis."""
+    """Return an equation that computes a coordinate along an axis from the number of a step."""
     inner = math.prod(sizes[axis + 1 :])
 
     def coordinate(step):

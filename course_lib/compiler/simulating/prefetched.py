@@ -1,13 +1,13 @@
-"""Tell the simulator what stands in prefetched arrays, where that decides what a kernel does.
+"""Prefetched values written into a function for the simulator, if they decide what a kernel does.
 
-libtpu's simulator (0.0.48 and 0.0.50) follows the scalar core, but takes every number of a prefetched array for 0: a
-block whose index is looked up never changes, a loop up to ``lengths_ref[b]`` has no turns, and where a copy is awaited
-that was never started, it aborts. It aborts too where the arrays are computed in the same program. Here they are known.
-So for the simulation alone, a load that decides something becomes that load plus the number that it should have found,
-worked out from the place by arithmetic (``lookup``); the arrays become arguments; and a grid whose size is computed
-gets that size. A load that only says where a copy begins stays as it is. Whether that was enough is checked on the
-whole grid: with zeros in its arrays, the kernel must visit the blocks, take the branches and start the copies that it
-does with the real ones.
+libtpu's simulator (0.0.48 and 0.0.50) follows the scalar core, but takes every element of a prefetched array to be 0: a
+block whose index is looked up never changes, a loop up to ``lengths_ref[b]`` has no iterations, and the simulator
+aborts if a copy is awaited that was never started. It also aborts if the arrays are computed in the same program. Here
+their values are known. For the simulation alone, a load that decides something therefore becomes that load plus the
+value that it should have found, computed from the index by arithmetic (``lookup``); the arrays become arguments; and a
+grid with a computed size gets that size. A load that only says where a copy begins stays unchanged. A check over the
+whole grid tells whether that was enough: with zeros in its arrays, the kernel must visit the same blocks, take the same
+branches and start the same copies as with the real ones.
 """
 
 import math
@@ -29,17 +29,17 @@ UNSEEN = "what a kernel does hangs on numbers that it prefetches, and the simula
 
 
 def matters(jaxpr: jax.extend.core.ClosedJaxpr) -> bool:
-    """Whether a kernel decides anything by a number that it prefetches, or its grid has a size that is computed."""
+    """Whether a kernel decides anything by a prefetched value, or its grid has a computed size."""
     found = [eqn for eqn in grid.pallas_calls(jaxpr) if _sizes(eqn)]
     rewrite.kernels(jaxpr, lambda _, eqn: _kernel(eqn, lambda load, *_: found.append(load) or [load]))
     return bool(found)
 
 
 def told(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str) -> tuple[jax.extend.core.ClosedJaxpr, tuple]:
-    """The function for the simulator, and its flat arguments, the arrays that its kernels prefetch last.
+    """Return the function for the simulator, and its flat arguments; the arrays that its kernels prefetch come last.
 
-    Raises grid.UnreadableCall where that is not possible: the arrays are not known, a kernel cannot be followed, or
-    there are too many numbers.
+    Raises grid.UnreadableCall if that is impossible: the arrays are not known, a kernel cannot be followed, or there
+    are too many values.
     """
     calls = grid.walk_traced(jaxpr, args).calls
 
@@ -65,8 +65,10 @@ def told(jaxpr: jax.extend.core.ClosedJaxpr, args: tuple, chip: str) -> tuple[ja
 
 
 def _kernel(eqn, change: Callable):
-    """A kernel call with ``change(load, ref, index_map)``, a list of equations, in the place of each load that decides
-    something; ``ref``: of which prefetched array, ``index_map``: None in the body."""
+    """Replace each deciding load in a kernel call by the equations ``change(load, ref, index_map)``.
+
+    ``ref`` is the number of the prefetched array, ``index_map`` is None in the body.
+    """
     mapping = eqn.params.get("grid_mapping")
     if mapping is None or not mapping.num_index_operands:
         return eqn
@@ -84,7 +86,7 @@ def _kernel(eqn, change: Callable):
 
 
 def _sizes(eqn) -> int:
-    """How many sizes of a kernel call's grid are computed: its first operands."""
+    """Return how many sizes of a kernel call's grid are computed; they are its first operands."""
     return eqn.params["grid_mapping"].num_dynamic_grid_bounds if "grid_mapping" in eqn.params else 0
 
 
@@ -96,7 +98,7 @@ def _with_grid(eqn, sizes: tuple[int, ...]):
 
 
 def _body(jaxpr, refs: dict, outputs: set, change: Callable):
-    """A jaxpr with its deciding loads changed; ``refs``: variable -> number of the prefetched array."""
+    """Change the deciding loads of a jaxpr; ``refs``: variable -> number of the prefetched array."""
     found, eqns = deciding.deciding(jaxpr, outputs), []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "get" and eqn.invars[0] in refs and eqn.outvars[0] in found:
@@ -107,7 +109,7 @@ def _body(jaxpr, refs: dict, outputs: set, change: Callable):
 
 
 def _inside(eqn, refs: dict, found: set, change: Callable):
-    """An equation with the jaxprs that it runs changed."""
+    """Change the jaxprs that an equation runs."""
     changed = {}
     for jaxpr, variables, inputs, all_of_them in deciding.parts(eqn):
         pairs = zip(variables, inputs, strict=True)
@@ -117,15 +119,15 @@ def _inside(eqn, refs: dict, found: set, change: Callable):
 
 
 def _lookup(load, array: np.ndarray, read: np.ndarray) -> list | None:
-    """A load, and the number that stood at its place added to it; None where that is too long, or no whole number.
+    """Return a load with its value added to it; None if that takes too many operations, or the value is not an int32.
 
-    ``read``: which numbers of the array are asked for anywhere.
+    ``read``: which elements of the array are read anywhere.
     """
     index, places = _index(load), np.flatnonzero(read)
     if index is None or array.dtype != np.int32 or (table := lookup(places, array.reshape(-1)[places])) is None:
         return None
 
-    if array.size == 1:  # for an array of one number the simulator decides as it likes
+    if array.size == 1:  # for an array of one element the simulator's decisions are arbitrary
         (number,) = jax.make_jaxpr(jax.jit(lambda: jnp.int32(array.item())))().eqns
         return [number.replace(outvars=list(load.outvars))]
 
@@ -140,7 +142,7 @@ def _lookup(load, array: np.ndarray, read: np.ndarray) -> list | None:
 
 
 def _index(load) -> list | None:
-    """The index of the one number that a load reads; None where it is written in another way."""
+    """Return the index of the single element that a load reads; None if it is written in another way."""
     transforms = jax.tree.unflatten(load.params["tree"], load.invars[1:])
     if load.outvars[0].aval.shape != () or len(transforms) != 1:
         return None
@@ -153,7 +155,7 @@ def _strides(shape: tuple[int, ...]) -> list[int]:
 
 
 def _as_arguments(jaxpr, args: tuple, calls: tuple[grid.Call, ...], chip: str) -> tuple:
-    """The function with the arrays that its kernels prefetch as further arguments, and these arrays."""
+    """Pass the arrays that kernels prefetch as further arguments; return the function and these arrays."""
     flat = grid.trace(lambda *a: grid.run(jaxpr, False, *a), *args, chip=chip)
     arrays, more = [jnp.asarray(array) for call in calls for array in call.scalars], []
 

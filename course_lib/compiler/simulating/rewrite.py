@@ -1,4 +1,4 @@
-"""Change equations of a traced function, wherever in it they stand."""
+"""Changes to the equations of a traced function, at any depth."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from course_lib.grid.jaxprs import map_inside
 
 
 def equations(jaxpr, change: Callable):
-    """``jaxpr`` with every equation replaced by ``change(eqn)``; where that is None, the change is made inside it."""
+    """Replace every equation of ``jaxpr`` by ``change(eqn)``; if that is None, change the jaxprs inside it."""
 
     def changed(eqn):
         return change(eqn) or map_inside(eqn, lambda inner: equations(inner, change))
@@ -20,13 +20,13 @@ def equations(jaxpr, change: Callable):
 
 
 def kernels(jaxpr: jax.extend.core.ClosedJaxpr, change: Callable) -> jax.extend.core.ClosedJaxpr:
-    """The function with each kernel call replaced by ``change(number, eqn)``; they are numbered in order."""
+    """Replace each kernel call of the function by ``change(number, eqn)``; the calls are numbered in order."""
     numbers = {id(eqn): number for number, eqn in enumerate(grid.pallas_calls(jaxpr))}
     return equations(jaxpr, lambda eqn: change(numbers[id(eqn)], eqn) if id(eqn) in numbers else None)
 
 
 def numbered(jaxpr: jax.extend.core.ClosedJaxpr) -> jax.extend.core.ClosedJaxpr:
-    """The function with its kernel calls numbered in their metadata, which XLA's module repeats."""
+    """Number the kernel calls of the function in their metadata, which XLA's module repeats."""
 
     def number(n: int, eqn):
         metadata = FrozenDict(dict(eqn.params.get("metadata") or {}) | {hlo.TAG: str(n)})

@@ -1,7 +1,7 @@
-"""Make a kernel call smaller: fewer steps of its grid, or fewer turns of the loop in it, and all else as it was.
+"""Smaller versions of a kernel call: fewer steps of its grid or fewer iterations of its loop, otherwise unchanged.
 
 The arrays, blocks and index maps stay; only the first steps are run. A body that asks ``program_id(2) == 7`` for the
-last step of an axis of 8 is made to ask for the last step of the shorter axis.
+last step of an axis of 8 is changed to ask for the last step of the shorter axis.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from course_lib import chips, grid
 from course_lib.compiler.simulating import rewrite
 from course_lib.grid.jaxprs import is_variable, map_inside
 
-MAX_PERIOD = 60_000  # bundles: inner axes are kept whole up to here
+MAX_PERIOD = 60_000  # bundles: inner axes up to this long are kept whole
 _SHORTEST_LOOP = 8
 _NEVER = -1
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -22,13 +22,13 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Where a kernel call can be made smaller: it runs ``units`` times ``period`` steps, and a few units are kept."""
+    """A place where a kernel call can be cut: it runs ``units`` of ``period`` steps each, and a few units are kept."""
 
-    axis: int | None  # of the grid: it is cut, axes outside of it run once, those inside whole; None: a loop is cut
+    axis: int | None  # grid axis to cut: outer axes run once, inner ones whole; None: a loop is cut
     period: int
     units: int
-    longest: int  # a smaller call has at most so many units
-    multiple: int = 1  # and their number is a multiple of this
+    longest: int  # the most units that a smaller call may have
+    multiple: int = 1  # their number is a multiple of this
 
     @property
     def steps(self) -> int:
@@ -36,21 +36,24 @@ class Cut:
 
 
 def steps(call: grid.Call) -> int:
-    """Steps of a call's grid; turns of the loop in it, if there is no grid."""
+    """Return the steps of a call's grid, or the iterations of its loop if there is no grid."""
     loop = _loop(call.kernel) if call.steps == 1 else None
     return call.steps if loop is None else loop.params["length"]
 
 
 def cuts(call: grid.Call, bundles_per_step: float, chip: chips.Chip) -> list[Cut]:
-    """The places to cut a call whose steps issue about so many bundles each, the best first: the outermost axis whose
-    period is short enough, the axes inside of it, and then those outside, whose periods are long."""
+    """Return the places to cut a call whose steps issue ``bundles_per_step`` bundles each, the best first.
+
+    The best is the outermost axis whose period is short enough. Then come the axes inside it, and then those outside
+    it, whose periods are long.
+    """
     found = list(_grid_cuts(call, chip) if call.steps > 1 else _loop_cuts(call))
     short = [cut for cut in found if cut.period * bundles_per_step <= MAX_PERIOD]
     return short + [cut for cut in reversed(found) if cut not in short]
 
 
 def shortened(eqn, cut: Cut, units: int):
-    """The equation of a kernel call, made smaller: so many units of it are run."""
+    """Cut a kernel call down to ``units`` units."""
     if cut.axis is None:
         return map_inside(eqn, lambda body: _with_loop(body, _loop(body), units * cut.period))
     mapping = eqn.params["grid_mapping"]
@@ -61,7 +64,7 @@ def shortened(eqn, cut: Cut, units: int):
 
 
 def _grid_cuts(call: grid.Call, chip: chips.Chip) -> Iterator[Cut]:
-    # A chip of two cores halves the first parallel axis: that one must stay, or stay even.
+    # A chip of two cores splits the first parallel axis in half, so that axis must stay whole, or stay even.
     shared = call.semantics.index("parallel") if chip.cores > 1 and "parallel" in call.semantics else len(call.grid)
     for axis, size in enumerate(call.grid[: shared + 1]):
         period = math.prod(call.grid[axis + 1 :])
@@ -79,7 +82,7 @@ def _loop_cuts(call: grid.Call) -> Iterator[Cut]:
 
 
 def _periods(call: grid.Call, length: int) -> Iterator[int]:
-    """Numbers of turns after which a loop repeats itself, the largest first: those of a pipeline's inner axes."""
+    """Yield the iterations after which a loop repeats itself, the largest first: those of a pipeline's inner axes."""
     try:
         (pipeline,) = grid.inner_pipelines(call)
     except (grid.UnreadableCall, ValueError):
@@ -90,7 +93,7 @@ def _periods(call: grid.Call, length: int) -> Iterator[int]:
 
 
 def _loop(kernel):
-    """The one long loop of a kernel's body, if it has just one."""
+    """Return the one long loop of a kernel's body; None unless it has exactly one."""
     straight_line = grid.equations(kernel, closed=("scan", "while", "cond"))
     loops = [eqn for eqn in straight_line if eqn.primitive.name == "scan"]
     long = [eqn for eqn in loops if eqn.params["length"] >= _SHORTEST_LOOP]
@@ -98,7 +101,7 @@ def _loop(kernel):
 
 
 def _with_loop(body, loop, turns: int):
-    """The body with ``loop`` run ``turns`` times; questions about its last turns are asked of the new last turns."""
+    """Run ``loop`` in the body ``turns`` times; comparisons with its last iterations move to the new last ones."""
     inner, length = loop.params["jaxpr"], loop.params["length"]
     counters = {e.invars[0] for e in inner.eqns if _adds_one(e) and e.outvars[0] in inner.outvars}
 
@@ -112,7 +115,7 @@ def _with_loop(body, loop, turns: int):
 
 
 def _with_last_steps(body, sizes: tuple[int, ...], shorter: tuple[int, ...]):
-    """The body with questions about the last step of an axis asked of its new last step."""
+    """Change comparisons with the last step of an axis in the body to its new last step."""
     cut = {axis: (size, new) for axis, (size, new) in enumerate(zip(sizes, shorter, strict=True)) if size != new}
     ids = {
         eqn.outvars[0]: cut[eqn.params["axis"]]
@@ -128,7 +131,7 @@ def _with_last_steps(body, sizes: tuple[int, ...], shorter: tuple[int, ...]):
 
 
 def _step_kept(n: int, size: int, shorter: int) -> int:
-    """The step of the shorter axis that stands for step n: the first for the first, the last for the last."""
+    """Return the step of the shorter axis that stands for step n: the first for the first, the last for the last."""
     if n == 0 or n < shorter - 1:
         return n
     return shorter - 1 if n == size - 1 and shorter > 1 else _NEVER
@@ -141,7 +144,7 @@ def _adds_one(eqn) -> bool:
 
 
 def _asking(eqn, variables: set, new):
-    """A comparison of one of ``variables`` with a number, made one with ``new(number)``; others as they are."""
+    """Change a comparison of one of ``variables`` with a number to ``new(number)``; leave other equations unchanged."""
     if eqn.primitive.name not in _COMPARISONS:
         return eqn
     left, right = eqn.invars

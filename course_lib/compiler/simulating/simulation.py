@@ -10,7 +10,7 @@ from course_lib.compiler.simulating import extrapolate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """Figures of one run of each op. Ops that are the same program as another are counted with it."""
+    """The figures of one run of each op. Identical ops are counted together, under one of them."""
 
     cycles: dict[str, int]
     time_split: dict[str, dict[str, int]]  # op -> what it waits for -> cycles
@@ -18,7 +18,7 @@ class Simulation:
 
 
 def of(said: dump.Dump) -> Simulation:
-    """The simulation of a whole program."""
+    """Return the simulation of a whole program."""
     return Simulation(
         cycles={op: n * said.alike[op] for op, n in said.cycles.items()},
         time_split={op: _times(split, said.alike.get(op, 1)) for op, split in said.time_split.items()},
@@ -26,9 +26,9 @@ def of(said: dump.Dump) -> Simulation:
 
 
 def renamed(said: dump.Dump, module: hlo.Module, whole: hlo.Module) -> dump.Dump:
-    """What was said of ``module``, by the names that its ops have in ``whole``, of which it is a part.
+    """Rename the results for ``module``, a part of ``whole``, to the names its ops have in ``whole``.
 
-    A kernel is known by its number; another op by its name, if it has the same operands and results in both.
+    A kernel is identified by its number; another op by its name, if it has the same operands and results in both.
     """
     names = {_known_by(op): op.name for op in whole.ops}
     new = {op.name: names[_known_by(op)] for op in module.ops if _known_by(op) in names}
@@ -46,7 +46,7 @@ def _known_by(op: hlo.HloOp) -> tuple:
 def extrapolated(
     small: dump.Dump, large: dump.Dump, module: hlo.Module, shortened: dict[int, extrapolate.Shortened]
 ) -> Simulation:
-    """The simulation of a program from those of two smaller ones. ``module``: of either; ops have the same names."""
+    """Return the simulation of a program from two smaller ones. ``module`` is of either: ops have the same names."""
     two = of(small), of(large)
     cycles, split, lines = dict(two[1].cycles), dict(two[1].time_split), {}
     for op in module.ops:
@@ -58,12 +58,12 @@ def extrapolated(
 
 
 def of_line(op: str, line: Extrapolation, small: dict[str, int], large: dict[str, int]) -> Simulation:
-    """The simulation of a program of one op, on a line; ``small`` and ``large``: the time splits of its two points."""
+    """Return the simulation of a one-op program on a line; ``small`` and ``large``: time splits at its two points."""
     return Simulation(cycles={op: line.cycles}, time_split={op: _stretched(small, large, line)}, lines={op: line})
 
 
 def _stretched(small: dict[str, int], large: dict[str, int], line: Extrapolation) -> dict[str, int]:
-    """A time split of the large grid: what grows with the steps goes on growing; the sum is that of the line."""
+    """Extrapolate a time split to the large grid: each part continues its growth, and the sum is that of the line."""
     if not small or not large:
         return {}
     further = (line.steps - line.large[0]) / (line.large[0] - line.small[0])
@@ -74,7 +74,7 @@ def _stretched(small: dict[str, int], large: dict[str, int], line: Extrapolation
 
 
 def time_split(simulation: Simulation, module: hlo.Module) -> dict[str, int]:
-    """What the whole program waits for, the largest first."""
+    """Return what the whole program waits for, the largest part first."""
     often = {op.name: op.times for op in module.ops}
     total: collections.Counter[str] = collections.Counter()
     for op, split in simulation.time_split.items():

@@ -1,13 +1,13 @@
-"""The table of failures, in the order in which its rows are tried: the first that fits is taken.
+"""The table of failures, in the order in which its rows are tried: the first row that fits is used.
 
-Within a subject and between subjects, the row that knows more stands first. Between subjects the order matters here:
-ours       its words are whole, and may hold anything
-gradients  what JAX makes of a kernel that it differentiates may look like any other failure
-grids, index_maps, refs   before traced_values: "known only when it runs" is true of their failures too
-gpu        before memory, simulator and operations, whose rows are for the TPU and take such failures for theirs
-memory     before calling: a copy without its semaphore is also a call that lacks an argument
-keras      before names: what a layer's __init__ does not take is also an unknown keyword
-operations last: its last row takes whatever the compiler refused
+The more specific row comes first, within a subject and between subjects. These subjects depend on the order:
+  ours       its messages are complete, and may contain anything
+  gradients  JAX's derivative of a kernel may fail like any other code
+  grids, index_maps, refs   before traced_values: "known only when it runs" is true of their failures too
+  gpu        before memory, simulator and operations, whose TPU rows would match its failures
+  memory     before calling: a copy without its semaphore is also a call that lacks an argument
+  keras      before names: an argument that a layer's __init__ does not take is also an unknown keyword
+  operations last: its last row matches anything the compiler refused
 """
 
 from course_lib.errors.rows import (

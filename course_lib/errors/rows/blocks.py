@@ -6,7 +6,7 @@ from course_lib.errors.row import Row
 
 
 def _nearest_block(ref: str, block: str, array: str) -> dict[str, str]:
-    """The block with its last two sizes rounded up to something legal. A None there counts as 1."""
+    """Round the last two sizes of the block up to legal ones. A None there counts as 1."""
     sizes, axes = (re.findall(r"\d+|None", text) for text in (block, array))
     if len(sizes) != len(axes):
         return {"nearest": ""}
@@ -16,7 +16,7 @@ def _nearest_block(ref: str, block: str, array: str) -> dict[str, str]:
 
 
 def _structure(specs: str, things: str, detail: str) -> dict[str, str]:
-    """Say in words what JAX says of pytrees."""
+    """Reword what JAX says about pytrees."""
     for old, new in (
         ("`", ""),
         ("a pytree leaf", "a single one"),

@@ -1,10 +1,10 @@
-"""How pallas_call is called, with what, and what the kernel and the function around it return."""
+"""Calls of pallas_call, and what the kernel and the function around it return."""
 
 from course_lib.errors.row import Row
 
 
 def _too_many(who: str, takes: str, given: str) -> dict[str, str]:
-    """How many arguments there are, and whose they may be."""
+    """Say how many arguments were given, and where they may come from."""
     if who.endswith(".__init__"):
         next = "look at the parameters of __init__: there is one for each argument, after self."
     elif "." in who:
@@ -20,7 +20,7 @@ def _too_many(who: str, takes: str, given: str) -> dict[str, str]:
 
 
 def _too_few(who: str, names: str, **_) -> dict[str, str]:
-    """Who should hand over what is missing."""
+    """Say who should pass the missing argument."""
     first = names.partition(" ")[0].strip("',")
     if who == "pallas_call":
         next = "write pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype)), and call that with x."

@@ -1,10 +1,10 @@
-"""What stands in the way of a gradient: no rules for a kernel, and rules that return something else."""
+"""Obstacles to a gradient: kernels without rules, and rules that return the wrong thing."""
 
 from course_lib.errors.row import Row
 
 
 def _arguments_and_gradients(got: str, want: str) -> dict[str, str]:
-    """How many cotangents there are, and how many arguments."""
+    """Say how many cotangents there are, and how many arguments."""
     if got.startswith("("):
         found = _counted(got, "cotangent")
     else:
@@ -13,7 +13,7 @@ def _arguments_and_gradients(got: str, want: str) -> dict[str, str]:
 
 
 def _counted(tree: str, what: str) -> str:
-    """ "2 arguments", of a tuple as JAX prints its structure: "(*, None)"."""
+    """Count the entries of a tuple as JAX prints its structure: "2 arguments" for "(*, None)", say."""
     number = len([part for part in tree.strip("()").split(",") if part.strip()])
     return f"{number} {what}{'' if number == 1 else 's'}"
 

@@ -1,4 +1,4 @@
-"""The grid, its axes and what is said of them."""
+"""The grid, its axes, and how they are declared."""
 
 from course_lib.errors.row import Row
 

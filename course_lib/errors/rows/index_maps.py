@@ -1,10 +1,10 @@
-"""What an index map returns and what it may look at."""
+"""What an index map may return, and what it may read."""
 
 from course_lib.errors.row import Row
 
 
 def _as_many(want: str, got: str, **_) -> dict[str, str]:
-    """A tuple of as many numbers as the block has axes, and what may have come instead."""
+    """Show a tuple with one number for each axis of the block, and say what may have been returned instead."""
     example = f"(i, {', '.join(['0'] * (int(want) - 1))})" if int(want) > 1 else "(i,)"
     none = "; a def without a return gives None, which counts as one" if got == "1" else ""
     return {"example": example, "none": none}

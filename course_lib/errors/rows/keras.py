@@ -26,7 +26,7 @@ ROWS = (
         "01",
     ),
     Row(
-        "keras-traced",  # Keras makes JAX's exception anew from its text, and that fails
+        "keras-traced",  # Keras rebuilds JAX's exception from its text, which fails
         r"AttributeError: 'str' object has no attribute '_error_repr'",
         "The layer asked for the numbers in an array that are known only when it runs: a NumPy function does, and "
         "float(), int() and `if`.",

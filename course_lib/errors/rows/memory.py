@@ -1,4 +1,4 @@
-"""VMEM, SMEM and HBM: too much in one, or a copy between them that cannot be."""
+"""VMEM, SMEM and HBM: too much in one of them, or an impossible copy between them."""
 
 import re
 
@@ -10,7 +10,7 @@ _ONLY_A_BLOCK = (
 
 
 def _buffer(size: str, limit: str, tag: str) -> dict[str, str]:
-    """Which buffer it is, as the beginning of a sentence, its size and the limit in MiB, and what makes it smaller."""
+    """Return the start of a sentence that names the buffer, its size and limit in MiB, and how to make it smaller."""
     sizes = {"size": _mib(size), "limit": _mib(limit)}
     if window := re.match(r"\w+ window allocation for operator (\w+ \d+)\. The window shape is (\S+),", tag):
         return sizes | {"buffer": f"The block of {window[1]}, {window[2]},", "smaller": _ONLY_A_BLOCK}

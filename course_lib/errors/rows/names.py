@@ -1,4 +1,4 @@
-"""Names that are old or misspelt."""
+"""Names that are outdated or misspelled."""
 
 import difflib
 import inspect
@@ -6,7 +6,7 @@ import sys
 
 from course_lib.errors.row import Row
 
-# How a kernel's author writes the modules of JAX.
+# How authors of kernels abbreviate JAX's modules.
 _ALIASES = {
     "jax.experimental.pallas": "pl",
     "jax.experimental.pallas.tpu": "pltpu",
@@ -17,7 +17,7 @@ _ALIASES = {
 }
 
 
-# Names in old tutorials, and what does their work now; a test looks the new names up.
+# Names in old tutorials, with their replacements; a test checks that the new names exist.
 RENAMED = {
     "TPUCompilerParams": "pltpu.CompilerParams",
     "TPUInterpretParams": "pltpu.InterpretParams",
@@ -28,7 +28,7 @@ RENAMED = {
 }
 
 
-_WITHOUT_HEIR = ("load", "store", "swap")  # pltpu has a load and a store of its own, which are something else
+_WITHOUT_HEIR = ("load", "store", "swap")  # no successor: pltpu's load and store are something else
 
 
 def _new_name(module: str, name: str) -> dict[str, str] | None:
@@ -36,7 +36,7 @@ def _new_name(module: str, name: str) -> dict[str, str] | None:
 
 
 def _nearest_name(module: str, name: str) -> dict[str, str] | None:
-    """The same name in another module of JAX, else the name in this module that is spelt most like it."""
+    """Find the same name in another module of JAX, or the most similar name in this module."""
     if name in _WITHOUT_HEIR or module not in _ALIASES:
         return None
     for other, alias in _ALIASES.items():
@@ -48,12 +48,12 @@ def _nearest_name(module: str, name: str) -> dict[str, str] | None:
 
 
 def _names(module: str) -> list[str]:
-    """The names in a module; none if nobody has imported it, for then no failure is about it."""
+    """Return the names in a module; none if nobody has imported it, because then no failure is about it."""
     return dir(sys.modules[module]) if module in sys.modules else []
 
 
 def _nearest_keyword(who: str, name: str) -> dict[str, str]:
-    """How the caller writes the function, and its parameter that is spelt most like ``name``, if it is of Pallas."""
+    """Return the function as its caller writes it and, for a Pallas function, the parameter most like ``name``."""
     who = who.removesuffix(".__init__")
     for module in ("jax.experimental.pallas", "jax.experimental.pallas.tpu"):
         if who in _names(module):
@@ -67,7 +67,7 @@ def _nearest_keyword(who: str, name: str) -> dict[str, str]:
 
 
 def _suggestion(near: str, **_) -> dict[str, str]:
-    """What to do about a name nobody has defined; Python itself may know one that is spelt like it."""
+    """Say what to do about an undefined name; Python itself may suggest a similar one."""
     if near != "?":
         return {"next": f"write {near}, if that is what you mean."}
     return {"next": "look at its spelling; else run the cell that defines it, or import it."}

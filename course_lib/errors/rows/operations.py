@@ -2,7 +2,7 @@
 
 from course_lib.errors.row import Row
 
-# What to write for an operation that a kernel does not have; the keys are JAX's names for them.
+# What to write instead of an operation that kernels do not have; the keys are JAX's names.
 _INSTEAD = {
     "cumsum": "multiply by a triangular matrix of ones (jnp.tril), or carry the sum through a fori_loop",
     "dynamic_slice": "slice the ref, not the value: x_ref[pl.ds(start, size)]",

@@ -1,4 +1,4 @@
-"""What this library says itself: a call it cannot read, a compiler that crashed or took too long."""
+"""This library's own errors: a call it cannot read, a compiler that crashed or took too long."""
 
 from course_lib.errors.row import Row
 
@@ -7,7 +7,7 @@ ROWS = (
         "unreadable",
         r"UnreadableCall: (?P<words>.*)",
         "{words}",
-        "",  # grid.UnreadableCall says itself what to do
+        "",  # the message of grid.UnreadableCall says what to do
     ),
     Row(
         "time-limit",

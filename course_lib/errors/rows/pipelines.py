@@ -1,4 +1,4 @@
-"""emit_pipeline, and what it is taken for inside a kernel."""
+"""emit_pipeline, and the calls it is confused with inside a kernel."""
 
 from course_lib.errors.row import Row
 

@@ -1,4 +1,4 @@
-"""What the TPU simulator sees while a kernel runs."""
+"""What the TPU simulator detects while a kernel runs."""
 
 from course_lib.errors.row import Row
 
@@ -47,7 +47,7 @@ ROWS = (
     ),
     Row(
         "stuck",
-        r"\.watchdog\.Stuck\b",  # ours: no simulator ends by itself where nothing happens any more
+        r"\.watchdog\.Stuck\b",  # our own error: a simulator that deadlocks never ends by itself
         "Nothing happens any more: the kernel waits for a signal that never comes.",
         "count the signals of each semaphore, and what is waited for: they must match.",
     ),

@@ -1,8 +1,8 @@
-"""Slices of a ref that start where only the run can tell: which starts the compiler takes, and what to do instead.
+"""Slices of a ref with a start known only at run time: which starts the compiler accepts, and what to do instead.
 
-Any row will do for numbers of 32 bits where the ref is no wider than 128 lanes, or where the slice is one whole row.
-Else the compiler wants a proof that the row is a multiple of the number in its message: 8, or 32 for numbers of a byte.
-Lanes start at multiples of 128. Axes before the last two may start anywhere, whatever the dtype.
+For 32-bit elements any row will do if the ref is at most 128 lanes wide, or if the slice is one whole row. Otherwise
+the compiler wants a proof that the row is a multiple of the number in its message: 8, or 32 for one-byte elements.
+Slices along the lanes start at multiples of 128. Axes before the last two may start anywhere, whatever the dtype.
 tests/test_errors_starts.py asks the compiler about each of these.
 """
 
@@ -13,20 +13,20 @@ from course_lib.errors.row import Row
 LANES = 128
 
 
-# The operation that is refused: vector_load(memref<64x512xf32, ...>, ...) -> vector<8x512xf32>, or vector_store.
+# The refused operation: vector_load(memref<64x512xf32, ...>, ...) -> vector<8x512xf32>, or vector_store.
 _REF = r"memref<(?P<ref>[\dx]*x\w+)"
 _PART = r"vector<(?P<part>[\dx]*x\w+)>"
 _OPERATION = rf"(?:(?=.*?{_REF})(?=.*?{_PART})|)"
 
 
 def _sizes(text: str) -> tuple[tuple[int, ...], str]:
-    """((64, 512), "f32") for "64x512xf32"."""
+    """Return ((64, 512), "f32") for "64x512xf32", for example."""
     *sizes, dtype = text.split("x")
     return tuple(map(int, sizes)), dtype
 
 
 def _cure(axis: str, n: str, ref: str, part: str) -> dict[str, str]:
-    """Which ref it is, and what fits its dtype and its shape."""
+    """Describe the ref, and say what suits its dtype and shape."""
     promise = f"pl.multiple_of(start, {n}) is a promise that nobody checks: give it only if it holds at every step."
     if "?" in (ref, part):
         return {"ref": "", "cure": f"start at {n} * i, which the compiler can prove. {promise}"}

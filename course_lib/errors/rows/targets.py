@@ -1,4 +1,4 @@
-"""Which machine a kernel is for, and which is there."""
+"""The machine that a kernel is for, and the machine it runs on."""
 
 from course_lib.errors.row import Row
 

@@ -1,4 +1,4 @@
-"""Values that are known only when the kernel runs, and arrays that are none of its refs."""
+"""Values that are known only when the kernel runs, and arrays that are not among its refs."""
 
 from course_lib.errors.row import Row
 

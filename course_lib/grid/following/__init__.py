@@ -1,6 +1,6 @@
-"""Follow a kernel's scalars through its grid: which branches it takes, how often it loops, what it copies by hand.
+"""The evaluation of a kernel's scalars over its grid: the branches it takes, its loop counts, its copies by hand.
 
-The scalar core of a TPU decides where copies go and what runs; it works with grid indices, loop counters and
-prefetched integers, and all of those are known here. So the body is evaluated for them, at all grid steps at
-once, and array values are left open. Where a decision depends on an array's values, that is said, never guessed.
+The scalar core of a TPU decides where copies go and what runs. It works with grid indices, loop counters and prefetched
+integers, all of which are known here. So the body is evaluated for these scalars, at all grid steps at once, and array
+values stay unknown. If a decision depends on an array's values, the result says so; nothing is guessed.
 """

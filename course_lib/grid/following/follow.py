@@ -1,4 +1,4 @@
-"""What is asked of a kernel's body: what it does over its grid, what memory it touches, allocates, and promises of."""
+"""Queries about a kernel's body: what it does over its grid, what memory it touches or allocates, what it promises."""
 
 import functools
 from typing import NamedTuple
@@ -15,25 +15,25 @@ from course_lib.grid.unreadable import UnreadableCall
 
 
 def body(call: Call) -> Body:
-    """What a kernel's body does over its grid: all steps at once; one by one where a step leaves scalars for the next.
+    """Return what a kernel's body does over its grid.
 
-    Raises UnreadableCall if following it would take more than three million evaluations.
+    All steps are followed at once, or one by one if a step leaves scalars for the next. Raises UnreadableCall if that
+    would take more than three million evaluations.
     """
     return _followed(call, in_detail=False).body
 
 
 def memory_uses(call: Call) -> tuple[Use, ...]:
-    """Where a kernel touches memory, in the order of its program.
+    """Return where a kernel touches memory, in program order.
 
-    Loops are followed turn by turn for that, those too whose turns all do the same: it may take a thousand times as
-    long as ``body``. Raises UnreadableCall where it would take more than three million evaluations, or where there are
-    more than 100,000 uses.
+    Loops are followed one iteration at a time, even if all iterations do the same, which may take a thousand times as
+    long as ``body``. Raises UnreadableCall for more than three million evaluations or more than 100,000 uses.
     """
     return _followed(call, in_detail=True).uses
 
 
 def broken_promise(call: Call) -> Broken | None:
-    """The first ``pl.multiple_of`` of a kernel that does not hold; None if all do whose value is known here.
+    """Return the first ``pl.multiple_of`` that does not hold; None if all whose values are known here do hold.
 
     Raises UnreadableCall where ``memory_uses`` does.
     """
@@ -42,7 +42,7 @@ def broken_promise(call: Call) -> Broken | None:
 
 
 def prefetched_reads(call: Call) -> tuple[np.ndarray, ...]:
-    """Of each array that a call prefetches a bool array: which of its numbers the body reads, where it can be told.
+    """Return a bool array for each prefetched array: which of its elements the body reads, as far as is known.
 
     Raises UnreadableCall where ``body`` does.
     """
@@ -65,7 +65,7 @@ def _followed(call: Call, in_detail: bool) -> _Followed:
 
 @functools.lru_cache(maxsize=128)
 def _outcome(call: Call, in_detail: bool) -> _Followed | UnreadableCall:
-    """The error too is kept: it may take seconds to find out that a body is too long to follow."""
+    """Follow a body and cache the outcome, errors too: finding that a body is too long to follow may take seconds."""
     refs = _refs(call)
     try:
         follower = _follower_of_all_steps(call, refs, in_detail)
@@ -79,7 +79,7 @@ def _outcome(call: Call, in_detail: bool) -> _Followed | UnreadableCall:
 
 
 def _follower_of_all_steps(call: Call, refs: list, in_detail: bool) -> Follower:
-    """One that has followed all steps at once."""
+    """Return a follower that has followed all steps at once."""
     if call.steps == 1:
         return _follower_in_order(call, refs, in_detail)
     coordinates = np.unravel_index(np.arange(call.steps), call.grid)
@@ -89,7 +89,7 @@ def _follower_of_all_steps(call: Call, refs: list, in_detail: bool) -> Follower:
 
 
 def _follower_in_order(call: Call, refs: list, in_detail: bool) -> Follower:
-    """One that has gone step after step, with the scalars that one leaves in SMEM for the next."""
+    """Return a follower that went step by step, keeping the scalars that one step leaves in SMEM for the next."""
     follower = Follower(call.grid, (), _names(call), in_detail, ordered=True)
     for step in range(call.steps):
         follower.coordinates, follower.first = call.step(step), step
@@ -98,12 +98,12 @@ def _follower_in_order(call: Call, refs: list, in_detail: bool) -> Follower:
 
 
 def index_values(jaxpr, coordinates: list, scalars: tuple) -> list:
-    """The outputs of an index map at the steps whose grid coordinates are given; UNKNOWN where it does more."""
+    """Return an index map's outputs at the given grid coordinates; UNKNOWN if it does more than scalar arithmetic."""
     return _index_map(jaxpr, coordinates, scalars)[0]
 
 
 def index_reads(jaxpr, coordinates: list, scalars: tuple) -> tuple[np.ndarray, ...]:
-    """Of each of ``scalars`` a bool array: which of its numbers an index map reads at the given steps."""
+    """Return a bool array for each of ``scalars``: which of its elements an index map reads at the given steps."""
     return tuple(ref.read for ref in _index_map(jaxpr, coordinates, scalars)[1])
 
 
@@ -123,7 +123,7 @@ def _refs(call: Call) -> list:
 
 
 def scoped_scratch(call: Call) -> tuple[Scratch, ...]:
-    """The refs that a kernel's body allocates for itself (pl.run_scoped, pl.kernel's scratch, emit_pipeline)."""
+    """Return the refs that a kernel's body allocates for itself (pl.run_scoped, pl.kernel's scratch, emit_pipeline)."""
     return tuple(
         Scratch(name=name, memory_space=space_of(v.aval), shape=tuple(v.aval.shape), dtype=v.aval.dtype)
         for eqn in equations(call.kernel)
@@ -138,5 +138,5 @@ def _names(call: Call) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=256)
 def has_copies_by_hand(call: Call) -> bool:
-    """Whether the kernel starts copies itself, besides those that its BlockSpecs ask for."""
+    """Whether the kernel itself starts copies, besides those that its BlockSpecs ask for."""
     return any(eqn.primitive.name == "dma_start" for eqn in equations(call.kernel))

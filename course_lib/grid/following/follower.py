@@ -1,4 +1,4 @@
-"""Evaluate a kernel's body for its scalars, at all grid steps at once or one after another."""
+"""The evaluation of a kernel's body for its scalars, at all grid steps at once or one after another."""
 
 import functools
 import math
@@ -25,13 +25,13 @@ from course_lib.grid.following.scalars import UNKNOWN, known, plain
 from course_lib.grid.jaxprs import equations, is_variable, scan_parts, while_parts
 from course_lib.grid.unreadable import Reason, UnreadableCall
 
-MAX_EVALUATIONS = 3_000_000  # some seconds of following; beyond that we say no
+MAX_EVALUATIONS = 3_000_000  # some seconds of work; longer bodies are refused
 MAX_USES = 100_000
-MAX_TURNS = 5000  # of a loop that is followed turn by turn only to see what it touches
+MAX_TURNS = 5000  # of a loop that is followed one iteration at a time only to see what it touches
 
 
 class Follower:
-    """The state of following: counts, copies, and the memory of scalars."""
+    """The state of following a body: counts, copies, and the memory of scalars."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Follower:
         self.written: set[str] = set()
         self.turn: tuple[int, int] | None = None
         self.doubt = self.hidden_copies = ""
-        self.stored = False  # whether it came upon a store of scalars
+        self.stored = False  # whether it came across a store of scalars
         self.evaluations = 0
         self.uses: list[Use] | None = [] if in_detail else None
         self.broken: Broken | None = None  # the first promise that does not hold
-        self.unsure = 0  # how many conditions are open that cannot be decided
+        self.unsure = 0  # how many undecidable conditions are open
         self.names = names  # of the kernel's own refs
         self._known_steps: tuple = (None, -1, None, None)
 
@@ -70,7 +70,7 @@ class Follower:
         )
 
     def jaxpr(self, jaxpr, inputs, active: np.ndarray, times: int, consts: list | None = None) -> list:
-        """Follow a jaxpr for the steps in ``active`` (bool[S]), each ``times`` times; its outputs."""
+        """Follow a jaxpr for the steps in ``active`` (bool[S]), each ``times`` times; return its outputs."""
         consts = jaxpr.consts if consts is None else consts
         env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -159,7 +159,7 @@ class Follower:
         xs = [UNKNOWN] * len(xs)
         ys = [UNKNOWN] * (len(eqn.outvars) - len(carry))
         in_detail = self.uses is not None and length <= MAX_TURNS
-        if not in_detail and not _decides(body):  # all turns do the same: follow one, count it ``length`` times
+        if not in_detail and not _decides(body):  # all iterations do the same: follow one, count it ``length`` times
             after = self.jaxpr(body, [*consts, *map(_unknown, carry), *xs], active, times * length)
             return [*after[: len(carry)], *ys]
         outer, counters, number = self.turn, [], len(self.loops)
@@ -223,7 +223,7 @@ class Follower:
         return inputs
 
     def _other_store(self, eqn, inputs: list, active, times: int) -> list:
-        """A store with a mask, or one that adds: of scalars in SMEM it leaves nothing known."""
+        """Follow a masked or accumulating store. Afterwards nothing is known about the scalars of a ref in SMEM."""
         ref = inputs[0]
         self._count(eqn, active, times)
         if eqn.primitive.name == "addupdate":
@@ -236,7 +236,7 @@ class Follower:
         return [UNKNOWN] * len(eqn.outvars)
 
     def _index(self, eqn, leaves: list) -> tuple | None:
-        """The index of one element of a ref, or None if it is not known."""
+        """Return the index of one element of a ref, or None if it is not known."""
         transforms = jax.tree.unflatten(eqn.params["tree"], leaves)
         if not transforms:
             return ()
@@ -283,7 +283,7 @@ class Follower:
         return []
 
     def _touched(self, kind: str, eqn, ref: Ref, leaves: list | None, active) -> None:
-        """Note a read or a write of a ref, if somebody wants to know."""
+        """Record a read or a write of a ref, if uses are wanted."""
         if self.uses is None or not np.any(active):
             return
         transforms = jax.tree.unflatten(eqn.params["tree"], leaves) if leaves is not None else None
@@ -304,7 +304,7 @@ class Follower:
         self._noted(use)
 
     def _copied(self, kind: str, source, target, semaphore, active, remote: bool) -> None:
-        """Note the start of a copy or the wait for one. What it copies may be unknown: then the parts are None."""
+        """Record the start of a copy or the wait for one. The parts are None if it is unknown what is copied."""
         if self.uses is None or not np.any(active):
             return
         shape, (entries, steps) = np.shape(active), self._steps(active)
@@ -334,7 +334,7 @@ class Follower:
         self._noted(use)
 
     def _steps(self, active) -> tuple[np.ndarray, np.ndarray]:
-        """Where ``active`` is True, and which grid steps those are. All uses under one condition share these arrays."""
+        """Return where ``active`` is True, and the grid steps of those entries. Uses under one condition share both."""
         if self._known_steps[0] is not active or self._known_steps[1] != self.first:
             entries = np.flatnonzero(active)
             self._known_steps = active, self.first, entries, entries + self.first
@@ -348,7 +348,7 @@ class Follower:
         self.uses.append(use)
 
     def _undecided(self, eqn, jaxprs, what: str) -> None:
-        """A decision depends on what is not known here."""
+        """Record that a decision depends on a value that is unknown here."""
         self.doubt = f"{what} depends on an array's values: counted as if it always ran"
         if any(e.primitive.name == "dma_start" for j in jaxprs for e in equations(j)):
             self.hidden_copies = f"{what} that guards a copy depends on an array's values"
@@ -356,7 +356,7 @@ class Follower:
 
 @functools.lru_cache(maxsize=512)
 def _decides(jaxpr) -> bool:
-    """Whether turns of a loop may differ: the body branches, loops, copies, or stores scalars."""
+    """Whether iterations of a loop may differ because the body branches, loops, copies, or stores scalars."""
     return any(
         e.primitive.name in ("cond", "while", "dma_start", "run_scoped")
         or (e.primitive.name == "swap" and space_of(e.invars[0].aval) == "smem")
@@ -377,7 +377,7 @@ def _unknown(value):
 
 
 def _counters(carry: list, variables: list) -> list:
-    """The 32-bit integers at the end of what a loop carries: emit_pipeline keeps its grid index there."""
+    """Return the 32-bit integers at the end of a loop's carry, where emit_pipeline keeps its grid index."""
     counters = []
     for value, variable in zip(reversed(carry), reversed(variables), strict=True):
         if not isinstance(value, int) or variable.aval.dtype != np.int32:

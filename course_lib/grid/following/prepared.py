@@ -1,4 +1,4 @@
-"""A jaxpr made ready to be followed many times: what kind each equation is, found out once; dead ones left out."""
+"""A jaxpr prepared for repeated following: its equations are classified once, and dead ones are removed."""
 
 import dataclasses
 import functools
@@ -9,7 +9,7 @@ import jax.extend.core
 from course_lib.grid.following import scalars
 from course_lib.grid.jaxprs import called, is_variable
 
-PROMISE = "multiple_of"  # pl.multiple_of returns its argument, and the follower looks whether it is one
+PROMISE = "multiple_of"  # pl.multiple_of returns its argument, and the follower checks the claim
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -19,14 +19,14 @@ class Prepared:
     eqn: jax.extend.core.JaxprEqn
     name: str  # of the primitive
     atoms: tuple  # per input (variable, None) or (None, constant)
-    scalar: Callable | None  # the operation, if it is one on scalars
+    scalar: Callable | None  # the operation, if it works on scalars
     inner: object | None  # the jaxpr it enters, if it is a call
-    on_arrays: bool  # whether it has an array among inputs and outputs
+    on_arrays: bool  # whether any input or output is an array
 
 
 @functools.lru_cache(maxsize=1024)
 def prepared(jaxpr) -> tuple[Prepared, ...]:
-    """The equations of ``jaxpr`` in order, without scalar operations that nothing uses and branches that do nothing."""
+    """Return the equations of ``jaxpr`` in order, without unused scalar operations and branches that do nothing."""
     live, steps = {v for v in jaxpr.outvars if is_variable(v)}, []
     for eqn in reversed(jaxpr.eqns):
         step = _step(eqn)

@@ -1,4 +1,4 @@
-"""Refs while a kernel is followed: where they live, which scalars in them are known, which part a copy names."""
+"""Refs of a kernel being followed: where they live, which of their scalars are known, which part a copy names."""
 
 import dataclasses
 import itertools
@@ -12,11 +12,11 @@ _numbers = itertools.count()
 
 
 class Ref:
-    """A ref while it is followed. One in SMEM has ``values`` where ``known`` is True; ``read``: those asked for."""
+    """A ref being followed. In SMEM, ``values`` hold where ``known`` is True; ``read`` marks the elements read."""
 
     def __init__(self, name: str, space: str, aval):
         self.name, self.space, self.aval = name, space, aval
-        self.number = next(_numbers)  # not id(): a buffer made when another is gone may get that one's
+        self.number = next(_numbers)  # not id(), which Python may reuse for a later buffer
         if space == "smem":
             self.values, self.known = np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool)
             self.read = np.zeros(aval.shape, bool)
@@ -30,17 +30,17 @@ class Window:
     """A part of a ref: where it starts along each axis, and how many elements it has."""
 
     ref: Ref
-    starts: tuple  # UNKNOWN where an array's values decide
+    starts: tuple  # UNKNOWN if it depends on an array's values
     sizes: tuple[int, ...]
 
 
 def window(side) -> Window | None:
-    """The part of a ref that one side of a copy names; None if its size is not known."""
+    """Return the part of a ref that one side of a copy names; None if its size is not known."""
     return window_of(side, ()) if isinstance(side, Ref) else window_of(side.ref, side.transforms)
 
 
 def window_of(ref: Ref, transforms) -> Window | None:
-    """The part of ``ref`` that its transforms name; None if its size is not known."""
+    """Return the part of ``ref`` that its transforms name; None if its size is not known."""
     starts, sizes = [np.int64(0)] * len(ref.aval.shape), list(ref.aval.shape)
     axes = list(range(len(sizes)))  # of the ref, that are still axes of the part
     for transform in transforms:
@@ -60,7 +60,10 @@ def window_of(ref: Ref, transforms) -> Window | None:
 
 
 def starts(window: Window, shape: tuple[int, ...], steps: np.ndarray) -> np.ndarray | None:
-    """int64[len(steps), rank]: where a part starts at the given steps; ``shape`` is that of one value per step."""
+    """Return where a part starts at the given steps, int64[len(steps), rank]; None if not known.
+
+    ``shape`` is the shape of one value per step.
+    """
     if not all(map(known, window.starts)):
         return None
     columns = [np.broadcast_to(s, shape).reshape(-1)[steps] for s in window.starts]
@@ -68,19 +71,21 @@ def starts(window: Window, shape: tuple[int, ...], steps: np.ndarray) -> np.ndar
 
 
 def first_axis(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -> np.ndarray | None:
-    """int64[len(steps), 2]: where a part starts along the first axis, and its length there; None if not known."""
+    """Return start and length of a part along the first axis, int64[len(steps), 2]; None if not known."""
     if part is None or (part.starts and not known(part.starts[0])):
         return None
     start, size = (part.starts[0], part.sizes[0]) if part.starts else (0, 1)
-    if np.ndim(start) == 0:  # the same at all steps: one row, seen many times
+    if np.ndim(start) == 0:  # the same at all steps: one row, broadcast
         return np.broadcast_to(np.array([start, size], np.int64), (len(steps), 2))
     start = np.broadcast_to(start, shape).reshape(-1)[steps]
     return np.stack([start, np.full(len(steps), size)], axis=1)
 
 
 def other_axes(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -> np.ndarray | None:
-    """int64[len(steps), rank - 1, 2]: the same for the axes after the first; 0 and minus its length for one that is
-    not known."""
+    """Return start and length along the axes after the first, int64[len(steps), rank - 1, 2].
+
+    An axis that is not known gets 0 and minus its length.
+    """
     if part is None or len(part.starts) < 2:
         return None
     axes = list(zip(part.starts, part.sizes, part.ref.aval.shape, strict=True))[1:]
@@ -93,12 +98,12 @@ def other_axes(part: Window | None, shape: tuple[int, ...], steps: np.ndarray) -
 
 
 def element(array: np.ndarray, index: tuple):
-    """array[index] for scalars or arrays of them; an index outside is left to the judges, here it is clipped."""
+    """Return array[index] for scalars or arrays of them. An index out of bounds is clipped; the judges report it."""
     return array[_clipped(index, array.shape)]
 
 
 def ask_for(ref: Ref, index: tuple, active) -> None:
-    """Note that a kernel reads ``ref[index]`` at the steps in ``active``."""
+    """Record that a kernel reads ``ref[index]`` at the steps in ``active``."""
     index = _clipped(index, ref.aval.shape)
     if np.ndim(active):
         index = tuple(np.broadcast_to(i, active.shape)[active] for i in index)
@@ -110,7 +115,7 @@ def _clipped(index: tuple, shape: tuple[int, ...]) -> tuple:
 
 
 def space_of(aval) -> str:
-    """ "vmem", "smem", "hbm" or "semaphore": where a ref lives."""
+    """Return where a ref lives: "vmem", "smem", "hbm" or "semaphore"."""
     space = str(getattr(aval, "memory_space", "")).lower()
     for word, name in (("semaphore", "semaphore"), ("smem", "smem"), ("any", "hbm"), ("hbm", "hbm")):
         if word in space:
@@ -119,7 +124,7 @@ def space_of(aval) -> str:
 
 
 def scoped_names(jaxpr, taken: frozenset[str]) -> list[str]:
-    """The names of the refs that a body allocates; one that the kernel has taken for another ref gets a mark."""
+    """Return the names of the refs that a body allocates; a name that the kernel already uses gets a mark."""
     names = jaxpr.debug_info.arg_names or []
     names = names if len(names) == len(jaxpr.invars) else [""] * len(jaxpr.invars)
     return [f"{name} (inner)" if name in taken else name or f"scoped {n}" for n, name in enumerate(names)]

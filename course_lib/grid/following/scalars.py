@@ -1,7 +1,7 @@
-"""Evaluate the scalar operations of a jaxpr: for one grid step with Python's integers, for all at once with NumPy.
+"""The scalar operations of a jaxpr: evaluated with Python's integers for one grid step, with NumPy for all at once.
 
-A value is an integer, an array with one entry per grid step, or UNKNOWN. Integers keep the width the TPU gives
-them, so they wrap as they would there.
+A value is an integer, an array with one entry per grid step, or UNKNOWN. Integers keep their width on the TPU, so they
+wrap around as they would there.
 """
 
 import functools
@@ -18,7 +18,7 @@ def known(value) -> bool:
 
 
 def operation(eqn) -> Callable[[list], list] | None:
-    """A function from the inputs of ``eqn`` to its outputs, if they are scalars and we know what it does; else None."""
+    """Return a function from the inputs of ``eqn`` to its outputs; None unless it is a known scalar operation."""
     name = eqn.primitive.name
     if name not in _OPERATIONS and name not in _PLAIN:
         return None
@@ -37,7 +37,7 @@ def operation(eqn) -> Callable[[list], list] | None:
             return [UNKNOWN] * len(eqn.outvars)
         if of_arrays is not None:
             typed = [np.asarray(x).astype(v.aval.dtype) for x, v in zip(inputs, eqn.invars, strict=True)]
-            with np.errstate(all="ignore"):  # wrapping round is what integers do here too
+            with np.errstate(all="ignore"):  # integers wrap around on the TPU too
                 return [np.asarray(of_arrays(*typed)).astype(dtype)[()]]
         return _with_jax(eqn, inputs)
 
@@ -45,13 +45,13 @@ def operation(eqn) -> Callable[[list], list] | None:
 
 
 def evaluate(eqn, inputs: list) -> list:
-    """The outputs of ``eqn``; UNKNOWN where it is no operation on scalars, or an input is unknown."""
+    """Return the outputs of ``eqn``; UNKNOWN if it is no scalar operation, or if an input is unknown."""
     run = operation(eqn)
     return run(inputs) if run else [UNKNOWN] * len(eqn.outvars)
 
 
 def plain(value):
-    """A single integer as Python's own, which is faster; anything else as it is."""
+    """Return a single integer as Python's own, which is faster; anything else unchanged."""
     if isinstance(value, int):  # JAX has kinds of int that know their dtype
         return bool(value) if isinstance(value, bool) else int(value)
     is_one = isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0 and value.dtype.kind in "iub"
@@ -59,7 +59,7 @@ def plain(value):
 
 
 def _wrapping(dtype) -> Callable:
-    """A function that brings an integer into the range of ``dtype``."""
+    """Return a function that wraps an integer into the range of ``dtype``."""
     if dtype.kind == "b":
         return bool
     bits = 8 * dtype.itemsize
@@ -73,7 +73,7 @@ def _wrapping(dtype) -> Callable:
 
 
 def _with_jax(eqn, inputs: list) -> list:
-    """An operation that has no entry below: slower, and right."""
+    """Evaluate an operation that has no entry below. This is slower, but correct."""
     bind = functools.partial(eqn.primitive.bind, **eqn.params)
     inputs = [np.asarray(x, v.aval.dtype) for x, v in zip(inputs, eqn.invars, strict=True)]
     with jax.ensure_compile_time_eval():
@@ -84,7 +84,7 @@ def _with_jax(eqn, inputs: list) -> list:
 
 
 def _quotient(x: int, y: int) -> int:
-    """Integer division as the machine does it: towards zero; whatever, but no crash, where y is 0."""
+    """Divide integers as the machine does, rounding towards zero; a zero divisor gives any value but no crash."""
     size = abs(x) // max(abs(y), 1)
     return -size if (x < 0) != (y < 0) else size
 
@@ -100,7 +100,7 @@ def _sign(x: int) -> int:
     return (x > 0) - (x < 0)
 
 
-# For operations on whole numbers, one at a time: exact, wrapped afterwards.
+# Operations on single integers: exact, and wrapped afterwards.
 _EXACT = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
