@@ -1,4 +1,4 @@
-"""Runs the judges of an exercise on its trials, and turns the first refusal into a result."""
+"""The run of an exercise's judges on its trials; the first refusal becomes its result."""
 
 from __future__ import annotations
 
