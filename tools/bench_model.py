@@ -145,7 +145,7 @@ def loss(rows: list[Timed], constants: dict[str, float]) -> float:
 
 
 def leave_one_family_out(rows: list[Timed]) -> dict[str, list[float]]:
-    """Return, per family, the errors of its rows with constants fitted on the chip's other families."""
+    """Return per family the errors of its rows with constants fitted on the chip's other families."""
     found = {}
     for family in dict.fromkeys(row.row["family"] for row in rows):
         constants = fit([row for row in rows if row.row["family"] != family], rows[0].row["chip"])

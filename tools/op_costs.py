@@ -199,7 +199,7 @@ def figure(value: float) -> str:
 
 
 def by_the_rule() -> dict[str, bool]:
-    """Return, for each f32 row on a v5e, whether its cost is within 5 % of that of its slots."""
+    """Return for each f32 row on a v5e whether its cost is within 5 % of that of its slots."""
     found = {}
     for name, row in op_rows.ELEMENTWISE.items():
         if row.floats and not (cost := priced("elementwise", name, F32, "v5e")).why:
