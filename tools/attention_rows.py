@@ -1,4 +1,4 @@
-"""The rows of ``make bench`` for attention: beside XLA, and beside the flash attention in the JAX wheel."""
+"""The rows of ``make bench`` for attention, compared with XLA and with the flash attention in the JAX wheel."""
 
 import functools
 from collections.abc import Callable
@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from kernel_rows import OURS, PALLAS_OPS, XLA, Load, Row, with_gradients
 
-# Of the wheel's kernel: queries of a block, keys of one in VMEM, keys of one that is computed at once.
+# Blocks of the wheel's kernel: queries, keys in VMEM, keys computed at once.
 CHOICES = ((512, 512, 512), (1024, 512, 512), (1024, 1024, 1024))
 
 
 def rows() -> list[Row]:
-    """Eight heads of 128, the whole of the scores and the lower half; heads of 64; short ones; and with gradients."""
+    """Return the rows: eight heads of 128, full and causal; heads of 64; short sequences; and with gradients."""
     return [
         row(8, 2048, 128, causal=False),
         row(8, 2048, 128, causal=True),
@@ -24,7 +24,7 @@ def rows() -> list[Row]:
 
 
 def row(heads: int, size: int, depth: int, *, causal: bool, gradients: bool = False) -> Row:
-    """Self-attention in bf16, of (heads, positions, elements); with the gradients (o, dq, dk, dv) of (q, k, v, do)."""
+    """Return a row of bf16 self-attention, (heads, positions, elements), or (o, dq, dk, dv) of (q, k, v, do)."""
     array = jax.ShapeDtypeStruct((1, heads, size, depth), jnp.bfloat16)
     change = with_gradients if gradients else lambda fn: fn
     return Row(
@@ -48,7 +48,7 @@ def ours(causal: bool) -> Callable:
 
 
 def plain(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.Array:
-    """As it is written: scores and softmax in f32, products of bf16."""
+    """Compute attention as written: scores and softmax in f32, matmuls in bf16."""
     s = jnp.einsum("bhsd,bhtd->bhst", q, k, preferred_element_type=jnp.float32) * q.shape[-1] ** -0.5
     if causal:
         s = jnp.where(jnp.tri(s.shape[-2], s.shape[-1], dtype=bool), s, -jnp.inf)
@@ -56,7 +56,7 @@ def plain(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool) -> jax.Arra
 
 
 def in_the_wheel(causal: bool, change: Callable) -> Load:
-    """``jax.experimental.pallas.ops.tpu.flash_attention``, with blocks of its own for every kernel."""
+    """Return a loader of ``jax.experimental.pallas.ops.tpu.flash_attention``, with the blocks set for every kernel."""
 
     def load() -> Callable:
         from jax.experimental.pallas.ops.tpu import flash_attention as wheel

@@ -1,6 +1,6 @@
-"""``make bench``: on a machine with an NVIDIA GPU what is measured there, elsewhere what is predicted for a TPU.
+"""``make bench``: measurements on a machine with an NVIDIA GPU, predictions for a TPU on any other.
 
-python tools/bench.py --predicted    what is predicted, on any machine
+python tools/bench.py --predicted    predictions, on any machine
 """
 
 import sys

@@ -1,7 +1,8 @@
-"""How long the compiler takes: each kernel compiled without and with its simulator, on this machine.
+"""How long the compiler takes: each kernel compiled with and without its simulator, on this machine.
 
-Prints for each kernel the time of its first compile by a new child process (cold) and the median of those that
-follow (warm), then median and slowest over all kernels. Times are of this machine at this hour; compare within a run.
+Prints for each kernel the time of the first compilation by a new child process (cold) and the median of those that
+follow (warm), then the median and the slowest over all kernels. Timings depend on this machine and its current load;
+compare them only within a run.
 """
 
 import functools
@@ -12,13 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests"))  # timed is what the tests compile
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests"))  # for the kernels that the tests compile
 ROUNDS = 5
 
 
 def main() -> None:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ["COURSE_CACHE"] = "0"  # the compiler is timed, not our memory of it
+    os.environ["COURSE_CACHE"] = "0"  # so that the compiler is timed, not the cache
     from course_lib import compiler
 
     print(f"{os.cpu_count()} cores, {compiler.tpu.versions()}, seconds; {ROUNDS} warm rounds")
@@ -41,7 +42,7 @@ def main() -> None:
 
 
 def timed(fn: Callable, args: list, simulate: bool):
-    """Seconds of the first compile by new children, the median of the next, and the last Report."""
+    """Return the seconds of the first compilation by new children, the median of the next ones, and the last Report."""
     from course_lib import compiler
     from course_lib.compiler.child import service
 
@@ -56,7 +57,7 @@ def timed(fn: Callable, args: list, simulate: bool):
 
 
 def kernels() -> Iterator[tuple[str, Callable, list]]:
-    """(name, function, arguments): the families in the repository, and textbook kernels of several sizes."""
+    """Yield (name, function, arguments): the repository's kernel families, and textbook kernels of several sizes."""
     import jax
     import jax.numpy as jnp
     from sample_kernels import by_rows, matmul, pipelined_matmul, softmax
@@ -103,7 +104,7 @@ def gradient_of_multiply(x, y):
 
 
 def row_sums(block):
-    """The sum of each row, in all of its places."""
+    """Return the sum of each row, repeated in all of its elements."""
     return block.sum(-1, keepdims=True) + 0 * block
 
 

@@ -1,13 +1,13 @@
-"""Kernels beside cuBLAS, XLA and other libraries, on the NVIDIA GPU of this machine: right first, then how fast.
+"""Kernels compared with cuBLAS, XLA and other libraries on this machine's NVIDIA GPU: checked first, then timed.
 
     python tools/bench_gpu.py            the tables
-    python tools/bench_gpu.py --write    and appended to docs/results.md
+    python tools/bench_gpu.py --write    and append them to docs/results.md
     python tools/bench_gpu.py matmul     only rows whose name or shape contains "matmul"
     python tools/bench_gpu.py --tune     which of our blocks are the fastest here, row by row
 
-Every row is computed by each implementation from normally distributed numbers, and held against plain JAX in f32. What
-is wrong is not timed. What is timed is so by the device's own clock, after it has run for a while, with arguments in
-turn that the L2 cache cannot hold; a time that the GPU's data sheet forbids is refused (``course_lib.bench``).
+Every implementation of a row gets normally distributed values, and its result is compared with plain JAX in f32. Wrong
+results are not timed. The rest are timed by the device's own clock, after a warm-up, with arguments in rotation that
+exceed the L2 cache; a time that the GPU's data sheet rules out is refused (``course_lib.bench``).
 """
 
 import argparse
@@ -28,7 +28,7 @@ from course_lib.bench.autotune import label
 from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch
 
-WRONG = {"bf16": 2**-6, "f32": 2**-12}  # from where on an error is no rounding: see ``error_of``
+WRONG = {"bf16": 2**-6, "f32": 2**-12}  # an error from here on is not rounding: see ``error_of``
 ROUNDS = 30
 TABLES = """\
 ### {kind}, {date}
@@ -42,7 +42,7 @@ copy in the first row reaches."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Found:
-    """What one implementation did: its error, and its times; ``why`` says what is missing, and why."""
+    """The result of one implementation: its error and its times; ``why`` says what is missing, and why."""
 
     error: float | None = None
     measured: bench.Measured | None = None
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def no_gpu(error: bench.NoAccelerator) -> str:
-    """What to do: JAX for CUDA may be missing, or the GPU."""
+    """Say what to do: either JAX for CUDA is missing, or the GPU."""
     if not hardware_utils.has_visible_nvidia_gpu():
         return str(error)
     return (
@@ -87,7 +87,7 @@ Line = tuple[gpu_rows.Row, dict[str, Found]]
 
 
 def measured(rows: list[gpu_rows.Row]) -> list[Line]:
-    """Each row with its implementations."""
+    """Return each row with the results of its implementations."""
     lines = []
     for number, row in enumerate(rows, 1):
         show_progress(f"{number} of {len(rows)}: {words(row)}")
@@ -99,27 +99,27 @@ def measured(rows: list[gpu_rows.Row]) -> list[Line]:
 
 
 def words(row: gpu_rows.Row) -> str:
-    """What a row is called by."""
+    """Return the name of a row."""
     return f"{row.kernel} {row.shape}"
 
 
 def operands(row: gpu_rows.Row) -> list[jax.Array]:
-    """Normally distributed numbers, the same ones each time."""
+    """Return normally distributed values, the same ones each time."""
     keys = jax.random.split(jax.random.key(0), len(row.args))
     return [jax.random.normal(key, arg.shape, arg.dtype) for key, arg in zip(keys, row.args, strict=True)]
 
 
 def reference(plain: Callable, arrays: list[jax.Array]):
-    """What is right, in f32, products too."""
+    """Return the correct result, computed in f32, including its matmuls."""
     with jax.default_matmul_precision("highest"):
         return jax.jit(plain)(*(array.astype(jnp.float32) for array in arrays))
 
 
 def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Array], right) -> Found:
-    """One implementation: what is wrong is not timed, and what does not run has a reason."""
+    """Check and time one implementation. A wrong one is not timed, and one that does not run has a reason."""
     error = None
     try:
-        with launch.gpu_kernels(strict=True):  # plain JAX is not to pass for a kernel of ours
+        with launch.gpu_kernels(strict=True):  # plain JAX must not pass for a kernel of ours
             fn = load()
             error = error_of(jax.jit(fn)(*arrays), right)
             if not error < WRONG[row.dtype]:
@@ -129,13 +129,13 @@ def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Arra
         return Found(why=f"not here: {missing}")
     except this_chip.NoKernel as why:
         return Found(why=f"no kernel: {why}")
-    except Exception as failure:  # also what a foreign library raises on a GPU it was not made for
+    except Exception as failure:  # including whatever a foreign library raises on a GPU it does not support
         return Found(error=error, why=f"{type(failure).__name__}: {failure}".splitlines()[0])
 
 
 @jax.jit
 def error_of(out, right) -> jax.Array:
-    """The largest |o - r| / (|r| + rms(r)) of any element of any result; NaN counts as infinite."""
+    """Return the largest |o - r| / (|r| + rms(r)) over all elements of all results; NaN counts as infinite."""
 
     def worst(o, r):
         off = jnp.abs(o.astype(jnp.float32) - r) / (jnp.abs(r) + jnp.sqrt(jnp.mean(r * r)))
@@ -145,7 +145,7 @@ def error_of(out, right) -> jax.Array:
 
 
 def tuned(row: gpu_rows.Row) -> str:
-    """Our blocks for a row, the fastest first."""
+    """Return our blocks for a row as a table, the fastest first."""
     arrays = operands(row)
     right, times, refused = reference(row.plain, arrays), {}, {}
     for number, (blocks, load) in enumerate(row.choices.items(), 1):
@@ -163,7 +163,7 @@ def tuned(row: gpu_rows.Row) -> str:
 
 
 def page(device: jax.Device, lines: list[Line], date: datetime.date) -> str:
-    """What is appended to the page of results: errors, times, and reasons."""
+    """Return the part that is appended to the results page: errors, times, and reasons."""
     copied = next((figures[XLA] for row, figures in lines if row.kernel == gpu_rows.COPY), Found())
     head = TABLES.format(
         kind=device.device_kind,
@@ -191,13 +191,13 @@ def page(device: jax.Device, lines: list[Line], date: datetime.date) -> str:
 
 
 def errors(row: gpu_rows.Row, figures: dict[str, Found], names: list[str]) -> tuple[str, ...]:
-    """A row of the table of errors."""
+    """Return a row of the table of errors."""
     known = (figures.get(name, Found()).error for name in names)
     return row.kernel, row.shape, row.dtype, *("" if error is None else f"{float(error):.1e}" for error in known)
 
 
 def times(row: gpu_rows.Row, figures: dict[str, Found], names: list[str], copied: Found) -> tuple[str, ...]:
-    """A row of the table of times."""
+    """Return a row of the table of times."""
     known = [figures.get(name, Found()) for name in names]
     ours, xla = (figures.get(name, Found()).measured for name in (OURS, XLA))
     return (
@@ -213,7 +213,7 @@ def median(times: bench.Measured) -> str:
 
 
 def rates(times: bench.Measured | None, copied: bench.Measured | None) -> tuple[str, str, str]:
-    """Rate, its share of what the data sheet prints, and, of a copy, its share of that bandwidth."""
+    """Return the rate, its share of the data sheet's peak, and, if limited by memory, its share of a copy's rate."""
     if times is None or times.bound is None:
         return "", "", ""
     least = times.bound

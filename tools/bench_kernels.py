@@ -1,13 +1,13 @@
-"""Kernels beside XLA and beside other libraries: predicted on a v5e, and measured where there is a TPU.
+"""Kernels compared with XLA and with other libraries: predicted for a v5e, and measured if there is a TPU.
 
     python tools/bench_kernels.py            the table
-    python tools/bench_kernels.py --write    and into docs/results.md
+    python tools/bench_kernels.py --write    and write it to docs/results.md
     python tools/bench_kernels.py matmul     only rows whose name or shape contains "matmul"
-    python tools/bench_kernels.py --long     and simulate XLA's largest product whole: ten minutes, 16 GiB of memory
+    python tools/bench_kernels.py --long     also simulate XLA's largest matmul whole: ten minutes, 16 GiB of memory
 
-Predicted (compiler): its cycles over the clock, or the HBM bytes over the bandwidth where that takes longer. Every
-ratio is of two figures from one run. An implementation that is not installed, that does not compile or that the
-simulator gives no cycles for has a number in its place, and the reason under the table.
+A predicted (compiler) time is the cycles over the clock rate, or the HBM bytes over the bandwidth if that takes longer.
+Both figures of a ratio are from one run. An implementation that is not installed, does not compile or gets no cycles
+from the simulator has a footnote number in its place, and the reason below the table.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import results_page
 from jax._src import hardware_utils
 
 CHIP = "v5e"
-# Limits of one compile: a table that takes minutes has more patience than a learner; and with --long.
+# Limits of one compilation, more generous than a learner's because the table takes minutes anyway; and with --long.
 USUAL = {"time_limit_s": 120, "memory_bytes": 12 << 30}
 LONG = {"time_limit_s": 1500, "memory_bytes": 18 << 30}
 PREDICTED = """\
@@ -51,7 +51,7 @@ for more."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What is known of one implementation. Seconds; ``why`` says why there is no prediction, or no measurement."""
+    """The times of one implementation, in seconds; ``why`` says why there is no prediction, or no measurement."""
 
     predicted: float | None = None
     hbm_bytes: int | None = None
@@ -59,12 +59,12 @@ class Figure:
     note: str = ""
     measured: tuple[float, float, float] | None = None  # median and quartiles
     why_not_measured: str = ""
-    with_fetch: float | None = None  # predicted, and what is fetched before a program of one operation
+    with_fetch: float | None = None  # predicted, including the copies that precede a program of one operation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-    """A row with its figures. ``least_s``: what the data sheet of the chip allows, and ``by`` which part of it."""
+    """A row with its figures. ``least_s`` is the bound from the chip's data sheet, and ``by`` the part that sets it."""
 
     row: object
     figures: dict[str, Figure]
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     if arguments.write and arguments.only:
         parser.error("--write writes every row: leave out the word that chooses some")
     if not hardware_utils.num_available_tpu_chips_and_device_id()[0] and not hardware_utils.has_visible_nvidia_gpu():
-        jax.config.update("jax_platforms", "cpu")  # else JAX looks for a TPU, and prints what it did not find
+        jax.config.update("jax_platforms", "cpu")  # otherwise JAX looks for a TPU, and prints what it did not find
     import kernel_rows
 
     from course_lib import compiler
@@ -111,19 +111,19 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def words(row) -> str:
-    """What a row is called by."""
+    """Return the name of a row."""
     return f"{row.kernel} {row.shape} {row.dtype} {row.model}".strip()
 
 
 def line_of(row, limits: dict = USUAL) -> Line:
-    """A row's figures: every implementation compiled for the chip, and timed where that is possible."""
+    """Return a row's figures, with every implementation compiled for the chip, and timed if possible."""
     least = least_time(row)
     figures = {name: figure(row, name, limits) for name in row.implementations}
     return Line(row=row, figures=figures, least_s=least.seconds, by=least.by)
 
 
 def least_time(row):
-    """What the chip's data sheet allows for a row: a ``bench.Bound``."""
+    """Return the lower bound from the chip's data sheet for a row: a ``bench.Bound``."""
     import kernel_rows
 
     from course_lib import bench, chips
@@ -138,7 +138,7 @@ def least_time(row):
 
 
 def figure(row, name: str, limits: dict = USUAL) -> Figure:
-    """One implementation of a row."""
+    """Return the figure of one implementation of a row."""
     import kernel_rows
 
     try:
@@ -154,7 +154,7 @@ def figure(row, name: str, limits: dict = USUAL) -> Figure:
 
 
 def with_best_blocks(fn: Callable, row, name: str, limits: dict) -> tuple[Callable, Figure]:
-    """An implementation that leaves its blocks to the caller, with those that autotune finds."""
+    """Return an implementation that takes its blocks from the caller, with those that autotune finds."""
     from course_lib import bench
 
     try:
@@ -178,7 +178,7 @@ def predicted(fn: Callable, args: tuple, limits: dict) -> Figure:
 
 
 def with_fetch(report) -> float:
-    """Seconds, with the copies that come before the only operation: behind several, they might hide."""
+    """Return the seconds including the copies that precede a single operation; with several they might be hidden."""
     from course_lib import chips
 
     timed = [op.seconds for op in report.ops if op.seconds]
@@ -189,7 +189,7 @@ def with_fetch(report) -> float:
 
 
 def measured(found: Figure, fn: Callable, args: tuple, is_kernel: bool) -> Figure:
-    """The same with its time on this machine's TPU or GPU, if there is one."""
+    """Add the time on this machine's TPU or GPU, if there is one."""
     from course_lib import bench
 
     try:
@@ -201,23 +201,23 @@ def measured(found: Figure, fn: Callable, args: tuple, is_kernel: bool) -> Figur
         times = bench.measure(fn, *arrays)
     except (bench.NoAccelerator, bench.Impossible) as error:
         return dataclasses.replace(found, why_not_measured=str(error))
-    except Exception as error:  # whatever a foreign library raises on a device it was not made for
+    except Exception as error:  # whatever a foreign library raises on a device it does not support
         return dataclasses.replace(found, why_not_measured=f"{type(error).__name__}: {error}".splitlines()[0])
     return dataclasses.replace(found, measured=(times.seconds, *times.quartiles))
 
 
 def drawn(key: jax.Array, a) -> jax.Array:
-    """Random numbers for an argument of which only the shape is given."""
+    """Return random values for an argument given only as a shape; return any other as an array."""
     return jax.random.normal(key, a.shape, a.dtype) if isinstance(a, jax.ShapeDtypeStruct) else jax.numpy.asarray(a)
 
 
 def holds_a_kernel(program: str) -> bool:
-    """Whether a lowered program has a Pallas kernel in it, for a TPU or for a GPU."""
+    """Whether a lowered program contains a Pallas kernel, for a TPU or for a GPU."""
     return any(name in program for name in ("tpu_custom_call", "mosaic_gpu", "triton"))
 
 
 def page(lines: list[Line], date: datetime.date) -> str:
-    """The tables, as Markdown that a terminal can show too."""
+    """Return the tables as Markdown that is also readable in a terminal."""
     from course_lib import roofline, vocabulary
 
     notes: list[str] = []
@@ -241,7 +241,7 @@ HEAD = ("kernel", "shape", "dtype", "ours", "XLA", "ours / XLA", "Pallas ops", "
 
 
 def cells(line: Line, notes: list[str]) -> tuple[str, ...]:
-    """A row of the table."""
+    """Return a row of the table."""
     import kernel_rows as k
 
     ratio, ours = line.ratio(k.OURS, k.XLA), line.figures[k.OURS].predicted
@@ -258,7 +258,7 @@ def cells(line: Line, notes: list[str]) -> tuple[str, ...]:
 
 
 def cell(figure: Figure | None, notes: list[str]) -> str:
-    """A predicted time, or the number of the note that says why there is none."""
+    """Return a predicted time, or the number of the note that says why there is none."""
     if figure is None:
         return ""
     said = figure.why or figure.note
@@ -267,7 +267,7 @@ def cell(figure: Figure | None, notes: list[str]) -> str:
 
 
 def models_part(lines: list[Line], notes: list[str]) -> list[str]:
-    """The table of shapes that occur in models, and how far off the worst is."""
+    """Return the table of shapes that occur in models, with a summary of the ratios."""
     import kernel_rows as k
 
     if not lines:
@@ -300,7 +300,7 @@ def models_part(lines: list[Line], notes: list[str]) -> list[str]:
 
 
 def summary(lines: list[Line]) -> list[str]:
-    """Of products, and of row-wise ops: the median and the worst, against XLA and against what is possible."""
+    """Return the median and the worst ratio of matmuls and of row-wise ops, against XLA and against the bound."""
     import kernel_rows as k
 
     products = [line for line in lines if line.row.kernel == "matmul"]
@@ -334,7 +334,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def guide_part(lines: list[Line], notes: list[str]) -> list[str]:
-    """The table of a public guide's kernel beside ours."""
+    """Return the table that compares a public guide's kernel with ours."""
     import kernel_rows as k
 
     rows = [
@@ -353,7 +353,7 @@ def guide_part(lines: list[Line], notes: list[str]) -> list[str]:
 
 
 def measured_part(lines: list[Line]) -> list[str]:
-    """What was measured, or that nothing was, and why."""
+    """Return what was measured, or that nothing was, and why."""
     timed = {name: f.measured for line in lines for name, f in line.figures.items() if f.measured}
     if not timed:
         return ["## Measured", why_nothing(lines)]
@@ -380,7 +380,7 @@ def why_nothing(lines: list[Line]) -> str:
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A Markdown table, its columns aligned."""
+    """Return a Markdown table with aligned columns."""
     widths = [max(3, *(len(row[n]) for row in (head, *rows))) for n in range(len(head))]
     rule = tuple("-" * w for w in widths)
     return "\n".join(
@@ -390,7 +390,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def noted(text: str, notes: list[str]) -> int:
-    """The number of a note, from 1; one that is new is added."""
+    """Return the number of a note, counted from 1; add the note if it is new."""
     text = " ".join(text.split())
     if text not in notes:
         notes.append(text)
@@ -410,7 +410,7 @@ def of(seconds: float | None, ours: float | None) -> str:
 
 
 def versions() -> str:
-    """Of everything a figure depends on."""
+    """Return the versions of everything that a figure depends on."""
     from course_lib import compiler
 
     try:
@@ -421,7 +421,7 @@ def versions() -> str:
 
 
 def show_progress(text: str) -> None:
-    """One line that overwrites itself, if somebody is looking."""
+    """Print one line that overwrites itself, if stderr is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text:78.78}" + ("" if text else "\r"), end="", file=sys.stderr, flush=True)
 

@@ -1,12 +1,12 @@
 """Predicted against measured: roofline.predict on every published timing in docs/measured.csv.
 
-    python tools/bench_model.py          the table, and how far off predictions are on rows left out of the fit
+    python tools/bench_model.py          the table, and the prediction errors on rows left out of the fit
     python tools/bench_model.py --fit    the constants in course_lib/roofline/constants.py, fitted again
-    python tools/bench_model.py --steps  a step by the formula of lesson 5, beside the compiler's, for 30 kernels
+    python tools/bench_model.py --steps  the step time of lesson 5's formula and the compiler's, for 30 kernels
 
-The constants are fitted on the rows marked "fit": those where one roof rules alone, so that each constant can be
-read off (docs/measured.md). The error that counts is that of the rows marked "held-out". A "twin" is the kernel of a
-fitted row with one more operation fused in; it is neither fitted on nor counted.
+The constants are fitted on the rows marked "fit", in which one limit dominates, so that each constant can be read off
+(docs/measured.md). The error that counts is that of the rows marked "held-out". A "twin" is the kernel of a fitted row
+with one more operation fused in; it is neither fitted nor counted.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import step_kernels
 
 from course_lib import roofline
 
-# The unit in which each constant is searched and written down, its largest value, and where the search begins.
-# "latency" is the share of the simulator's, "dispatch" the host's share of a call that was timed from Python.
+# For each constant: the unit of the search and of the printed value, its largest value, and its starting value.
+# "latency" is a share of the simulator's, "dispatch" the host's part of a call that was timed from Python.
 GRID = {
     "issue_s": (0.01e-6, 10e-6, 0.3e-6),
     "latency": (0.01, 2.0, 0.8),
@@ -30,31 +30,31 @@ GRID = {
     "mxu": (0.01, 1.0, 0.95),
     "dispatch": (1e-6, 1e-3, 100e-6),
 }
-# Timings with small blocks exist for a v5e only. They rule latency and issue together, so there the issue is the
-# compiler's and the latency is fitted; on the other chips it is the other way round.
+# Timings with small blocks exist for a v5e only. They determine only latency and issue together, so on a v5e the issue
+# is the compiler's and the latency is fitted; on the other chips it is the other way round.
 FREE = {"v5e": ("latency", "hbm", "mxu", "dispatch")}
 FREE_ELSEWHERE = ("issue_s", "hbm", "mxu")
 
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """A row that can be predicted, and what it asks of the chip: one load per dispatch."""
+    """A row that can be predicted, and its load on the chip: one load per dispatch."""
 
     row: dict[str, str]
     loads: tuple[roofline.Load, ...]
 
     def seconds(self, constants: dict[str, float]) -> float:
-        """Predicted as it was measured: with the host's dispatches, if they were inside."""
+        """Return the prediction for what was measured, including the host's dispatches if the timing included them."""
         device = sum(roofline.time_of(load, fitted(self.row["chip"], constants)).seconds for load in self.loads)
         return device + int(self.row["dispatches"]) * constants["dispatch"]
 
     def error(self, constants: dict[str, float]) -> float:
-        """(predicted - measured) / measured."""
+        """Return (predicted - measured) / measured."""
         return self.seconds(constants) / float(self.row["seconds"]) - 1
 
 
 def fitted(chip: str, constants: dict[str, float]) -> roofline.Fitted:
-    """The constants as the library takes them."""
+    """Return the constants in the library's form."""
     rest = {name: constants[name] for name in ("issue_s", "hbm", "mxu")}
     return roofline.Fitted(**rest, **roofline.latency(constants["latency"], chip=chip))
 
@@ -82,14 +82,14 @@ def chips_of(rows: list[dict[str, str]]) -> list[str]:
 
 
 def shipped(chip: str) -> dict[str, float]:
-    """The constants in the library."""
+    """Return the library's current constants."""
     known = roofline.FITTED[chip]
     rest = {name: getattr(known, name) for name in ("issue_s", "hbm", "mxu")}
     return rest | {"latency": roofline.LATENCY, "dispatch": roofline.DISPATCH_S}
 
 
 def timed(rows: list[dict[str, str]], split: str = "") -> list[Timed]:
-    """The rows that count: of one split, or of all."""
+    """Return the rows that count, of one split or of all."""
     return [
         Timed(row, loads_of(row)) for row in rows if not row["unpredicted"] and (not split or row["split"] == split)
     ]
@@ -100,7 +100,7 @@ def loads_of(row: dict[str, str]) -> tuple[roofline.Load, ...]:
 
 
 def errors(rows: list[Timed], constants: dict[str, float]) -> tuple[int, float, float]:
-    """(rows, median, largest) of the absolute relative errors."""
+    """Return (rows, median, largest) of the absolute relative errors."""
     return figures([abs(row.error(constants)) for row in rows])
 
 
@@ -109,9 +109,9 @@ def figures(sizes: list[float]) -> tuple[int, float, float]:
 
 
 def fit(rows: list[Timed], chip: str) -> dict[str, float]:
-    """The constants with the least squared log error, each a whole number of its unit: a walk downhill.
+    """Return the constants with the least squared log error, each a whole number of its unit, by descent.
 
-    What is not free, or what no row depends on, keeps the value it has in the library.
+    Constants that are not free, or that no row depends on, keep their values in the library.
     """
     free = [name for name in FREE.get(chip, FREE_ELSEWHERE) if any(depends(row, name) for row in rows)]
     now = shipped(chip) | {name: GRID[name][2] for name in free}
@@ -134,7 +134,7 @@ def depends(row: Timed, name: str) -> bool:
 
 
 def moved(constants: dict[str, float], name: str, units: int) -> dict[str, float]:
-    """The constants, one of them changed by so many units."""
+    """Return the constants with one of them changed by ``units``."""
     unit, largest, _ = GRID[name]
     whole = min(max(round(constants[name] / unit) + units, 1), round(largest / unit))
     return constants | {name: float(f"{whole * unit:.6g}")}
@@ -145,7 +145,7 @@ def loss(rows: list[Timed], constants: dict[str, float]) -> float:
 
 
 def leave_one_family_out(rows: list[Timed]) -> dict[str, list[float]]:
-    """Per family: the errors of its rows with constants fitted on all other rows of the chip."""
+    """Return per family the errors of its rows with constants fitted on the chip's other families."""
     found = {}
     for family in dict.fromkeys(row.row["family"] for row in rows):
         constants = fit([row for row in rows if row.row["family"] != family], rows[0].row["chip"])
@@ -154,7 +154,7 @@ def leave_one_family_out(rows: list[Timed]) -> dict[str, list[float]]:
 
 
 def print_constants() -> None:
-    """FITTED, HELD_OUT and DISPATCH_S as they stand in course_lib/roofline/constants.py."""
+    """Print FITTED, HELD_OUT and DISPATCH_S in the form of course_lib/roofline/constants.py."""
     rows, dispatch = published_kernels.rows(), roofline.DISPATCH_S
     for chip in chips_of(rows):
         mine = [row for row in rows if row["chip"] == chip]

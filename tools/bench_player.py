@@ -1,8 +1,8 @@
-"""How long the grid player takes to open, how smoothly it plays, how large the notebook is that holds it.
+"""How long the grid player takes to open, how smoothly it plays, and how large a notebook with it is.
 
 For a matmul of n x n arrays in blocks of 128 x 128, in a Chromium without a GPU: seconds in Python, bytes sent to the
 browser, milliseconds from the first line of JavaScript to the second frame drawn, frames per second while it plays.
-Times are of this machine at this hour; compare within one run.
+Timings depend on this machine and its current load; compare them only within a run.
 """
 
 import base64
@@ -14,12 +14,12 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "browser")]  # the matmul and the bare page are the tests'
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "browser")]  # the tests have the matmul and the bare page
 SIZES = (512, 2816, 4096, 12800)  # 64, 10,648, 32,768 and 1,000,000 steps
 ROUNDS = 5
 PLAYED_S = 4
 
-# Frames that the browser draws while the player plays, and those of them that show another step.
+# Frames that the browser draws while the player plays, and how many of them show a new step.
 COUNT_FRAMES = """(seconds) => new Promise((done) => {
     let frames = 0, changed = 0, last = "";
     const caption = document.querySelector(".course-caption"), began = performance.now();
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def player(n: int):
-    """The player of one matmul, and the seconds that Python took for it."""
+    """Return the player of one matmul, and the seconds that Python took for it."""
     import jax
     import jax.numpy as jnp
     from test_grid import matmul
@@ -65,7 +65,7 @@ def player(n: int):
 
 
 def row(browser, n: int) -> list[str]:
-    """One line of the table."""
+    """Return one line of the table."""
     from widget_page import open_widget
 
     seconds = statistics.median(player(n)[1] for _ in range(ROUNDS))
@@ -93,7 +93,7 @@ def row(browser, n: int) -> list[str]:
 
 
 def print_notebook(n: int) -> None:
-    """How large a notebook gets that shows the player: its output alone, and with the state of the widget saved."""
+    """Print the size of a notebook with the player: its output alone, and with the widget's state saved."""
     widget = player(n)[0]
     bundle = widget._repr_mimebundle_()
     output = len(json.dumps(bundle[0] if isinstance(bundle, tuple) else bundle))
@@ -103,7 +103,7 @@ def print_notebook(n: int) -> None:
 
 
 def state(widget) -> str:
-    """What the browser is sent, as it stands in a notebook that keeps it."""
+    """Return what is sent to the browser, as a notebook would store it."""
 
     def encoded(value: object) -> str:
         return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -1,9 +1,10 @@
-"""How long a verdict takes: every exercise of every lesson, its own solution checked twice on this machine.
+"""How long a verdict takes: our own solution to every exercise, checked twice on this machine.
 
-The first attempt finds nothing kept of what the compiler said. The second is a new definition of the same answer, as
-by a learner who runs the cell again; what the compiler said of it, and of the reference, is kept by then. Prints for
-both the median, the 95th percentile and the slowest, over all exercises and over those for which a kernel is judged,
-and then those, the slowest first. Times are of this machine at this hour; compare within one run.
+At the first attempt the cache of compiler answers is empty. The second attempt is a new definition of the same answer,
+as when a learner runs the cell again, so the compiler's answers on it and on the reference are cached. Prints the
+median, the 95th percentile and the slowest of both, over all exercises and over those with judged kernels, and then a
+list of the latter, the slowest first. Timings depend on this machine and its current load; compare them only within a
+run.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ ATTEMPTS = ("first attempt", "second")
 
 
 def main() -> None:
-    os.environ["COURSE_RECORD"] = "0"  # these answers are ours
+    os.environ["COURSE_RECORD"] = "0"  # these answers are ours, not a learner's
     with tempfile.TemporaryDirectory(prefix="course-bench-") as kept:
         os.environ["COURSE_CACHE"] = kept
         began = time.perf_counter()
@@ -46,7 +47,7 @@ def main() -> None:
 
 
 def seconds_of_all(checks) -> dict[str, float]:
-    """{exercise: seconds of its verdict}, with every solution defined anew."""
+    """Return {exercise: seconds of its verdict}, with every solution defined afresh."""
     seconds: dict[str, float] = {}
     check = checks.check
     checks.check = timed(check, seconds)

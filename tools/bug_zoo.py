@@ -1,7 +1,7 @@
-"""The bug zoo: every planted bug before every judge, and what a bare run with interpret=True says of it.
+"""The bug zoo: every planted bug and what each judge says about it, compared with a bare run with interpret=True.
 
     python tools/bug_zoo.py            the matrix, in the terminal
-    python tools/bug_zoo.py --write    and into docs/zoo.md
+    python tools/bug_zoo.py --write    and write it to docs/zoo.md
 
 The bugs are in tests/zoo. It takes about two minutes.
 """
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def show_progress(text: str) -> None:
-    """One line that overwrites itself, if somebody is looking."""
+    """Print one line that overwrites itself, if stderr is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{text:78.78}" + ("" if text else "\r"), end="", file=sys.stderr, flush=True)
 

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _stale(files: dict[str, str]) -> dict[str, str]:
-    """Those that are not in the tree as they are here."""
+    """Return the files that are missing in the tree or differ from it."""
     return {
         path: text for path, text in files.items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text
     }

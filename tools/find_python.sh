@@ -22,11 +22,11 @@ try:
     import ctypes, sqlite3, ssl
 except ImportError as error:
     no(" built without " + str(error.name).strip("_"))
-# Inside an active virtual environment this is the Python it was made from: the environment may be the one to be replaced.
+# Inside an active virtual environment, report the Python that made it, because the environment may be replaced.
 print("ok %d.%d %s" % (sys.version_info[:2] + (sys._base_executable,)))
 '
-spare=''    # a 3.14: fits, taken only where there is no 3.13 or 3.12
-refused=''  # the first candidate that ran and did not fit
+spare=''    # a 3.14: it fits, but is used only without a 3.13 or 3.12
+refused=''  # the first candidate that ran but did not fit
 no_venv=''  # the first that only lacks venv
 
 try() {
@@ -53,7 +53,7 @@ if [ -n "${PYTHON:-}" ]; then
     exit 1
 fi
 
-# Every folder on PATH, not the first hit alone: a failing shim can hide a good Python behind it.
+# Try every folder on PATH, not only the first hit, because a failing shim can hide a good Python behind it.
 for name in python3.13 python3.12 python3.14 python3 python; do
     IFS=:
     for folder in $PATH; do unset IFS; try "$folder/$name"; done

@@ -1,9 +1,9 @@
-"""The table of docs/gpu.md: what ptxas makes of the GPU kernels.
+"""The table of docs/gpu.md: what ptxas reports for the GPU kernels.
 
     python tools/gpu_page.py            in the terminal
-    python tools/gpu_page.py --write    and into the page, between its marks
+    python tools/gpu_page.py --write    and write it to the page, between its marks
 
-Needs the GPU's compiler: make setup-gpu. It takes about two minutes.
+It needs the GPU's compiler (make setup-gpu), and takes about two minutes.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def linear_of(activation, save=False):
 
 SQUARE, VECTOR = array(4096, 4096), array(4096)
 ROWS, WEIGHT = array(4096, 8192), array(8192)
-# name -> the function, its arguments, the GPUs it is for
+# name -> the function, its arguments, its GPUs
 KERNELS = {
     "matmul": (matmul.matmul, (SQUARE, SQUARE), PRODUCTS),
     "matmul, x stored transposed": (
@@ -64,7 +64,7 @@ KERNELS = {
 
 
 def lines(name: str) -> list[str]:
-    """The rows of one kernel: one for all GPUs of which ptxas says the same."""
+    """Return the rows of one kernel, in which GPUs with identical ptxas figures share a row."""
     fn, args, chips = KERNELS[name]
     said: dict[tuple[str, ...], list[str]] = {}
     for chip in chips:
@@ -98,7 +98,7 @@ def ptxas_table() -> str:
 
 
 def written(page: str, table: str) -> str:
-    """The page with ``table`` between its marks."""
+    """Return the page with ``table`` between its marks."""
     begin, end = "<!-- ptxas -->\n", "\n<!-- end of ptxas -->"
     return re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + table + end, page, flags=re.DOTALL)
 

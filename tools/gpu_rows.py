@@ -1,7 +1,7 @@
-"""What ``make bench`` compares on a GPU: each kernel and shape with what XLA makes of it, and with other libraries.
+"""What ``make bench`` compares on a GPU: each kernel and shape with XLA's version, and with other libraries.
 
-XLA's products are cuBLAS's, where it does not write a fusion of its own. All implementations of a row take the same
-arguments, and return what ``plain`` does, the row's definition, which runs in f32 to say what is right.
+XLA's matmuls are cuBLAS's, unless XLA writes a fusion of its own. All implementations of a row take the same arguments
+and return what ``plain`` does. It is the row's definition, and runs in f32 to give the correct result.
 """
 
 import dataclasses
@@ -15,12 +15,12 @@ from kernel_rows import OURS, TOKAMAX, XLA, Load
 
 from course_lib.kernels.matmul import mosaic_gpu as matmul_gpu
 
-COPY = "copy"  # the row whose bandwidth the others of its kind are held against
+COPY = "copy"  # the row whose bandwidth the other memory-limited rows are compared with
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One kernel at one shape. ``args`` are ShapeDtypeStructs; ``choices``: blocks to try for ours, with --tune."""
+    """One kernel at one shape. ``args`` are ShapeDtypeStructs; ``choices`` are our blocks to try with --tune."""
 
     kernel: str
     shape: str
@@ -35,7 +35,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Every row, in the order of the table: first those of the memory's bandwidth, in which a copy is the first."""
+    """Return every row, in table order: first those limited by memory bandwidth, starting with a copy."""
     return [
         _copy(8192, 8192),
         *(_row_wise(kernel, 8192, 8192) for kernel in ("softmax", "RMSNorm", "LayerNorm", "gelu")),
@@ -100,7 +100,7 @@ def _as_there(row: kernel_rows.Row, plain: Callable) -> Row:
     return Row(plain=plain, implementations=row.implementations, **given)
 
 
-# Tiles and stages that fit a Hopper's shared memory.
+# Tiles and stages that fit into a Hopper's shared memory.
 BLOCKS = tuple(
     matmul_gpu.Blocks(bn=bn, bk=bk, stages=stages, snake=snake)
     for bn, bk, stages in ((256, 64, 4), (256, 64, 3), (128, 64, 6), (128, 64, 5), (128, 128, 3), (64, 64, 8))
@@ -113,7 +113,7 @@ def _with_blocks(blocks: matmul_gpu.Blocks) -> Callable:
 
 
 def _pallas_ops_matmul() -> Callable:
-    """The kernel for Hopper that the JAX wheel has as an example, with tiles as large as ours."""
+    """Load the JAX wheel's example kernel for Hopper, with tiles as large as ours."""
     from jax.experimental.pallas.ops.gpu import hopper_matmul_mgpu as example
 
     config = example.TuningConfig(

@@ -1,4 +1,4 @@
-"""The rows of ``make bench`` for grouped products: beside XLA's, and beside megablox in the JAX wheel."""
+"""The rows of ``make bench`` for grouped matmuls, compared with XLA's and with megablox in the JAX wheel."""
 
 import functools
 from collections.abc import Callable
@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from kernel_rows import OURS, PALLAS_OPS, XLA, Row, with_gradients
 
-# Of the wheel's kernel: rows, depth and columns of a block.
+# Blocks of the wheel's kernel: rows, depth and columns.
 CHOICES = tuple((m, k, 1024) for m in (128, 256, 512) for k in (1024, 2048))
 GROUPS = 8
 
 
 def rows() -> list[Row]:
-    """Groups of one size, which tiles divide; groups as a router draws them; and with gradients."""
+    """Return groups of equal size, which tiles divide; groups drawn as by a router; and those with gradients."""
     equal = np.full(GROUPS, 512, np.int32)
     drawn = np.bincount(np.random.default_rng(1).integers(0, GROUPS, 4096), minlength=GROUPS).astype(np.int32)
     return [
@@ -25,7 +25,7 @@ def rows() -> list[Row]:
 
 
 def row(how: str, sizes: np.ndarray, depth: int, columns: int, *, gradients: bool = False) -> Row:
-    """``x_e @ w[e]`` in bf16; with the gradients (o, dx, dw) of (x, w, do). Sizes are data, so they are given."""
+    """Return ``x_e @ w[e]`` in bf16; its gradients: (o, dx, dw) of (x, w, do). Sizes are arrays: they are data."""
     count = int(sizes.sum())
     args = [(count, depth), (GROUPS, depth, columns), *([(count, columns)] if gradients else [])]
     return Row(
@@ -43,7 +43,7 @@ def row(how: str, sizes: np.ndarray, depth: int, columns: int, *, gradients: boo
 
 
 def change(fn: Callable, gradients: bool) -> Callable:
-    """``fn`` of (x, w, sizes), or its result and gradients of (x, w, do, sizes)."""
+    """Return ``fn`` of (x, w, sizes), or its result and gradients of (x, w, do, sizes)."""
     if not gradients:
         return fn
     return lambda x, w, g, sizes: with_gradients(lambda x, w: fn(x, w, sizes))(x, w, g)
@@ -56,7 +56,7 @@ def ours() -> Callable:
 
 
 def in_the_wheel(gradients: bool) -> Callable:
-    """``jax.experimental.pallas.ops.tpu.megablox``, which has the same blocks for all three products."""
+    """Load ``jax.experimental.pallas.ops.tpu.megablox``, which uses the same blocks for all three matmuls."""
     from jax.experimental.pallas.ops.tpu.megablox import ops
 
     def product(*args, blocks):

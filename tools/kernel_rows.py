@@ -1,8 +1,8 @@
 """What ``make bench`` compares: one row for each kernel and shape, with every implementation of it that we know.
 
-A row's implementations are loaded when they are asked for: a library that is not installed, or a family that is not
-written yet, is a reason in the table and no error. All of a row take the same arguments and return the same arrays. A
-new family adds its rows to ``rows``.
+A row's implementations are loaded on demand: a library that is not installed, or a family that is not written yet,
+gives a reason in the table instead of an error. All implementations of a row take the same arguments and return the
+same arrays. A new family adds its rows to ``rows``.
 """
 
 import dataclasses
@@ -21,22 +21,22 @@ GUIDE, PUBLISHED = "the guide's, with 32 MiB of VMEM", "the guide's, as publishe
 
 DTYPES = {"bf16": jnp.bfloat16, "f32": jnp.float32}
 
-Load = Callable[[], Callable]  # returns the function; raises ImportError or AttributeError where there is none
+Load = Callable[[], Callable]  # returns the function; raises ImportError or AttributeError if there is none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One kernel at one shape. ``args`` are ShapeDtypeStructs, and arrays where their values decide what is done."""
+    """One kernel at one shape. ``args`` are ShapeDtypeStructs, or arrays if their values determine the work."""
 
     kernel: str
     shape: str
     args: tuple[jax.ShapeDtypeStruct | np.ndarray, ...]
     implementations: dict[str, Load]
-    model: str = ""  # where in a model such a shape occurs, for the rows that are taken from models
-    passes: int = 1  # of the MXU, where f32 is multiplied as exactly as f32 is
-    share: float = 1.0  # of XLA's work that has to be done: half, where half of the scores do not count
-    reads_all: bool = False  # each number of each argument counts, which nobody sees where tables say what is read
-    choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, for one that has no choice
+    model: str = ""  # where in a model the shape occurs, for rows taken from models
+    passes: int = 1  # of the MXU, for f32 multiplied at full f32 precision
+    share: float = 1.0  # share of XLA's work that is needed: half, if half of the scores do not count
+    reads_all: bool = False  # whether every element of every argument counts, which is not visible if tables select
+    choices: dict[str, tuple] = dataclasses.field(default_factory=dict)  # blocks to search, where it chooses none
 
     @property
     def dtype(self) -> str:
@@ -44,7 +44,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Every row, in the order of the table."""
+    """Return every row, in table order."""
     import attention_rows
     import grouped_rows
     import lookup_rows
@@ -72,7 +72,7 @@ MATMULS = (
 )
 
 
-# Where, sizes, dtype. f32 is multiplied in six passes.
+# Where it occurs, sizes, dtype. f32 is multiplied in six passes.
 PRODUCTS = (
     ("decode", (1, 4096, 4096), "bf16"),
     ("decode", (8, 4096, 14336), "bf16"),
@@ -115,7 +115,7 @@ GELUS = {
 
 
 def matmul(m: int, k: int, n: int) -> Row:
-    """``x @ y``, (m, k) by (k, n), bf16."""
+    """Return the row of ``x @ y``, (m, k) by (k, n), bf16."""
     return Row(
         kernel="matmul",
         shape=f"{m} x {k} x {n}",
@@ -131,7 +131,7 @@ def matmul(m: int, k: int, n: int) -> Row:
 
 
 def linear(m: int, k: int, n: int, activation: str) -> Row:
-    """``act(x @ w + b)``, bf16."""
+    """Return the row of ``act(x @ w + b)``, bf16."""
     return Row(
         kernel=f"linear, {activation}",
         shape=f"{m} x {k} x {n}",
@@ -141,7 +141,7 @@ def linear(m: int, k: int, n: int, activation: str) -> Row:
 
 
 def linear_and_gradients(m: int, k: int, n: int, activation: str) -> Row:
-    """The same with its gradients: (y, dx, dw, db) of (x, w, b, dy)."""
+    """Return the row of the same with its gradients: (x, w, b, dy) to (y, dx, dw, db)."""
     return Row(
         kernel=f"linear, {activation}, and gradients",
         shape=f"{m} x {k} x {n}",
@@ -154,7 +154,7 @@ def linear_and_gradients(m: int, k: int, n: int, activation: str) -> Row:
 
 
 def row_wise(kernel: str, op: str, plain: Callable, tokamax: Load | None = None, vectors: int = 0) -> Row:
-    """A kernel that reads each row of an f32 array once; ``vectors``: weights of one row that it takes besides."""
+    """Return the row of a kernel that reads each row of an f32 array once, and ``vectors`` weights of one row."""
     family, _, name = op.partition(".")
     shape = (8192, 2048)
     others = {TOKAMAX: tokamax} if tokamax else {}
@@ -167,7 +167,7 @@ def row_wise(kernel: str, op: str, plain: Callable, tokamax: Load | None = None,
 
 
 def product_of_a_model(model: str, sizes: tuple[int, int, int], dtype: str) -> Row:
-    """``x @ y``; f32 as exactly as f32 is."""
+    """Return the row of ``x @ y``, with f32 at full precision."""
     m, k, n = sizes
     return Row(
         kernel="matmul",
@@ -183,7 +183,7 @@ def product_of_a_model(model: str, sizes: tuple[int, int, int], dtype: str) -> R
 
 
 def row_wise_of_a_model(model: str, kernel: str, shape: tuple[int, int], dtype: str) -> Row:
-    """An op that reads an array once and writes one like it, beside the same in plain JAX."""
+    """Return the row of an op that reads an array once and writes one like it, compared with plain JAX."""
     op, plain, vectors = {
         "softmax": ("softmax.softmax", lambda x: jax.nn.softmax(x, axis=-1), 0),
         "RMSNorm": ("norm.rms_norm", rms_norm, 1),
@@ -202,7 +202,7 @@ def row_wise_of_a_model(model: str, kernel: str, shape: tuple[int, int], dtype: 
 
 
 def guide(n: int) -> Row:
-    """``relu(a @ b)``, f32: the kernel of a public guide, beside ours at the same precision (one pass of bf16)."""
+    """Return the row of ``relu(a @ b)``, f32: a public guide's kernel and ours, both in one bf16 pass."""
 
     return Row(
         kernel="relu(a @ b), as in a guide",
@@ -218,10 +218,10 @@ def guide(n: int) -> Row:
 
 
 def guide_kernel(a: jax.Array, b: jax.Array, vmem_limit_bytes: int | None = None) -> jax.Array:
-    """``relu(a @ b)`` in tiles of 128 x 128, each from 128 whole rows of a and 128 whole columns of b.
+    """Compute ``relu(a @ b)`` in tiles of 128 x 128, each from 128 whole rows of a and 128 whole columns of b.
 
-    The tiling of keras.io's guide "How to write a custom TPU or GPU kernel in Keras" (December 2025). For n = 8192 in
-    f32 its blocks take more than the 16 MiB that a kernel may use on a v5e; ``vmem_limit_bytes`` lets it have more.
+    This is the tiling of keras.io's guide "How to write a custom TPU or GPU kernel in Keras" (December 2025). For n =
+    8192 in f32 its blocks exceed the 16 MiB that a kernel may use on a v5e; ``vmem_limit_bytes`` raises that limit.
     """
     (m, k), n, tile = a.shape, b.shape[1], 128
 
@@ -244,7 +244,7 @@ def our_linear(activation: str) -> Callable:
 
 
 def plain_linear(activation: str) -> Callable:
-    """The same in plain JAX, the sum and the activation in f32."""
+    """Return the same in plain JAX, with accumulation and activation in f32."""
 
     def linear(x, w, b):
         z = jnp.dot(x, w, preferred_element_type=jnp.float32) + b.astype(jnp.float32)
@@ -263,7 +263,7 @@ def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array:
 
 
 def with_gradients(fn: Callable) -> Callable:
-    """``fn`` of all but the last argument, and its gradients for a cotangent that is the last."""
+    """Return a function of ``fn``'s arguments and a cotangent, which returns the value and the gradients."""
 
     def value_and_gradients(*args):
         value, back = jax.vjp(fn, *args[:-1])
@@ -281,7 +281,7 @@ def _ours(family: str, op: str) -> Load:
 
 
 def _pallas_ops_matmul() -> Callable:
-    """The example in the JAX wheel. It has no choice of blocks of its own: here they are (bm, bk, bn)."""
+    """Load the JAX wheel's example, which does not choose blocks: here they are (bm, bk, bn)."""
     from jax.experimental.pallas.ops.tpu import matmul as example
 
     def product(x, y, *, blocks):
@@ -292,7 +292,7 @@ def _pallas_ops_matmul() -> Callable:
 
 
 def _tokamax_matmul() -> Callable:
-    """Tokamax has no plain product; its grouped one, with a single group."""
+    """Load Tokamax's grouped matmul with a single group, because it has no plain one."""
     import tokamax
 
     def product(x, y):
@@ -304,7 +304,7 @@ def _tokamax_matmul() -> Callable:
 
 
 def _tokamax_norm(centred: bool) -> Load:
-    """Tokamax's LayerNorm; for TPUs it has no kernel of its own and leaves it to XLA."""
+    """Return a loader of Tokamax's LayerNorm, which has no TPU kernel of its own and leaves the work to XLA."""
 
     def load() -> Callable:
         import tokamax

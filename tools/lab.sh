@@ -3,7 +3,8 @@
 cd "$(dirname "$0")/.." || exit 1
 venv=$1
 
-# Jupyter hides the pictures of a notebook that it has not seen run here: trust the course's own, those changed since last time.
+# Jupyter hides the pictures of a notebook that has not run here, so trust those of the course that changed since the
+# last time.
 [ -e "$venv/trusted" ] || touch -t 200001010000 "$venv/trusted"
 touch "$venv/trusting"
 find notebooks exercises solutions -name '*.ipynb' -newer "$venv/trusted" \
@@ -12,11 +13,12 @@ mv "$venv/trusting" "$venv/trusted"
 
 set -- -y --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$PWD" \
     --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
-# Quiet: only the address and real trouble; encryption, because without it every kernel warns. No pings: server and page are
-# on one machine, and Jupyter's own timing of them brings a warning with each connection; a shorter timeout, closed connections.
+# Log only the address and real trouble. Encryption is on because every kernel warns without it. Pings are off because
+# server and page are on one machine, and Jupyter's own ping times cause a warning at each connection; a shorter timeout
+# would close connections.
 set -- "$@" --log-level=WARN --LabApp.log_level=WARN \
     --KernelManager.transport_encryption=auto --ServerApp.tornado_settings="{'ws_ping_interval': 0}"
-[ -z "${PORT:-}" ] || set -- "$@" --ServerApp.port="$PORT" --ServerApp.port_retries=0  # this port or a clear refusal
+[ -z "${PORT:-}" ] || set -- "$@" --ServerApp.port="$PORT" --ServerApp.port_retries=0  # this port, or a clear error
 [ "$(id -u)" != 0 ] || set -- "$@" --allow-root
 if [ "${BROWSER:-}" = none ]; then set -- "$@" --no-browser; unset BROWSER; fi
 echo "JupyterLab starts. Ctrl-C here stops it."

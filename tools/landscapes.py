@@ -1,9 +1,9 @@
-"""Ask the compiler about every legal choice of blocks for the products of lesson 11, and keep what it says.
+"""Ask the compiler about every legal choice of blocks for the matmuls of lesson 11, and store its answers.
 
-    python tools/landscapes.py            how many there are, and how many answers have changed
+    python tools/landscapes.py            how many choices there are, and whether any answer has changed
     python tools/landscapes.py --write    writes course_lib/datasets/product_searches.json
 
-Some 400 compilations: about ten minutes where nothing is kept yet.
+Some 400 compilations: about ten minutes with an empty cache.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _asked(shape: landscapes.Shape) -> dict:
-    """What the compiler says of every choice, and which of them our tuner asks about."""
+    """Return the compiler's answer for every choice, and the choices that our tuner asks about."""
     answers = {blocks: landscapes.asked(shape, blocks) for blocks in landscapes.legal(shape)}
     print(shape, len(answers), "asked", flush=True)
     seconds = {blocks: said and said[1] for blocks, said in answers.items()}

@@ -1,6 +1,6 @@
-"""The rows of ``make bench`` for kernels that go by tables: attention over pages, and block-sparse products.
+"""The rows of ``make bench`` for kernels driven by tables: paged attention and block-sparse matmuls.
 
-XLA's side is the plain way to write each: gather what the table names, and multiply.
+XLA's version is the plain way to write each: gather what the table names, and multiply.
 """
 
 import functools
@@ -13,12 +13,12 @@ import numpy as np
 from kernel_rows import OURS, PALLAS_OPS, XLA, Row
 
 KEY_HEADS, GROUP, DEPTH, PAGE = 8, 4, 128, 16
-CHOICES = (8, 16, 32)  # of the wheel's kernel: pages of a block
+CHOICES = (8, 16, 32)  # pages per block of the wheel's kernel
 BLOCK = 128
 
 
 def rows() -> list[Row]:
-    """Sequences of one length and of many; a band of blocks, and blocks in no order."""
+    """Return sequences of equal and mixed lengths; block-sparse times dense; blocks of a dense matmul."""
     return [
         pages([512] * 8),
         pages([1024] * 8),
@@ -29,7 +29,7 @@ def rows() -> list[Row]:
 
 
 def pages(lengths: list[int]) -> Row:
-    """One query of each sequence, 32 heads of 128 on 8 heads of keys, bf16. The wheel's kernel has pools of its own."""
+    """Return a row with one query per sequence, 32 query heads of 128 on 8 key heads, bf16, over a pool of pages."""
     batch, used = len(lengths), [-(-n // PAGE) for n in lengths]
     count, table = sum(used), np.zeros((batch, max(used)), np.int32)
     table[np.arange(max(used)) < np.array(used)[:, None]] = np.random.default_rng(0).permutation(count)
@@ -52,7 +52,7 @@ def pages(lengths: list[int]) -> Row:
 
 
 def gathered(q, k_pages, v_pages, lengths, table):
-    """All pages that the table names, one after another, and attention to those tokens that there are; not scaled."""
+    """Gather all pages that the table names, and attend to the valid tokens; scores are not scaled."""
     heads, d = k_pages.shape[0], q.shape[-1]
     k, v = (x[:, table].reshape(heads, len(lengths), -1, d) for x in (k_pages, v_pages))
     q = q.reshape(len(lengths), heads, -1, d)
@@ -68,13 +68,13 @@ def pages_in_the_wheel() -> Callable:
 
 
 def pattern(side: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of blocks drawn at random from a square of ``side`` blocks, row by row."""
+    """Return rows and columns of blocks drawn at random from a square of ``side`` blocks, row by row."""
     kept = np.random.default_rng(0).random((side, side)) < share
     return tuple(found.astype(np.int32) for found in np.nonzero(kept))
 
 
 def dsd(size: int, columns: int) -> Row:
-    """An eighth of the blocks of a square matrix, times a dense one, bf16."""
+    """Return the row of a square matrix with an eighth of its blocks, times a dense one, bf16."""
     rows, cols = pattern(size // BLOCK, 1 / 8)
     values = jax.ShapeDtypeStruct((len(rows), BLOCK, BLOCK), jnp.bfloat16)
     b = jax.ShapeDtypeStruct((size, columns), jnp.bfloat16)
@@ -94,7 +94,7 @@ def dsd(size: int, columns: int) -> Row:
 
 
 def sdd(size: int, depth: int) -> Row:
-    """An eighth of the blocks of a product of dense matrices, bf16."""
+    """Return the row of an eighth of the blocks of a matmul of dense matrices, bf16."""
     rows, cols = pattern(size // BLOCK, 1 / 8)
     a, b = jax.ShapeDtypeStruct((size, depth), jnp.bfloat16), jax.ShapeDtypeStruct((depth, size), jnp.bfloat16)
     shape = (size // BLOCK, size // BLOCK)

@@ -1,6 +1,6 @@
-"""Lay out a new lesson: make lesson NAME=07_tiled_matmul.
+"""The generator of a new lesson: make lesson NAME=07_tiled_matmul.
 
-Every file in tools/lesson_template is filled in and put where it belongs; then what is read off the lessons is built.
+It fills in every file of tools/lesson_template, puts it in its place, and builds what is derived from the lessons.
 """
 
 import pathlib
@@ -27,7 +27,7 @@ Lesson $n is there: a draft with one exercise, which passes its tests. Next:
   make build ARGS="--only $number"               after each change of its sources
   make test-all PYTEST_ARGS="-k '$name or $number.'"
 When all that the sources say is shown, take out the line that calls the lesson a draft.""")
-TO_COME = "## Still to come\n"  # of the sources, in docs/coverage/NN.md: it is kept
+TO_COME = "## Still to come\n"  # from this heading on, an existing docs/coverage/NN.md is kept
 
 
 def main(name: str) -> None:
@@ -45,13 +45,13 @@ def main(name: str) -> None:
 
 
 def words_of(name: str) -> dict[str, str | int]:
-    """What the templates say of a lesson called ``name``."""
+    """Return the values that the templates insert for a lesson called ``name``."""
     topic = name[3:].replace("_", " ")
     return {"name": name, "number": name[:2], "n": int(name[:2]), "title": topic[0].upper() + topic[1:]}
 
 
 def refusal(name: str) -> str:
-    """Why no lesson can be called ``name``; "" if one can."""
+    """Return why no lesson can be called ``name``; "" if one can."""
     if not re.fullmatch(r"[0-9]{2}(_[a-z0-9]+)+", name):
         return f"{name!r} is no name of a lesson: two digits and a topic in small letters and _, as in 05_pipelining."
     there = [path for kind in ("notebooks", "solutions") for path in sorted(ROOT.glob(f"{kind}/src/{name[:2]}_*.py"))]
@@ -59,7 +59,7 @@ def refusal(name: str) -> str:
 
 
 def files(name: str) -> dict[str, str]:
-    """{path from the repository's root: text} of a new lesson called ``name``."""
+    """Return {path from the repository's root: text} for a new lesson called ``name``."""
     words = words_of(name)
     made = {
         string.Template(place).substitute(words): string.Template((TEMPLATE / part).read_text()).substitute(words)

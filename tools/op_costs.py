@@ -1,10 +1,10 @@
-"""What an operation in a kernel costs on a v5e, a v5p and a v6e: docs/op_costs.md, by the compiler.
+"""What an operation in a kernel costs on a v5e, a v5p and a v6e, by the compiler: docs/op_costs.md.
 
     python tools/op_costs.py            in the terminal
-    python tools/op_costs.py --write    docs/op_costs.md too, and the prices that compiler.op_prices() returns
+    python tools/op_costs.py --write    also write docs/op_costs.md, and the costs that compiler.op_prices() returns
     python tools/op_costs.py sin        only rows whose name contains "sin"
 
-Some 1,500 small compiles, five to ten minutes; the compiler's answers are kept, so the next time it is half a minute.
+Some 1,500 small compilations take five to ten minutes; the answers are cached, so the next run takes half a minute.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def as_json(text: str) -> str:
-    """The page's prices of operations on every element, for programs: null where the compiler refuses one."""
+    """Return the page's costs of elementwise operations as JSON, with null if the compiler refuses one."""
     table = text.split("## On every element")[1].split("On a v5e each bundle")[0]
     head, _, *lines = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"
@@ -107,7 +107,7 @@ def as_json(text: str) -> str:
 
 @functools.cache
 def priced(group: str, name: str, dtype, chip: str) -> OpCost:
-    """A row's operation on a chip; ``dtype`` is an elementwise operation's."""
+    """Return the cost of a row's operation on a chip; ``dtype`` applies to elementwise operations."""
     if group == "elementwise":
         row = op_rows.ELEMENTWISE[name]
         return op_cost(row.fn, *[op_rows.block(dtype)] * row.operands, chip=chip)
@@ -116,7 +116,7 @@ def priced(group: str, name: str, dtype, chip: str) -> OpCost:
 
 
 def page(date: datetime.date) -> str:
-    """The whole page."""
+    """Return the whole page."""
     notes: list[str] = []
     elementwise = table(ELEMENTWISE_HEAD, [elementwise_row(name, notes) for name in op_rows.ELEMENTWISE])
     casts = table(("", *op_rows.CASTS), [cast_row(name, notes) for name in op_rows.CASTS])
@@ -156,7 +156,7 @@ def elementwise_row(name: str, notes: list[str]) -> tuple[str, ...]:
 
 
 def reason(cost: OpCost) -> str:
-    """Why it is refused, without the place in this tool's files."""
+    """Return why it is refused, without the position in this tool's files."""
     return re.sub(r" in <lambda>, line \d+", "", cost.why)
 
 
@@ -194,12 +194,12 @@ def whole_row(group: str, name: str, notes: list[str]) -> tuple[str, ...]:
 
 
 def figure(value: float) -> str:
-    """Three digits, and all of a whole number."""
+    """Return a number with three digits, or all digits of a whole number."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def by_the_rule() -> dict[str, bool]:
-    """Each f32 row on a v5e: whether its price is that of its slots, within 5 %."""
+    """Return for each f32 row on a v5e whether its cost is within 5 % of that of its slots."""
     found = {}
     for name, row in op_rows.ELEMENTWISE.items():
         if row.floats and not (cost := priced("elementwise", name, F32, "v5e")).why:
@@ -210,7 +210,7 @@ def by_the_rule() -> dict[str, bool]:
 
 
 def some(word: str) -> str:
-    """The rows whose name contains a word."""
+    """Return the rows whose name contains a word."""
     notes: list[str] = []
     groups = [
         (ELEMENTWISE_HEAD, [elementwise_row(name, notes) for name in op_rows.ELEMENTWISE if word in name]),

@@ -1,4 +1,4 @@
-"""The operations that ``make op-costs`` prices: name -> function, and what each takes."""
+"""The operations that ``make op-costs`` measures: name -> function, and its arguments."""
 
 import dataclasses
 from collections.abc import Callable
@@ -14,12 +14,12 @@ CHEAP, MEDIUM, EXPENSIVE = "cheap", "medium", "expensive"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Elementwise:
-    """An operation on every element. ``says``: what JAX's page on Pallas for TPUs says of it, if anything."""
+    """An elementwise operation. ``says`` is what JAX's page on Pallas for TPUs says of its cost, if anything."""
 
     fn: Callable
     operands: int = 1
     says: str = ""
-    integers: bool = False  # whether it is one of integers too
+    integers: bool = False  # whether it applies to integers too
     floats: bool = True
 
 
@@ -75,11 +75,11 @@ def array(*shape: int, dtype=F32) -> jax.ShapeDtypeStruct:
 
 
 def block(dtype) -> jax.ShapeDtypeStruct:
-    """What elementwise operations are priced on. 16 bits fill registers only where rows are 256 wide, or more."""
+    """Return the array for elementwise operations. With 16 bits, only rows of 256 or more fill the registers."""
     return array(64, 128 if jnp.dtype(dtype).itemsize == 4 else 512, dtype=dtype)
 
 
-# name -> (what is done, its operands): whole arrays, where the way they lie decides.
+# name -> (the operation, its operands): whole arrays, whose layout determines the cost.
 LAYOUT = {
     "sum over a leading axis, (16, 8, 128) to (8, 128)": (lambda x: x.sum(0), (array(16, 8, 128),)),
     "sum down the columns, (64, 128) to (1, 128)": (lambda x: x.sum(0, keepdims=True), (array(64, 128),)),

@@ -1,6 +1,6 @@
-"""The functions whose times others published: for a row of docs/measured.csv, what ran, as JAX functions.
+"""The functions whose times others published: what ran for each row of docs/measured.csv, as JAX functions.
 
-The kernels have the blocks, the grid and the copies of the published ones. Their sources are named in the row.
+The kernels have the blocks, the grid and the copies of the published ones. Each row names its source.
 """
 
 import csv
@@ -20,13 +20,13 @@ Program = tuple[Callable, tuple]  # a function and its arguments: one dispatch
 
 
 def rows() -> list[dict[str, str]]:
-    """docs/measured.csv."""
+    """Return the rows of docs/measured.csv."""
     with open(DOCS / "measured.csv", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def programs(row: dict[str, str]) -> list[Program]:
-    """What ran, one program per dispatch. Raises KeyError where nobody has written the operation down here."""
+    """Return what ran, one program per dispatch. Raise KeyError for an operation that is not implemented here."""
     sizes = {**numbers(row["shape"]), **numbers(row["blocks"])}
     array = functools.partial(jax.ShapeDtypeStruct, dtype=np.dtype(row["dtype"]))
     if row["op"].startswith("grouped_matmul"):
@@ -35,12 +35,12 @@ def programs(row: dict[str, str]) -> list[Program]:
 
 
 def numbers(text: str) -> dict[str, int]:
-    """ "m=8 k=128" as a dict."""
+    """Parse "m=8 k=128" into a dict."""
     return {name: int(value) for name, value in (pair.split("=") for pair in text.split())}
 
 
 def group_sizes(name: str, rows: int) -> np.ndarray:
-    """The sizes of a grouped matmul's groups. "random G" is how Tokamax makes them up: each row draws one of G."""
+    """Return the group sizes of a grouped matmul. "random G" does as Tokamax: each row draws one of G groups."""
     if name.startswith("random"):
         groups = int(name.split()[1])
         return np.bincount(np.random.default_rng(0).choice(groups, (rows,)), minlength=groups)
@@ -51,7 +51,7 @@ def group_sizes(name: str, rows: int) -> np.ndarray:
 
 
 def _matmul(sizes, array, transposed: bool = False, finish=lambda x: x) -> list[Program]:
-    """(m, k) times (k, n), or times (n, k) transposed; a grid of output blocks with the reduction inside."""
+    """Return (m, k) times (k, n), or times (n, k) transposed; a grid of output blocks with the reduction inside."""
     m, k, n, bm, bk, bn = (sizes[s] for s in ("m", "k", "n", "bm", "bk", "bn"))
     dims = (((1,), (1 if transposed else 0,)), ((), ()))
 
@@ -81,9 +81,9 @@ def _matmul(sizes, array, transposed: bool = False, finish=lambda x: x) -> list[
 
 
 def _strips(sizes, array) -> list[Program]:
-    """Keras's guide: whole rows of x times whole columns of y, ReLU, no reduction axis in the grid.
+    """Return the kernel of Keras's guide: whole rows times whole columns, ReLU, no reduction axis in the grid.
 
-    It ran before Pallas gave each block two buffers, says its author (keras-io PR 2284); with two it does not fit.
+    Its author says that it ran before Pallas gave each block two buffers (keras-io PR 2284); with two it does not fit.
     """
     m, k, n, bm, bn = (sizes[s] for s in ("m", "k", "n", "bm", "bn"))
 
@@ -104,11 +104,11 @@ def _strips(sizes, array) -> list[Program]:
 
 
 def _masked(sizes, array) -> list[Program]:
-    """Lower triangle of x @ y: blocks above the diagonal are not computed, and their operands not fetched."""
+    """Return the lower triangle of x @ y: blocks above the diagonal are not computed, nor their operands fetched."""
     m, k, n, bm, bk, bn = (sizes[s] for s in ("m", "k", "n", "bm", "bk", "bn"))
     wanted = np.tril(np.ones((m // bm, n // bn), np.int32))
     steps = np.flatnonzero(wanted)
-    coming = steps[np.minimum(np.searchsorted(steps, np.arange(wanted.size)), len(steps) - 1)]  # the next one wanted
+    coming = steps[np.minimum(np.searchsorted(steps, np.arange(wanted.size)), len(steps) - 1)]  # the next block wanted
     next_i, next_j = (a.reshape(wanted.shape).astype(np.int32) for a in np.divmod(coming, n // bn))
     kind = np.where(next_i == next_j, 0, 1).astype(np.int32)  # which of two masks: a triangle, or all ones
 
@@ -148,7 +148,7 @@ def _masked(sizes, array) -> list[Program]:
 
 
 def _grouped(row, sizes, array) -> Program:
-    """Rows in groups, each group with its own right operand (or its own gradient of it)."""
+    """Return a matmul of rows in groups, each with its own right operand, or with its own gradient of it."""
     m, k, n, groups = (sizes[s] for s in ("m", "k", "n", "g"))
     gradient, transposed = "drhs" in row["op"], "transposed" in row["op"]
     shapes = ((m, k), (m, n)) if gradient else ((m, k), (groups, n, k) if transposed else (groups, k, n))
@@ -171,7 +171,7 @@ def _grouped(row, sizes, array) -> Program:
 
 
 def _visits(sizes: np.ndarray, bm: int, empty: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Row tile and group of each visit: a tile that holds rows of two groups is visited once for each."""
+    """Return the row tile and group of each visit; a tile with rows of two groups is visited once for each."""
     tiles, groups, first = [], [], 0
     for group, size in enumerate(sizes.tolist()):
         last = first + size
@@ -214,7 +214,7 @@ def _grouped_kernel(sizes, array, visits: int, transposed: bool) -> Callable:
 
 
 def _gradient_kernel(sizes, array, visits: int, transposed: bool) -> Callable:
-    """x.T @ dy of each group: the rows are contracted, so a group's block stays until its last row tile."""
+    """Return a kernel for x.T @ dy of each group: rows are contracted, so a group's block stays until its last tile."""
     k, n, groups, bm, bk, bn = (sizes[s] for s in ("k", "n", "g", "bm", "bk", "bn"))
 
     def kernel(tile_ref, group_ref, filled_ref, x_ref, dy_ref, o_ref, acc_ref):

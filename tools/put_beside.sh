@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts packages into VENV-NAME, beside the environment and without what they name in turn; does nothing where they are there.
+# Installs packages, without their dependencies, into VENV-NAME beside the environment, unless they are already there.
 # Usage: tools/put_beside.sh VENV NAME TITLE SIZE REQUIREMENTS [PACKAGE...]
-# Where OPTIONAL is set and they cannot be had, it says so and goes on.
+# With OPTIONAL set, a failure is reported and ignored.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 folder=$1-$2 log=$1/setup-$2.log venv=$1 title=$3 size=$4 requirements=$5

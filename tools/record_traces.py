@@ -1,9 +1,9 @@
-"""Record two profiles for lesson 11: Keras fits a small model on a CPU, once with a loader that makes it wait.
+"""A recorder of two profiles for lesson 11: Keras fits a small model on a CPU, once with a slow loader.
 
     python tools/record_traces.py       writes course_lib/datasets/keras_fit_*.trace.json
 
-Of the profile the training steps, the loader and XLA's operations are kept, with times from the first of them on, in
-the format of Chrome's traces, which https://ui.perfetto.dev opens. What names a machine or a folder is not.
+Kept are the training steps, the loader and XLA's operations, with times relative to the first of them, in the format of
+Chrome's traces, which https://ui.perfetto.dev opens. Names of machines and folders are removed.
 """
 
 import os
@@ -47,7 +47,7 @@ class Batches(keras.utils.PyDataset):
 
 
 class Profile(keras.callbacks.Callback):
-    """Profiles training steps FIRST to LAST into a folder."""
+    """A callback that profiles training steps FIRST to LAST into a folder."""
 
     def __init__(self, folder: str):
         super().__init__()
@@ -56,7 +56,7 @@ class Profile(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if batch == FIRST:
             options = jax.profiler.ProfileOptions()
-            options.python_tracer_level = 0  # a line for each call of a Python function makes Python slow
+            options.python_tracer_level = 0  # tracing every Python call would slow Python down
             jax.profiler.start_trace(self.folder, profiler_options=options)
         self.step = jax.profiler.StepTraceAnnotation(STEP, step_num=batch)
         self.step.__enter__()
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _events(profile: ProfileData) -> list[dict]:
-    """Chrome's complete events: what Keras does on thread 0, XLA's operations on threads 1 and up."""
+    """Return Chrome's complete events: Keras' work on thread 0, XLA's operations on threads 1 and up."""
     kept = []
     for plane in profile.planes:
         threads = sorted((line for line in plane.lines if line.name.startswith("tf_XLA")), key=lambda line: line.name)

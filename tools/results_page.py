@@ -1,4 +1,4 @@
-"""docs/results.md: a page that is written anew as a whole, but for its last part, where the tables of GPUs pile up."""
+"""docs/results.md: a page that is rewritten as a whole, except for its last part, which collects the tables of GPUs."""
 
 import pathlib
 
@@ -8,12 +8,12 @@ NOTHING = "Nothing yet. On a machine with an NVIDIA GPU `make bench ARGS=--write
 
 
 def write(predicted: str) -> None:
-    """Write the page, and leave what was measured on GPUs as it is."""
+    """Write the page, but keep the measurements on GPUs."""
     PAGE.write_text(f"{predicted.rstrip()}\n\n{ON_GPUS}\n\n{_on_gpus() or NOTHING}\n")
 
 
 def append(part: str) -> None:
-    """Add the tables of a GPU."""
+    """Append the tables of a GPU."""
     before = PAGE.read_text().partition(ON_GPUS)[0].rstrip()
     PAGE.write_text("\n\n".join(filter(None, [before, ON_GPUS, _on_gpus(), part.strip()])) + "\n")
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts the GPU's compiler into VENV-gpu, beside the environment; does nothing where it is already there.
-# Usage: tools/setup_gpu.sh VENV      with OPTIONAL set: where it cannot be had, say so and go on
+# Installs the GPU's compiler into VENV-gpu, beside the environment, unless it is already there.
+# Usage: tools/setup_gpu.sh VENV      with OPTIONAL set, a failure is reported and ignored
 set -u
 cd "$(dirname "$0")/.." || exit 1
 unset PYTHONHOME PYTHONPATH

@@ -1,10 +1,11 @@
-"""A step by the formula of lesson 5, beside the compiler's, for 30 kernels: ``make bench-model ARGS=--steps``.
+"""The step time by lesson 5's formula and by the compiler, for 30 kernels: ``make bench-model ARGS=--steps``.
 
     T = max(c, (L of a read + c) / B, (L of a write + c) / B)
 
-L is what a copy takes alone: a latency, and its bytes at the rate of one copy. c is what the core is busy with in a
-step, by the simulator's own account; B how many copies are under way, which are as many as there are buffers. With one
-buffer a copy is added to the work. T of the compiler is a slope: cycles of many steps less those of fewer.
+L is the time of a copy by itself: a latency, plus its bytes at the rate of a single copy. c is how long the core is
+busy in a step, as the simulator reports it; B is the number of copies in flight, which equals the number of buffers.
+With one buffer a copy is added to the work. The compiler's T is a slope: the difference in cycles between many steps
+and fewer.
 """
 
 import dataclasses
@@ -19,8 +20,8 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compiler, roofline
 
-RATE = 491  # bytes a cycle of one copy alone, predicted (compiler): lesson 5 reads it off two kernels
-FEW, MANY = 24, 48  # steps; multiples of the rhythms of two, three, four, six and eight buffers
+RATE = 491  # bytes per cycle of a single copy, predicted (compiler): lesson 5 derives it from two kernels
+FEW, MANY = 24, 48  # steps; multiples of the periods of two, three, four, six and eight buffers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Step:
 
 
 def formula(step: Step, busy: float) -> float:
-    """Cycles of a step whose core is busy for so many."""
+    """Return the cycles of a step whose core is busy for ``busy`` cycles."""
     read, write = roofline.LATENCY_CYCLES["v5e"]
     copies = [(read, step.reads, step.read_buffers), (write, step.writes, step.write_buffers)]
     moving = [(latency + size / RATE, buffers) for latency, size, buffers in copies if size]
@@ -45,7 +46,7 @@ def formula(step: Step, busy: float) -> float:
 
 
 def by_compiler(step: Step) -> tuple[float, float]:
-    """(cycles of a further step, those in which the core is busy), predicted (compiler)."""
+    """Return (cycles of an additional step, those in which the core is busy), predicted (compiler)."""
     (few, few_args), (many, many_args) = step.call(FEW), step.call(MANY)
     less, more = compiler.compile_tpu(few, *few_args), compiler.compile_tpu(many, *many_args)
     return (more.cycles - less.cycles) / (MANY - FEW), more.step["work"] + more.step["scalar code"]
@@ -64,7 +65,7 @@ def print_table() -> None:
 
 
 def steps() -> list[Step]:
-    """Thirty kernels: what moves, how large, how much work, how many buffers."""
+    """Return thirty kernels that differ in what moves, in block size, work and number of buffers."""
     found = [_blocks(rows, reads=1, writes=0) for rows in (8, 64, 256, 1024)]
     found += [_blocks(rows, reads=1, writes=1) for rows in (8, 64, 256, 1024)]
     found += [_blocks(rows, reads=0, writes=1) for rows in (8, 256, 1024)]
@@ -77,7 +78,7 @@ def steps() -> list[Step]:
 
 
 def _blocks(rows: int, *, reads: int, writes: int, exps: int = 0, buffers: int = 2) -> Step:
-    """Blocks of (rows, 128) float32: ``reads`` inputs that move, an output that moves or stays."""
+    """Return a step on blocks of (rows, 128) float32: ``reads`` moving inputs, an output that moves or stays."""
     size = rows * 128 * 4
 
     def kernel(*refs):
@@ -121,7 +122,7 @@ ANYWHERE = pl.BlockSpec(memory_space=pl.ANY)
 
 
 def _piped(rows: int, buffers: int) -> Step:
-    """The sum of the blocks of x by emit_pipeline."""
+    """Return the sum of the blocks of x by emit_pipeline."""
 
     def call(steps: int) -> tuple:
         def kernel(x_hbm, o_hbm):
@@ -140,7 +141,7 @@ def _piped(rows: int, buffers: int) -> Step:
 
 
 def _by_hand(buffers: int, exps: int, rows: int = 64) -> Step:
-    """The same by copies made by hand."""
+    """Return the same sum with manual copies."""
 
     def call(steps: int) -> tuple:
         def kernel(x_hbm, o_ref, in_ref, in_sem):
@@ -178,7 +179,7 @@ def _by_hand(buffers: int, exps: int, rows: int = 64) -> Step:
 
 
 def _product(size: int) -> Step:
-    """One output block of a bfloat16 product, along k; blocks of size x size."""
+    """Return one output block of a bfloat16 matmul, stepping along k in blocks of size x size."""
 
     def kernel(x_ref, y_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)

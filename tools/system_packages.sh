@@ -1,5 +1,6 @@
 #!/bin/sh
-# What tests need beside Python: bubblewrap for boxed grading, a browser. Never fails: without them those tests are skipped.
+# Provides what tests need beside Python: bubblewrap for boxed grading, and a browser. It never fails, because tests
+# that lack one of them are skipped.
 # Usage: tools/system_packages.sh VENV
 venv=$1
 if [ -e /proc/version ] && ! command -v bwrap >/dev/null 2>&1; then
@@ -20,7 +21,7 @@ for browser in "${PLAYWRIGHT_BROWSERS_PATH:-$HOME/.cache/ms-playwright}"/chromiu
     [ -d "$browser" ] && exit 0
 done
 skipped="Browser tests will be skipped: no Chromium here. To get one: $venv/bin/python -m playwright install --with-deps chromium"
-# Only root may install, and once is enough: what failed before is not tried at every run.
+# Only root can install, and only one attempt is made: a failed installation is not retried at every run.
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && [ ! -e "$venv/no-chromium" ]; then
     echo "Installing chromium and fonts-dejavu-core with apt-get, for the browser tests (log: $venv/apt.log)."
     export DEBIAN_FRONTEND=noninteractive

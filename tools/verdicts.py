@@ -1,9 +1,9 @@
 """Ten verdicts in full: what a learner reads after each of the most common mistakes.
 
     python tools/verdicts.py            in the terminal
-    python tools/verdicts.py --write    and into docs/verdicts.md
+    python tools/verdicts.py --write    and write them to docs/verdicts.md
 
-The mistakes are bugs of the zoo (tests/zoo); each is shown to the judges in their order, up to the first that refuses.
+The mistakes are bugs of the zoo (tests/zoo); the judges see each in their order, up to the first that refuses it.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def page() -> str:
-    """docs/verdicts.md."""
+    """Return the text of docs/verdicts.md."""
     from zoo import BUGS
 
     from course_lib import compiler, judges

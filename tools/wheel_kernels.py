@@ -1,9 +1,9 @@
-"""The kernels that the JAX wheel ships for TPUs, before the four judges: the table of docs/your_kernels.md.
+"""The JAX wheel's TPU kernels and what the four judges say about them: the table of docs/your_kernels.md.
 
     python tools/wheel_kernels.py            in the terminal
-    python tools/wheel_kernels.py --write    and into the page, between its marks
+    python tools/wheel_kernels.py --write    and write it to the page, between its marks
 
-Takes about a minute. Sizes are small where kernels are judged, and those of a model where a time is predicted.
+It takes about a minute. Sizes are small for the judges, and those of a model for a predicted time.
 """
 
 import argparse
@@ -26,7 +26,7 @@ F32, BF16 = jnp.float32, jnp.bfloat16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A kernel of the wheel with its reference. ``load`` imports it; ``large``: arguments to predict a time for."""
+    """A kernel of the wheel with its reference. ``load`` imports it; ``large``: the arguments for a predicted time."""
 
     load: Callable[[], Callable]
     reference: Callable
@@ -82,7 +82,7 @@ def grouped() -> Callable:
 
 
 def causal(q, k, v):
-    """softmax(q kᵀ) v in f32, where a query sees the keys up to its own place. Heads, and what is before, lead."""
+    """Return softmax(q kᵀ) v in f32, where a query sees the keys up to its own place. Heads and batches lead."""
     length = q.shape[-2]
     scores = jnp.einsum("...qd,...kd->...qk", q, k, preferred_element_type=F32)
     scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -jnp.inf)
@@ -90,7 +90,7 @@ def causal(q, k, v):
 
 
 def by_pages(q, k_pages, v_pages, lengths, table):
-    """One query of each sequence, its keys and values in the pages that its row of ``table`` names; all in f32."""
+    """Attend with one query per sequence to the pages that its row of ``table`` names; all in f32."""
     groups = q.shape[1] // k_pages.shape[0]
 
     def one(q, length, pages):
@@ -103,7 +103,7 @@ def by_pages(q, k_pages, v_pages, lengths, table):
 
 
 def pages(dtype) -> tuple:
-    """8 query heads and 2 of keys; two sequences of 50 and 64 tokens, in pages of 16 that lie in no order."""
+    """Return 8 query heads and 2 key heads; sequences of 50 and 64 tokens, in shuffled pages of 16."""
     table = np.array([[3, 1, 4, 5], [9, 2, 6, 7]], np.int32)
     store = array(2, 16, 16, 128, dtype=dtype)
     return array(2, 8, 128), store, store, np.array([50, 64], np.int32), table
@@ -143,13 +143,13 @@ CASES = {
 
 
 def verdicts(name: str) -> list[judges.Verdict]:
-    """What the judges say of a case."""
+    """Return what the judges say of a case."""
     case = CASES[name]
     return judges.judge(case.load(), case.reference, *judges.drawn(case.args))
 
 
 def row(name: str) -> tuple[str, ...]:
-    """A row of the table."""
+    """Return a row of the table."""
     case, said = CASES[name], {verdict.judge: verdict for verdict in verdicts(name)}
     words = {True: "passed", False: "**refused**", None: "skipped"}
     marks = (words[said[judge].passed] if judge in said else "" for judge in judges.JUDGES)
@@ -177,7 +177,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def with_table(page: str, table: str) -> str:
-    """The page with another table between its marks."""
+    """Return the page with another table between its marks."""
     return re.sub(r"(?s)(<!-- wheel -->\n).*(<!-- end of wheel -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page)
 
 

@@ -1,7 +1,7 @@
-"""Which blocks are fastest by the compiler's count, and how long a function takes on the device of this machine.
+"""Ranking of block sizes by the compiler's cycle count, and timing of functions on this machine's device.
 
-``autotune(op, x, y, candidates=[...])`` needs no device: its times are predicted. ``measure(f, x, y)`` needs one, and
-says no where there is none. ``gaps(trace)`` says when a recorded profile shows nobody at work.
+``autotune(op, x, y, candidates=[...])`` needs no device: its times are predicted. ``measure(f, x, y)`` needs one and
+raises an error without it. ``gaps(trace)`` finds the times in a recorded profile when no thread is working.
 """
 
 from course_lib.bench.autotune import Candidate, Tuned, autotune

@@ -1,4 +1,4 @@
-"""Search over block sizes by the compiler's own count of cycles: no device needed, nothing measured."""
+"""A search over block sizes that uses the compiler's cycle count: it needs no device and measures nothing."""
 
 import collections
 import dataclasses
@@ -17,26 +17,26 @@ _HEAD = ("blocks", "time", "ratio", "cycles", "HBM", "VMEM", "spills")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One choice of blocks, and what the compiler says to it. Figures are None where it said nothing."""
+    """One choice of blocks and what the compiler reports for it. Figures are None where it reports nothing."""
 
     blocks: Any
-    seconds: float | None = None  # predicted; None on a chip whose clock is not known
+    seconds: float | None = None  # predicted; None on a chip whose clock rate is unknown
     cycles: int | None = None
     hbm_bytes: int | None = None
     vmem_bytes: int | None = None
     spills: int | None = None
-    why: str = ""  # why it was refused, or has no cycles
+    why: str = ""  # why it was refused or has no cycle count
 
     @property
     def cost(self) -> tuple:
-        """What is compared: predicted time, or cycles where there is none; among equals fewer cycles, less VMEM."""
+        """The sort key: predicted time (cycles if there is none), then cycles, then VMEM."""
         first = self.cycles if self.seconds is None else self.seconds
         return first, self.cycles, self.vmem_bytes or 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Tuned:
-    """What a search found. Times are predicted. ``candidates``: the fastest first, the refused last."""
+    """The result of a search. Times are predicted. ``candidates`` lists the fastest first and the refused last."""
 
     op: str
     chip: str
@@ -50,11 +50,11 @@ class Tuned:
 
     @property
     def seconds(self) -> float | None:
-        """Predicted time of the best; None on a chip whose clock is not known."""
+        """The predicted time of the best candidate; None on a chip whose clock rate is unknown."""
         return self.candidates[0].seconds
 
     def ratio(self, candidate: Candidate) -> float | None:
-        """How many times as long as the best it takes; None for one that was refused."""
+        """Return this candidate's cost divided by the best one's; None for a refused candidate."""
         return None if candidate.cycles is None else candidate.cost[0] / self.candidates[0].cost[0]
 
     def __str__(self) -> str:
@@ -81,13 +81,13 @@ class Tuned:
 def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e", limits=None, **keywords) -> Tuned:
     """Compile ``op(*args, **keywords, blocks=b)`` for each ``b`` of ``candidates``; rank them by predicted time.
 
-    ``op`` is an op of the kernel library, or any function that takes ``blocks=``; ``args`` are arrays or
-    ShapeDtypeStructs, and so may be ``keywords``; others stay as they are (``activation="gelu"``). The time is that on
-    ``chip``. Candidates that the op or the compiler refuses, and those it finds no cycles for, come last, with the
-    reason. What was compiled once is not compiled again: the compiler's answers are kept. ``limits`` are those of
-    ``compile_tpu``, as ``{"time_limit_s": 120, "memory_bytes": 6 << 30}``: candidates may be long to simulate.
-    Raises TypeError if ``op`` takes no ``blocks``, or none of the arguments, ValueError for an unknown chip, for no
-    candidates and if none of them compiles, and compiler.Unavailable where libtpu is missing.
+    ``op`` is an op of the kernel library, or any function that takes ``blocks=``. ``args`` are arrays or
+    ShapeDtypeStructs, and ``keywords`` may be too; other keywords are passed on unchanged (``activation="gelu"``).
+    Times are predicted for ``chip``. Candidates that the op or the compiler refuses, or that get no cycle count, come
+    last with the reason. The compiler's answers are cached, so nothing is compiled twice. ``limits`` are those of
+    ``compile_tpu``, such as ``{"time_limit_s": 120, "memory_bytes": 6 << 30}``, because some candidates take long to
+    simulate. Raises TypeError if ``op`` does not accept ``blocks`` or the arguments, ValueError for an unknown chip,
+    for no candidates and if none of them compiles, and compiler.Unavailable if libtpu is missing.
     """
     chips.chip(chip)
     name, choices = _name(op), _distinct(candidates)
@@ -108,7 +108,7 @@ def autotune(op: Callable, *args, candidates: Iterable, chip: str = "v5e", limit
 
 
 def _by_position(op: Callable, args: tuple, keywords: dict) -> tuple[Callable, tuple]:
-    """``op`` with its keywords, and the arguments, to which the arrays among the keywords have been added."""
+    """Bind the keywords to ``op`` but move arrays among them to the positional arguments; return both."""
     arrays = {name: value for name, value in keywords.items() if hasattr(value, "shape") and hasattr(value, "dtype")}
     options = {name: value for name, value in keywords.items() if name not in arrays}
 
@@ -121,14 +121,14 @@ def _by_position(op: Callable, args: tuple, keywords: dict) -> tuple[Callable, t
 
 
 def label(blocks: Any) -> str:
-    """Blocks in a row of a table: "bm=256 bn=1024"."""
+    """Return blocks as a table row shows them: "bm=256 bn=1024"."""
     if dataclasses.is_dataclass(blocks):
         return " ".join(f"{f.name}={getattr(blocks, f.name)}" for f in dataclasses.fields(blocks))
     return str(blocks)
 
 
 def _tried(op: Callable, args: tuple, blocks: Any, chip: str, limits: dict) -> Candidate:
-    """One candidate: what the compiler says of it, or why it is not ranked."""
+    """Compile one candidate; return its figures, or the reason why it is not ranked."""
     fn = functools.partial(op, blocks=blocks)
     if gap := unwritten(fn, *args, chip=chip):
         return Candidate(blocks=blocks, why=gap)
@@ -140,13 +140,13 @@ def _tried(op: Callable, args: tuple, blocks: Any, chip: str, limits: dict) -> C
 
 
 def unwritten(fn: Callable, *args, chip: str) -> str:
-    """What a kernel of ``fn`` leaves out of its result: blocks that no grid step writes; "" for nothing.
+    """Return a complaint about output blocks of ``fn`` that no grid step writes; "" if there are none.
 
-    Such a kernel is wrong, and the faster for it: ``grid=(m // bm,)`` has no step at all where bm is larger than m.
+    Such a kernel is wrong, and faster because of it: ``grid=(m // bm,)`` has no steps at all if bm is larger than m.
     """
     try:
         walk = grid.walk(fn, *args, chip=chip)
-    except Exception:  # what cannot be traced or read is for the compiler to explain
+    except Exception:  # if tracing or reading fails, let the compiler explain why
         return ""
     for call in walk.calls:
         for output in call.outputs:
@@ -166,7 +166,7 @@ def _why(report: compiler.Report) -> str:
 
 
 def _distinct(candidates: Iterable) -> list:
-    """The candidates, each once, in the order given."""
+    """Return the candidates in the order given, without duplicates."""
     if isinstance(candidates, (str, dict)) or not isinstance(candidates, Iterable):
         raise ValueError(
             f"autotune: candidates={candidates!r} is no list of blocks. Give some, such as [Blocks(bm=256), "
@@ -188,7 +188,7 @@ def _wants_blocks(op: Callable, name: str, args: tuple, keywords: dict) -> None:
         raise TypeError(f"autotune: op is {op!r}; it must be a function that takes blocks=. Try matmul.matmul.")
     try:
         signature = inspect.signature(op)
-    except (TypeError, ValueError):  # no Python function, and it does not say: it will be called and may complain
+    except (TypeError, ValueError):  # a callable without a readable signature: let the call itself complain
         return
     parameters = signature.parameters.values()
     if not any(p.kind is p.VAR_KEYWORD or (p.name == "blocks" and p.kind is not p.POSITIONAL_ONLY) for p in parameters):
@@ -212,7 +212,7 @@ def _name(op: Callable) -> str:
 
 
 def _none_left(name: str, chip: str, refused: list[Candidate]) -> str:
-    """What to say when no candidate is left: every reason once, the most frequent first."""
+    """Return the message for when no candidate is left: each reason once, the most frequent first."""
     reasons = collections.Counter(c.why for c in refused).most_common()
     lines = [f"autotune: none of the {len(refused)} candidates of {name} can be ranked for {chip}:"]
     lines += [f"  {label(next(c.blocks for c in refused if c.why == why))}: {why}" for why, _ in reasons[:3]]

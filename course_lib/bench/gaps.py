@@ -1,4 +1,4 @@
-"""How long some threads of a recorded profile work, and when none of them does."""
+"""How long selected threads of a recorded profile work, and when none of them does."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gaps:
-    """Of the lanes asked for: ``busy_ms`` in which any works, of ``whole_ms``; ``idle``: (ms, from ms) of each gap."""
+    """Work of the chosen lanes: any is busy for ``busy_ms`` of ``whole_ms``; ``idle`` has (length, start) in ms."""
 
     busy_ms: float
     whole_ms: float
@@ -14,11 +14,11 @@ class Gaps:
 
 
 def gaps(trace: Mapping, lanes: str = "XLA") -> Gaps:
-    """When none of the threads whose names begin with ``lanes`` works, in a trace in Chrome's format.
+    """Find when no thread whose name begins with ``lanes`` works, in a trace in Chrome's format.
 
-    ``trace`` is what ``json.load`` makes of such a file, with "ts" and "dur" in microseconds. It counts what was
-    recorded: a thread may work on what a trace leaves out. What follows the last work is no gap. Raises ValueError
-    where no such thread has an event.
+    ``trace`` is what ``json.load`` returns for such a file, with "ts" and "dur" in microseconds. Only recorded events
+    count: a thread may be doing work that the trace leaves out. Time after the last event is not a gap. Raises
+    ValueError if no such thread has an event.
     """
     named = {e["tid"] for e in trace["traceEvents"] if _names_a_thread(e) and e["args"]["name"].startswith(lanes)}
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
@@ -36,7 +36,7 @@ def gaps(trace: Mapping, lanes: str = "XLA") -> Gaps:
 
 
 def took(trace: Mapping, name: str) -> float:
-    """Milliseconds of all events of that name together; 0.0 if there are none."""
+    """Return the total milliseconds of all events with that name; 0.0 if there are none."""
     return sum(e["dur"] / 1e3 for e in trace["traceEvents"] if e["ph"] == "X" and e["name"] == name)
 
 

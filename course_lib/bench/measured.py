@@ -1,4 +1,4 @@
-"""What a measurement is, as plain data: times of many runs, their median and spread, and how they were taken."""
+"""A measurement as plain data: the times of many runs, their median and spread, and how they were taken."""
 
 import dataclasses
 
@@ -11,30 +11,30 @@ from course_lib.text import folded
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Measured:
-    """Times of a function on a real device, in seconds; never of a simulator, and never of a CPU."""
+    """Times of a function on a real device, in seconds; never from a simulator or a CPU."""
 
     name: str
-    device: str  # its kind, as it calls itself: "TPU v5 lite"
-    times: tuple[float, ...]  # seconds on the device of each round
-    how: str  # which clock, and why
-    copies: int  # of the arguments, used in turn
-    bound: Bound | None  # the shortest possible time; None where the device's peaks are not known
+    device: str  # its kind as JAX names it: "TPU v5 lite"
+    times: tuple[float, ...]  # seconds on the device, one per round
+    how: str  # which clock, and why that one
+    copies: int  # of the arguments, used in rotation
+    bound: Bound | None  # the shortest possible time; None if the device's peaks are unknown
     versions: str
 
     @property
     def seconds(self) -> float:
-        """The median."""
+        """The median time."""
         return float(np.median(self.times))
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """A quarter of the rounds was faster than the first, a quarter slower than the second."""
+        """The first and third quartile of the times, in seconds."""
         low, high = np.percentile(self.times, (25, 75))
         return float(low), float(high)
 
     @property
     def spread(self) -> float:
-        """The distance of the quartiles, as a share of the median."""
+        """The interquartile range as a share of the median."""
         low, high = self.quartiles
         return (high - low) / self.seconds
 

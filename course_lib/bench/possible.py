@@ -1,10 +1,10 @@
-"""How short a time can be: what no chip can beat, whoever says that he has measured it.
+"""A lower bound on a function's time, which no chip can beat, whatever a measurement says.
 
-    bound = max(products / peak of the MXUs or Tensor Cores, bytes / HBM bandwidth)
+    bound = max(FLOPs of matmuls / peak of the MXUs or Tensor Cores, bytes / HBM bandwidth)
 
-with the peaks of the data sheet (``chips``), not those that programs reach. Bytes are those that no program can save:
-every result is written once, every argument that is used whole is read once. Elementwise work is not counted. So the
-bound is never too long, and often too short.
+The peaks are those of the data sheet (``chips``), not those that programs reach. The bytes are those that no program
+can avoid: every result is written once, and every argument that is used whole is read once. Elementwise work is not
+counted. The bound is therefore never too long, and often too short.
 """
 
 import dataclasses
@@ -16,18 +16,18 @@ import numpy as np
 
 from course_lib import chips, cost, grid, text, vocabulary
 
-_ROUNDED = 0.02  # the registry's peaks are rounded: 820 GB/s for a v5e, where others print 819
-_ANY_TPU = "v5e"  # plain JAX is traced alike for every chip
+_ROUNDED = 0.02  # the registry rounds its peaks: 820 GB/s for a v5e, where other sources give 819
+_ANY_TPU = "v5e"  # plain JAX traces the same for every chip
 _READS_A_PART = {"slice", "dynamic_slice", "gather", "ragged_dot", "ragged_dot_general", "while", "cond"}
 
 
 class Impossible(ValueError):
-    """A time that is shorter than the chip allows: whatever was timed, it was not this function, done."""
+    """A time shorter than the chip allows, so the timed call cannot have finished this function's work."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bound:
-    """The shortest time a chip allows for a function. Seconds, FLOPs of matrix products, bytes of HBM traffic."""
+    """The shortest time a chip allows for a function: seconds, FLOPs of matmuls, bytes of HBM traffic."""
 
     chip: str
     flops: int
@@ -41,7 +41,7 @@ class Bound:
 
     @property
     def by(self) -> str:
-        """Which of the two it is: "compute", "HBM", or "both" (``course_lib.vocabulary``)."""
+        """Which of the two times is the longer: "compute", "HBM", or "both" (``course_lib.vocabulary``)."""
         return vocabulary.bound_of_roofs(self.compute_s, self.memory_s)
 
     def __str__(self) -> str:
@@ -51,11 +51,12 @@ class Bound:
 
 
 def bound(fn: Callable, *args, chip: str = "v5e") -> Bound:
-    """The shortest time ``chip`` needs for ``fn(*args)``; arrays or ShapeDtypeStructs. Nothing is compiled or run.
+    """Return the shortest time ``chip`` needs for ``fn(*args)``, without compiling or running it.
 
-    ``chip`` is a TPU or a GPU (``chips.NAMES``, ``chips.GPU_TARGETS``); what is to bound a GPU's time must be plain
-    JAX, or a kernel of a TPU that computes the same. On a chip whose cores run one program together (v5p) it is the
-    time of all of them. Raises ValueError for an unknown chip, and what tracing ``fn`` raises.
+    ``args`` are arrays or ShapeDtypeStructs. ``chip`` is a TPU or a GPU (``chips.NAMES``, ``chips.GPU_TARGETS``). To
+    bound a GPU's time, ``fn`` must be plain JAX, or a TPU kernel that computes the same. On a chip whose cores run one
+    program together (v5p), the time is that of all cores together. Raises ValueError for an unknown chip, and whatever
+    tracing ``fn`` raises.
     """
     peaks = _of_gpu(chip) if chip in chips.GPU_TARGETS else _of_tpu(chip)
     walk = grid.walk(fn, *args, chip=chip if chip in chips.NAMES else _ANY_TPU)
@@ -71,7 +72,7 @@ def bound(fn: Callable, *args, chip: str = "v5e") -> Bound:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Peaks:
-    """Of the cores that run one program together, per second."""
+    """Peak rates per second, summed over the cores that run one program together."""
 
     bf16_flops: float
     int8_ops: float
@@ -93,7 +94,7 @@ def _of_gpu(name: str) -> _Peaks:
 
 
 def refuse_the_impossible(name: str, seconds: float, least: Bound | None) -> None:
-    """Raises Impossible for a measured time below the bound (None: nothing is known of the chip), or of no length."""
+    """Raise Impossible for a time below the bound, or not positive and finite; skip the bound if ``least`` is None."""
     if not math.isfinite(seconds) or seconds <= 0:
         raise Impossible(f"{name}: the clock says {seconds:.3g} s, which is no duration. Time more rounds.")
     if least is not None and seconds < (1 - _ROUNDED) * least.seconds:
@@ -104,7 +105,7 @@ def refuse_the_impossible(name: str, seconds: float, least: Bound | None) -> Non
 
 
 def _products(walk: grid.Walk) -> int:
-    """FLOPs of matrix products; 0 where the count is but an upper bound, or cannot be made."""
+    """Return the FLOPs of matmuls; 0 if they cannot be counted, or only bounded from above."""
     try:
         work = cost.flops(walk)
     except grid.UnreadableCall:
@@ -113,7 +114,7 @@ def _products(walk: grid.Walk) -> int:
 
 
 def _bytes(walk: grid.Walk) -> int:
-    """Bytes that must pass between HBM and the chip: every result, and the arguments if all of each is read."""
+    """Return the bytes that must cross HBM: every result, plus the arguments if each is read in full."""
     jaxpr = walk.jaxpr.jaxpr
     written = sum(_size(v) for v in {id(v): v for v in jaxpr.outvars}.values() if v not in jaxpr.invars)
     if any(eqn.primitive.name in _READS_A_PART for eqn in grid.equations(jaxpr)) or not _kernels_read_all(walk):
@@ -123,7 +124,7 @@ def _bytes(walk: grid.Walk) -> int:
 
 
 def _kernels_read_all(walk: grid.Walk) -> bool:
-    """Whether the kernels copy at least as many bytes of every input as it has: else they may read parts of them."""
+    """Whether the kernels copy at least as many bytes of every input as it holds; if not, they may read only parts."""
     return all(
         operand.pipelined
         and operand.block_payload[operand.fetched].sum() >= math.prod(operand.shape) * operand.dtype.itemsize
@@ -138,7 +139,7 @@ def _size(v) -> int:
 
 
 def _multiplies_int8(walk: grid.Walk) -> bool:
-    """Whether there are 8-bit integers in it, of which chips may multiply more in a second."""
+    """Whether any operand has 8-bit integers, which chips may multiply at a higher rate."""
     return any(
         np.issubdtype(v.aval.dtype, np.integer) and v.aval.dtype.itemsize == 1
         for eqn in grid.equations(walk.jaxpr.jaxpr)

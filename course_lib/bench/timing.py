@@ -1,17 +1,17 @@
-"""How long a function takes on the TPU or GPU of this machine. Where there is none, nothing is timed.
+"""Timing of a function on this machine's TPU or GPU. Without one, nothing is timed.
 
-What makes a timing wrong, and what is done about it here:
+What makes a timing wrong, and what this module does about it:
 
-- a call returns before the device has finished, and the host's dispatch of it takes about 0.1 ms: the device's own
-  clock is read from a profile; where the profile has none, the function runs in a loop on the device, a short and a
-  long one, and the difference of the two is taken, in which dispatch cancels;
-- the first calls compile, and fill caches: they are not counted;
-- the same arguments again and again lie in a cache: several copies are used in turn;
-- one number hides the scatter: there are many rounds, a median and quartiles;
-- the clock was wrong: what beats the data sheet's peaks is refused (``possible``).
+- A call returns before the device has finished, and dispatching it takes the host about 0.1 ms. So the device's own
+  clock is read from a profile. If the profile has no device times, the function runs in a short and a long loop on the
+  device, and dispatch cancels in their difference.
+- The first calls compile and fill caches, so they are not counted.
+- Arguments that are used again and again stay in a cache, so several copies are used in rotation.
+- One number hides the scatter, so there are many rounds, with their median and quartiles.
+- The clock may be wrong, so a time that beats the data sheet's peaks is refused (``possible``).
 
-This was written where no TPU was at hand: the reading of profiles, the loop, the statistics and the refusal are tested
-with profiles and clocks made for the purpose, and with the CPU; ``measure`` as a whole has never run on hardware.
+This module was written without access to a TPU: the profile reader, the loop, the statistics and the refusal are tested
+with synthetic profiles and clocks, and with the CPU; ``measure`` as a whole has never run on hardware.
 """
 
 import contextlib
@@ -32,25 +32,24 @@ from course_lib.bench.measured import Measured
 from course_lib.bench.possible import Bound, bound, refuse_the_impossible
 from course_lib.compiler import progress, tpu
 
-_TURNED = 256 << 20  # bytes: the copies of the arguments together are larger than any cache
+_TURNED = 256 << 20  # bytes: all copies of the arguments together exceed any cache
 _MOST_COPIES = 64
-_WARM_S = 0.2  # seconds of running before the clock counts: an idle GPU has slowed its own down
-_LOOP_S = 0.02  # seconds: the shorter loop takes at least so long, so that the clock's grain does not count
+_WARM_S = 0.2  # seconds of running before the clock counts: an idle GPU lowers its clock rate
+_LOOP_S = 0.02  # seconds: the shorter loop takes at least this long, so that the clock's resolution does not matter
 _LONGEST_LOOP = 1 << 20
 
 
 class NoAccelerator(RuntimeError):
-    """There is no TPU or GPU on this machine. The message says what can be asked instead."""
+    """This machine has no TPU or GPU. The message says what to use instead."""
 
 
 def measure(fn: Callable, *args, rounds: int = 20, plain: Callable | None = None) -> Measured:
-    """Run ``jit(fn)(*args)`` ``rounds`` times on this machine's TPU or GPU, and say how long it took there.
+    """Run ``jit(fn)(*args)`` ``rounds`` times on this machine's TPU or GPU and return the measured times.
 
-    ``args`` are arrays; results are waited for and dropped. ``plain`` computes the same in plain JAX: products and
-    bytes are counted in it where they cannot be in ``fn``, as in a kernel for a GPU. Raises NoAccelerator where there
-    is no TPU or GPU (a CPU's time says nothing about either), ValueError for bad arguments, and Impossible for a time
-    below what the data sheet of the chip allows. Of a chip that is not known here nothing is refused, and the result
-    says so.
+    ``args`` are arrays; results are waited for and dropped. ``plain`` computes the same in plain JAX. Its FLOPs and
+    bytes are counted when those of ``fn`` cannot be, as with a GPU kernel. Raises NoAccelerator if there is no TPU or
+    GPU (a CPU's time says nothing about either), ValueError for bad arguments, and Impossible for a time below what the
+    chip's data sheet allows. On a chip that is not in the registry no time is refused, and the result says so.
     """
     if not callable(fn):
         raise ValueError(f"measure: fn is {fn!r}; it must be a function. Try bench.measure(matmul.matmul, x, y).")
@@ -82,7 +81,7 @@ def measure(fn: Callable, *args, rounds: int = 20, plain: Callable | None = None
 
 
 def accelerator() -> jax.Device:
-    """The first TPU or GPU. Raises NoAccelerator where the PCI devices show none, without starting any runtime."""
+    """Return the first TPU or GPU. Raise NoAccelerator if PCI shows none, without starting any runtime."""
     if (chips.tpu_attached() or hardware_utils.has_visible_nvidia_gpu()) and jax.default_backend() in ("tpu", "gpu"):
         return jax.devices()[0]
     raise NoAccelerator(
@@ -92,7 +91,7 @@ def accelerator() -> jax.Device:
 
 
 def shortest(fn: Callable, args: tuple, device: jax.Device) -> Bound | None:
-    """The shortest time the device allows; None where its peaks are not known."""
+    """Return the shortest time the device allows; None if its peaks are unknown."""
     kind = device.device_kind
     name = next((n for n in chips.NAMES if chips.chip(n).device_kind == kind), None)
     if name is None and (gpu := chips.gpu_of_kind(kind)):
@@ -105,14 +104,14 @@ def shortest(fn: Callable, args: tuple, device: jax.Device) -> Bound | None:
 
 
 def copies(args: tuple) -> list[tuple]:
-    """The arguments again and again, in memory of their own: enough that no cache holds them all, and 64 at most."""
+    """Return enough copies of the arguments that no cache holds them all: at least 2, at most 64."""
     size = sum(jnp.asarray(a).nbytes for a in jax.tree.leaves(args))
     many = min(_MOST_COPIES, max(2, -(-_TURNED // max(size, 1))))
     return [jax.tree.map(lambda a: jnp.array(a, copy=True), args) for _ in range(many)]
 
 
 def by_profile(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, ...]:
-    """Seconds on the device of each round, from one profile of them all. Raises NoDeviceTime."""
+    """Return the seconds on the device of each round, read from one profile of all rounds. Raise NoDeviceTime."""
     compiled = jax.jit(fn).lower(*turned[0]).compile()
     warm = time.perf_counter() + _WARM_S
     for number in itertools.count():
@@ -132,12 +131,12 @@ def by_profile(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, .
 
 
 def program(compiled) -> str:
-    """The name under which a compiled function appears in a profile: "jit_f"."""
+    """Return the name under which a compiled function appears in a profile: "jit_f"."""
     return compiled.runtime_executable().hlo_modules()[0].name
 
 
 def by_loops(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, ...]:
-    """Seconds of one call, ``rounds`` times over: a long loop on the device less a short one, by the host's clock."""
+    """Return ``rounds`` estimates of one call's seconds: a long device loop minus a short one, by the host's clock."""
     turns = on_device(fn)
 
     def run(n: int) -> None:
@@ -147,12 +146,12 @@ def by_loops(fn: Callable, turned: list[tuple], rounds: int) -> tuple[float, ...
 
 
 def on_device(fn: Callable) -> Callable:
-    """``g(n, False, turned)``: n turns of a loop on the device, in each of which ``fn`` is called with every copy.
+    """Return ``g(n, False, turned)``, which loops n times on the device and calls ``fn`` on every copy each time.
 
-    XLA takes out of a loop what is the same in every turn, leaves out what nobody uses, and computes one element where
-    only one is used. (``optimization_barrier`` does not prevent it: on the CPU the loop came out empty.) So every call
-    gets an element from the result of the call before, or would if the second argument were True; and every result is
-    kept, whole, until the next turn. Writing that element adds to the time, by about a microsecond on a chip.
+    XLA hoists loop-invariant work, drops unused results, and computes one element if only one is used.
+    (``optimization_barrier`` does not prevent this: on the CPU the loop came out empty.) So each call's input depends
+    on the previous call's result, through an element that is replaced only if the second argument is True; and every
+    result is kept, whole, until the next iteration. Writing that element adds about a microsecond on a chip.
     """
 
     @jax.jit
@@ -171,7 +170,7 @@ def on_device(fn: Callable) -> Callable:
 
 
 def _after(out, args: tuple, never) -> tuple:
-    """``args``, of which XLA cannot know before ``out`` is there."""
+    """Return ``args`` with a data dependence on ``out``, so that XLA cannot reorder or hoist the call."""
     leaves, tree = jax.tree.flatten(args)
     number, first = next((n, a) for n, a in enumerate(leaves) if a.size)
     result = next(leaf for leaf in jax.tree.leaves(out) if leaf.size)
@@ -182,9 +181,9 @@ def _after(out, args: tuple, never) -> tuple:
 
 
 def differences(run: Callable[[int], None], rounds: int, calls: int, clock: Callable[[], float]) -> tuple[float, ...]:
-    """Seconds of one call, from pairs of runs with n and 3 n turns of ``calls`` calls each.
+    """Return the seconds of one call, from pairs of runs with n and 3 n iterations of ``calls`` calls each.
 
-    What a run takes whatever its length (dispatch, the wait for the result) is the same in both, and cancels.
+    Fixed costs (dispatch, waiting for the result) are the same in both runs and cancel.
     """
 
     def timed(n: int) -> float:

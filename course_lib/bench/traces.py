@@ -1,9 +1,9 @@
-"""Device times out of a profile of ``jax.profiler``: what the chip's own clock says about each run of a program.
+"""Device times from a ``jax.profiler`` profile: what the chip's own clock recorded for each run of a program.
 
-In a profile every device has a plane. On a TPU ("/device:TPU:0") the line "XLA Modules" has one event for each run of
+Every device has a plane in the profile. On a TPU ("/device:TPU:0") the line "XLA Modules" has one event for each run of
 a program, named "jit_f(number)". On a GPU ("/device:GPU:0") the lines "Stream #n(...)" have one event for each kernel
-and copy; those of one program say so in their stat "hlo_module". (The names stand in XLA's
-``xla/tsl/profiler/utils/xplane_schema.cc``.) The CPU has no such plane: its times are never taken for a device's.
+and copy, and the stat "hlo_module" of an event names its program. (The names come from XLA's
+``xla/tsl/profiler/utils/xplane_schema.cc``.) The CPU has no such plane, so its times are never mistaken for a device's.
 """
 
 import re
@@ -14,14 +14,14 @@ from jax.profiler import ProfileData
 
 
 class NoDeviceTime(RuntimeError):
-    """The profile does not tell how long each run took on the device. The message says what is missing."""
+    """The profile does not say how long each run took on the device. The message says what is missing."""
 
 
 def device_times(profile: ProfileData, program: str, runs: int) -> tuple[float, ...]:
-    """Seconds on the device of each of ``runs`` runs of ``program`` ("jit_f"), in the order of time.
+    """Return the seconds on the device of each of ``runs`` runs of ``program`` ("jit_f"), in the order of time.
 
-    Raises NoDeviceTime where the profile has no device's plane, or not one event (on a GPU: not the same number of
-    kernels) for each run.
+    Raises NoDeviceTime if the profile has no device plane, or not exactly one event per run (on a GPU: not the same
+    number of kernels in each run).
     """
     planes = {plane.name: plane for plane in profile.planes if re.match(r"/device:(TPU|GPU):\d+", plane.name)}
     if not planes:
@@ -61,9 +61,9 @@ def _of_streams(plane, program: str, runs: int) -> tuple[float, ...]:
 
 
 def _module(event) -> str:
-    """The program an event belongs to; "" where it does not say."""
+    """Return the program an event belongs to; "" if the event does not say."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # jaxlib's, of its own type; as an error it aborts Python
+        warnings.simplefilter("ignore", DeprecationWarning)  # jaxlib's own; raised as an error it aborts Python
         return str(dict(event.stats).get("hlo_module", "")).split("(")[0]
 
 
@@ -72,7 +72,7 @@ def _lines(plane, begins: str) -> Iterator:
 
 
 def _busy(spans: list[tuple[float, float]]) -> float:
-    """Length of the union of sorted spans: what runs side by side counts once."""
+    """Return the length of the union of sorted spans, so that concurrent work counts once."""
     total, until = 0.0, float("-inf")
     for start, end in spans:
         total += max(0.0, end - max(start, until))

@@ -1,4 +1,4 @@
-"""Checks of the exercises: ``check("01.1", answer)`` judges it, ``hint`` and ``solution`` help, ``progress`` shows."""
+"""Checks of the exercises: ``check("01.1", answer)`` judges one, ``hint`` and ``solution`` help, ``progress`` shows."""
 
 from course_lib.checks.checking import assess, check, report
 from course_lib.checks.course import course_map

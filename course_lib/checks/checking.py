@@ -1,4 +1,4 @@
-"""Check an answer to an exercise, and say one thing that helps."""
+"""The check of an answer to an exercise; its verdict says one thing that helps."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from course_lib.checks.kinds import ASKS, RESULTS
 from course_lib.checks.kinds.explain import ASSESSMENTS
 from course_lib.checks.result import NOT_ATTEMPTED, NOT_YET, NotPassed, Result, not_yet, on_a_screen
 
-_last: dict[str, Result] = {}  # of this process, for report()
+_last: dict[str, Result] = {}  # the last verdict on each exercise in this process, for report()
 _LEAVES = (
     "it leaves Python.",
     "Your answer raises SystemExit, as sys.exit() and exit() do. That would end this notebook's kernel.",
@@ -21,14 +21,14 @@ _LEAVES = (
 def check(id: str, answer: object = None) -> Result:
     """Judge the learner's answer to exercise ``id``, print the verdict and return it.
 
-    ``answer`` is what the exercise asks for: a function, a class, a number with its unit, a choice, some sentences.
-    A wrong answer is no exception, so that a notebook runs on; only under a grader (make grade or nbgrader), or under
-    nbval for an answer that is wrong, is NotPassed raised. Raises ValueError for an id that does not exist.
+    ``answer`` is what the exercise asks for: a function, a class, a number with its unit, a choice, some sentences. A
+    wrong answer raises no exception, so that the notebook runs on. NotPassed is raised only under a grader (make grade
+    or nbgrader), or under nbval for a wrong answer. Raises ValueError for an id that does not exist.
     """
     task = exercise(id)
     try:
         verdict = RESULTS[task.kind](task, answer)
-    except SystemExit:  # it would end the learner's kernel, or a grader; Ctrl-C goes through
+    except SystemExit:  # it would end the learner's kernel or a grader; Ctrl-C still gets through
         verdict = not_yet(id, *_LEAVES)
     if verdict.outcome == NOT_YET:
         verdict = dataclasses.replace(verdict, hint=next_hint(id))
@@ -43,10 +43,9 @@ def check(id: str, answer: object = None) -> Result:
 
 
 def assess(id: str, answer: str) -> None:
-    """Say how your explanation compares with ours: "yes" (it says the same), "partly" or "no".
+    """Record how the learner's explanation compares with ours: "yes" (it says the same), "partly" or "no".
 
-    Another word is said to be none of these, and is not noted. Raises ValueError for an exercise that is no
-    explanation.
+    Any other word is refused with a message and not recorded. Raises ValueError if the exercise is not an explanation.
     """
     if exercise(id).kind != "explain":
         explained = ", ".join(task.id for task in exercises().values() if task.kind == "explain")
@@ -61,7 +60,7 @@ def assess(id: str, answer: str) -> None:
 
 
 def report(id: str) -> compiler.Report | None:
-    """The compiler's report on the answer to exercise ``id`` that was checked last; a line, and None, without one."""
+    """Return the compiler's report on the last answer checked for exercise ``id``; if there is none, print why."""
     task, last = exercise(id), _last.get(id)
     if last is None or last.outcome == NOT_ATTEMPTED:
         why = "There is one once an answer of yours has been checked in this kernel."
@@ -78,14 +77,14 @@ def report(id: str) -> compiler.Report | None:
 
 
 def _with_map(verdict: Result) -> str:
-    """The verdict with the map of the output's blocks, for whoever reads it later and sees no picture."""
+    """Return the verdict with the map of output blocks as text, for readers who will not see the picture."""
     if verdict.blocks is None:
         return str(verdict)
     return str(dataclasses.replace(verdict, message=f"{verdict.message}\n{verdict.blocks}"))
 
 
 def _show(verdict: Result) -> None:
-    """Print it; with the picture of the blocks, where there is one: drawn in a notebook, of characters elsewhere."""
+    """Print the verdict with the map of blocks, if any: as a picture in a notebook, as characters elsewhere."""
     if verdict.blocks is None or not environment.in_a_notebook():
         print(on_a_screen(verdict, "" if verdict.blocks is None else str(verdict.blocks)))
         return

@@ -1,4 +1,4 @@
-"""The course at a glance: what each lesson gives, what it builds on, its minutes, and how far you are."""
+"""A map of the course: what each lesson gives, what it builds on, its minutes, and the learner's progress."""
 
 import dataclasses
 import importlib.resources
@@ -17,9 +17,9 @@ class Stop:
 
     lesson: Lesson
     progress: LessonProgress
-    minutes: int | None  # of the lesson; None where its first cell does not say
+    minutes: int | None  # of the lesson; None if its first cell does not say
     exercise_minutes: int | None
-    needs: tuple[int, ...]  # the lessons it builds on, without those that these build on
+    needs: tuple[int, ...]  # direct prerequisites only: lessons that those build on are left out
 
     @property
     def time(self) -> str:
@@ -32,7 +32,7 @@ class Stop:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CourseMap:
-    """All lessons, in order. ``print`` gives the text, a notebook cell shows the picture."""
+    """All lessons, in order. ``print`` gives text; a notebook cell shows the picture."""
 
     stops: tuple[Stop, ...]
 
@@ -47,7 +47,7 @@ class CourseMap:
 
     @property
     def next_stop(self) -> Stop | None:
-        """The first lesson with less than half of its points; None where there is none."""
+        """The first lesson with less than half of its points; None if there is none."""
         short = (stop for stop in self.stops if 2 * stop.progress.points < stop.progress.max_points)
         return next(short, None)
 
@@ -63,7 +63,7 @@ class CourseMap:
 
 
 def course_map() -> CourseMap:
-    """The lessons that are written: what each gives and needs, its minutes, what a TPU adds, and your points."""
+    """Return the map of the written lessons: what each gives and needs, its minutes, what a TPU adds, your points."""
     panel = progress()
     return CourseMap(stops=tuple(_stop(one) for one in panel.lessons))
 
@@ -82,7 +82,7 @@ def _stop(one: LessonProgress) -> Stop:
 
 
 def _before(number: int) -> set[int]:
-    """Every lesson that lesson ``number`` builds on, by way of others too."""
+    """Return all direct and indirect prerequisites of lesson ``number``."""
     needs = lesson(f"{number:02}").needs
     return set(needs).union(*map(_before, needs))
 

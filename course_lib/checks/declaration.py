@@ -1,4 +1,4 @@
-"""Is a declaration of an exercise sound? The first contradiction in it, as a sentence."""
+"""A validator for declarations of exercises, which reports the first contradiction as a sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_SIZES = 3
 
 
 def problem(task: Exercise) -> str:
-    """What is wrong with a declaration; "" if nothing is."""
+    """Return what is wrong with a declaration; "" if nothing is."""
     return _common(task) or (_judged(task) if task.kind in JUDGED else _asked(task))
 
 
@@ -60,7 +60,7 @@ def _judged(task: Exercise) -> str:
 
 
 def _runnable(task: Exercise) -> str:
-    """What a kernel needs to be judged: arguments and a reference."""
+    """Check that a kernel can be judged: it needs arguments and a reference."""
     if task.reference is None:
         return "there is no reference to compare with."
     typed = bool(task.inputs or task.sizes or task.dtypes or task.within)
@@ -72,14 +72,14 @@ def _runnable(task: Exercise) -> str:
 
 
 def _differentiated(task: Exercise) -> str:
-    """What is wrong with the gradient that is asked for."""
+    """Return what is wrong with the requested gradient; "" if nothing is."""
     asked = task.gradient
     if asked is None:
         return ""
     if not isinstance(asked, judges.Gradient):
         return f"gradient is {asked!r:.60}; it is a judges.Gradient."
     if not task.inputs:
-        return ""  # nobody knows the arguments before they are made
+        return ""  # the arguments are unknown until they are made
     names = [inputs.declared(text).name for text in task.inputs]
     if unknown := [one for one in asked.of or () if one not in names and one not in range(len(names))]:
         return f"the gradient is asked for by {unknown[0]!r}; the inputs are {', '.join(names)}."

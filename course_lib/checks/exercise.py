@@ -1,4 +1,4 @@
-"""What an exercise demands, as data. The declarations are in ``lessons``: a folder for each lesson, a file for each."""
+"""What an exercise demands, as data. The declarations are in ``lessons``: a folder per lesson, a file per exercise."""
 
 import dataclasses
 import functools
@@ -14,12 +14,12 @@ from course_lib.judges import JUDGES, Budget, Gradient, Probe, Slip
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One exercise; docs/exercises.md describes every field. A declaration that contradicts itself is a ValueError.
+    """One exercise; docs/exercises.md describes every field. A declaration that contradicts itself raises ValueError.
 
-    Kinds "write", "configure", "repair" and "golf" are judged: ``inputs`` and ``sizes``, or ``cases``, make the
-    arguments (concrete arrays, the same at every call; the first goes to every judge), ``build`` turns what the learner
-    defined into the function that is judged, and ``also`` are demands that no judge makes: each takes what the
-    learner defined and returns None or (what is wrong, what to try). The other kinds say in ``asks`` what they ask.
+    Kinds "write", "configure", "repair" and "golf" are judged. ``inputs`` and ``sizes``, or ``cases``, make the
+    arguments: concrete arrays, the same at every call, of which the first set goes to every judge. ``build`` turns what
+    the learner defined into the function that is judged. ``also`` holds demands beyond the judges': each takes what the
+    learner defined and returns None or (what is wrong, what to try). The other kinds state their question in ``asks``.
     """
 
     id: str  # "LL.N"
@@ -29,22 +29,22 @@ class Exercise:
     hints: tuple[str, ...]
     points: int
 
-    inputs: tuple[str, ...] = ()  # "x: f32[M,N]"; T for a dtype out of ``dtypes``
-    sizes: tuple[dict[str, int], ...] = ()  # {"M": 16, "N": 256}, three or more of them, odd ones too
+    inputs: tuple[str, ...] = ()  # "x: f32[M,N]"; T stands for each of ``dtypes``
+    sizes: tuple[dict[str, int], ...] = ()  # {"M": 16, "N": 256}; three or more, some of them odd
     dtypes: tuple[str, ...] = ()
-    within: tuple[float, float] | None = None  # the values lie in this interval; None: integers, and -1 to 1
-    cases: Callable[[], list[tuple]] | None = None  # in place of the four above
+    within: tuple[float, float] | None = None  # the interval of the values; None: integers, and -1 to 1
+    cases: Callable[[], list[tuple]] | None = None  # replaces the four fields above
     reference: Callable | None = None
     build: Callable = lambda defined: defined
-    judged: str = ""  # the name that is handed to check, where it is not what the learner defines
-    judges: tuple[str, ...] = tuple(JUDGES)  # a budget, and a chip where there is one, are judges more
+    judged: str = ""  # the name passed to check, if it differs from ``defines``
+    judges: tuple[str, ...] = tuple(JUDGES)  # a budget and an attached chip are further judges
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
     golf: Golf | None = None  # the unit of the score, and par
-    probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong numbers
-    slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong numbers
-    gradient: Gradient | None = None  # judged as well, once the function itself is right
+    probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong values
+    slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong values
+    gradient: Gradient | None = None  # judged too, once the function itself is right
     arithmetic_around: bool = False  # whether more than shapes may change around the kernel
 
     listing: str = ""  # code to read, which checks.listing shows
@@ -55,7 +55,7 @@ class Exercise:
             raise ValueError(f"exercise {self.id!r}: {problem}")
 
     def arguments(self) -> list[tuple]:
-        """The argument tuples that the judges get."""
+        """Return the argument tuples that the judges get."""
         if self.cases is not None:
             return self.cases()
         return inputs.arguments(self.inputs, self.sizes, self.dtypes, self.within)
@@ -74,7 +74,7 @@ class Lesson:
 
 
 def exercise(id: str) -> Exercise:
-    """The exercise called ``id``. Raises ValueError, with the ids of its lesson, or the lessons there are."""
+    """Return the exercise called ``id``. Raise ValueError that lists its lesson's ids, or the lessons there are."""
     if not isinstance(id, str):
         first = next(iter(exercises()))
         raise ValueError(
@@ -91,21 +91,21 @@ def exercise(id: str) -> Exercise:
 
 
 def exercises() -> dict[str, Exercise]:
-    """Every exercise of the course by id, in order."""
+    """Return every exercise of the course by id, in order."""
     return {task.id: task for lesson in lessons() for task in lesson.exercises}
 
 
 def lessons() -> tuple[Lesson, ...]:
-    """The lessons that have exercises, in order."""
+    """Return the lessons that have exercises, in order."""
     return tuple(map(lesson, errors.WRITTEN))
 
 
 @functools.cache
 def lesson(number: str) -> Lesson:
-    """The lesson called ``number``, from its folder: what ``__init__.py`` says of it, and ``EXERCISE`` of each file
-    e01_*.py, e02_*.py, ...
+    """Load the lesson called ``number`` from its folder.
 
-    Raises ValueError for a package that leaves something out, a need that is no earlier lesson, and a file whose
+    Its fields come from ``__init__.py``, its exercises from ``EXERCISE`` in each of the files e01_*.py, e02_*.py, ...
+    Raises ValueError for a package that leaves a field out, a need that is not an earlier lesson, and a file whose
     exercise has another number, or none.
     """
     package = importlib.import_module(f"course_lib.lessons.lesson_{number}")

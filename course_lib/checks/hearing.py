@@ -1,4 +1,4 @@
-"""Which judges hear which trials of an exercise, and the first refusal in the words of a result."""
+"""The run of an exercise's judges on its trials; the first refusal becomes its result."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from course_lib.judges.each import budget, device
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
-MAX_STEPS = 256  # a longer grid takes the simulator seconds; the compiler is asked first
-MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator makes one by one
+MAX_STEPS = 256  # the simulator needs seconds for a longer grid, so the compiler goes first
+MAX_TOUCHES = 2000  # reads and writes of refs, which the simulator performs one by one
 
 
 def trials_of(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[judges.Trial]:
-    """A trial for each case; those of the same shapes and dtypes share what does not depend on values."""
+    """Return one trial per case; cases of the same shapes and dtypes share what does not depend on values."""
     first: dict[str, judges.Trial] = {}
     trials = []
     for case in cases:
@@ -42,10 +42,10 @@ def heard(
     few: bool = False,
     asked: tuple[str, ...] | None = None,
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
-    """(the first refusal or None, the verdicts before it, the compiler's report on the first trial).
+    """Return (the first refusal or None, the verdicts before it, the compiler's report on the first trial).
 
-    ``limit`` is the budget, ``what`` a refusal says is refused; ``few`` as in ``_sessions``; ``asked``: the judges, if
-    not those of the exercise.
+    ``limit`` is the budget, and ``what`` names the refused thing in a message. ``few`` is as in ``_sessions``;
+    ``asked`` overrides the exercise's judges.
     """
     verdicts, report = [], None
     for trial, said in _sessions(task, trials, limit, say, few, asked or task.judges):
@@ -64,11 +64,11 @@ def _sessions(
     few: bool,
     asked: tuple[str, ...],
 ) -> Iterator[tuple[judges.Trial, judges.Verdict]]:
-    """(trial, verdict) of each judge in order.
+    """Yield the (trial, verdict) pairs, judge by judge.
 
-    The numbers judge and a chip see every case, the simulator, the compiler and the budget each shape and dtype once,
-    two cores the first. The compiler is asked for each of the exercise's chips. ``few``: of the shapes and dtypes those
-    three see only the first, an odd one, and one of each dtype.
+    The numbers judge and a chip see every case; the simulator, the compiler and the budget see each shape and dtype
+    once; the race judge sees only the first. The compiler runs for each of the exercise's chips. With ``few``, those
+    three see only the first shape and dtype, an odd one, and one of each dtype.
     """
     each = [trial for trial in trials if trial.like is None]
     each = _different(each) if few else each
@@ -78,7 +78,7 @@ def _sessions(
     seats = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
     order = [name for name in seats if name in asked]
     if _is_long(trials[0]) and "compiler" in order:
-        order.sort(key=lambda name: name != "compiler")  # as fast for any grid, it may spare the others a long walk
+        order.sort(key=lambda name: name != "compiler")  # as fast for any grid; it may spare the others a long walk
     if limit is not None:
         order.append("budget")
     if chips.on_a_tpu():
@@ -92,7 +92,7 @@ def _sessions(
 
 
 def _different(trials: list[judges.Trial]) -> list[judges.Trial]:
-    """The first, an odd one, and one of each dtype; one may be several of these."""
+    """Return the first trial, an odd one, and one of each dtype; one trial may be several of these."""
 
     def dtypes(trial: judges.Trial) -> list:
         return [leaf.dtype for leaf in jax.tree.leaves(trial.args)]
@@ -117,7 +117,7 @@ def _is_long(trial: judges.Trial) -> bool:
 
 
 def _touches(call: grid.Call) -> float:
-    """How often a kernel reads or writes a ref; infinite where that cannot be told."""
+    """Return how often a kernel reads or writes a ref; infinity if that is unknown."""
     try:
         return sum(len(use.steps) for use in grid.memory_uses(call))
     except grid.UnreadableCall:
@@ -149,7 +149,7 @@ def _refused(
 
 
 def _price_of_steps(task: Exercise, trial: judges.Trial, limit: judges.Budget) -> str:
-    """How many grid steps there are and what they cost, where a time is limited; "" elsewhere."""
+    """Return a sentence on the number and cost of grid steps, for a budget of time; "" otherwise."""
     if limit.times_reference is None:
         return ""
     steps, fitted = sum(call.steps for call in trial.walk.calls), roofline.FITTED.get(task.chips[0])

@@ -1,4 +1,4 @@
-"""Hints in steps, the listing of an exercise, and the solution once there has been an attempt."""
+"""Stepwise hints, the listing of an exercise, and its solution after a first attempt."""
 
 import importlib.resources
 import json
@@ -9,7 +9,7 @@ from course_lib.checks.exercise import exercise
 
 
 def hint(id: str) -> None:
-    """Print the next hint for exercise ``id``; after the last one, the last one again."""
+    """Print the next hint for exercise ``id``; after the last one, repeat it."""
     hints = exercise(id).hints
     number = min(record.entry(id).hints + 1, len(hints))
     record.hinted(id, number)
@@ -17,7 +17,7 @@ def hint(id: str) -> None:
 
 
 def next_hint(id: str) -> str:
-    """How to go on where one is stuck: the next hint, or the solution once they are all given."""
+    """Say how to get help: the next hint, or the solution once all hints are given."""
     given, count = record.entry(id).hints, len(exercise(id).hints)
     if given < count:
         return f'(hint {given + 1} of {count}: checks.hint("{id}"))'
@@ -25,7 +25,7 @@ def next_hint(id: str) -> str:
 
 
 def listing(id: str) -> None:
-    """Print the code that exercise ``id`` asks about, with the numbers of its lines."""
+    """Print the code that exercise ``id`` asks about, with line numbers."""
     text = exercise(id).listing
     if not text:
         print(f"{id} has no listing: what it asks about is in the notebook.")
@@ -43,6 +43,6 @@ def solution(id: str) -> None:
 
 
 def solutions(lesson: str) -> dict[str, str]:
-    """Our solutions to the exercises of ``lesson`` ("03") by id, as `make build` takes them from solutions/src."""
+    """Return our solutions to ``lesson`` ("03") by exercise id, as `make build` extracts them from solutions/src."""
     file = importlib.resources.files(f"course_lib.lessons.lesson_{lesson}").joinpath("solutions.json")
     return json.loads(file.read_text())

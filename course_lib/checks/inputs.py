@@ -1,7 +1,7 @@
 """Typed inputs, ``"x: f32[M,N]"``, and the arrays that an exercise is judged with.
 
-Two kinds of data: *position-coded*, in which every element tells where it stands and every input counts in steps of
-its own, so that a swapped, shifted or transposed index cannot hide; and *random*, always the same.
+There are two kinds of data. In *position-coded* data every element encodes its position and every input counts in its
+own step, so that a swapped, shifted or transposed index cannot hide. *Random* data is the same at every call.
 """
 
 import re
@@ -15,14 +15,14 @@ from course_lib.compiler.array_types import parsed
 
 SEED = 2026
 _INPUT = re.compile(r"(\w+): (\w+)\[([\w,]*)\]")
-_FEW = 2048  # a dtype that holds fewer consecutive integers than this counts in a circle
-_WIDE = (16_777_213, 32_749, 2_039)  # primes: so far the others count before they begin again
-_CIRCLES = (509, 251, 31, 13)  # primes too, so that no block size is a whole number of turns
-_STEPS = (1, 7, 3, 5, 11, 2)  # of the axes from the last to the first; for narrow dtypes
+_FEW = 2048  # a dtype that holds fewer consecutive integers than this gets codes modulo a prime
+_WIDE = (16_777_213, 32_749, 2_039)  # primes: wider dtypes count this far before they start over
+_CIRCLES = (509, 251, 31, 13)  # primes too, so that no block size is a whole number of periods
+_STEPS = (1, 7, 3, 5, 11, 2)  # per axis, from the last to the first; for narrow dtypes
 
 
 class Input(NamedTuple):
-    """One input as it is declared: ``dims`` are names of sizes, or numbers."""
+    """One declared input: ``dims`` are names of sizes, or numbers."""
 
     name: str
     dtype: str
@@ -30,7 +30,7 @@ class Input(NamedTuple):
 
 
 def declared(text: str) -> Input:
-    """ "x: f32[M,N]" in its parts. Raises ValueError with a sentence."""
+    """Parse "x: f32[M,N]" into its parts. Raise ValueError with a sentence."""
     match = _INPUT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f'input {text!r} cannot be read: write a name, a dtype and a shape, as in "x: f32[M,N]".')
@@ -44,11 +44,11 @@ def arguments(
     dtypes: tuple[str, ...] = (),
     within: tuple[float, float] | None = None,
 ) -> list[tuple]:
-    """Argument tuples: at each size position-coded and random data, and each further dtype at one odd size.
+    """Return argument tuples: position-coded and random data at each size, and each further dtype at one odd size.
 
-    ``T`` as an input's dtype stands for each of ``dtypes`` in turn, the first of them at every size. The values are
-    integers that tell the position, and random numbers from -1 to 1 (integers: large ones); with ``within`` both lie
-    in that interval.
+    ``T`` as an input's dtype stands for each of ``dtypes`` in turn; only the first is used at every size. The values
+    are integers that encode the position, and random numbers from -1 to 1 (integers: large ones); with ``within`` both
+    lie in that interval.
     """
     wanted = [declared(text) for text in inputs]
     first, *further = dtypes or ("",)
@@ -64,7 +64,7 @@ def arguments(
 
 
 def type_of(wanted: Input, size: dict[str, int], dtype: str = "") -> jax.ShapeDtypeStruct:
-    """The shape and dtype of an input at one size. Raises ValueError for a size or a dtype nobody knows."""
+    """Return the shape and dtype of an input at one size. Raise ValueError for an unknown size or dtype."""
     for dim in wanted.dims:
         if not dim.isdigit() and dim not in size:
             raise ValueError(f"input {wanted.name} has the axis {dim}, which the size {size} does not give.")
@@ -73,21 +73,21 @@ def type_of(wanted: Input, size: dict[str, int], dtype: str = "") -> jax.ShapeDt
 
 
 def is_odd(size: dict[str, int]) -> bool:
-    """Whether some axis does not divide into tiles of 8 or 128, so that a wrong edge shows."""
+    """Whether some axis does not divide into tiles of 8 or 128, so that a mishandled edge shows."""
     return bool(odd_axes(size))
 
 
 def odd_axes(size: dict[str, int]) -> set[str]:
-    """The names of the axes that do not."""
+    """Return the names of the axes that do not divide into tiles of 8 or 128."""
     return {name for name, n in size.items() if n % 8 or (n > 128 and n % 128)}
 
 
 def position_coded(wanted: jax.ShapeDtypeStruct, number: int, within: tuple[float, float] | None = None) -> jax.Array:
-    """Input ``number`` (counted from 0) of a shape and dtype: each element tells where it stands.
+    """Return input ``number`` (counted from 0) of a shape and dtype, whose elements encode their positions.
 
-    The first element is 1000 ``number``, and each is larger than the one before by 2 ``number`` + 1: x[i] = i,
-    y[i] = 3 i + 1000. A dtype that cannot hold that (bf16, int8) counts in a circle of a prime length instead, with
-    another step for each axis: all of it is exact, and neighbours in every direction and across blocks differ.
+    The first element is 1000 ``number``, and each is larger than the one before by 2 ``number`` + 1: x[i] = i, y[i] = 3
+    i + 1000. A dtype that cannot hold that (bf16, int8) gets codes modulo a prime instead, with a different step for
+    each axis. All values are exact, and neighbours in every direction and across blocks differ.
     """
     exact = _exact_integers(wanted.dtype)
     narrow = exact < _FEW
@@ -100,13 +100,13 @@ def position_coded(wanted: jax.ShapeDtypeStruct, number: int, within: tuple[floa
 
 
 def at_random(wanted: jax.ShapeDtypeStruct, number: int, within: tuple[float, float] | None = None) -> jax.Array:
-    """Input ``number`` of a shape and dtype, uniform from -1 to 1, or over half the range of an integer dtype."""
+    """Return input ``number`` of a shape and dtype: uniform from -1 to 1, or over half of an integer dtype's range."""
     rng = np.random.default_rng([SEED, number])
     if wanted.dtype == jnp.bool_:
         return jnp.asarray(rng.integers(0, 2, wanted.shape), wanted.dtype)
     low, high = within or (-1, 1)
     if within is None and jnp.issubdtype(wanted.dtype, jnp.integer):
-        limits = jnp.iinfo(wanted.dtype)  # half of it: a sum of two stays inside, and float32 cannot hold an int32
+        limits = jnp.iinfo(wanted.dtype)  # half: the sum of two then fits, and float32 cannot hold an int32
         low, high = limits.min // 2, limits.max // 2
     return _cast(rng.uniform(low, high, wanted.shape), wanted.dtype)
 
@@ -116,7 +116,7 @@ def _cast(values: np.ndarray, dtype) -> jax.Array:
 
 
 def _exact_integers(dtype) -> int:
-    """Up to which integer the dtype holds them all."""
+    """Return the largest n such that the dtype holds every integer up to n."""
     if dtype == jnp.bool_:
         return 1
     if jnp.issubdtype(dtype, jnp.integer):
@@ -130,7 +130,7 @@ def _linear(shape: tuple[int, ...], number: int, exact: int) -> np.ndarray:
 
 
 def _circular(shape: tuple[int, ...], number: int, dtype) -> np.ndarray:
-    """Codes on a circle that the dtype holds, around 0 where it has both signs; for a bool, on and off."""
+    """Return codes modulo a prime that the dtype can hold, centred on 0 if it is signed; for a bool, on and off."""
     signed = dtype != jnp.bool_ and not jnp.issubdtype(dtype, jnp.unsignedinteger)
     room = _exact_integers(dtype) * (2 if signed else 1)
     circle = next((p for p in _CIRCLES if p <= room), _CIRCLES[-1])

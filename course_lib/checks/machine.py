@@ -1,4 +1,4 @@
-"""The doctor: where the reader is, which judges can sit here, why one cannot, and what to do about it."""
+"""The doctor: where the notebook runs, which judges work here, why others do not, and what to do about it."""
 
 import importlib.metadata
 import importlib.util
@@ -16,13 +16,13 @@ SUPPORTED_JAX = ((0, 11, 2), (0, 13))
 
 
 def start() -> None:
-    """Prepare a notebook, and print one line about where the reader is.
+    """Prepare a notebook, and print one line about where it runs.
 
-    With no TPU attached, JAX is told not to look for one, and every ``pallas_call`` runs in the TPU simulator, so
-    that the same cells work on a laptop and on a chip. The compiler's process is started in the background.
+    With no TPU attached, JAX is told not to look for one, and every ``pallas_call`` runs in the TPU simulator, so that
+    the same cells work on a laptop and on a chip. The compiler's process is started in the background.
     """
     os.environ.setdefault("KERAS_BACKEND", "jax")
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # its first import may tell how long it takes
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # its first import may log how long it takes
     if problem := jax_problem():
         raise SystemExit(problem)
     where = "in Colab" if environment.on_colab() else "on this machine"
@@ -38,10 +38,10 @@ def start() -> None:
 
 
 def doctor() -> None:
-    """Print where we are, the versions, and each judge with what it needs."""
+    """Print where we are, the versions, and each judge with its requirements."""
     print("Where      " + ("Colab" if environment.on_colab() else f"{platform.system()} {platform.machine()}"))
     print(f"Device     {_device()}")
-    for gpu in dict.fromkeys(chips.attached_gpus()):  # several of one kind are told of once
+    for gpu in dict.fromkeys(chips.attached_gpus()):  # identical GPUs are listed once
         print(f"GPU        {gpu}" + ("" if _jax_knows_gpus() else "; but this JAX is for the CPU and the TPU alone"))
     print(f"Python     {platform.python_version()}")
     for name in ("jax", "jaxlib", "libtpu", "keras", "jupyterlab"):
@@ -52,7 +52,7 @@ def doctor() -> None:
 
 
 def judges_here() -> dict[str, tuple[bool, str]]:
-    """Judge -> (does it work here, why or why not and what to do)."""
+    """Return judge -> (whether it works here, why or why not and what to do)."""
     has_libtpu = compiler.libtpu_version() is not None
     return {
         "numbers": (True, "compares with plain JAX"),
@@ -63,14 +63,14 @@ def judges_here() -> dict[str, tuple[bool, str]]:
 
 
 def judges_line() -> str:
-    """One sentence: how many of the judges work here."""
+    """Say in one sentence how many of the judges work here."""
     here = judges_here()
     missing = [name for name, (works, _) in here.items() if not works]
     return "All four judges work." if not missing else f"Missing: {', '.join(missing)} (checks.doctor() says why)."
 
 
 def jax_problem() -> str | None:
-    """What is wrong with the installed JAX, and what to do; None if nothing is."""
+    """Return what is wrong with the installed JAX and what to do; None if nothing is."""
     version = tuple(int(part) for part in jax.__version__.split(".")[:3])
     low, high = SUPPORTED_JAX
     if low <= version < high:

@@ -13,7 +13,7 @@ _BAR = 20  # characters
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LessonProgress:
-    """A lesson's exercises, each with what is known of it."""
+    """A lesson's exercises, each with its record."""
 
     number: str
     title: str
@@ -33,16 +33,16 @@ class LessonProgress:
 
     @property
     def table(self) -> list[tuple[list[str], bool]]:
-        """Of every exercise its cells (id, title, outcome and date, points, attempts, hints), and whether it passed."""
+        """Every exercise's cells (id, title, outcome and date, points, attempts, hints) and whether it passed."""
         return [(_cells(task, entry), entry.outcome == PASSED) for task, entry in self.rows]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Panel:
-    """The progress over the course. ``print`` gives the text, a notebook cell shows the table."""
+    """The progress over the course. ``print`` gives text; a notebook cell shows the table."""
 
     lessons: tuple[LessonProgress, ...]
-    kept: str  # one line about where it is kept; "" where nothing is
+    kept: str  # one line about where it is stored; "" if it is not
 
     @property
     def summary(self) -> str:
@@ -62,7 +62,7 @@ class Panel:
 
 
 def progress() -> Panel:
-    """Your progress over the course."""
+    """Return your progress over the course."""
     known = record.entries()
     return Panel(
         lessons=tuple(

@@ -57,12 +57,12 @@ ALONE = "write the number alone: it has no unit."
 
 
 class NotAQuantity(Unfit):
-    """Something that is no number with a unit."""
+    """The answer cannot be read as a number with a unit."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A unit: what it measures ("memory", "steps", "" for a plain number) and how many base units it is."""
+    """A unit: what it measures ("memory", "steps", "" for a plain number) and its size in base units."""
 
     text: str
     measures: str
@@ -78,7 +78,7 @@ class Quantity:
 
     @property
     def value(self) -> float:
-        """In base units: bytes, seconds, FLOPs, bytes per second, FLOP/s, Hz, or what is counted."""
+        """The value in base units: bytes, seconds, FLOPs, bytes per second, FLOP/s, Hz, or the things counted."""
         return self.number * self.unit.factor
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Quantity:
 
 
 def _table() -> dict[str, tuple[str, float]]:
-    """Every unit: what it measures, and its size in base units."""
+    """Return what every unit measures, and its size in base units."""
     units = {name: ("time", factor) for name, factor in _TIMES.items()} | {"%": ("share", 0.01)}
     for prefix, size in (_DECIMAL | _BINARY).items():
         for names, factor in ((_BYTES, 1), (_BITS, 1 / 8)):
@@ -110,7 +110,7 @@ _NUMBER = re.compile(rf"([+-]?(?:(?:{_THOUSANDS}|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-
 
 
 def unit(text: str, wanted: Unit | None = None) -> Unit:
-    """The unit called ``text``; "" is that of a plain number. Raises NotAQuantity, with units such as ``wanted``."""
+    """Return the unit called ``text``; "" means a plain number. Raise NotAQuantity with units like ``wanted``."""
     name = " ".join(text.split()).replace(" per ", "/").replace(" / ", "/")
     name = _IN_WORDS.sub(_symbol, re.sub(r"/sec(?:ond)?$", "/s", name))
     if name == "":
@@ -129,7 +129,7 @@ def unit(text: str, wanted: Unit | None = None) -> Unit:
 
 
 def _symbol(match: re.Match) -> str:
-    """KiB for kibibytes, kbit for kilobits, GHz for gigahertz, kbytes for kBytes."""
+    """Return KiB for kibibytes, kbit for kilobits, GHz for gigahertz, kbytes for kBytes."""
     word, base, prefix, plain = match.groups(default="")
     if plain:
         return prefix + plain.lower()
@@ -137,7 +137,7 @@ def _symbol(match: re.Match) -> str:
 
 
 def _offer(wanted: Unit | None) -> str:
-    """What to write: with a unit of the kind that is asked, or where none is, with any."""
+    """Say what to write: a number with a unit of the wanted kind, or with any unit if none is given."""
     if wanted is None:
         return f"write a number and a unit, such as {', '.join(_EXAMPLES.values())}; upper and lower case matter."
     if not wanted.measures:
@@ -147,10 +147,10 @@ def _offer(wanted: Unit | None) -> str:
 
 
 def parse(answer: object, wanted: Unit | None = None) -> Quantity:
-    """The quantity in ``answer``: text, a number, or a pair of both. Raises NotAQuantity.
+    """Read the quantity in ``answer``: text, a number, or a pair of both. Raise NotAQuantity.
 
-    A number without a unit has the unit "". Commas and underscores may part groups of three digits. Where a unit
-    cannot be read, units that measure what ``wanted`` does are offered.
+    A number without a unit has the unit "". Commas and underscores may separate groups of three digits. If a unit
+    cannot be read, the error suggests units that measure the same as ``wanted``.
     """
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], str):
         return Quantity(number=_number(answer[0], wanted), unit=unit(answer[1], wanted))
@@ -195,25 +195,25 @@ def _number(value: object, wanted: Unit | None) -> float:
 
 
 def measured(unit: Unit) -> str:
-    """What ``unit`` measures, in words: "a time (seconds)", "a number of steps", "a plain number"."""
+    """Return what ``unit`` measures, in words: "a time (seconds)", "a number of steps", "a plain number"."""
     if unit.measures == "":
         return "a plain number"
     return MEASURES.get(unit.measures, f"a number of {unit.measures}")
 
 
 def example(unit: Unit) -> str:
-    """A number in a unit of this kind."""
+    """Return an example of a number in a unit of this kind."""
     return _EXAMPLES.get(unit.measures, f"7 {unit.measures}".strip())
 
 
 def shown(number: float, unit: str) -> str:
-    """``number`` with its unit: "49,152 bytes", "1.5 GB/s"."""
+    """Return ``number`` with its unit: "49,152 bytes", "1.5 GB/s"."""
     digits = f"{number:,.0f}" if number == round(number) and abs(number) < 1e15 else f"{number:.6g}"
     return f"{digits} {unit}".strip()
 
 
 def twin(unit: Unit) -> Unit | None:
-    """KiB for KB and KB for KiB: the unit a decimal or a binary prefix is taken for; None without a prefix."""
+    """Return KiB for KB and KB for KiB, the unit it is often confused with; None for a unit without a prefix."""
     match = re.fullmatch(r"([kKMGT])(i?)(B|b|byte|bytes|bit|bits)(/s)?", unit.text)
     if match is None:
         return None
@@ -223,7 +223,7 @@ def twin(unit: Unit) -> Unit | None:
 
 
 def as_bytes(unit: Unit) -> list[Unit]:
-    """KB and KiB for Kb: the units in bytes that one in bits is taken for; none for any other."""
+    """Return KB and KiB for Kb: the byte units that a bit unit is mistaken for; [] for any other unit."""
     match = re.fullmatch(r"([kKMGT]i?)?(b|bit|bits)(/s)?", unit.text)
     if match is None:
         return []

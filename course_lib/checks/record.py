@@ -1,8 +1,8 @@
-"""What a learner has done, in a small file that may be deleted: attempts, hints, what passed and when.
+"""A record of the learner's attempts, hints and passes with dates, in a small file that may be deleted.
 
-``course_progress.json`` lies in the root of the clone, or where there is none in the working directory. Nothing is
-written where somebody else runs the notebook: under a grader, nbval, pytest or the build of the notebooks
-(COURSE_RECORD=0). Then, and where the folder cannot be written to, this process remembers, and forgets when it ends.
+``course_progress.json`` lies in the root of the clone or, without a clone, in the working directory. Nothing is written
+under a grader, nbval, pytest or the build of the notebooks (COURSE_RECORD=0). There, and if the folder is not writable,
+the record stays in memory until this process ends.
 """
 
 import contextlib
@@ -25,28 +25,28 @@ _OUTCOMES = (NOT_ATTEMPTED, NOT_YET, PASSED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What is known of one exercise. A pass stays one, with its date (YYYY-MM-DD), whatever is tried afterwards."""
+    """The record of one exercise. A pass stays one, with its date (YYYY-MM-DD), whatever is tried afterwards."""
 
     outcome: str = NOT_ATTEMPTED
     passed_on: str = ""
     attempts: int = 0
     hints: int = 0
     assessed: str = ""
-    best: int = 0  # the best score of golf; 0: none
+    best: int = 0  # the best score of golf; 0 if there is none
 
 
-_memory: dict[str, Entry] = {}  # where nothing is written
-_unusable: set[pathlib.Path] = set()  # files that could not be read or written; said once each
+_memory: dict[str, Entry] = {}  # the record, when nothing is written to a file
+_unusable: set[pathlib.Path] = set()  # files that could not be read or written; each is reported once
 _rehearsing = False
 
 
 def entry(id: str) -> Entry:
-    """What is known of exercise ``id``."""
+    """Return the record of exercise ``id``."""
     return entries().get(id, Entry())
 
 
 def entries() -> dict[str, Entry]:
-    """What is known, by exercise id."""
+    """Return all records, by exercise id."""
     if on_file():
         try:
             return _read()
@@ -56,7 +56,7 @@ def entries() -> dict[str, Entry]:
 
 
 def attempted(id: str, outcome: str, score: int | None = None) -> None:
-    """Note the outcome of a check, and a score better than the best. An answer nobody has begun is no attempt."""
+    """Record the outcome of a check, and its score if it is a new best. An unstarted answer is no attempt."""
     if outcome == NOT_ATTEMPTED:
         return
 
@@ -72,18 +72,18 @@ def attempted(id: str, outcome: str, score: int | None = None) -> None:
 
 
 def hinted(id: str, number: int) -> None:
-    """Note that hint ``number`` has been given."""
+    """Record that hint ``number`` has been given."""
     _note(id, lambda old: dataclasses.replace(old, hints=max(old.hints, number)))
 
 
 def assessed(id: str, assessment: str) -> None:
-    """Note what the learner thinks of an explanation."""
+    """Record what the learner thinks of an explanation."""
     _note(id, lambda old: dataclasses.replace(old, assessed=assessment))
 
 
 @contextlib.contextmanager
 def rehearsal() -> Iterator[None]:
-    """Checks and hints inside leave no trace: for answers that are ours, not the learner's."""
+    """Record nothing inside this context, for answers that are ours, not the learner's."""
     global _memory, _rehearsing
     kept, _memory = _memory, {}
     before, _rehearsing = _rehearsing, True
@@ -100,7 +100,7 @@ def recording() -> bool:
 
 
 def path() -> pathlib.Path:
-    """Where the file is, or would be."""
+    """Return where the file is, or would be."""
     here = pathlib.Path.cwd()
     return next((f for f in (here, *here.parents) if (f / "course_lib" / "__init__.py").is_file()), here) / FILE
 
@@ -111,7 +111,7 @@ def on_file() -> bool:
 
 
 def _note(id: str, change: Callable[[Entry], Entry]) -> None:
-    """Change one entry: of the file as it is now, so that two notebooks do not overwrite one another."""
+    """Change one entry of the file as it is now, so that two notebooks do not overwrite each other's entries."""
     if on_file():
         known: dict[str, Entry] = {}
         try:
@@ -125,7 +125,7 @@ def _note(id: str, change: Callable[[Entry], Entry]) -> None:
 
 
 def _read() -> dict[str, Entry]:
-    """The entries of the file; one that cannot be understood is set aside. Raises OSError."""
+    """Read the entries of the file; rename it if it cannot be understood. Raise OSError."""
     try:
         text = path().read_bytes()
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def _read() -> dict[str, Entry]:
 
 
 def _understood(data: object) -> dict[str, Entry]:
-    """The entries in what the file holds. Raises ValueError."""
+    """Return the entries in the parsed file. Raise ValueError."""
     exercises = data.get("exercises") if isinstance(data, dict) and data.get("format") == FORMAT else None
     if not isinstance(exercises, dict):
         raise ValueError("not a progress file")
@@ -151,7 +151,7 @@ def _entry(fields: object) -> Entry:
     if not isinstance(fields, dict):
         raise ValueError("not an entry")
     kinds = {field.name: field.type for field in dataclasses.fields(Entry)}
-    known = {name: value for name, value in fields.items() if name in kinds}  # a later version may say more
+    known = {name: value for name, value in fields.items() if name in kinds}  # a later version may have more fields
     if any(type(value) is not kinds[name] for name, value in known.items()):
         raise ValueError("a value of another type")
     found = Entry(**known)
@@ -161,7 +161,7 @@ def _entry(fields: object) -> Entry:
 
 
 def _write(known: dict[str, Entry]) -> None:
-    """Replace the file in one step, so that no one ever reads half of it. Raises OSError."""
+    """Replace the file atomically, so that no one ever reads half of it. Raise OSError."""
     exercises = {id: dataclasses.asdict(known[id]) for id in sorted(known)}
     handle, name = tempfile.mkstemp(prefix=".course_progress-", dir=path().parent)
     try:
@@ -175,7 +175,7 @@ def _write(known: dict[str, Entry]) -> None:
 
 
 def _give_up(error: OSError, known: dict[str, Entry]) -> None:
-    """Go on without the file: what it held, and what comes, is remembered until this process ends."""
+    """Go on without the file: keep its entries, and new ones, in memory until this process ends."""
     _unusable.add(path())
     _memory.update(known)
     print(f"Your progress is kept only until this kernel ends: {FILE}: {error.strerror or error}.")
@@ -183,7 +183,7 @@ def _give_up(error: OSError, known: dict[str, Entry]) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: pathlib.Path) -> Iterator[None]:
-    """While other notebooks of this machine wait, for two seconds at most. Some file systems know no locks."""
+    """Hold the folder's lock; wait at most 2 s for it, and go on without it if the file system has no locks."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""The outcome of a check, and how it is put into words."""
+"""The outcome of a check, and its wording."""
 
 import dataclasses
 import dis
@@ -7,9 +7,9 @@ import inspect
 from course_lib import compiler, text
 
 NOT_ATTEMPTED, NOT_YET, PASSED = "not attempted", "not yet", "passed"
-EXERCISE = "exercise"  # who refuses what no judge looks at
+EXERCISE = "exercise"  # the "judge" of demands that no judge makes
 _UNBROKEN = "\u00a0"  # a space at which no line is broken
-SCREEN = 24  # lines; a verdict that is longer loses the middle of its message
+SCREEN = 24  # lines; a longer verdict loses the middle of its message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,13 +19,13 @@ class Result:
     id: str
     outcome: str
     judge: str = ""  # who refused; EXERCISE for a demand that no judge makes
-    headline: str = ""  # what follows the outcome on the first line
+    headline: str = ""  # follows the outcome on the first line
     message: str = ""
     next: str = ""
     hint: str = ""  # which hint comes next, and how to get it
-    blocks: object = None  # the judge's picture of which blocks are wrong, where it has one
+    blocks: object = None  # the judge's picture of the wrong blocks, if it has one
     score: int | None = None  # of golf, once all judges agree
-    report: compiler.Report | None = None  # the compiler's, of the first arguments
+    report: compiler.Report | None = None  # the compiler's, on the first arguments
 
     @property
     def passed(self) -> bool:
@@ -43,22 +43,22 @@ class Result:
         return " ".join(filter(None, ("Next:", self.next or "take a hint.", self.hint)))
 
     def _ipython_display_(self) -> None:
-        """Nothing: check() has printed it, and a cell that ends in check(...) must not say it twice."""
+        """Show nothing: check() has printed the verdict, and a cell that ends in check(...) must not repeat it."""
 
 
 class NotPassed(AssertionError):
-    """Raised in place of a printed verdict where a grader listens; its text is the verdict."""
+    """An exception raised under a grader in place of a printed verdict; its text is the verdict."""
 
 
 def is_empty(answer: object) -> bool:
-    """Whether nothing has been written in the place of a value: None, or text without a letter."""
+    """Whether no value has been filled in: None, or blank text."""
     return answer is None or (isinstance(answer, str) and not answer.strip())
 
 
 def does_nothing(defined: object) -> bool:
-    """A function that does nothing and returns None, or a class that has no methods but such.
+    """Whether a function does nothing and returns None, or a class has only such methods.
 
-    What a class inherits counts where the class it inherits from stands beside it, and not in a framework.
+    Inherited methods count if the base class is defined in the same module, but not if it belongs to a framework.
     """
     if isinstance(defined, type):
         beside = [base for base in defined.__bases__ if base.__module__ == defined.__module__]
@@ -72,24 +72,24 @@ def does_nothing(defined: object) -> bool:
 
 
 def not_attempted(id: str, what_to_write: str) -> Result:
-    """Nobody has begun."""
+    """Return the result for an answer that has not been started."""
     return Result(id=id, outcome=NOT_ATTEMPTED, next=f'{what_to_write}; checks.hint("{id}") helps.')
 
 
 def not_yet(id: str, headline: str, message: str, next: str, **more) -> Result:
-    """An answer that the exercise itself refuses."""
+    """Return the result for an answer that the exercise itself refuses."""
     return Result(id=id, outcome=NOT_YET, judge=EXERCISE, headline=headline, message=message, next=next, **more)
 
 
 def passed(id: str, headline: str, **more) -> Result:
-    """A pass is one line, the same wherever it is printed: graders and nbval look for it."""
+    """Return a pass: one line, the same wherever it is printed, because graders and nbval look for it."""
     return Result(id=id, outcome=PASSED, headline=headline, **more)
 
 
 def on_a_screen(verdict: Result, picture: str = "") -> str:
-    """The verdict in at most 24 lines of 94 columns: where it is longer the message is cut, never what to do next.
+    """Return the verdict in at most 24 lines of 94 columns; cut the message if it is longer, never the next step.
 
-    ``picture`` stands at the end if there is room for all of it.
+    ``picture`` is added at the end if all of it fits.
     """
     whole_hint = dataclasses.replace(verdict, hint=verdict.hint.replace(" ", _UNBROKEN)).last
     head = dataclasses.replace(verdict, message="", next="", hint="")

@@ -1,14 +1,14 @@
-"""What is raised for an answer of the wrong make, and words for what it is."""
+"""The exception for an answer of the wrong type, and words that describe such an answer."""
 
 import re
 
-_LONGEST = 60  # characters of a value that are shown; what is longer ends in dots
+_LONGEST = 60  # characters of a value that are shown; a longer one ends in dots
 
 
 class Unfit(ValueError):
     """An answer that cannot be judged, or that falls short: its text says what it is, ``next`` what to do instead.
 
-    ``headline`` stands above them, where the check's own would mislead: "it is not exact enough."
+    ``headline`` replaces the check's own headline where that would mislead: "it is not exact enough."
     """
 
     def __init__(self, what: str, next: str, headline: str = ""):
@@ -17,7 +17,7 @@ class Unfit(ValueError):
 
 
 def described(value: object) -> str:
-    """What ``value`` is, to stand after "is": "a tuple of 3", "a dict with 5 keys", "text: 'i, 0'", "the number 7"."""
+    """Describe ``value`` in words that fit after "is": "a tuple of 3", "a dict with 5 keys", "the number 7"."""
     if isinstance(value, dict):
         return f"a dict with {len(value)} {'key' if len(value) == 1 else 'keys'}"
     if isinstance(value, tuple | list):
@@ -33,7 +33,7 @@ def described(value: object) -> str:
 
 
 def _short(value: object) -> str:
-    """Its repr without addresses in memory, cut where a word ends."""
+    """Return the repr without memory addresses, cut at the end of a word."""
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(value))
     if len(text) <= _LONGEST:
         return text

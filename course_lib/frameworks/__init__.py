@@ -1,1 +1,1 @@
-"""The kernels inside other frameworks. Each file imports its framework, so import the one you use."""
+"""The kernels inside other frameworks. Each module imports its framework, so import only the one you use."""

@@ -19,10 +19,10 @@ from course_lib.kernels.linear import Blocks
 
 @keras.saving.register_keras_serializable("course_lib")
 class Add(keras.layers.Layer):
-    """``x + y`` for two inputs of one shape, as a Pallas kernel on a TPU. Any batch size, None included.
+    """``x + y`` for two inputs of the same shape, as a Pallas kernel on a TPU. Any batch size, None included.
 
-    Input: a list of two arrays, shape (batch, ...) each, of float32, bfloat16 or int32. Output: one array of that
-    shape. Raises ValueError where there are not two, where their shapes differ, and where another dtype is asked for.
+    Input: a list of two arrays of shape (batch, ...), in float32, bfloat16 or int32. Output: one array of that shape.
+    Raises ValueError if there are not two inputs, if their shapes differ, or for another dtype.
     """
 
     def build(self, input_shape):
@@ -34,7 +34,7 @@ class Add(keras.layers.Layer):
         return elementwise.add(x, y, layout=_layout(x))
 
     def _both(self, inputs):
-        """Two inputs, or the shapes of two. One array would be taken for a list of its rows."""
+        """Return the two inputs (or their shapes); refuse a single array, which would pass for a list of its rows."""
         if (
             not isinstance(inputs, list | tuple)
             or len(inputs) == 1
@@ -48,7 +48,7 @@ class Add(keras.layers.Layer):
             )
         return inputs
 
-    # Keras would otherwise trace the kernel with a batch of unknown size, which Pallas refuses.
+    # Without this, Keras would trace the kernel with an unknown batch size, which Pallas refuses.
     def compute_output_shape(self, input_shape):
         x, y = self._both(input_shape)
         if tuple(x) != tuple(y):
@@ -58,14 +58,14 @@ class Add(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("course_lib")
 def gelu_tanh(x):
-    """gelu by way of tanh: ``keras.activations.gelu(x, approximate=True)``, for which Keras has no name.
+    """Return the tanh form of gelu: ``keras.activations.gelu(x, approximate=True)``, which has no name in Keras.
 
-    With a name it can be saved: ``keras.layers.Dense(units, activation=gelu_tanh)`` is FusedDense's twin.
+    A named function can be saved: ``keras.layers.Dense(units, activation=gelu_tanh)`` is the counterpart of FusedDense.
     """
     return keras.activations.gelu(x, approximate=True)
 
 
-# The functions as Keras knows them, and what our kernels call the same. Keras' own "gelu" is the exact one.
+# Keras' functions and the names our kernels use for them. Keras' own "gelu" is the exact one.
 _IN_THE_KERNEL = {
     keras.activations.linear: "none",
     keras.activations.relu: "relu",
@@ -73,7 +73,7 @@ _IN_THE_KERNEL = {
     gelu_tanh: "gelu_tanh",
     keras.activations.silu: "silu",
 }
-# JAX's own, which Keras could not save.
+# JAX's own functions, which Keras could not save.
 _AS_KERAS_HAS_THEM = {
     jax.nn.relu: keras.activations.relu,
     jax.nn.gelu: gelu_tanh,
@@ -83,29 +83,29 @@ _AS_KERAS_HAS_THEM = {
 
 @keras.saving.register_keras_serializable("course_lib")
 class FusedDense(keras.layers.Dense):
-    """``keras.layers.Dense`` with product, bias and activation in one Pallas kernel on a TPU, and its gradient in two.
+    """``keras.layers.Dense`` as one Pallas kernel on a TPU (matmul, bias, activation), with its gradient in two.
 
     Input: (batch, ..., features), of rank 2 or more; output: (batch, ..., units). Any batch size, None included.
     Computes in float32 or bfloat16, as the dtype policy says; under "mixed_bfloat16" the weights stay float32.
 
-    ``units``, ``use_bias``, initializers, regularizers and constraints are Dense's, and so is ``activation``: whatever
-    Dense takes. In the kernel are None, "linear", "relu", "gelu", "gelu_tanh", "silu", "swish", Keras' functions of
-    these names, and ``jax.nn.relu``, ``jax.nn.gelu`` (by way of tanh) and ``jax.nn.silu``; any other is applied behind
-    it, by XLA. ``residuals``, ``precision`` and ``blocks`` are those of ``course_lib.kernels.linear.linear``. Mind
-    ``precision``: on a TPU, Dense multiplies float32 in one pass of the MXU, which rounds to bfloat16 first; "highest",
-    our default, takes six.
+    ``units``, ``use_bias``, initializers, regularizers and constraints are those of Dense. ``activation`` is anything
+    Dense takes. The kernel itself applies None, "linear", "relu", "gelu", "gelu_tanh", "silu", "swish", Keras'
+    functions of these names, and ``jax.nn.relu``, ``jax.nn.gelu`` (the tanh form) and ``jax.nn.silu``; XLA applies any
+    other after the kernel. ``residuals``, ``precision`` and ``blocks`` are those of
+    ``course_lib.kernels.linear.linear``. Note the default ``precision``: on a TPU, Dense multiplies float32 in one pass
+    of the MXU, which first rounds to bfloat16; "highest", our default, takes six passes.
 
-    The weights have Dense's names, shapes and order: ``get_weights`` and ``set_weights`` go both ways, and so do
-    configurations while the last three arguments are left alone. So ``keras.models.clone_model`` with a
-    ``clone_function`` that makes ``FusedDense.from_config(layer.get_config())`` of a Dense, and ``set_weights``, change
-    a model over. Keras files the weights of a ``.weights.h5`` under the name of the class, so that Dense does not find
-    ours, nor we Dense's, until ``keras.saving.KerasFileEditor`` has renamed them: "layers/dense" to "fused_dense".
+    The weights have the same names, shapes and order as Dense's, so ``get_weights`` and ``set_weights`` work in both
+    directions, and so do configurations that leave the last three arguments at their defaults. To convert a model, call
+    ``keras.models.clone_model`` with a ``clone_function`` that returns ``FusedDense.from_config(layer.get_config())``
+    for a Dense, then ``set_weights``. A ``.weights.h5`` file stores weights under the class name, so neither class
+    finds the other's until ``keras.saving.KerasFileEditor`` has renamed "layers/dense" to "fused_dense".
 
-    Under ``keras.distribution`` the kernels run on each device's part of the batch, and of the weights where a layout
-    map cuts them, with the communication that Dense has. Nothing need be said. With LoRA weights the kernel multiplies
-    by the sum of both, which XLA makes. Quantized, by ``quantize`` or a dtype policy, the layer computes what Dense
-    does, in plain JAX. Raises ValueError where an argument, the activation, the compute dtype or the input (sparse) is
-    none of these.
+    Under ``keras.distribution`` the kernels run on each device's part of the batch, and of the weights if a layout map
+    shards them, with the same communication as Dense; nothing needs to be configured. With LoRA weights the kernel
+    multiplies by the sum of both, which XLA computes. When quantized, by ``quantize`` or a dtype policy, the layer
+    computes what Dense does, in plain JAX. Raises ValueError for any other argument, activation or compute dtype, and
+    for a sparse input.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class FusedDense(keras.layers.Dense):
         return y if name else function(y)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Dense's, which would refuse a class made of it."""
+        """Quantize as Dense does, but without its type check, which refuses subclasses."""
         super().quantize(mode, type_check=False, config=config)
 
     def get_config(self):
-        """Dense's, and what of our own is not the default: so Dense reads ours, and we read Dense's."""
+        """Return Dense's config plus our non-default arguments, so that each class can load the other's."""
         blocks = self.blocks and dataclasses.asdict(self.blocks)
         ours = {"residuals": self.residuals, "precision": self.precision, "blocks": blocks}
         defaults = {"residuals": "save", "precision": "highest", "blocks": None}
@@ -163,10 +163,10 @@ class FusedDense(keras.layers.Dense):
 
 
 def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:
-    """How ``keras.distribution`` cuts an input and, where there is one, a kernel and its bias; None where it does not.
+    """Return how ``keras.distribution`` shards an input and, if given, a kernel and its bias; None if it does not.
 
-    Keras makes meshes with Auto axes: the types of the arrays do not say. While Keras only asks for shapes the input is
-    on no mesh, and has a batch of some size or other.
+    The array types do not say, because Keras makes meshes with Auto axes. While Keras only infers shapes, the input is
+    on no mesh and its batch size is arbitrary.
     """
     distribution = keras.distribution.distribution()
     if distribution is None or not sharding.on_a_mesh(x):
@@ -179,7 +179,7 @@ def _layout(x, kernel=None) -> tuple[PartitionSpec, ...] | None:
 
 
 def _function(activation):
-    """The function that ``activation`` names or is. Raises ValueError where Keras knows none."""
+    """Return the function that ``activation`` names or is. Raise ValueError if Keras knows none."""
     if isinstance(activation, str) and activation == "gelu_tanh":
         return gelu_tanh
     try:

@@ -1,4 +1,4 @@
-"""``flash_attention`` as a Keras layer, where ``keras.layers.MultiHeadAttention`` stands."""
+"""``flash_attention`` as a Keras layer that replaces ``keras.layers.MultiHeadAttention``."""
 
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
@@ -11,19 +11,20 @@ from course_lib.kernels.dispatch import sharding
 
 @keras.saving.register_keras_serializable("course_lib")
 class FlashAttention(keras.layers.MultiHeadAttention):
-    """``keras.layers.MultiHeadAttention`` whose scores are never in HBM: a Pallas kernel on a TPU, and its gradient.
+    """``keras.layers.MultiHeadAttention`` as a Pallas kernel (with its gradient) that keeps the scores out of HBM.
 
-    Arguments, call, configuration and weights are MultiHeadAttention's: ``get_weights`` and ``set_weights`` go both
-    ways. The ``.weights.h5`` file of a Sequential or functional model does not: it files weights under their layer's
-    class. In the kernel are ``use_causal_mask``, ``sliding_window`` beside it, and the masks that Keras hands on for
-    padded keys; a query that is padding itself is computed like any other. All else is computed as MultiHeadAttention
-    does: an ``attention_mask``, scores that are to be returned, dropout in training, a window without
-    ``use_causal_mask``, a causal mask between sequences of different lengths, and inputs of other than three axes.
+    Arguments, call, configuration and weights are those of MultiHeadAttention, and ``get_weights`` and ``set_weights``
+    work in both directions. The ``.weights.h5`` file of a Sequential or functional model does not, because it stores
+    weights under the name of the layer's class. The kernel handles ``use_causal_mask``, ``sliding_window`` together
+    with it, and the masks that Keras passes on for padded keys; a padded query is computed like any other. Everything
+    else is computed as MultiHeadAttention does: an ``attention_mask``, returned scores, dropout in training, a window
+    without ``use_causal_mask``, a causal mask between sequences of different lengths, and inputs with other than three
+    axes.
 
-    ``precision`` is that of ``flash_attention``. Mind it: on a TPU, MultiHeadAttention multiplies float32 in one pass
-    of the MXU, which rounds to bfloat16 first; "highest", our default, takes six. Under ``keras.distribution`` the
-    kernel runs on each device's part of the batch, and of the heads where a layout map cuts them. Raises ValueError for
-    another compute dtype than float32 and bfloat16, and for another precision.
+    ``precision`` is that of ``flash_attention``. Note its default: on a TPU, MultiHeadAttention multiplies float32 in
+    one pass of the MXU, which first rounds to bfloat16; "highest", our default, takes six passes. Under
+    ``keras.distribution`` the kernel runs on each device's part of the batch, and of the heads if a layout map shards
+    them. Raises ValueError for a compute dtype other than float32 and bfloat16, and for an unknown precision.
     """
 
     def __init__(self, num_heads, key_dim, *args, precision: str = "highest", **kwargs):
@@ -70,7 +71,7 @@ class FlashAttention(keras.layers.MultiHeadAttention):
                 use_causal_mask=use_causal_mask,
             )
         key = value if key is None else key
-        for each in (query, value, key):  # the layer sees to them, not those within it
+        for each in (query, value, key):  # this layer sets the result's mask; its inner layers must not
             keras.src.backend.set_keras_mask(each, None)
         result = self._flash(
             self.query_dense(query), self.key_dense(key), self.value_dense(value), causal, value_mask, key_mask
@@ -82,7 +83,7 @@ class FlashAttention(keras.layers.MultiHeadAttention):
         return result
 
     def _flash(self, query, key, value, causal, *masks):
-        """Of (batch, positions, heads, size) each; the kernel has the heads before the positions."""
+        """Run the kernel on (batch, positions, heads, size) arrays; the kernel itself has heads before positions."""
         q, k, v = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
         segments, masks = None, [mask for mask in masks if mask is not None]
         if masks:
@@ -101,15 +102,15 @@ class FlashAttention(keras.layers.MultiHeadAttention):
         return jnp.swapaxes(o, 1, 2)
 
     def get_config(self):
-        """MultiHeadAttention's, and what of our own is not the default: so each reads the other's."""
+        """Return MultiHeadAttention's config plus a non-default precision, so that each class can load the other's."""
         ours = {} if self.precision == "highest" else {"precision": self.precision}
         return {**super().get_config(), **ours}
 
 
 def _layout(x, kernel, segments: bool) -> tuple[PartitionSpec, ...] | None:
-    """How ``keras.distribution`` cuts the batch, and the heads of a query's kernel; None where it does not.
+    """Return how ``keras.distribution`` shards the batch and the query's heads; None if it does not.
 
-    Keras makes meshes with Auto axes: the types of the arrays do not say.
+    The array types do not say, because Keras makes meshes with Auto axes.
     """
     distribution = keras.distribution.distribution()
     if distribution is None or not sharding.on_a_mesh(x):

@@ -1,4 +1,4 @@
-"""Keras on its JAX backend; an ImportError with one sentence, and what to do, where it is on another or not there."""
+"""Keras on its JAX backend, or an ImportError that says what to do if it is missing or on another backend."""
 
 _TO_DO = (
     'Set KERAS_BACKEND=jax before keras is imported, os.environ["KERAS_BACKEND"] = "jax" in the first cell of a '
@@ -27,7 +27,7 @@ keras = _imported()
 
 
 def check_dtype(layer) -> None:
-    """Raises ValueError where ``layer`` is to compute in a dtype that no kernel takes."""
+    """Raise ValueError if the compute dtype of ``layer`` is one that no kernel takes."""
     if layer.compute_dtype not in ("float32", "bfloat16"):
         raise ValueError(
             f"{type(layer).__name__}: {layer.name!r} is to compute in {layer.compute_dtype}; it may be float32 or "

@@ -1,4 +1,4 @@
-"""Grade notebooks through nbval: ``python -m course_lib.grading NB``, or ``grade(path)``."""
+"""Grading of notebooks through nbval: ``python -m course_lib.grading NB``, or ``grade(path)``."""
 
 from course_lib.grading.grade import Grade, grade
 

@@ -1,7 +1,8 @@
 """Grade a notebook, or every notebook in a folder.
 
-The answers run in a closed box (Linux, with bubblewrap), and are judged outside. Where there is no box, or with
---unboxed, they run on this machine, as you: then only for notebooks you trust. docs/grading.md says what the rows mean.
+The answers run in a closed box (Linux, with bubblewrap) and are judged outside it. Without a box, or with --unboxed,
+they run on this machine, as you: do that only with notebooks you trust. docs/grading.md explains the rows of the
+report.
 """
 
 import argparse
@@ -26,9 +27,9 @@ MAX_JOBS = 4
 
 
 def main() -> int:
-    """The exit status: 0 if every exercise of every notebook passed, 1 if not, 2 if none is there.
+    """Return the exit status: 0 if every exercise of every notebook passed, 1 if not, 2 if there is none.
 
-    130 if somebody stopped it.
+    It is 130 if the run was interrupted.
     """
     options = _options()
     try:
@@ -44,10 +45,10 @@ def main() -> int:
         return 2
     boxed = not (without or options.unboxed)
     print(_BOXED if boxed else _TRUSTS.format(why=f" {without}" if without else ""), file=sys.stderr)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also where a shell had us ignore that
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C, which a shell may have made us ignore
     try:
         grades = _in_boxes(notebooks, weights, options) if boxed else _grade_all(notebooks, weights, options)
-    except OSError as error:  # of our own writing: a full disk
+    except OSError as error:  # from writing our own files: a full disk
         print(f"\nmake grade: {error}. What is done is kept: run it again once there is room.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -71,7 +72,7 @@ _TRUSTS = (
 
 
 def _no_box(options: argparse.Namespace) -> str:
-    """Why there is no closed box here; "" where there is one, or nobody wants one."""
+    """Return why there is no closed box here; "" if there is one, or none is wanted."""
     if options.unboxed:
         return ""
     from course_lib.grading.box import bwrap
@@ -80,7 +81,7 @@ def _no_box(options: argparse.Namespace) -> str:
 
 
 def _in_boxes(notebooks: dict[str, pathlib.Path], weights: dict, options: argparse.Namespace) -> list[Grade]:
-    """The same in closed boxes; what a run that was killed has done already is taken from its records."""
+    """Grade in closed boxes, and reuse the records of an earlier run that was killed."""
     from course_lib.grading.box.bench import Bench
     from course_lib.grading.box.records import Records
 
@@ -97,7 +98,7 @@ def _in_boxes(notebooks: dict[str, pathlib.Path], weights: dict, options: argpar
 def _weights(path: pathlib.Path | None) -> dict[str, float]:
     if path is None:
         return {}
-    from course_lib.checks.exercise import exercises  # here: it imports JAX, and --help need not wait for that
+    from course_lib.checks.exercise import exercises  # here, because it imports JAX, and --help need not wait for that
 
     return read_weights(path, list(exercises()))
 
@@ -133,7 +134,7 @@ def _grade_all(
                     records.keep(graded, path)
         except (run.Stopped, OSError):
             raise
-        except Exception as error:  # a mistake of ours must not cost the other notebooks their grades
+        except Exception as error:  # a bug of ours must not cost the other notebooks their grades
             graded = Grade(file=name, error=f"the grader failed on it. {type(error).__name__}: {error}")
         with writing:
             done += 1

@@ -1,4 +1,4 @@
-"""Answers that are the same in several notebooks, for a person to look at. They change no mark."""
+"""Identical answers in several notebooks, for a person to look at. They change no mark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from course_lib.grading import submission
 from course_lib.grading.graft import course_notebook
 from course_lib.grading.rows import clean
 
-SHORTEST = 60  # tokens: shorter answers are the same by themselves
-MOST_SHARE = 4  # what more than a quarter of a class of eight or more has is what there is to write
+SHORTEST = 60  # tokens: shorter answers are alike by chance
+MOST_SHARE = 4  # in a class of eight or more, what over a quarter of it shares is the obvious answer
 SAME, RENAMED = "the same", "the same, with other names"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Alike:
-    """One exercise that several notebooks answer alike; ``how``: SAME or RENAMED."""
+    """One exercise that several notebooks answer alike; ``how`` is SAME or RENAMED."""
 
     id: str
     how: str
@@ -29,7 +29,7 @@ class Alike:
 
 
 def found(notebooks: dict[str, pathlib.Path]) -> list[Alike]:
-    """What is alike in the notebooks, by exercise. Layout and comments do not count, nor cells as handed out."""
+    """Return the identical answers by exercise, ignoring layout, comments and cells left as handed out."""
     groups: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, path in notebooks.items():
         for id, source in _answers(path):
@@ -49,14 +49,14 @@ def found(notebooks: dict[str, pathlib.Path]) -> list[Alike]:
 
 
 def text(lists: list[Alike]) -> str:
-    """Lines for the terminal."""
+    """Return the lines for the terminal."""
     lines = [f"{one.id}  {one.how}: {', '.join(one.notebooks)}" for one in lists[:20]]
     more = [f"... and {len(lists) - 20} more, in alike.csv"] if len(lists) > 20 else []
     return "\n".join(["For you to look at; no mark depends on it. Answers that are alike:", *lines, *more])
 
 
 def as_csv(lists: list[Alike]) -> str:
-    """A line for each list: exercise, how, notebooks."""
+    """Return CSV with one line per group: exercise, how, notebooks."""
     out = io.StringIO()
     rows = [("exercise", "how", "notebooks"), *((one.id, one.how, "; ".join(one.notebooks)) for one in lists)]
     csv.writer(out, lineterminator="\n").writerows(rows)
@@ -76,7 +76,7 @@ def _answers(path: pathlib.Path):
 
 
 def _tokens(source: str, *, renamed: bool) -> list[str]:
-    """The code without layout and comments; with ``renamed`` each name is the number of its first use."""
+    """Return the tokens without layout and comments; with ``renamed``, names become the number of their first use."""
     kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
     numbers: dict[str, str] = {}
     tokens = []

@@ -1,4 +1,4 @@
-"""The class summary as a page, with a way to each notebook's feedback."""
+"""The class summary as an HTML page, with a link to each notebook's feedback."""
 
 import urllib.parse
 
@@ -9,7 +9,7 @@ from course_lib.grading.rows import OUTCOMES
 
 
 def class_page(grades: list[Grade]) -> str:
-    """A self-contained page: every notebook, and every exercise with what stopped most."""
+    """Return a self-contained page: every notebook, and every exercise with its most frequent refusal."""
     body = ["<h1>Grades</h1>"]
     body += [f"<p>{text(line)}</p>" for line in summary.headline(grades)]
     tallies = summary.tallies(grades)
@@ -59,7 +59,7 @@ def _golf(tally: summary.Tally) -> str:
 
 
 def _scores(grades: list[Grade], tallies: list[summary.Tally]) -> str:
-    """A column for each golf exercise: par, ours, then every notebook that has a score; the class's best stand out."""
+    """Return a column per golf exercise: par, our score, then every notebook with a score; the class's best is bold."""
     head = ("", *(f"{text(t.id)}, {text(t.golf.unit)}" for t in tallies))
     rows = [(name, *(_number(getattr(t.golf, name)) for t in tallies)) for name in ("par", "ours")]
     for grade in grades:
@@ -78,7 +78,7 @@ def _number(value: int | None) -> str:
 
 
 def _address(file: str) -> str:
-    """Where the feedback lies, from the summary; a colon in a name makes it no address of another kind."""
+    """Return the feedback's address relative to the summary; "./" keeps a colon in a name from making a scheme."""
     return "./" + urllib.parse.quote(file.removesuffix(".ipynb") + ".html")
 
 

@@ -1,4 +1,4 @@
-"""What a student gets back: an HTML page on one notebook."""
+"""The HTML page about one notebook that a student gets back."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from course_lib.grading.rows import OUTCOMES, Row
 
 
 def feedback(grade: Grade) -> str:
-    """A self-contained page: the totals, then each exercise with its whole verdict and what to try next."""
+    """Return a self-contained page: the totals, then each exercise with its whole verdict and what to try next."""
     parts = [f"<h1>{text(grade.file)}</h1>"]
     if grade.error:
         parts.append(f"<p>Not graded: {text(grade.error)}</p>")
@@ -38,7 +38,7 @@ def _overview(grade: Grade) -> str:
 
 
 def _score(row: Row) -> str:
-    """What golf counts, as the grader counted it; "" where there is nothing to count."""
+    """Return the golf score as the grader counted it; "" if there is none."""
     if row.score is None:
         return ""
     ours = "" if row.ours is None else f", ours {row.ours:,}"

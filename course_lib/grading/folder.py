@@ -1,4 +1,4 @@
-"""Which notebooks there are to grade, and what each is called in the reports."""
+"""The notebooks to grade, and the name of each in the reports."""
 
 import os
 import pathlib
@@ -9,11 +9,10 @@ SUMMARY = "summary"  # the name of the class's own reports, which no notebook's 
 
 
 def find(path: pathlib.Path) -> dict[str, pathlib.Path]:
-    """{name: path} of the notebooks: the file itself, or those in a folder and its folders, sorted.
+    """Return {name: path} of the notebooks: the file itself, or all in a folder and its subfolders, sorted.
 
-    Folders whose name starts with "_" or "." are passed over. The names are printable and all
-    differ, in small letters too, so that each notebook has its own reports. Raises
-    FileNotFoundError, with a sentence.
+    Folders whose name starts with "_" or "." are skipped. The names are printable and differ even in lower case, so
+    that each notebook has its own reports. Raises FileNotFoundError, with a sentence.
     """
     if not path.is_dir():
         if not os.path.lexists(path):
@@ -30,7 +29,7 @@ def find(path: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def _name(file: pathlib.PurePath, taken: set[str]) -> str:
-    """A name of its own for the reports, below the folder of the reports; it is then ``taken``."""
+    """Return a unique name for the reports, below the reports' folder, and add it to ``taken``."""
     stem = wanted = "/".join(map(_part, file.with_suffix("").parts))
     number = 1
     while stem.casefold() in taken:
@@ -41,6 +40,6 @@ def _name(file: pathlib.PurePath, taken: set[str]) -> str:
 
 
 def _part(name: str) -> str:
-    """A folder's or file's name, printable and on one line; what is left of it may mean another folder."""
+    """Return the name of a folder or file, printable and on one line; "unnamed" if it would mean another folder."""
     name = " ".join(clean(name).split())
     return "unnamed" if name in ("", ".", "..") else name

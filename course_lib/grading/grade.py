@@ -1,4 +1,4 @@
-"""Grade one notebook: read it, graft its answers, run them, say one thing about each exercise."""
+"""The grade of one notebook: read it, graft its answers, run them, and say one thing about each exercise."""
 
 import contextlib
 import dataclasses
@@ -22,10 +22,10 @@ _LOST = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Grade:
-    """The grade of one notebook: a row for each exercise, or ``error``, why there is none."""
+    """The grade of one notebook: a row for each exercise, or ``error``, which says why there is none."""
 
     file: str
-    lesson: str = ""  # the course's exercise notebook that its answers were put into: "01_hello_kernel"
+    lesson: str = ""  # the course's exercise notebook that received its answers: "01_hello_kernel"
     rows: tuple[Row, ...] = ()
     error: str = ""
     seconds: float = 0.0  # how long grading took
@@ -40,9 +40,9 @@ class Grade:
 
     @property
     def percent(self) -> float | None:
-        """The points, each as often as its exercise's weight says, of all there are, in %.
+        """The weighted points as a percentage of all weighted points there are.
 
-        To one decimal; None where nothing counts.
+        It is rounded to one decimal; None if nothing counts.
         """
         possible = sum(row.weight * row.max_points for row in self.rows)
         if not possible:
@@ -51,7 +51,7 @@ class Grade:
 
     @property
     def result(self) -> str:
-        """The points and the percent in words: 3 of 6 points, 50%."""
+        """The points and the percentage in words: 3 of 6 points, 50%."""
         if self.percent is None:
             return f"{self.points} of {self.max_points} points"
         weighted = " weighted" if any(row.weight != 1 for row in self.rows) else ""
@@ -59,7 +59,7 @@ class Grade:
 
     @property
     def passed(self) -> bool:
-        """Every exercise that has points was passed; an explanation has none, and nobody judges it."""
+        """Whether every exercise with points was passed; an explanation has none, because nobody judges it."""
         return bool(self.rows) and all(row.outcome == PASSED for row in self.rows if row.max_points)
 
 
@@ -71,12 +71,11 @@ def grade(
     weights: dict[str, float] | None = None,
     rows_of: Callable[[CourseNotebook, dict, float], list[Row]] | None = None,
 ) -> Grade:
-    """Grade the notebook at ``path``; ``name`` is what the grade calls it, else the file's name.
+    """Grade the notebook at ``path``; the grade uses ``name``, or the file's name without it.
 
-    ``weights``: {id: weight}, 1 where an exercise is not in it. ``rows_of`` grades the answers: those of a box's bench,
-    say. Without it they run in processes of their own, as the user who calls. Whatever is wrong with the
-    notebook is in the grade; raises FileNotFoundError only where the course's own exercise
-    notebooks are missing.
+    ``weights`` is {id: weight}; a missing exercise has weight 1. ``rows_of`` grades the answers, for example in boxes
+    (``Bench.rows``). Without it they run in processes of their own, as the calling user. Whatever is wrong with the
+    notebook is in the grade; raises FileNotFoundError only if the course's own exercise notebooks are missing.
     """
     started, name = time.monotonic(), clean(name or path.name)
     try:
@@ -92,7 +91,7 @@ def grade(
 
 
 def _graded(course: CourseNotebook, submitted: dict, cell_timeout: float) -> list[Row]:
-    """The rows. An exercise that takes the kernel down is taken out, and the rest runs again."""
+    """Return the rows. Remove an exercise that ends the kernel, and run the rest again."""
     given = {task.answer: submitted.get(task.answer) for task in course.tasks}
     answers = {name: "\n\n".join(sources) for name, sources in given.items() if sources}
     errors: dict[str, str] = {}
@@ -107,12 +106,12 @@ def _graded(course: CourseNotebook, submitted: dict, cell_timeout: float) -> lis
             return rows(course, submitted, ran, errors)
         task = course.owners[cell]
         errors.setdefault(task.id, sentence)
-        if answers.pop(task.answer, None) is None:  # it is out already: the course's own cell does it
+        if answers.pop(task.answer, None) is None:  # it is already removed, so the course's own cell ends the kernel
             return rows(course, submitted, ran, errors)
 
 
 def _lost(course: CourseNotebook, ran: Ran, cell_timeout: float) -> tuple[str | None, str]:
-    """The cell in which the kernel was lost, and a sentence; None if it was not."""
+    """Return the cell in which the kernel was lost, and a sentence; None if it was not."""
     for cell, record in ran.cells.items():
         if record["lost"]:
             return cell, _LOST[record["lost"]].format(seconds=cell_timeout)
@@ -122,7 +121,7 @@ def _lost(course: CourseNotebook, ran: Ran, cell_timeout: float) -> tuple[str | 
 
 
 def _broken(course: CourseNotebook, ran: Ran) -> str:
-    """Why the course's own cells before the first exercise do not run here; "" if they do."""
+    """Return why the course's own cells before the first exercise do not run here; "" if they do."""
     for cell in course.code_cells:
         if cell in course.owners:
             return ""
@@ -140,12 +139,12 @@ def _unfinished(course: CourseNotebook, ran: Ran) -> str | None:
 
 
 def percentage(value: float | None) -> str:
-    """A percent as text, 66.7% say; "" for None."""
+    """Return a percentage as text, such as 66.7%; "" for None."""
     return "" if value is None else f"{value:g}%"
 
 
 def versions() -> dict[str, str]:
-    """The versions that a grade depends on."""
+    """Return the versions that a grade depends on."""
     found = {"python": platform.python_version(), "course_lib": course_lib.__version__}
     for package in ("jax", "libtpu", "nbval"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # libtpu, on macOS

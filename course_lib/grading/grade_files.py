@@ -1,4 +1,4 @@
-"""A grade as a table on the terminal, as JSON, as JUnit XML; and these and the page, written to files."""
+"""A grade as a table for the terminal, as JSON and as JUnit XML, and all its report files."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ FORMAT = 3  # of the JSON; docs/grading.md describes it
 
 
 def table(grade: Grade) -> str:
-    """The rows of a grade, aligned, wrapped to the width of the terminal."""
+    """Return the rows of a grade, aligned and wrapped to the width of the terminal."""
     if grade.error:
         return f"{grade.file}: not graded. {grade.error[:1].upper()}{grade.error[1:]}"
     lines = [f"{grade.file}: {grade.result}"]
@@ -30,7 +30,7 @@ def table(grade: Grade) -> str:
 
 
 def as_json(grade: Grade) -> str:
-    """The grade as JSON, as docs/grading.md describes it."""
+    """Return the grade as JSON, in the format that docs/grading.md describes."""
     data = {
         "format": FORMAT,
         "file": grade.file,
@@ -47,7 +47,7 @@ def as_json(grade: Grade) -> str:
 
 
 def as_junit(grade: Grade) -> str:
-    """The grade as JUnit XML: a test case for each exercise; what has not passed has failed."""
+    """Return the grade as JUnit XML, with a test case per exercise; any that has not passed is a failure."""
     failures = sum(row.outcome not in (PASSED, ERROR) for row in grade.rows)
     errors = sum(row.outcome == ERROR for row in grade.rows) + bool(grade.error)
     counts = {"tests": str(len(grade.rows) or 1), "failures": str(failures), "errors": str(errors)}
@@ -67,7 +67,7 @@ def as_junit(grade: Grade) -> str:
 
 
 def write(grade: Grade, out: pathlib.Path) -> None:
-    """Write OUT/<name>.json, .xml and .html; a notebook of a folder goes into such a folder."""
+    """Write OUT/<name>.json, .xml and .html, in the same subfolder as the notebook."""
     stem = out / grade.file.removesuffix(".ipynb")
     stem.parent.mkdir(parents=True, exist_ok=True)
     for ending, text in ((".json", as_json(grade)), (".xml", as_junit(grade)), (".html", feedback(grade))):

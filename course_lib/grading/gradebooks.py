@@ -1,4 +1,4 @@
-"""The points of a class for the gradebooks of Canvas and Moodle, which both read CSV."""
+"""The points of a class as CSV for the gradebooks of Canvas and Moodle."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from course_lib.grading.summary import table_csv, who
 
 
 def canvas_csv(grades: list[Grade]) -> str:
-    """As Canvas imports it: a line for each student, a column for each lesson, and a line of the points possible.
+    """Return the CSV that Canvas imports: a line per student, a column per lesson, and a line of possible points.
 
-    A student is known by the login, "SIS Login ID": the name of the notebook, or of the folder it lies in.
+    A student is identified by the login ("SIS Login ID"), which is the name of the notebook or of its folder.
     """
     lessons = _lessons(grades)
     head = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section", *lessons)
@@ -19,18 +19,18 @@ def canvas_csv(grades: list[Grade]) -> str:
 
 
 def moodle_csv(grades: list[Grade]) -> str:
-    """As Moodle imports it: a username, and a column for each lesson."""
+    """Return the CSV that Moodle imports: a username, and a column per lesson."""
     lessons = _lessons(grades)
     return table_csv([("username", *lessons), *((student, *cells) for student, cells in _cells(grades, lessons))])
 
 
 def _lessons(grades: list[Grade]) -> dict[str, int]:
-    """{lesson: its points}"""
+    """Return {lesson: its points}."""
     return {g.lesson: g.max_points for g in sorted(grades, key=lambda g: g.lesson) if g.rows}
 
 
 def _cells(grades: list[Grade], lessons: dict[str, int]):
-    """(student, points by lesson); empty where nothing was graded, which is not 0 points."""
+    """Return (student, points by lesson); a lesson that was not graded is empty, which is not 0 points."""
     found: dict[str, dict[str, int]] = {}
     for grade in grades:
         found.setdefault(who(grade), {}).update({grade.lesson: grade.points} if grade.rows else {})

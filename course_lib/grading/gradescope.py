@@ -1,4 +1,4 @@
-"""Gradescope: a grade as its results.json, and the autograder of a lesson as the zip that it wants.
+"""Gradescope: a grade as results.json, and the autograder zip of a lesson.
 
 python -m course_lib.grading.gradescope LESSON [FOLDER]        make gradescope LESSON=07
 python -m course_lib.grading.gradescope --results GRADE.json RESULTS.json
@@ -14,7 +14,7 @@ import zipfile
 from course_lib.grading.graft import course_notebooks
 
 CLONE = pathlib.Path(__file__).resolve().parents[2]
-# Of the clone, what grading needs: no solutions, and no tests.
+# The parts of the clone that grading needs: no solutions, and no tests.
 _NEEDED = ("course_lib", "exercises", "tools", "Makefile", "requirements.txt", "pyproject.toml", "README.md")
 
 _SETUP = """\
@@ -41,7 +41,7 @@ grade=$(find "$out" -name '*.json' | head -n 1)
 
 
 def results(grade: dict) -> dict:
-    """The results.json of a grade, which is the JSON that ``make grade`` writes."""
+    """Return the results.json for a grade, which is the JSON that ``make grade`` writes."""
     if grade["error"]:
         return {"score": 0.0, "output": f"Not graded: {grade['error']}", "visibility": "visible", "tests": []}
     tests = [
@@ -61,7 +61,7 @@ def results(grade: dict) -> dict:
 
 
 def autograder(lesson: str, folder: pathlib.Path) -> pathlib.Path:
-    """Write the zip of a lesson ("07") into a folder; its path. Raises ValueError for a lesson that is not there."""
+    """Write the zip of a lesson ("07") into a folder and return its path. Raise ValueError for an unknown lesson."""
     known = {course.name.partition("_")[0]: course.name for course in course_notebooks()}
     if lesson not in known:
         raise ValueError(f"there is no lesson {lesson!r}; there are {', '.join(known)}.")
@@ -88,7 +88,7 @@ def _files(lesson: str):
 
 
 def main() -> int:
-    """The exit status: 0, or 2 where something cannot be made, with a line."""
+    """Return the exit status: 0, or 2 with a printed line if something cannot be made."""
     words = sys.argv[1:]
     try:
         if words[:1] == ["--results"]:

@@ -1,7 +1,6 @@
-"""Put the answers of a submission into the course's own exercise notebook.
+"""The graft of a submission's answers into the course's own exercise notebook.
 
-So the setup, the given cells and the checks are the course's, whatever the submission has done to
-them.
+So the setup, the given cells and the checks are the course's, whatever the submission has done to them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 EXERCISES = pathlib.Path(__file__).resolve().parents[2] / "exercises"
 
-# The score, by a library that is read anew: whatever the answer has changed in the one that checked it is not in it.
+# The score comes from a freshly imported library, so an answer that patched the first one does not affect it.
 _SCORE = """\
 import importlib as _importlib, sys as _sys
 _of_the_course = [_name for _name in _sys.modules if _name.partition(".")[0] == "course_lib"]
@@ -32,13 +31,13 @@ finally:
     _sys.modules.update(_changed)
 """
 
-# What nbval would obey: a comment that skips a cell, lets it fail, or has its output compared.
+# Comments that nbval obeys: they skip a cell, let it fail, or have its output compared.
 _NBVAL_MARK = re.compile(r"^(\s*#[#\s]*)((?:NBVAL|PYTEST)_[A-Z_]+\s*)$", re.M)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """One exercise of a notebook, as it is declared. ``answer`` and ``check`` are names of cells."""
+    """One exercise of a notebook, as declared. ``answer`` and ``check`` are names of cells."""
 
     id: str  # "01.2"
     title: str
@@ -50,13 +49,13 @@ class Task:
 
     @property
     def score(self) -> str:
-        """The name of the cell in which the grader counts the score of a golf exercise once more."""
+        """The name of the cell in which the grader recomputes the score of a golf exercise."""
         return f"{self.answer}-score"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CourseNotebook:
-    """An exercise notebook as the course has it: {} of nbformat 4, and its exercises in order."""
+    """One of the course's exercise notebooks: a dict of nbformat 4, and its exercises in order."""
 
     name: str  # "01_hello_kernel"
     notebook: dict
@@ -69,7 +68,7 @@ class CourseNotebook:
 
     @property
     def owners(self) -> dict[str, Task]:
-        """{name of a code cell: the last exercise whose answer stands in it or before it}."""
+        """A dict {name of a code cell: the last exercise whose answer is in it or before it}."""
         answers, owner, found = {task.answer: task for task in self.tasks}, None, {}
         for name in self.code_cells:
             owner = answers.get(name, owner)
@@ -78,13 +77,13 @@ class CourseNotebook:
         return found
 
     def source(self, name: str) -> str:
-        """The course's own text of a cell."""
+        """Return the course's own text of a cell."""
         return "".join(next(c["source"] for c in self.notebook["cells"] if c["id"] == name))
 
 
 @functools.cache
 def course_notebooks() -> tuple[CourseNotebook, ...]:
-    """Every exercise notebook of the clone. Raises FileNotFoundError where there is no clone."""
+    """Return every exercise notebook of the clone. Raise FileNotFoundError outside a clone."""
     paths = sorted(EXERCISES.glob("[0-9]*.ipynb"))
     if not paths:
         raise FileNotFoundError(f"there are no exercise notebooks in {EXERCISES}: grade from a clone of the course.")
@@ -92,7 +91,7 @@ def course_notebooks() -> tuple[CourseNotebook, ...]:
 
 
 def course_notebook(names) -> CourseNotebook | None:
-    """The exercise notebook that shares most cell names with ``names``; None if none shares any."""
+    """Return the exercise notebook that shares most cell names with ``names``; None if none shares any."""
 
     def shared(course: CourseNotebook) -> int:
         return sum((task.answer in names) + (task.check in names) for task in course.tasks)
@@ -102,10 +101,10 @@ def course_notebook(names) -> CourseNotebook | None:
 
 
 def graft(course: CourseNotebook, answers: dict[str, str]) -> dict:
-    """A copy of the course's notebook with the text of the cells in ``answers`` replaced.
+    """Return a copy of the course's notebook with the text of the cells in ``answers`` replaced.
 
-    nbval obeys no mark in it: not those of an answer, and not NBVAL_CHECK_OUTPUT in a check, for
-    there is no stored output to compare with.
+    nbval marks are disabled in it: those of an answer, and NBVAL_CHECK_OUTPUT in a check, because there is no stored
+    output to compare with.
     """
     notebook = copy.deepcopy(course.notebook)
     for cell in notebook["cells"]:
@@ -115,12 +114,12 @@ def graft(course: CourseNotebook, answers: dict[str, str]) -> dict:
 
 
 def unmarked(source: str) -> str:
-    """The text of a cell, with its marks for nbval made plain comments."""
+    """Turn the nbval marks in a cell's text into plain comments."""
     return _NBVAL_MARK.sub(r"\1(\2)", source)
 
 
 def _read(path: pathlib.Path) -> CourseNotebook:
-    # Imported here: whoever declares kernels imports JAX, and the process that only runs a notebook needs none.
+    # Imported here because it imports JAX, which a process that only runs a notebook does not need.
     from course_lib.checks.exercise import exercise
 
     notebook = json.loads(path.read_text())
@@ -139,7 +138,7 @@ def _read(path: pathlib.Path) -> CourseNotebook:
 
 
 def _add_score(notebook: dict, task: Task, answer: str) -> None:
-    """Put the cell that counts a score behind the cell that checks it."""
+    """Insert the cell that counts a score after the cell that checks it."""
     place = next(n for n, cell in enumerate(notebook["cells"]) if cell["id"] == task.check)
     cell = copy.deepcopy(notebook["cells"][place])
     cell |= {"id": task.score, "source": _SCORE.format(id=task.id, answer=answer), "metadata": {}}

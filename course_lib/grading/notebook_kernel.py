@@ -1,8 +1,8 @@
-"""nbval's kernel, made to bear what answers do: end their process, print without end.
+"""nbval's kernel, hardened against answers that end their process or print endlessly.
 
-nbval waits a cell's whole time for a kernel that is dead. And it keeps all that a cell prints: an
-answer that printed for 20 s and could not be interrupted took 14 GB and held it for four minutes.
-Here output is read as it comes, and what is kept is the end of it.
+nbval waits a cell's whole time for a dead kernel. It also keeps everything that a cell prints: an answer that printed
+for 20 s and could not be interrupted took 14 GB and held it for four minutes. Here output is read as it arrives, and
+only its end is kept.
 """
 
 import queue
@@ -21,15 +21,14 @@ class KernelDied(RuntimeError):
 
 
 class Kernel(RunningKernel):
-    """A running kernel. ``printed`` is what the cell wrote to stdout, the end of it.
+    """A running kernel. ``printed`` is the end of what the cell wrote to stdout.
 
-    Of a cell's outputs nbval sees the exception and nothing else: the exercise notebooks have no
-    outputs to compare with.
+    Of a cell's outputs nbval sees only the exception, because the exercise notebooks have no outputs to compare with.
     """
 
     def __init__(self, kernel_name: str, cwd: str | None = None, startup_timeout: float = 60):
         self.cell, self.printed, self._heard = "", "", []
-        # What goes past Python's own streams would land in our log, a disk full of it.
+        # Output that bypasses Python's streams would land in our log and could fill the disk.
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.km, self.kc = start_new_kernel(startup_timeout, kernel_name, cwd=cwd, **silent)
         self._ensure_iopub_up()
@@ -40,7 +39,7 @@ class Kernel(RunningKernel):
         return self.cell
 
     def await_reply(self, msg_id: str, timeout: float | None = None) -> None:
-        """Wait for a cell to end, and listen to it. Raises KernelDied, and queue.Empty after ``timeout`` s."""
+        """Wait for a cell to end, and read its output. Raise KernelDied, or queue.Empty after ``timeout`` s."""
         deadline = _deadline(timeout)
         while time.monotonic() < deadline:
             shell, iopub = self._ready(min(POLL_S, deadline - time.monotonic()))
@@ -53,7 +52,7 @@ class Kernel(RunningKernel):
         raise queue.Empty
 
     def get_message(self, stream: str, timeout: float | None = None) -> dict:
-        """The next message that is no output. Raises queue.Empty after ``timeout`` s, however much comes."""
+        """Return the next message that is not output. Raise queue.Empty after ``timeout`` s, whatever the output."""
         assert stream == "iopub", stream
         deadline = _deadline(timeout)
         while not self._heard:
@@ -65,7 +64,7 @@ class Kernel(RunningKernel):
         return self._heard.pop(0)
 
     def _ready(self, seconds: float) -> tuple[bool, bool]:
-        """Whether there is a message on (shell, iopub), after waiting for one at most so long."""
+        """Wait at most ``seconds`` for a message; return whether there is one on (shell, iopub)."""
         sockets = self.kc.shell_channel.socket, self.kc.iopub_channel.socket
         poller = zmq.Poller()
         for socket in sockets:
@@ -74,7 +73,7 @@ class Kernel(RunningKernel):
         return sockets[0] in ready, sockets[1] in ready
 
     def _listen(self) -> None:
-        """Take one message from iopub: remember what is printed, and what nbval wants to see."""
+        """Take one message from iopub: keep what is printed, and what nbval wants to see."""
         message = self.kc.get_iopub_msg(timeout=0)
         kind, content = message["msg_type"], message["content"]
         ours = message["parent_header"].get("msg_id") == self.cell

@@ -1,13 +1,13 @@
-"""What the HTML reports share: one file without scripts, fit for paper, and text that stays text."""
+"""The common parts of the HTML reports: one file without scripts, fit for print, with all text escaped."""
 
 import html
 
 from course_lib.grading.rows import ERROR, NOT_ATTEMPTED, NOT_YET, PASSED, clean
 
-# No script, no form, no picture from elsewhere: even if a text should slip through as markup.
+# No scripts, forms or external pictures, even if some text should slip through as markup.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
-# Each outcome has a word, a sign, an edge and a colour (Okabe and Ito's, darker where they are text).
+# Each outcome has a word, a sign, a border and a colour (Okabe and Ito's, darkened for text).
 SIGNS = {PASSED: "✓", NOT_YET: "✗", NOT_ATTEMPTED: "○", ERROR: "!"}
 _CLASSES = {PASSED: "passed", NOT_YET: "not-yet", NOT_ATTEMPTED: "not-attempted", ERROR: "error"}
 
@@ -50,7 +50,7 @@ pre, td, p, h1, h2 { unicode-bidi: isolate }
 
 
 def page(title: str, body: str) -> str:
-    """A whole document. ``title`` is text, ``body`` markup."""
+    """Return a whole document. ``title`` is text, ``body`` markup."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -68,22 +68,22 @@ def page(title: str, body: str) -> str:
 
 
 def text(value: object, limit: int = 10_000) -> str:
-    """Any text as markup that shows it: cleaned, cut and escaped, quotes too."""
+    """Return any text as markup that shows it: cleaned, cut and escaped, quotes too."""
     return html.escape(clean(str(value), limit))
 
 
 def style_of(outcome: str) -> str:
-    """The class of what shows an outcome."""
+    """Return the CSS class for an outcome."""
     return _CLASSES[outcome]
 
 
 def outcome(value: str) -> str:
-    """An outcome in a sign, a word and a colour."""
+    """Return an outcome as a sign, a word and a colour."""
     return f'<span class="outcome {style_of(value)}">{SIGNS[value]} {value}</span>'
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]], columns: dict[int, str]) -> str:
-    """A table of markup. ``columns``: {number of a column: its class}."""
+    """Return a table of markup. ``columns`` is {number of a column: its class}."""
 
     def cells(tag: str, row: tuple[str, ...]) -> str:
         starts = [f'{tag} class="{columns[n]}"' if n in columns else tag for n in range(len(row))]

@@ -1,4 +1,4 @@
-"""From what the cells did to one row for each exercise."""
+"""The rows of a grade: one per exercise, from the results of the cells."""
 
 import dataclasses
 import re
@@ -9,35 +9,35 @@ from course_lib.checks.result import EXERCISE, NOT_ATTEMPTED, NOT_YET, PASSED
 from course_lib.grading.graft import CourseNotebook, Task
 from course_lib.grading.run import Ran
 
-ERROR = "error"  # where there is no outcome of a check
+ERROR = "error"  # the check gave no outcome
 OUTCOMES = (PASSED, NOT_YET, NOT_ATTEMPTED, ERROR)
-_LONGEST = {"verdict": 6000, "next": 1000}  # characters; a verdict is a screen at most
+_LONGEST = {"verdict": 6000, "next": 1000}  # characters; a verdict fills a screen at most
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """The outcome of one exercise. ``message`` is one line, ``verdict`` all that the check said."""
+    """The outcome of one exercise. ``message`` is one line, ``verdict`` everything that the check said."""
 
     id: str
     title: str
     kind: str  # "write", "predict", ...: one of those that course_lib.checks declares
     outcome: str  # "passed", "not yet", "not attempted" or "error"
-    judge: str = ""  # who refused it, if a judge did
+    judge: str = ""  # which judge refused it, if any
     message: str = ""
     verdict: str = ""
     next: str = ""  # what to try
     note: str = ""
     points: int
     max_points: int
-    weight: float = 1.0  # its points count so many times
-    unit: str = ""  # golf: of the score, "bytes" or "cycles"
+    weight: float = 1.0  # a factor on its points
+    unit: str = ""  # of a golf score: "bytes" or "cycles"
     score: int | None = None  # as the grader counts it, once all judges agree
     par: int | None = None
     ours: int | None = None
 
 
 def rows(course: CourseNotebook, submitted: dict[str, list[str]], ran: Ran, errors: dict[str, str]) -> list[Row]:
-    """A row for each exercise. ``errors``: {id: a sentence} for those that took the kernel down."""
+    """Return a row for each exercise. ``errors`` is {id: a sentence} for those that ended the kernel."""
     return [_row(task, course, submitted, ran, errors) for task in course.tasks]
 
 
@@ -55,7 +55,7 @@ def _row(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: 
 
 
 def _scored(task: Task, said: dict[str, str], ran: Ran) -> dict[str, str | int | None]:
-    """Unit, score, par and our score of a golf exercise. A pass with another score than the grader's own is none."""
+    """Return unit, score, par and our score of a golf exercise; refuse a pass whose score differs from the grader's."""
     value = golf.announced(task.id, ran.cells.get(task.score, {}).get("printed", ""))
     if said["outcome"] == PASSED:
         says = (
@@ -68,12 +68,12 @@ def _scored(task: Task, said: dict[str, str], ran: Ran) -> dict[str, str | int |
             wrong = f"its check printed another score than its kernel has: the grader counts {counted}."
             said |= {"judge": "", "verdict": ""} | _outcome(ERROR, wrong, "leave course_lib as it is.")
     elif golf.ABOVE_PAR not in said["message"]:
-        value = None  # of a kernel that a judge refuses
+        value = None  # of a kernel that a judge refused
     return {"unit": task.golf.unit, "score": value, "par": task.golf.par, "ours": golf.ours(task.id)}
 
 
 def _said(task: Task, course: CourseNotebook, submitted: dict, ran: Ran, errors: dict[str, str]) -> dict[str, str]:
-    """outcome, message and what to try next, and judge and verdict where the check came to speak."""
+    """Return outcome, message and what to try next, plus judge and verdict if the check gave one."""
     answer, check = ran.cells.get(task.answer), ran.cells.get(task.check)
     if task.id in errors:
         return _outcome(ERROR, errors[task.id], _AGAIN)
@@ -102,7 +102,7 @@ def _outcome(outcome: str, message: str, next: str) -> dict[str, str]:
 
 
 def _printed(task: Task, printed: str) -> dict[str, str]:
-    """The pass a check has printed: the last line of all, so that an answer cannot say it first."""
+    """Return the pass that a check printed. Only the very last line counts, so an answer cannot fake it."""
     line = printed.rstrip().rpartition("\n")[2]
     if re.match(rf"{re.escape(task.id)} {PASSED}\b", line):
         return parse(line)
@@ -111,13 +111,13 @@ def _printed(task: Task, printed: str) -> dict[str, str]:
 
 
 def _first(task: Task, course: CourseNotebook, ran: Ran) -> dict:
-    """The first cell of an exercise that failed; its check has failed, at least."""
+    """Return the first cell of an exercise that failed; at least its check has."""
     cells = (ran.cells[n] for n, owner in course.owners.items() if owner == task and n in ran.cells)
     return next(cell for cell in cells if not cell["ok"])
 
 
 def parse(verdict: str) -> dict[str, str]:
-    """outcome, judge, message, verdict and next of the text a check printed or raised."""
+    """Return outcome, judge, message, verdict and next from the text that a check printed or raised."""
     first, _, rest = verdict.strip().partition("\n")
     outcome, ending = re.match(rf"\S+ ({PASSED}|{NOT_YET}|{NOT_ATTEMPTED})[.:]?(.*)", first).groups()
     reason, _, next = f"\n{rest}".partition("\nNext: ")
@@ -139,14 +139,14 @@ def _first_sentence(text: str) -> str:
 
 
 def _failure(cell: dict) -> str:
-    """The exception of a cell in one line, without the name that the kernel gives a cell's file."""
+    """Return the exception of a cell in one line, without the kernel's name for the cell's file."""
     text = f"{cell['ename']}: {cell['evalue']}" if cell["ename"] else cell["problem"]
     text = re.sub(r"\((?:[^()]*\.py|<[^>]*>), line (\d+)\)", r"(line \1)", text)
     return text.strip().partition("\n")[0].rstrip(".:") + "."
 
 
 def _elsewhere(message: str, course: CourseNotebook, submitted: dict) -> str:
-    """The name that an answer lacks and a cell that is not graded defines; "" if that is not so."""
+    """Return the name that an answer lacks but an ungraded cell defines; "" if there is none."""
     missing = re.search(r"(?:NameError: name '|The name )(\w+)'? is not defined", message)
     if missing is None:
         return ""
@@ -176,17 +176,16 @@ def _note(task: Task, course: CourseNotebook, submitted: dict, message: str) -> 
 
 
 _ESCAPE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursors
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor moves
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|\x1b[ -/]*[0-~]?"
 )
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Text from a submission, fit for a terminal, for XML and for a page: printable, and not too long.
+    """Return text from a submission, fit for a terminal, XML and a page: printable, and not too long.
 
-    What is taken out: escape sequences, control characters, and the marks that turn the direction of
-    writing.
+    Removed are escape sequences, control characters, and the marks that change the direction of writing.
     """
     cut = text[: 4 * limit]
     cut = _ESCAPE.sub("", cut).expandtabs(4)

@@ -1,4 +1,4 @@
-"""Run a notebook under nbval in a process of its own, and leave no process behind."""
+"""A run of a notebook under nbval, in a process of its own that leaves no process behind."""
 
 import dataclasses
 import json
@@ -14,28 +14,27 @@ import psutil
 
 CLONE = pathlib.Path(__file__).resolve().parents[2]
 
-stopping = threading.Event()  # set: every run in progress ends its processes and raises Stopped
+stopping = threading.Event()  # when set, every run in progress ends its processes and raises Stopped
 
 
 class Stopped(Exception):
-    """The person at the keyboard wants to stop."""
+    """The user wants to stop."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What a notebook did."""
+    """The results of a notebook's cells."""
 
     cells: dict[str, dict]  # by cell id, the records that watch.py describes
-    in_time: bool  # False: it was stopped at the time limit
+    in_time: bool  # False if it was stopped at the time limit
     log: str  # what pytest printed
 
 
 def run(notebook: dict, *, cell_timeout: float, time_limit: float) -> Ran:
-    """Run a notebook of nbformat 4: each cell for at most ``cell_timeout`` seconds, all of it for
-    ``time_limit``.
+    """Run a notebook of nbformat 4: each cell for at most ``cell_timeout`` s, all for at most ``time_limit`` s.
 
-    Everything happens in a temporary folder, which is gone afterwards, as is every process that
-    was started. Raises Stopped.
+    Everything happens in a temporary folder, which is deleted afterwards; every process that was started is ended.
+    Raises Stopped.
     """
     with tempfile.TemporaryDirectory(prefix="course-grading-", ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
@@ -62,7 +61,7 @@ def _end_of(path: pathlib.Path, most_bytes: int = 10_000) -> str:
 
 
 def _pytest(folder: pathlib.Path, cell_timeout: float, time_limit: float) -> bool:
-    """Run pytest in the folder; False if it had to be stopped at the time limit."""
+    """Run pytest in the folder; return False if it was stopped at the time limit."""
     deadline = time.monotonic() + time_limit
     command = [
         *(sys.executable, "-P", "-m", "pytest", "-q", "--color=no", "--noconftest"),
@@ -79,7 +78,7 @@ def _pytest(folder: pathlib.Path, cell_timeout: float, time_limit: float) -> boo
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for us; we end it ourselves
+            start_new_session=True,  # so that Ctrl-C reaches only us; we end it ourselves
         )
         try:
             while process.poll() is None and time.monotonic() < deadline:
@@ -92,12 +91,12 @@ def _pytest(folder: pathlib.Path, cell_timeout: float, time_limit: float) -> boo
 
 
 def _environment(folder: pathlib.Path) -> dict[str, str]:
-    """Ours, without pytest's own settings; what leaves files is pointed into the folder."""
+    """Return our environment without pytest's settings, and with temporary files directed into the folder."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
     return kept | {
         "COURSE_GRADING": "1",
         "COURSE_PROGRESS": "0",
-        "COURSE_CACHE": "0",  # an answer of the compiler's may have been written by whoever is graded
+        "COURSE_CACHE": "0",  # a cached compiler answer may have been forged by the graded code
         "COURSE_GRADING_FOLDER": str(folder),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": str(CLONE),
@@ -110,10 +109,9 @@ def _environment(folder: pathlib.Path) -> dict[str, str]:
 def end_processes(folder: pathlib.Path) -> None:
     """End every process that has the folder in its environment.
 
-    A kernel has a session of its own, so no process group holds them all; but all inherit the
-    environment.
+    A kernel has a session of its own, so no process group holds them all; but all inherit the environment.
     """
-    for _ in range(5):  # again: one may have started another while we looked
+    for _ in range(5):  # repeatedly, because one may have started another meanwhile
         processes = [p for p in psutil.process_iter() if _belongs(p, folder)]
         if not processes:
             return
@@ -121,7 +119,7 @@ def end_processes(folder: pathlib.Path) -> None:
             try:
                 process.kill()
             except psutil.Error:
-                pass  # it has ended by itself
+                pass  # it has already ended
         psutil.wait_procs(processes, timeout=2)
 
 

@@ -6,7 +6,7 @@ import pathlib
 import stat
 
 MAX_BYTES = 5 << 20
-UNMARKED = ""  # the name of all cells that have none
+UNMARKED = ""  # the shared name of all cells without one
 
 
 class Unreadable(Exception):
@@ -14,11 +14,10 @@ class Unreadable(Exception):
 
 
 def read(path: pathlib.Path) -> dict[str, list[str]]:
-    """{name: sources} of the code cells of a notebook, in its order.
+    """Return {name: sources} of the code cells of a notebook, in its order.
 
-    The name is nbgrader's grade_id ("01-1", "01-1-check"), else the cell's id; cells that have
-    neither share the name UNMARKED. A name has several sources where a cell was split or copied.
-    Raises Unreadable.
+    The name is nbgrader's grade_id ("01-1", "01-1-check"), or else the cell's id; cells that have neither share the
+    name UNMARKED. A name has several sources if a cell was split or copied. Raises Unreadable.
     """
     notebook = _parse(_bytes(path))
     if not isinstance(notebook, dict) or not isinstance(notebook.get("nbformat"), int):
@@ -70,7 +69,7 @@ def _name(cell: dict) -> str:
 
 
 def _source(source) -> str | None:
-    """The text of a cell (a string, or a list of them); None if it is neither."""
+    """Return the text of a cell (a string, or a list of strings); None if it is neither."""
     lines = [source] if isinstance(source, str) else source
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         return None

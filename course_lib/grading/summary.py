@@ -1,4 +1,4 @@
-"""A class at a glance: each notebook's points, each exercise's outcomes, and what stopped most."""
+"""A class at a glance: each notebook's points, each exercise's outcomes, and the most frequent refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFUSED = re.compile(r"^the \w+(?: judge)? (?:refused|could not run) it\. ")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tally:
-    """One exercise over all notebooks. The pairs are (what was said most often, how often)."""
+    """One exercise over all notebooks. Each pair is (the most frequent text, how often it occurs)."""
 
     id: str
     title: str
@@ -27,20 +27,20 @@ class Tally:
     max_points: int
     weight: float
     counts: dict[str, int]  # by outcome
-    judge: tuple[str, int]  # who refused; ("", 0) if nobody did
+    judge: tuple[str, int]  # who refused most; ("", 0) if nobody did
     sentence: tuple[str, int]  # the first sentence of a "not yet"
     golf: Scores | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-    """The scores of a golf exercise over all notebooks: of every kernel on which the judges agree."""
+    """The scores of a golf exercise over all notebooks, for every kernel that the judges accept."""
 
     unit: str
     par: int
     ours: int | None
     best: int | None  # of the class
-    by: tuple[str, ...]  # the notebooks that have the best
+    by: tuple[str, ...]  # the notebooks with the best score
     count: int
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Spread:
 
 
 def tallies(grades: list[Grade]) -> list[Tally]:
-    """A tally for each exercise, in the order of their ids' numbers."""
+    """Return a tally for each exercise, ordered by the numbers in their ids."""
     rows: dict[str, list[Row]] = {}
     for grade in grades:
         for row in grade.rows:
@@ -73,7 +73,7 @@ def tallies(grades: list[Grade]) -> list[Tally]:
 
 
 def spreads(grades: list[Grade]) -> list[Spread]:
-    """A spread for each lesson; notebooks that could not be graded are in none."""
+    """Return a spread for each lesson, without the notebooks that could not be graded."""
     found = []
     for lesson in sorted({grade.lesson for grade in grades if grade.rows}):
         points = [grade.points for grade in grades if grade.rows and grade.lesson == lesson]
@@ -88,7 +88,7 @@ def spreads(grades: list[Grade]) -> list[Spread]:
 
 
 def headline(grades: list[Grade]) -> list[str]:
-    """How many notebooks, which were not graded, and a sentence on the points of each lesson."""
+    """Return how many notebooks there are, which were not graded, and a sentence on the points of each lesson."""
     failed = [grade.file for grade in grades if not grade.rows]
     lines = [f"{_count(len(grades))}, {len(grades) - len(failed)} graded."]
     if failed:
@@ -100,14 +100,14 @@ def headline(grades: list[Grade]) -> list[str]:
 
 
 def text(grades: list[Grade], width: int = 0) -> str:
-    """The class in aligned lines of at most ``width`` columns, those of the terminal if it is 0."""
+    """Return the class in aligned lines of at most ``width`` columns; 0 means the width of the terminal."""
     width = width or min(max(shutil.get_terminal_size((100, 24)).columns, 80), 120)
     lines = [textwrap.shorten(line, width, placeholder=" ...") for line in headline(grades)]
     return "\n".join([*lines, "", *_notebooks(grades, width), "", *_exercises(tallies(grades), width)])
 
 
 def _notebooks(grades: list[Grade], width: int) -> list[str]:
-    """The notebooks side by side: name, points, percent."""
+    """Return the notebooks in columns: name, points, percentage."""
     names = [who(grade) for grade in grades]
     longest = min(max(map(len, names), default=0), 28)
     cells = []
@@ -120,13 +120,13 @@ def _notebooks(grades: list[Grade], width: int) -> list[str]:
 
 
 def who(grade: Grade) -> str:
-    """The name without what all of them end in: "alice", if hers is alice/01_hello_kernel.ipynb."""
+    """Return the name without the part that all share: "alice" for alice/01_hello_kernel.ipynb."""
     name = grade.file.removesuffix(".ipynb")
     return name.removesuffix(f"/{grade.lesson}") if grade.lesson else name
 
 
 def _exercises(found: list[Tally], width: int) -> list[str]:
-    """A line of counts for each exercise, and below it the sentence that was said most often."""
+    """Return a line of counts for each exercise, and below it the most frequent sentence."""
     outcomes = "".join(f"  {name}" for name in OUTCOMES)
     room = width - len(outcomes) - len("  refused most by")
     longest = max((len(f"{t.id}  {t.title}") for t in found), default=0)
@@ -144,7 +144,7 @@ def _exercises(found: list[Tally], width: int) -> list[str]:
 
 
 def as_csv(grades: list[Grade]) -> str:
-    """A line for each notebook: its points, an outcome for each exercise, a score for each of golf, and its error."""
+    """Return CSV with a line per notebook: points, outcomes of the exercises, scores of golf, and the error."""
     found = tallies(grades)
     ids, scored = [tally.id for tally in found], [tally.id for tally in found if tally.golf]
     heads = (f"{tally.id} {tally.golf.unit}" for tally in found if tally.golf)
@@ -160,7 +160,7 @@ def as_csv(grades: list[Grade]) -> str:
 
 
 def exercises_csv(grades: list[Grade]) -> str:
-    """A line for each exercise: its counts, who refused and what was said most often, and the scores of golf."""
+    """Return CSV with a line per exercise: counts, the most frequent refusal and sentence, and the golf scores."""
     said = ("judge", "judge_count", "sentence", "sentence_count")
     lines = [("id", "title", "kind", "max_points", "weight", *OUTCOMES, *said, *(f.name for f in _OF_GOLF))]
     for t in tallies(grades):
@@ -178,7 +178,7 @@ def _cell(value: object) -> object:
 
 
 def _scores(grades: list[Grade], id: str) -> Scores | None:
-    """The scores of exercise ``id``; None where it has none."""
+    """Return the scores of exercise ``id``; None if it has none."""
     rows = [(who(grade), row) for grade in grades for row in grade.rows if row.id == id and row.unit]
     if not rows:
         return None
@@ -230,5 +230,5 @@ def table_csv(lines: list[tuple]) -> str:
 
 
 def _no_formula(cell):
-    """A text that a spreadsheet would compute, as a text."""
+    """Return text that a spreadsheet would evaluate as a formula in a form that it keeps as text."""
     return "'" + cell if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell

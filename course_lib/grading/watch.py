@@ -1,16 +1,15 @@
-"""A pytest plugin beside nbval: writes down what each cell did, stops where the kernel was lost.
+"""A pytest plugin beside nbval that records the result of each cell, and stops if the kernel is lost.
 
-nbval alone would run on without a kernel. The records go to cells.jsonl in the folder
-COURSE_GRADING_FOLDER, a line for each cell as it ends, so that they are there even if pytest itself
-is stopped:
+nbval alone would run on without a kernel. The records go to cells.jsonl in the folder COURSE_GRADING_FOLDER, one line
+per cell as it ends, so that they survive even if pytest itself is stopped:
 
     cell     its id
     ok       it ran without an exception
     ename    the exception's class and text, as the kernel sent them
     evalue
     lost     "" | "time": stopped at its time limit | "died": the kernel's process has ended
-    printed  what it wrote to stdout, the end of it
-    problem  the failure of nbval or of the kernel's start, if it was one of theirs
+    printed  the end of what it wrote to stdout
+    problem  the failure of nbval or of the kernel's start, if there was one
 """
 
 import json

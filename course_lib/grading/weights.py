@@ -13,10 +13,9 @@ class BadWeights(ValueError):
 
 
 def read(path: pathlib.Path, ids: list[str]) -> dict[str, float]:
-    """{id: weight} of a file; an exercise that is not in it counts with weight 1.
+    """Return {id: weight} from a file; an exercise that is not in it has weight 1.
 
-    ``ids`` are the exercises there are. A first line ``id,weight`` and empty lines are passed over.
-    Raises BadWeights.
+    ``ids`` are the known exercises. A first line ``id,weight`` and empty lines are skipped. Raises BadWeights.
     """
     found: dict[str, float] = {}
     lines = csv.reader(io.StringIO(_text(path)))

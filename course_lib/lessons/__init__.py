@@ -1,1 +1,1 @@
-"""What each lesson's exercises demand: a folder ``lesson_NN`` for each lesson. ``checks`` finds them by their names."""
+"""What the exercises of each lesson demand, one folder ``lesson_NN`` per lesson. ``checks`` finds them by name."""

@@ -1,10 +1,10 @@
-"""How the files that `make build` writes are made: one module for each kind."""
+"""How `make build` makes the files that it writes: one module for each kind."""
 
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))  # this clone's course_lib, wherever another is installed
+sys.path.insert(0, str(ROOT))  # this clone's course_lib, even if another is installed
 
 
 class BuildError(Exception):
@@ -12,5 +12,5 @@ class BuildError(Exception):
 
 
 def relative(path: pathlib.Path) -> str:
-    """A path as messages name it."""
+    """Return a path as messages name it."""
     return path.relative_to(ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""What is ours in an exercise and what is the learner's: the lines between the marks BEGIN and END."""
+"""The separation of our answers from what learners get: the lines between the marks BEGIN and END."""
 
 import copy
 import pathlib
@@ -13,7 +13,7 @@ _END = re.compile(r"^\s*### END (SOLUTION|HIDDEN TESTS)\s*$")
 
 
 def without_answers(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A copy with the lines between BEGIN and END removed, marks included: solving only ever adds lines."""
+    """Return a copy without the lines between BEGIN and END, marks included, so that solving only ever adds lines."""
     stripped = copy.deepcopy(notebook)
     for cell in stripped.cells:
         cell.source = "\n".join(_outside_regions(cell.source)).rstrip()
@@ -25,7 +25,7 @@ def without_answers(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def answers_of(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Our answers by exercise id ("01.2" from the cell "01-2"), without the marks."""
+    """Return our answers by exercise id ("01.2" from the cell "01-2"), without the marks."""
     return {
         cell.metadata["nbgrader"]["grade_id"].replace("-", "."): "\n".join(
             line for line in cell.source.split("\n") if not (_BEGIN.match(line) or _END.match(line))

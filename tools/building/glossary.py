@@ -1,6 +1,6 @@
-"""docs/glossary.md: every word where a lesson defines it, read off the lessons' sources.
+"""docs/glossary.md: every term where a lesson defines it, extracted from the lessons' sources.
 
-A definition is a box in a text cell, one word a line, where the word first stands:
+A definition is a line of a quoted box in a text cell, where the term first occurs:
 
     # > **lane**: one of the 128 columns of a vector register.
 """
@@ -24,7 +24,7 @@ this page from the boxes in the lessons: edit it there.
 
 
 def page() -> str:
-    """The whole page. Raises BuildError where two lessons define one word, or a box is not understood."""
+    """Return the whole page. Raise BuildError if two lessons define the same term, or a box cannot be parsed."""
     rows, seen = [], {}
     for source in sorted(ROOT.glob("notebooks/src/[0-9]*.py")):
         for word, meaning in definitions(source.read_text(), relative(source)):
@@ -38,9 +38,9 @@ def page() -> str:
 
 
 def definitions(text: str, name: str) -> list[tuple[str, str]]:
-    """(word, what it is) of each definition in a percent source, in order. A box without one is a quotation.
+    """Return (term, definition) pairs of a percent source, in order. A box without any is an ordinary quotation.
 
-    Raises BuildError for a box that begins with a word in bold and a colon but has another line that is none.
+    Raises BuildError for a box that begins with a term in bold and a colon but has another line that does not.
     """
     found = []
     for cell in _CELL.findall(text):
@@ -56,7 +56,7 @@ def definitions(text: str, name: str) -> list[tuple[str, str]]:
 
 
 def _boxes(cell: str) -> list[list[str]]:
-    """The quotations of a text cell as lists of lines; a line that does not begin a word goes on with the last one."""
+    """Return the quotations of a text cell as lists of lines; a line that begins no term continues the previous one."""
     boxes, last = [], ""
     for line in cell.splitlines():
         quoted = re.fullmatch(r"# > ?(.*)", line)

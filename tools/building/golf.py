@@ -1,4 +1,4 @@
-"""What our own answers to golf exercises score: counted while their notebook is executed, and typed nowhere."""
+"""The scores of our own answers to golf exercises, computed while their notebook is executed and never typed."""
 
 import copy
 import re
@@ -12,7 +12,7 @@ _ANNOUNCE = "from course_lib.checks.kinds import golf\ngolf.announce({id!r}, {an
 
 
 def with_scores(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A copy with a cell behind the check of each golf exercise that prints the score."""
+    """Return a copy with a cell after the check of each golf exercise that prints the score."""
     counting, cells = copy.deepcopy(notebook), []
     for cell in counting.cells:
         cells.append(cell)
@@ -25,12 +25,12 @@ def with_scores(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def without_scores(executed: nbformat.NotebookNode) -> tuple[nbformat.NotebookNode, dict[str, int]]:
-    """The executed notebook without those cells, and what they printed: {id: score}. Raises BuildError for none."""
+    """Return the executed notebook without those cells, and {id: score} as they printed. Raise BuildError for none."""
     scores, cells = {}, []
     for cell in executed.cells:
         if not cell.id.endswith("-score"):
             if cell.cell_type == "code" and cell.execution_count is not None:
-                cell.execution_count -= len(scores)  # as if nothing had run between
+                cell.execution_count -= len(scores)  # as if those cells had not run
             cells.append(cell)
             continue
         id = cell.id.removesuffix("-score").replace("-", ".")
@@ -43,7 +43,7 @@ def without_scores(executed: nbformat.NotebookNode) -> tuple[nbformat.NotebookNo
 
 
 def _is_golf(id: str) -> bool:
-    """Whether the declaration says so, read as text: it need not be imported, and JAX with it."""
+    """Whether the declaration says so; it is read as text, because importing it would import JAX."""
     lesson, number = id.split(".")
     files = (ROOT / f"course_lib/lessons/lesson_{lesson}").glob(f"e{int(number):02}_*.py")
     return any('kind="golf"' in file.read_text() for file in files)

@@ -1,4 +1,4 @@
-"""The table of lessons that README.md and the page 00 show, read off the sources."""
+"""The table of lessons that README.md and page 00 show, extracted from the sources."""
 
 import json
 import os
@@ -13,16 +13,16 @@ _MINUTES = re.compile(r"^# \*(\d+) minutes, then (\d+) for the exercises", re.M)
 
 
 def readme() -> str:
-    """README.md with its table of lessons made anew."""
+    """Return README.md with its table of lessons regenerated."""
     text = (ROOT / "README.md").read_text()
     new = rf"\1{table(ROOT)}\n\2"
     return re.sub(r"(<!-- lessons -->\n).*?(<!-- /lessons -->)", new, text, flags=re.DOTALL)
 
 
 def table(folder: pathlib.Path, but: str = "") -> str:
-    """The lessons as a table in Markdown, with links for a page in ``folder``; badges once the address is public.
+    """Return the lessons as a Markdown table, with links for a page in ``folder``; badges once the address is public.
 
-    ``but`` is the name of the source whose notebook the table stands in, which is left out.
+    ``but`` is the name of the source whose notebook contains the table, which is left out.
     """
     public = address()
     lines = ["| | lesson | minutes | exercises |", "|---|---|---|---|"]
@@ -46,19 +46,19 @@ def table(folder: pathlib.Path, but: str = "") -> str:
 
 
 def minutes(stem: str) -> dict[str, int]:
-    """{"lesson": 60, "exercises": 55}, as the first cell of the lesson says; nothing where it does not."""
+    """Return {"lesson": 60, "exercises": 55} from the first cell of the lesson; {} if it does not say."""
     source = ROOT / f"notebooks/src/{stem}.py"
     said = _MINUTES.search(source.read_text()) if source.exists() else None
     return {"lesson": int(said[1]), "exercises": int(said[2])} if said else {}
 
 
 def address() -> dict[str, str]:
-    """Where the course can be had from: {"repo": "owner/name" or "", "tag": ...}."""
+    """Return the course's public address: {"repo": "owner/name" or "", "tag": ...}."""
     return json.loads((ROOT / PUBLIC).read_text())
 
 
 def badge(public: dict, source: pathlib.Path) -> str:
-    """Markdown: a badge that opens the notebook of ``source`` in Colab."""
+    """Return Markdown for a badge that opens the notebook of ``source`` in Colab."""
     folder = "notebooks" if source.parent.parent.name == "notebooks" else "exercises"
     colab = "https://colab.research.google.com"
     link = f"{colab}/github/{public['repo']}/blob/{public['tag']}/{folder}/{source.stem}.ipynb"

@@ -1,6 +1,6 @@
-"""docs/learner.svg: what a learner sees of a wrong kernel. The player's still, and beside it the check's verdict.
+"""docs/learner.svg: what a learner sees of a wrong kernel, as the player's still image beside the check's verdict.
 
-Made in a process of its own (python -m building.picture), for it runs the kernel as a notebook does.
+It is made in a process of its own (python -m building.picture), because it runs the kernel as a notebook does.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ from building import ROOT, BuildError
 from building.run import environment
 
 PATH = "docs/learner.svg"
-_COLUMNS, _LINE, _LETTER = 54, 19, 7.9  # characters; pixels, of 13 px in the widest of the usual fonts
+_COLUMNS, _LINE, _LETTER = 54, 19, 7.9  # characters; pixels, for 13 px in the widest of the usual fonts
 _GAP = 16
 _MONOSPACE = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
 def learner() -> str:
-    """The picture as SVG. Raises BuildError."""
+    """Return the picture as SVG. Raise BuildError."""
     made = subprocess.run(
         [sys.executable, "-m", "building.picture"],
         cwd=ROOT / "tools",
@@ -34,7 +34,7 @@ def learner() -> str:
 
 
 def _still_and_verdict() -> tuple[str, str]:
-    """A fold that comes back to a block it has left: as the grid player draws it, and what check says of it."""
+    """Return the grid player's drawing of a fold that revisits a block it has left, and the check's verdict on it."""
     import jax
     import jax.numpy as jnp
     from jax.experimental import pallas as pl
@@ -67,7 +67,7 @@ def _still_and_verdict() -> tuple[str, str]:
 
 
 def svg(still: str, verdict: str) -> str:
-    """The two beside one another, on white cards: the page around them may be dark."""
+    """Return the two side by side on white cards, because the page around them may be dark."""
     from course_lib.viz.common import draw
 
     width, height = (int(re.search(rf'\b{name}="(\d+)"', still)[1]) for name in ("width", "height"))

@@ -1,4 +1,4 @@
-"""Run a notebook as a reader without a TPU does, and keep of its outputs what is the same everywhere."""
+"""The run of a notebook as for a reader without a TPU, which keeps the outputs that are the same everywhere."""
 
 import asyncio
 import copy
@@ -15,14 +15,17 @@ from traitlets.config import Config
 from building import ROOT, BuildError, relative
 
 SECONDS_PER_CELL = 120
-# They would change what the cells print.
+# Variables that would change what the cells print.
 _NOT_A_READERS = ("COURSE_GRADING", "COURSE_SOURCE", "NBGRADER_EXECUTION", "PYTEST_CURRENT_TEST")
 
 
 def environment() -> dict[str, str]:
-    """The variables that a notebook is run with: this clone's library, nobody's progress, no bar in the output, and the
-    simulator asked anew, unless COURSE_SHIPPED is set. What libtpu and XLA would read is left out: so are the keys of
-    what comes with the course the same everywhere."""
+    """Return the variables that a notebook runs with.
+
+    They select this clone's library, no progress record, no bar in the output, and fresh simulations unless
+    COURSE_SHIPPED is set. Variables that libtpu and XLA read are removed, so that the keys of the shipped results are
+    the same everywhere.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -33,7 +36,7 @@ def environment() -> dict[str, str]:
 
 
 def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.NotebookNode:
-    """A copy with outputs, as a reader without a TPU gets them. Raises BuildError with the cell that failed."""
+    """Return a copy with the outputs that a reader without a TPU gets. Raise BuildError with the failed cell."""
     executed = copy.deepcopy(notebook)
     folder = source.parent.parent
     client = NotebookClient(
@@ -41,10 +44,10 @@ def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.N
         timeout=SECONDS_PER_CELL,
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
-        config=Config(KernelManager={"transport_encryption": "auto"}),  # else each kernel warns that it has none
+        config=Config(KernelManager={"transport_encryption": "auto"}),  # otherwise each kernel warns that it has none
     )
     try:
-        asyncio.run(client.async_execute(env=environment()))  # a loop of its own in every thread, and closed
+        asyncio.run(client.async_execute(env=environment()))  # each thread needs its own event loop, which this closes
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         cell = next((c for c in executed.cells if c.cell_type == "code" and _failed(c)), None)
         name = cell.id if cell is not None else "?"
@@ -65,7 +68,7 @@ def _failed(cell) -> bool:
 
 
 def _joined(outputs: list) -> list:
-    """Neighbouring pieces of one stream as one: where a stream is cut depends on the machine's mood."""
+    """Join adjacent pieces of one stream, because where a stream is split varies from run to run."""
     joined: list = []
     for output in outputs:
         if joined and output.output_type == "stream" == joined[-1].output_type and output.name == joined[-1].name:
@@ -88,8 +91,8 @@ def _stable(output, cell, source: pathlib.Path):
 
 
 def _show_still(data: dict) -> None:
-    """Put a widget's still into an <img> as well: pages show a bare SVG at its full width, and a narrow one cuts it."""
-    from course_lib.viz.common import draw  # here, for it takes a second, and most commands of the build need none
+    """Put a widget's still image into an <img> too: pages show a bare SVG at full width, and a narrow page crops it."""
+    from course_lib.viz.common import draw  # here, because it takes a second, and most build commands do not need it
 
     if "image/svg+xml" in data:
         data["text/html"] = draw.image(data["image/svg+xml"], data["text/plain"])

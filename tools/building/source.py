@@ -1,6 +1,6 @@
-"""A percent source as a notebook: stable cell ids, the common first cell, the marks of the exercises.
+"""A percent source as a notebook: stable cell ids, the common first cell, the exercise marks.
 
-A cell header says answer="01.2", given="01.2" or check="01.2" for the three kinds of cell of an exercise.
+A cell header says answer="01.2", given="01.2" or check="01.2" for the three kinds of exercise cells.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from building.lessons import address, badge, table
 from course_lib.checks.exercise import exercise
 
 FIRST_CELL = "# FIRST CELL"
-LESSONS = "<!-- lessons -->"  # in its place stands the table of lessons
+LESSONS = "<!-- lessons -->"  # replaced by the table of lessons
 KEPT_METADATA = {"tags", "nbgrader", "deletable", "editable"}
 
 
 def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
-    """The notebook of a percent source: stable cell ids, the common first cell, no stray metadata."""
+    """Return the notebook of a percent source: stable cell ids, the common first cell, no stray metadata."""
     notebook = jupytext.read(source)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(
@@ -34,7 +34,7 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
     public = address()
     seen = set()
     for number, cell in enumerate(notebook.cells):
-        cell.source = cell.source.strip("\n")  # ruff sets empty lines before a decorator
+        cell.source = cell.source.strip("\n")  # ruff puts empty lines before a decorator
         if cell.source == FIRST_CELL:
             cell.source = first_cell(public)
             name = "first-cell"
@@ -49,7 +49,7 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
         seen.add(name)
         cell["id"] = name
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT_METADATA})
-        if name == "first-cell" or "folded" in cell.metadata.get("tags", ()):  # readers run it, few read it
+        if name == "first-cell" or "folded" in cell.metadata.get("tags", ()):  # readers run it, but few read it
             cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -60,7 +60,7 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
 
 
 def _expand_exercise(cell: nbformat.NotebookNode) -> None:
-    """answer="01.2", given="01.2" and check="01.2" in a cell's header become nbgrader's metadata."""
+    """Turn answer="01.2", given="01.2" and check="01.2" in a cell's header into nbgrader's metadata."""
     for kind, suffix in (("answer", ""), ("given", "-given"), ("check", "-check")):
         if id := cell.metadata.pop(kind, None):
             is_check = kind == "check"
@@ -74,9 +74,9 @@ def _expand_exercise(cell: nbformat.NotebookNode) -> None:
 
 
 def first_cell(public: dict) -> str:
-    """The cell every notebook starts with, with the versions of requirements.txt and the public address in it."""
+    """Return the cell that starts every notebook, with the versions of requirements.txt and the public address."""
     text = (ROOT / "notebooks/src/first_cell.py").read_text().rstrip("\n")
-    # With their markers: there is no libtpu for a Mac, say.
+    # With their markers, because there is no libtpu for a Mac, for example.
     pins = re.findall(
         r"^((?:jax|jaxlib|libtpu)==.+?)\s*$", (ROOT / "requirements.txt").read_text().replace('"', "'"), re.M
     )

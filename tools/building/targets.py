@@ -1,4 +1,4 @@
-"""Everything that is built, by name, and many of it at a time."""
+"""All build targets, by name, built in parallel."""
 
 import functools
 import json
@@ -18,7 +18,7 @@ Files = dict[str, str]  # {path from the repository's root: text}
 
 
 def targets() -> dict[str, Callable[[], Files]]:
-    """{name: a function that makes its files}: the sources, then what is read off all of them."""
+    """Return {name: a function that makes its files}: the sources, then the files derived from all of them."""
     found = {
         f"{kind}/{source.stem}": functools.partial(make, source)
         for kind, make in (("notebooks", notebook), ("solutions", exercises))
@@ -32,13 +32,13 @@ def targets() -> dict[str, Callable[[], Files]]:
 
 
 def notebook(source: pathlib.Path) -> Files:
-    """The notebook of a lesson, executed."""
+    """Return the notebook of a lesson, executed."""
     executed, shipped = _executed(read_source(source), source)
     return {f"notebooks/{source.stem}.ipynb": dump(executed)} | shipped
 
 
 def exercises(source: pathlib.Path) -> Files:
-    """The exercises of a lesson with their answers, executed, and without them; and the answers alone."""
+    """Return the exercises of a lesson with answers, executed, and without them; and the answers alone."""
     solved, lesson = read_source(source), f"course_lib/lessons/lesson_{source.stem[:2]}"
     executed, shipped = _executed(golf.with_scores(solved), source)
     executed, scores = golf.without_scores(executed)
@@ -52,14 +52,14 @@ def exercises(source: pathlib.Path) -> Files:
 
 
 def _executed(notebook, source: pathlib.Path) -> tuple[object, Files]:
-    """The executed notebook, and the file of the cycles that the simulator gave for it, if it was asked for any."""
+    """Return the executed notebook, and the file of the simulator's cycles if any were computed."""
     executed, text = cycles.without_cycles(execute(cycles.with_cycles(notebook), source))
     file = f"course_lib/lessons/lesson_{source.stem[:2]}/cycles_{source.parent.parent.name}.json"
     return executed, {file: text} if text else {}
 
 
 def minutes_files() -> Files:
-    """What the first cells of all lessons say of their minutes."""
+    """Return the minutes that the first cells of all lessons state."""
     return {path: text for source in ROOT.glob("solutions/src/[0-9]*.py") for path, text in _minutes(source).items()}
 
 
@@ -72,11 +72,11 @@ def _json(data: dict) -> str:
 
 
 def build(only: str = "") -> Files:
-    """The files of every target whose name contains ``only`` (or one of several, with commas between them).
+    """Build the files of every target whose name contains ``only``, or one of several texts separated by commas.
 
-    As many are made at a time as there are processors.
+    As many are built at a time as there are processors.
 
-    Raises BuildError, for the first that cannot be built.
+    Raises BuildError for the first that cannot be built.
     """
     chosen = {name: make for name, make in targets().items() if any(part in name for part in only.split(","))}
     if not chosen:
@@ -100,7 +100,7 @@ def _timed(make: Callable[[], Files]) -> tuple[Files, float]:
 
 
 def _in_order(running: dict[str, Future]) -> Iterator[tuple[str, tuple[Files, float]]]:
-    """Each result as soon as all before it are there; meanwhile, on a terminal, a bar."""
+    """Yield each result once all before it are there; meanwhile show a bar, on a terminal."""
     on_terminal = sys.stderr.isatty()
     for name, future in running.items():
         while on_terminal and not future.done():

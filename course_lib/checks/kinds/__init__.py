@@ -2,7 +2,7 @@
 
 from course_lib.checks.kinds import choose, compute, explain, find, golf, kernel, predict, several
 
-# Kind -> who judges an answer; kind -> what ``asks`` of such an exercise is.
+# JUDGED: the kinds that the judges decide; ASKS: kind -> the type of ``asks``; RESULTS: kind -> what judges it.
 JUDGED = ("write", "configure", "repair", "golf")
 ASKS = {
     "predict": predict.Predict,

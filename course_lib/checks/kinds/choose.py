@@ -1,4 +1,4 @@
-"""Choose one of a few. A wrong choice gets its own sentence; none gives the right one away."""
+"""The kind "choose": pick one option. Each wrong one gets its own sentence, which never gives the answer away."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TRY = "check that, on paper or with a cell of your own, before you choose anoth
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Choose:
-    """``wrong``: the other options, each with the sentence that it gets. ``proof`` finds the right one by itself."""
+    """One right option of several. ``wrong`` has a sentence for each of the others; ``proof`` finds the right one."""
 
-    options: tuple[str, ...]  # in the order in which they are shown
+    options: tuple[str, ...]  # in the order shown
     right: str
     wrong: dict[str, str]
-    why: str  # one short sentence, said once it is right
+    why: str  # one short sentence, printed on a pass
     proof: Callable[[], str]
-    next: str = _TRY  # what to do before another is chosen
+    next: str = _TRY  # what to do before choosing again
 
     def __post_init__(self) -> None:
         if len(set(self.options)) < max(2, len(self.options)):
@@ -41,7 +41,7 @@ class Choose:
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Passed if ``answer`` is the right option; upper and lower case and spaces around it do not matter."""
+    """Pass if ``answer`` is the right option, ignoring case and surrounding spaces."""
     asked: Choose = task.asks
     options = _listed(asked.options)
     if is_empty(answer):
@@ -56,7 +56,7 @@ def result(task: Exercise, answer: object) -> Result:
 
 
 def _no_option(answer: object, chosen: str, options: tuple[str, ...]) -> tuple[str, str, str]:
-    """(headline, what was chosen, what to try), with the option that may be meant."""
+    """Return (headline, what was chosen, what to try), with a guess at the intended option."""
     named = [option for option in options if re.search(rf"\b{re.escape(option.lower())}\b", chosen)]
     if len(named) > 1:
         return "that is more than one.", f"You chose {answer!r:.60}.", f"choose one of {_listed(options)}."

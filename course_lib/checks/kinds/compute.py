@@ -1,4 +1,4 @@
-"""Compute: a function of plain numbers, called with many of them and compared with a formula, slips included."""
+"""The kind "compute": a function of plain numbers, compared over many cases with a formula and with known mistakes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FUNCTIONS = {"ceil": math.ceil, "max": max, "min": min}  # what an expression m
 class Formula:
     """One number that the function returns: ``formula`` in ``unit``, right within ``tolerance`` (relative).
 
-    ``formula`` is an expression of the names that the Compute ``takes``, "2*m*k*n". ``near`` has a sentence for each
+    ``formula`` is an expression in the names that the Compute ``takes``, "2*m*k*n". ``near`` has a sentence for each
     expression that people write by mistake. ``proof(*case)`` finds the number in another way.
     """
 
@@ -37,13 +37,13 @@ class Formula:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compute:
-    """The function takes each of ``cases`` and returns ``results``: one number, or a tuple of as many as there are."""
+    """A function that takes each of ``cases`` and returns ``results``: one number, or a tuple of them."""
 
     takes: tuple[str, ...]  # the names of its arguments
     results: tuple[Formula, ...]
-    cases: tuple[tuple, ...]  # arguments, three or more sets; the first is the one that messages show
-    why: str  # one short sentence, said once it is right
-    hands: Callable = lambda argument: argument  # what the function is given of each argument: not what it shall find
+    cases: tuple[tuple, ...]  # sets of arguments, three or more; messages show the first
+    why: str  # one short sentence, printed on a pass
+    hands: Callable = lambda argument: argument  # what the function gets for an argument, without what it must find
 
     def __post_init__(self) -> None:
         if not isinstance(self.results, tuple) or not self.results:
@@ -54,14 +54,14 @@ class Compute:
             if len(case) != len(self.takes):
                 raise ValueError(f"the case {case!r:.60} has {len(case)} arguments; takes names {len(self.takes)}.")
         for result in self.results:
-            quantity.unit(result.unit)  # raises for one that it does not know
+            quantity.unit(result.unit)  # raises for an unknown unit
             rights = self.values(result.formula)
             for wrong, sentence in result.near.items():
                 if _agree(self.values(wrong), rights, result.tolerance):
                     raise ValueError(f"near of {result.name} has {sentence!r:.60} for a formula that is right.")
 
     def values(self, expression: str) -> list[float]:
-        """What an expression gives for each case. Raises ValueError, with the expression, where it gives no number."""
+        """Evaluate an expression for each case. Raise ValueError, which names the expression, if it gives no number."""
         try:
             code = compile(expression, "<formula>", "eval")
             names = {"__builtins__": {}} | _FUNCTIONS
@@ -74,7 +74,7 @@ class Compute:
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Passed if the function returns the right numbers for every case."""
+    """Pass if the function returns the right numbers for every case."""
     asked: Compute = task.asks
     if is_empty(answer) or does_nothing(answer):
         return not_attempted(task.id, f"write the body of {task.defines}")
@@ -106,7 +106,7 @@ def result(task: Exercise, answer: object) -> Result:
 
 
 def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[str, str] | None:
-    """(what is wrong with the values of one result, what to try); None if nothing is."""
+    """Return (what is wrong with the values of one result, what to try); None if nothing is."""
     asked: Compute = task.asks
     rights = asked.values(result.formula)
     if _agree(values, rights, result.tolerance):
@@ -124,7 +124,7 @@ def _complaint(task: Exercise, result: Formula, values: list[float]) -> tuple[st
 
 
 def _by_example(task: Exercise, result: Formula, values: list[float], rights: list[float]) -> str:
-    """The first case that is wrong, and whether all are off by one factor."""
+    """Describe the first wrong case, and say whether all are off by one factor."""
     at = _first_wrong(values, rights, result.tolerance)
     got, right = _shown(values[at], result), quantity.shown(rights[at], result.unit)
     ratios = [v / r for v, r in zip(values, rights, strict=True) if r]
@@ -149,7 +149,7 @@ def _close(value: float, other: float, tolerance: float) -> bool:
 
 
 def _unfit(value: object, asked: Compute) -> str:
-    """What was returned, and why it cannot be compared; "" if it can."""
+    """Return what was returned and why it cannot be compared; "" if it can."""
     count = len(asked.results)
     if value is None:
         return "None: is the return missing?"
@@ -168,22 +168,22 @@ def _no_number(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A NumPy or JAX scalar as a Python number."""
+    """Convert a NumPy or JAX scalar to a Python number."""
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _listed(value: object) -> object:
-    """An array of one axis as a list of Python numbers."""
+    """Convert an array with one axis to a list of Python numbers."""
     return value.tolist() if len(getattr(value, "shape", ())) == 1 and hasattr(value, "tolist") else value
 
 
 def _shown(value: float, result: Formula) -> str:
-    """A number with its unit, and where it has none with the name of what it is."""
+    """Return a number with its unit; if it has none, with the name of the quantity."""
     return quantity.shown(value, result.unit) if result.unit else f"{quantity.shown(value, '')} for {result.name}"
 
 
 def _order(asked: Compute) -> str:
-    """What to return, in words."""
+    """Say what to return, and in which order."""
     each = ", ".join(f"{result.name} ({result.unit or 'a plain number'})" for result in asked.results)
     several = f"return {len(asked.results)} numbers, in this order: " if len(asked.results) > 1 else "return "
     return f"{several}{each}."

@@ -1,4 +1,4 @@
-"""Explain in your own words. No machine judges words: the learner compares them with ours, and says how they did."""
+"""The kind "explain": the learner answers in words, compares with our answer and assesses the result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ASSESSMENTS = ("yes", "partly", "no")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explain:
-    """``model`` is our answer, ``look_for`` what a good one mentions; both are shown after ``words`` words."""
+    """Our answer (``model``) and what a good one mentions (``look_for``); both are shown after ``words`` words."""
 
     model: str
     look_for: tuple[str, ...]
-    words: int = 12  # different ones
+    words: int = 12  # distinct words
 
     def __post_init__(self) -> None:
         if not 3 <= self.words <= 60:
@@ -31,7 +31,7 @@ class Explain:
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Passed once enough words are there and the learner has called them right, with ``checks.assess``."""
+    """Pass once there are enough words and the learner has called them right, with ``checks.assess``."""
     asked: Explain = task.asks
     if is_empty(answer):
         return not_attempted(task.id, f'write {task.defines} = """two or three sentences of yours"""')

@@ -1,4 +1,4 @@
-"""Find the line of a listing that is wrong. The listing is real: a test proves it wrong, and right once mended."""
+"""The kind "find": name the wrong line of a listing. A test proves that the code fails, and passes once fixed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, p
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
-_ENOUGH = 12  # characters of a line that stand for all of it
+_ENOUGH = 12  # characters of a line that identify it
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Find:
-    """``line`` of the exercise's listing, counted from 1, should be ``fixed``.
+    """A wrong line to find: ``line`` of the exercise's listing, counted from 1, should be ``fixed``.
 
-    ``near`` has sentences for other lines that a careful reader may suspect, ``next`` what to do before another try.
-    ``function`` is the name in the listing that is judged, with the exercise's arguments and reference: ``refused_by``
-    refuses it, and passes it once fixed.
+    ``near`` has sentences for other lines that a careful reader may suspect, and ``next`` says what to do before
+    another try. ``function`` names the function of the listing that is judged, with the exercise's arguments and
+    reference: ``refused_by`` refuses it, and passes it once fixed.
     """
 
     line: int
     fixed: str
-    why: str  # one short sentence, said once it is found
+    why: str  # one short sentence, printed on a pass
     near: dict[int, str]
     function: str
     refused_by: str
@@ -33,7 +33,7 @@ class Find:
 
 
 def problem(asked: Find, listing: str) -> str:
-    """What does not fit between the question and its listing; "" if all does."""
+    """Return what does not fit between the question and its listing; "" if nothing."""
     lines = listing.splitlines()
     for number in (asked.line, *asked.near):
         if not 1 <= number <= len(lines) or not lines[number - 1].strip():
@@ -46,14 +46,14 @@ def problem(asked: Find, listing: str) -> str:
 
 
 def mended(asked: Find, listing: str) -> str:
-    """The listing with its wrong line replaced."""
+    """Return the listing with its wrong line replaced."""
     lines = listing.splitlines()
     lines[asked.line - 1] = asked.fixed
     return "\n".join(lines) + "\n"
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Passed if ``answer`` is the wrong line: its number, or its text as it is or should be, however it is spaced."""
+    """Pass if ``answer`` is the wrong line: its number, or its text as it is or should be, in any spacing."""
     asked: Find = task.asks
     if is_empty(answer):
         return not_attempted(task.id, f'write {task.defines} = the number of a line of checks.listing("{task.id}")')
@@ -73,19 +73,19 @@ def result(task: Exercise, answer: object) -> Result:
 
 
 def _lines_meant(answer: object, lines: list[str]) -> list[int]:
-    """The numbers of the lines that an answer names; [] if it names none."""
+    """Return the numbers of the lines that an answer names; [] if it names none."""
     if (number := _number(answer)) is not None:
         return [number] if 1 <= number <= len(lines) else []
     if not isinstance(answer, str):
         return []
     whole = [n for n, line in enumerate(lines, 1) if _same(line, answer) or _same(f"{n}{line}", answer)]
-    if whole or len(part := _squeezed(answer)) < _ENOUGH:  # as it is printed, with its number, or without
+    if whole or len(part := _squeezed(answer)) < _ENOUGH:  # as printed, with or without its number
         return whole
     return [n for n, line in enumerate(lines, 1) if part in _squeezed(line)]
 
 
 def _number(answer: object) -> int | None:
-    """8 for 8, 8.0, np.int64(8), "8" and "line 8"; None for what is no number of a line."""
+    """Return 8 for 8, 8.0, np.int64(8), "8" and "line 8"; None for anything that is not a line number."""
     if isinstance(answer, str):
         match = re.fullmatch(r"\s*(?:line)?\s*(\d{1,6})\s*[.:]?\s*", answer, re.IGNORECASE)
         return int(match[1]) if match else None

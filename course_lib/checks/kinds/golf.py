@@ -1,8 +1,8 @@
-"""Golf: a kernel that every judge accepts gets a score, HBM bytes or predicted cycles; the fewer, the better.
+"""The kind "golf": a kernel that every judge accepts is scored in HBM bytes or predicted cycles; fewer is better.
 
-The score is that of the first arguments, of which all judges have agreed that the kernel is right there; or, in
-cycles, that of larger ones, which the numbers judge alone sees, or the compiler alone. Cycles are never fewer than the
-bytes need: the compiler's simulator lets copies that run at once have the memory's full speed each, and no chip does.
+The score is that of the first arguments, on which all judges have accepted the kernel; or, in cycles, that of larger
+ones, which only the numbers judge or only the compiler sees. Cycles are never fewer than the bytes need, because the
+compiler's simulator gives each of several concurrent copies the full memory bandwidth, and no chip does.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ BYTES, CYCLES = "bytes", "cycles"
 ABOVE_PAR = "the judges agree, and it is above par."
 SKIPPED = "skipped: its score."
 _PATIENCE_S = 60.0
-_FEW = 4  # grid steps: with more the latency of their copies adds up
-# What moves nothing where it stands outside the kernels: names, and other shapes of what lies there.
+_FEW = 4  # grid steps: with more, the latency of their copies adds up
+# Operations that move no data outside the kernels: names and reshapes.
 _FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_put", "optimization_barrier"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Golf:
-    """``par`` is the largest score that passes, in ``unit``: "bytes" between HBM and the chip, or "cycles".
+    """The limit on a score: ``par`` is the largest that passes, in ``unit`` ("bytes" to and from HBM, or "cycles").
 
-    What our own answer scores is not written down here: the build counts it (``ours``).
+    The score of our own answer is not stored here: the build computes it (``ours``).
     """
 
     unit: str
     par: int
-    # Cycles only: the arguments that are scored, where they are too large for all judges. Arrays the numbers judge
-    # runs; jax.ShapeDtypeStructs are compiled and no more, so give a floor that shows who leaves work out.
+    # Cycles only: the scored arguments, if they are too large for all judges. The numbers judge runs arrays;
+    # jax.ShapeDtypeStructs are only compiled, so give a floor that exposes a kernel that skips work.
     at: Callable[[], tuple] | None = None
-    floor: int = 0  # cycles only: what the work takes at the chip's peak; who is below it leaves work out
+    floor: int = 0  # cycles only: what the work takes at the chip's peak; a lower score means skipped work
 
     def __post_init__(self) -> None:
         if self.unit not in (BYTES, CYCLES):
@@ -63,7 +63,7 @@ class Golf:
 
 
 class NotCounted(Exception):
-    """There is no score; the text says why, ``next`` what to do."""
+    """There is no score; the text says why, and ``next`` says what to do."""
 
     def __init__(self, why: str, next: str) -> None:
         super().__init__(why)
@@ -71,7 +71,7 @@ class NotCounted(Exception):
 
 
 def result(task: Exercise, defined: object) -> Result:
-    """Passed if the judges agree and the score is at par or below."""
+    """Pass if the judges agree and the score is at par or below."""
     said = kernel.result(task, defined)
     if not said.passed:
         return said
@@ -80,7 +80,7 @@ def result(task: Exercise, defined: object) -> Result:
     try:
         report = _scored(task, defined) if task.golf.at else said.report
         value = score(task, defined, report)
-    except compiler.Unavailable as error:  # nobody can tell here: it is not passed, and nothing is wrong with it
+    except compiler.Unavailable as error:  # the score is unknown here: not passed, but nothing is wrong with the answer
         why = f"The judges agree. Cycles are predicted by the TPU's compiler, and there is none here. {error}"
         return not_yet(task.id, SKIPPED, why, "check it on a machine that has the compiler: Linux on Intel or AMD.")
     except NotCounted as error:
@@ -93,7 +93,7 @@ def result(task: Exercise, defined: object) -> Result:
 
 
 def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
-    """What the numbers judge has against it with the arguments of ``golf.at``; None where these are mere shapes."""
+    """Return the numbers judge's refusal for the arguments of ``golf.at``; None if there is none or they are shapes."""
     case = task.golf.at() if task.golf.at else ()
     if not case or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(case)):
         return None
@@ -105,21 +105,21 @@ def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
 
 
 def _scored(task: Exercise, defined: object) -> compiler.Report:
-    """The compiler's report on what is scored; large arrays in long steps take a busy machine its time."""
+    """Return the compiler's report on the scored arguments; large ones get a longer time limit."""
     patience = _PATIENCE_S if task.golf.at else None
     return compiler.compile_tpu(task.build(defined), *_scored_at(task), chip=task.chips[0], time_limit_s=patience)
 
 
 def _scored_at(task: Exercise) -> tuple:
-    """The arguments that are scored."""
+    """Return the arguments that are scored."""
     return task.golf.at() if task.golf.at else task.arguments()[0]
 
 
 def score(task: Exercise, defined: object, report: compiler.Report | None = None) -> int:
-    """The score of what the learner defined, with the first arguments or those of ``golf.at``. ``report``: the
-    compiler's on it, if it is known.
+    """Return the score of what the learner defined, with the first arguments or those of ``golf.at``.
 
-    Raises NotCounted, and compiler.Unavailable where cycles are asked for and no compiler is there.
+    ``report`` is the compiler's report on them, if known. Raises NotCounted, and compiler.Unavailable if cycles are
+    asked for and no compiler is there.
     """
     fn, case = task.build(defined), task.arguments()[0]
     if task.golf.unit == CYCLES:
@@ -153,29 +153,30 @@ def score(task: Exercise, defined: object, report: compiler.Report | None = None
 
 
 def _stopped(report: compiler.Report) -> str:
-    """What the report says of a compiler that took too long, with its simulator or without; "" if it did not."""
+    """Return the report's line about a compiler or simulator that timed out; "" if there is none."""
     said = ([report.error.what] if report.error else []) + list(report.notes)
     return next((each for each in said if "gave no answer within" in each), "")
 
 
 def least(task: Exercise) -> int:
-    """Bytes, if every array of the arguments that are scored, and the result, moves once."""
+    """Return the bytes moved if every array of the scored arguments, and the result, moves once."""
     case = _scored_at(task)
     return cost.stored_bytes(*jax.tree.leaves((case, jax.eval_shape(task.reference, *case))))
 
 
 def cycles_of_bytes(task: Exercise, counted: int = 0) -> int:
-    """Cycles that HBM needs at full speed for the arguments that are scored and the result, or for ``counted`` bytes
-    if these are more; 0 where the chip's clock is not known.
+    """Return the cycles HBM needs at full speed for the scored arguments and the result, each moved once.
+
+    If ``counted`` bytes are more, they count instead. Returns 0 if the chip's clock rate is unknown.
     """
     chip = chips.chip(task.chips[0])
     return math.ceil(max(least(task), counted) * (chip.clock_hz or 0) / chip.program_bandwidth)
 
 
 def around(walk: grid.Walk) -> dict[str, int]:
-    """{operation: bytes} of what stands outside the kernels: each reads what it takes and writes what it makes.
+    """Return {operation: bytes} for the operations outside the kernels: each reads its inputs and writes its outputs.
 
-    XLA may fuse some of them and move less. A change of shape is free.
+    XLA may fuse some of them and move less. Reshapes are free.
     """
     moved: dict[str, int] = {}
     _add_around(walk.jaxpr.jaxpr, moved)
@@ -196,13 +197,13 @@ def _add_around(jaxpr, moved: dict[str, int]) -> None:
 
 
 def ours(id: str) -> int | None:
-    """The score of our own answer to exercise ``id``, as `make build` counts it; None before the first build."""
+    """Return the score of our own answer to exercise ``id`` from `make build`; None before the first build."""
     file = importlib.resources.files(f"course_lib.lessons.lesson_{id[:2]}").joinpath("golf.json")
     return json.loads(file.read_text()).get(id) if file.is_file() else None
 
 
 def said(value: int, unit: str) -> str:
-    """A score in words: "4,312 bytes"; cycles are predicted, and say by whom."""
+    """Return a score in words: "4,312 bytes"; cycles are marked as predicted by the compiler."""
     return f"{value:,} {unit}" + (f", {vocabulary.COMPILER}" if unit == CYCLES else "")
 
 
@@ -212,20 +213,20 @@ def announce(id: str, answer: object) -> None:
 
     try:
         print(f"{id} score: {score(exercise(id), answer)}")
-    except Exception as error:  # whatever a kernel may do wrong: its check says what
+    except Exception as error:  # whatever is wrong with the kernel, its check reports it
         print(f"{id} score: none. {error}")
 
 
 def announced(id: str, printed: str) -> int | None:
-    """The score in the last line that ``announce`` has printed; None if there is none."""
+    """Return the score from the last line that ``announce`` printed; None if there is none."""
     before, _, value = printed.rstrip().rpartition("\n")[2].partition(" score: ")
     return int(value) if before == id and value.isascii() and value.isdigit() else None
 
 
 def headline(task: Exercise, value: int, skipped: str) -> str:
-    """What a pass says. Cycles depend on libtpu's version: where the line is compared or stored it holds none."""
+    """Return what a pass prints. Cycles depend on libtpu's version, so a compared or stored line has no figures."""
     golf, best = task.golf, value if environment.building() else ours(task.id)
-    compared = environment.under_nbval() and not environment.under_a_grader()  # our grader runs nbval, too
+    compared = environment.under_nbval() and not environment.under_a_grader()  # our grader runs nbval too
     if golf.unit == CYCLES and (compared or environment.building()):
         return f"at par or below, in {CYCLES}, {vocabulary.COMPILER}."
     words = [said(value, golf.unit), f"par {golf.par:,}"]
@@ -239,7 +240,7 @@ def headline(task: Exercise, value: int, skipped: str) -> str:
 
 
 def _above_par(task: Exercise, defined: object, value: int, report: compiler.Report | None) -> tuple[str, str]:
-    """(the score, par, and where most of it goes; what to look at)."""
+    """Return (the score, par, and where most of it goes; what to look at)."""
     golf, best = task.golf, ours(task.id)
     par = f"par is {golf.par:,}" + (f", ours {best:,}" if best is not None else "")
     if golf.unit == CYCLES:
@@ -265,7 +266,7 @@ def _above_par(task: Exercise, defined: object, value: int, report: compiler.Rep
 
 
 def _steps(task: Exercise, defined: object) -> int | None:
-    """The grid steps of an answer that is one kernel, all of whose arrays come in blocks; None for any other."""
+    """Return the grid steps of an answer that is one kernel with all arrays in blocks; None for any other."""
     try:
         (call,) = grid.walk(task.build(defined), *_scored_at(task)).calls
     except (ValueError, grid.UnreadableCall):  # no kernel, or several
@@ -274,7 +275,7 @@ def _steps(task: Exercise, defined: object) -> int | None:
 
 
 def _less(report: compiler.Report | None, steps: int | None) -> str:
-    """What to try against the part that takes most cycles."""
+    """Suggest what to try against the part that takes the most cycles."""
     most = max(report.time_split, key=report.time_split.get) if report is not None and report.time_split else ""
     if most == "DMA wait" and steps == 1:
         return "in one step the copy in, the work and the copy out stand one after another: what if there are two?"
@@ -286,7 +287,7 @@ def _less(report: compiler.Report | None, steps: int | None) -> str:
 
 
 def _where_cycles_go(report: compiler.Report | None) -> str:
-    """Where the cycles of a report go: waiting, units, and what HBM alone would take."""
+    """Return a sentence on where a report's cycles go: waiting, units, and what HBM alone would take."""
     if report is None or not report.time_split:
         return ""
     total, split = sum(report.time_split.values()), sorted(report.time_split.items(), key=lambda item: -item[1])

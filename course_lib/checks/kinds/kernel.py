@@ -1,4 +1,4 @@
-"""Write, configure or repair a kernel: the judges are asked in order, and the first that refuses speaks."""
+"""The kinds "write", "configure" and "repair": the judges run in order, and the first refusal is the verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_BUILT = "it could not be built."
 
 
 def result(task: Exercise, defined: object) -> Result:
-    """What the judges say of the learner's answer, and then what the exercise demands beside them."""
+    """Return what the judges say of the learner's answer, and then whether it meets the exercise's other demands."""
     if defined is None or does_nothing(defined) or does_nothing(named(task.defines, way_back_of(defined))):
         return not_attempted(task.id, f"write {task.defines}")
     cases, fn, not_built = task.arguments(), None, None
@@ -45,7 +45,7 @@ def result(task: Exercise, defined: object) -> Result:
         of_gradient = _gradient_trials(task, fn, cases)
         judged = task.judges
         if "numbers" in judged and _all_run_in(of_gradient, trials):
-            judged = ("numbers",)  # the others hear its kernels in the gradient
+            judged = ("numbers",)  # the others judge its kernels within the gradient
         refusal, agreed, report = heard(task, trials, task.budget, say, asked=judged)
         if refusal is None and task.gradient is not None:
             say(f"judging {task.id}: its gradient")
@@ -60,21 +60,21 @@ def result(task: Exercise, defined: object) -> Result:
 
 
 def _gradient_trials(task: Exercise, fn: Callable, cases: list[tuple]) -> list[judges.Trial]:
-    """Those of the gradient, where one is asked for."""
+    """Return the trials of the gradient; [] if none is asked for."""
     return [] if task.gradient is None else gradient.trials(task.gradient, fn, task.reference, cases, task.chips[0])
 
 
 def _all_run_in(of_gradient: list[judges.Trial], trials: list[judges.Trial]) -> bool:
-    """Whether the gradient runs every kernel of the function, as its forward rule mostly does, and so has it judged."""
+    """Whether the gradient runs every kernel of the function, as forward rules mostly do, so that it judges both."""
     try:
-        pairs = zip(trials, of_gradient, strict=False)  # of a gradient there may be one more, with zeros
+        pairs = zip(trials, of_gradient, strict=False)  # a gradient may have one more trial, with zeros
         return bool(of_gradient) and all(_kernels(alone) <= _kernels(back) for alone, back in pairs)
     except Exception:  # the judges will say what is wrong
         return False
 
 
 def _kernels(trial: judges.Trial) -> set[tuple]:
-    """Each kernel with its grid and its blocks, as it would be compiled."""
+    """Return each kernel with its grid and its blocks, as it would be compiled."""
     return {
         (call.grid, str(call.kernel), *((o.block_shape, np.asarray(o.indices).tobytes()) for o in call.operands))
         for call in trial.walk.calls
@@ -84,7 +84,7 @@ def _kernels(trial: judges.Trial) -> set[tuple]:
 def _gradient_heard(
     task: Exercise, trials: list[judges.Trial], say: Callable[[str], None]
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
-    """The same for the gradient of a function that is right."""
+    """Run the judges on the gradient of a function that is right; the result is that of ``heard``."""
     asked = task.gradient
     free = task.arithmetic_around if asked.arithmetic_around is None else asked.arithmetic_around
     if not free and (complaint := _arithmetic_around(trials, "the gradient's arithmetic")):
@@ -93,29 +93,29 @@ def _gradient_heard(
 
 
 def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: Exception | None) -> bool:
-    """False for an answer nobody has begun: a stub, or kernels with no code in them."""
+    """Whether the answer has been started: False for a stub, or for kernels with no code in them."""
     try:
         if not_built is not None:
             raise not_built
         walk = trial.walk
     except NotImplementedError as error:
-        return bool(str(error))  # a bare one is a stub; JAX and Keras give theirs a text
+        return bool(str(error))  # a bare one is a stub; those of JAX and Keras have a text
     except Exception:
         return True
     if task.defines == getattr(defined, "__name__", ""):
-        return True  # the answer is what is judged, and there is something in it
+        return True  # the answer is what is judged, and it is not empty
     kernels = [named(call.name, defined) for call in walk.calls]
     return not kernels or not all(map(does_nothing, kernels))
 
 
 def way_back_of(answer: object) -> object:
-    """The backward rule of an answer that is tied together with jax.custom_vjp; else None."""
+    """Return the backward rule of an answer defined with jax.custom_vjp; None for any other."""
     return getattr(answer, "bwd", None)
 
 
 def named(name: str, user: object) -> object:
-    """The Python function or class that ``user`` uses by that name, such as the one behind a kernel; else None."""
-    if (uses := getattr(user, "uses", None)) is not None:  # it stands for a function in another process
+    """Return the Python function or class of that name that ``user`` refers to, such as a kernel's body; else None."""
+    if (uses := getattr(user, "uses", None)) is not None:  # a stand-in for a function in another process
         return uses.get(name)
     seen = inspect.getclosurevars(user) if inspect.isfunction(user) else None
     used = (seen.globals | seen.nonlocals).values() if seen else ()
@@ -123,7 +123,7 @@ def named(name: str, user: object) -> object:
 
 
 def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | None:
-    """What was handed over in the place of the function, or None if a function was."""
+    """Return (what was passed in place of a function, what to try), or None if it is a function."""
     name = task.judged or task.defines
     if not callable(defined):
         kind = "an array" if hasattr(defined, "shape") else described(defined)
@@ -152,7 +152,7 @@ def _unfit(task: Exercise, defined: object, case: tuple) -> tuple[str, str] | No
 
 
 def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic") -> tuple[str, str] | None:
-    """Arithmetic beside the kernel, where all of it is to be done inside. Where there is no kernel, a judge says so."""
+    """Return a complaint about arithmetic outside the kernel, or None. If there is no kernel, a judge says so."""
     for trial in trials:
         try:
             found = judges.arithmetic_around(trial.walk) if trial.like is None else []
@@ -167,7 +167,7 @@ def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic")
 
 
 def _further_demand(task: Exercise, defined: object) -> tuple[str, str, str] | None:
-    """(headline, what is wrong, what to try), or None."""
+    """Return (headline, what is wrong, what to try), or None."""
     for demand in task.also:
         try:
             if complaint := demand(defined):
@@ -185,7 +185,7 @@ def _explained(error: Exception) -> tuple[str, str]:
 
 
 def _agreement(heard: list[judges.Verdict], on: str = "") -> str:
-    """Who agrees and who could not sit, on one line: the same line wherever the same judges sit."""
+    """Return one line on which judges agree and which were skipped: always the same line for the same judges."""
     agreed = list(dict.fromkeys(said.judge for said in heard if said.passed))
     skipped = list(dict.fromkeys(said.judge for said in heard if said.passed is None))
     text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree{on}" if len(agreed) > 1 else f"{agreed[0]} agrees{on}"

@@ -1,4 +1,4 @@
-"""Predict a number with its unit. A wrong one is read closely: most wrong numbers are wrong in a known way."""
+"""The kind "predict": a number with its unit. A wrong number is compared with the known ways of getting it wrong."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from course_lib.checks.result import Result, is_empty, not_attempted, not_yet, p
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
 
-_EXACT = 1e-9  # relative: what floating point does to 1.5 GB
-_SHARP = 0.005  # relative: how close a mistake of a known size must come to its size
-_CLOSE = 1.05  # times too large or too small: nothing is miscounted, something is rounded
-TWO_SLIPS = "Two slips: "  # begins the sentence for a number in which two things are wrong
-_COPIED = 1e-4  # relative: as near as that to a measured value comes who has seen it
+_EXACT = 1e-9  # relative: the rounding error of floating point on 1.5 GB
+_SHARP = 0.005  # relative: how closely a number must match a mistake of known size
+_CLOSE = 1.05  # times too large or too small: the number was rounded, not miscounted
+TWO_SLIPS = "Two slips: "  # begins the sentence for a number with two mistakes
+_COPIED = 1e-4  # relative: an answer this close to a measured value was copied from it
 _WORK_IT_OUT = "work it out from the peak, the bandwidth and the price of a step, and write what comes out."
 _LIST_ALL = "write down each thing you counted, with its size, and add them up."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Predict:
-    """``value`` in ``unit``, right within ``tolerance`` (relative). ``proof`` computes it, in the same unit.
+    """A number to predict: ``value`` in ``unit``, right within ``tolerance`` (relative). ``proof`` computes it too.
 
-    ``near`` has sentences for wrong values, in the same unit, that a known slip leads to.
+    ``near`` has sentences for wrong values, in the same unit, that known mistakes lead to.
     """
 
     value: float
     unit: str
     tolerance: float = 0.0
     near: dict[float, str] = dataclasses.field(default_factory=dict)
-    why: str  # one short sentence, said once it is right
+    why: str  # one short sentence, printed on a pass
     proof: Callable[[], float]
-    published: float | None = None  # what was measured and is printed below the question: to copy is not to predict
-    next: str = _LIST_ALL  # what to try where no known slip explains the number
-    stands_above: str = ""  # why the number may be read in the lesson or above its question; "" where it must not
+    published: float | None = None  # the measured value printed below the question; copying it does not pass
+    next: str = _LIST_ALL  # what to try if no known mistake explains the number
+    stands_above: str = ""  # why the number may appear in the lesson or above its question; "" if it must not
 
     def __post_init__(self) -> None:
-        quantity.unit(self.unit)  # raises for one that it does not know
+        quantity.unit(self.unit)  # raises for an unknown unit
         if not 0 <= self.tolerance < 0.5 or not math.isfinite(self.value) or self.value == 0:
             raise ValueError(
                 f"value {self.value} and tolerance {self.tolerance}: a value other than 0, right within less than half."
@@ -51,7 +51,7 @@ class Predict:
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Passed if ``answer`` is the declared quantity, in any unit of its kind."""
+    """Pass if ``answer`` is the declared quantity, in any unit of its kind."""
     asked: Predict = task.asks
     wanted = quantity.unit(asked.unit)
     example = quantity.example(wanted)
@@ -92,7 +92,7 @@ def _other_measure(given: Quantity, wanted: quantity.Unit, example: str) -> tupl
 
 
 def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: float) -> tuple[str, str]:
-    """(what may have gone wrong, what to try) for a number of the right kind."""
+    """Return (what may have gone wrong, what to try) for a number of the right kind."""
     right = asked.value * wanted.factor
     tolerance = max(asked.tolerance, _EXACT)
     known = [wrong for wrong in asked.near if _near(given.value, wrong * wanted.factor, tolerance)]
@@ -112,7 +112,7 @@ def _diagnosis(asked: Predict, given: Quantity, wanted: quantity.Unit, ratio: fl
 
 
 def _slip(ratio: float, wanted: quantity.Unit, tolerance: float) -> tuple[str, str] | None:
-    """The known slip whose size is ``ratio``; None if there is none."""
+    """Return the sentences for the known mistake whose size is ``ratio``; None if there is none."""
     large = "large" if ratio > 1 else "small"
     size = max(ratio, 1 / ratio) if ratio > 0 else 0
     if wanted.measures in ("memory", "bandwidth") and _near(size, 8, _SHARP):
@@ -137,7 +137,7 @@ def _slip(ratio: float, wanted: quantity.Unit, tolerance: float) -> tuple[str, s
 
 
 def _off_by(ratio: float, asked: Predict) -> tuple[str, str]:
-    """In rough words only: the exact ratio would give the number away."""
+    """Say in rough words how far off the number is, because the exact ratio would give it away."""
     large = "large" if ratio > 1 else "small"
     size = max(ratio, 1 / ratio) if ratio > 0 else math.inf
     if size < _CLOSE and asked.tolerance:

@@ -1,4 +1,4 @@
-"""Several small questions with names, answered in one dict: each is a Predict, a Choose, or a pair of both."""
+"""The kind "several": small named questions, answered in one dict: each is a Predict, a Choose, or a tuple of these."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _RESULTS = {Predict: predict.result, Choose: choose.result}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Several:
-    """``parts``: name -> what is asked there. The learner answers a pair of questions with a pair."""
+    """Several named questions: ``parts`` maps each name to its own. A pair of questions is answered with a pair."""
 
     parts: dict[str, Predict | Choose | tuple[Predict | Choose, ...]]
-    why: str  # one short sentence, said once all of it is right
+    why: str  # one short sentence, printed on a pass
 
     def __post_init__(self) -> None:
         if len(self.parts) < 2:
@@ -34,12 +34,12 @@ class Several:
 
 
 def questions(asked: object) -> tuple:
-    """The questions of one part."""
+    """Return the questions of one part as a tuple."""
     return asked if isinstance(asked, tuple) else (asked,)
 
 
 def result(task: Exercise, answer: object) -> Result:
-    """Passed if every part is right. Of the wrong ones, the first is spoken of."""
+    """Pass if every part is right. The verdict is about the first wrong one."""
     asked: Several = task.asks
     if is_empty(answer):
         return not_attempted(task.id, f"fill in {task.defines}")
@@ -63,8 +63,10 @@ def result(task: Exercise, answer: object) -> Result:
 
 
 def _part(task: Exercise, name: str, answer: object) -> Result | None:
-    """The verdict on one part; None if nothing is answered yet. Where several of its questions are not passed, a number
-    comes first: what it says decides the rest.
+    """Return the verdict on one part; None if nothing is answered yet.
+
+    If several of its questions are not passed, the verdict on a number takes precedence, because the rest depends on
+    it.
     """
     asked = task.asks.parts[name]
     if not isinstance(asked, tuple):

@@ -1,4 +1,4 @@
-"""The bench before which a class is graded: judges and boxes that wait, verdicts that were given, and secret inputs."""
+"""What a class is graded with: waiting judges and boxes, earlier verdicts, and secret inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOST = {
 
 
 class Bench:
-    """``jobs`` judges. ``seed`` makes the inputs, the same for the whole class; it is drawn once all answers are in."""
+    """The judges (``jobs``) and boxes for a class. ``seed`` makes its inputs, and is drawn once all answers are in."""
 
     def __init__(self, jobs: int, seed: int):
         self.boxes, verdicts = Boxes(spare=1), Verdicts()
@@ -30,7 +30,7 @@ class Bench:
             self._judges.put(Judge(seed, verdicts))
 
     def rows(self, course: CourseNotebook, submitted: dict[str, list[str]], cell_timeout: float) -> list[Row]:
-        """The rows of one notebook, as ``grade`` wants them."""
+        """Return the rows of one notebook, in the form that ``grade`` expects."""
         given = {task.answer: submitted.get(task.answer) for task in course.tasks}
         answers = {name: "\n\n".join(sources) for name, sources in given.items() if sources}
         with self._judge() as judge:

@@ -1,7 +1,7 @@
-"""The closed box itself: a command that starts Python where it sees a read-only course, and no more of the machine.
+"""The closed box itself: a command that starts Python with a read-only view of the course and nothing else.
 
-bubblewrap gives it no network, no other process, a private /tmp of fixed size, and no way to another user. Limits of
-memory and of processes come from a control group where one can be made, and from the kernel's own limits elsewhere.
+bubblewrap gives it no network, no other process, a private /tmp of fixed size, and no way to become another user.
+Memory and processes are limited by a control group if one can be made, and by the kernel's own limits otherwise.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import sys
 
 CLONE = pathlib.Path(__file__).resolve().parents[3]
 INSTALL = "To get it, as root: apt-get install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora)."
-_COURSE = "/course"  # where the library is in the box
+_COURSE = "/course"  # where the library is inside the box
 _LESSONS = f"{_COURSE}/course_lib/lessons"
 
 
 class NoBox(RuntimeError):
-    """There is no closed box on this machine. The message says why, and what to do."""
+    """This machine cannot make a closed box. The message says why, and what to do."""
 
 
 @functools.cache
 def problem() -> str:
-    """Why there is no box here, and what to do; "" if there is one."""
+    """Return why there is no box here and what to do; "" if there is one."""
     if not sys.platform.startswith("linux"):
         return "A closed box needs Linux. Grade in a virtual machine or a container that has it."
     if shutil.which("bwrap") is None:
@@ -45,16 +45,16 @@ def problem() -> str:
 
 
 def command(*, lessons: bool, disk_bytes: int = 1 << 20) -> list[str]:
-    """The command that starts Python in a box; Python's own arguments go behind it.
+    """Return the command that starts Python in a box; append Python's own arguments to it.
 
-    ``lessons``: whether the declarations of the exercises are there. They hold the answers, and where a student's code
-    runs they are not. ``disk_bytes``: the size of /tmp, which is memory.
+    ``lessons`` says whether the declarations of the exercises are visible. They hold the answers, so they are hidden
+    where a student's code runs. ``disk_bytes`` is the size of /tmp, which is memory.
     """
     library = CLONE / "course_lib"
     files = [(path, path) for path in ("/usr", sys.base_prefix, sys.prefix)] + [(library, f"{_COURSE}/course_lib")]
     files += [(path, path) for path in ("/etc/ld.so.cache", "/etc/alternatives") if os.path.exists(path)]
     if lessons:
-        files.append(("/sys", "/sys"))  # libtpu asks it for the processors, and aborts without
+        files.append(("/sys", "/sys"))  # libtpu reads the list of processors from it, and aborts without it
     links = [("usr/lib", "/lib"), ("usr/lib64", "/lib64"), ("usr/bin", "/bin")]
     environment = {
         "HOME": "/tmp", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONPATH": _COURSE,
@@ -62,7 +62,7 @@ def command(*, lessons: bool, disk_bytes: int = 1 << 20) -> list[str]:
         "COURSE_PROGRESS": "0", "COURSE_RECORD": "0", "COURSE_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
         "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-    if not lessons:  # the compilers of a judge know other flags
+    if not lessons:  # a judge's compilers reject these flags
         environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     return [
         shutil.which("bwrap"), "--unshare-user", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",

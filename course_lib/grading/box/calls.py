@@ -1,6 +1,6 @@
-"""A call from one process to a function in the other: arrays go as their types, and a program comes back for them.
+"""Calls from one process to a function in the other: arrays are sent as their types, and a program comes back.
 
-Both sides do both: a judge calls what a student wrote, and that may call what the judge has handed to it.
+Both sides do both: a judge calls what a student wrote, and that may call what the judge passed to it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from course_lib.grading.box import values, writing
 
 
 class _Type:
-    """An array, of which the type alone goes over."""
+    """A placeholder for an array, of which only the type is sent."""
 
     def __init__(self, aval: core.AbstractValue):
         self.aval = aval
 
 
 def arguments(given: object, other: Callable) -> tuple[object, list]:
-    """(the arguments as a node, the arrays among them). ``other(value, depth)`` writes what is no value."""
+    """Return (the arguments as a node, the arrays among them). ``other(value, depth)`` writes all that is no value."""
     arrays: list = []
 
     def typed(leaf: object) -> object:
@@ -47,7 +47,7 @@ def arguments(given: object, other: Callable) -> tuple[object, list]:
 
 
 def type_of(tag: str, parts: list) -> object:
-    """What stands for an array in the arguments of a call. Raises Damaged."""
+    """Return the placeholder of an array in the arguments of a call. Raise Damaged."""
     shape, dtype = values.items(parts, 2)
     found = values.DTYPES.get(dtype) if isinstance(dtype, str) else None
     if found is None or tag not in ("type", "ref"):
@@ -58,7 +58,7 @@ def type_of(tag: str, parts: list) -> object:
 
 
 def answered(fn: Callable, args: tuple, kwargs: dict, chip: str, written: Callable) -> list:
-    """["value", ...] of a call with plain values; with types of arrays among them, ["program", jaxpr, structure]."""
+    """Return ["value", ...] for plain arguments, or ["program", jaxpr, structure] if some are types of arrays."""
     leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_type)
     places = [n for n, leaf in enumerate(leaves) if _is_type(leaf)]
     if not places:
@@ -85,7 +85,7 @@ def _is_type(leaf: object) -> bool:
 
 
 def _traced_with_refs(fn: Callable, types: list) -> core.Jaxpr:
-    """The jaxpr of a kernel: a function of places in memory that returns nothing."""
+    """Trace a kernel, a function of refs that returns nothing, and return its jaxpr."""
     info = api_util.debug_info("box", fn, tuple(types), {})
 
     def flat(*refs):

@@ -1,13 +1,13 @@
-"""Of a notebook's own cells, what must run before an answer: whatever defines names that the answer may use."""
+"""The selection of a notebook's own cells that must run before an answer: those that define names it may use."""
 
 import ast
 
-FIRST = "first-cell"  # finds the library, which is there
-_SHOWS = {"checks", "display", "print", "viz"}  # what is called for what it shows
+FIRST = "first-cell"  # locates the library, which the box already has
+_SHOWS = {"checks", "display", "print", "viz"}  # names of calls whose only purpose is to show something
 
 
 def defining(source: str) -> str:
-    """The cell without what only shows something: prints and pictures, loops and trials. It may be empty."""
+    """Return the cell without prints, pictures, loops and try statements. It may be empty."""
     return "\n".join(ast.unparse(node) for node in ast.parse(source).body if not _only_shows(node))
 
 

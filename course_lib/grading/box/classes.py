@@ -1,6 +1,6 @@
-"""What a program may be made of: operations by name, and the classes of JAX that stand in their parameters.
+"""What a program may consist of: operations by name, and the JAX classes that appear in their parameters.
 
-The lists are closed. What is not in them cannot come out of a box: no callback, no foreign function, no Python object.
+The lists are closed. Nothing else can come out of a box: no callback, no foreign function, no Python object.
 """
 
 import functools
@@ -8,7 +8,7 @@ import importlib
 
 from jax._src import core
 
-# Where JAX keeps the operations that a kernel, and the shapes around it, are made of.
+# The JAX modules that define the operations of kernels, and of the reshapes around them.
 _MODULES = (
     "jax._src.ad_util",
     "jax._src.lax.ann",
@@ -27,10 +27,10 @@ _MODULES = (
     "jax._src.pallas.primitives",
     "jax._src.state.primitives",
 )
-# Of these, what leaves the program: for another device, the host, or code that nobody can read.
+# Those of them that leave the program: for another device, the host, or opaque code.
 _BARRED = ("callback", "ffi", "custom_call", "infeed", "outfeed", "token", "debug_print", "barrier_semaphore")
 
-# Classes whose fields may stand in a parameter, by the module where JAX has them; enums stand for their members.
+# Classes whose fields may appear in a parameter, by the JAX module that has them; enums stand for their members.
 _CLASSES = {
     "jax._src.core": ("MemorySpace",),
     "jax._src.indexing": ("Slice",),
@@ -55,7 +55,7 @@ _CLASSES = {
 
 @functools.cache
 def operations() -> dict[str, core.Primitive]:
-    """{name: operation} of all that a program may do."""
+    """Return {name: operation} for everything that a program may do."""
     found = {}
     for name in _MODULES:
         for value in vars(importlib.import_module(name)).values():
@@ -66,7 +66,7 @@ def operations() -> dict[str, core.Primitive]:
 
 @functools.cache
 def classes() -> dict[str, type]:
-    """{name: class}, with the module before the name, as it stands in a node."""
+    """Return {name: class}; the name includes the module, as in a node."""
     found = {}
     for module, names in _CLASSES.items():
         here = importlib.import_module(module)
@@ -77,6 +77,6 @@ def classes() -> dict[str, type]:
 
 
 def name_of(kind: type) -> str | None:
-    """What ``classes`` calls a class; None if it is none of them."""
+    """Return the name that ``classes`` uses for a class; None if it is not listed."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     return name if classes().get(name) is kind else None

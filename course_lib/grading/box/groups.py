@@ -1,7 +1,7 @@
-"""A control group for each box: how much memory and how many processes it may have, and how to end them all.
+"""A control group for each box: it limits memory and processes, and can end all of them.
 
-Version 1 is made by hand where its folders can be written, by root; version 2 below the group in which we are, where it
-has been handed to us. Where neither is possible there is no group: then only the kernel's own limits hold.
+With cgroup version 1, root creates the folders where they are writable; with version 2, the group is created below
+ours, if that was delegated to us. If neither is possible there is no group, and only the kernel's own limits apply.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import signal
 import time
 
 _ROOT = pathlib.Path("/sys/fs/cgroup")
-_ONE = 100_000  # microseconds of each 100 ms: one processor, so that others have theirs
+_ONE = 100_000  # microseconds of each 100 ms: one processor, so that others keep theirs
 
 
 class Group:
-    """A group, or none: ``held`` says whether memory and processes are limited."""
+    """A control group, or none: ``held`` says whether memory and processes are limited."""
 
     def __init__(self, memory_bytes: int, processes: int):
         self.folders: list[pathlib.Path] = []
@@ -54,11 +54,11 @@ class Group:
 
     @property
     def files(self) -> list[pathlib.Path]:
-        """Where a process writes its number, or 0 for its own, to be in it."""
+        """The files to which a process writes its id, or 0 for itself, to join the group."""
         return [folder / "cgroup.procs" for folder in self.folders]
 
     def end(self) -> None:
-        """Kill all that is in it, until nothing is, and take it away."""
+        """Kill everything in the group until nothing is left, and remove it."""
         for _ in range(200):
             inside = self._inside()
             if not inside:
@@ -82,7 +82,7 @@ class Group:
 
 @functools.cache
 def _take_away_old_ones() -> None:
-    """The groups of runs that were killed: nothing is in them any more."""
+    """Remove the groups of runs that were killed; they are empty."""
     for folder in (*_ROOT.glob("course-*"), *_ROOT.glob("*/course-*")):
         number = folder.name.split("-")[1]
         if number.isdigit() and not pathlib.Path(f"/proc/{number}").exists():
@@ -91,6 +91,6 @@ def _take_away_old_ones() -> None:
 
 
 def _ours() -> dict[str, str]:
-    """{controller: our group}; of version 2 under ""."""
+    """Return {controller: our group}; version 2 is listed under ""."""
     lines = [line.split(":", 2) for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines()]
     return {controllers: group for _, controllers, group in lines}

@@ -1,4 +1,4 @@
-"""Inputs that nobody has seen: an exercise with values, and where it may have any size a size, that a seed makes."""
+"""Inputs that nobody has seen: an exercise with values, and sizes where they are free, that a seed determines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from course_lib.checks import inputs
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute
 
-MORE_CASES = 3  # of a function of plain numbers
+MORE_CASES = 3  # for a function of plain numbers
 
 
 def task(public: Exercise, seed: int) -> Exercise:
-    """The exercise with other inputs, as right an answer to which is as right an answer to it."""
+    """Return the exercise with other inputs; any right answer to the original is right for it too."""
     rng = np.random.default_rng([seed, int(public.id.replace(".", ""))])
     if isinstance(public.asks, Compute):
         return dataclasses.replace(public, asks=_numbers(public.asks, rng))
@@ -40,9 +40,9 @@ def task(public: Exercise, seed: int) -> Exercise:
 
 
 def _sizes(sizes: tuple[dict[str, int], ...], rng) -> tuple[dict[str, int], ...]:
-    """The sizes, the last odd one made a little larger: nobody knows by how much.
+    """Return the sizes with the last odd one enlarged by a secret amount.
 
-    An axis that is odd in none of them stays: the exercise may promise that it divides into tiles.
+    An axis that is odd in none of them keeps its size, because the exercise may promise that it divides into tiles.
     """
     odd = max(n for n, size in enumerate(sizes) if inputs.is_odd(size))
     any_length = set().union(*map(inputs.odd_axes, sizes))
@@ -53,7 +53,7 @@ def _sizes(sizes: tuple[dict[str, int], ...], rng) -> tuple[dict[str, int], ...]
 
 
 def _shuffled(cases: list[tuple], rng) -> list[tuple]:
-    """The cases, and of each shape one more in which every array has its numbers in another order."""
+    """Return the cases, plus one per shape in which the elements of every array are permuted."""
     found, seen = list(cases), set()
     for case in cases:
         key = str([(a.shape, a.dtype) for a in jax.tree.leaves(case)])
@@ -64,7 +64,7 @@ def _shuffled(cases: list[tuple], rng) -> list[tuple]:
 
 
 def _permuted(case: tuple, rng) -> tuple:
-    """The arrays with their numbers in another order; what is a mere shape stays."""
+    """Permute the elements of the arrays; leave plain shapes alone."""
 
     def other(leaf):
         if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -75,7 +75,7 @@ def _permuted(case: tuple, rng) -> tuple:
 
 
 def _numbers(asked: Compute, rng) -> Compute:
-    """More sets of arguments: each a mixture of those there are."""
+    """Add sets of arguments, each of which mixes the existing ones."""
     if not all(isinstance(n, int | float) for case in asked.cases for n in case):
         return asked
     columns = list(zip(*asked.cases, strict=True))

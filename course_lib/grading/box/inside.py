@@ -1,19 +1,19 @@
-"""The process in the box: runs the cells, traces and calls what they define, and says what came of it, as data.
+"""The process in the box: it runs the cells, traces and calls what they define, and reports the results as data.
 
-Everything a student wrote runs in this process, and may change it as it likes. So nothing that it says is believed:
-what it sends are programs and values, and others judge them.
+Everything a student wrote runs in this process and may change it at will. So nothing it says is trusted: it sends
+programs and values, and others judge them.
 
 Each request is a list, and so is each answer:
 
-    ["run", source]             ["ok"] or ["raised", [[class, text], ...], line], first what caused it; where to look
+    ["run", source]             ["ok"] or ["raised", [[class, text], ...], line]: root cause first, then the line
     ["what", name, defines]     what the cells have defined by that name
     ["call", ref, args, kwargs, chip]
                                 ["value", ...], ["program", jaxpr, structure], ["raised", ...] or ["unportable", text]
     ["method", ref, name, args, kwargs, chip]
     and those of ``layers_inside``
 
-While a function is called, ["back", ref, method, args] asks for a method of an object that was lent to it, and
-["result", value] comes back.
+While a function is called, ["back", ref, method, args] asks for a method of an object that was lent to it, and the
+answer is ["result", value].
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _LONGEST = 4000  # characters of an exception's text
 
 
 class Box:
-    """The cells' names, and what has been handed out of them, by number."""
+    """The cells' names, and the objects that have been handed out, by number."""
 
     def __init__(self, fd_in: int, fd_out: int):
         self.fd_in, self.fd_out = fd_in, fd_out
@@ -49,7 +49,7 @@ class Box:
         self.kinds |= {kind: functools.partial(answer, self) for kind, answer in layers_inside.KINDS.items()}
 
     def serve(self, until: str = "") -> object:
-        """Answer requests; return what comes with ``until``, and at the end of all, None."""
+        """Answer requests; return the payload of ``until`` when it arrives, and None at the end of input."""
         while data := pipes.blocking_receive(self.fd_in):
             kind, *parts = values.loads(data)
             if kind == until:
@@ -71,7 +71,7 @@ class Box:
             return self.kinds[kind](*parts)
         except values.Unportable as error:
             return ["unportable", str(error)]
-        except BaseException as error:  # SystemExit and all: whatever a student's code may raise
+        except BaseException as error:  # SystemExit too: a student's code may raise anything
             return ["raised", _chain(error), _line(error)]
 
     def run(self, source: str) -> list:
@@ -79,13 +79,13 @@ class Box:
         from IPython.core.inputtransformer2 import TransformerManager
 
         name, code = f"<cell {len(linecache.cache)}>", TransformerManager().transform_cell(source)
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)  # for the line to look at
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)  # lets errors quote the line
         exec(compile(code, name, "exec"), self.names)
         return ["ok"]
 
     def what(self, name: str, defines: str) -> list:
-        """What the cells call ``name``; for an explanation also how it was assessed."""
-        self.held.clear()  # numbers begin anew for each exercise
+        """Return what the cells call ``name``, and how explanations were assessed."""
+        self.held.clear()  # numbers start over for each exercise
         if name not in self.names:
             return ["missing"]
         return ["value", self.written(self.names[name], defines), [list(pair) for pair in self.assessed.items()]]
@@ -97,20 +97,20 @@ class Box:
         return self.called(getattr(self.held[ref], name), args, kwargs, chip)
 
     def called(self, fn, args: object, kwargs: object, chip: str) -> list:
-        """Call with plain values, or trace where some are types of arrays."""
+        """Call ``fn`` with plain values, or trace it if some arguments are types of arrays."""
         return calls.answered(fn, self.read(args), self.read(kwargs), chip, self.written)
 
     def read(self, node: object) -> object:
         return values.read(node, self._given)
 
     def _given(self, tag: str, parts: list, depth: int) -> object:
-        """What a judge hands over: the type of an array, something of ours, or something that stays with the judge."""
+        """Read what a judge passes: an array's type, an object of ours, or a reference to one that stays with it."""
         if tag == "held":
             return self.held[parts[0]]
         return self._lent(*parts) if tag == "lent" else calls.type_of(tag, parts)
 
     def _lent(self, ref: int, methods: list[str]) -> object:
-        """An object that stays with the judge, or a function: what is called here is called there."""
+        """Return a proxy for an object or a function that stays with the judge: calls here are executed there."""
 
         def method(name: str):
             def call(*args):
@@ -129,12 +129,12 @@ class Box:
         return types.SimpleNamespace(**{name: method(name) for name in methods})
 
     def written(self, value: object, defines: str = "") -> object:
-        """A value as a node; functions and classes stay here, and go by number."""
+        """Return a value as a node; functions and classes stay here and are sent by number."""
 
         def other(value: object, depth: int) -> object:
             if isinstance(value, jax.Array):
                 return values.array(np.asarray(value))
-            if isinstance(value, bool | int | float | str):  # a class of the student's own
+            if isinstance(value, bool | int | float | str):  # a subclass defined by the student
                 return values.written({bool: bool, int: int}.get(type(value), type(value).__mro__[1])(value))
             self.held.append(value)
             ref, name = len(self.held) - 1, str(getattr(value, "__name__", type(value).__name__))[:100]
@@ -148,19 +148,19 @@ class Box:
 
 
 def _parameters(fn) -> list | None:
-    """[name, kind, whether it has a default] of each; None for what is no function of Python's."""
+    """Return [name, kind, whether it has a default] for each parameter; None if it is not a Python function."""
     if not inspect.isfunction(fn):
         return None
     return [[p.name, int(p.kind), p.default is not p.empty] for p in inspect.signature(fn).parameters.values()]
 
 
 def _nothing(fn, defines: str) -> bool:
-    """Whether there is nothing in it yet."""
+    """Whether the function is still empty."""
     return does_nothing(fn) or does_nothing(named(defines, way_back_of(fn)))
 
 
 def _empty(fn) -> list[str]:
-    """The names of the functions it uses in which there is nothing yet."""
+    """Return the names of the functions it uses that are still empty."""
     seen = inspect.getclosurevars(fn) if inspect.isfunction(fn) else None
     used = (seen.globals | seen.nonlocals).values() if seen else ()
     return sorted({v.__name__ for v in used if inspect.isfunction(v) and does_nothing(v)})
@@ -178,7 +178,7 @@ def _description(value: object) -> str:
 
 
 def _chain(error: BaseException | None) -> list:
-    """[class, text] of an exception and of those it was raised from, innermost first."""
+    """Return [class, text] for an exception and for those it was raised from, innermost first."""
     found = []
     while error is not None and len(found) < 6:
         text = ""
@@ -196,7 +196,7 @@ def _line(error: BaseException) -> str:
 
 
 def _quiet_checks(box: Box) -> None:
-    """The checks as an answer cell may call them: here nobody is asked."""
+    """Replace the checks that an answer cell may call by silent ones: no judge runs here."""
     from course_lib import checks
 
     for name in ("check", "course_map", "doctor", "hint", "listing", "progress", "report", "solution", "start"):
@@ -206,7 +206,7 @@ def _quiet_checks(box: Box) -> None:
 
 
 def main(modules: list[str]) -> None:
-    """Serve on stdin and on what was stdout. ``modules`` are imported before the first request."""
+    """Serve on the original stdin and stdout, after importing ``modules``."""
     fd_in, fd_out = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):

@@ -1,6 +1,6 @@
 """The judge's process: it has never run a student's code, and asks the box for programs and values, one by one.
 
-Requests and answers, each a list; while it judges it may send ["ask", request] any number of times, and is answered:
+Requests and answers are lists. While judging, it may send ["ask", request] any number of times and gets answers:
 
     ["judge", id]       ["said", verdict as text, outcome, the score's line or ""]
 """
@@ -42,7 +42,7 @@ def main(seed: int) -> None:
 
 
 def judged(task, ask) -> list:
-    """What the course's own check says of what is in the box: text, outcome, and the score as the grader notes it."""
+    """Return the course's own verdict on what is in the box: text, outcome, and the score in the grader's form."""
     from course_lib.checks import record
     from course_lib.checks.kinds import RESULTS
     from course_lib.checks.result import NOT_YET
@@ -60,7 +60,7 @@ def judged(task, ask) -> list:
             if task.id in assessed:
                 record.assessed(task.id, assessed[task.id])
             verdict = RESULTS[task.kind](task, defined)
-    except Exception as error:  # of our own code: whatever came out of the box, the next notebook is judged
+    except Exception as error:  # from our own code: whatever the box sent, the next notebook is judged too
         return _unread(task, error)
     finally:
         _forget()
@@ -80,7 +80,7 @@ def _unread(task, error: Exception) -> list:
 
 
 def _forget() -> None:
-    """Let nothing of one notebook be there for the next."""
+    """Clear what could carry over from one notebook to the next."""
     if (keras := sys.modules.get("keras")) is not None:
         keras.saving.get_custom_objects().clear()
     if _resident_bytes() > _MOST_BYTES:
@@ -93,7 +93,7 @@ def _resident_bytes() -> int:
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-_MOST_BYTES = 900 << 20  # what JAX has compiled is kept up to here
+_MOST_BYTES = 900 << 20  # above this, JAX's compiled code is dropped
 _PLAIN = "let the answer return plain values, and arrays that its kernel has made."
 
 

@@ -1,7 +1,7 @@
-"""A Keras layer that stands for one in the box: its weights are here, what it computes comes out as a program.
+"""A Keras layer that stands in for one in the box: its weights are here, and its computation arrives as a program.
 
-What must be live, must be here: Keras builds, fits, saves and loads this one. What it does at each step, the box says
-as data: the weights it asks for, the shape it promises, its config, and the program of its ``call``.
+Keras builds, fits, saves and loads this layer, so it must be a live object. The box describes its behaviour as data:
+the weights it asks for, the shape it promises, its config, and the program of its ``call``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_WEIGHTS = 64
 
 
 def standin(answers, ref: object, name: str) -> type:
-    """The class that stands for the one that the box calls ``ref``."""
+    """Return the class that stands in for the one that the box calls ``ref``."""
     import keras
 
     said = answers.value(items(answers.ask(["layer class", ref]), 2)[1])
@@ -61,14 +61,14 @@ def standin(answers, ref: object, name: str) -> type:
 
 
 def _spec(self, *inputs):
-    """The type of what ``call`` returns, by tracing it."""
+    """Return the type of the result of ``call``, by tracing it."""
     import keras
 
     return keras.backend.compute_output_spec(self.call, *inputs)
 
 
 def _shape(shape: object) -> object:
-    """A shape, or a list of several, as plain tuples and lists."""
+    """Return a shape, or a list of several, as plain tuples and lists."""
     if isinstance(shape, list | tuple):
         return type(shape)(_shape(each) for each in shape) if type(shape) in (list, tuple) else tuple(shape)
     return None if shape is None else int(shape)

@@ -1,8 +1,8 @@
-"""A Keras layer in the box, asked by the one that stands for it with the judge: what it overrides, builds and computes.
+"""A Keras layer in the box, queried by its stand-in at the judge: what it overrides, builds and computes.
 
-["layer class", ref]                            what the class overrides, and the name it is registered by
-["new", ref, args, kwargs, chip]                an object of it, and what it is called
-["build", ref, args, kwargs, chip]              its weights, as they begin
+["layer class", ref]                            what the class overrides, and the name it is registered under
+["new", ref, args, kwargs, chip]                an instance of it, with its name and settings
+["build", ref, args, kwargs, chip]              its weights with their initial values
 ["layer call", ref, args, kwargs, chip]         the program of its call, a function of its weights and inputs
 """
 

@@ -1,22 +1,22 @@
-"""How much a process in a box may have of everything."""
+"""The resources that a process in a box may use."""
 
 import dataclasses
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of one process and all that it starts; ``disk_bytes`` is all that lies in its /tmp, and counts as memory."""
+    """Limits of one process and all that it starts; ``disk_bytes`` is the size of its /tmp, which counts as memory."""
 
     memory_bytes: int
     processes: int  # threads count: JAX has a dozen
     disk_bytes: int
-    address_bytes: int | None = None  # of each process: JAX reserves far more than it uses
-    cpu_s: int | None = None  # of each process
+    address_bytes: int | None = None  # per process: JAX reserves far more than it uses
+    cpu_s: int | None = None  # per process
 
     def command(self, groups: list) -> list[str]:
-        """What starts a command with these limits: a shell, so that nothing of ours runs between fork and exec.
+        """Return a shell command prefix that sets these limits, so that none of our code runs between fork and exec.
 
-        ``groups``: the files that put a process into its control groups.
+        ``groups`` are the files that put a process into its control groups.
         """
         enter = [f'echo 0 > "{file}" || exit 1' for file in groups]
         own = {
@@ -30,5 +30,5 @@ class Limits:
 
 
 STUDENT = Limits(memory_bytes=640 << 20, processes=128, disk_bytes=64 << 20, address_bytes=16 << 30, cpu_s=900)
-# Its compilers are processes of its own, which reserve much; no student's code runs in any of them.
+# A judge's compilers are processes of their own that reserve a lot of memory; no student's code runs in them.
 JUDGE = Limits(memory_bytes=4 << 30, processes=1024, disk_bytes=1 << 30)

@@ -1,6 +1,6 @@
-"""Mark one notebook: its answers run in a box, one after another, and a judge outside asks for what each has defined.
+"""The marking of one notebook: its answers run in a box one by one, and a judge outside queries what each defined.
 
-Two processes are asked in turn, and neither sees the other: what one says to the other goes through here as bytes.
+The two processes never see each other: this module passes their messages on as bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from course_lib.grading.run import Ran, Stopped, stopping
 
 
 class Judge:
-    """The process of the judges, started anew where it is lost, and the verdicts that it need not give twice."""
+    """The judges' process, restarted if it is lost, and the verdicts that need not be given twice."""
 
     def __init__(self, seed: int, verdicts: Verdicts):
         self.seed, self.verdicts, self.process = seed, verdicts, None
@@ -39,18 +39,18 @@ class Judge:
 
 
 class Sitting:
-    """One notebook before the judges. Each request to the box, and each verdict, may take so many ``seconds``."""
+    """The marking of one notebook. Each request to the box, and each verdict, may take ``seconds``."""
 
     def __init__(self, course: CourseNotebook, answers: dict[str, str], judge: Judge, boxes: Boxes, seconds: float):
         self.course, self.judge, self.boxes, self.seconds = course, judge, boxes, seconds
         self.answers = dict(answers)
         self.records: dict[str, dict] = {}
-        self.lost: dict[str, str] = {}  # id of an exercise -> "time", "died" or "flood", of the box or of its program
+        self.lost: dict[str, str] = {}  # exercise id -> how the box or judge was lost: "time", "died" or "flood"
         self.box: Process | None = None
         self.deadline = time.monotonic() + 60 + 10 * seconds
 
     def marked(self) -> Ran:
-        """A record for each answer and each check, as nbval would have made it."""
+        """Return a record for each answer and each check, as nbval would have made it."""
         try:
             self._start()
             while not self._all():
@@ -62,7 +62,7 @@ class Sitting:
         return Ran(cells=self.records, in_time=True, log="")
 
     def _start(self) -> None:
-        """A box, and a judge, that are there: the time in which they start is not the answers'."""
+        """Start a box and a judge; their start-up time does not count against the answers."""
         begun = time.monotonic()
         self.box = self.boxes.take(self.course)
         self.box.started()
@@ -70,7 +70,7 @@ class Sitting:
         self.deadline += time.monotonic() - begun
 
     def _all(self) -> bool:
-        """Run the cells up to the end; False where the box was lost, and is to be started anew without an answer."""
+        """Run the cells to the end; return False if the box was lost and must be restarted without one answer."""
         by_answer = {task.answer: task for task in self.course.tasks}
         by_check = {task.check: task for task in self.course.tasks}
         for name in self.course.code_cells:
@@ -89,8 +89,8 @@ class Sitting:
                     raise Stopped from None
                 owner = self.course.owners.get(name)
                 if owner is None and not self.records:
-                    raise  # no answer has run: it is not the notebook's fault
-                if owner is None or owner.id in self.lost:  # out of time, or spoilt by an answer before it
+                    raise  # no answer has run, so the notebook is not at fault
+                if owner is None or owner.id in self.lost:  # out of time, or broken by an earlier answer
                     return self._given_up(lost.how)
                 self.lost[owner.id] = lost.how
                 self.answers.pop(owner.answer, None)
@@ -98,7 +98,7 @@ class Sitting:
         return True
 
     def _given_up(self, how: str) -> bool:
-        """Nothing more can be asked of this notebook."""
+        """Give up on the rest of this notebook."""
         for task in self.course.tasks:
             if task.check not in self.records:
                 self.lost.setdefault(task.id, how)
@@ -125,7 +125,7 @@ class Sitting:
         self.records[task.answer] = _record(task.answer, ok=said[0] == "ok", ename=error[0], evalue=error[1])
 
     def _check(self, task) -> None:
-        """Let the judge ask the box, and write down its verdict as a check would have said it."""
+        """Let the judge query the box, and record its verdict as a check would have printed it."""
         if not self.records[task.answer]["ok"]:
             self.records[task.check] = _record(task.check, ok=False, ename="NameError", evalue="its answer did not run")
             return
@@ -147,7 +147,7 @@ class Sitting:
 
     def _judged(self, task, ask) -> list:
         begun = time.monotonic()
-        judge = self.judge.started()  # anew, where the one before it lost it
+        judge = self.judge.started()  # restarted if it was lost
         self.deadline += time.monotonic() - begun
         until = self._until()
         try:
@@ -157,7 +157,7 @@ class Sitting:
                 if kind == "said":
                     return parts
                 judge.send(ask(values.dumps(parts[0])), until)
-        except BaseException:  # the judge waits in the middle of something, or runs what never ends
+        except BaseException:  # the judge is in the middle of a request, or running something endless
             self.judge.end()
             raise
 
@@ -167,7 +167,7 @@ def _record(cell: str, *, ok: bool, ename: str = "", evalue: str = "", printed: 
 
 
 def _error(said: list) -> tuple[str, str]:
-    """Class and text of the exception that a cell has raised."""
+    """Return class and text of the exception that a cell raised."""
     try:
         name, text = said[1][-1]
         return str(name)[:100], str(text)[:4000]

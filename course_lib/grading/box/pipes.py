@@ -1,4 +1,4 @@
-"""Messages between processes: four bytes of length, then so many bytes; sent and received with a limit of time.
+"""Messages between processes: four bytes of length, then that many bytes, sent and received with a time limit.
 
 Nothing here looks into a message. Its length is checked before any of it is kept.
 """
@@ -12,13 +12,13 @@ import time
 from course_lib.grading.box.values import MAX_BYTES
 
 _LENGTH = struct.Struct(">I")
-_LOOK_S = 0.5  # so often somebody may say that it is over
+_LOOK_S = 0.5  # seconds between checks of ``stopping``
 
-stopping = threading.Event()  # set: who waits here gives up
+stopping = threading.Event()  # when set, everyone who waits here gives up
 
 
 class Lost(Exception):
-    """The other process is gone: ``how`` is "time", "died", "flood" (a message that is too long) or "stopped"."""
+    """The other process is gone; ``how`` is "time", "died", "flood" (the message is too long) or "stopped"."""
 
     def __init__(self, how: str):
         super().__init__(how)
@@ -26,20 +26,20 @@ class Lost(Exception):
 
 
 def blocking_send(fd: int, data: bytes) -> None:
-    """Send a message and wait until it is taken: for a process that lives for these messages alone."""
+    """Send a message and wait until it is read; for a process that only serves these messages."""
     data = _LENGTH.pack(len(data)) + data
     while data:
         data = data[os.write(fd, data) :]
 
 
 def blocking_receive(fd: int) -> bytes:
-    """The next message; b"" at the end."""
+    """Return the next message; b"" at the end."""
     head = _exactly(fd, _LENGTH.size)
     return _exactly(fd, _LENGTH.unpack(head)[0]) if head else b""
 
 
 def send(fd: int, data: bytes, deadline: float) -> None:
-    """Send a message by ``deadline`` (of time.monotonic). The pipe does not block. Raises Lost."""
+    """Send a message by ``deadline`` (of time.monotonic). The pipe does not block. Raise Lost."""
     left = memoryview(_LENGTH.pack(len(data)) + data)
     while left:
         _wait(deadline, writing=fd)
@@ -52,7 +52,7 @@ def send(fd: int, data: bytes, deadline: float) -> None:
 
 
 def receive(fd: int, deadline: float) -> bytes:
-    """The next message, by ``deadline``. The pipe does not block. Raises Lost."""
+    """Return the next message, received by ``deadline``. The pipe does not block. Raise Lost."""
     length = _LENGTH.unpack(_by(fd, _LENGTH.size, deadline))[0]
     if length > MAX_BYTES:
         raise Lost("flood")

@@ -1,4 +1,4 @@
-"""Boxes that are ready before they are wanted: JAX takes a second or two to be imported, and Keras as long again."""
+"""Boxes started ahead of time, because importing JAX takes a second or two, and Keras as long again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from course_lib.grading.box.limits import STUDENT
 from course_lib.grading.box.process import Process
 from course_lib.grading.graft import CourseNotebook
 
-_HEAVY = ("keras",)  # what a lesson's own cells import, and takes long
+_HEAVY = ("keras",)  # slow imports in a lesson's own cells
 
 
 class Boxes:
-    """For every notebook a box in which nothing has run yet. ``spare`` of each make wait ready."""
+    """Fresh boxes in which nothing has run yet; ``spare`` of each kind are started ahead."""
 
     def __init__(self, spare: int):
         self.spare, self._waiting, self._lock = spare, {}, threading.Lock()
         self._ended = False
 
     def take(self, course: CourseNotebook) -> Process:
-        """A box for a notebook of a lesson. Whoever takes it ends it."""
+        """Return a box for a lesson's notebook. The caller must end it."""
         text = json.dumps(course.notebook)
         modules = tuple(name for name in _HEAVY if f"import {name}" in text)
         with self._lock:
@@ -35,7 +35,7 @@ class Boxes:
         return Process("inside", *modules, limits=STUDENT, lessons=False)
 
     def end(self) -> None:
-        """End those that nobody took."""
+        """End the boxes that nobody took."""
         with self._lock:
             self._ended = True
             for box in [box for waiting in self._waiting.values() for box in waiting]:

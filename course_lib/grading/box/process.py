@@ -1,4 +1,4 @@
-"""A process in a box, with limits, asked over its pipes; and all of it gone at the end."""
+"""A process in a box, with resource limits, that answers over pipes and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from course_lib.grading.box import bwrap, groups, pipes, values
 from course_lib.grading.box.limits import Limits
 from course_lib.grading.box.pipes import Lost
 
-START_S = 120.0  # on a busy machine JAX takes its time to be imported
+START_S = 120.0  # on a busy machine importing JAX takes long
 
 
 class Process:
-    """A module of this package as a program in a box. It says ["ready"] once, and then answers."""
+    """A module of this package as a program in a box. It sends ["ready"] once, and then answers."""
 
     def __init__(self, module: str, *words: str, limits: Limits, lessons: bool):
         self.group = groups.Group(limits.memory_bytes, limits.processes)
@@ -31,7 +31,7 @@ class Process:
         self.ready = False
 
     def ask(self, node: object, deadline: float) -> bytes:
-        """The answer to a node, unread. Raises Lost."""
+        """Send a node and return the answer as raw bytes. Raise Lost."""
         self.send(node, deadline)
         return self.receive(deadline)
 
@@ -44,13 +44,13 @@ class Process:
         return pipes.receive(self.process.stdout.fileno(), deadline)
 
     def started(self) -> None:
-        """Wait until it has said that it is there. Raises Lost."""
+        """Wait until it has reported that it is ready. Raise Lost."""
         if not self.ready:
-            self.receive(time.monotonic() + START_S)  # from now on: it may have waited for long, and said so long ago
+            self.receive(time.monotonic() + START_S)  # counted from now: its message may have been waiting for long
             self.ready = True
 
     def end(self) -> None:
-        """Kill it and all that it has started. Bubblewrap takes the whole namespace with it."""
+        """Kill it and everything it has started. Bubblewrap takes the whole namespace with it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -1,7 +1,7 @@
-"""A program that came out of a box, read as data: a function again, of which nothing is Python of the box's.
+"""A reader for programs that came out of a box as data: it makes functions that contain no Python of the box's.
 
-Every operation, class and type is one of a closed list, and JAX types every operation anew where it is run. Raises
-Damaged for everything else.
+Every operation, class and type comes from a closed list, and JAX type-checks every operation again when it runs.
+Everything else raises Damaged.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class Program:
 
 
 def program(node: object) -> Program:
-    """The function of a node that ``writing.program`` made, or that somebody says it made. Raises Damaged."""
+    """Return the function of a node that ``writing.program`` made, or claims to have made. Raise Damaged."""
     try:
         return _Reader().program(node)
     except Damaged:
         raise
-    except Exception as error:  # of JAX's own constructors and type rules
+    except Exception as error:  # from JAX's own constructors and type rules
         raise Damaged(f"it is no program. {type(error).__name__}: {str(error)[:200]}") from None
 
 
 def structure(node: object):
-    """The lists, tuples and dicts in which a program's results stand. Raises Damaged."""
+    """Return the tree of lists, tuples and dicts that holds a program's results. Raise Damaged."""
     return _Reader().structure(node, jax.tree_util.default_registry)
 
 
@@ -86,7 +86,7 @@ class _Reader:
         return parts
 
     def _equation(self, node: object, variables: list):
-        """(what it does with its inputs, its inputs, the variables that it binds)"""
+        """Return (what it does with its inputs, its inputs, the variables that it binds)."""
         name, atoms, types, effects, params = items(node, 5)
         ins = [self._atom(a, variables) for a in items(atoms)]
         outs = [core.Var(self.aval(t)) for t in items(types)]
@@ -118,7 +118,7 @@ class _Reader:
         return params
 
     def _derived(self, name: str, parts: list, ins: list) -> Callable:
-        """A function that brings its own derivative: its call, with the rules put back."""
+        """Return the call of a function with a custom derivative, with its rules restored."""
         count, call, *own = parts
         count = values.sizes([count])[0]
         function = self.program(call)
@@ -129,7 +129,7 @@ class _Reader:
         return rules.with_way_back(function, count, self.program(forwards), where, self.program(backwards))
 
     def jaxpr(self, node: object) -> core.Jaxpr:
-        """A jaxpr in the parameter of an operation, type-checked."""
+        """Return a jaxpr from the parameter of an operation, type-checked."""
         inputs, consts, equations, outputs, effects, names = self._parts(node)
         variables = [core.Var(self.aval(t)) for t in inputs]
         bound = [self._bare(e, variables) for e in equations]
@@ -212,7 +212,7 @@ class _Reader:
         return _made(kind, fields)
 
     def _tree(self, node: object):
-        """A structure; some of JAX's own classes are known only where it traces."""
+        """Return a structure; some of JAX's own classes are registered only for tracing."""
         try:
             return self.structure(node, jax.tree_util.default_registry)
         except RuntimeError:
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _made(kind: type, fields: dict) -> object:
-    """An object of one of JAX's classes with these fields."""
+    """Return an object of one of JAX's classes with these fields."""
     if dataclasses.is_dataclass(kind):
         if set(fields) != {f.name for f in dataclasses.fields(kind)}:
             raise Damaged(f"it holds a {kind.__name__} with other fields.")
@@ -248,7 +248,7 @@ def _made(kind: type, fields: dict) -> object:
 def _bound(operation: core.Primitive, params: dict) -> Callable:
     def does(*args):
         given = params
-        if operation.name == "pallas_call":  # as one that is called here and now
+        if operation.name == "pallas_call":  # with the interpret mode of this process
             given = params | {"interpret": config.pallas_tpu_interpret_mode_context_manager.value or False}
         results = operation.bind(*args, **operation.get_bind_params(given))
         return results if operation.multiple_results else [results]
@@ -257,7 +257,7 @@ def _bound(operation: core.Primitive, params: dict) -> Callable:
 
 
 def _info(names: object, inputs: int, outputs: int):
-    """What a jaxpr was traced for and what it calls its arguments."""
+    """Return what a jaxpr was traced for and what it calls its arguments."""
     what, function, arguments = items(names, 3)
     if not isinstance(what, str) or not isinstance(function, str) or len(function) > 200:
         raise Damaged("a program has no name.")

@@ -1,7 +1,7 @@
-"""Grades that are done, while a class is being graded: a run that was killed goes on where it was.
+"""The finished grades of a class that is being graded, so that a killed run can continue.
 
-They lie in ``.grading`` beside the reports, one file for each notebook, and are gone once all are done. A record counts
-only for the very notebook, the very course and the same inputs; one that is damaged is made again.
+They lie in ``.grading`` beside the reports, one file per notebook, and are deleted once all are done. A record is valid
+only for exactly the same notebook, course and inputs; a damaged one is made again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIBRARY = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Records:
-    """The grades of one class that are done. ``seed`` is that of the run that was begun; ``settings``: the options."""
+    """The finished grades of one class. ``seed`` is that of the interrupted run, if any; ``settings`` are options."""
 
     def __init__(self, out: pathlib.Path, settings: str):
         self.folder = out / ".grading"
@@ -32,7 +32,7 @@ class Records:
         self.seed = self._seed()
 
     def _seed(self) -> int:
-        """The number from which the inputs are made; drawn once, and kept for a run that goes on."""
+        """Return the seed of the inputs; it is drawn once, and kept for a run that continues."""
         file = self.folder / "seed"
         try:
             return int(file.read_text())
@@ -42,7 +42,7 @@ class Records:
             return seed
 
     def find(self, name: str, notebook: pathlib.Path) -> Grade | None:
-        """The grade of a notebook; None where there is no whole record of it."""
+        """Return the grade of a notebook; None if there is no complete record of it."""
         try:
             data = json.loads(self._file(name, notebook).read_text())
             rows = tuple(Row(**row) for row in data.pop("rows"))
@@ -51,12 +51,12 @@ class Records:
             return None
 
     def keep(self, graded: Grade, notebook: pathlib.Path) -> None:
-        """Note a grade. Raises OSError where the disk is full."""
+        """Save a grade. Raise OSError if the disk is full."""
         data = dataclasses.asdict(graded)
         _write(self._file(graded.file, notebook), json.dumps(data))
 
     def done(self) -> None:
-        """All are done: nothing is left to go on with."""
+        """Delete all records, because every notebook is done."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, name: str, notebook: pathlib.Path) -> pathlib.Path:
@@ -66,12 +66,12 @@ class Records:
 
 def _bytes(notebook: pathlib.Path) -> bytes:
     if not notebook.is_file() or notebook.is_symlink() or notebook.stat().st_size > 6 << 20:
-        return b""  # it cannot be graded, and that is soon found out again
+        return b""  # it cannot be graded, and finding that out again is cheap
     return notebook.read_bytes()
 
 
 def _course() -> bytes:
-    """What the course is at this moment: its exercises and its library."""
+    """Return a digest of the course as it is now: its exercises and its library."""
     found = hashlib.sha256()
     for file in sorted([*EXERCISES.glob("*.ipynb"), *_LIBRARY.rglob("*.py")]):
         found.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
@@ -79,7 +79,7 @@ def _course() -> bytes:
 
 
 def _write(file: pathlib.Path, text: str) -> None:
-    """All of it or nothing: a run may be killed at any moment."""
+    """Write the file atomically, because a run may be killed at any moment."""
     part = file.with_suffix(".part")
     with part.open("w") as out:
         out.write(text)

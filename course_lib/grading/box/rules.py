@@ -1,4 +1,4 @@
-"""A function that came out of a box with a derivative of its own: the rules are put back, as programs."""
+"""Custom derivative rules of a function that came out of a box, restored as programs."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 
 def with_tangents(function: Callable, count: int, rule: Callable, zeros: list) -> Callable:
-    """A function with its rule for tangents; ``zeros``: for which results there is none."""
+    """Return a function with its rule for tangents; ``zeros`` marks the results that have none."""
 
     def does(*given):
         consts, args = given[:count], given[count:]
@@ -25,7 +25,7 @@ def with_tangents(function: Callable, count: int, rule: Callable, zeros: list) -
 
 
 def with_way_back(function: Callable, count: int, forwards: Callable, where: list, backwards: Callable) -> Callable:
-    """A function with its forward and its backward rule; ``where``: which residuals are arguments."""
+    """Return a function with its forward and backward rules; ``where`` says which residuals are arguments."""
 
     def does(*given):
         consts, args = given[:count], given[count:]

@@ -1,7 +1,7 @@
-"""What stands in the judge's process for something in the box: called, it asks the box for a program or a value.
+"""Stand-ins in the judge's process for objects in the box: when called, they ask the box for a program or a value.
 
-A function of arrays is traced in the box, and the program that comes out is what the judges call: the box never sees
-an array, nor which judge asks.
+A function of arrays is traced in the box, and the judges call the program that comes out: the box sees neither the
+arrays nor which judge asks.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from course_lib.grading.box.values import Damaged, items
 
 
 class Answers:
-    """The questions of a judge to the box. ``ask`` takes a request and returns the answer, both nodes."""
+    """A judge's queries to the box. ``ask`` takes a request and returns the answer, both nodes."""
 
     def __init__(self, ask: Callable[[list], object], chip: str = "v5e"):
         self.ask, self.chip = ask, chip
-        self.programs: dict[str, tuple] = {}  # by request: JAX asks for the same trace again and again
+        self.programs: dict[str, tuple] = {}  # by request, because JAX asks for the same trace repeatedly
         self.lent: list = []  # objects that stay here, and are called from the box
 
     def defined(self, name: str, defines: str) -> tuple[object, dict[str, str]]:
-        """What the cells call ``name``, with stand-ins for what cannot come out; and what was said of explanations."""
+        """Return what the cells call ``name``, with stand-ins where needed, and how explanations were assessed."""
         tag, *parts = items(self.ask(["what", name, defines]))
         if tag == "missing":
             raise NameError(f"The name {name} is not defined.")
@@ -48,7 +48,7 @@ class Answers:
         raise Damaged(f"it has a node {tag[:40]!r}.")
 
     def _function(self, ref: object, name: object, parameters: object, nothing: object, empty: object) -> object:
-        """A function that asks; or one that does nothing, for which there is nothing to ask."""
+        """Return a function that asks the box, or an empty one if the box's function does nothing."""
         if nothing is True:
             return _does_nothing
 
@@ -70,7 +70,7 @@ class Answers:
         return layers.standin(self, ref, _text(name)) if layer is True else type(_identifier(name), (), {"_ref": ref})
 
     def called(self, request: list, args: tuple, kwargs: dict) -> object:
-        """What the box's function returns for plain values; for arrays, what its program returns."""
+        """Return what the box's function returns for plain values, or what its program returns for arrays."""
         node, arrays = calls.arguments(args, self._lent)
         named, more = calls.arguments(kwargs, self._lent)
         request = [*request, node, named, self.chip]
@@ -85,14 +85,14 @@ class Answers:
         return jax.tree.unflatten(structure, results)
 
     def asked(self, request: list) -> object:
-        """The answer of the box; what it asks meanwhile of objects that were lent to it is answered."""
+        """Return the box's answer, after serving its calls to objects that were lent to it."""
         node = self.ask(request)
         while (reply := self.answered(node)) is not None:
             node = self.ask(reply)
         return node
 
     def answered(self, node: object) -> list | None:
-        """The answer to a call from the box, of a method of an object that was lent; None if it is no such call."""
+        """Return the answer to a call from the box to a lent object's method; None if the node is no such call."""
         if not isinstance(node, list) or len(node) != 4 or node[0] != "back":
             return None
         _, ref, name, args = node
@@ -108,14 +108,14 @@ class Answers:
         return calls.type_of(tag, parts) if tag in ("type", "ref") else self._other(tag, parts, depth)
 
     def _lent(self, value: object, depth: int) -> object:
-        """What is no value as a node: it stays here, and what is called there is called here."""
+        """Return a node for an object that is not a value: it stays here, and calls there are executed here."""
         if type(getattr(value, "_ref", None)) is int:
             return ["held", value._ref]
         self.lent.append(value)
         return ["lent", len(self.lent) - 1, _methods(value)]
 
     def _or_raised(self, node: object, wanted: str) -> list:
-        """The parts of an answer. Raises what was raised in the box, and Damaged for what is no answer."""
+        """Return the parts of an answer. Raise what was raised in the box, and Damaged for an invalid answer."""
         tag, *parts = items(node)
         if tag == wanted:
             return parts
@@ -128,7 +128,7 @@ class Answers:
 
 
 class Thing:
-    """A value that is neither a number nor text, nor anything that can be called."""
+    """A value that is neither a number nor text, nor callable."""
 
     def __init__(self, description: str):
         self.description = description
@@ -138,7 +138,7 @@ class Thing:
 
 
 def raised(chain: object, line: str) -> BaseException:
-    """The exception that a box has described, with those it was raised from, and with the line to look at."""
+    """Return the exception that a box described, with its causes and the line to look at."""
     error = None
     for each in items(chain):
         name, text = map(_text, items(each, 2))
@@ -152,7 +152,7 @@ def raised(chain: object, line: str) -> BaseException:
     return error
 
 
-# Those that are made of a text alone.
+# Exceptions whose only argument is a text.
 _PLAIN = {kind.__init__ for kind in (Exception, ValueError, TypeError, RuntimeError, ArithmeticError, LookupError)} | {
     kind.__init__ for kind in (NotImplementedError, NameError, AttributeError, KeyError, AssertionError, SyntaxError)
 }
@@ -163,7 +163,7 @@ def _does_nothing():
 
 
 def _methods(value: object) -> list[str]:
-    """What may be called of an object that is lent: the object itself, or its public methods."""
+    """Return what may be called on a lent object: the object itself, or its public methods."""
     if callable(value):
         return ["__call__"]
     return [name for name in dir(value) if not name.startswith("_") and callable(getattr(value, name))]

@@ -1,7 +1,7 @@
-"""Plain values as JSON and back: what may come out of a box, and nothing else.
+"""Plain values as JSON and back: the only things that may come out of a box.
 
-A value is itself where JSON has it (None, bool, int, float, str), else a list whose first element says what it is. What
-is read was written by whoever is graded: nothing in it is ever called, imported by its name, or unpickled.
+A value is itself if JSON has it (None, bool, int, float, str); otherwise it is a list whose first element names its
+type. The data was written by whoever is graded, so nothing in it is ever called, imported by its name, or unpickled.
 """
 
 import base64
@@ -22,20 +22,20 @@ DTYPES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
 
 
 class Unportable(ValueError):
-    """Something that cannot come out of a box; the text says what."""
+    """A value that cannot leave a box; the text says what it is."""
 
 
 class Damaged(ValueError):
-    """What came out of a box is not what it should be; the text says where."""
+    """Data from a box that is not what it should be; the text says where."""
 
 
 def dumps(node: object) -> bytes:
-    """A node as bytes, to be read by ``loads``."""
+    """Return a node as bytes, for ``loads`` to read."""
     return json.dumps(node, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def loads(data: bytes) -> object:
-    """The node in the bytes. Raises Damaged for what is no JSON, too long or too deep."""
+    """Return the node in the bytes. Raise Damaged for data that is not JSON, too long or too deep."""
     if len(data) > MAX_BYTES:
         raise Damaged(f"it has {len(data):,} bytes; at most {MAX_BYTES:,} are read.")
     try:
@@ -47,7 +47,7 @@ def loads(data: bytes) -> object:
 
 
 def written(value: object, other=None, depth: int = 0) -> object:
-    """A value as a node. ``other(value)`` writes what is none of the plain ones. Raises Unportable."""
+    """Return a value as a node. ``other(value, depth)`` writes any that is not plain. Raise Unportable."""
     if depth > MAX_DEPTH:
         raise Unportable("it is nested too deeply.")
     if value is None or type(value) in (bool, float):
@@ -70,7 +70,7 @@ def written(value: object, other=None, depth: int = 0) -> object:
 
 
 def read(node: object, other=None, depth: int = 0) -> object:
-    """The value of a node. ``other(tag, parts, depth)`` reads what is no plain one. Raises Damaged."""
+    """Return the value of a node. ``other(tag, parts, depth)`` reads any that is not plain. Raise Damaged."""
     if depth > MAX_DEPTH:
         raise Damaged("it is nested too deeply.")
     if node is None or isinstance(node, bool | float):
@@ -103,7 +103,7 @@ def read(node: object, other=None, depth: int = 0) -> object:
 
 
 def array(value: np.ndarray) -> list:
-    """An array as a node: its dtype, its shape, and its bytes in rows."""
+    """Return an array as a node: its dtype, its shape, and its bytes in row-major order."""
     data = np.ascontiguousarray(value).tobytes()
     if len(data) > MAX_BYTES // 2:
         raise Unportable(f"it holds an array of {len(data):,} bytes.")
@@ -111,7 +111,7 @@ def array(value: np.ndarray) -> list:
 
 
 def unpacked(dtype: object, shape: object, data: object) -> np.ndarray:
-    """The array of a node. Raises Damaged."""
+    """Return the array of a node. Raise Damaged."""
     found = DTYPES.get(dtype) if isinstance(dtype, str) else None
     if found is None or not isinstance(data, str):
         raise Damaged("it has an array of a strange dtype.")
@@ -122,13 +122,13 @@ def unpacked(dtype: object, shape: object, data: object) -> np.ndarray:
 
 
 def sizes(node: object) -> tuple[int, ...]:
-    """A shape. Raises Damaged."""
+    """Return a shape. Raise Damaged."""
     good = isinstance(node, list) and len(node) <= 16 and all(type(n) is int and 0 <= n < 2**40 for n in node)
     return tuple(node) if good else _damaged("it has a strange shape.")
 
 
 def items(node: object, count: int | None = None) -> list:
-    """A list of ``count`` parts. Raises Damaged."""
+    """Return the node if it is a list of ``count`` parts. Raise Damaged."""
     good = isinstance(node, list) and (count is None or len(node) == count)
     return node if good else _damaged("it has a part too many, or too few.")
 

@@ -1,7 +1,7 @@
-"""Verdicts that were given before: what says the same to the same questions is the same answer, and judged once.
+"""Remembered verdicts: answers that reply identically to identical questions are judged once.
 
-A judge asks the box for programs and values, and what it asks next depends on nothing but what it was told. So a
-verdict is remembered by the exercise and all that the box said, byte for byte; the box is asked the same all the same.
+A judge asks the box for programs and values, and each question depends only on the replies so far. So a verdict is
+stored under the exercise and everything the box replied, byte for byte; the box is still asked every question.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 
 class Verdicts:
-    """What was asked and said so far, for all judges of a class. The inputs are the same for all of it."""
+    """The questions and replies so far, shared by all judges of a class, which all use the same inputs."""
 
     def __init__(self) -> None:
-        self._next: dict[bytes, bytes | list] = {}  # what was said so far -> the next question, or the verdict
+        self._next: dict[bytes, bytes | list] = {}  # hash of the replies so far -> the next question, or the verdict
         self._lock = threading.Lock()
         self.given, self.remembered = 0, 0
 
     def of(self, id: str, ask: Callable[[bytes], bytes], judged: Callable[[Callable], list]) -> list:
-        """The verdict on what ``ask`` reaches: remembered, or of ``judged(ask)``, which puts the questions."""
+        """Return the verdict on what ``ask`` reaches: a remembered one, or that of ``judged(ask)``."""
         heard: list[tuple[bytes, bytes]] = []
         so_far = _hash(b"", id.encode())
         while isinstance(question := self._next.get(so_far), bytes):
@@ -42,7 +42,7 @@ class Verdicts:
 
         verdict = judged(asking)
         self.given += 1
-        if "gave no answer" not in verdict[0]:  # of a machine that was too busy
+        if "gave no answer" not in verdict[0]:  # because the machine was too busy
             with self._lock:
                 self._next[so_far] = verdict
         return verdict

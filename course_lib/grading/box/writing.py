@@ -1,4 +1,4 @@
-"""A traced function as a node: this side runs in the box. Calls are entered, so that only operations are left."""
+"""A writer, inside the box, for traced functions as nodes. Calls are inlined, so that only operations remain."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from course_lib.grading.box.values import Unportable
 from course_lib.grid.jaxprs import scan_parts
 
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-_DERIVED = ("custom_jvp_call", "custom_vjp_call")  # functions that bring a derivative of their own
+_DERIVED = ("custom_jvp_call", "custom_vjp_call")  # functions with a custom derivative
 
 
 def program(jaxpr: core.Jaxpr) -> object:
-    """The node of a traced function, with the derivatives that it brings along. Raises Unportable."""
+    """Return the node of a traced function, including its custom derivatives. Raise Unportable."""
     return _Writer(keeps_derivatives=True).jaxpr(jaxpr)
 
 
 @dataclasses.dataclass
 class _Writer:
-    """Writes one jaxpr; those in its parameters are written by others, which drop derivatives: nobody asks for them."""
+    """A writer for one jaxpr. Writers for the jaxprs in its parameters drop the derivatives, which nobody asks for."""
 
     keeps_derivatives: bool
-    atoms: dict = dataclasses.field(default_factory=dict)  # variable -> its number, or a literal that it is
-    count: int = 0  # of numbers: variables have theirs in the order in which they are bound
+    atoms: dict = dataclasses.field(default_factory=dict)  # variable -> its number, or its literal
+    count: int = 0  # variables are numbered in the order in which they are bound
 
     def jaxpr(self, jaxpr: core.Jaxpr) -> list:
-        """["jaxpr", types of what goes in, constants, equations, what comes out, effects, names]"""
+        """Return ["jaxpr", input types, constants, equations, outputs, effects, names]."""
         inputs = [self._new(v) for v in jaxpr.all_invars]
         equations = [e for eqn in jaxpr.eqns for e in self._equations(eqn)]
         consts = [None if isinstance(c, core.Tracer) else value(np.asarray(c)) for c in jaxpr.consts]
@@ -74,7 +74,7 @@ class _Writer:
             yield [name, atoms, [self._new(v) for v in eqn.outvars], effects, node]
 
     def _entered(self, eqn, inner: core.Jaxpr, consts) -> Iterator[list]:
-        """The equations of a call, between this jaxpr's own variables."""
+        """Inline the equations of a call, in terms of this jaxpr's own variables."""
         given = [["literal", value(np.asarray(c)), aval(v.aval)] for c, v in zip(consts, inner.constvars, strict=True)]
         given += [self._atom(v) for v in eqn.invars]
         self.atoms.update(zip(inner.all_invars, given, strict=True))
@@ -93,12 +93,12 @@ class _Writer:
 
 
 def value(v: object) -> object:
-    """A value in an equation as a node. Raises Unportable."""
+    """Return a value in an equation as a node. Raise Unportable."""
     return values.written(v, _other)
 
 
 def aval(a) -> object:
-    """The type of a variable as a node."""
+    """Return the type of a variable as a node."""
     if isinstance(a, state.AbstractRef):
         return ["ref", aval(a.inner_aval), value(a.memory_space), value(a.kind)]
     if isinstance(a, core.ShapedArray):
@@ -107,7 +107,7 @@ def aval(a) -> object:
 
 
 def tree(t) -> object:
-    """The structure of lists, tuples, indexers: ["tree", class or "leaf", its own data, those inside]"""
+    """Return a structure of lists, tuples and indexers: ["tree", class or "leaf", its own data, its children]."""
     data = t.node_data()
     if data is None:
         return ["tree", "leaf", None, []] if t.num_leaves else ["tree", "none", None, []]
@@ -128,7 +128,7 @@ def _other(v: object, depth: int) -> object:
     if isinstance(v, literals.TypedInt | literals.TypedFloat):
         plain = int(v) if isinstance(v, int) else float(v)
         return ["number", plain, value(np.dtype(v.dtype))]
-    if isinstance(v, str):  # a class of text of JAX's own
+    if isinstance(v, str):  # one of JAX's own subclasses of str
         return values.written(str(v))
     if isinstance(v, type) and issubclass(v, np.generic):
         return value(np.dtype(v))
@@ -149,15 +149,15 @@ def _other(v: object, depth: int) -> object:
 
 
 def _scan_counts(eqn) -> list[int]:
-    """How many constants, carried values and slices go into a scan, and how many slices come out."""
+    """Return the number of constants, carried values and slices that enter a scan, and of slices that leave it."""
     consts, carry, xs = scan_parts(eqn, eqn.invars)
     return [len(consts), len(carry), len(xs), len(eqn.outvars) - len(carry)]
 
 
 def _derived(eqn) -> list:
-    """How many of a function's arguments are constants around it, the function, and its own derivative, as programs.
+    """Return the number of constants among a function's arguments, the function, and its derivative, as programs.
 
-    Nobody asks for the derivative of a derivative, and that of relu, say, uses relu.
+    Second derivatives are dropped: nobody asks for them, and the derivative of relu, for example, uses relu itself.
     """
     call, params = eqn.params["call_jaxpr"], eqn.params
     count = params["num_consts"]
@@ -171,7 +171,7 @@ def _derived(eqn) -> list:
 
 
 def _way_back(eqn, forwards: core.Jaxpr, forwarded: list) -> list:
-    """The forward rule; which of its residuals are arguments, by number; the backward rule, of the floats alone."""
+    """Return the forward rule; which residuals are arguments, by number; and the backward rule, for floats only."""
     outputs, primals = [v.aval for v in eqn.outvars], [v.aval for v in eqn.invars]
     made = iter(forwards.out_avals)
     residuals = [next(made) if f is None else primals[f] for f in forwarded]
@@ -180,7 +180,7 @@ def _way_back(eqn, forwards: core.Jaxpr, forwarded: list) -> list:
     def backwards(*given):
         found = eqn.params["bwd"].call_wrapped(*given)
         found = found[0] if isinstance(found, tuple) and isinstance(found[0], list) else found  # newer JAX adds a log
-        none = ("Zero", "SymbolicZero")  # JAX's words for a gradient of 0 that nobody has computed
+        none = ("Zero", "SymbolicZero")  # JAX's names for a gradient of 0 that was never computed
         return [
             jnp.zeros(p.shape, p.dtype) if type(c).__name__ in none else c
             for c, p in zip(found, wanted, strict=True)
@@ -200,7 +200,7 @@ def _closed(jaxpr: core.Jaxpr, consts) -> core.Jaxpr:
 
 
 def _names(jaxpr: core.Jaxpr) -> list:
-    """What it was traced for, the function's name, and those of its arguments."""
+    """Return what it was traced for, the function's name, and the names of its arguments."""
     info = jaxpr.debug_info
     names = info.arg_names
     where = info.func_src_info.partition(" at ")[0]

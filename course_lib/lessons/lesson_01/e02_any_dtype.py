@@ -1,4 +1,4 @@
-"""A sum of arrays of any dtype and any rank."""
+"""A kernel that adds arrays of any dtype and any rank."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
@@ -6,7 +6,7 @@ from course_lib.lessons.lesson_01.vectors import VECTORS
 
 
 def _of_any_rank() -> list[tuple]:
-    """Two axes and one: typed inputs have one rank, so these are two lists."""
+    """Return matrices and vectors; this takes two lists, because typed inputs have one rank."""
     matrices = ("x: T[M,N]", "y: T[M,N]"), ({"M": 16, "N": 256}, {"M": 5, "N": 130}), ("f32", "int32", "bf16")
     return arguments(*matrices) + arguments(VECTORS, ({"N": 1000},))
 

@@ -12,7 +12,7 @@ ROWS = ("x: f32[B,N]", "y: f32[B,N]")
 
 
 def _call_layer(layer_class):
-    """The layer as a function of two arrays, built anew, so that nothing is left over from an earlier trace."""
+    """Return the layer as a function of two arrays, built afresh so that no earlier trace is reused."""
     import keras
 
     if isinstance(layer_class, keras.layers.Layer):

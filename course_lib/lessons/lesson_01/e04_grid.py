@@ -1,4 +1,4 @@
-"""A grid, a block and an index map for 4096 elements."""
+"""The grid, block and index map for 4096 elements."""
 
 import re
 
@@ -16,12 +16,12 @@ WHOLE_BLOCKS = ({"N": 4096}, {"N": 8192}, {"N": 3072})
 
 
 def _whole_blocks() -> list[tuple]:
-    """Lengths that 1024 divides: what to do with a rest is the subject of another lesson."""
+    """Return vectors whose lengths 1024 divides; another lesson handles remainders."""
     return arguments(VECTORS, WHOLE_BLOCKS)
 
 
 def _call_configured(configure):
-    """A plain add kernel with the learner's grid and blocks."""
+    """Return a plain add kernel with the learner's grid and blocks."""
 
     def add_kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]
@@ -42,7 +42,7 @@ def _call_configured(configure):
 
 
 def _grid_block_and_map(n: int, settings: object) -> None:
-    """Refuse what cannot be a grid, a block and an index map. None is nothing yet, and others say so."""
+    """Raise Unfit unless ``settings`` is a grid, a block and an index map, or None, which means not attempted."""
     three = isinstance(settings, tuple | list) and len(settings) == 3
     if settings is not None and not (
         three and callable(settings[2]) and not any(isinstance(s, str) or callable(s) for s in settings[:2])
@@ -55,7 +55,7 @@ def _grid_block_and_map(n: int, settings: object) -> None:
 
 
 def _shown(value: object) -> str:
-    """The same at every run: without the addresses of functions."""
+    """Return the repr without the addresses of functions, so that it is the same on every run."""
     return f"{re.sub(r'<function [^ ]+ at 0x[0-9a-fA-F]+>', 'a function', repr(value)):.90}"
 
 

@@ -1,4 +1,4 @@
-"""How many bytes move when two vectors are added."""
+"""The number of bytes that move when two vectors are added."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from course_lib.checks.kinds.predict import Predict
 
 
 def _bytes_moved() -> int:
-    """What adding two float32 vectors of 6144 moves between HBM and VMEM, from the grid's list."""
+    """Return the bytes that adding two float32 vectors of 6144 moves between HBM and VMEM, from the grid steps."""
 
     def add_kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]

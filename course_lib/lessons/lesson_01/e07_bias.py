@@ -1,4 +1,4 @@
-"""Which line of a listing is wrong: blocks of a sum that all go to one place."""
+"""The wrong line of a listing: every step writes its sum to the same output block."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Which judge refuses a kernel that comes back to its output block."""
+"""The judge, if any, that refuses a kernel which revisits its output block."""
 
 import jax
 from jax.experimental import pallas as pl
@@ -31,7 +31,7 @@ def total(x):
 
 
 def _who_refuses_total() -> str:
-    """The first judge that refuses TOTAL, or "none"."""
+    """Return the first judge that refuses TOTAL, or "none"."""
     names = {"jax": jax, "pl": pl}
     exec(TOTAL, names)
     (x,) = arguments(("x: f32[N]",), ({"N": 4096},))[0]

@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: a blend of two vectors, of any length."""
+"""A whole kernel from an empty cell: a blend of two vectors of any length."""
 
 import jax
 import jax.numpy as jnp
@@ -6,11 +6,11 @@ import jax.numpy as jnp
 from course_lib import chips, cost, grid, text
 from course_lib.checks.exercise import Exercise
 
-HUGE = 64 * 2**20  # numbers; all of three such vectors is 768 MiB
+HUGE = 64 * 2**20  # elements; three such vectors take 768 MiB
 
 
 def _serves_a_huge_vector(blend):
-    """Whether 64 Mi numbers fit into what one kernel may use of VMEM."""
+    """Demand that a blend of 64 Mi elements fits into the VMEM that one kernel may use."""
     vector, limit = jax.ShapeDtypeStruct((HUGE,), jnp.float32), chips.chip("v5e").scoped_vmem_bytes
     needs = cost.vmem_bytes(grid.walk(blend, vector, vector, vector))
     if needs > limit:

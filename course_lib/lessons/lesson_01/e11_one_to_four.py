@@ -1,4 +1,4 @@
-"""Golf: one vector added to four, with as few bytes as possible."""
+"""Golf: add one vector to four, with as few bytes as possible."""
 
 import jax.numpy as jnp
 
@@ -8,11 +8,11 @@ from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import BYTES, Golf
 
 LENGTHS = (4096, 1024)
-MOST_VMEM = 96 * 2**10  # all of ys and of the result would be 128 KiB: they have to be cut
+MOST_VMEM = 96 * 2**10  # less than the 128 KiB of ys and the result, so they must be cut into blocks
 
 
 def _one_and_four() -> list[tuple]:
-    """x, and ys four times as long, which typed inputs cannot say; 1024 divides them, for edges are not the subject."""
+    """Return x, and ys four times as long, which typed inputs cannot express; 1024 divides them, to avoid edges."""
     return [case for n in LENGTHS for case in arguments(("x: f32[N]", "ys: f32[M]"), ({"N": n, "M": 4 * n},))]
 
 

@@ -1,4 +1,4 @@
-"""How many FLOPs five chips can do for each byte that their HBM brings."""
+"""FLOPs per byte of HBM traffic that each of five chips can do."""
 
 from course_lib import chips
 from course_lib.checks.exercise import Exercise
@@ -9,7 +9,7 @@ TWO_CORES = "That is the peak of the whole chip over the bandwidth of one of its
 UPSIDE_DOWN = "That is upside down: bytes for each FLOP. Asked is how many FLOPs there are for each byte."
 OF_INT8 = "That is the ratio with the peak of int8. This question is about bfloat16."
 PUBLISHED = "That is with the figures of Google's page. This course takes JAX's, which chips.chip(name) has."
-ON_GOOGLES_PAGE = {"v4": 275e12 / 1200e9, "v5p": 459e12 / 2765e9}  # where they differ by more than 1 %
+ON_GOOGLES_PAGE = {"v4": 275e12 / 1200e9, "v5p": 459e12 / 2765e9}  # where the two differ by more than 1 %
 RATE_OVER_RATE = "write peak and bandwidth with their units, and divide: FLOP/s over bytes/s."
 HALF_FOR_INT8 = (
     "That is half of the ratio for bfloat16. For int8 the peak is twice as high, and the bandwidth is the same."
@@ -22,7 +22,7 @@ def _balance(name: str) -> float:
 
 
 def _of_bf16(name: str) -> Predict:
-    """The question for one chip. Slips: two cores where there is one, int8 for bfloat16, and upside down."""
+    """Return the question for one chip. Known mistakes: two cores for one, int8 for bfloat16, the inverse ratio."""
     ratio, chip = _balance(name), chips.chip(name)
     near = {1 / ratio: UPSIDE_DOWN}
     if name in ON_GOOGLES_PAGE:

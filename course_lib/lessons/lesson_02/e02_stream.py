@@ -1,4 +1,4 @@
-"""How long it takes to read all of the HBM, and what that means for a model."""
+"""The time to read all of the HBM once, and what it means for a model."""
 
 from course_lib import chips
 from course_lib.checks.exercise import Exercise

@@ -1,4 +1,4 @@
-"""What the vector units can do against the matrix units, and what that means for a softmax."""
+"""The throughput of the vector units compared with the matrix units, and what it means for a softmax."""
 
 from course_lib import chips
 from course_lib.checks.exercise import Exercise
@@ -6,12 +6,12 @@ from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
-SLOTS = 4  # VPU operations that a v5e issues in a cycle, each on a whole register
-OPERATIONS = 9  # of the VPU, for one score of a softmax, as the exercise has it
+SLOTS = 4  # VPU operations that a v5e issues per cycle, each on a whole register
+OPERATIONS = 9  # VPU operations per score of a softmax, as the exercise counts them
 
 
 def _mxu_a_cycle() -> int:
-    """FLOPs of all MXUs of a v5e in a cycle: each multiplies and adds in every cell."""
+    """Return the FLOPs per cycle of all MXUs of a v5e: each cell multiplies and adds."""
     chip = chips.chip("v5e")
     return 2 * chip.mxus * chip.mxu_size**2
 
@@ -22,12 +22,12 @@ def _vpu_a_cycle() -> int:
 
 
 def _operations_where_both_take_as_long(width: int) -> float:
-    """Operations of the VPU for a score that take as long as its 4 K FLOPs on the MXU."""
+    """Return the VPU operations per score that take as long as its 4 K FLOPs on the MXU."""
     return 4 * width / _mxu_a_cycle() * _vpu_a_cycle()
 
 
 def _slower_unit(width: int) -> str:
-    """A head narrower than an MXU takes the time of one that fills it: a test compiles both."""
+    """Return the slower unit; a head narrower than an MXU takes as long as one that fills it (a test compiles both)."""
     filled = max(width, chips.chip("v5e").mxu_size)
     of_mxu, of_vpu = 4 * filled / _mxu_a_cycle(), OPERATIONS / _vpu_a_cycle()
     return "the MXU" if of_mxu > of_vpu else "the VPU"

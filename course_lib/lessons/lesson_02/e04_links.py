@@ -1,11 +1,11 @@
-"""One link between two chips, and a 4 x 4 of them without wraparound."""
+"""One link between two chips, and a 4 x 4 grid of chips without wraparound."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
-SIZE, LINK, HOP = 64 * 2**20, 4.5e10, 1e-6  # bytes, bytes/s each way, seconds
-SIDE = 4  # chips on a side
+SIZE, LINK, HOP = 64 * 2**20, 4.5e10, 1e-6  # bytes, bytes/s in each direction, seconds
+SIDE = 4  # chips per side
 MI_IS_NOT_M = "64 MiB are 67.1 million bytes: Mi counts in steps of 1024."
 
 
@@ -15,7 +15,7 @@ def _neighbours(x: int, y: int) -> list[tuple[int, int]]:
 
 
 def _hops(start: tuple[int, int], end: tuple[int, int]) -> int:
-    """The fewest links between two chips, found by going out from the first."""
+    """Return the fewest links between two chips, by breadth-first search."""
     reached, hops = {start}, 0
     while end not in reached:
         reached |= {there for here in reached for there in _neighbours(*here)}
@@ -24,7 +24,7 @@ def _hops(start: tuple[int, int], end: tuple[int, int]) -> int:
 
 
 def _corner_to_corner_us() -> float:
-    """All bytes through the links that leave a corner, and the way of the last one."""
+    """Return the microseconds for all bytes over the links that leave a corner, plus the hops of the last one."""
     through = SIZE / (len(_neighbours(0, 0)) * LINK)
     return (through + _hops((0, 0), (SIDE - 1, SIDE - 1)) * HOP) * 1e6
 

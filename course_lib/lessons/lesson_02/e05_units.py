@@ -1,4 +1,4 @@
-"""Ten operations, and the unit each of them goes to."""
+"""Ten operations, and the unit that executes each of them."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
@@ -17,14 +17,14 @@ RIGHT = {
     "x ** 2.5": "EUP",
     "s + 1": "scalar",
 }
-ASKS = {  # for each unit that is chosen in another's place
+ASKS = {  # for each unit chosen in place of the right one
     "VPU": "It works lane by lane: number 5 of one register meets number 5 of another.",
     "EUP": "It makes exp, tanh, log, and the first guess of a reciprocal.",
     "XLU": "It moves numbers between lanes, the 128 columns of a register.",
     "MXU": "It multiplies matrices.",
     "scalar": "It has single numbers in SMEM, and adds, multiplies and compares them.",
 }
-TURNS = {  # what decides, as a question
+TURNS = {  # the question whose answer decides
     "column max": "A column lies in one lane. Which registers does its maximum compare?",
     "row max": "A row lies across all lanes of a sublane. What has to meet there?",
     "x * row": "The row has a number for each lane already. What is missing is the same in each sublane.",

@@ -1,4 +1,4 @@
-"""Three reports: what binds each kernel, and what to change."""
+"""Three reports: what bounds each kernel, and what to change."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
@@ -11,7 +11,7 @@ RIGHT = {
     "B": ("the latency of copies", "larger blocks"),
     "C": ("the latency of the XLU", "more rows in a turn"),
 }
-# For each patient: a sentence for each wrong answer, what binds first, then the cures.
+# For each patient: a sentence for each wrong answer, first the bounds, then the cures.
 WRONG = {
     "A": {
         "the latency of copies": "It waits for copies most of the time, true. But which takes longer: its cycles, "

@@ -1,4 +1,4 @@
-"""Find the line that puts a single number where only vectors can be stored."""
+"""The wrong line of a listing: it stores a scalar in a memory that holds only vectors."""
 
 import jax.numpy as jnp
 
@@ -8,7 +8,7 @@ from course_lib.checks.kinds.find import Find
 
 
 def _blocks() -> list[tuple]:
-    """Two blocks: the sizes are given, and the line that is wrong is wrong for all of them."""
+    """Return two blocks; the sizes are fixed, because the wrong line is wrong for all of them."""
     return arguments(("x: f32[M,128]",), ({"M": 16},))
 
 

@@ -1,4 +1,4 @@
-"""A kernel that goes through its rows one by one, to repair."""
+"""A kernel that processes its rows one by one, to repair."""
 
 import functools
 
@@ -10,11 +10,11 @@ from course_lib import compiler, judges, text
 from course_lib.checks.exercise import Exercise
 
 BLOCK = (512, 256)
-MOST_TIMES = 1.25  # as long as a copy, by the compiler
+MOST_TIMES = 1.25  # times as long as a copy, by the compiler
 
 
 def _around(kernel):
-    """The call, in one block."""
+    """Return a function that calls the kernel with one block."""
 
     def centred(x):
         return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)

@@ -1,4 +1,4 @@
-"""What hides latency where there are no threads, in words."""
+"""What hides latency without threads, in words."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.explain import Explain

@@ -14,7 +14,7 @@ TIMES_FEWER = 20
 
 
 def _of_the_core(fn) -> int | None:
-    """The cycles in which the core does not wait for copies; None where there are none."""
+    """Return the cycles in which the core does not wait for copies; None if the compiler gives none."""
     report = compiler.compile_tpu(fn, jax.ShapeDtypeStruct(BLOCK, jnp.float32))
     return None if report.cycles is None else report.cycles - report.time_split.get("DMA wait", 0)
 

@@ -1,4 +1,4 @@
-"""Golf: the same rows in as few cycles as possible, copies and all."""
+"""Golf: the same rows in as few cycles as possible, including the copies."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
@@ -7,7 +7,7 @@ from course_lib.lessons.lesson_02.gate import SLIPS, accepted
 
 
 def _rows() -> list[tuple]:
-    """Sizes that blocks of many rows divide: cycles are the subject, not edges."""
+    """Return sizes that blocks of many rows divide, because this exercise is about cycles, not edges."""
     sizes = ({"M": 512, "N": 256}, {"M": 256, "N": 128})
     return arguments(("x: f32[M,N]",), sizes, within=(-4, 4))
 

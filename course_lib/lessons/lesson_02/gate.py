@@ -1,4 +1,4 @@
-"""What 02.10 and 02.11 compute, and the slow kernel that they begin with."""
+"""What 02.10 and 02.11 compute, and the slow kernel that they start from."""
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +8,13 @@ from course_lib.judges import Slip
 
 
 def gated_rows(x):
-    """x over 1 + exp(-x), and then each row over its root mean square."""
+    """Return x / (1 + exp(-x)), with each row divided by its root mean square."""
     s = x / (1 + jnp.exp(-x))
     return s / jnp.sqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
 
 
 def accepted(x):
-    """The same numbers by tanh, which rounds a little more: what a right answer may do as well."""
+    """Return the same values by tanh, which rounds slightly more, so that such answers pass too."""
     return _over_its_root_mean_square(_gated(x))
 
 
@@ -64,7 +64,7 @@ SLIPS = (
 
 
 def slow(x):
-    """``gated_rows`` of an array whose rows 8 divides, eight rows in a turn."""
+    """Return ``gated_rows`` of an array whose row count is a multiple of 8, eight rows per iteration."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):

@@ -1,4 +1,4 @@
-"""Ten operations, and the unit that the compiler gives each of them to, read off its program."""
+"""Ten operations, and the unit that executes each, read from the compiled program."""
 
 import collections
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import compiler
 
 UNITS = ("VPU", "EUP", "XLU", "MXU", "scalar")
-_SPECIAL = ("MXU", "EUP", "XLU", "VPU")  # the first of these that a program uses is the one we ask for
+_SPECIAL = ("MXU", "EUP", "XLU", "VPU")  # the answer is the first of these that a program uses
 _SQUARE, _ROW, _COLUMN = ((128, 128), (1, 128), (128, 1))
 
 
@@ -19,7 +19,7 @@ def _array(shape: tuple[int, ...], dtype=jnp.float32) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-# name -> (the operation, what it takes)
+# name -> (the operation, the types of its arguments)
 ON_VECTORS: dict[str, tuple[Callable, tuple]] = {
     "column max": (lambda x: jnp.maximum(x, jnp.max(x, axis=0, keepdims=True)), (_array(_SQUARE),)),
     "row max": (lambda x: jnp.maximum(x, jnp.max(x, axis=1, keepdims=True)), (_array(_SQUARE),)),
@@ -39,7 +39,7 @@ NAMES = (*ON_VECTORS, *ON_SCALARS)
 
 
 def count(name: str) -> collections.Counter:
-    """How many operations of each unit the program has."""
+    """Return how many operations of each unit the program has."""
     if name in ON_SCALARS:
         fn, args = ON_SCALARS[name], (_array((8,)),)
         smem = pl.BlockSpec(memory_space=pltpu.SMEM)
@@ -61,6 +61,6 @@ def count(name: str) -> collections.Counter:
 
 
 def unit(name: str) -> str:
-    """The unit that does the operation: the most special one that has something to do."""
+    """Return the unit that executes the operation: the most specialized one with any work."""
     found = count(name)
     return next((unit for unit in _SPECIAL if found[unit]), "scalar")

@@ -12,7 +12,7 @@ from course_lib import compiler, vocabulary
 
 
 def shares(x, block, rows, cheap=False):
-    """Each number over the sum of its row, ``block`` rows at a step and ``rows`` in a turn."""
+    """Divide each element by the sum of its row, ``block`` rows per grid step and ``rows`` per loop iteration."""
 
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -30,13 +30,13 @@ def shares(x, block, rows, cheap=False):
     return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)(x)
 
 
-# name -> (shape, rows of a block, rows in a turn)
+# name -> (shape, rows per block, rows per iteration)
 PATIENTS = {"A": ((8192, 512), 512, 128), "B": ((2048, 128), 16, 16), "C": ((8192, 128), 1024, 16)}
 CURES = ("larger blocks", "fewer bytes", "more rows in a turn", "a cheaper operation")
 
 
 def setting(patient: str, cure: str = "") -> tuple[Callable, jax.ShapeDtypeStruct]:
-    """The kernel of a patient, with one thing changed if a cure is named, and what it takes."""
+    """Return a patient's kernel, with one change if a cure is named, and the type of its argument."""
     shape, block, rows = PATIENTS[patient]
     if cure == "larger blocks":
         block *= 8 if patient == "B" else 2
@@ -53,7 +53,7 @@ def report(patient: str, cure: str = "") -> compiler.Report:
 
 
 def binds(patient: str) -> str:
-    """What a report says that a patient waits for."""
+    """Return what a patient waits for, according to its report."""
     said = report(patient)
     if said.bound == vocabulary.HBM:
         return "the bandwidth of HBM"
@@ -62,5 +62,5 @@ def binds(patient: str) -> str:
 
 
 def best_cure(patient: str) -> str:
-    """The cure that leaves the shortest time."""
+    """Return the cure that leads to the shortest time."""
     return min(CURES, key=lambda cure: report(patient, cure).seconds)

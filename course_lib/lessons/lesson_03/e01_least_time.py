@@ -1,4 +1,4 @@
-"""The least time for a sum of two vectors."""
+"""The least time for the sum of two vectors."""
 
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -10,7 +10,7 @@ from course_lib.lessons.lesson_03.product import MI, MI_IS_NOT_M, array
 
 
 def _add_microseconds() -> float:
-    """Microseconds for a sum of two float32 vectors of 64 Mi numbers at full bandwidth, from the grid's list."""
+    """Return the microseconds to add two float32 vectors of 64 Mi elements at full bandwidth, from the grid steps."""
 
     def kernel(x_ref, y_ref, o_ref):
         o_ref[...] = x_ref[...] + y_ref[...]

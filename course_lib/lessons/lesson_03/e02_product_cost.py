@@ -1,4 +1,4 @@
-"""FLOPs, bytes and intensity of a product."""
+"""The FLOPs, bytes and arithmetic intensity of a matmul."""
 
 from course_lib import cost
 from course_lib.checks.exercise import Exercise

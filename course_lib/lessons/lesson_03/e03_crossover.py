@@ -1,4 +1,4 @@
-"""From which size on a product is compute-bound."""
+"""The size from which a matmul is compute-bound."""
 
 from course_lib import chips
 from course_lib.checks.exercise import Exercise
@@ -7,7 +7,7 @@ from course_lib.lessons.lesson_03.rising import root
 
 
 def _crossover(chip: str, in_bytes: int, out_bytes: int) -> float:
-    """The N from which the arithmetic of [N, N] x [N, N] takes longer than its copies."""
+    """Return the N above which the arithmetic of [N, N] x [N, N] takes longer than its copies."""
     of, numbers = chips.chip(chip), 2 * in_bytes + out_bytes
     return root(lambda n: 2 * n**3 / of.bf16_flops - numbers * n**2 / of.hbm_bandwidth)
 

@@ -1,4 +1,4 @@
-"""How many users at once make decoding compute-bound."""
+"""The number of concurrent users that makes decoding compute-bound."""
 
 from course_lib import chips
 from course_lib.checks.exercise import Exercise
@@ -7,7 +7,7 @@ from course_lib.lessons.lesson_03.rising import root
 
 
 def _decode_batch(d: float = 1e9, f: float = 1e9) -> float:
-    """The batch at which 2*B*D*F FLOPs take as long as D*F weights of one byte, for a very large D and F."""
+    """Return the batch at which 2*B*D*F FLOPs take as long as reading D*F one-byte weights, for very large D and F."""
     of = chips.chip("v5e")
     return root(lambda b: 2 * b * d * f / of.bf16_flops - (2 * b * d + d * f + 2 * b * f) / of.hbm_bandwidth)
 

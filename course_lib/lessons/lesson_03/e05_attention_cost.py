@@ -1,4 +1,4 @@
-"""FLOPs and bytes of attention."""
+"""The FLOPs and bytes of attention."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
@@ -6,17 +6,17 @@ from course_lib.lessons.lesson_03.product import array
 
 
 def _attended(t: int, causal: bool) -> float:
-    """Pairs of a query and a key it sees, counted one row at a time."""
+    """Return the number of (query, visible key) pairs, counted row by row."""
     return sum(row + 1 if causal else t for row in range(t))
 
 
 def _attention_bytes(t: int, width: int, heads: int, kv_heads: int, causal: bool) -> int:
-    """The sizes of q, k, v and the result, as arrays."""
+    """Return the total bytes of q, k, v and the result, as arrays."""
     arrays = array(t, heads, width), array(t, kv_heads, width), array(t, kv_heads, width), array(t, heads, width)
     return sum(array.size * array.dtype.itemsize for array in arrays)
 
 
-# T x T scores a head, out to HBM and perhaps back in, of two bytes or four, for the scores, the weights, or both.
+# T x T scores per head, written to HBM and maybe read back, in 2 or 4 bytes: the scores, the weights, or both.
 _WITH_SCORES = {
     f"2 * t * width * (2 * heads + 2 * kv_heads) + {each} * t * t * heads{masked}": (
         "You count the scores as well, T by T for every head. A kernel need never let them leave VMEM: count the least."

@@ -1,19 +1,19 @@
-"""How long three all-gathers take."""
+"""The times of three all-gathers."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_03.product import MI, MI_IS_NOT_M
 
-LINK = 45e9  # bytes/s that one ICI link of a v5e carries each way: the scaling book, chapter "How to Think About TPUs"
-HOP_S = 1e-6  # what a hop costs whatever it carries: the same book, chapter "Sharded Matrices"
+LINK = 45e9  # bytes/s per direction of a v5e's ICI link: the scaling book, chapter "How to Think About TPUs"
+HOP_S = 1e-6  # latency of a hop, whatever its size: the same book, chapter "Sharded Matrices"
 _FOUR_LINKS = "A chip has four links; an axis of the torus, a ring, has two of them."
 _ONE_SHARD = "That is the time of one shard. How many does a chip receive?"
 _BYTES_ALONE = "So long would the bytes take. But each hop costs its time, however little it carries."
 
 
 def _all_gather(size: float, chips_in_ring: int, links: int) -> float:
-    """Microseconds, hop by hop: in each a chip receives one shard on each of its links, while any is missing."""
+    """Simulate hop by hop: a chip receives one missing shard per link in each. Return microseconds."""
     shard, missing, seconds = size / chips_in_ring, chips_in_ring - 1, 0.0
     while missing > 0:
         received = min(missing, links)

@@ -1,4 +1,4 @@
-"""Five claims about products, and the number that decides each."""
+"""Five claims about matmuls, and the number that decides each."""
 
 import functools
 
@@ -21,7 +21,7 @@ def _judgement(right: str, sentence: str, why: str, proof) -> Choose:
 
 
 def _rate_of(seconds: float) -> float:
-    """TFLOP/s that a product of 8192 would have reached."""
+    """Return the TFLOP/s that a matmul of 8192 would have reached."""
     work = cost.flops(grid.walk(jnp.dot, *square(8192, jnp.float32))).mxu
     return work / seconds / 1e12
 
@@ -31,13 +31,13 @@ def _possible(seconds: float) -> str:
 
 
 def _round_trip_microseconds() -> float:
-    """Microseconds to write a float32 result of 8192 x 8192 to HBM and to read it again, at full bandwidth."""
+    """Return the microseconds to write a float32 result of 8192 x 8192 to HBM and read it back, at full bandwidth."""
     (result, _) = square(8192, jnp.float32)
     return 2 * result.size * result.dtype.itemsize / chips.chip("v5e").hbm_bandwidth * 1e6
 
 
 def _bytes_written_for_the_result() -> float:
-    """MiB that a product of 4096 in blocks of 512 writes for its result, with the reduction as the grid's last axis."""
+    """Return the MiB that a matmul of 4096 in blocks of 512 writes for its result, with the reduction innermost."""
     rows = cost.traffic(grid.walk(functools.partial(in_blocks, bm=512, bk=512, bn=512), *square(4096)))
     return sum(row.bytes for row in rows if row.direction == "out") / MI
 

@@ -1,4 +1,4 @@
-"""Three times that others measured, to predict."""
+"""Three published measurements, to predict."""
 
 import jax.numpy as jnp
 
@@ -8,11 +8,11 @@ from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_03.product import array, square
 
-PRICE_S = 0.33e-6  # of a step, by the published times of blocks of 128: the lesson works it out
+PRICE_S = 0.33e-6  # per step, derived in the lesson from the published times of blocks of 128
 
 
 def _triangle_seconds() -> float:
-    """A product of 16384 in blocks of 512 x 1024 x 512: those above the diagonal cost nothing but their steps."""
+    """Return the seconds of a lower-triangular matmul of 16384; blocks above the diagonal cost only grid steps."""
     chip, steps_along_k = chips.chip("v5e"), 16384 // 1024
     arithmetic, price = 2 * 512 * 1024 * 512 / chip.bf16_flops, PRICE_S
     blocks = [(i, j) for i in range(16384 // 512) for j in range(16384 // 512)]

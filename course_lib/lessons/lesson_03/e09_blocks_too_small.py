@@ -1,4 +1,4 @@
-"""A product in blocks that are too small, to repair."""
+"""A matmul in blocks that are too small, to repair."""
 
 import functools
 
@@ -12,11 +12,11 @@ from course_lib.lessons.lesson_03.product import MI, in_blocks, square
 
 PRODUCTS = ({"M": 512, "K": 1024, "N": 512}, {"M": 256, "K": 512, "N": 1024})
 LARGE = (8192, 8192, 8192)  # m, k, n
-MOST_TIMES = 1.5  # as long as XLA's own product, by the compiler; as the arithmetic of the large one, by the model
+MOST_TIMES = 1.5  # limit on the ratio to XLA's own matmul (compiler), and to the arithmetic of the large one (model)
 
 
 def with_blocks(choose_blocks):
-    """The product with the learner's blocks."""
+    """Return the matmul with the learner's blocks."""
     each = [(size["M"], size["K"], size["N"]) for size in PRODUCTS] + [LARGE]
     chosen = [choose_blocks(*sizes) for sizes in each]
     if any(blocks is not None for blocks in chosen):
@@ -31,7 +31,7 @@ def with_blocks(choose_blocks):
 
 
 def _three_sizes(blocks: object, sizes: tuple[int, int, int]) -> None:
-    """Refuse what are no sizes of blocks that divide the axes."""
+    """Raise Unfit unless ``blocks`` are three sizes that divide the axes."""
     call = f"choose_blocks{sizes}"
     good = isinstance(blocks, tuple | list) and len(blocks) == 3 and all(type(b) is int and b > 0 for b in blocks)
     if not good:
@@ -48,7 +48,7 @@ def _three_sizes(blocks: object, sizes: tuple[int, int, int]) -> None:
 
 
 def serve_a_large_product(choose_blocks):
-    """Whether the blocks for a product of 8192 fit into what one kernel may use of VMEM, and are large enough."""
+    """Demand that the blocks for a matmul of 8192 fit into the VMEM that one kernel may use, and are large enough."""
     blocks, limit = choose_blocks(*LARGE), chips.chip("v5e").scoped_vmem_bytes
     product, of = functools.partial(in_blocks, bm=blocks[0], bk=blocks[1], bn=blocks[2]), square(LARGE[0])
     returned = f"For a product of 8192 choose_blocks returned {tuple(blocks)}"
@@ -70,7 +70,7 @@ def serve_a_large_product(choose_blocks):
 
 
 def _products() -> list[tuple]:
-    """Sizes that blocks of 128 and more divide: overhanging blocks are the subject of lesson 8."""
+    """Return sizes that blocks of 128 and more divide; lesson 8 handles overhanging blocks."""
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), PRODUCTS)
 
 

@@ -16,7 +16,7 @@ def _by_root_mean_square(x):
 
 
 def _in_and_out(x) -> int:
-    """The bytes of a copy, which reads x once and writes it once."""
+    """Return the bytes of a copy, which reads x once and writes it once."""
 
     def copy_kernel(x_ref, o_ref):
         o_ref[...] = x_ref[...]
@@ -25,7 +25,7 @@ def _in_and_out(x) -> int:
 
 
 def _serves_a_large_array(rms_rows):
-    """Whether the kernel fits into VMEM where the array does not."""
+    """Demand that the kernel fits into VMEM even for an array that does not."""
     x, limit = jax.ShapeDtypeStruct(LARGE, jnp.float32), chips.chip("v5e").scoped_vmem_bytes
     needs = cost.vmem_bytes(grid.walk(rms_rows, x))
     if needs > limit:

@@ -1,4 +1,4 @@
-"""Golf: two products with a ReLU between them, and as few bytes as possible."""
+"""Golf: two matmuls with a ReLU between them, and as few bytes as possible."""
 
 import functools
 
@@ -14,7 +14,7 @@ MOST_VMEM = 768 * KIB
 
 
 def _layers() -> list[tuple]:
-    """x, and the weights of two layers, in sizes that blocks of (8, 128) divide: bytes are the subject, not edges."""
+    """Return x and the weights of two layers, in multiples of (8, 128): this exercise is about bytes, not edges."""
     sizes = ({"M": 256, "D": 128, "H": 1024}, {"M": 128, "D": 128, "H": 512})
     return arguments(("x: f32[M,D]", "w: f32[D,H]", "v: f32[H,D]"), sizes)
 
@@ -25,13 +25,13 @@ def _two_products(x, w, v):
 
 
 def _first_strip(x, w, v, *, rows, strips):
-    """What the first strip of w and v adds to the first block of rows, where these are cut into so many."""
+    """Return what the first of ``strips`` strips of w and v adds to the first of ``rows`` blocks of rows."""
     high, wide = x.shape[0] // rows, w.shape[1] // strips
     return _two_products(x[:high], w[:, :wide], v[:wide])
 
 
 def _probe(rows, strips, name):
-    """The sum after the first strip, in the ref called ``name``: of a grid over the strips, or over rows and strips."""
+    """Return a probe of the ref ``name`` after the first strip, for a grid over the strips, or over rows and strips."""
     steps = (strips,) if rows == 1 else (rows, strips)
     return judges.Probe(
         scratch=name,

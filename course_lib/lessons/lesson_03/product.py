@@ -1,4 +1,4 @@
-"""What the exercises of lesson 3 share: products as kernels, and the slip with Mi."""
+"""Helpers of several exercises of lesson 3: matmul kernels, and the message for confusing Mi with M."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def square(n: int, dtype=jnp.bfloat16) -> tuple:
 
 
 def in_blocks(x, y, bm, bk, bn):
-    """x[m, k] @ y[k, n] in blocks, k innermost."""
+    """Return x[m, k] @ y[k, n], computed in blocks with k innermost."""
     (m, k), n = x.shape, y.shape[1]
 
     def kernel(x_ref, y_ref, o_ref, acc_ref):
@@ -45,7 +45,7 @@ def in_blocks(x, y, bm, bk, bn):
 
 
 def one_block(m: int, k: int, n: int, itemsize: int) -> grid.Walk:
-    """The product in a kernel that copies every array once: what it moves, and what it computes."""
+    """Return the walk of a matmul kernel that copies every array once, which gives its bytes and FLOPs."""
     dtype = {1: jnp.float8_e4m3fn, 2: jnp.bfloat16, 4: jnp.float32}[itemsize]
 
     def kernel(x_ref, y_ref, o_ref):

@@ -10,7 +10,7 @@ from course_lib.lessons.lesson_04.returned import in_order
 
 
 def _reversible() -> list[tuple]:
-    """Rows that 8 divides, so that a block taken out of the end is a whole one; columns of every kind."""
+    """Return arrays whose rows 8 divides, so that every block is whole when reversed; any number of columns."""
     return arguments(("x: f32[M,N]",), ({"M": 64, "N": 256}, {"M": 40, "N": 130}, {"M": 8, "N": 384}))
 
 
@@ -32,7 +32,7 @@ def call_reverse(configure):
 
 
 def _eight_rows(call: str, x: object, block: object) -> None:
-    """Raises Unfit for blocks of another height than the eight rows that stay together, where x has more than eight."""
+    """Raise Unfit if blocks do not have the eight rows that stay together, for an x of more than eight rows."""
     rows = block[0] if isinstance(block, tuple | list) and block else None
     if isinstance(rows, int) and rows != 8 < x.shape[0]:
         raise Unfit(

@@ -13,7 +13,7 @@ def add_kernel(x_ref, r_ref, o_ref):
 
 
 def _whole_blocks() -> list[tuple]:
-    """Whole blocks of (8, 128), since whole blocks are what changes places: 3 x 4, 2 x 3, 5 x 1."""
+    """Return arrays in whole blocks of (8, 128), because whole blocks swap places: 3 x 4, 2 x 3, 5 x 1."""
     sizes = ({"M": 24, "N": 512, "R": 384}, {"M": 16, "N": 384, "R": 256}, {"M": 40, "N": 128, "R": 640})
     return arguments(("x: f32[M,N]", "r: f32[1,R]"), sizes)
 

@@ -1,4 +1,4 @@
-"""Five blocks that no TPU takes, and the smallest change that heals each."""
+"""Five blocks that no TPU accepts, and the smallest change that makes each legal."""
 
 from jax.experimental import pallas as pl
 
@@ -8,7 +8,7 @@ from course_lib.checks.inputs import arguments
 from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_04.kernels import copy_kernel
 
-# The blocks that nobody takes, with the arrays they are for.
+# The illegal blocks, with the arrays they are for.
 SURGERY = {
     "a": ("f32[64,512]", (8, 100)),
     "b": ("f32[6,256]", (4, 128)),
@@ -28,7 +28,7 @@ _WHAT_IS_LEGAL = (
 
 
 def blocks_of(legal_blocks) -> dict[str, tuple]:
-    """The learner's five blocks, lists made tuples. Raises Unfit for what is no block of the right number of axes."""
+    """Return the learner's five blocks as tuples. Raise Unfit for anything that is not a block of the right rank."""
     blocks = legal_blocks()
     if not isinstance(blocks, dict):
         raise Unfit(f"legal_blocks() returned {described(blocks)}; asked for is {_DICT}.", _RETURN_DICT)
@@ -56,7 +56,7 @@ def copy_in_blocks(x, block):
 
 
 def refused_sizes(legal_blocks) -> list[str]:
-    """What a TPU has against the blocks, one text for each that it does not take."""
+    """Return a text for each block that a TPU rejects, which says why."""
     said = []
     for x, (name, block) in zip(_surgery_arrays()[0], blocks_of(legal_blocks).items(), strict=True):
         where = {x.ndim - 1: "last axis", x.ndim - 2: "axis before the last"} if x.ndim > 1 else {0: "only axis"}
@@ -79,12 +79,12 @@ def call_surgery(legal_blocks):
 
 
 def _surgery_arrays() -> list[tuple]:
-    """The five arrays of the task: their shapes are what the blocks must fit."""
+    """Return the five arrays of the task, whose shapes the blocks must fit."""
     return arguments(tuple(f"{name}: {array}" for name, (array, _) in SURGERY.items()), ({},))
 
 
 def _smallest_change(legal_blocks):
-    """One size may differ from the block that was given, and no legal size may be nearer to it."""
+    """Demand that at most one size differs from the given block, and that no legal size is closer to it."""
     for x, (name, block) in zip(_surgery_arrays()[0], blocks_of(legal_blocks).items(), strict=True):
         array, sick = SURGERY[name]
         changed = [axis for axis in range(len(sick)) if block[axis] != sick[axis]]

@@ -1,4 +1,4 @@
-"""The bytes that a product in blocks moves, for three orders of its grid."""
+"""The bytes that a matmul in blocks moves, for three orders of its grid."""
 
 import math
 
@@ -12,13 +12,13 @@ from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 from course_lib.lessons.lesson_04.kernels import product_kernel
 
-# The blocks along each axis, and the bytes of a block of x, of w and of the output.
+# The number of blocks along each axis, and the bytes of a block of x, of w and of the output.
 BLOCKS = {"b": 3, "i": 4, "j": 5}
 X_BYTES, W_BYTES, O_BYTES = 64 * 384 * 2, 384 * 128 * 2, 64 * 128 * 4
 
 
 def batched(order):
-    """The product of 04.4 with the grid axes in this order."""
+    """Return the matmul of 04.4 with the grid axes in this order."""
     b, i, j = (order.index(letter) for letter in "bij")
 
     def call(x, w):
@@ -42,7 +42,7 @@ def _moved(order: str) -> int:
 
 
 def _copies(order: str, uses: str) -> int:
-    """How often a block is copied whose index map uses these axes: up to the last of them, from the first."""
+    """Return how often a block that depends on these axes is copied: the product of the axes up to the last of them."""
     return math.prod(BLOCKS[letter] for letter in order[: max(map(order.index, uses)) + 1])
 
 
@@ -75,7 +75,7 @@ def _predict(order: str) -> Predict:
 
 
 def _asked_of(order: str, other: str) -> str:
-    """A question that tells ``order`` from ``other``: where the fastest axis is the same, it is about the rest."""
+    """Return a question that tells ``order`` from ``other``; if the fastest axis is the same, it is about the rest."""
     if order[2] == other[2]:
         return (
             f"In that one {order[2]} runs fastest as well, and x is copied as often. How often does j change when "

@@ -12,9 +12,9 @@ from course_lib.lessons.lesson_04.returned import in_order
 
 
 def _product_sizes() -> list[tuple]:
-    """Rows that 8 divides and columns that 128 divides: the blocks are given, and 04.8 is about edges.
+    """Return rows that 8 divides and columns that 128 divides: the blocks are given, and 04.8 handles edges.
 
-    The rows are many enough for the other order to move a quarter of the bytes at each size.
+    There are enough rows for the other order to move a quarter of the bytes at each size.
     """
     sizes = (
         {"M": 64, "K": 256, "N": 1280},

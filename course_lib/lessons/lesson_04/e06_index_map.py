@@ -1,4 +1,4 @@
-"""An index map that counts elements, to repair."""
+"""An index map that counts elements instead of blocks, to repair."""
 
 from jax.experimental import pallas as pl
 
@@ -12,7 +12,7 @@ def double_kernel(x_ref, o_ref):
 
 
 def _boxes() -> list[tuple]:
-    """Boxes that blocks of (2, 8, 128) divide: the map is the subject, not the edge."""
+    """Return boxes that blocks of (2, 8, 128) divide, because this exercise is about the map, not the edge."""
     return arguments(
         ("x: f32[A,B,C]",), ({"A": 4, "B": 24, "C": 256}, {"A": 2, "B": 8, "C": 384}, {"A": 6, "B": 16, "C": 128})
     )

@@ -1,4 +1,4 @@
-"""A sum that is lost because its block is left and visited again, to repair."""
+"""A sum that is lost because its block is left and revisited, to repair."""
 
 from course_lib import grid
 from course_lib.checks.exercise import Exercise
@@ -6,9 +6,9 @@ from course_lib.checks.inputs import arguments
 
 
 def _folds() -> list[tuple]:
-    """Rows that 8 divides, since blocks of eight rows are added; columns of every kind.
+    """Return arrays whose rows 8 divides, because blocks of eight rows are added; any number of columns.
 
-    The first makes three output blocks: two would come back to the two buffers that they left.
+    The first has three output blocks, because with two each would return to the buffer that still holds it.
     """
     return arguments(("x: f32[M,N]",), ({"M": 32, "N": 384}, {"M": 24, "N": 300}, {"M": 16, "N": 100}))
 

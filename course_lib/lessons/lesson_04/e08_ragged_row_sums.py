@@ -1,4 +1,4 @@
-"""Row sums of arrays that no block divides."""
+"""Row sums of arrays that the blocks do not divide."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""Which line of a listing is wrong: a grid that leaves the last rows out."""
+"""The wrong line of a listing: a grid that leaves out the last rows."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: a product in blocks along all three axes, whatever the sizes."""
+"""A whole kernel from an empty cell: a matmul in blocks along all three axes, for any sizes."""
 
 import functools
 import itertools
@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
 
-LONG = 65_536  # of the axis that is summed over
+LONG = 65_536  # length of the reduction axis
 
 
 def _serves_long_sums(matmul):
-    """Whether the blocks stay small along all three axes."""
+    """Demand that the blocks stay small along all three axes."""
     limit = chips.chip("v5e").scoped_vmem_bytes
     for m, k, n in ((128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)):
         x, w = jax.ShapeDtypeStruct((m, k), jnp.bfloat16), jax.ShapeDtypeStruct((k, n), jnp.bfloat16)
@@ -28,17 +28,17 @@ def _serves_long_sums(matmul):
 
 
 def _sum_so_far(x, w, *, grid, k):
-    """What block (0, 0) of the product has collected after step (0, 0, k), where ``grid`` cuts x and w evenly."""
+    """Return the accumulator of output block (0, 0) after step (0, 0, k), if ``grid`` divides x and w evenly."""
     (m, depth), n = x.shape, w.shape[1]
     down, across, strips = grid
     if m % down or n % across or (strips > 1 and depth % (128 * strips)):
-        return None  # who knows how large the blocks are
+        return None  # the block sizes are unknown
     end = (k + 1) * depth // strips
     return jnp.dot(x[: m // down, :end], w[:end, : n // across], preferred_element_type=jnp.float32)
 
 
 def _probes(grid):
-    """The sum in scratch after each step of the first output block."""
+    """Return probes of the accumulator after each step of the first output block."""
     first = "take the step apart: which part of x_ref and of w_ref do the masks let through, and what product is it?"
     later = (
         "what becomes of the sum that the step before left, and which part of these blocks do the masks let through?"

@@ -1,4 +1,4 @@
-"""Golf: a product in little VMEM, and as few bytes as possible."""
+"""Golf: a matmul in little VMEM, with as few bytes as possible."""
 
 import jax.numpy as jnp
 
@@ -11,7 +11,7 @@ MOST_VMEM = 448 * 2**10
 
 
 def _wide_products() -> list[tuple]:
-    """Sizes that blocks of (64, 256) divide: 04.11 is about edges, this about bytes."""
+    """Return sizes that blocks of (64, 256) divide: 04.11 is about edges, this one about bytes."""
     sizes = ({"M": 256, "K": 128, "N": 1280}, {"M": 128, "K": 128, "N": 512})
     return arguments(("x: f32[M,K]", "w: f32[K,N]"), sizes)
 

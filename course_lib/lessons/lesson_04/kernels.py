@@ -1,4 +1,4 @@
-"""The kernels that several exercises of lesson 4 put blocks around."""
+"""The kernels for which several exercises of lesson 4 choose blocks."""
 
 import jax.numpy as jnp
 

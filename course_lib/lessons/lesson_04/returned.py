@@ -1,10 +1,10 @@
-"""What a learner's function returns, as the things that were asked for."""
+"""A check that a learner's function returns the items that were asked for."""
 
 from course_lib.checks.unfit import Unfit, described
 
 
 def in_order(call: str, value: object, *wanted: str) -> list:
-    """``value`` as the list of things that ``wanted`` names; names that end in "map" are functions. Raises Unfit."""
+    """Return ``value`` as the list of items that ``wanted`` names; "...map" means a function. Raise Unfit otherwise."""
     names = ", ".join(wanted)
     if not isinstance(value, tuple | list) or len(value) != len(wanted):
         raise Unfit(

@@ -1,11 +1,11 @@
-"""Copy, work, copy: each copy waited for."""
+"""Copy in, compute, copy out, waiting for each copy."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 
 
 def _whole_tiles() -> list[tuple]:
-    """Sizes of whole tiles: a copy by hand of a part of one is refused by the compiler."""
+    """Return sizes in whole tiles, because the compiler refuses a manual copy of part of one."""
     return arguments(("x: f32[M,N]",), ({"M": 16, "N": 256}, {"M": 8, "N": 128}, {"M": 40, "N": 384}))
 
 

@@ -1,4 +1,4 @@
-"""A loop that fetches the next chunk while it works on this one, with two buffers."""
+"""A loop with two buffers that prefetches the next chunk while it works on the current one."""
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise

@@ -1,4 +1,4 @@
-"""How much VMEM the blocks and the scratch of a kernel take."""
+"""The VMEM that a kernel's blocks and scratch take."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ KI = 1024
 
 
 def product(m: int, k: int, n: int, bm: int, bk: int, bn: int, *, scratch: tuple = (), still: bool = False) -> int:
-    """Bytes of VMEM of a product in blocks, bfloat16 to float32; ``still``: the right operand's block does not move."""
+    """Return the VMEM bytes of a blocked matmul, bfloat16 to float32; ``still``: the right operand's block is fixed."""
 
     def kernel(x_ref, w_ref, o_ref, *_):
         o_ref[...] = jnp.dot(x_ref[...], w_ref[...], preferred_element_type=jnp.float32)

@@ -1,4 +1,4 @@
-"""How many rows a step of a memory-bound addition takes."""
+"""The number of rows per grid step of a memory-bound addition."""
 
 import numbers
 
@@ -16,12 +16,12 @@ MOST = 1.1  # times what the bytes alone take
 
 
 def _small() -> list[tuple]:
-    """Sizes for the judges who run a kernel; powers of two, which blocks divide."""
+    """Return sizes for the judges that run a kernel: powers of two, which blocks divide."""
     return arguments(("x: f32[M,N]", "y: f32[M,N]"), ({"M": 64, "N": 512}, {"M": 16, "N": 1024}, {"M": 32, "N": 128}))
 
 
 def adding(block_rows):
-    """The addition with the learner's blocks. Raises Unfit for rows that no block can have."""
+    """Return the addition with the learner's blocks. Raise Unfit for a row count that no block can have."""
     small = [x.shape for x, _ in _small()]
     chosen = [(shape, block_rows(*shape)) for shape in (*small, *LARGE)]
     if any(rows is not None for _, rows in chosen):
@@ -62,7 +62,7 @@ def _divides(shape: tuple[int, int], rows: object) -> None:
 
 
 def _near_the_floor(block_rows):
-    """Whether the large additions fit into VMEM and take, by the compiler, little more than their bytes."""
+    """Demand that the large additions fit into VMEM and take, by the compiler, little more than their bytes."""
     added, limit = adding(block_rows), chips.chip("v5e").scoped_vmem_bytes
     for shape in LARGE:
         x, rows = jax.ShapeDtypeStruct(shape, jnp.float32), block_rows(*shape)

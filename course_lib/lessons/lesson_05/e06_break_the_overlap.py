@@ -1,4 +1,4 @@
-"""What becomes of a turn when its copies are asked for later, or when there are more of them."""
+"""The time of an iteration when its copies start later, or when there are more of them."""
 
 import numpy as np
 
@@ -7,22 +7,22 @@ from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 from course_lib.roofline import pipeline
 
-COPY, WORK, LONG_WORK = 1275, 300, 1500  # cycles, predicted (compiler); a test asks it
+COPY, WORK, LONG_WORK = 1275, 300, 1500  # cycles, predicted (compiler); a test verifies them
 
 
 def turn(work: float, buffers: int) -> float:
-    """Cycles of a further turn that asks for its copies before it waits."""
+    """Return the cycles of a steady-state iteration that starts its copies before it waits."""
 
     def whole(turns: int) -> float:
         same = np.ones(turns)
-        nothing = 1e-15 * same  # of bytes: they are in the latency; 0 would be no copy
+        nothing = 1e-15 * same  # seconds of transfer: the time is in the latency; 0 would mean no copy
         return pipeline.seconds(work * same, nothing, 0 * same, 0 * same, read_s=COPY, write_s=0.0, buffers=buffers)
 
     return (whole(1200) - whole(600)) / 600
 
 
 def asked_for_behind_the_wait(ahead: int) -> float:
-    """Cycles of a further turn that waits first, and then asks for the chunk ``ahead`` turns on; with a clock."""
+    """Simulate iterations that wait first and then start the copy ``ahead`` iterations on; return the cycles of one."""
     clock, arrives, ends = 0.0, [COPY] * ahead, []
     for number in range(1200):
         waited = max(clock, arrives[number])

@@ -1,4 +1,4 @@
-"""Results that are copied home by hand, to repair: a buffer in use, and a copy that nobody waits for."""
+"""Manual write-backs to repair: a buffer is reused too early, and one copy is never waited for."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_05 import under_way

@@ -1,4 +1,4 @@
-"""Which line of a listing is wrong: a copy that is waited for twice."""
+"""The wrong line of a listing: a copy that is waited for twice."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
@@ -35,7 +35,7 @@ def negated(x):
 
 
 def _chunks() -> list[tuple]:
-    """Two chunks and more, in whole tiles."""
+    """Return arrays of two chunks and more, in whole tiles."""
     return arguments(("x: f32[M,N]",), ({"M": 64, "N": 256}, {"M": 32, "N": 128}, {"M": 80, "N": 128}))
 
 

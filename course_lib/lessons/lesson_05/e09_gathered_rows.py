@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: rows at run-time numbers, through a ring of buffers."""
+"""A whole kernel from an empty cell: a gather of rows by run-time indices, through a ring of buffers."""
 
 import jax
 import jax.numpy as jnp
@@ -7,12 +7,12 @@ from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_05 import under_way
 
-AT_LEAST = 4  # copies of rows under way
+AT_LEAST = 4  # row copies in flight
 MOST_VMEM = 64 * 2**10
 
 
 def _rows() -> list[tuple]:
-    """Rows that repeat, the first and the last among them; more than a ring of buffers, fewer, and one."""
+    """Return indices that repeat, with the first and last row; more than a ring of buffers holds, fewer, and one."""
     cases = []
     for number, (rows, columns, count) in enumerate(((64, 256, 13), (40, 128, 3), (16, 384, 1), (200, 128, 40))):
         x = jnp.arange(rows * columns, dtype=jnp.float32).reshape(rows, columns)
@@ -29,7 +29,7 @@ def _ring(gathered):
 
 
 def _whatever_the_length(gathered):
-    """Whether VMEM does not grow with the number of rows."""
+    """Demand that VMEM does not grow with the number of rows."""
     x, ids = jax.ShapeDtypeStruct((4096, 256), jnp.float32), jax.ShapeDtypeStruct((2048,), jnp.int32)
     needs = cost.vmem_bytes(grid.walk(gathered, x, ids))
     if needs > MOST_VMEM:

@@ -11,7 +11,7 @@ MOST_VMEM = 32 * 2**10
 
 
 def _columns() -> list[tuple]:
-    """Rows in multiples of 64; the first is what is counted."""
+    """Return row counts in multiples of 64; the first is scored."""
     return arguments(("x: f32[M,128]",), ({"M": 512}, {"M": 64}), within=(-3, 3))
 
 

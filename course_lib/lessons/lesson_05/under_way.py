@@ -1,4 +1,4 @@
-"""How many copies are under way while a kernel waits, or works: read off its code, before it runs."""
+"""Counts the copies in flight while a kernel waits or works, read from its code before it runs."""
 
 from collections.abc import Callable
 
@@ -6,17 +6,15 @@ from course_lib import grid
 
 
 def at_waits(fn: Callable, *args) -> list[int]:
-    """For each wait for a copy out of HBM, in the order of time: how many such copies are under way, that one included.
+    """Return how many copies out of HBM are in flight at each wait for one, in time order, including that one.
 
-    Raises grid.UnreadableCall where the kernel's code cannot be followed.
+    Raises grid.UnreadableCall if the kernel's code cannot be followed.
     """
     return [n for call in grid.walk(fn, *args).calls for n in _counts(call, "hbm", "wait")]
 
 
 def too_few(fn: Callable, *args, wanted: int) -> tuple[str, str] | None:
-    """None where ``wanted`` copies out of HBM are under way at each wait for one, or as many as are left; else what is
-    wrong, and what to try.
-    """
+    """Return None if ``wanted`` copies out of HBM, or all those left, are in flight at each wait; else (fault, fix)."""
     counts = at_waits(fn, *args)
     expected = [min(wanted, left) for left in range(len(counts), 0, -1)]
     short = [(n, has, ask) for n, (has, ask) in enumerate(zip(counts, expected, strict=True)) if has < ask]
@@ -36,7 +34,7 @@ def too_few(fn: Callable, *args, wanted: int) -> tuple[str, str] | None:
 
 
 def nothing_leaving(fn: Callable, *args) -> tuple[str, str] | None:
-    """None where, at each write to a buffer that is copied into HBM but the first, such a copy is under way."""
+    """Return None if a copy into HBM is in flight at each write to a buffer that is copied out, except the first."""
     counts = [n for call in grid.walk(fn, *args).calls for n in _counts(call, "vmem", "write")]
     if not counts:
         return (
@@ -54,7 +52,7 @@ def nothing_leaving(fn: Callable, *args) -> tuple[str, str] | None:
 
 
 def _counts(call: grid.Call, source_space: str, kind: str) -> list[int]:
-    """How many copies out of that memory are under way at each wait for one, or write to the buffers of one."""
+    """Return how many copies out of a memory are in flight at each wait for one, or each write to its source."""
     if not grid.has_copies_by_hand(call):
         return []
     sources = {copy.source for copy in grid.body(call).copies if copy.source_space == source_space}
@@ -68,7 +66,7 @@ def _counts(call: grid.Call, source_space: str, kind: str) -> list[int]:
 
 
 def _in_order(call: grid.Call) -> list[grid.Use]:
-    """Each use of memory as often as it happens, in the order of time."""
+    """Return each use of memory as often as it happens, in time order."""
     uses = [(step, place, use) for place, use in enumerate(grid.memory_uses(call)) for step in use.steps.tolist()]
     return [use for *_, use in sorted(uses, key=lambda found: found[:2])]
 

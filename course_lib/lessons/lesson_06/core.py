@@ -1,4 +1,4 @@
-"""What a kernel keeps the core busy with, beside waiting for copies."""
+"""The cycles of a kernel's core, without its waits for copies."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from course_lib import compiler
 
 
 def cycles(fn: Callable, *args) -> int | None:
-    """Cycles, predicted (compiler), in which the core does not wait for copies; None where there are none."""
+    """Return the cycles, predicted (compiler), in which the core does not wait for copies; None if there are none."""
     report = compiler.compile_tpu(fn, *args)
     return None if report.cycles is None else report.cycles - report.time_split.get("DMA wait", 0)
 
@@ -15,10 +15,10 @@ def cycles(fn: Callable, *args) -> int | None:
 def at_most(
     most: Callable[[], int], said: str, next: str, *args, build: Callable = lambda defined: defined
 ) -> Callable:
-    """A demand on what the learner defined: at most so many cycles of the core with ``args``.
+    """Return a demand on what the learner defined: at most ``most()`` cycles of the core with ``args``.
 
-    ``said`` is what is asked for, with ``{mine}`` and ``{most}``; ``build`` is the exercise's. Nothing is demanded
-    where there is no compiler.
+    ``said`` is the text of the demand, with ``{mine}`` and ``{most}``; ``build`` is the exercise's. Without a compiler
+    nothing is demanded.
     """
 
     def keeps_to_it(defined):
@@ -35,5 +35,5 @@ def at_most(
 
 @functools.cache
 def cycles_once(fn: Callable, *args) -> int:
-    """The same of a kernel of ours, asked once."""
+    """Return the same for a kernel of ours, compiled only once."""
     return cycles(fn, *args)

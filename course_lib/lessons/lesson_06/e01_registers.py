@@ -1,4 +1,4 @@
-"""Six arrays: how many registers, and how much of them is empty."""
+"""Six arrays: how many registers each takes, and how much of them is padding."""
 
 import math
 
@@ -17,7 +17,7 @@ SHAPES = {
     "E": ((64, 130), "int8"),
     "F": ((500, 1), "float32"),
 }
-NEAR = {  # registers that a known slip leads to
+NEAR = {  # register counts that known mistakes lead to
     "A": {
         10: "10,000 numbers fill that many if they lie back to back. They lie in rows, and rows are padded.",
         25: "That counts 100 lanes as two registers. How many lanes has one?",
@@ -60,7 +60,7 @@ def _registers(name: str) -> int:
 
 
 def _empty(name: str, registers: int) -> float:
-    """Per cent of the places that hold no number of the array."""
+    """Return the percentage of register slots that hold no element of the array."""
     shape, dtype = SHAPES[name]
     return 100 * (1 - math.prod(shape) / (registers * 4096 / np.dtype(dtype).itemsize))
 

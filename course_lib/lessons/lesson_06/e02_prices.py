@@ -1,18 +1,18 @@
-"""Eight operations on every element, and which of four prices each has."""
+"""Eight elementwise operations, and which of four costs each has."""
 
 from course_lib import compiler
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.several import Several
 
-MEANS = {  # what would be behind such a price
+MEANS = {  # what an operation of that cost would be
     "1 cycle": "That has room for four operations of the VPU and one of the EUP.",
     "2 to 5": "That is what 8 to 20 operations of the VPU take.",
     "10 to 40": "That is what 40 to 160 operations of the VPU take.",
     "over 80": "That is what more than 320 operations of the VPU take.",
 }
 CLASSES = {"1 cycle": (0, 1.05), "2 to 5": (1.9, 5), "10 to 40": (9, 40), "over 80": (80, 1e9)}
-# what is asked -> (the row of the list of prices, its column, what to ask oneself)
+# what is asked -> (the row in the table of costs, its column, a question to think about)
 ASKED = {
     "log(x)": ("log(x)", "f32, v5e", "Is there a unit for logarithms? What is left for the others to do?"),
     "sqrt(x)": (

@@ -1,4 +1,4 @@
-"""Six slices: free, dearer or refused."""
+"""Six slices: free, more expensive, or refused."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.choose import Choose

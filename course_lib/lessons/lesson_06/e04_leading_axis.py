@@ -1,4 +1,4 @@
-"""The same sums over another axis, for a small part of the cycles."""
+"""The same sums over another axis, in a small fraction of the cycles."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ TIMES_FEWER = 5
 
 
 def _points() -> list[tuple]:
-    """Multiples of 128 points: how they lie is the subject, not edges."""
+    """Return multiples of 128 points, because this exercise is about their layout, not edges."""
     return arguments(("x: f32[T,16]",), ({"T": 256}, {"T": 1024}, {"T": 640}), within=(-2, 2))
 
 

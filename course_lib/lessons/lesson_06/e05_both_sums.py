@@ -1,4 +1,4 @@
-"""The sums of the rows and of the columns, from one block, within two budgets."""
+"""The sums of the rows and of the columns of one block, within two budgets."""
 
 import jax
 import jax.numpy as jnp

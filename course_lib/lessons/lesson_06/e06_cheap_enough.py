@@ -1,4 +1,4 @@
-"""A power, a sine and a division, as exact as bfloat16 and for an eighth of the cycles."""
+"""A power, a sine and a division to bfloat16 accuracy, in an eighth of the cycles."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ SIZES = ((16, 256), (20, 300), (5, 130))
 
 
 def _arguments() -> list[tuple]:
-    """Random numbers, each operand in its interval."""
+    """Return random values, each operand in its own interval."""
     return [_at(m, n, jax.random.key(m)) for m, n in SIZES]
 
 

@@ -1,4 +1,4 @@
-"""A kernel that keeps its vector as a column, to repair."""
+"""A kernel that stores its vector as a column, to repair."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: heads of 64, two of them in each row of a register."""
+"""A whole kernel from an empty cell: heads of 64, two in each row of a register."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Golf: the minute on the clock, from the second of the day, in the fewest cycles."""
+"""Golf: the minute on the clock from the second of the day, in the fewest cycles."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ DAY = 86_400
 
 
 def _seconds() -> list[tuple]:
-    """Every second of a day, in an order of its own, and further ones by chance."""
+    """Return every second of a day in a fixed scrambled order, and random further ones."""
     first = jnp.arange(256 * 512, dtype=jnp.int32) * 7 % DAY
     return [(first.reshape(256, 512),), (jax.random.randint(jax.random.key(0), (64, 256), 0, DAY, jnp.int32),)]
 

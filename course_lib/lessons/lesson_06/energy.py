@@ -1,4 +1,4 @@
-"""What 06.4 computes, and the kernel that it begins with."""
+"""What 06.4 computes, and the kernel that it starts from."""
 
 import jax
 import jax.numpy as jnp
@@ -6,12 +6,12 @@ from jax.experimental import pallas as pl
 
 
 def energies(x):
-    """The sum of the squares in each row."""
+    """Return the sum of the squares in each row."""
     return jnp.sum(x * x, axis=1)
 
 
 def slow(x):
-    """A row for each point: its 16 numbers lie along the lanes."""
+    """Return the same with one row per point, whose 16 values lie along the lanes."""
 
     def kernel(x_ref, o_ref):
         v = x_ref[...]

@@ -1,4 +1,4 @@
-"""Products of float32 that a chip makes in one pass of bfloat16, and the simulator exactly."""
+"""Float32 matmuls that a chip computes in one bfloat16 pass, but the simulator exactly."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ _NEXT = 'jnp.sum adds float32 as it is. A product does with precision="highest",
 
 
 def refused(arguments: Callable[[], list[tuple]]) -> Callable:
-    """The demand, for ``Exercise.also``, that no product of float32 is left to the chip's rounding."""
+    """Return a demand, for ``Exercise.also``, that no float32 matmul is left to the chip's default rounding."""
 
     def none_is_rounded(fn):
         for eqn in dots(fn, *arguments()[0]):

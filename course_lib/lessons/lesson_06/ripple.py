@@ -1,4 +1,4 @@
-"""What 06.6 computes, and the kernel that it begins with."""
+"""What 06.6 computes, and the kernel that it starts from."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 
 
 def accepted(a, p, x, s):
-    """a ** p * sin(x) / s, with each of the three parts as exact as a bfloat16 is."""
+    """Return a ** p * sin(x) / s, with each of the three factors rounded to bfloat16."""
     return _as_bfloat16(a**p) * _as_bfloat16(jnp.sin(x)) * _as_bfloat16(1 / s)
 
 
@@ -17,7 +17,7 @@ def _as_bfloat16(part):
 
 
 def calling(kernel: Callable) -> Callable:
-    """The call around a kernel."""
+    """Return a function that calls the kernel."""
 
     def ripple(a, p, x, s):
         return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(a.shape, a.dtype))(a, p, x, s)

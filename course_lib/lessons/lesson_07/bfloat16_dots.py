@@ -1,4 +1,4 @@
-"""Whether the products in a kernel are of bfloat16 operands, as the matrix units multiply them."""
+"""Checks that a kernel's matmuls have bfloat16 operands, as the matrix units multiply them."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +6,7 @@ import jax
 
 
 def dots(fn: Callable, *args) -> Iterator:
-    """Every dot_general of ``fn``, those inside its kernels, too."""
+    """Yield every dot_general of ``fn``, including those inside its kernels."""
     yield from _dots(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
@@ -20,7 +20,7 @@ def _dots(jaxpr) -> Iterator:
 
 
 def other_operands(fn: Callable, *args) -> str:
-    """What is wrong with a product that has operands of another dtype than bfloat16; "" if there is none."""
+    """Return a complaint about a matmul whose operands are not bfloat16; "" if there is none."""
     for eqn in dots(fn, *args):
         names = [str(v.aval.dtype) for v in eqn.invars]
         if names != ["bfloat16", "bfloat16"]:
@@ -32,7 +32,7 @@ def other_operands(fn: Callable, *args) -> str:
 
 
 def demanded(arguments: Callable[[], list[tuple]], next: str) -> Callable:
-    """The demand, for ``Exercise.also``, that all products are of bfloat16. ``next``: what to do instead."""
+    """Return a demand, for ``Exercise.also``, that all matmuls take bfloat16. ``next`` says what to do instead."""
 
     def of_bfloat16_alone(fn):
         what = other_operands(fn, *arguments()[0])

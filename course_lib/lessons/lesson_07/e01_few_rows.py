@@ -1,4 +1,4 @@
-"""A product of few rows that adds up in its output."""
+"""A matmul with few rows that accumulates in its output."""
 
 import jax.numpy as jnp
 
@@ -9,13 +9,13 @@ from course_lib.lessons.lesson_07 import bfloat16_dots
 
 
 def _few_rows() -> list[tuple]:
-    """K and N in whole blocks of 128; the first has three output blocks, since two would be right by luck."""
+    """Return K and N in whole blocks of 128; the first has three output blocks, because two would pass by luck."""
     sizes = ({"M": 16, "K": 256, "N": 384}, {"M": 5, "K": 384, "N": 256}, {"M": 32, "K": 128, "N": 512})
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 
 
 def _adds_up_in_the_output(few_rows):
-    """Whether K is cut, and nothing is kept in scratch."""
+    """Demand that K is cut into blocks, and that nothing is kept in scratch."""
     x, y = _few_rows()[0]
     call = grid.walk(few_rows, x, y).calls[0]
     if call.scratch:

@@ -1,4 +1,4 @@
-"""A sum in scratch, and a factor for each column at the end."""
+"""An accumulator in scratch, and a factor per column at the end."""
 
 import jax.numpy as jnp
 
@@ -9,7 +9,7 @@ from course_lib.lessons.lesson_07 import bfloat16_dots
 
 
 def _depths_in_blocks() -> list[tuple]:
-    """K in whole blocks of 128: 07.7 is about the rest. The first has two steps for each of four output blocks."""
+    """Return K in whole blocks of 128; 07.7 handles the rest. The first has four output blocks of two steps each."""
     sizes = ({"M": 64, "K": 256, "N": 256}, {"M": 40, "K": 384, "N": 200}, {"M": 5, "K": 128, "N": 70})
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]", "s: f32[1,N]"), sizes)
 
@@ -43,7 +43,7 @@ def _rounded_both(x, y, s):
 
 
 def _stores_once(scaled):
-    """Whether o_ref is written under a condition, and not at every step."""
+    """Demand that o_ref is written under a condition, not at every step."""
     (call,) = grid.walk(scaled, *_depths_in_blocks()[0]).calls
     o_ref = call.kernel.invars[len(call.inputs)]
     if any(eqn.primitive.name == "swap" and eqn.invars[0] is o_ref for eqn in call.kernel.eqns):

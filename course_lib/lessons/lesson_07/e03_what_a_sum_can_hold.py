@@ -1,4 +1,4 @@
-"""Where sums end: in bfloat16, in int32; what six passes cost and what three leave out."""
+"""Limits of sums in bfloat16 and int32; what six passes cost and what three leave out."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def _six_passes() -> float:
 
 
 def _left_out() -> str:
-    """The product of parts whose loss hurts least."""
+    """Return the partial product whose loss matters least."""
     x, y = (jax.random.uniform(jax.random.key(n), (64,), minval=1.0, maxval=2.0) for n in (0, 1))
     x1, y1 = (np.asarray(a.astype(jnp.bfloat16), np.float64) for a in (x, y))
     x2, y2 = np.asarray(x, np.float64) - x1, np.asarray(y, np.float64) - y1

@@ -1,4 +1,4 @@
-"""Two products of operands that are stored transposed, with no copy in HBM."""
+"""Two matmuls with transposed operands, without a transposed copy in HBM."""
 
 import jax.numpy as jnp
 
@@ -14,10 +14,10 @@ def _gradients(x, w, g):
 
 
 def no_transpose_outside(gradients):
-    """``gradients`` as it is. Raises Unfit where it transposes an array outside its kernels."""
+    """Return ``gradients`` unchanged. Raise Unfit if it transposes an array outside its kernels."""
     try:
         jaxpr = grid.walk(gradients, *EXERCISE.arguments()[0]).jaxpr.jaxpr
-    except Exception:  # the judges say better what is wrong with it
+    except Exception:  # the judges explain better what is wrong with it
         return gradients
     if any(eqn.primitive.name == "transpose" for eqn in _outside(jaxpr)):
         raise Unfit(
@@ -29,7 +29,7 @@ def no_transpose_outside(gradients):
 
 
 def _outside(jaxpr):
-    """The operations around the kernels."""
+    """Yield the operations around the kernels."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in grid.KERNELS:
             continue

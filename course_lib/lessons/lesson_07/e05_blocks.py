@@ -1,4 +1,4 @@
-"""Blocks for four shapes of a product."""
+"""Block sizes for four shapes of a matmul."""
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,11 @@ BEST = {  # (m, k, n): within 1 % of the fastest found, powers of two that fit i
     (1024, 1024, 1024): (512, 1024, 512),
 }
 AXES = ("m", "k", "n")
-FEW_ROWS = 32  # so few that one block has them all, and y, copied once, is nearly all the bytes
+FEW_ROWS = 32  # so few that one block has them all, and y, copied once, is nearly all of the bytes
 
 
 def _small() -> list[tuple]:
-    """Sizes for the judges who run a kernel; powers of two, which blocks divide."""
+    """Return sizes for the judges that run a kernel: powers of two, which blocks divide."""
     sizes = ({"M": 64, "K": 512, "N": 256}, {"M": 16, "K": 256, "N": 128}, {"M": 128, "K": 128, "N": 512})
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 
@@ -32,7 +32,7 @@ def _reference(x, y):
 
 
 def with_blocks(blocks):
-    """The product in the learner's blocks. Raises Unfit for blocks that no such array can have."""
+    """Return the matmul in the learner's blocks. Raise Unfit for blocks that such an array cannot have."""
     shapes = [(*x.shape, y.shape[1]) for x, y in _small()]
     chosen = [(shape, blocks(*shape)) for shape in (*shapes, *BEST)]
     if any(sizes is not None for _, sizes in chosen):
@@ -47,7 +47,7 @@ def with_blocks(blocks):
 
 
 def in_blocks(x, y, sizes):
-    """x @ y with (bm, bk, bn): the kernel that the exercise gives."""
+    """Return x @ y computed in blocks (bm, bk, bn), with the kernel that the exercise gives."""
 
     def kernel(x_ref, y_ref, o_ref, acc_ref):
         @pl.when(pl.program_id(2) == 0)
@@ -86,7 +86,7 @@ def _divide(shape: tuple[int, int, int], sizes: object) -> None:
 
 
 def report(shape: tuple[int, int, int], sizes) -> compiler.Report:
-    """The compiler's report on a product of this shape in these blocks."""
+    """Return the compiler's report on a matmul of this shape in these blocks."""
     m, k, n = shape
     x, y = jax.ShapeDtypeStruct((m, k), jnp.bfloat16), jax.ShapeDtypeStruct((k, n), jnp.bfloat16)
     return compiler.compile_tpu(lambda x, y: in_blocks(x, y, sizes), x, y)
@@ -118,7 +118,7 @@ def _near_the_best(blocks):
 
 
 def _why(shape, sizes, theirs) -> tuple[str, str]:
-    """(what takes the time, what to try)."""
+    """Return (what takes the time, what to try)."""
     (m, k, n), (bm, bk, bn) = shape, sizes
     steps = (m // bm) * (k // bk) * (n // bn)
     if steps < 4:

@@ -10,7 +10,7 @@ from course_lib.checks.unfit import Unfit
 
 
 def _whole_blocks() -> list[tuple]:
-    """Sizes that the blocks divide: 07.7 is about edges. Three output blocks and more: two would be right by luck."""
+    """Return sizes that the blocks divide; 07.7 handles edges. With only two output blocks it would pass by luck."""
     sizes = ({"M": 96, "K": 512, "N": 256}, {"M": 32, "K": 256, "N": 384}, {"M": 64, "K": 128, "N": 128})
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 
@@ -27,12 +27,12 @@ def _in_the_same_blocks(mended):
 
 
 def asks_the_axis_of_the_sum(mended):
-    """``mended`` as it is. Raises Unfit where the sum runs along one axis of the grid and a condition asks another."""
+    """Return ``mended`` unchanged. Raise Unfit if it reduces along one grid axis but a condition tests another."""
     try:
         (call,) = grid.walk(mended, *_whole_blocks()[0]).calls
         (sums,) = _axes_where_the_output_stays(call)
         asked = {eqn.params["axis"] for eqn in grid.equations(call.kernel) if eqn.primitive.name == "program_id"}
-    except Exception:  # the judges say better what is wrong with it
+    except Exception:  # the judges explain better what is wrong with it
         return mended
     if asked - {sums}:
         raise Unfit(
@@ -44,7 +44,7 @@ def asks_the_axis_of_the_sum(mended):
 
 
 def _axes_where_the_output_stays(call) -> list[int]:
-    """The axes of the grid along which the index of the output does not change."""
+    """Return the grid axes along which the index of the output does not change."""
     indices = np.asarray(call.outputs[0].indices).reshape(*call.grid, -1)
     return [a for a, size in enumerate(call.grid) if size > 1 and (np.diff(indices, axis=a) == 0).all()]
 

@@ -1,4 +1,4 @@
-"""A product whose depth no block divides, with y stored by rows."""
+"""A matmul whose depth the blocks do not divide, with y transposed: y[N, K]."""
 
 import jax.numpy as jnp
 

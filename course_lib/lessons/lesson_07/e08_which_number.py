@@ -1,4 +1,4 @@
-"""Which of the three sizes of a block decides what, in words."""
+"""Which of a block's three sizes controls what, in words."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.explain import Explain

@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: a float32 product out of bfloat16 products."""
+"""A whole kernel from an empty cell: a float32 matmul built from bfloat16 ones."""
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,8 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_07 import bfloat16_dots
 
-MOST = 3e-5  # of the numbers' size
-PASS_OR_TWO = 0.01  # what one pass may be off by, of that size, and some room
+MOST = 3e-5  # relative to the size of the values
+PASS_OR_TWO = 0.01  # relative error of one pass, with some margin
 LONG = 65_536
 
 
@@ -26,7 +26,7 @@ def _of_bfloat16_alone(careful):
 
 
 def exact_enough(careful):
-    """``careful`` as it is. Raises Unfit where its error is that of a term left out; other mistakes are the judges'."""
+    """Return ``careful`` unchanged. Raise Unfit if its error is that of a missing term; judges find other mistakes."""
     x, y = (jax.random.normal(jax.random.key(n), shape) for n, shape in ((0, (40, 256)), (1, (256, 130))))
     exact = np.asarray(x, np.float64) @ np.asarray(y, np.float64)
     try:
@@ -45,7 +45,7 @@ def exact_enough(careful):
 
 
 def _serves_long_sums(careful):
-    """Whether the blocks stay small along all three axes."""
+    """Demand that the blocks stay small along all three axes."""
     limit = chips.chip("v5e").scoped_vmem_bytes
     for m, k, n in ((128, LONG, 128), (LONG, 128, 128), (128, 128, LONG)):
         x, y = jax.ShapeDtypeStruct((m, k), jnp.float32), jax.ShapeDtypeStruct((k, n), jnp.float32)

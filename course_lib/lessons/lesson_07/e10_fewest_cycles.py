@@ -1,4 +1,4 @@
-"""Golf: 4096 x 4096 x 4096 in as few cycles as possible."""
+"""Golf: a matmul of 4096 x 4096 x 4096 in as few cycles as possible."""
 
 import jax
 import jax.numpy as jnp
@@ -7,11 +7,11 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
 
-ROOM = 1_075_003  # cycles of the lesson's (512, 4096, 512), as its "Room" prints them, libtpu 0.0.48
+ROOM = 1_075_003  # cycles of (512, 4096, 512), which the lesson prints under "Room", libtpu 0.0.48
 
 
 def _small() -> list[tuple]:
-    """What the judges run; the large product is only compiled. The second has several blocks of 512 on two axes."""
+    """Return what the judges run; the large one is only compiled. The second has several blocks of 512 on two axes."""
     sizes = ({"M": 128, "K": 512, "N": 128}, {"M": 1024, "K": 128, "N": 1024}, {"M": 128, "K": 256, "N": 256})
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 

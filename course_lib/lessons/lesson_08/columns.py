@@ -1,16 +1,16 @@
-"""Columns whose exponentials no fixed number makes fit float32: a maximum must be carried."""
+"""Columns whose exponentials overflow or vanish under any fixed offset, so a running maximum is needed."""
 
 import jax.numpy as jnp
 
 from course_lib.checks.inputs import arguments
 
-# From one block of 32 rows to the next: little, so that a wrong factor shows, and more than exp can hold. Up and down.
+# Rise per block of 32 rows, up and down: small, so that a wrong factor shows, and more than exp can hold.
 _RISES = (5, 100, -5, -100, 5, 100)
-_FAR_DOWN = 700  # of those that rise by 100: below what is begun with if it is not -inf
+_FAR_DOWN = 700  # offset of those that rise by 100: they lie below any initial value except -inf
 
 
 def columns(sizes: tuple[dict[str, int], ...]) -> list[tuple]:
-    """x: float32[M, N] at each of three sizes, position-coded and by chance; every number is below 0."""
+    """Return x: float32[M, N] at each of three sizes, position-coded and random; every value is negative."""
     cases = arguments(("x: f32[M,N]",), sizes, (), (-110, -90))
     return [(_ramp(x, rise),) for (x,), rise in zip(cases, _RISES, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Steps that work and blocks that are copied, below a diagonal, for three index maps."""
+"""Steps that compute and blocks that are copied below a diagonal, for three index maps."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The softmax of rows whose last block hangs over."""
+"""The softmax of rows whose last block overhangs."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ EXERCISE = Exercise(
     judged="softmax",
     inputs=("x: f32[M,T]",),
     sizes=({"M": 16, "T": 256}, {"M": 20, "T": 300}, {"M": 5, "T": 70}),
-    within=(-1300, -1100),  # no one number brings all of these to where exp is not 0; and 0 is larger than all
+    within=(-1300, -1100),  # no fixed offset brings all of them into exp's range, and 0 as padding exceeds them all
     reference=lambda x: jax.nn.softmax(x, axis=1),
     slips=(
         judges.Slip(

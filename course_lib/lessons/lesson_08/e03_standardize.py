@@ -1,4 +1,4 @@
-"""Rows minus their mean, over their deviation: two sums, and a mask for each."""
+"""Rows minus their mean, divided by their standard deviation: two sums, each with a mask."""
 
 import jax.numpy as jnp
 
@@ -27,13 +27,13 @@ def _tail_in_the_variance(x):
 
 
 def _counts_the_block(x):
-    """With zeros in the tail, and means over the block's width."""
+    """Return the result with zeros in the tail, and means over the block's width."""
     wide = jnp.pad(x.astype(jnp.float32), ((0, 0), (0, _padded(x) - x.shape[1])))
     return _standardized(wide)[:, : x.shape[1]].astype(x.dtype)
 
 
 def _divides_by_the_block(x):
-    """As it should be, but both sums are divided by the block's width."""
+    """Return the result with correct sums, but both divided by the block's width."""
     wide, width = x.astype(jnp.float32), _padded(x)
     centred = wide - jnp.sum(wide, axis=1, keepdims=True) / width
     variance = jnp.sum(centred * centred, axis=1, keepdims=True) / width
@@ -47,7 +47,7 @@ def _over_the_variance(x):
 
 
 def _rows() -> list[tuple]:
-    """Means that are not 0, so that a tail which they were taken from shows; one row whose variance is 0."""
+    """Return rows with a nonzero mean, so that subtracting it from the tail shows; and one row whose variance is 0."""
     sizes = ({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 70})
     *cases, (last,) = arguments(("x: bf16[M,N]",), sizes, (), (1, 3))
     return [*cases, (last.at[0].set(2),)]

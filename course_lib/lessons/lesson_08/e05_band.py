@@ -1,4 +1,4 @@
-"""An index map that copies the blocks of a band, each once."""
+"""An index map that copies each block of a band exactly once."""
 
 import jax
 import jax.numpy as jnp
@@ -22,14 +22,14 @@ def _band_sums(x):
 
 
 def _band_once(x) -> int:
-    """Bytes of the blocks that touch the band, each once, and of the sums."""
+    """Return the bytes of the blocks that touch the band, each copied once, and of the sums."""
     blocks = x.shape[0] // 128
     touched = sum(abs(i - j) <= 1 for i in range(blocks) for j in range(blocks))
     return touched * 128 * 128 * 4 + cost.stored_bytes(jax.ShapeDtypeStruct((1, x.shape[0]), x.dtype))
 
 
 def with_map(band_map):
-    """The sums in blocks of x that the map names. Raises Unfit where it names a block that nobody reads."""
+    """Return the sums with the learner's index map. Raise Unfit if it copies a block that nobody reads."""
     if band_map(0, 0) is None:
         return lambda x: None
 
@@ -48,7 +48,7 @@ def with_map(band_map):
 
 
 def _band_kernel(x_ref, o_ref):
-    """The kernel that the exercise gives."""
+    """Run the kernel that the exercise gives."""
     j, i = pl.program_id(0), pl.program_id(1)
 
     @pl.when(i == 0)
@@ -64,11 +64,11 @@ def _band_kernel(x_ref, o_ref):
 
 
 def _copies_the_band_alone(band_sums) -> None:
-    """Raises Unfit where a step without work asks for a block that was not there, nor is the next one needed."""
+    """Raise Unfit if a step without work copies a block that is neither the previous nor the next one needed."""
     try:
         (call,) = grid.walk(band_sums, _square()[0][0]).calls
         steps, blocks = list(np.ndindex(*call.grid)), [tuple(map(int, at)) for at in call.inputs[0].indices]
-    except Exception:  # the judges say better what is wrong with it
+    except Exception:  # the judges explain better what is wrong with it
         return
     works = [abs(i - j) <= 1 for j, i in steps]
     if any(work and block != (i, j) for (j, i), block, work in zip(steps, blocks, works, strict=True)):

@@ -1,4 +1,4 @@
-"""log(sum(exp(x))) of each column in one pass: the online softmax."""
+"""log(sum(exp(x))) of each column in one pass, as in online softmax."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def _once(x) -> int:
 
 
 def _first(i):
-    """Of the first column of blocks, what is there after step (0, i)."""
+    """Return a function that selects the rows of the first column of blocks up to step (0, i)."""
     return lambda x: x[: 32 * (i + 1), :128]
 
 

@@ -1,4 +1,4 @@
-"""Four mistakes: an `if` on a traced value, a wrong start, a mask behind the minimum, an index within the block."""
+"""Four mistakes: an `if` on a traced value, a wrong start, a mask after the minimum, and a block-local index."""
 
 import jax.numpy as jnp
 
@@ -8,7 +8,7 @@ from course_lib.checks.inputs import arguments
 
 
 def _columns() -> list[tuple]:
-    """Three blocks of rows and more; large numbers, so that any start but inf shows."""
+    """Return at least three blocks of rows; large values, so that any start but inf shows."""
     sizes = ({"M": 48, "N": 384}, {"M": 40, "N": 256}, {"M": 5, "N": 128})
     return arguments(("x: f32[M,N]",), sizes, (), (2e6, 9e6))
 

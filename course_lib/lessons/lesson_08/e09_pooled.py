@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: the mean of v with the softmax of s as weights, in one pass, for n rows."""
+"""A whole kernel from an empty cell: the mean of v weighted by softmax(s), in one pass, over the first n rows."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from course_lib.lessons.lesson_08.columns import columns
 
 
 def _scores_and_values() -> list[tuple]:
-    """Scores as in 08.6; in one case all that does not count is NaN."""
+    """Return scores as in 08.6; in one case every row that does not count is NaN."""
     sizes = ({"M": 96, "N": 256}, {"M": 100, "N": 128}, {"M": 20, "N": 128})
     values = arguments(("v: f32[M,N]",), sizes, (), (-110, -90))
     made = []
@@ -39,7 +39,7 @@ def _undivided(s, v, n):
 
 
 def _once(s, v, n) -> int:
-    """s, v and the result, each once, and the tile that n may take."""
+    """Return the bytes of s, v and the result, each moved once, plus the tile that n may take."""
     return cost.stored_bytes(s, v, s[:1]) + 4096
 
 

@@ -6,11 +6,11 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
 
-REGISTERS = 2048 * 128 // 1024  # of a v5e, each stored once, one a cycle
+REGISTERS = 2048 * 128 // 1024  # registers of the result, each stored once, one per cycle
 
 
 def _small() -> list[tuple]:
-    """What all judges run; that of 2048 rows only the numbers judge."""
+    """Return what all judges run; only the numbers judge sees 2048 rows."""
     return arguments(("x: f32[M,N]",), ({"M": 256, "N": 128}, {"M": 768, "N": 128}))
 
 

@@ -1,4 +1,4 @@
-"""A product with a bias and an activation on top: once for each block of the result."""
+"""A matmul with a bias and an activation as epilogue, applied once per output block."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ ACTIVATIONS = {128: jax.nn.relu, 256: jax.nn.gelu, 384: jax.nn.silu}  # by the r
 
 
 def _sizes() -> list[tuple]:
-    """Sizes that blocks of 128 divide, one to three of them along K; each number of rows has another activation."""
+    """Return sizes that blocks of 128 divide, one to three along K; each number of rows has its own activation."""
     inputs = ("x: T[M,K]", "w: T[K,N]", "b: T[N]")
     sizes = ({"M": 128, "K": 256, "N": 256}, {"M": 256, "K": 128, "N": 128}, {"M": 384, "K": 256, "N": 128})
     cases = [
@@ -23,13 +23,13 @@ def _sizes() -> list[tuple]:
 
 
 def _raised(x, w, b):
-    """The bias, raised so that most sums are positive: a ReLU of half zeros would hide half of the mistakes."""
+    """Raise the bias so that most sums are positive: a ReLU that zeroes half of them would hide half the mistakes."""
     sums = jnp.dot(x, w, preferred_element_type=jnp.float32)
     return (b + jnp.std(sums)).astype(b.dtype)
 
 
 def _with_each(layer):
-    """The layer with the activation that goes with the rows of x."""
+    """Return the layer with the activation that belongs to the rows of x."""
 
     def activated(x, w, b):
         return layer(x, w, b, ACTIVATIONS[x.shape[0]])
@@ -43,11 +43,11 @@ def _reference(x, w, b):
 
 
 def _rows_of_bias(layer):
-    """``_with_each(layer)``. Raises Unfit where a kernel gets b with one axis, cut into blocks."""
+    """Return ``_with_each(layer)``. Raise Unfit if a kernel gets b as a 1-D array cut into blocks."""
     x, w = jax.ShapeDtypeStruct((128, 256), jnp.float32), jax.ShapeDtypeStruct((256, 256), jnp.float32)
     try:
         calls = grid.walk(_with_each(layer), x, w, jax.ShapeDtypeStruct((256,), jnp.float32)).calls
-    except Exception:  # whatever it raises is said when the judges run it
+    except Exception:  # the judges report any error when they run it
         return _with_each(layer)
     if any(o.shape == (256,) and o.block_shape != o.shape for call in calls for o in call.operands):
         raise Unfit(
@@ -59,9 +59,9 @@ def _rows_of_bias(layer):
 
 
 def _once_for_each_block(layer):
-    """Whether K is in the grid, and the activation runs in one step along K alone.
+    """Demand that K is in the grid, and that the activation runs in only one step along K.
 
-    It is looked for by an activation that no kernel has otherwise; the steps in which it runs are counted.
+    The test activation is one that no kernel uses otherwise, and the steps in which it runs are counted.
     """
     x, w = jax.ShapeDtypeStruct((128, 384), jnp.float32), jax.ShapeDtypeStruct((384, 128), jnp.float32)
     b = jax.ShapeDtypeStruct((128,), jnp.float32)

@@ -1,4 +1,4 @@
-"""A product with weights that are stored in bytes: made wide in VMEM, and nowhere else."""
+"""A matmul with int8 weights that are widened in VMEM, and nowhere else."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ MOST_VMEM = 192 * 2**10
 
 
 def _few_rows() -> list[tuple]:
-    """Few rows, and columns that blocks of 128 divide: weights are the subject, not edges."""
+    """Return few rows, and columns that blocks of 128 divide, because this exercise is about weights, not edges."""
     inputs = ("x: bf16[M,K]", "q: int8[K,N]", "scale: f32[N]")
     return arguments(
         inputs, ({"M": 16, "K": 256, "N": 1024}, {"M": 32, "K": 128, "N": 256}, {"M": 16, "K": 384, "N": 128})
@@ -29,11 +29,11 @@ def _scaled_before(x, q, scale):
 
 
 def _reads_bytes(from_bytes):
-    """The function, if its kernel reads q as it is stored. Raises Unfit where q is made wide in front of the kernel."""
+    """Return the function if its kernel reads q as it is stored. Raise Unfit if q is widened before the kernel."""
     arrays = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _few_rows()[0]]
     try:
         calls = grid.walk(from_bytes, *arrays).calls
-    except Exception:  # whatever it raises is said when the judges run it
+    except Exception:  # the judges report any error when they run it
         return from_bytes
     if calls and all(operand.dtype != jnp.int8 for call in calls for operand in call.operands):
         raise Unfit(

@@ -1,4 +1,4 @@
-"""The published kernel, to mend: blocks along K, and blocks for which b is read less often."""
+"""The published kernel to repair: block K too, and choose blocks with which b is read less often."""
 
 import jax.numpy as jnp
 
@@ -11,13 +11,13 @@ MOST_S = 8e-3
 
 
 def _powers_of_two() -> list[tuple]:
-    """Sizes that blocks divide. The last K is longer than any block that fits the product of 8192."""
+    """Return sizes that blocks divide. The last K is longer than any block that fits the matmul of 8192."""
     sizes = ({"M": 128, "K": 256, "N": 128}, {"M": 256, "K": 128, "N": 128}, {"M": 128, "K": 1024, "N": 128})
     return arguments(("a: f32[M,K]", "b: f32[K,N]"), sizes)
 
 
 def _for_the_guides_size(mended):
-    """Whether the product of 8192 fits, moves few enough bytes, and is predicted to be fast enough."""
+    """Demand that the matmul of 8192 fits, moves few enough bytes, and is predicted to be fast enough."""
     chip = chips.chip("v5e")
     walk = grid.walk(mended, SQUARE, SQUARE)
     needs, moved = cost.vmem_bytes(walk), cost.hbm_bytes(walk)
@@ -93,7 +93,7 @@ EXERCISE = Exercise(
             value=_product,
             next="take jnp.maximum(o_ref[...], 0) when the sum is finished, in the last step along K.",
         ),
-        *(_relu_at_each_step(bk) for bk in (128, 256, 512)),  # what a learner takes along K for the cases
+        *(_relu_at_each_step(bk) for bk in (128, 256, 512)),  # block sizes along K that learners choose for the cases
     ),
     also=(_for_the_guides_size,),
     hints=(

@@ -1,4 +1,4 @@
-"""A residual sum and its RMSNorm, both returned, and every array moved once."""
+"""A residual sum and its RMSNorm, both returned, with every array moved once."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def _each_once(x, r, weight) -> int:
 
 
 def _statistics_wide(add_and_norm):
-    """Whether squares, means and roots are float32 where x and r are bfloat16."""
+    """Demand that squares, means and roots are float32 even if x and r are bfloat16."""
     x, weight = jax.ShapeDtypeStruct((32, 256), jnp.bfloat16), jax.ShapeDtypeStruct((256,), jnp.float32)
     traced = jax.make_jaxpr(add_and_norm)(x, x, weight)
     narrow = {

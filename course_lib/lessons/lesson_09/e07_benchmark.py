@@ -1,4 +1,4 @@
-"""A benchmark to repair, on a machine that is made of sums."""
+"""A benchmark to repair, on a simulated machine whose times are known."""
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds.compute import Compute, Formula
@@ -23,7 +23,7 @@ _AGAIN = f"The same batch again and again: the cache holds it, and the machine t
 
 
 def _slips(of: str) -> dict[str, str]:
-    """Expressions for what the usual mistakes give, for one of the two programs."""
+    """Return expressions for what the usual mistakes give, for one of the two programs."""
     compiles = f"machine._compile_s / {ROUNDS}"
     return {
         "machine._dispatch_s": _SENT,

@@ -13,7 +13,7 @@ MOST_VMEM = 128 * 2**10
 
 
 def _long_rows() -> list[tuple]:
-    """Rows that take more than the VMEM there is, with numbers whose exponentials overflow; 512 divides them."""
+    """Return rows larger than the allowed VMEM, with values whose exponentials overflow; 512 divides them."""
     sizes = ({"M": 16, "N": 2048}, {"M": 8, "N": 4096}, {"M": 24, "N": 1536})
     return arguments(("x: f32[M,N]",), sizes, (), (90, 95))
 
@@ -31,11 +31,11 @@ def _total(x):
 
 
 def _result_comes_home_once(softmax):
-    """The function, if no block of its result is left and come back to. Raises Unfit where one is."""
+    """Return the function. Raise Unfit if a block of its result is left and revisited."""
     try:
         calls = grid.walk(softmax, _long_rows()[0][0]).calls
         results = [o for call in calls for o in call.operands if o.role == "output" and o.pipelined]
-    except Exception:  # whatever it raises is said when the judges run it
+    except Exception:  # the judges report any error when they run it
         return softmax
     if any(o.changes.sum() > len(np.unique(o.indices, axis=0)) for o in results):
         raise Unfit(

@@ -1,4 +1,4 @@
-"""Golf: a norm in front of a product, with as few bytes as possible."""
+"""Golf: a norm before a matmul, with as few bytes as possible."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ MOST_VMEM = 2**20
 
 
 def _sizes() -> list[tuple]:
-    """Sizes that blocks of 128 divide; the first is what is counted."""
+    """Return sizes that blocks of 128 divide; the first is scored."""
     return arguments(("x: f32[M,K]", "w: f32[K,N]"), ({"M": 256, "K": 1024, "N": 256}, {"M": 128, "K": 256, "N": 128}))
 
 

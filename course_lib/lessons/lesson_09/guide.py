@@ -1,4 +1,4 @@
-"""The kernel of the published guide, with the sizes of its blocks left open."""
+"""The kernel of the published guide, with its block sizes as parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ SQUARE = jax.ShapeDtypeStruct((SIZE, SIZE), jnp.float32)
 
 
 def strips(a, b, bm=128, bn=128):
-    """relu(a @ b) from bm whole rows and bn whole columns."""
+    """Return relu(a @ b), computed from strips of bm whole rows and bn whole columns."""
 
     def kernel(a_ref, b_ref, o_ref):
         o_ref[...] = jnp.maximum(jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32), 0)
@@ -27,5 +27,5 @@ def strips(a, b, bm=128, bn=128):
 
 
 def traffic(fn=strips) -> int:
-    """Bytes through HBM for two matrices of 8192 x 8192."""
+    """Return the bytes through HBM for two matrices of 8192 x 8192."""
     return cost.hbm_bytes(grid.walk(fn, SQUARE, SQUARE))

@@ -1,29 +1,29 @@
-"""A machine made of sums, to be timed: it sends off, compiles, finishes later, and has a cache, as a device does."""
+"""A simulated machine to benchmark: like a device it dispatches, compiles, runs asynchronously and has a cache."""
 
 import dataclasses
 import types
 from collections.abc import Callable
 
-CACHED = 0.8  # of the time, where the batch is the one of the call before
+CACHED = 0.8  # share of the time that a call takes if its batch is that of the previous call
 ROUNDS = 100  # of the broken benchmark
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a call returns before it is there."""
+    """The result of a call, which may not be ready yet."""
 
     _machine: "Machine" = dataclasses.field(repr=False)
     ready_s: float
 
     def block_until_ready(self) -> "Result":
-        """Let the host wait until the device has finished."""
+        """Make the host wait until the device has finished."""
         self._machine.now_s = max(self._machine.now_s, self.ready_s)
         return self
 
 
 @dataclasses.dataclass(eq=False)
 class Machine:
-    """Seconds: of its two programs on the device, the layer without jit (eager), a dispatch, a compilation."""
+    """Times in seconds: its two programs on the device, the layer without jit (eager), a dispatch, a compilation."""
 
     _layer_s: float
     _kernel_s: float
@@ -38,27 +38,27 @@ class Machine:
         return "machine"
 
     def clock(self) -> float:
-        """The host's clock, in seconds."""
+        """Return the host's clock, in seconds."""
         return self.now_s
 
     def batch(self, number: int) -> tuple:
-        """Input number ``number``, in memory of its own."""
+        """Return input number ``number``, in its own memory."""
         return ("batch", number)
 
     def ones(self) -> tuple:
-        """An input of ones, the same each time."""
+        """Return an input of ones, the same each time."""
         return ("ones",)
 
     def layer(self, x) -> Result:
-        """The layer, without jit: three operations, each sent off by itself."""
+        """Run the layer without jit: three operations, each dispatched separately."""
         return self._sent(self._eager_s, x, "layer", dispatches=3)
 
     def kernel(self, x) -> Result:
-        """The kernel."""
+        """Run the kernel."""
         return self._sent(self._kernel_s, x, "kernel")
 
     def jit(self, fn: Callable) -> Callable:
-        """The layer or the kernel as one program, compiled at its first call. What is under way is waited for."""
+        """Return the layer or the kernel as one program, compiled at its first call, after waiting for pending work."""
         self.now_s, self.last = max(self.now_s, self.free_s), None
         seconds = {"layer": self._layer_s, "kernel": self._kernel_s}[self._trace(fn)]
         compiled = False
@@ -72,7 +72,7 @@ class Machine:
         return call
 
     def _trace(self, fn: Callable) -> str:
-        """ "layer" or "kernel", whichever ``fn`` calls; it is called once, as JAX calls what it compiles."""
+        """Return "layer" or "kernel", whichever ``fn`` calls, by calling it once, as JAX does when it compiles."""
         self._traced = []
         try:
             fn(("traced",))
@@ -95,13 +95,13 @@ class Machine:
 
 
 def outside(machine: Machine) -> types.SimpleNamespace:
-    """What a benchmark may ask of the machine: all but its seconds, which are to be measured."""
+    """Return what a benchmark may use of the machine: everything except the times it has to measure."""
     names = ("clock", "batch", "ones", "layer", "kernel", "jit")
     return types.SimpleNamespace(**{name: getattr(machine, name) for name in names})
 
 
 def one_call(machine: Machine, name: str) -> float:
-    """Seconds of one call of the jitted "layer" or "kernel" on the device, with a batch it has not seen."""
+    """Return the device seconds of one call of the jitted "layer" or "kernel", with a batch it has not seen."""
     fn = machine.jit(getattr(machine, name))
     fn(machine.batch(-1)).block_until_ready()
     began = machine.clock()

@@ -1,4 +1,4 @@
-"""Six workloads, and what XLA's program moves for them."""
+"""Six workloads, and the bytes that XLA's program moves for them."""
 
 import functools
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from course_lib import bench, chips, compiler, cost
 
-DISPATCH_S = 100e-6  # of the host, for one call: JAX's documentation prints times that hold so much
+DISPATCH_S = 100e-6  # host time of one call, as in the timings that JAX's documentation prints
 LITTLE = 1.2  # times the bytes that must be moved
 
 
@@ -37,12 +37,12 @@ WORKLOADS = {
 
 
 def must(fn, *args) -> int:
-    """Bytes: every argument read once, every result written once."""
+    """Return the bytes if every argument is read once and every result is written once."""
     return cost.stored_bytes(*args, *jax.tree.leaves(jax.eval_shape(fn, *args)))
 
 
 def verdict(name: str) -> str:
-    """The first of "dispatch", "compute", "HBM", "kernel" that is true of a workload, by XLA's own program."""
+    """Return the first of "dispatch", "compute", "HBM", "kernel" that applies to a workload, by XLA's own program."""
     fn, args = WORKLOADS[name]
     moved = compiler.compile_tpu(fn, *args, simulate=False, time_limit_s=120, memory_bytes=4 * 2**30).hbm_bytes
     bytes_s, compute_s = moved / chips.chip("v5e").hbm_bandwidth, bench.bound(fn, *args).compute_s

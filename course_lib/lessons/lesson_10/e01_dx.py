@@ -1,4 +1,4 @@
-"""dx = dz @ w.T, with the columns of g as the sum: innermost."""
+"""dx = dz @ w.T, with the reduction over the columns of g innermost."""
 
 import jax.numpy as jnp
 
@@ -15,7 +15,7 @@ def _cases() -> list[tuple]:
 
 
 def _blocks_transposed(w):
-    """w with each of its blocks of 128 x 128 transposed where it stands."""
+    """Return w with each of its 128 x 128 blocks transposed in place."""
     k, n = w.shape
     return w.reshape(k // 128, 128, n // 128, 128).transpose(0, 3, 2, 1).reshape(k, n)
 

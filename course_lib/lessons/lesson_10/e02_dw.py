@@ -1,4 +1,4 @@
-"""dw = x.T @ dz: the batch is the sum, innermost, and its last block is ragged."""
+"""dw = x.T @ dz: the reduction over the batch is innermost, and its last block is ragged."""
 
 import jax.numpy as jnp
 
@@ -11,7 +11,7 @@ MOST_VMEM = 640 * 2**10
 
 
 def cases() -> list[tuple]:
-    """x, y and g; batches that blocks of 128 divide, and that they do not."""
+    """Return x, y and g, with batches that blocks of 128 do and do not divide."""
     return layers.with_zeros_in_y(("x: T[M,K]", "y: T[M,N]", "g: T[M,N]"), SIZES)
 
 

@@ -1,4 +1,4 @@
-"""db in the kernel of dw, from the dz that lies there anyway."""
+"""db in the kernel for dw, from the dz that it already computes."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ _ONE_TILE = cost.stored_bytes(jax.ShapeDtypeStruct((8, 128), jnp.float32))  # no
 
 
 def _bytes(x, y, g) -> int:
-    """What 10.2 moves in blocks of 128 x 128, with a batch in whole blocks, and db."""
+    """Return the bytes that 10.2 moves in blocks of 128 x 128, with the batch rounded up to whole blocks, plus db."""
     (m, k), n = x.shape, g.shape[1]
     whole = -(-m // 128) * 128
     at_most = (n // 128) * whole * k + 2 * (k // 128) * whole * n + k * n + 32 * n
@@ -24,7 +24,7 @@ def _both(x, y, g):
 
 
 def _rows_of_blocks(dz):
-    """The sums along the rows of each block of 128 x 128, added up over the batch: 128 for each block of columns."""
+    """Return the row sums of each 128 x 128 block, added over the batch: 128 for each block of columns."""
     rows, columns = -(-dz.shape[0] // 128), dz.shape[1] // 128
     whole = jnp.pad(dz, ((0, 128 * rows - dz.shape[0]), (0, 0)))
     return whole.reshape(rows, 128, columns, 128).sum(axis=(0, 3)).T.reshape(-1)

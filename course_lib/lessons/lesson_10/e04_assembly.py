@@ -1,4 +1,4 @@
-"""custom_vjp around a forward kernel, whose gradients are judged."""
+"""A custom_vjp around a forward kernel, whose gradients are judged."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ INPUTS = ("x: T[M,K]", "w: T[K,N]", "b: T[N]")
 
 
 def cases() -> list[tuple]:
-    """x, w and b, neither square nor in whole blocks."""
+    """Return x, w and b, neither square nor in whole blocks."""
     return layers.at_random(INPUTS, ({"M": 150, "K": 128, "N": 256},))
 
 
 def _under_vmap(fused_dense):
-    """Whether a gradient can be traced for two batches at once."""
+    """Demand that the gradient can be traced for a batch of two under vmap."""
     x, w, b = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 64, 128), (128, 128), (128,)))
     mapped = jax.vmap(fused_dense, in_axes=(0, None, None))
     try:

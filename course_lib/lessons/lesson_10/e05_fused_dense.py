@@ -1,4 +1,4 @@
-"""The layer in Keras: the numbers and gradients of its kernels, its fit beside Dense, its files, its train step."""
+"""The layer in Keras: values and gradients of its kernels, its fit compared with Dense, its files, its train step."""
 
 import pathlib
 import tempfile
@@ -16,7 +16,7 @@ WIDTH = 128  # features and units, so that any blocks will do
 
 
 def _as_a_function(layer_class):
-    """The layer as a function of inputs, kernel and bias, built anew at each call."""
+    """Return the layer as a function of inputs, kernel and bias, built afresh at each call."""
     import keras
 
     if not isinstance(layer_class, type) or not issubclass(layer_class, keras.layers.Layer):
@@ -33,7 +33,7 @@ def _as_a_function(layer_class):
     def call(x, w, b):
         policy = "mixed_bfloat16" if x.dtype == jnp.bfloat16 else "float32"
         layer = layer_class(w.shape[1], dtype=policy)
-        with jax.ensure_compile_time_eval():  # its first weights are numbers, and no part of what is traced
+        with jax.ensure_compile_time_eval():  # its initial weights are concrete values, not part of the trace
             layer.build((None, *x.shape[1:]))
         shapes = [tuple(v.shape) for v in layer.trainable_variables]
         if shapes != [w.shape, b.shape]:
@@ -61,7 +61,7 @@ def _must_say_its_shape(layer_class) -> None:
 
 
 def _must_use_what_it_is_handed(layer_class) -> None:
-    """fit hands in the weights of each step: both are read, by whatever is traced first."""
+    """Raise Unfit unless kernel and bias are read from the weights that ``fit`` passes in at each step."""
     layer = layer_class(WIDTH)
     layer.build((None, WIDTH))
     shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((WIDTH, WIDTH), (WIDTH,), (8, WIDTH))]
@@ -77,7 +77,7 @@ def _must_use_what_it_is_handed(layer_class) -> None:
 
 
 def _must_compute_in_bfloat16(layer_class) -> None:
-    """Under mixed_bfloat16 no kernel may be handed a matrix of float32."""
+    """Raise Unfit if a kernel gets a float32 matrix under mixed_bfloat16."""
     layer = layer_class(WIDTH, dtype="mixed_bfloat16")
     if layer.compute_dtype != "bfloat16":
         raise Unfit(
@@ -100,7 +100,7 @@ def _must_compute_in_bfloat16(layer_class) -> None:
 
 
 def _must_keep_the_axes(layer_class) -> None:
-    """All axes but the last are those of the input, in what it says and in what it does."""
+    """Raise Unfit unless all axes but the last are those of the input, in the declared shape and the actual one."""
     import keras
 
     shape = tuple(layer_class(256).compute_output_spec(keras.KerasTensor((None, 7, 128))).shape)
@@ -162,7 +162,7 @@ def _flowers():
 
 
 def _fits_and_survives(layer_class):
-    """Four epochs beside Dense from one start, all flowers in a batch, which no block of 128 divides; then a file."""
+    """Demand that four epochs on one ragged batch match Dense from the same start, and that a saved model loads."""
     import keras
 
     x, y = _flowers()

@@ -1,4 +1,4 @@
-"""Numbers to predict: what keeping z costs, and what making it again does."""
+"""Figures to predict: what it costs to save z, and what it costs to recompute it."""
 
 import jax
 import jax.numpy as jnp

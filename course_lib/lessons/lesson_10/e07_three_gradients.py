@@ -1,4 +1,4 @@
-"""A gradient to repair: a slope, a residual, an order of steps."""
+"""A gradient to repair: its slope, its residual and its order of steps are wrong."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def _dz(x, s, b, g):
 
 
 def _cases() -> list[tuple]:
-    """Three blocks each way; random numbers."""
+    """Return arrays of three blocks along each axis, with random values."""
     return arguments(("x: f32[M,N]", "s: f32[N]", "b: f32[N]"), ({"M": 192, "N": 384},), within=(-1, 1))[1::2]
 
 

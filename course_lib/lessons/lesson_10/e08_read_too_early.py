@@ -1,4 +1,4 @@
-"""What happens to a weight that is read in build: a choice, found out by running it."""
+"""What happens to a weight that is read in build: a choice whose answer is found by running it."""
 
 import warnings
 

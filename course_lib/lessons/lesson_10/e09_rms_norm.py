@@ -17,7 +17,7 @@ def _norm(x, s):
 
 
 def _cases() -> list[tuple]:
-    """A ragged batch, and one of a single block; random numbers."""
+    """Return a ragged batch and one of a single block, with random values."""
     sizes = ({"M": 150, "N": 256}, {"M": 8, "N": 128})
     return arguments(("x: f32[M,N]", "s: f32[N]"), sizes, within=(-2, 2))[1::2]
 

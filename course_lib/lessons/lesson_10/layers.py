@@ -1,4 +1,4 @@
-"""The layer of the exercises in plain JAX, and what people get wrong in its gradients."""
+"""The layer of the exercises in plain JAX, and common mistakes in its gradients."""
 
 import jax
 import jax.numpy as jnp
@@ -8,45 +8,45 @@ from course_lib.checks.inputs import arguments
 
 
 def before_relu(x, w, b):
-    """z = x @ w + b in float32."""
+    """Return z = x @ w + b in float32."""
     product = jnp.dot(x, w, precision="highest", preferred_element_type=jnp.float32)
     return product + b.astype(jnp.float32)
 
 
 def layer(x, w, b):
-    """relu(x @ w + b), summed in float32, in the dtype of x."""
+    """Return relu(x @ w + b), accumulated in float32, in the dtype of x."""
     return jax.nn.relu(before_relu(x, w, b)).astype(x.dtype)
 
 
 def dz(y, g, beyond=0):
-    """The cotangent of z: g where y > 0, ``beyond`` elsewhere."""
+    """Return the cotangent of z: g where y > 0, ``beyond`` elsewhere."""
     return jnp.where(y > 0, g, beyond).astype(jnp.float32)
 
 
 def dx(w, y, g):
-    """dz @ w.T in the dtype of w."""
+    """Return dz @ w.T in the dtype of w."""
     return jnp.dot(dz(y, g), w.T.astype(jnp.float32), precision="highest").astype(w.dtype)
 
 
 def dw(x, y, g):
-    """x.T @ dz in the dtype of x."""
+    """Return x.T @ dz in the dtype of x."""
     return jnp.dot(x.T.astype(jnp.float32), dz(y, g), precision="highest").astype(x.dtype)
 
 
 def db(y, g):
-    """The sum of the rows of dz, in the dtype of y."""
+    """Return the sum of the rows of dz, in the dtype of y."""
     return dz(y, g).sum(axis=0).astype(y.dtype)
 
 
 def at_random(inputs: tuple[str, ...], sizes: tuple[dict[str, int], ...]) -> list[tuple]:
-    """Numbers from -1 to 1: float32 at every size, bfloat16 at an odd one."""
+    """Return values from -1 to 1: float32 at every size, bfloat16 at an odd one."""
     return arguments(inputs, sizes, ("f32", "bf16"), within=(-1, 1))[1::2]
 
 
 def with_zeros_in_y(inputs: tuple[str, ...], sizes: tuple[dict[str, int], ...], place: int = 1) -> list[tuple]:
-    """Arguments in which the y at ``place`` is 0 in every third column, as relu leaves it.
+    """Return arguments in which the y at ``place`` is 0 in every third column, as after a ReLU.
 
-    float32 at the first of the two sizes, bfloat16 at the other: a kernel is compiled once for each.
+    They are float32 at the first of the two sizes and bfloat16 at the other, so a kernel is compiled once for each.
     """
     first, other = sizes
     cases = []
@@ -62,5 +62,5 @@ AT_ZERO = "the slope is taken for 1 where y is exactly 0, and y is 0 wherever re
 
 
 def slope_missing(value, output=None) -> judges.Slip:
-    """The slip of a gradient that is made of g in place of dz."""
+    """Return the slip of a gradient that uses g instead of dz."""
     return judges.Slip(means=NO_SLOPE, value=value, next=MULTIPLY, output=output)

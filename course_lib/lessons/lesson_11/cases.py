@@ -1,4 +1,4 @@
-"""Four kernels that add up, or average, the blocks of 8 rows of x[M, 128]: each has one wrong line, for 11.1."""
+"""Four kernels that sum or average the blocks of 8 rows of x[M, 128], each with one wrong line, for 11.1."""
 
 import jax
 import jax.numpy as jnp

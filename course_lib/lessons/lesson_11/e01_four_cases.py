@@ -1,4 +1,4 @@
-"""Four kernels that are wrong, each in another way: which line, and why."""
+"""Four kernels that are wrong, each in a different way: find the line, and the cause."""
 
 import inspect
 import linecache
@@ -17,7 +17,7 @@ from course_lib.lessons.lesson_11 import cases
 
 LISTING = inspect.getsource(cases).partition("\n\n\n")[2]
 CAUSES = ("count", "garbage", "order", "early", "block")
-FIXED = {  # the wrong line of each -> what it should be
+FIXED = {  # the wrong line of each case -> the corrected one
     "A": ("done = pl.num_programs(0) * jnp.float32(1)", "done = (pl.program_id(0) + 1) * jnp.float32(1)"),
     "B": ("acc_ref[:4, :] = jnp.zeros((4, 128), x.dtype)", "acc_ref[...] = jnp.zeros_like(acc_ref)"),
     "C": ('dimension_semantics=("parallel",)', 'dimension_semantics=("arbitrary",)'),
@@ -26,14 +26,14 @@ FIXED = {  # the wrong line of each -> what it should be
 
 
 def number_of(text: str, case: str) -> int:
-    """The number in the listing of the first line behind the head of a case that has ``text`` in it."""
+    """Return the listing's line number of the first line with ``text`` after the head of a case."""
     lines = LISTING.splitlines()
     head = lines.index(f"def case_{case.lower()}(x):")
     return next(n for n, line in enumerate(lines[head:], head + 1) if text in line)
 
 
 def mended(case: str) -> str:
-    """The listing with the wrong line of one case replaced."""
+    """Return the listing with the wrong line of one case replaced."""
     wrong, right = FIXED[case]
     lines = LISTING.splitlines()
     place = number_of(wrong, case) - 1
@@ -42,7 +42,7 @@ def mended(case: str) -> str:
 
 
 def function(case: str, source: str) -> Callable:
-    """A case out of a listing."""
+    """Return the function of a case, compiled from a listing."""
     name = f"<case {case} {len(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     names = {"jax": jax, "jnp": jnp, "pl": pl, "pltpu": pltpu}
@@ -62,13 +62,13 @@ def _wanted(case: str) -> Callable:
 
 
 def _line(case: str, others: dict[str, str], why: str) -> Choose:
-    """Which line: ``others`` has a piece of each line that may be suspected, with its sentence."""
+    """Return the question for the line; ``others`` maps a piece of each other suspect line to its sentence."""
     right = f"line {number_of(FIXED[case][0], case)}"
     wrong = {f"line {number_of(text, case)}": sentence for text, sentence in others.items()}
     options = tuple(sorted((right, *wrong), key=lambda option: int(option.split()[1])))
 
     def proof() -> str:
-        """The line that, once it is replaced, makes all judges pass."""
+        """Return the line that, once replaced, makes all judges pass."""
         return right if refused(case, LISTING) and not refused(case, mended(case)) else "none"
 
     return Choose(options=options, right=right, wrong=wrong, why=why, proof=proof, next=LOOK[case])
@@ -95,7 +95,7 @@ LOOK = {
 
 
 def _poisoned() -> str:
-    """B: memory decides what comes out."""
+    """Prove case B: the result depends on the initial contents of memory."""
     x = jnp.ones((16, 128))
     both = []
     for memory in ("zero", "nan"):
@@ -106,21 +106,21 @@ def _poisoned() -> str:
 
 
 def _another_order() -> str:
-    """C: on one core, in order, it is right."""
+    """Prove case C: it is right on one core, which runs the steps in order."""
     x = jnp.ones((32, 128))
     alone = judges.simulator_judge(cases.case_c, _wanted("C"), x).passed
     return "order" if alone and not judges.races_judge(cases.case_c, _wanted("C"), x).passed else "none"
 
 
 def _counted() -> str:
-    """A: right where one step is all there is."""
+    """Prove case A: it is right if there is only one step."""
     one, four = (jax.random.normal(jax.random.key(0), (rows, 128)) for rows in (8, 32))
     passes = [judges.numbers_judge(cases.case_a, _wanted("A"), x).passed for x in (one, four)]
     return "count" if passes == [True, False] else "none"
 
 
 def _too_early() -> str:
-    """D: what it adds is the chunk that is still under way, or none."""
+    """Prove case D: it adds a chunk whose copy is still in flight, or none."""
     verdict = judges.simulator_judge(cases.case_d, _wanted("D"), jnp.ones((32, 128)))
     return "early" if "before the copy" in " ".join(str(verdict).split()) else str(verdict)
 

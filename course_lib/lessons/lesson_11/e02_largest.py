@@ -1,4 +1,4 @@
-"""A maximum with two mistakes that no positive number shows."""
+"""A maximum with two mistakes that positive numbers hide."""
 
 import jax.numpy as jnp
 
@@ -10,7 +10,7 @@ SIZES = ({"M": 8, "N": 256}, {"M": 5, "N": 130})
 
 
 def _cases() -> list[tuple]:
-    """Numbers below 0, at last far below: what begins the maximum has to be below all of them."""
+    """Return negative values, finally very large ones: the initial maximum must be below all of them."""
     far = (jnp.full((8, 130), -1e30) * jnp.arange(1, 9, dtype=jnp.float32)[:, None],)
     return [*arguments(("x: f32[M,N]",), SIZES, within=(-4, -1)), far]
 

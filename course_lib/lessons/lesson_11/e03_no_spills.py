@@ -1,4 +1,4 @@
-"""A normalisation of rows whose values find no registers."""
+"""A row normalization whose values do not fit into the registers."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ def reference(x):
 
 
 def _cases() -> list[tuple]:
-    """Whole blocks of 256 rows, as the exercise has them."""
+    """Return whole blocks of 256 rows, as in the exercise."""
     return arguments(("x: f32[M,N]",), ({"M": 256, "N": 128}, {"M": 512, "N": 128}, {"M": 256, "N": 256}))
 
 

@@ -1,4 +1,4 @@
-"""The price of a step, fitted to published times; what it predicts, and what no such fit can tell apart."""
+"""The cost of a step, fitted to published times; what the fit predicts, and what it cannot distinguish."""
 
 import functools
 
@@ -12,18 +12,18 @@ from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.predict import Predict
 from course_lib.checks.kinds.several import Several
 
-# Measured by others: seconds of a bfloat16 product N x N x N in blocks of 128 on a v5e, printed in JAX's documentation
+# Measured by others: seconds of a bfloat16 matmul N x N x N in blocks of 128 on a v5e, printed in JAX's documentation
 # (docs/pallas/tpu/matmul.ipynb); docs/measured.csv has them with their source.
 PUBLISHED = {1024: 0.00029767, 4096: 0.0117715, 8192: 0.0918358}
 
 
 def steps(n: int) -> int:
-    """Of the grid: blocks of 128 along all three axes."""
+    """Return the number of grid steps, with blocks of 128 along all three axes."""
     return (n // 128) ** 3
 
 
 def fitted() -> tuple[float, float]:
-    """(seconds a step, seconds a call) of a straight line through the first two published times."""
+    """Return (seconds per step, seconds per call) of a straight line through the first two published times."""
     each = (PUBLISHED[4096] - PUBLISHED[1024]) / (steps(4096) - steps(1024))
     return each, PUBLISHED[1024] - each * steps(1024)
 
@@ -34,16 +34,16 @@ def _predicted_ms() -> float:
 
 
 def _told_apart() -> str:
-    """Two machines, of which one waits and the other works, and both of which give the published times."""
+    """Simulate two machines, one that waits and one that works, and check that both give the published times."""
     each, call = fitted()
-    work = 0.1e-6  # seconds; and a copy so long that half of both is a step
+    work = 0.1e-6  # seconds; the copy is so long that half of copy plus work is a step
     waits = {n: call + steps(n) * max(work, (2 * each - work + work) / 2) for n in PUBLISHED}
     works = {n: call + steps(n) * max(each, (0 + each) / 2) for n in PUBLISHED}
     return "neither" if all(abs(waits[n] / works[n] - 1) < 0.01 for n in PUBLISHED) else "latency"
 
 
 def _cycles_of_a_step(moves: int) -> float:
-    """Of a product in blocks of 128, predicted (compiler); with ``moves`` 0 no block is copied after the first."""
+    """Return the cycles per step of a blocked matmul, predicted (compiler); with ``moves`` 0 the blocks stay put."""
 
     def kernel(x_ref, y_ref, o_ref):
         @pl.when(pl.program_id(2) == 0)
@@ -70,7 +70,7 @@ def _cycles_of_a_step(moves: int) -> float:
 
 @functools.cache
 def _experiment() -> str:
-    """The copies are most of a step, and with blocks that stay they are gone."""
+    """Check that copies are most of a step, by keeping the blocks fixed so that the copies disappear."""
     return "blocks that stay" if _cycles_of_a_step(0) < 0.6 * _cycles_of_a_step(1) else "none"
 
 

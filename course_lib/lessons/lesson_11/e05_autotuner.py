@@ -1,4 +1,4 @@
-"""An autotuner that may ask the compiler six times."""
+"""An autotuner that may query the compiler six times."""
 
 import functools
 
@@ -11,18 +11,18 @@ from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_07.e05_blocks import in_blocks
 from course_lib.lessons.lesson_11 import landscapes
 
-MOST = 6  # questions: the six largest blocks that fit are not enough
+MOST = 6  # queries: trying the six largest blocks that fit is not enough
 NEAR = 1.03  # times the best of all
 
 
 def _small() -> list[tuple]:
-    """Sizes whose answers are kept, for the judges who run a kernel."""
+    """Return sizes whose compiler answers are stored, for the judges that run a kernel."""
     sizes = tuple(dict(zip("MKN", shape, strict=True)) for shape in landscapes.SMALL)
     return arguments(("x: bf16[M,K]", "y: bf16[K,N]"), sizes)
 
 
 def with_tuner(tune):
-    """The product in the blocks that ``tune`` finds. Raises Unfit where it breaks a rule, or finds too little."""
+    """Return the matmul in the blocks that ``tune`` finds. Raise Unfit if it breaks a rule or finds too little."""
     if _search(tune, landscapes.SMALL[0]) is None:
         return lambda x, y: None
     for shape in landscapes.SHAPES:
@@ -36,7 +36,7 @@ def with_tuner(tune):
 
 
 def _search(tune, shape: landscapes.Shape):
-    """What ``tune`` finds for a shape; None if it returns nothing and asks nothing."""
+    """Return what ``tune`` finds for a shape; None if it returns nothing and asks nothing."""
     rows, asked = datasets.product_searches()[shape].seconds, []
     call = f"tune({shape}, ask)"
 
@@ -83,7 +83,7 @@ def _search(tune, shape: landscapes.Shape):
 
 
 def _checked(said: str, shape: landscapes.Shape, blocks) -> landscapes.Shape:
-    """``blocks`` as a tuple. Raises Unfit for what the rule does not allow."""
+    """Return ``blocks`` as a tuple. Raise Unfit for blocks that the rules do not allow."""
     if not isinstance(blocks, (tuple, list)) or len(blocks) != 3 or any(type(b) is not int for b in blocks):
         raise Unfit(f"{said} {described(blocks)}.", "blocks are (bm, bk, bn), three whole numbers.")
     blocks = tuple(blocks)

@@ -1,4 +1,4 @@
-"""A table of tuned blocks as the text of a file, by chip, shape and dtype."""
+"""A table of tuned blocks, stored as the text of a file, by chip, shape and dtype."""
 
 import json
 
@@ -11,7 +11,7 @@ from course_lib.lessons.lesson_07.e05_blocks import in_blocks
 
 KEY = "v5e", (256, 256, 256), "bfloat16"
 BLOCKS, BETTER = (128, 256, 128), (256, 128, 128)
-OTHERS = {  # what is kept besides, each apart from the first in one thing only; the shapes are permutations
+OTHERS = {  # further entries, each different from the first in only one respect; the shapes are permutations
     "another chip": (("v5p", (256, 256, 256), "bfloat16"), (256, 256, 256)),
     "another m": (("v5e", (512, 256, 256), "bfloat16"), (512, 128, 128)),
     "another k": (("v5e", (256, 512, 256), "bfloat16"), (128, 512, 128)),
@@ -27,7 +27,7 @@ def _cases() -> list[tuple]:
 
 
 def with_table(table):
-    """The product in blocks that a table has kept. Raises Unfit where it does not keep them."""
+    """Return the matmul in the blocks that a table has stored. Raise Unfit if it does not store them."""
     try:
         if table("", *KEY, BLOCKS) is None and table("", *KEY) is None:
             return lambda x, y: None
@@ -43,7 +43,7 @@ def with_table(table):
 
 
 def _kept(table) -> str:
-    """The text in which the first key has BLOCKS, and the others theirs."""
+    """Return the text in which the first key has BLOCKS and the others have theirs."""
     _none(table("", *KEY), "In an empty text")
     first = text = _written(table, "", KEY, BETTER)
     _same(table(text, *KEY), BETTER, "After blocks were kept, the table")

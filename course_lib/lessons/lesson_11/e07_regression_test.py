@@ -1,4 +1,4 @@
-"""The data of a test that fails on a bug, and passes on the mended kernel."""
+"""The data for a test that fails on a bug and passes on the repaired kernel."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_11.largest import reference, with_mistakes
 
-MOST = 10_000  # numbers: a test is run often
+MOST = 10_000  # elements: a test runs often
 RIGHT = with_mistakes()
 WRONG = {
     "the maximum begins at 0": (with_mistakes(begin=0.0), "which rows have a largest number below 0?"),
@@ -19,7 +19,7 @@ WRONG = {
 
 
 def tried(data):
-    """The right kernel, once a test with this data passes it and fails the wrong ones. Raises Unfit otherwise."""
+    """Return the right kernel if a test with this data passes it and fails the wrong ones. Raise Unfit otherwise."""
     x = data()
     if x is None:
         return lambda x: None
@@ -40,7 +40,7 @@ def tried(data):
 
 
 def _asked(kernel, x, *, passes: bool, what: str, next: str) -> None:
-    """Raises Unfit where the numbers judge, whom assert_kernel asks first, does not say what it should of a kernel."""
+    """Raise Unfit if the numbers judge, which assert_kernel asks first, does not decide as expected on a kernel."""
     if judges.numbers_judge(kernel, reference, x).passed == passes:
         return
     if passes:
@@ -54,7 +54,7 @@ EXERCISE = Exercise(
     kind="configure",
     defines="data",
     inputs=("x: f32[M,N]",),
-    sizes=({"M": 8, "N": 128}, {"M": 5, "N": 130}, {"M": 8, "N": 3}),  # small: what is judged is RIGHT, ours
+    sizes=({"M": 8, "N": 128}, {"M": 5, "N": 130}, {"M": 8, "N": 3}),  # small, because the judged kernel is ours, RIGHT
     within=(-4, -1),
     reference=reference,
     build=tried,

@@ -1,4 +1,4 @@
-"""A whole kernel from an empty cell: which columns of an array have gone bad, and how large the rest is."""
+"""A whole kernel from an empty cell: count the bad values per column of an array, and find the largest good one."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def reference(x):
 
 
 def _arrays() -> list[tuple]:
-    """Numbers with NaN and both infinities among them, one column all bad; and rows that 8 does not divide."""
+    """Return values that include NaN and both infinities, one column all bad; and row counts not divisible by 8."""
     made = []
     for seed, shape in enumerate(((64, 256), (24, 128), (100, 384), (513, 128))):
         random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Golf: a matrix whose rows and columns are made to sum to one, in few cycles."""
+"""Golf: scale a matrix until its rows and columns sum to one, in few cycles."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +9,7 @@ from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds.golf import CYCLES, Golf
 
 ROUNDS = 6
-NEAR = 1e-3  # of each number; one round less is further off
+NEAR = 1e-3  # relative, for each element; with one round less the error is larger
 
 
 def reference(x):
@@ -24,7 +24,7 @@ def _above_zero(*sizes: dict[str, int]) -> list[tuple]:
 
 
 def _cases() -> list[tuple]:
-    """Whole registers: the golf is about the loop, not about edges."""
+    """Return whole registers, because this golf is about the loop, not edges."""
     return _above_zero({"M": 16, "N": 128}, {"M": 32, "N": 256})
 
 
@@ -34,14 +34,14 @@ def _large() -> tuple:
 
 
 def _slow() -> np.ndarray:
-    """Two parts that hardly meet, of which one has too many columns: the sixth round still changes the numbers."""
+    """Return two nearly independent parts, one with too many columns: the sixth round still changes the values."""
     many_rows, many_columns = np.arange(64)[:, None] < 32, np.arange(128)[None] < 96
     noise = np.random.default_rng(0).uniform(0.5, 2, (64, 128))
     return (np.where(many_rows == many_columns, 1, 1e-3) * noise).astype(np.float32)
 
 
 def _twelve_rounds(balanced):
-    """The judges' bounds on rounding double with each division, so here the numbers are compared with float64."""
+    """Demand agreement with float64, because the judges' bounds on rounding double with each division."""
     x = _slow()
     wanted = x.astype(np.float64)
     for _ in range(ROUNDS):

@@ -1,7 +1,7 @@
-"""What the compiler says of every legal choice of blocks, for six products: a search that tries them all.
+"""The compiler's answer for every legal choice of blocks of six matmuls: an exhaustive search.
 
-``datasets.product_searches`` has them, for they are hundreds of compilations. ``tools/landscapes.py --write`` makes
-the file; a test asks the compiler about some of it again.
+The answers are stored in ``datasets.product_searches``, because they take hundreds of compilations.
+``tools/landscapes.py --write`` makes the file; a test compiles some of them again.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from course_lib import compiler
 from course_lib.lessons.lesson_07.e05_blocks import in_blocks
 
-SHAPES = (  # (m, k, n) of bfloat16 products
+SHAPES = (  # (m, k, n) of bfloat16 matmuls
     (2048, 2048, 2048),
     (256, 4096, 2048),
     (4096, 512, 2048),
@@ -20,14 +20,14 @@ SHAPES = (  # (m, k, n) of bfloat16 products
     (64, 2048, 8192),
     (8192, 256, 512),
 )
-SMALL = ((256, 256, 256), (128, 512, 256), (256, 128, 512))  # that judges can run, too
-LONGEST = 4096  # of a side of a block
-LIMIT = 16 * 2**20  # bytes of VMEM that a kernel gets unless it asks for more
+SMALL = ((256, 256, 256), (128, 512, 256), (256, 128, 512))  # small enough for the judges to run
+LONGEST = 4096  # side of a block
+LIMIT = 16 * 2**20  # bytes of VMEM that a kernel gets by default
 Shape = tuple[int, int, int]
 
 
 def legal(shape: Shape) -> list[Shape]:
-    """(bm, bk, bn): powers of two from 128 to LONGEST that divide their axes; a shorter axis is one block."""
+    """Return all (bm, bk, bn): powers of two from 128 to LONGEST that divide their axes, or an axis in one block."""
     return list(itertools.product(*map(_sides, shape)))
 
 
@@ -37,9 +37,9 @@ def _sides(length: int) -> list[int]:
 
 
 def asked(shape: Shape, blocks: Shape) -> tuple[int, float] | None:
-    """(cycles, seconds) of a v5e, predicted (compiler); None where the compiler refuses the blocks."""
+    """Return (cycles, seconds) on a v5e, predicted (compiler); None if the compiler refuses the blocks."""
     if vmem(blocks) > LIMIT:
-        return None  # it needs no compiler to say so
+        return None  # known without the compiler
     m, k, n = shape
     x, y = jax.ShapeDtypeStruct((m, k), jnp.bfloat16), jax.ShapeDtypeStruct((k, n), jnp.bfloat16)
     report = compiler.compile_tpu(lambda x, y: in_blocks(x, y, blocks), x, y, time_limit_s=120)
@@ -47,6 +47,6 @@ def asked(shape: Shape, blocks: Shape) -> tuple[int, float] | None:
 
 
 def vmem(blocks: Shape) -> int:
-    """Bytes that the blocks take: two buffers for each bfloat16 operand, and the float32 sum."""
+    """Return the bytes that the blocks take: two buffers for each bfloat16 operand, and the float32 accumulator."""
     bm, bk, bn = blocks
     return 4 * (bm * bk + bk * bn + bm * bn) + 4 * bm * bn

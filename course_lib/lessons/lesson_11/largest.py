@@ -1,4 +1,4 @@
-"""The largest number of each row, right and with each of two mistakes; for exercises 11.2 and 11.7."""
+"""The maximum of each row, right and with each of two mistakes; for exercises 11.2 and 11.7."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from jax.experimental import pallas as pl
 
 
 def with_mistakes(begin: float = -jnp.inf, beyond: float = -jnp.inf) -> Callable:
-    """A kernel for x[M, N] -> [M, 1]: its maximum begins with ``begin``, and counts ``beyond`` where columns end."""
+    """Return a kernel x[M, N] -> [M, 1] whose maximum starts at ``begin`` and uses ``beyond`` past the last column."""
 
     def largest(x):
         n = x.shape[1]
