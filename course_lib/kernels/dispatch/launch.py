@@ -57,9 +57,9 @@ class Op:
     """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
 
     Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``mesh_rules``).
-    ``gpu`` launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``chip.NoKernel``. ``plain`` runs
-    where it raises, where it is None, and outside of ``gpu_kernels``. Equal ops are compiled once: let their functions
-    be those of a file, or ``fixed`` ones. ``since``: the first generation of TPUs that can run the kernel. ``known``:
+    ``gpu`` launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``chip.NoKernel``. ``plain``
+    runs where it raises, where it is None, and outside of ``gpu_kernels``. Equal ops are compiled once, so let their
+    functions be those of a file, or ``fixed`` ones. ``since``: the first generation of TPUs that can run the kernel. ``known``:
     letters of further axes whose length the kernel must know; those along which elements meet are always among them.
 
     Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
