@@ -14,11 +14,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Num, Ref
-from course_lib.kernels import matmul
 from course_lib.kernels.common import arguments, symbolic
 from course_lib.kernels.common.chip import vmem_bytes
 from course_lib.kernels.common.outputs import out_type
-from course_lib.kernels.common.products import dot, generation_of, precision_of
+from course_lib.kernels.common.products import dot, generation_of, precision_of, product_dtype
 from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout
@@ -68,14 +67,14 @@ def _check_fits(x: Array, y: Array) -> int:
 
 
 def _plain(x: Array, y: Array, *, precision) -> Array:
-    return dot(x, y, precision=precision).astype(matmul.out_dtype(x))
+    return dot(x, y, precision=precision).astype(product_dtype(x.dtype))
 
 
 def _on_tpu(x: Array, y: Array, *, precision) -> Array:
     needs = _check_fits(x, y)
     return pl.pallas_call(
         functools.partial(_kernel, precision=precision),
-        out_shape=out_type(x, (x.shape[0], y.shape[1]), matmul.out_dtype(x)),
+        out_shape=out_type(x, (x.shape[0], y.shape[1]), product_dtype(x.dtype)),
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=min(vmem_bytes(), 2 * needs + (16 << 20))),
         name="matmul_one_block",
     )(x, y)

@@ -7,6 +7,7 @@ XLA would copy in front of the kernel and behind it; its transpose lies there al
 How an array lies in the middle of a program, behind another kernel, is not known here: if otherwise, XLA copies it.
 """
 
+from course_lib.arrays import Array
 from course_lib.kernels.common.legal import LANES, SUBLANES
 from course_lib.kernels.common.symbolic import is_known
 
@@ -17,6 +18,11 @@ def is_by_columns(shape: tuple[int, ...]) -> bool:
         return False
     rows, columns = shape
     return padded(columns, rows) < padded(rows, columns)
+
+
+def as_stored(matrix: Array, transposed: bool) -> tuple[Array, bool]:
+    """Return the view of ``matrix`` that XLA stores row by row, and whether that view is transposed."""
+    return (matrix.T, not transposed) if is_by_columns(matrix.shape) else (matrix, transposed)
 
 
 def padded(rows: int, columns: int) -> int:

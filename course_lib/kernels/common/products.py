@@ -14,6 +14,11 @@ def sum_dtype(dtype) -> jnp.dtype:
     return jnp.dtype(jnp.int32 if jnp.issubdtype(dtype, jnp.integer) else jnp.float32)
 
 
+def product_dtype(dtype) -> jnp.dtype:
+    """Return the dtype of a product of ``dtype``: int32 for int8, else that of the operands."""
+    return jnp.dtype(jnp.int32 if dtype == jnp.int8 else dtype)
+
+
 def precision_of(op: str, dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
     """The level at which the MXU multiplies ``dtype``; None for all but f32, which it multiplies as they are.
 

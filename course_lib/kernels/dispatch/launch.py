@@ -59,8 +59,8 @@ class Op:
     Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``mesh_rules``).
     ``gpu`` launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``chip.NoKernel``. ``plain``
     runs where it raises, where it is None, and outside of ``gpu_kernels``. Equal ops are compiled once, so let their
-    functions be those of a file, or ``fixed`` ones. ``since``: the first generation of TPUs that can run the kernel. ``known``:
-    letters of further axes whose length the kernel must know; those along which elements meet are always among them.
+    functions be those of a file, or ``fixed`` ones. ``since``: the first generation of TPUs that can run the kernel.
+    ``known``: letters of further axes whose length the kernel must know, as it does of those that it reduces.
 
     Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
     where these are mapped and no others, nothing else is to be done. Else it is ``tpu_mapped`` that is mapped, and

@@ -1,7 +1,7 @@
-"""Matrix multiplication: ``o = x @ y``, for f32 and bf16; and int8 times int8, summed in int32."""
+"""Matrix multiplication: ``o = x @ y``, for f32 and bf16; and for int8, accumulated in int32."""
 
-from course_lib.kernels.matmul.kernel import (
-    Blocks,
+from course_lib.kernels.matmul.kernel import Blocks, reference
+from course_lib.kernels.matmul.op import (
     blocks_for,
     blocks_of,
     candidates,
@@ -9,8 +9,6 @@ from course_lib.kernels.matmul.kernel import (
     matmul,
     matmul_transposed,
     matmul_transposed_reference,
-    out_dtype,
-    reference,
 )
 
 __all__ = [
@@ -22,6 +20,5 @@ __all__ = [
     "matmul",
     "matmul_transposed",
     "matmul_transposed_reference",
-    "out_dtype",
     "reference",
 ]
