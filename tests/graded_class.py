@@ -5,28 +5,19 @@ import json
 import pathlib
 import random
 
-import jupytext
 from attacks import ATTACKS
+from lesson_files import mutants
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEM = "01_hello_kernel"
 KINDS = ("solved", "mixed", "attack", "blank", "mixed", "solved", "attack", "mixed", "mixed", "attack")
 
 
-def mutants() -> dict[str, list[str]]:
-    """{exercise: sources of wrong answers}"""
-    found: dict[str, list[str]] = {}
-    for cell in jupytext.read(ROOT / f"solutions/mutants/{STEM}.py").cells:
-        if cell.cell_type == "code" and "answer" in cell.metadata:
-            found.setdefault(cell.metadata["answer"], []).append(cell.source)
-    return found
-
-
 def make(folder: pathlib.Path, count: int, seed: int = 0) -> dict[str, dict[str, bool]]:
     """Write ``count`` notebooks; {name: {exercise: whether it must pass}} of those of which it is known."""
     rng = random.Random(seed)
     solved, blank = (json.loads((ROOT / f"{kind}/{STEM}.ipynb").read_text()) for kind in ("solutions", "exercises"))
-    wrong, expected = mutants(), {}
+    expected: dict[str, dict[str, bool]] = {}
     for number in range(count):
         kind = KINDS[number % len(KINDS)]
         notebook, must = copy.deepcopy(blank if kind == "blank" else solved), {}
@@ -34,7 +25,7 @@ def make(folder: pathlib.Path, count: int, seed: int = 0) -> dict[str, dict[str,
             cell["outputs"], id = [], cell["id"].replace("-", ".")
             must[id] = kind != "blank"
             if kind == "mixed" and rng.random() < 0.4:
-                sources = wrong.get(id, [])
+                sources = [mutant.source for mutant in mutants(STEM) if mutant.metadata["answer"] == id]
                 cell["source"] = rng.choice([*sources, _source(blank, cell["id"])])
                 must[id] = False
         if not must["01.1"]:

@@ -1,8 +1,10 @@
 """Where the parts of each lesson are, for the tests that every lesson must pass."""
 
+import copy
 import functools
 import os
 import pathlib
+import re
 import types
 from unittest import mock
 
@@ -30,6 +32,60 @@ def code_cells(kind: str, stem: str) -> list:
     """The code cells of a percent file; none if there is no such file."""
     path = ROOT / kind / f"{stem}.py"
     return [c for c in jupytext.read(path).cells if c.cell_type == "code"] if path.exists() else []
+
+
+def answers(stem: str) -> dict[str, str]:
+    """Return {exercise: our answer}, without the marks ### BEGIN SOLUTION and ### END SOLUTION."""
+    return {
+        cell.metadata["answer"]: "\n".join(line for line in cell.source.split("\n") if line.lstrip()[:4] != "### ")
+        for cell in code_cells("solutions/src", stem)
+        if "answer" in cell.metadata
+    }
+
+
+@functools.cache
+def mutants(stem: str) -> list:
+    """Return a cell for each wrong answer of a lesson: its metadata are the header's, its source is the whole answer.
+
+    A cell that holds nothing but comments is an edit of our answer. Raises ValueError, with the file and the name of
+    the mutant, if the edit does not fit the answer.
+    """
+    ours = answers(stem)
+    found = [copy.copy(cell) for cell in code_cells("solutions/mutants", stem) if "answer" in cell.metadata]
+    for cell in found:
+        if all(line.startswith("#") for line in cell.source.split("\n") if line):
+            id, name = cell.metadata["answer"], cell.metadata["name"]
+            try:
+                cell.source = edited(ours.get(id, ""), cell.source)
+            except ValueError as error:
+                raise ValueError(f"solutions/mutants/{stem}.py, {id} {name!r}: {error}") from None
+    return found
+
+
+def edited(answer: str, edit: str) -> str:
+    """Return ``answer`` after an edit: a diff in comments, with a blank line between places that are apart.
+
+    ``# -`` takes a line out, ``# +`` puts one in, and two spaces after the # keep a line, to say where. Raises
+    ValueError if the lines of a place are not in the answer exactly once, if the places are not in the order of the
+    answer, or if the edit changes nothing.
+    """
+    lines, result, end = answer.split("\n"), [], 0
+    for place in re.split(r"\n\n+", edit):
+        signed = [line.removeprefix("# ").removeprefix("#") or " " for line in place.split("\n")]
+        if strange := [line for line in signed if line[0] not in " -+"]:
+            raise ValueError(f"a line of an edit begins with '# -', '# +' or '#  ', not with {'# ' + strange[0]!r}.")
+        old = [line[1:] for line in signed if line[0] != "+"]
+        at = [n for n in range(len(lines) - len(old) + 1) if lines[n : n + len(old)] == old]
+        if len(at) != 1:
+            raise ValueError(f"these lines must stand once in the answer, not {len(at)} times:\n" + "\n".join(old))
+        if at[0] < end:
+            raise ValueError("these lines overlap the place before, or stand above it:\n" + "\n".join(old))
+        result += lines[end : at[0]] + [line[1:] for line in signed if line[0] != "-"]
+        end = at[0] + len(old)
+    result += lines[end:]
+    if result == lines:
+        raise ValueError("the edit changes nothing.")
+    return "\n".join(result)
 
 
 @functools.cache

@@ -13,9 +13,9 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 
-import jupytext
 import psutil
 import pytest
+from lesson_files import answers, mutants
 from sweeps import daily
 
 from course_lib.checks.exercise import exercises
@@ -63,30 +63,27 @@ def answered(path=EMPTY, **answers):
     return nb
 
 
-def answers(folder="src"):
-    """{(exercise, name): source} of the answers in a percent file; our own have no name."""
-    cells = jupytext.read(ROOT / "solutions" / folder / "01_hello_kernel.py").cells
-    return {(c.metadata["answer"], c.metadata.get("name", "")): c.source for c in cells if "answer" in c.metadata}
+OURS = answers("01_hello_kernel")
+WRONG = {(cell.metadata["answer"], cell.metadata["name"]): cell.source for cell in mutants("01_hello_kernel")}
 
 
 def above_par():
-    return answers("mutants")["01.11", "fetches x for each of the four"]
+    return WRONG["01.11", "fetches x for each of the four"]
 
 
 def wrong():
-    mutants = answers("mutants")
     return answered(
         SOLVED,
-        e01_2=mutants["01.2", "computes in float32"],
-        e01_4=mutants["01.4", "comes back to every block"],
-        e01_5=mutants["01.5", "writes to y instead"],
+        e01_2=WRONG["01.2", "computes in float32"],
+        e01_4=WRONG["01.4", "comes back to every block"],
+        e01_5=WRONG["01.5", "writes to y instead"],
     )
 
 
 def harmful():
     """01.2 cannot be interrupted and leaves a process behind, 01.4 ends the kernel; 01.1 is right."""
     return answered(
-        e01_1=answers()["01.1", ""],
+        e01_1=OURS["01.1"],
         e01_2=STUBBORN,
         e01_4="import os\n\n\ndef configure(n):\n    os._exit(0)\n",
     )
@@ -140,7 +137,7 @@ def forged():
 
 def tampered():
     nb = answered(
-        e01_1="# NBVAL_SKIP\nprint('busy')\n" + answers()["01.1", ""],
+        e01_1="# NBVAL_SKIP\nprint('busy')\n" + OURS["01.1"],
         e01_4="def configure(n:\n    return 1",
         e01_5=USES_HELPER,
         e01_11=above_par(),
@@ -153,11 +150,11 @@ def tampered():
 
 def split():
     """An answer cell that was split in two; another that lost its mark and kept its id."""
-    nb = answered(e01_1=answers()["01.1", ""].replace("o_ref[...] = ", "total = "))
+    nb = answered(e01_1=OURS["01.1"].replace("o_ref[...] = ", "total = "))
     half = json.loads(json.dumps(cell(nb, "01-1")))
     half |= {"id": "other", "source": "    o_ref[...] = total"}
     nb["cells"].insert(nb["cells"].index(cell(nb, "01-1")) + 1, half)
-    cell(nb, "01-4")["source"] = answers()["01.4", ""]
+    cell(nb, "01-4")["source"] = OURS["01.4"]
     cell(nb, "01-4")["metadata"] = {}
     return nb
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from attacks import ATTACKS, SLOW
 from graded_class import make
-from lesson_files import LESSONS, code_cells
+from lesson_files import LESSONS, mutants
 from sweeps import daily
 
 from course_lib.checks import exercise
@@ -80,11 +80,10 @@ def test_every_solution_of_the_course_passes_in_a_box(bench, tmp_path, stem):
 
 def wrong_everywhere(stem, number):
     """Our solution of a lesson, each exercise of which has its mutant of that number, and the names of these."""
-    notebook, cells = json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), code_cells("solutions/mutants", stem)
-    wrong = {}
+    notebook, wrong = json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), {}
     for answer in [cell for cell in notebook["cells"] if cell["metadata"].get("nbgrader", {}).get("solution")]:
         id = answer["id"].replace("-", ".")
-        if mutant := [cell for cell in cells if cell.metadata.get("answer") == id][number : number + 1]:
+        if mutant := [cell for cell in mutants(stem) if cell.metadata["answer"] == id][number : number + 1]:
             answer["source"], wrong[id] = mutant[0].source, mutant[0].metadata["name"]
     return notebook, wrong
 

@@ -11,7 +11,7 @@ import sys
 import jax
 import pytest
 from conftest import needs_libtpu
-from lesson_files import LESSONS, ROOT, TASKS, asking, built, code_cells, questions, source, stem_of
+from lesson_files import LESSONS, ROOT, TASKS, asking, built, code_cells, mutants, questions, source, stem_of
 
 from course_lib import judges, text
 from course_lib.checks import help, quantity
@@ -138,8 +138,7 @@ def test_our_score_is_what_our_answer_scores(task):
 
 @pytest.mark.parametrize("task", of_kind("golf"))
 def test_a_mutant_misses_par_and_is_told_so(task):
-    cells = code_cells("solutions/mutants", stem_of(task))
-    says = [cell.metadata["says"] for cell in cells if cell.metadata.get("answer") == task.id]
+    says = [cell.metadata["says"] for cell in mutants(stem_of(task)) if cell.metadata["answer"] == task.id]
     assert any("above par" in said for said in says), "test_mutants.py asks the judges whether it is so"
 
 

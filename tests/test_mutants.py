@@ -9,10 +9,12 @@ import collections
 import functools
 import re
 
+import lesson_files
+import nbformat
 import pytest
 from conftest import needs_libtpu
 from jax.experimental.pallas import tpu as pltpu
-from lesson_files import LESSONS, ROOT, TASKS, as_a_learner, code_cells, stem_of
+from lesson_files import LESSONS, ROOT, TASKS, as_a_learner, code_cells, edited, mutants, stem_of
 
 from course_lib import checks
 from course_lib.checks.kinds import JUDGED
@@ -20,19 +22,18 @@ from course_lib.checks.kinds import JUDGED
 KERNELS = {task.id for task in TASKS if task.kind in JUDGED}
 
 
-def mutants(stem):
+def cases(stem):
     """A case for every wrong answer of a lesson: (its stem, the cell)."""
     seen = set()  # exercises, and judges
-    for cell in code_cells("solutions/mutants", stem):
-        if "answer" in cell.metadata:
-            id, judge = cell.metadata["answer"], cell.metadata["judge"]
-            marks = [needs_libtpu] if judge == "compiler" else []
-            marks += [pytest.mark.sweep] if id in KERNELS and {id, judge} <= seen else []
-            seen |= {id, judge} if id in KERNELS else set()
-            yield pytest.param(stem, cell, id=f"{id}: {cell.metadata['name']}", marks=marks)
+    for cell in mutants(stem):
+        id, judge = cell.metadata["answer"], cell.metadata["judge"]
+        marks = [needs_libtpu] if judge == "compiler" else []
+        marks += [pytest.mark.sweep] if id in KERNELS and {id, judge} <= seen else []
+        seen |= {id, judge} if id in KERNELS else set()
+        yield pytest.param(stem, cell, id=f"{id}: {cell.metadata['name']}", marks=marks)
 
 
-MUTANTS = [mutant for stem in LESSONS for mutant in mutants(stem)]
+MUTANTS = [case for stem in LESSONS for case in cases(stem)]
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +86,7 @@ def test_mutant_is_refused(stem, cell):
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 def test_exercise_has_three_to_six_mutants(task):
-    mutants = code_cells("solutions/mutants", stem_of(task))
-    assert 3 <= collections.Counter(cell.metadata.get("answer") for cell in mutants)[task.id] <= 6
+    assert 3 <= collections.Counter(cell.metadata["answer"] for cell in mutants(stem_of(task)))[task.id] <= 6
 
 
 @pytest.mark.parametrize("stem", LESSONS)
@@ -99,3 +99,38 @@ def test_no_mutant_is_left_over(stem):
 
 def test_no_file_of_mutants_is_left_over():
     assert {path.stem for path in (ROOT / "solutions/mutants").glob("*.py")} <= set(LESSONS)
+
+
+# The edits
+
+ANSWER = "a\n  b\n\nc\nc\nd"
+
+
+def test_an_edit_takes_lines_out_and_puts_lines_in():
+    assert edited(ANSWER, "#  a\n# -  b\n#\n# +  x\n\n# -c\n#  d\n# +\n# +e") == "a\n\n  x\nc\nd\n\ne"
+
+
+@pytest.mark.parametrize(
+    "edit, says",
+    [
+        ("# -b", "once in the answer, not 0 times:\nb$"),
+        ("# -c\n# +e", "once in the answer, not 2 times:\nc$"),
+        ("# +e", "once in the answer, not 7 times"),
+        ("# -d\n\n# -a", "or stand above it:\na$"),
+        ("# -c\n# -c\n\n# -c\n# -d", "these lines overlap the place before"),
+        ("#  a", "the edit changes nothing"),
+        ("# -a\n# +a", "the edit changes nothing"),
+        ("# -a\n# e", "not with '# e'"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_refused(edit, says):
+    with pytest.raises(ValueError, match=says):
+        edited(ANSWER, edit)
+
+
+def test_an_edit_that_does_not_fit_is_named(monkeypatch):
+    header = {"answer": TASKS[0].id, "name": "a slip"}
+    cells = {"solutions/mutants": [nbformat.v4.new_code_cell("# -no such line", metadata=header)], "solutions/src": []}
+    monkeypatch.setattr(lesson_files, "code_cells", lambda kind, stem: cells[kind])
+    with pytest.raises(ValueError, match=rf"solutions/mutants/x\.py, {TASKS[0].id} 'a slip': .* not 0 times"):
+        mutants.__wrapped__("x")

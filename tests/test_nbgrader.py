@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 
-import jupytext
 import pytest
+from lesson_files import mutants
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NBGRADER = pathlib.Path(f"{sys.prefix}-nbgrader")
@@ -53,9 +53,7 @@ def run(tmp_path):
 
 def wrong_answer(stem):
     """(cell, source) of a mutant of the last exercise that has one: no other exercise builds on it."""
-    cells = jupytext.read(ROOT / f"solutions/mutants/{stem}.py").cells
-    found = [c for c in cells if c.cell_type == "code" and "answer" in c.metadata]
-    last = max(found, key=lambda cell: int(cell.metadata["answer"].split(".")[1]))
+    last = max(mutants(stem), key=lambda cell: int(cell.metadata["answer"].split(".")[1]))
     return last.metadata["answer"].replace(".", "-"), last.source
 
 

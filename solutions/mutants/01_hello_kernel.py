@@ -1,5 +1,5 @@
-# Wrong answers to the exercises of lesson 1. Each stands in the place of the answer cell; `judge` must refuse it, and
-# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# Wrong answers to the exercises of lesson 1: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 # %% answer="01.1" name="forgets y" judge="numbers" says="at .0. is 0; it should be 1000"
 def add_kernel(x_ref, y_ref, o_ref):
@@ -33,22 +33,16 @@ def add_kernel(x_ref, y_ref, o_ref):
 
 
 # %% answer="01.2" name="always promises float32" judge="numbers" says="wrote int32 values into a ref of float32"
-def add_any(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = x_ref[...] + y_ref[...]
-
-    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, jnp.float32))(
-        x, y
-    )
+# -    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+# +    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, jnp.float32))(
+# +        x, y
+# +    )
 
 
 # %% answer="01.2" name="computes in float32" judge="numbers" says="(?s)639 of 650 elements are wrong.*float32, which holds 24 bits"
-def add_any(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        total = x_ref[...].astype(jnp.float32) + y_ref[...].astype(jnp.float32)
-        o_ref[...] = total.astype(o_ref.dtype)
-
-    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+# -        o_ref[...] = x_ref[...] + y_ref[...]
+# +        total = x_ref[...].astype(jnp.float32) + y_ref[...].astype(jnp.float32)
+# +        o_ref[...] = total.astype(o_ref.dtype)
 
 
 # %% answer="01.2" name="adds outside the kernel" judge="exercise" says="arithmetic stands outside the kernel: add"
@@ -75,81 +69,46 @@ def add_any(x, y):
 
 
 # %% answer="01.2" name="knows one shape" judge="numbers" says="shape .5, 130. to a place of shape .16, 256."
-def add_any(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = x_ref[...] + y_ref[...]
-
-    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((16, 256), x.dtype))(x, y)
+# -    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+# +    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((16, 256), x.dtype))(x, y)
 
 
 # %% answer="01.2" name="does not call what pallas_call returns" judge="numbers" says="(?s)a function, not an array.*call it"
-def add_any(x, y):
-    def kernel(x_ref, y_ref, o_ref):
-        o_ref[...] = x_ref[...] + y_ref[...]
-
-    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))
+# -    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x, y)
+# +    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))
 
 
 # %% answer="01.3" name="says no shape" judge="exercise" says="(?s)compute_output_shape.*Next: (define|write|add)"
-class PallasAdd(keras.layers.Layer):
-    def call(self, inputs):
-        x, y = inputs
-        return add_vectors(x, y)
+# -    def compute_output_shape(self, input_shape):
+# -        return input_shape[0]
 
 
 # %% answer="01.3" name="says the shapes of both inputs" judge="exercise" says="it should be .None, 128."
-class PallasAdd(keras.layers.Layer):
-    def call(self, inputs):
-        x, y = inputs
-        return add_vectors(x, y)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
+# -        return input_shape[0]
+# +        return input_shape
 
 
 # %% answer="01.3" name="drops the keyword arguments" judge="exercise" says="(?s)read back, the layer became PallasAdd named 'pallas_add.*kwargs"
-class PallasAdd(keras.layers.Layer):
-    def __init__(self, **kwargs):
-        super().__init__()
-
-    def call(self, inputs):
-        x, y = inputs
-        return add_vectors(x, y)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape[0]
+#      """Adds its two inputs in a Pallas kernel."""
+# +    def __init__(self, **kwargs):
+# +        super().__init__()
 
 
 # %% answer="01.3" name="takes no name" judge="exercise" says="(?s)does not take name=.*\\*\\*kwargs"
-class PallasAdd(keras.layers.Layer):
-    def __init__(self):
-        super().__init__()
-
-    def call(self, inputs):
-        x, y = inputs
-        return add_vectors(x, y)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape[0]
+#      """Adds its two inputs in a Pallas kernel."""
+# +    def __init__(self):
+# +        super().__init__()
 
 
 # %% answer="01.3" name="adds in call" judge="numbers" says="without a kernel"
-class PallasAdd(keras.layers.Layer):
-    def call(self, inputs):
-        x, y = inputs
-        return x + y
-
-    def compute_output_shape(self, input_shape):
-        return input_shape[0]
+# -        return add_vectors(x, y)
+# +        return x + y
 
 
 # %% answer="01.3" name="call takes two arrays" judge="numbers" says="one list of two arrays"
-class PallasAdd(keras.layers.Layer):
-    def call(self, x, y):
-        return add_vectors(x, y)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape[0]
+# -    def call(self, inputs):
+# -        x, y = inputs
+# +    def call(self, x, y):
 
 
 # %% answer="01.4" name="counts in elements" judge="numbers" says="index map of x_ref asks for block .1024,.*(?s:.)*not element numbers"
@@ -287,19 +246,12 @@ checks.assess("01.9", "nearly")
 
 
 # %% answer="01.10" name="rounds the number of blocks down" judge="numbers" says="No grid step writes output block .2,.*(?s:.)*pl.cdiv"
-def blend_kernel(x_ref, y_ref, t_ref, o_ref):
-    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
-
-
-def blend(x, y, t):
-    block = pl.BlockSpec((1024,), lambda i: (i,))
-    return pl.pallas_call(
-        blend_kernel,
-        out_shape=x,
-        grid=(x.size // 1024,),
-        in_specs=[block] * 3,
-        out_specs=block,
-    )(x, y, t)
+# -        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+# -        grid=(pl.cdiv(x.size, 1024),),
+# -        in_specs=[block, block, block],
+# +        out_shape=x,
+# +        grid=(x.size // 1024,),
+# +        in_specs=[block] * 3,
 
 
 # %% answer="01.10" name="takes all of it at once" judge="exercise" says="For vectors of 67,108,864 numbers it needs 1 GiB of VMEM"

@@ -1,5 +1,5 @@
-# Wrong answers to the exercises of lesson 2. Each stands in the place of the answer cell; `judge` must refuse it, and
-# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# Wrong answers to the exercises of lesson 2: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 # %% answer="02.1" name="takes the whole chip's peak" judge="exercise" says="(?s)v4: .*over the bandwidth of one of its two cores"
 flops_per_byte = {
@@ -184,9 +184,7 @@ def centre_kernel(x_ref, o_ref):
 why = "There are no threads."
 
 # %% answer="02.9" name="does not judge itself" judge="exercise" says="(?s)compare: it is yours.*assess"
-why = """None: a core runs one program, in order, on very wide registers. Copies, the XLU and the
-MXU work in the background, so latency is hidden by asking early and by other work from the same
-program, which my kernel has to bring: many rows in a turn, and blocks that are fetched ahead."""
+# -checks.assess("02.9", "yes")
 
 # %% answer="02.9" name="is no text" judge="exercise" says="text"
 why = 1024

@@ -1,5 +1,5 @@
-# Wrong answers to the exercises of lesson 3. Each stands in the place of the answer cell; `judge` must refuse it, and
-# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# Wrong answers to the exercises of lesson 3: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 # %% answer="03.1" name="forgets the result" judge="exercise" says="x and y, which go in\\. The sum has to come out"
 least = "654.7 us"
@@ -21,38 +21,28 @@ least = 982
 
 
 # %% answer="03.2" name="counts a multiply-add as one" judge="exercise" says="(?s)look at the FLOPs.*multiplied and added: two"
-def matmul_cost(m, k, n, itemsize):
-    flops = m * k * n
-    moved = (m * k + k * n + m * n) * itemsize
-    return flops, moved, flops / moved
+# -    flops = 2 * m * k * n
+# +    flops = m * k * n
 
 
 # %% answer="03.2" name="forgets the result" judge="exercise" says="(?s)look at the bytes.*The result has to come out"
-def matmul_cost(m, k, n, itemsize):
-    flops = 2 * m * k * n
-    moved = (m * k + k * n) * itemsize
-    return flops, moved, flops / moved
+# -    moved = (m * k + k * n + m * n) * itemsize
+# +    moved = (m * k + k * n) * itemsize
 
 
 # %% answer="03.2" name="counts k - 1 additions" judge="exercise" says="k products need k - 1 additions"
-def matmul_cost(m, k, n, itemsize):
-    flops = m * n * (2 * k - 1)
-    moved = (m * k + k * n + m * n) * itemsize
-    return flops, moved, flops / moved
+# -    flops = 2 * m * k * n
+# +    flops = m * n * (2 * k - 1)
 
 
 # %% answer="03.2" name="turns the intensity round" judge="exercise" says="upside down: an intensity is FLOPs per byte"
-def matmul_cost(m, k, n, itemsize):
-    flops = 2 * m * k * n
-    moved = (m * k + k * n + m * n) * itemsize
-    return flops, moved, moved / flops
+# -    return flops, moved, flops / moved
+# +    return flops, moved, moved / flops
 
 
 # %% answer="03.2" name="returns the bytes first" judge="exercise" says="(?s)for the FLOPs is the bytes.*in this order: the FLOPs"
-def matmul_cost(m, k, n, itemsize):
-    flops = 2 * m * k * n
-    moved = (m * k + k * n + m * n) * itemsize
-    return moved, flops, flops / moved
+# -    return flops, moved, flops / moved
+# +    return moved, flops, flops / moved
 
 
 # %% answer="03.2" name="returns the intensity only" judge="exercise" says="asked for are 3 numbers.*(?s:.*)in this order"

@@ -1,5 +1,5 @@
-# Wrong answers to the exercises of lesson 4. Each stands in the place of the answer cell; `judge` must refuse it, and
-# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# Wrong answers to the exercises of lesson 4: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 # %% answer="04.1" name="counts the blocks from 1" judge="numbers" says="block .8, 0.; the array has 8 x 1 blocks.*(?s:.)*counted from 0"
 def configure(rows, columns):
@@ -186,60 +186,29 @@ def fold(x):
 
 
 # %% answer="04.7" name="turns the grid, not the letters" judge="numbers" says="At step .0, 3. the index map of x_ref asks for block .0, 3.; the array has 4 x 3 blocks"
-def fold(x):
-    def kernel(x_ref, o_ref):
-        @pl.when(pl.program_id(1) == 0)
-        def zero():
-            o_ref[...] = jnp.zeros_like(o_ref)
-
-        o_ref[...] += x_ref[...]
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
-        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
-        in_specs=[pl.BlockSpec((8, 128), lambda k, j: (k, j))],
-        out_specs=pl.BlockSpec((8, 128), lambda k, j: (0, j)),
-    )(x)
+# -        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
+# -        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
+# +        in_specs=[pl.BlockSpec((8, 128), lambda k, j: (k, j))],
+# +        out_specs=pl.BlockSpec((8, 128), lambda k, j: (0, j)),
 
 
 # %% answer="04.7" name="types the lesson's fold over" judge="numbers" says="The output has shape .32, 128.; it should be .8, 384."
-def fold(x):
-    def kernel(x_ref, o_ref):
-        @pl.when(pl.program_id(1) == 0)
-        def zero():
-            o_ref[...] = jnp.zeros_like(o_ref)
-
-        o_ref[...] += x_ref[...]
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
-        grid=(x.shape[0] // 8, pl.cdiv(x.shape[1], 128)),
-        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
-        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
-    )(x)
+# -        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
+# -        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
+# -        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
+# -        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
+# +        out_shape=jax.ShapeDtypeStruct((x.shape[0], 128), x.dtype),
+# +        grid=(x.shape[0] // 8, pl.cdiv(x.shape[1], 128)),
+# +        in_specs=[pl.BlockSpec((8, 128), lambda i, k: (i, k))],
+# +        out_specs=pl.BlockSpec((8, 128), lambda i, k: (i, 0)),
 
 
 # %% answer="04.7" name="shares the reduction between cores" judge="simulator" says="Axis 1 of the grid is marked .parallel.*steps .0, 0. and .0, 1. both write block"
-def fold(x):
-    from jax.experimental.pallas import tpu as pltpu
+#      """x[8 K, N] -> [8, N]: the sum of the K blocks of each column of blocks."""
+# +    from jax.experimental.pallas import tpu as pltpu
 
-    def kernel(x_ref, o_ref):
-        @pl.when(pl.program_id(1) == 0)
-        def zero():
-            o_ref[...] = jnp.zeros_like(o_ref)
-
-        o_ref[...] += x_ref[...]
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=jax.ShapeDtypeStruct((8, x.shape[1]), x.dtype),
-        grid=(pl.cdiv(x.shape[1], 128), x.shape[0] // 8),
-        in_specs=[pl.BlockSpec((8, 128), lambda j, k: (k, j))],
-        out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
-    )(x)
+#          out_specs=pl.BlockSpec((8, 128), lambda j, k: (0, j)),
+# +        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel")),
 
 
 # %% answer="04.7" name="takes all rows at once" judge="exercise" says="blocks of x_ref are .32, 128.; asked for are those of fold_broken"
@@ -266,14 +235,9 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
 
 
 # %% answer="04.8" name="masks by multiplying" judge="numbers" says="Multiplying by 0 does not help, for NaN . 0 is NaN. That is what this kernel does"
-def row_sum_kernel(x_ref, o_ref, *, columns):
-    @pl.when(pl.program_id(1) == 0)
-    def zero():
-        o_ref[...] = jnp.zeros_like(o_ref)
-
-    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
-    inside = x_ref[...] * (128 * pl.program_id(1) + lane < columns)
-    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+# -    column = 128 * pl.program_id(1) + lane
+# -    inside = jnp.where(column < columns, x_ref[...], 0)
+# +    inside = x_ref[...] * (128 * pl.program_id(1) + lane < columns)
 
 
 # %% answer="04.8" name="skips NaN, whatever else is there" judge="simulator" says="With 1234.5 there instead"
@@ -286,14 +250,9 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
 
 
 # %% answer="04.8" name="one column too many" judge="numbers" says="The kernel chooses by an index, and some of them get through(?s:.)*Is 300 itself left out"
-def row_sum_kernel(x_ref, o_ref, *, columns):
-    @pl.when(pl.program_id(1) == 0)
-    def zero():
-        o_ref[...] = jnp.zeros_like(o_ref)
-
-    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
-    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
-    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+# -    column = 128 * pl.program_id(1) + lane
+# -    inside = jnp.where(column < columns, x_ref[...], 0)
+# +    inside = jnp.where(128 * pl.program_id(1) + lane <= columns, x_ref[...], 0)
 
 
 # %% answer="04.8" name="cuts a slice" judge="numbers" says="takes a slice .a:b. of which an end is known only when it runs"
@@ -307,14 +266,12 @@ def row_sum_kernel(x_ref, o_ref, *, columns):
 
 
 # %% answer="04.8" name="takes the other axis of the grid" judge="numbers" says="only what step .0, 2. computes is left(?s:.)*the condition under pl.when"
-def row_sum_kernel(x_ref, o_ref, *, columns):
-    @pl.when(pl.program_id(0) == 0)
-    def zero():
-        o_ref[...] = jnp.zeros_like(o_ref)
+# -    @pl.when(pl.program_id(1) == 0)
+# +    @pl.when(pl.program_id(0) == 0)
 
-    lane = jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 1)
-    inside = jnp.where(128 * pl.program_id(1) + lane < columns, x_ref[...], 0)
-    o_ref[...] += jnp.sum(inside, axis=1, keepdims=True)
+# -    column = 128 * pl.program_id(1) + lane
+# -    inside = jnp.where(column < columns, x_ref[...], 0)
+# +    inside = jnp.where(128 * pl.program_id(1) + lane < columns, x_ref[...], 0)
 
 
 # %% answer="04.9" name="blames the maximum" judge="exercise" says="rows of their own"

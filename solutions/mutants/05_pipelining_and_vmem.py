@@ -1,32 +1,26 @@
-# Wrong answers to the exercises of lesson 5. Each stands in the place of the answer cell; `judge` must refuse it, and
-# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# Wrong answers to the exercises of lesson 5: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 # %% answer="05.1" name="does not wait for what comes in" judge="simulator" says="reads buffer_ref.*before the copy of x_hbm into it has been waited for"
-def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
-    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
-    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
-    leaving.start()
-    leaving.wait()
+# -    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
+# -    arriving.start()
+# -    arriving.wait()
+# +    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
 
 
 # %% answer="05.1" name="does not wait for what goes out" judge="simulator" says="copy of buffer_ref into o_hbm is never waited for"
-def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
-    arriving.start()
-    arriving.wait()
-    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
-    pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1]).start()
+# -    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
+# -    leaving.start()
+# -    leaving.wait()
+# +    pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1]).start()
 
 
 # %% answer="05.1" name="waits on the other semaphore" judge="simulator" says="waits on sem.1. for a copy into buffer_ref.*signals sem.0."
-def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
-    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1]).wait()
-    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
-    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
-    leaving.start()
-    leaving.wait()
+# -    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
+# -    arriving.start()
+# -    arriving.wait()
+# +    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0]).start()
+# +    pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1]).wait()
 
 
 # %% answer="05.1" name="reads HBM" judge="simulator" says="left in HBM"
@@ -38,25 +32,18 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
 
 
 # %% answer="05.1" name="takes semaphores 1 and 2 of two" judge="simulator" says="starts a copy on sem.2., and sem has 2: they are counted from 0"
-def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1])
-    arriving.start()
-    arriving.wait()
-    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
-    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[2])
-    leaving.start()
-    leaving.wait()
+# -    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
+# +    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[1])
+
+# -    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
+# +    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[2])
 
 
 # %% answer="05.1" name="calls neither start nor wait" judge="numbers" says="buffer_ref is read before anything has been written.*(?s:.)*x_hbm lies in HBM and no copy of it is started"
-def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
-    arriving = pltpu.make_async_copy(x_hbm, buffer_ref, sem.at[0])
-    arriving.start
-    arriving.wait
-    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
-    leaving = pltpu.make_async_copy(buffer_ref, o_hbm, sem.at[1])
-    leaving.start()
-    leaving.wait()
+# -    arriving.start()
+# -    arriving.wait()
+# +    arriving.start
+# +    arriving.wait
 
 
 # %% answer="05.2" name="one after another" judge="exercise" says="Wait number 0, counted from 0, finds one copy.*asked for: 2"
@@ -74,164 +61,69 @@ def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
 
 
 # %% answer="05.2" name="starts the next behind the wait" judge="exercise" says="Wait number 0, counted from 0, finds one copy"
-def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
-    def fetch(i):
-        b = jax.lax.rem(i, 2)
-        return pltpu.make_async_copy(
-            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
-        )
+#      def turn(i):
+# +        fetch(i).wait()
 
-    o_ref[...] = jnp.zeros_like(o_ref)
-    fetch(0).start()
-
-    @pl.loop(0, chunks)
-    def turn(i):
-        fetch(i).wait()
-
-        @pl.when(i + 1 < chunks)
-        def ahead():
-            fetch(i + 1).start()
-
-        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+# -        fetch(i).wait()
 
 
 # %% answer="05.2" name="forgets that the last chunk has no next one" judge="simulator" says="x_hbm.64:80., and x_hbm has 64.*(?s:.)*last turn"
-def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
-    def fetch(i):
-        b = jax.lax.rem(i, 2)
-        return pltpu.make_async_copy(
-            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
-        )
-
-    o_ref[...] = jnp.zeros_like(o_ref)
-    fetch(0).start()
-
-    @pl.loop(0, chunks)
-    def turn(i):
-        fetch(i + 1).start()
-        fetch(i).wait()
-        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+# -        @pl.when(i + 1 < chunks)
+# -        def ahead():
+# -            fetch(i + 1).start()
+# +        fetch(i + 1).start()
 
 
 # %% answer="05.2" name="both chunks in one buffer" judge="numbers" says="starts a copy into in_ref.0. while another copy into it is under way"
-def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
-    def fetch(i):
-        rows = x_hbm.at[pl.ds(16 * i, 16)]
-        return pltpu.make_async_copy(rows, in_ref.at[0], in_sem.at[jax.lax.rem(i, 2)])
+# -        b = jax.lax.rem(i, 2)
+# -        return pltpu.make_async_copy(
+# -            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
+# -        )
+# +        rows = x_hbm.at[pl.ds(16 * i, 16)]
+# +        return pltpu.make_async_copy(rows, in_ref.at[0], in_sem.at[jax.lax.rem(i, 2)])
 
-    o_ref[...] = jnp.zeros_like(o_ref)
-    fetch(0).start()
-
-    @pl.loop(0, chunks)
-    def turn(i):
-        @pl.when(i + 1 < chunks)
-        def ahead():
-            fetch(i + 1).start()
-
-        fetch(i).wait()
-        o_ref[...] += in_ref[0]
+# -        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+# +        o_ref[...] += in_ref[0]
 
 
 # %% answer="05.2" name="waits for the next one" judge="simulator" says="in_ref.0. before the copy of x_hbm into it has been waited for"
-def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
-    def fetch(i):
-        b = jax.lax.rem(i, 2)
-        return pltpu.make_async_copy(
-            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
-        )
+#              fetch(i + 1).start()
+# +            fetch(i + 1).wait()
 
-    o_ref[...] = jnp.zeros_like(o_ref)
-    fetch(0).start()
-
-    @pl.loop(0, chunks)
-    def turn(i):
-        @pl.when(i + 1 < chunks)
-        def ahead():
-            fetch(i + 1).start()
-            fetch(i + 1).wait()
-
-        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+# -        fetch(i).wait()
 
 
 # %% answer="05.2" name="does not zero" judge="numbers" says="o_ref is read before anything has been written"
-def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
-    def fetch(i):
-        b = jax.lax.rem(i, 2)
-        return pltpu.make_async_copy(
-            x_hbm.at[pl.ds(16 * i, 16)], in_ref.at[b], in_sem.at[b]
-        )
-
-    fetch(0).start()
-
-    @pl.loop(0, chunks)
-    def turn(i):
-        @pl.when(i + 1 < chunks)
-        def ahead():
-            fetch(i + 1).start()
-
-        fetch(i).wait()
-        o_ref[...] += in_ref[jax.lax.rem(i, 2)]
+# -    o_ref[...] = jnp.zeros_like(o_ref)
 
 
 # %% answer="05.3" name="two buffers" judge="exercise" says="finds 2 copies on the way in.*asked for: 3"
-def piped_kernel(x_hbm, o_hbm):
-    rows, columns = x_hbm.shape
-    pltpu.emit_pipeline(
-        add_kernel,
-        grid=(rows // 16,),
-        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0))],
-        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
-    )(x_hbm, o_hbm)
+# -        in_specs=[
+# -            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+# -        ],
+# +        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0))],
 
 
 # %% answer="05.3" name="makes the pipeline and does not run it" judge="numbers" says="writes nothing to o_hbm.*(?s:.)*emit_pipeline returns a function"
-def piped_kernel(x_hbm, o_hbm):
-    rows, columns = x_hbm.shape
-    pltpu.emit_pipeline(
-        add_kernel,
-        grid=(rows // 16,),
-        in_specs=[
-            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
-        ],
-        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
-    )
+# -    )(x_hbm, o_hbm)
+# +    )
 
 
 # %% answer="05.3" name="numbers of rows in the index map" judge="numbers" says="index map of x_hbm asks for block .16, 0."
-def piped_kernel(x_hbm, o_hbm):
-    rows, columns = x_hbm.shape
-    pltpu.emit_pipeline(
-        add_kernel,
-        grid=(rows // 16,),
-        in_specs=[
-            pl.BlockSpec((16, columns), lambda i: (16 * i, 0), pipeline_mode=pl.Buffered(3))
-        ],
-        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
-    )(x_hbm, o_hbm)
+# -            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+# +            pl.BlockSpec((16, columns), lambda i: (16 * i, 0), pipeline_mode=pl.Buffered(3))
 
 
 # %% answer="05.3" name="a number for pipeline_mode" judge="numbers" says="pipeline_mode is a plain number.*(?s:.)*pl.Buffered.3."
-def piped_kernel(x_hbm, o_hbm):
-    rows, columns = x_hbm.shape
-    pltpu.emit_pipeline(
-        add_kernel,
-        grid=(rows // 16,),
-        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=3)],
-        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
-    )(x_hbm, o_hbm)
+# -        in_specs=[
+# -            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
+# -        ],
+# +        in_specs=[pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=3)],
 
 
 # %% answer="05.3" name="calls it with x only" judge="numbers" says="another number of specs than its function was given refs"
-def piped_kernel(x_hbm, o_hbm):
-    rows, columns = x_hbm.shape
-    pltpu.emit_pipeline(
-        add_kernel,
-        grid=(rows // 16,),
-        in_specs=[
-            pl.BlockSpec((16, columns), lambda i: (i, 0), pipeline_mode=pl.Buffered(3))
-        ],
-        out_specs=[pl.BlockSpec((16, columns), lambda i: (0, 0))],
-    )(x_hbm)
+# -    )(x_hbm, o_hbm)
+# +    )(x_hbm)
 
 
 # %% answer="05.4" name="every block once" judge="exercise" says="A: .*(?s:.)*What moves has two buffers"
@@ -421,39 +313,12 @@ def tripled(x):
 
 
 # %% answer="05.7" name="waits for two in a grid of one step" judge="simulator" says="waits on out_sem.-1. .*semaphores count from 0.*(?s:.)*is there a step before it"
-def tripled(x):
-    def kernel(x_ref, o_hbm, out_ref, out_sem):
-        i, last = pl.program_id(0), pl.num_programs(0) - 1
+# -        @pl.when((i == last) & (i >= 1))
+# -        def last_but_one():
+# -            send(i - 1).wait()
 
-        def send(n):
-            b = jax.lax.rem(n, 2)
-            return pltpu.make_async_copy(
-                out_ref.at[b], o_hbm.at[pl.ds(16 * n, 16)], out_sem.at[b]
-            )
-
-        @pl.when(i >= 2)
-        def free_the_buffer():
-            send(i - 2).wait()
-
-        out_ref[jax.lax.rem(i, 2)] = 3 * x_ref[...]
-        send(i).start()
-
-        @pl.when(i == last)
-        def all_home():
-            send(i - 1).wait()
-            send(i).wait()
-
-    return pl.pallas_call(
-        kernel,
-        out_shape=x,
-        grid=(x.shape[0] // 16,),
-        in_specs=[pl.BlockSpec((16, x.shape[1]), lambda i: (i, 0))],
-        out_specs=ANYWHERE,
-        scratch_shapes=[
-            pltpu.VMEM((2, 16, x.shape[1]), x.dtype),
-            pltpu.SemaphoreType.DMA((2,)),
-        ],
-    )(x)
+#          def all_home():
+# +            send(i - 1).wait()
 
 
 # %% answer="05.7" name="leaves it to pallas_call" judge="exercise" says="No copy of a buffer into HBM is started by the kernel"

@@ -1,5 +1,5 @@
-# Wrong answers to the exercises of lesson 6. Each stands in the place of the answer cell; `judge` must refuse it, and
-# the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+# Wrong answers to the exercises of lesson 6: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
 
 # %% answer="06.1" name="packs the numbers back to back" judge="exercise" says="(?s)A: .*back to back.*rows are padded"
 filled = {"A": (10, "24.9 %")}
@@ -63,30 +63,14 @@ def energy(x):
 
 
 # %% answer="06.4" name="forgets to square" judge="numbers" says="their squares are asked for"
-def energy(x):
-    points = x.shape[0]
-
-    def kernel(x_ref, o_ref):
-        o_ref[...] = jnp.sum(x_ref[...], axis=0)
-
-    blocks = x.T.reshape(16, points // 128, 128)
-    return pl.pallas_call(kernel, out_shape=array(points // 128, 128))(blocks).reshape(
-        points
-    )
+# -        v = x_ref[...]
+# -        o_ref[...] = jnp.sum(v * v, axis=0)
+# +        o_ref[...] = jnp.sum(x_ref[...], axis=0)
 
 
 # %% answer="06.4" name="reshapes without the transpose" judge="numbers" says="not transposed.*side by side"
-def energy(x):
-    points = x.shape[0]
-
-    def kernel(x_ref, o_ref):
-        v = x_ref[...]
-        o_ref[...] = jnp.sum(v * v, axis=0)
-
-    blocks = x.reshape(16, points // 128, 128)
-    return pl.pallas_call(kernel, out_shape=array(points // 128, 128))(blocks).reshape(
-        points
-    )
+# -    blocks = x.T.reshape(16, points // 128, 128)
+# +    blocks = x.reshape(16, points // 128, 128)
 
 
 # %% answer="06.4" name="sums outside the kernel" judge="exercise" says="Part of the arithmetic stands outside"
@@ -98,43 +82,22 @@ def energy(x):
 
 
 # %% answer="06.5" name="hands over a column" judge="budget" says="(?s)rows_ref .*tiles of 8 x 128"
-def both_kernel(x_ref, rows_ref, columns_ref):
-    v = x_ref[...]
-    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True)
-    columns_ref[...] = jnp.sum(v, axis=0, keepdims=True)
+# -    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True).T
+# +    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True)
 
-
-def both_sums(x):
-    m, n = x.shape
-    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(m, 1), array(1, n)))(x)
-    return rows.reshape(m), columns.reshape(n)
+# -    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(1, m), array(1, n)))(x)
+# +    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(m, 1), array(1, n)))(x)
 
 
 # %% answer="06.5" name="turns all of x round" judge="exercise" says="(?s)the core is at it for.*500 at most.*registers are added to registers"
-def both_kernel(x_ref, rows_ref, columns_ref):
-    v = x_ref[...]
-    rows_ref[...] = jnp.sum(v.T, axis=0, keepdims=True)
-    columns_ref[...] = jnp.sum(v, axis=0, keepdims=True)
-
-
-def both_sums(x):
-    m, n = x.shape
-    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(1, m), array(1, n)))(x)
-    return rows.reshape(m), columns.reshape(n)
+# -    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True).T
+# +    rows_ref[...] = jnp.sum(v.T, axis=0, keepdims=True)
 
 
 # %% answer="06.5" name="leaves the sums to one pass of the MXU" judge="exercise" says="(?s)no precision.*rounds them to bfloat16"
-def both_kernel(x_ref, rows_ref, columns_ref):
-    v = x_ref[...]
-    along = (((1,), (1,)), ((), ()))
-    rows_ref[...] = jax.lax.dot_general(jnp.ones((1, v.shape[1])), v, along)
-    columns_ref[...] = jnp.sum(v, axis=0, keepdims=True)
-
-
-def both_sums(x):
-    m, n = x.shape
-    rows, columns = pl.pallas_call(both_kernel, out_shape=(array(1, m), array(1, n)))(x)
-    return rows.reshape(m), columns.reshape(n)
+# -    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True).T
+# +    along = (((1,), (1,)), ((), ()))
+# +    rows_ref[...] = jax.lax.dot_general(jnp.ones((1, v.shape[1])), v, along)
 
 
 # %% answer="06.5" name="has the two the wrong way round" judge="numbers" says="they are exchanged"

@@ -9,7 +9,7 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from lesson_files import code_cells, source
+from lesson_files import code_cells, mutants, source
 
 from course_lib import compiler
 from course_lib.lessons.lesson_05 import e06_break_the_overlap as e06
@@ -89,8 +89,8 @@ def test_the_scores_that_golf_names():
     text = source("solutions/src", STEM)
     said = [1000 * int(n) for n in re.findall(r"takes about (\d+),000", text)]
     found = []
-    for cell in code_cells("solutions/mutants", STEM):
-        if cell.metadata.get("answer") == "05.10" and "above par" in cell.metadata["says"]:
+    for cell in mutants(STEM):
+        if cell.metadata["answer"] == "05.10" and "above par" in cell.metadata["says"]:
             defined = names("05.1")
             exec(cell.source, defined)
             found.append(compiler.compile_tpu(defined["waves"], jax.ShapeDtypeStruct((512, 128), jnp.float32)).cycles)
