@@ -1,11 +1,10 @@
-"""A family as one page: its kernel, what that uses of ours, and the op on one device, run by JAX alone.
+"""A family as one page: its kernel, the op on one device, and what they use of ours, run by JAX alone.
 
-The page is kernel.py as it stands, the functions of other files that it uses before it, and page.py behind it. Checks of
-arguments, meshes, GPUs and the choice of blocks for any shape are left to the library.
+First kernel.py as it stands, then page.py, then the functions of other files that they use. Checks of arguments,
+meshes, GPUs, and the choice of blocks for any shape are left to the library.
 """
 
 import ast
-import dataclasses
 import functools
 import pathlib
 
@@ -13,13 +12,10 @@ _FOLDER = pathlib.Path(__file__).parent
 _OURS = "course_lib.kernels"
 _ARRAYS = "course_lib.arrays"
 _PLAIN = {"Array", "Ref", "ShapeDtypeStruct"}  # of course_lib.arrays, which takes them from JAX
-_ANNOTATIONS = '''\
-class Num:
-    """Annotations are for reading: Num[Ref, "bm bk"] is a reference to a block of bm rows and bk columns."""
-
-    def __class_getitem__(cls, annotated):
-        return annotated[0]
-'''
+_ANNOTATIONS = """\
+class Num:  # for reading: Num[Ref, "bm bk"] is a reference to a block of bm rows and bk columns
+    __class_getitem__ = classmethod(lambda cls, annotated: annotated[0])
+"""
 
 
 def families() -> dict[str, str]:
@@ -29,17 +25,15 @@ def families() -> dict[str, str]:
 
 
 def one_page(family: str) -> str:
-    """Return Python that defines the ops of ``family`` and imports nothing of ours. Raises KeyError for no family."""
+    """Return Python that defines the ops of ``family`` and imports nothing of ours."""
     kernel, tail = (_module(f"{_OURS}.{family}.{name}") for name in ("kernel", "page"))
-    page = _Page(printed=[])
+    page = _Page()
     for module in (kernel, tail):
         for node in module.body:
             page.add(module, node)
-    parts = [f'"""{kernel.docstring.rstrip()}\n\n{tail.docstring.rstrip()}\n"""', page.imports()]
-    if page.annotations:
-        others = "".join(f"{name} = " for name in sorted(page.annotations - {"Num"}))
-        parts.append(_ANNOTATIONS + (f"\n\n{others}Num\n" if others else ""))
-    return "\n\n".join([*parts[:2], *(f"\n{part}" for part in [*parts[2:], *page.printed])]).rstrip() + "\n"
+    page.add_the_rest()
+    docstring = f'"""{kernel.docstring.rstrip()}\n\n{tail.docstring.rstrip()}\n"""'
+    return f"{docstring}\n\n{page.imports()}\n\n\n{page.text()}"
 
 
 class _Module:
@@ -59,9 +53,9 @@ class _Module:
                 self.imported |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
 
     def text(self, node: ast.stmt) -> str:
-        """Return the source of a node with the comments right above it, without checks in ``__post_init__``."""
+        """Return the source of a node with the comments right above it, without ``__post_init__``: its checks."""
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) - 1
-        while self.lines[first - 1].startswith("#"):
+        while self.lines[first - 1].startswith("#") and self.lines[first - 1] != "# fmt: off":
             first -= 1
         lines = self.lines[first : node.end_lineno]
         for method in getattr(node, "body", []):
@@ -72,69 +66,79 @@ class _Module:
 
 @functools.cache
 def _module(name: str) -> _Module:
-    file = _FOLDER / (name.removeprefix(_OURS).removeprefix(".").replace(".", "/") + ".py")
-    if not file.exists():
-        raise KeyError(name)
-    return _Module(file)
+    return _Module(_FOLDER / (name.removeprefix(_OURS + ".").replace(".", "/") + ".py"))
 
 
-@dataclasses.dataclass
 class _Page:
-    """The definitions printed so far, each behind those it uses, and what they import from elsewhere."""
+    """The definitions of a page: those it was given, in order, each behind what Python needs when it is defined."""
 
-    printed: list[str]
-    owners: dict[str, _Module] = dataclasses.field(default_factory=dict)
-    outside: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    annotations: set[str] = dataclasses.field(default_factory=set)
+    def __init__(self):
+        self.owners: dict[str, _Module] = {}  # of each name that is defined
+        self.nodes: list[tuple[_Module, ast.stmt]] = []
+        self.outside: dict[str, tuple[str, str]] = {}  # name: (module, name there), as JAX has them
+        self.annotations: set[str] = set()
 
     def add(self, module: _Module, node: ast.stmt) -> None:
-        """Print a node behind all that it uses. Raises ValueError if two files define the same name."""
-        if not (names := _names(node)) or names[0] not in self.owners:
-            for name in names:
-                if self.owners.setdefault(name, module) is not module:
-                    raise ValueError(f"{name} is defined in two files of one page: rename one of them")
-            for name in _used(node):
-                self._add_name(module, name)
-            self.printed.append(module.text(node))
-        elif self.owners[names[0]] is not module:
-            raise ValueError(f"{names[0]} is defined in two files of one page: rename one of them")
+        """Add a node behind what it needs at once. Raises ValueError if another file has defined its name."""
+        names = _names(node)
+        for name in names:
+            if self.owners.get(name, module) is not module:
+                raise ValueError(f"{name} is defined in two files of one page: rename one of them")
+        if (module, node) in self.nodes:
+            return
+        self.owners |= dict.fromkeys(names, module)
+        for name in _used(node, at_once=True):
+            self._find(module, name)
+        self.nodes.append((module, node))
 
-    def _add_name(self, module: _Module, name: str) -> None:
+    def add_the_rest(self) -> None:
+        """Add what the functions on the page use when they run, and what that uses."""
+        for module, node in self.nodes:  # grows meanwhile
+            for name in _used(node):
+                self._find(module, name)
+
+    def _find(self, module: _Module, name: str) -> None:
+        """Add what ``name`` is in ``module``: a definition of ours, or an import from elsewhere."""
         if name in module.defined:
             self.add(module, module.defined[name])
         elif name in module.imported:
             source, there = module.imported[name]
             if source == _ARRAYS and there not in _PLAIN:
-                self.annotations |= {"Num", name}
+                self.annotations.add(name)
             elif source == _ARRAYS:
                 self.outside[name] = ("jax", there)
             elif not source.startswith("course_lib"):
                 self.outside[name] = (source, there)
-            elif there != name or not there or _is_module(source, there):
-                raise ValueError(f"{name} of {source}: a page imports names of ours, under the names they have")
+            elif there != name or there not in _module(source).defined:
+                raise ValueError(f"{name} of {source}: a page imports definitions of ours, under their own names")
             else:
-                origin = _module(source)
-                self._add_name(origin, name)
+                self._find(_module(source), name)
 
     def imports(self) -> str:
         """Return the import lines: whole modules first, then names of modules."""
-        whole = [_import(there, name) for name, (there, what) in sorted(self.outside.items()) if not what]
-        several: dict[str, list[str]] = {}
+        whole, several = [], {}
         for name, (source, there) in sorted(self.outside.items()):
             if there:
                 several.setdefault(source, []).append(there if there == name else f"{there} as {name}")
+            else:
+                whole.append(f"import {source}" if name == source else f"import {source} as {name}")
         return "\n".join(
             sorted(whole) + [f"from {m} import {', '.join(names)}" for m, names in sorted(several.items())]
         )
 
-
-def _import(module: str, name: str) -> str:
-    return f"import {module}" if name == module else f"import {module} as {name}"
-
-
-def _is_module(package: str, name: str) -> bool:
-    folder = _FOLDER / package.removeprefix(_OURS).removeprefix(".").replace(".", "/")
-    return (folder / f"{name}.py").exists()
+    def text(self) -> str:
+        """Return all definitions, two lines apart; constants of one file stand together."""
+        parts, before = [], None
+        if self.annotations:
+            others = "".join(f"{name} = " for name in sorted(self.annotations - {"Num"}))
+            parts += [_ANNOTATIONS + (f"\n\n{others}Num\n" if others else ""), "\n\n"]
+        for module, node in self.nodes:
+            is_constant = isinstance(node, ast.Assign | ast.AnnAssign)
+            if before is not None:
+                parts.append("\n" if is_constant and before is module else "\n\n\n")
+            parts.append(module.text(node))
+            before = module if is_constant else False
+        return "".join(parts) + "\n"
 
 
 def _names(node: ast.stmt) -> list[str]:
@@ -145,12 +149,15 @@ def _names(node: ast.stmt) -> list[str]:
     return [name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)]
 
 
-def _used(node: ast.stmt) -> list[str]:
-    """Return the names a node loads, in order, those of ``__post_init__`` left out."""
-    found, inner = {}, [node]
-    while inner:
-        one = inner.pop(0)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
-            found[one.id] = None
-        inner += [child for child in ast.iter_child_nodes(one) if getattr(child, "name", "") != "__post_init__"]
+def _used(node: ast.AST, *, at_once: bool = False) -> list[str]:
+    """Return the names a node loads, ``__post_init__`` left out; with ``at_once`` not those in bodies of functions."""
+    found = {node.id: None} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else {}
+    children = ast.iter_child_nodes(node)
+    if at_once and isinstance(node, ast.FunctionDef):
+        children = [node.args, *node.decorator_list, *filter(None, [node.returns])]
+    elif at_once and isinstance(node, ast.Lambda):
+        children = [node.args]
+    for child in children:
+        if getattr(child, "name", "") != "__post_init__":
+            found |= dict.fromkeys(_used(child, at_once=at_once))
     return list(found)

@@ -10,7 +10,7 @@ _PASSES = {lax.Precision.DEFAULT: 1, lax.Precision.HIGH: 3, lax.Precision.HIGHES
 
 
 def sum_dtype(dtype) -> jnp.dtype:
-    """The dtype in which products of ``dtype`` are summed: int32 for integers, else f32."""
+    """Return the dtype in which products of ``dtype`` are summed: int32 for integers, else f32."""
     return jnp.dtype(jnp.int32 if jnp.issubdtype(dtype, jnp.integer) else jnp.float32)
 
 
@@ -44,23 +44,13 @@ def generation_of(dtype) -> int:
     return 5 if dtype == jnp.int8 else 4
 
 
-def dot(
-    x: Num[Array, "_m _k"],  # (k, m) with transpose_x
-    y: Num[Array, "_k _n"],  # (n, k) with transpose_y
-    *,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    precision: lax.Precision | None = None,
-) -> Num[Array, "m n"]:
-    """The product of two blocks, or of two arrays, in the dtype of the sum; either may be stored transposed."""
+def dot(x: Array, y: Array, *, transpose_x=False, transpose_y=False, precision=None) -> Num[Array, "m n"]:
+    """Return the product of x (m, k), or (k, m), and y (k, n), or (n, k): blocks or arrays, in the dtype of the sum."""
     axes = ((0 if transpose_x else 1,), (1 if transpose_y else 0,))
     return lax.dot_general(x, y, (axes, ((), ())), precision=precision, preferred_element_type=sum_dtype(x.dtype))
 
 
 def zero_beyond(block: Num[Array, "rows columns"], axis: int, left: Array | int) -> Num[Array, "rows columns"]:
-    """``block`` with zeros from index ``left`` of an axis on: there it reaches past the array, and holds garbage.
-
-    In a sum both factors need it, for zero times NaN is NaN.
-    """
+    """Return ``block`` with zeros from index ``left`` of an axis on, where it reaches past the array into garbage."""
     inside = lax.broadcasted_iota(jnp.int32, block.shape, axis) < left
     return jnp.where(inside, block, jnp.zeros_like(block))

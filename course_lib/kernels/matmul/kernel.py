@@ -9,10 +9,8 @@ The grid is (i, j, k), k innermost: a block of o accumulates in f32 (int32 for i
 
 import dataclasses
 import functools
-from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -30,15 +28,11 @@ def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Block sizes: bm rows, bk of the reduction, bn columns. They change the speed, not the result.
+    """Block sizes. They change the speed, not the result."""
 
-    Legal: bk and bn multiples of 128, bm of 8 (32 for int8); of 128 where x is stored transposed, by the caller or by
-    XLA (`layouts`). A block is cut down to an array that is smaller, so a bk as large as K means: all in one step.
-    """
-
-    bm: int = 512
-    bk: int = 1024
-    bn: int = 512
+    bm: int = 512  # rows: a multiple of 8 (of 32 for int8, of 128 if x is stored transposed), or all
+    bk: int = 1024  # of the reduction: a multiple of 128, or all
+    bn: int = 512  # columns: likewise
 
     def __post_init__(self):
         check(self, bm=SUBLANES, bk=LANES, bn=LANES)
@@ -50,8 +44,8 @@ def _kernel(
     o_ref: Num[Ref, "_bm _bn"],  # block (i, j): stays put while k runs
     acc_ref: Num[Ref, "_bm _bn"],  # scratch: survives from one grid step to the next
     *,
-    left: Callable[[Array], Array] | None,  # elements of the reduction from block k on, if the last block is ragged
-    product: Callable[..., Array],
+    left,  # of k: elements of the reduction from that block on; None if it has no ragged block
+    product,
 ) -> None:
     k = pl.program_id(2)
 
@@ -72,7 +66,7 @@ def _whole_k_kernel(x_ref: Num[Ref, "_bm _K"], y_ref: Num[Ref, "_K _bn"], o_ref:
     o_ref[...] = product(x_ref[...], y_ref[...]).astype(o_ref.dtype)
 
 
-def _product(x, y, transpose_x, transpose_y, transpose_o, precision, left=None) -> Array:
+def _product(x, y, transpose_x, transpose_y, transpose_o, precision, left=None):
     """Return ``x @ y`` of two blocks, any of the three transposed on the way to the MXU: o.T is ``y.T @ x.T``."""
     if left is not None:
         x, y = zero_beyond(x, 0 if transpose_x else 1, left), zero_beyond(y, 1 if transpose_y else 0, left)
@@ -81,39 +75,33 @@ def _product(x, y, transpose_x, transpose_y, transpose_o, precision, left=None) 
     return dot(x, y, transpose_x=transpose_x, transpose_y=transpose_y, precision=precision)
 
 
-def launch(
-    x: Num[Array, "_M _K"],
-    y: Num[Array, "_K _N"],
-    sizes: tuple[int, int, int],
-    *,
-    vmem_limit_bytes: int | None = None,
-    transpose_x: bool = False,
-    transpose_y: bool = False,
-    precision: lax.Precision | None = None,
-) -> Num[Array, "M N"]:
-    """Run the kernel on one TPU, with blocks of ``sizes`` (bm, bk, bn), none larger than the arrays."""
+def launch(x, y, sizes, *, vmem_limit_bytes=None, transpose_x=False, transpose_y=False, precision=None) -> Array:
+    """Run the kernel on one TPU with blocks of ``sizes`` (bm, bk, bn), none larger than the arrays x and y."""
     (x, transpose_x), (y, transpose_y) = as_stored(x, transpose_x), as_stored(y, transpose_y)
-    m, k_size = x.shape[::-1] if transpose_x else x.shape
-    n = y.shape[0 if transpose_y else 1]
+    (m, k_size), n = x.shape[::-1] if transpose_x else x.shape, y.shape[0 if transpose_y else 1]
     transpose_o = is_by_columns((m, n))
     bm, bk, bn = sizes
-    how = {"transpose_x": transpose_x, "transpose_y": transpose_y, "transpose_o": transpose_o, "precision": precision}
-    product = functools.partial(_product, **how)
+    transposed = {"transpose_x": transpose_x, "transpose_y": transpose_y, "transpose_o": transpose_o}
+    product = functools.partial(_product, **transposed, precision=precision)
     if bk == k_size:
         kernel, scratch = functools.partial(_whole_k_kernel, product=product), []
     else:
         left = (lambda k: k_size - k * bk) if k_size % bk else None
         kernel = functools.partial(_kernel, left=left, product=product)
         scratch = [pltpu.VMEM((bn, bm) if transpose_o else (bm, bn), sum_dtype(x.dtype))]
+
+    def spec(block, index, transposed):
+        return pl.BlockSpec(block[::-1], lambda *step: index(*step)[::-1]) if transposed else pl.BlockSpec(block, index)
+
     o = pl.pallas_call(
         kernel,
         out_shape=out_type(x, (n, m) if transpose_o else (m, n), product_dtype(x.dtype)),
         grid=(pl.cdiv(m, bm), pl.cdiv(n, bn), pl.cdiv(k_size, bk)),
         in_specs=[
-            _spec((bm, bk), lambda i, j, k: (i, k), transpose_x),
-            _spec((bk, bn), lambda i, j, k: (k, j), transpose_y),
+            spec((bm, bk), lambda i, j, k: (i, k), transpose_x),
+            spec((bk, bn), lambda i, j, k: (k, j), transpose_y),
         ],
-        out_specs=_spec((bm, bn), lambda i, j, k: (i, j), transpose_o),
+        out_specs=spec((bm, bn), lambda i, j, k: (i, j), transpose_o),
         scratch_shapes=scratch,
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"), vmem_limit_bytes=vmem_limit_bytes
@@ -123,26 +111,8 @@ def launch(
     return o.T if transpose_o else o
 
 
-def _spec(block: tuple[int, int], index: Callable, transposed: bool) -> pl.BlockSpec:
-    if transposed:
-        return pl.BlockSpec(block[::-1], lambda *step: index(*step)[::-1])
-    return pl.BlockSpec(block, index)
-
-
-def gradient_products(
-    x: Array, y: Array, g: Array, multiply: Callable, *, transpose_x: bool = False, transpose_y: bool = False
-) -> tuple[Array, Array]:
-    """Return dx = g @ y.T and dy = x.T @ g, or their transposes where x or y is stored transposed.
-
-    ``multiply(a, b, transpose_a, transpose_b, letters)``; ``letters`` are what the m, k and n of this product are
-    called in the forward one.
-    """
-    if transpose_x:
-        dx = multiply(y, g, transpose_y, True, "knm")
-    else:
-        dx = multiply(g, y, False, not transpose_y, "mnk")
-    if transpose_y:
-        dy = multiply(g, x, True, transpose_x, "nmk")
-    else:
-        dy = multiply(x, g, not transpose_x, False, "kmn")
+def gradient_products(x, y, g, multiply, *, transpose_x=False, transpose_y=False) -> tuple[Array, Array]:
+    """Return dx = g @ y.T and dy = x.T @ g; ``multiply`` is told what its m, k, n are in the forward product."""
+    dx = multiply(y, g, transpose_y, True, "knm") if transpose_x else multiply(g, y, False, not transpose_y, "mnk")
+    dy = multiply(g, x, True, transpose_x, "nmk") if transpose_y else multiply(x, g, not transpose_x, False, "kmn")
     return dx, dy

@@ -1,5 +1,4 @@
-"""Below: the op on one TPU, and plain JAX elsewhere. Left to the library: checks of arguments, operands stored
-transposed, meshes, GPUs, and the choice of blocks for any shape and chip (``kernels.matmul.blocks_for``)."""
+"""Left to the library: checks of arguments, meshes, GPUs, ``matmul_transposed``, and blocks for any shape and chip."""
 
 import functools
 
@@ -18,23 +17,33 @@ def matmul(x: Array, y: Array, blocks: Blocks | None = None, precision: str = "h
 
 
 def _multiply(x, y, transpose_x, transpose_y, letters="mkn", *, precision, blocks=None):
-    turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
-    turned["precision"] = lax.Precision(precision) if x.dtype == jnp.float32 else None
-    m, k, n = *(x.shape[::-1] if transpose_x else x.shape), y.shape[0 if transpose_y else 1]
-    blocks = blocks or Blocks(**dict(zip(("bm", "bk", "bn"), _CHOSEN.get((m, k, n), (512, 1024, 512)), strict=True)))
-    sizes = min(blocks.bm, m), min(blocks.bk, k), min(blocks.bn, n)
-
-    def plain(x, y):
-        return dot(x, y, **turned).astype(product_dtype(x.dtype))
-
-    on_tpu = functools.partial(launch, sizes=sizes, vmem_limit_bytes=100 << 20, **turned)
+    (m, k), n = x.shape[::-1] if transpose_x else x.shape, y.shape[0 if transpose_y else 1]
+    bm, bk, bn = (blocks.bm, blocks.bk, blocks.bn) if blocks else _CHOSEN.get((m, k, n, x.dtype.itemsize), _USUAL)
+    how = {"transpose_x": transpose_x, "transpose_y": transpose_y}
+    how["precision"] = lax.Precision(precision) if x.dtype == jnp.float32 else None
+    on_tpu = functools.partial(launch, sizes=(min(bm, m), min(bk, k), min(bn, n)), vmem_limit_bytes=64 << 20, **how)
+    plain = lambda x, y: dot(x, y, **how).astype(product_dtype(x.dtype))  # noqa: E731
     return lax.platform_dependent(x, y, tpu=on_tpu, default=plain)
 
 
-def _backward(blocks, precision, saved, g):
-    return gradient_products(*saved, g, functools.partial(_multiply, precision=precision))
+matmul.defvjp(
+    lambda x, y, *how: (matmul(x, y, *how), (x, y)),
+    lambda _, precision, saved, g: gradient_products(*saved, g, functools.partial(_multiply, precision=precision)),
+)
 
-
-matmul.defvjp(lambda x, y, *how: (matmul(x, y, *how), (x, y)), _backward)
-
-_CHOSEN = {}
+# (M, K, N, bytes of an element): (bm, bk, bn), as the library chooses them for a v5e.
+_USUAL = (512, 1024, 512)
+# fmt: off
+_CHOSEN = {
+    (2048, 2048, 2048, 2): (512, 2048, 512), (4096, 4096, 4096, 2): (512, 4096, 512),
+    (8192, 8192, 8192, 2): (512, 8192, 256), (512, 8192, 2048, 2): (512, 2048, 512),
+    (8192, 512, 8192, 2): (1024, 512, 2048), (1, 4096, 4096, 2): (1, 4096, 512), (8, 4096, 14336, 2): (8, 4096, 1024),
+    (16, 8192, 1024, 2): (16, 1024, 1024), (2048, 4096, 4096, 2): (512, 4096, 512),
+    (512, 768, 2304, 2): (512, 768, 384), (4096, 768, 3072, 2): (1024, 768, 768),
+    (100, 768, 50257, 2): (100, 768, 2048), (256, 2048, 32000, 2): (256, 2048, 1024),
+    (3152, 768, 3072, 2): (1056, 768, 768), (3136, 147, 96, 2): (1152, 147, 96), (777, 777, 777, 2): (160, 777, 777),
+    (3000, 3000, 3000, 2): (752, 3000, 384), (1111, 2222, 3333, 2): (560, 2222, 512),
+    (640, 1920, 1080, 2): (640, 1920, 384), (513, 1025, 2049, 2): (513, 1025, 384), (8, 5000, 777, 2): (8, 1024, 777),
+    (777, 777, 777, 4): (392, 777, 128), (1000, 1000, 1000, 4): (200, 1000, 512),
+}
+# fmt: on
