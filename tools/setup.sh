@@ -46,6 +46,21 @@ up_to_date() {
 }
 up_to_date && exit 0
 
+# What stands in the way and is not ours is never emptied: somebody may have an environment, or work, in there. Ours is an empty
+# folder, one in which we were interrupted, and an environment with our `home` in it.
+foreign() {
+    if [ -L "$venv" ]; then
+        echo "a symbolic link to $(readlink "$venv"): remove the link with rm $venv (what it points to stays)"
+    elif [ -e "$venv" ] && [ ! -d "$venv" ]; then
+        echo "a file: move it away with mv $venv $venv.old"
+    elif [ -d "$venv" ] && [ ! -e "$venv/installing" ] && [ -n "$(ls -A "$venv")" ]; then
+        [ -f "$venv/home" ] && grep -qs '^home *=' "$venv/pyvenv.cfg" ||
+            echo "a folder that make did not create: move it away with mv $venv $venv.old"
+    fi
+}
+healthy || theirs=$(foreign)
+[ -z "${theirs:-}" ] || fail "Nothing was changed, because $venv is $theirs, then run the same command again."
+
 if healthy; then python=$venv/bin/python; else python=$(tools/find_python.sh) || exit 1; fi
 
 # One `make` at a time. The kernel drops this lock when the last process holding it ends, so it cannot go stale.
