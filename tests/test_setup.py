@@ -184,8 +184,38 @@ def test_setup_then_nothing_left_to_do(setup, place):
     again = setup()
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert pip_calls(place) == 1
-    path = (place / ".venv/lib/python3.13/site-packages/course.pth").read_text().strip()
+    path, _ = (place / ".venv/lib/python3.13/site-packages/course.pth").read_text().splitlines()
     assert os.path.samefile(place / ".venv/lib/python3.13/site-packages" / path, place)
+
+
+@pytest.mark.parametrize("backend, found", [(None, "jax"), ("torch", "torch"), ("", "")])
+def test_keras_is_told_to_run_on_jax_unless_the_user_says_otherwise(setup, place, backend, found):
+    """In Python itself and in a process that it starts; an empty KERAS_BACKEND is the user's, too."""
+    setup()
+    code = "import os; print(os.environ['KERAS_BACKEND'])"
+    child = f"import subprocess, sys; {code}; subprocess.run([sys.executable, '-c', {code!r}])"
+    start = f"import site; site.addsitedir({str(place / '.venv/lib/python3.13/site-packages')!r}); "  # as Python starts
+    env = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    env |= {} if backend is None else {"KERAS_BACKEND": backend}
+    out = subprocess.run([sys.executable, "-S", "-u", "-c", start + child], env=env, capture_output=True, text=True)
+    assert out.stdout.splitlines() == [found, found], out.stderr
+
+
+@pytest.mark.skipif(Path(sys.prefix).parent != ROOT, reason="not the environment that make has created")
+def test_import_keras_works_in_this_environment(tmp_path):
+    """As it is made, and with nothing set: a KERAS_HOME without a configuration, as on a new machine."""
+    env = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"} | {"KERAS_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", "import keras; print(keras.backend.backend())"]
+    out = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert out.stdout == "jax\n", out.stderr
+
+
+def test_what_setup_itself_writes_is_brought_up_to_date(setup, place):
+    setup()
+    with open(place / "tools/setup.sh", "a") as file:
+        file.write("# changed\n")
+    assert "Installing into .venv." in setup().stdout
+    assert setup().stdout == ""
 
 
 def test_a_changed_pin_is_installed(setup, place):
