@@ -1,6 +1,7 @@
-"""What pyproject.toml promises: what course_lib imports is declared, Keras is optional."""
+"""What pyproject.toml promises: what course_lib imports is declared, Keras is optional, the commands start."""
 
 import ast
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -59,6 +60,19 @@ def test_without_keras_only_the_lessons_that_use_it_are_not_graded(monkeypatch, 
     graded = grade(ROOT / f"exercises/{stem}.ipynb", rows_of=lambda course, submitted, seconds: [])
     said = "its lesson uses Keras, which is not installed here. Try pip install keras."
     assert graded.error == (said if uses_keras else "")
+
+
+@pytest.mark.parametrize("name", PROJECT["scripts"])
+def test_a_command_is_called_in_its_help_what_was_typed(name, capsys, monkeypatch):
+    module, _, function = PROJECT["scripts"][name].partition(":")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        getattr(importlib.import_module(module), function)()
+    assert not ended.value.code and capsys.readouterr().out.startswith(f"usage: {name} [")
+    package = module.removesuffix(".__main__")
+    out = subprocess.run([sys.executable, "-m", package, "--help"], cwd=ROOT, capture_output=True, text=True)
+    typed = {"course_lib.grading": "make grade"}.get(package, f"python -m {package}")
+    assert out.stdout.startswith(f"usage: {typed} [")
 
 
 def test_the_version_stands_in_one_place():
