@@ -3,12 +3,14 @@
 import ast
 import importlib
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
 
 import pytest
 
+import course_lib
 from course_lib.grading.grade import grade
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -79,3 +81,10 @@ def test_the_version_stands_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in PROJECT and PROJECT["dynamic"] == ["version"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "course_lib.__version__"}
+
+
+def test_the_changelog_tells_of_this_version_and_of_the_jax_versions_that_are_tested():
+    pins = [(ROOT / f"requirements{lane}.txt").read_text() for lane in ("", "-jax012")]
+    first, second = (re.search(r"^jax==(.*)$", text, re.MULTILINE)[1] for text in pins)
+    heading = re.search(r"^## .*$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    assert heading.startswith(f"## {course_lib.__version__} (") and heading.endswith(f" for JAX {first} and {second}")
