@@ -4,4 +4,4 @@ Import the part you need (``from course_lib import checks``); this file imports 
 costs nothing.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the only place: pyproject.toml reads it here

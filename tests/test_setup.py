@@ -26,7 +26,7 @@ TARGETS = (
 PYTHON = f"""#!/bin/sh
 case "$1 $2" in
     "-m venv") mkdir -p "$3/bin" "$3/lib/python3.13/site-packages/pip-1.dist-info"
-               cp "$0" "$3/bin/python" ;;
+               cp "$0" "$3/bin/python"; echo "home = /usr/bin" >"$3/pyvenv.cfg" ;;
     "-m pip") echo called >>"$CALLS"; eval "$FAKE_PIP" ;;
     "-c import jax, jupyterlab") ;;
     "-c "*"_base_executable"*) echo "ok 3.13 $0" ;;
@@ -184,8 +184,38 @@ def test_setup_then_nothing_left_to_do(setup, place):
     again = setup()
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert pip_calls(place) == 1
-    path = (place / ".venv/lib/python3.13/site-packages/course.pth").read_text().strip()
+    path, _ = (place / ".venv/lib/python3.13/site-packages/course.pth").read_text().splitlines()
     assert os.path.samefile(place / ".venv/lib/python3.13/site-packages" / path, place)
+
+
+@pytest.mark.parametrize("backend, found", [(None, "jax"), ("torch", "torch"), ("", "")])
+def test_keras_is_told_to_run_on_jax_unless_the_user_says_otherwise(setup, place, backend, found):
+    """In Python itself and in a process that it starts; an empty KERAS_BACKEND is the user's, too."""
+    setup()
+    code = "import os; print(os.environ['KERAS_BACKEND'])"
+    child = f"import subprocess, sys; {code}; subprocess.run([sys.executable, '-c', {code!r}])"
+    start = f"import site; site.addsitedir({str(place / '.venv/lib/python3.13/site-packages')!r}); "  # as Python starts
+    env = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    env |= {} if backend is None else {"KERAS_BACKEND": backend}
+    out = subprocess.run([sys.executable, "-S", "-u", "-c", start + child], env=env, capture_output=True, text=True)
+    assert out.stdout.splitlines() == [found, found], out.stderr
+
+
+@pytest.mark.skipif(Path(sys.prefix).parent != ROOT, reason="not the environment that make has created")
+def test_import_keras_works_in_this_environment(tmp_path):
+    """As it is made, and with nothing set: a KERAS_HOME without a configuration, as on a new machine."""
+    env = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"} | {"KERAS_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", "import keras; print(keras.backend.backend())"]
+    out = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert out.stdout == "jax\n", out.stderr
+
+
+def test_what_setup_itself_writes_is_brought_up_to_date(setup, place):
+    setup()
+    with open(place / "tools/setup.sh", "a") as file:
+        file.write("# changed\n")
+    assert "Installing into .venv." in setup().stdout
+    assert setup().stdout == ""
 
 
 def test_a_changed_pin_is_installed(setup, place):
@@ -347,6 +377,83 @@ def test_a_broken_environment_is_made_anew(setup, place, break_it):
     assert "Making .venv" in setup().stdout
     assert setup().stdout == ""
     assert pip_calls(place) == 2
+
+
+def content(folder):
+    """Every file under a folder: its path and its bytes."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def environment_of_somebody_else(folder):
+    (folder / "lib").mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (folder / "lib/weeks_of_work.py").write_text("x = 1\n")
+
+
+@pytest.mark.parametrize("level", ["setup", "test"])
+def test_a_link_is_refused_and_what_it_points_to_stays(run, setup, place, level):
+    """An instructor links one environment into every clone of a class: no clone may empty it."""
+    shared = place / "shared"
+    environment_of_somebody_else(shared)
+    before = content(shared)
+    (place / ".venv").symlink_to("shared")
+    line = one_line(run("make", level))
+    assert ".venv is a symbolic link to shared: remove the link with rm .venv" in line
+    assert content(shared) == before and (place / ".venv").is_symlink() and pip_calls(place) == 0
+    (place / ".venv").unlink()
+    assert setup().returncode == 0 and content(shared) == before
+
+
+def test_a_link_to_an_environment_that_make_created_is_refused_too(setup, place):
+    """That one belongs to another clone, whose `home` it has."""
+    setup()
+    (place / ".venv").rename(place / "another")
+    (place / "another/home").write_text("/another/clone\n/python\n")
+    before = content(place / "another")
+    (place / ".venv").symlink_to(place / "another")
+    assert "is a symbolic link" in one_line(setup())
+    assert content(place / "another") == before
+
+
+def test_a_dangling_link_is_refused(setup, place):
+    (place / ".venv").symlink_to("/nowhere/at/all")
+    assert ".venv is a symbolic link to /nowhere/at/all: remove" in one_line(setup())
+    assert (place / ".venv").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        environment_of_somebody_else,
+        lambda folder: (folder / "home").mkdir(parents=True),
+        lambda folder: (folder.mkdir(), (folder / "notes.txt").write_text("keep me")),
+        lambda folder: (folder.mkdir(), (folder / "home").write_text("keep me")),
+    ],
+    ids=["an environment", "a folder in it", "a file in it", "a file called home"],
+)
+def test_a_folder_that_make_did_not_create_is_refused(setup, place, fill):
+    fill(place / ".venv")
+    before = content(place / ".venv")
+    assert ".venv is a folder that make did not create: move it away with mv .venv .venv.old" in one_line(setup())
+    assert content(place / ".venv") == before and (place / ".venv").is_dir()
+
+
+def test_a_file_is_refused(setup, place):
+    (place / ".venv").write_text("/some/environment\n")  # as pipenv and others leave one
+    assert ".venv is a file: move it away with mv .venv .venv.old" in one_line(setup())
+    assert (place / ".venv").read_text() == "/some/environment\n"
+
+
+def test_an_empty_folder_is_filled(setup, place):
+    (place / ".venv").mkdir()
+    assert setup().returncode == 0
+
+
+def test_interrupted_before_there_was_an_environment_it_is_made_anew(setup, place):
+    (place / ".venv").mkdir()
+    for file in ("installing", "setup.log"):
+        (place / ".venv" / file).touch()
+    assert setup().returncode == 0 and not (place / ".venv/installing").exists()
 
 
 # --- make

@@ -27,7 +27,8 @@ files() {  # of one level
 # `stamp-LEVEL` says which pins it holds and how many things lie in site-packages (fewer later: someone removed something).
 entries() { ls "$venv"/lib/python3*/site-packages 2>/dev/null | wc -l | tr -d ' '; }
 examiners=requirements-examiners.txt  # of a contributor's environment, and without their dependencies
-pins() { { files "$1"; [ "$1" = learner ] || echo $examiners; } | xargs cat | cksum; }
+# This script counts too: what it writes into the environment below belongs to it as much as the pins do.
+pins() { { files "$1"; [ "$1" = learner ] || echo $examiners; echo tools/setup.sh; } | xargs cat | cksum; }
 healthy() {
     [ ! -e "$venv/installing" ] && [ -f "$venv/home" ] || return 1
     { read -r made_in; read -r made_with; } <"$venv/home"
@@ -45,6 +46,21 @@ up_to_date() {
     [ "$stamped" = "$(pins "$level")" ]
 }
 up_to_date && exit 0
+
+# What stands in the way and is not ours is never emptied: somebody may have an environment, or work, in there. Ours is an empty
+# folder, one in which we were interrupted, and an environment with our `home` in it.
+foreign() {
+    if [ -L "$venv" ]; then
+        echo "a symbolic link to $(readlink "$venv"): remove the link with rm $venv (what it points to stays)"
+    elif [ -e "$venv" ] && [ ! -d "$venv" ]; then
+        echo "a file: move it away with mv $venv $venv.old"
+    elif [ -d "$venv" ] && [ ! -e "$venv/installing" ] && [ -n "$(ls -A "$venv")" ]; then
+        [ -f "$venv/home" ] && grep -qs '^home *=' "$venv/pyvenv.cfg" ||
+            echo "a folder that make did not create: move it away with mv $venv $venv.old"
+    fi
+}
+healthy || theirs=$(foreign)
+[ -z "${theirs:-}" ] || fail "Nothing was changed, because $venv is $theirs, then run the same command again."
 
 if healthy; then python=$venv/bin/python; else python=$(tools/find_python.sh) || exit 1; fi
 
@@ -158,7 +174,11 @@ shown=0
     --only-binary :all: -r $examiners >>"$log" 2>&1 || explain $?
 
 # This folder itself is importable in the environment. A relative path, and no build tool to fetch.
-for site in "$venv"/lib/python3*/site-packages; do echo ../../../.. >"$site/course.pth"; done
+# `import keras` finds JAX: without a setting Keras looks for TensorFlow, which is not here. Python runs this line whenever it
+# starts, in notebooks and child processes too, and it leaves a KERAS_BACKEND that the user has set alone.
+for site in "$venv"/lib/python3*/site-packages; do
+    printf '%s\n' ../../../.. 'import os; os.environ.setdefault("KERAS_BACKEND", "jax")' >"$site/course.pth"
+done
 # JupyterLab shall neither ask about news nor look for updates.
 quiet=$venv/share/jupyter/lab/settings/overrides.d
 mkdir -p "$quiet"

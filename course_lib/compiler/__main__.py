@@ -1,6 +1,7 @@
 """The compiler's report about a function in any Python file, on the command line.
 
 python -m course_lib.compiler kernels.py:matmul "bf16[4096,4096]" "bf16[4096,4096]" --chip v5e
+pallas-compile kernels.py:matmul "bf16[4096,4096]" "bf16[4096,4096]"      the same, where course_lib is installed
 """
 
 import argparse
@@ -14,7 +15,7 @@ from course_lib.compiler.command_line import Wrong, check_arguments, function, t
 
 _EXAMPLE = """\
 example:
-  python -m course_lib.compiler kernels.py:matmul "bf16[4096,4096]" "bf16[4096,4096]" --chip v5e
+  %(prog)s kernels.py:matmul "bf16[4096,4096]" "bf16[4096,4096]" --chip v5e
 
 The function is called with arrays of these types; their values do not matter. Exit status: 0 if it
 compiles, 1 if the compiler refuses it, 2 if it could not be asked."""
@@ -23,9 +24,9 @@ compiles, 1 if the compiler refuses it, 2 if it could not be asked."""
 _CHIPS = (*chips.NAMES, *chips.GPU_TARGETS)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit status."""
-    options = _parser().parse_args(arguments)
+def main(arguments: list[str] | None = None, prog: str = "pallas-compile") -> int:
+    """Run the command and return its exit status. ``prog`` is how it was started, for the help."""
+    options = _parser(prog).parse_args(arguments)
     jax.config.update("jax_platforms", "cpu")  # nothing runs here, so leave any TPU alone
     try:
         if options.chip not in _CHIPS:
@@ -54,9 +55,9 @@ def _ask(functions: dict[str, Callable], types: list, options):
     return compile(only, *types, **how)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m course_lib.compiler",
+        prog=prog,
         description="Compile a function with the real compiler of a TPU or GPU, without one, and print what it says.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,4 +81,4 @@ def _named(names: list[str]) -> dict[str, Callable]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog="python -m course_lib.compiler"))

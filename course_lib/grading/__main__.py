@@ -26,22 +26,22 @@ from course_lib.grading.weights import read as read_weights
 MAX_JOBS = 4
 
 
-def main() -> int:
-    """Return the exit status: 0 if every exercise of every notebook passed, 1 if not, 2 if there is none.
+def main(prog: str = "pallas-grade") -> int:
+    """Run the command; return 0 if every exercise of every notebook passed, 1 if not, 2 if there is none.
 
-    It is 130 if the run was interrupted.
+    Return 130 if the run was interrupted. ``prog`` is how it was started, for the help and the errors.
     """
-    options = _options()
+    options = _options(prog)
     try:
         course_notebooks()
         notebooks = find(options.notebook)
         weights = _weights(options.weights)
     except (FileNotFoundError, BadWeights) as error:
-        print(f"make grade: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return 2
     without = _no_box(options)
     if without and options.boxed:
-        print(f"make grade: {without}", file=sys.stderr)
+        print(f"{prog}: {without}", file=sys.stderr)
         return 2
     boxed = not (without or options.unboxed)
     print(_BOXED if boxed else _TRUSTS.format(why=f" {without}" if without else ""), file=sys.stderr)
@@ -49,10 +49,10 @@ def main() -> int:
     try:
         grades = _in_boxes(notebooks, weights, options) if boxed else _grade_all(notebooks, weights, options)
     except OSError as error:  # from writing our own files: a full disk
-        print(f"\nmake grade: {error}. What is done is kept: run it again once there is room.", file=sys.stderr)
+        print(f"\n{prog}: {error}. What is done is kept: run it again once there is room.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("\nmake grade: stopped.", file=sys.stderr)
+        print(f"\n{prog}: stopped.", file=sys.stderr)
         return 130
     if options.notebook.is_dir():
         print(f"\n{summary.text(grades)}")
@@ -158,9 +158,9 @@ def _grade_all(
             raise
 
 
-def _options() -> argparse.Namespace:
+def _options(prog: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="make grade", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("notebook", type=pathlib.Path, metavar="NB", help="a notebook, or a folder of notebooks")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("grades"), help="folder for the reports")
@@ -185,4 +185,4 @@ def _positive(kind):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog="make grade"))  # whose recipe this is; its ARGS are our options

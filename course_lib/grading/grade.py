@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib.metadata
+import importlib.util
 import pathlib
 import platform
 import time
@@ -85,6 +86,8 @@ def grade(
     course = course_notebook(submitted)
     if course is None:
         return Grade(file=name, error="it has no exercise of this course: no cell is marked as one.")
+    if course.uses_keras and importlib.util.find_spec("keras") is None:  # else every exercise would fail, for our sake
+        return Grade(file=name, error="its lesson uses Keras, which is not installed here. Try pip install keras.")
     graded = (rows_of or _graded)(course, submitted, cell_timeout)
     weighted = tuple(dataclasses.replace(row, weight=(weights or {}).get(row.id, 1.0)) for row in graded)
     return Grade(file=name, lesson=course.name, rows=weighted, seconds=time.monotonic() - started)

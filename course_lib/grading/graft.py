@@ -76,6 +76,11 @@ class CourseNotebook:
                 found[name] = owner
         return found
 
+    @property
+    def uses_keras(self) -> bool:
+        """Whether one of the course's own cells imports Keras."""
+        return any(re.search(r"^import keras\b", self.source(name), re.M) for name in self.code_cells)
+
     def source(self, name: str) -> str:
         """Return the course's own text of a cell."""
         return "".join(next(c["source"] for c in self.notebook["cells"] if c["id"] == name))

@@ -1,6 +1,7 @@
 """The four judges for a kernel in any Python file, in a terminal.
 
 python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
+pallas-judge kernels.py:softmax --reference kernels.py:plain "f32[256,512]"      the same, where course_lib is installed
 """
 
 import argparse
@@ -15,9 +16,9 @@ from course_lib.compiler.command_line import Wrong, check_arguments, function, t
 
 _EXAMPLE = """\
 examples:
-  python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
-  python -m course_lib.judges kernels.py:paged --reference kernels.py:plain --arguments kernels.py:pages
-  python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]" --budget spills=0
+  %(prog)s kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
+  %(prog)s kernels.py:paged --reference kernels.py:plain --arguments kernels.py:pages
+  %(prog)s kernels.py:softmax --reference kernels.py:plain "f32[256,512]" --budget spills=0
 
 The function and the reference are called with arrays of these types: floats are drawn from N(0, 1), integers from 0 to
 7. Where such numbers will not do, --arguments names a function that returns the arguments in a tuple. Exit status: 0 if
@@ -27,9 +28,9 @@ _LIMITS = {field.name: float if field.name == "times_reference" else int for fie
 del _LIMITS["slots"]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; its exit status."""
-    options = _parser().parse_intermixed_args(arguments)  # types may stand behind --reference
+def main(arguments: list[str] | None = None, prog: str = "pallas-judge") -> int:
+    """Run the command and return its exit status. ``prog`` is how it was started, for the help."""
+    options = _parser(prog).parse_intermixed_args(arguments)  # types may stand behind --reference
     jax.config.update("jax_platforms", "cpu")  # a TPU, if there is one, is left alone
     try:
         if options.chip not in chips.NAMES:
@@ -92,9 +93,9 @@ def _budget(text: str | None) -> judges.Budget | None:
     return judges.Budget(**limits)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m course_lib.judges",
+        prog=prog,
         description="Ask the four judges about a Pallas kernel: numbers, simulator, races, compiler. No TPU is needed.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -112,4 +113,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog="python -m course_lib.judges"))

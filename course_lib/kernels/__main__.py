@@ -2,6 +2,7 @@
 
 python -m course_lib.kernels            which families there are
 python -m course_lib.kernels matmul     one of them as a single file that needs nothing of ours
+pallas-kernel matmul                    the same, where course_lib is installed
 """
 
 import argparse
@@ -10,8 +11,9 @@ import difflib
 from course_lib.kernels import one_file
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m course_lib.kernels", description=one_file.__doc__.splitlines()[0])
+def main(argv: list[str] | None = None, prog: str = "pallas-kernel") -> None:
+    """Run the command. ``prog`` is how it was started, for the help. Raises SystemExit for an unknown family."""
+    parser = argparse.ArgumentParser(prog=prog, description=one_file.__doc__.splitlines()[0])
     parser.add_argument("family", nargs="?", help="its name, such as matmul; left out: list them")
     family, known = parser.parse_args(argv).family, one_file.families()
     if family is None:
@@ -24,4 +26,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(prog="python -m course_lib.kernels")

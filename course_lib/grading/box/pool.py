@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 from course_lib.grading.box.limits import STUDENT
 from course_lib.grading.box.process import Process
 from course_lib.grading.graft import CourseNotebook
-
-_HEAVY = ("keras",)  # slow imports in a lesson's own cells
 
 
 class Boxes:
@@ -21,8 +18,7 @@ class Boxes:
 
     def take(self, course: CourseNotebook) -> Process:
         """Return a box for a lesson's notebook. The caller must end it."""
-        text = json.dumps(course.notebook)
-        modules = tuple(name for name in _HEAVY if f"import {name}" in text)
+        modules = ("keras",) if course.uses_keras else ()
         with self._lock:
             waiting = self._waiting.setdefault(modules, [])
             taken = waiting.pop(0) if waiting else self._made(modules)
