@@ -1,0 +1,34 @@
+"""How the printed pages are called: alone, before the judges, and where their speed is compared with the library's."""
+
+import jax
+import jax.numpy as jnp
+import kernel_calls
+import numpy as np
+
+CALLS = kernel_calls.CALLS
+NOT_PRINTED = {"matmul_transposed"}  # ops that the library has and the family's page leaves out
+
+
+def alone(family: str) -> dict[str, str]:
+    """Return the calls of kernel_calls for the ops that the page of ``family`` defines."""
+    return {op: call for op, call in CALLS[family].items() if op not in NOT_PRINTED}
+
+
+def normal(*shape: int, dtype=jnp.float32) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape), dtype)
+
+
+def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+# {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
+JUDGED = {
+    "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
+}
+
+# (family, op, what it is called, arguments, options): rows of docs/results.md
+FAST = [
+    ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
+    for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+]
