@@ -11,7 +11,7 @@ import pytest
 from kernel_calls import CALLS
 
 from course_lib import cost, grid
-from course_lib.kernels import elementwise, matmul, norm, one_file, reduce, scan, softmax
+from course_lib.kernels import elementwise, matmul, norm, one_page, reduce, scan, softmax
 from course_lib.kernels.common import legal
 
 OPS = [(family, op) for family in CALLS for op in CALLS[family]]
@@ -35,7 +35,7 @@ def arguments(family, op):
 
 
 def test_the_families_are_those_whose_ops_are_called_here():
-    assert list(CALLS) == list(one_file.families())
+    assert list(CALLS) == list(one_page.families())
 
 
 @pytest.mark.parametrize("family, op", OPS)
