@@ -43,7 +43,7 @@ check:  ## style, and that the layers import one way
 	@$(PY) -m ruff format --check $(CODE)
 	@$(PY) -m ruff format --check --line-length 92 $(CELLS)
 	@$(PY) -m pytest -q tests/test_layers.py
-CODE = course_lib tools tests
+CODE = course_lib tools benchmarks tests
 CELLS = notebooks/src solutions/src solutions/mutants
 # Cells are narrower: what is cut off at the edge of a notebook is not read.
 
@@ -68,20 +68,20 @@ gradescope:  ## the autograder of a lesson for Gradescope: make gradescope LESSO
 
 bench:  ## our kernels beside XLA and other libraries; on a GPU, measured (ARGS=--write: docs/results.md too)
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/bench.py $(ARGS)
+	@$(PY) benchmarks/bench.py $(ARGS)
 
 bench-judges:  ## how long a compile and a verdict take on this machine
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/bench_compiler.py
-	@$(PY) tools/bench_verdicts.py
+	@$(PY) benchmarks/bench_compiler.py
+	@$(PY) benchmarks/bench_verdicts.py
 
 bench-model:  ## the roofline's predictions beside published timings, row by row (ARGS=--fit: fit its constants)
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/bench_model.py $(ARGS)
+	@$(PY) benchmarks/bench_model.py $(ARGS)
 
 op-costs:  ## what each operation costs in a kernel, by the compiler (ARGS=--write: docs/op_costs.md too)
 	@$(SETUP) learner $(LANE)
-	@$(PY) tools/op_costs.py $(ARGS)
+	@$(PY) benchmarks/op_costs.py $(ARGS)
 
 zoo:  ## which judge catches which bug: the matrix of planted bugs (ARGS=--write: docs/zoo.md too)
 	@$(SETUP) learner $(LANE)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from gpu_compiler import needs_gpu_compiler
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import bench as command  # noqa: E402
 import bench_gpu  # noqa: E402

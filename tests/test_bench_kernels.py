@@ -14,7 +14,7 @@ from conftest import needs_libtpu
 from sample_kernels import array
 from sample_kernels import matmul as tiled
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import bench_kernels  # noqa: E402
 import kernel_rows  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from gpu_compiler import needs_gpu_compiler
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 import gpu_page  # noqa: E402
 
 from course_lib.compiler.child import gpu_service  # noqa: E402
@@ -18,7 +18,7 @@ from course_lib.kernels import softmax  # noqa: E402
 
 PAGE = (ROOT / "docs/gpu.md").read_text()
 PINNED = f"jax=={jax.__version__}\n" in (ROOT / "requirements.txt").read_text()
-REWRITE = "the page is out of date: python tools/gpu_page.py --write"
+REWRITE = "the page is out of date: python benchmarks/gpu_page.py --write"
 DAILY = {"softmax"}  # on both roads
 
 

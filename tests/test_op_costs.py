@@ -13,7 +13,7 @@ from conftest import needs_libtpu
 from jax import lax
 from jax.experimental import pallas as pl
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import op_costs  # noqa: E402
 import op_rows  # noqa: E402

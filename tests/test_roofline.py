@@ -20,7 +20,7 @@ from course_lib.viz.roof_plot import blocked_product
 from course_lib.viz.roof_plot.roof_plot import readout
 
 ROOT = pathlib.Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import bench_model  # noqa: E402
 import published_kernels  # noqa: E402

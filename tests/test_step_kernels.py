@@ -1,4 +1,4 @@
-"""The formula of a step, beside the compiler's cycles: a few of the kernels of tools/step_kernels.py."""
+"""The formula of a step, beside the compiler's cycles: a few of the kernels of benchmarks/step_kernels.py."""
 
 import importlib.util
 import pathlib
@@ -7,7 +7,7 @@ import sys
 import pytest
 from conftest import needs_libtpu
 
-FILE = pathlib.Path(__file__).resolve().parent.parent / "tools/step_kernels.py"
+FILE = pathlib.Path(__file__).resolve().parent.parent / "benchmarks/step_kernels.py"
 spec = importlib.util.spec_from_file_location("step_kernels", FILE)
 step_kernels = sys.modules["step_kernels"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(step_kernels)

@@ -32,7 +32,7 @@ LIBRARY = sorted(
     for file in (ROOT / "course_lib").rglob("*")
     if file.suffix in (".py", ".js", ".css") and file not in LESSONS and "kernels" not in file.parts
 )
-PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("tools/*.py")])
+PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("tools/*.py"), *ROOT.glob("benchmarks/*.py")])
 PACKAGES = ("bench", "checks", "compiler", "cost", "errors", "grid", "judges", "kernels", "roofline", "viz")
 
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import needs_libtpu
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import wheel_kernels  # noqa: E402
 

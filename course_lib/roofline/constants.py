@@ -1,4 +1,4 @@
-"""The fitted constants. ``tools/bench_model.py --fit`` recomputes them from docs/measured.csv; a test compares.
+"""The fitted constants. ``benchmarks/bench_model.py --fit`` recomputes them from docs/measured.csv; a test compares.
 
 Published timings alone cannot separate the latency of a copy from the core's own work in a step: in all of them every
 step copies, with two buffers, so a longer latency and less work fit just as well. The work is therefore the compiler's,

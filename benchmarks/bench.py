@@ -1,6 +1,6 @@
 """``make bench``: measurements on a machine with an NVIDIA GPU, predictions for a TPU on any other.
 
-python tools/bench.py --predicted    predictions, on any machine
+python benchmarks/bench.py --predicted    predictions, on any machine
 """
 
 import sys

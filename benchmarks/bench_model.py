@@ -1,8 +1,8 @@
 """Predicted against measured: roofline.predict on every published timing in docs/measured.csv.
 
-    python tools/bench_model.py          the table, and the prediction errors on rows left out of the fit
-    python tools/bench_model.py --fit    the constants in course_lib/roofline/constants.py, fitted again
-    python tools/bench_model.py --steps  the step time of lesson 5's formula and the compiler's, for 30 kernels
+    python benchmarks/bench_model.py          the table, and the prediction errors on rows left out of the fit
+    python benchmarks/bench_model.py --fit    the constants in course_lib/roofline/constants.py, fitted again
+    python benchmarks/bench_model.py --steps  the step time of lesson 5's formula and the compiler's, for 30 kernels
 
 The constants are fitted on the rows marked "fit", in which one limit dominates, so that each constant can be read off
 (docs/measured.md). The error that counts is that of the rows marked "held-out". A "twin" is the kernel of a fitted row

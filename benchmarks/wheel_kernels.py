@@ -1,7 +1,7 @@
 """The JAX wheel's TPU kernels and what the four judges say about them: the table of docs/your_kernels.md.
 
-    python tools/wheel_kernels.py            in the terminal
-    python tools/wheel_kernels.py --write    and write it to the page, between its marks
+    python benchmarks/wheel_kernels.py            in the terminal
+    python benchmarks/wheel_kernels.py --write    and write it to the page, between its marks
 
 It takes about a minute. Sizes are small for the judges, and those of a model for a predicted time.
 """

@@ -1,9 +1,9 @@
 """Kernels compared with XLA and with other libraries: predicted for a v5e, and measured if there is a TPU.
 
-    python tools/bench_kernels.py            the table
-    python tools/bench_kernels.py --write    and write it to docs/results.md
-    python tools/bench_kernels.py matmul     only rows whose name or shape contains "matmul"
-    python tools/bench_kernels.py --long     also simulate XLA's largest matmul whole: ten minutes, 16 GiB of memory
+    python benchmarks/bench_kernels.py            the table
+    python benchmarks/bench_kernels.py --write    and write it to docs/results.md
+    python benchmarks/bench_kernels.py matmul     only rows whose name or shape contains "matmul"
+    python benchmarks/bench_kernels.py --long     and simulate XLA's largest matmul whole: 10 min, 16 GiB
 
 A predicted (compiler) time is the cycles over the clock rate, or the HBM bytes over the bandwidth if that takes longer.
 Both figures of a ratio are from one run. An implementation that is not installed, does not compile or gets no cycles

@@ -1,9 +1,9 @@
 """Kernels compared with cuBLAS, XLA and other libraries on this machine's NVIDIA GPU: checked first, then timed.
 
-    python tools/bench_gpu.py            the tables
-    python tools/bench_gpu.py --write    and append them to docs/results.md
-    python tools/bench_gpu.py matmul     only rows whose name or shape contains "matmul"
-    python tools/bench_gpu.py --tune     which of our blocks are the fastest here, row by row
+    python benchmarks/bench_gpu.py            the tables
+    python benchmarks/bench_gpu.py --write    and append them to docs/results.md
+    python benchmarks/bench_gpu.py matmul     only rows whose name or shape contains "matmul"
+    python benchmarks/bench_gpu.py --tune     which of our blocks are the fastest here, row by row
 
 Every implementation of a row gets normally distributed values, and its result is compared with plain JAX in f32. Wrong
 results are not timed. The rest are timed by the device's own clock, after a warm-up, with arguments in rotation that

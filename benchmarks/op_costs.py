@@ -1,8 +1,8 @@
 """What an operation in a kernel costs on a v5e, a v5p and a v6e, by the compiler: docs/op_costs.md.
 
-    python tools/op_costs.py            in the terminal
-    python tools/op_costs.py --write    also write docs/op_costs.md, and the costs that compiler.op_prices() returns
-    python tools/op_costs.py sin        only rows whose name contains "sin"
+    python benchmarks/op_costs.py            in the terminal
+    python benchmarks/op_costs.py --write    write docs/op_costs.md, and the costs that compiler.op_prices() returns
+    python benchmarks/op_costs.py sin        only rows whose name contains "sin"
 
 Some 1,500 small compilations take five to ten minutes; the answers are cached, so the next run takes half a minute.
 """

@@ -1,7 +1,7 @@
 """The table of docs/gpu.md: what ptxas reports for the GPU kernels.
 
-    python tools/gpu_page.py            in the terminal
-    python tools/gpu_page.py --write    and write it to the page, between its marks
+    python benchmarks/gpu_page.py            in the terminal
+    python benchmarks/gpu_page.py --write    and write it to the page, between its marks
 
 It needs the GPU's compiler (make setup-gpu), and takes about two minutes.
 """
