@@ -1,8 +1,8 @@
-"""An op with rules for its gradient, as ``jax.custom_vjp`` has them, that can be differentiated forwards too.
+"""An op with its own backward rule, like ``jax.custom_vjp``, that also supports forward-mode differentiation.
 
-``jax.custom_vjp`` refuses jvp, jacfwd and hessian. So an op is a ``jax.custom_jvp`` here, and its tangent is one linear
-primitive: forwards the derivative of the op's launches, which is that of their plain JAX; its transpose the backward
-rule, with its kernels.
+``jax.custom_vjp`` refuses jvp, jacfwd and hessian. Here an op is a ``jax.custom_jvp`` whose tangent is one linear
+primitive. Its forward evaluation is the derivative of the op's launches, that is of their plain JAX; its transpose is
+the backward rule with its kernels.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ from course_lib.kernels.dispatch.mesh_rules import names_of
 
 
 class differentiable:  # noqa: N801  stands where jax.custom_vjp could
-    """``fn(*arrays, *settings)``, the last ``settings`` of which are hashable and not differentiated.
+    """A function ``fn(*arrays, *settings)``; the last ``settings`` arguments are hashable and not differentiated.
 
-    ``defvjp(forward, backward)`` as of ``jax.custom_vjp``: ``forward(*arrays, *settings)`` returns the results and what
-    is kept, ``backward(*settings, kept, g)`` the gradients. With ``asks`` the forward rule is told, by a keyword of
-    that name, which arrays are differentiated: a tuple of bools.
+    ``defvjp(forward, backward)`` works as in ``jax.custom_vjp``: ``forward(*arrays, *settings)`` returns the
+    results and the residuals, ``backward(*settings, residuals, g)`` the gradients. With ``asks``, the forward rule
+    gets a keyword of that name, a tuple of bools that says which arrays are differentiated.
     """
 
     def __init__(self, fn: Callable, *, settings: int):
@@ -63,7 +63,7 @@ class differentiable:  # noqa: N801  stands where jax.custom_vjp could
 
 @dataclasses.dataclass(frozen=True)
 class _Forwards:
-    """The tangents of the results, flat, of the arrays and of the tangents of those that move."""
+    """Returns the flat tangents of the results, given the arrays and the tangents of those that are differentiated."""
 
     fn: Callable
     settings: tuple
@@ -81,7 +81,7 @@ class _Forwards:
 
 @dataclasses.dataclass(frozen=True)
 class _Backwards:
-    """The gradients of the arrays that move, of what was kept and of the gradients of the results, all flat."""
+    """Returns the gradients of the differentiated arrays, given the residuals and the results' gradients, all flat."""
 
     rule: Callable
     settings: tuple
@@ -111,7 +111,7 @@ class _Rules:
     arrays: int
 
     def parts(self, operands) -> tuple[list, list, list]:
-        """What was kept, the arrays, and the tangents."""
+        """Return the residuals, the arrays and the tangents."""
         first, second = self.kept, self.kept + self.arrays
         return list(operands[:first]), list(operands[first:second]), list(operands[second:])
 
@@ -168,7 +168,7 @@ def _batch(operands, axes, *, rules: _Rules):
 
 
 def _repeated(operand, mapped):
-    """``operand`` with the first axis of ``mapped`` before its own, cut as that is on Explicit axes of a mesh."""
+    """Return ``operand`` repeated along the first axis of ``mapped``, cut as that is on Explicit axes of a mesh."""
     shape, where = (mapped.shape[0], *operand.shape), sharding.known(mapped)
     if where is None:
         return jnp.broadcast_to(operand, shape)

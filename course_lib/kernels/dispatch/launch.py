@@ -1,10 +1,10 @@
-"""The launch of a kernel: which implementation runs is chosen when a program is lowered, for the platform it is for.
+"""The launch of a kernel: the implementation is chosen when a program is lowered for its platform.
 
-Only then is it known whether the program is for one device, or for several among which the compiler divides the work
-(a mesh with Auto axes). It cannot divide a kernel: there plain JAX runs, and a warning says so.
+Only then is it known whether the program runs on one device, or on several among which the compiler divides the work
+(a mesh with Auto axes). The compiler cannot divide a kernel, so plain JAX runs there and a warning says so.
 
-A launch is a JAX primitive with rules of its own. It is differentiated as the plain JAX that computes the same, in any
-order; so a gradient that is a kernel has a gradient too.
+A launch is a JAX primitive with its own rules. Its derivative, of any order, is that of the plain JAX that computes the
+same, so a gradient that is a kernel has a gradient too.
 """
 
 import contextlib
@@ -24,23 +24,23 @@ from course_lib.kernels.common import chip
 from course_lib.kernels.common.symbolic import is_known
 from course_lib.kernels.dispatch import mesh_rules, sharding
 
-_on_gpus = jax.make_user_context("plain JAX")  # or "kernels", or "kernels or an error": jax.jit tells them apart
+_on_gpus = jax.make_user_context("plain JAX")  # or "kernels", or "kernels or an error"; jax.jit compiles apart
 
 
 @contextlib.contextmanager
 def gpu_kernels(*, strict: bool = False) -> Iterator[None]:
-    """Run kernels on GPUs too. Without it plain JAX runs there, for no GPU has run these kernels yet.
+    """Run kernels on GPUs too. Outside this context plain JAX runs there, because no GPU has run these kernels yet.
 
-    Where a kernel cannot run on a GPU plain JAX does, and a warning says why; with ``strict`` that is an error,
-    ``chip.NoKernel``. An op without a kernel for a GPU is plain JAX either way. A function under ``jax.jit`` is
-    compiled once for inside of the context, and once for outside.
+    If a kernel cannot run on a GPU, plain JAX does and a warning says why; with ``strict``, ``chip.NoKernel`` is
+    raised instead. An op without a GPU kernel is plain JAX either way. A function under ``jax.jit`` is compiled
+    once for inside the context and once for outside.
     """
     with _on_gpus("kernels or an error" if strict else "kernels"):
         yield
 
 
 class fixed(functools.partial):  # noqa: N801  used as functools.partial is
-    """functools.partial, but equal to another of the same function and the same arguments: so it is compiled once."""
+    """A functools.partial that equals another with the same function and arguments, so that JAX compiles it once."""
 
     def __eq__(self, other):
         return isinstance(other, fixed) and self._parts() == other._parts()
@@ -54,17 +54,17 @@ class fixed(functools.partial):  # noqa: N801  used as functools.partial is
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Op:
-    """One computation on whichever platform: ``tpu`` launches a kernel for the arrays of one device, ``plain`` is JAX.
+    """One computation on any platform: ``tpu`` launches a kernel on the arrays of one device, ``plain`` is JAX.
 
-    Each takes the operands and returns an array, or a tuple of as many as ``rule`` has results (see ``mesh_rules``).
-    ``gpu`` launches a kernel on a GPU by Mosaic GPU, ``portable`` by Triton, or raises ``chip.NoKernel``. ``plain``
-    runs where it raises, where it is None, and outside of ``gpu_kernels``. Equal ops are compiled once, so let their
-    functions be those of a file, or ``fixed`` ones. ``since``: the first generation of TPUs that can run the kernel.
-    ``known``: letters of further axes whose length the kernel must know, as it does of those that it reduces.
+    Each takes the operands and returns an array, or a tuple with one array per result of ``rule`` (see ``mesh_rules``).
+    ``gpu`` launches a Mosaic GPU kernel and ``portable`` a Triton kernel; either may raise ``chip.NoKernel``. If it
+    raises or is None, and outside ``gpu_kernels``, ``plain`` runs. Equal ops are compiled once, so pass functions
+    defined at the top of a file, or ``fixed`` ones. ``since``: the first TPU generation that can run the kernel.
+    ``known``: letters of extra axes that must have static sizes; reduced axes always must.
 
-    Under ``jax.vmap``: the operands that ``leading`` counts may have more axes in front, and so have the results then;
-    where these are mapped and no others, nothing else is to be done. Else it is ``tpu_mapped`` that is mapped, and
-    where it is None ``tpu``; with ``one_at_a_time`` in a loop.
+    Under ``jax.vmap``, the operands at the positions ``leading`` accept extra axes in front, and the results get them
+    too; if exactly these are mapped, the op is called as it is. Otherwise ``tpu_mapped``, or ``tpu`` if it is None, is
+    mapped; with ``one_at_a_time`` in a loop.
     """
 
     name: str
@@ -80,23 +80,23 @@ class Op:
     since: int = 4
 
     def __call__(self, *operands: Array, cuts: mesh_rules.Cuts = None) -> Array | tuple[Array, ...]:
-        """The result, or a tuple of several. ``cuts``: what the caller said of a mesh's Auto axes, if anything."""
+        """Return the result, or a tuple of several. ``cuts``: the caller's layout on a mesh's Auto axes, if any."""
         results = sharding.spread(self.name, self.rule, self.run_here, self.run_plain, operands, cuts)
         return results[0] if len(results) == 1 else results
 
     def run_here(self, *operands: Array) -> tuple[Array, ...]:
-        """On each device by itself, whichever it is."""
+        """Launch on this device alone, whichever it is."""
         return tuple(PRIMITIVE.bind(*operands, op=self))
 
     def run_tpu(self, *operands: Array) -> tuple[Array, ...]:
-        """The kernel, on this device; plain JAX where there can be none, and a warning that says why."""
-        if any(0 in operand.shape for operand in operands):  # of nothing it makes nothing, and no block can be empty
+        """Run the kernel on this TPU; if it cannot run, warn why and run plain JAX."""
+        if any(0 in operand.shape for operand in operands):  # empty in, empty out: no block can be empty
             return self.run_plain(*operands)
         if reason := self._why_plain(operands):
             warnings.warn(f"{self.name}: plain JAX instead of the kernel, {reason}", stacklevel=2)
             return self.run_plain(*operands)
-        # For the chip alone: where a notebook has switched the simulator on, a kernel has effects, and plain JAX not.
-        # And in 32 bits, whatever the program around it has: else a plain number in a kernel would be one of 64.
+        # Disable interpret mode here: interpreted kernels have effects, plain JAX has none, and the two must match.
+        # Disable 64 bits too, whatever the program uses: a Python number in a kernel would become a 64-bit one.
         with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):
             return _tuple(self.tpu(*operands))
 
@@ -111,7 +111,7 @@ class Op:
         return _tuple(self.plain(*operands))
 
     def run_gpu(self, *operands: Array) -> tuple[Array, ...]:
-        """The kernel, on this GPU; plain JAX where there is none, and with a warning where it cannot run."""
+        """Run the kernel on this GPU; plain JAX if there is none, with a warning if there is one that cannot run."""
         sizes = [size for operand in operands for size in operand.shape]
         if _on_gpus.value == "plain JAX" or not (self.gpu or self.portable) or 0 in sizes:
             return self.run_plain(*operands)
@@ -166,9 +166,9 @@ def _jvp(primals, tangents, *, op: Op):
 
 
 def _batch(operands, axes, *, op: Op):
-    """The mapped axis comes first, and is a letter of the rule, which a mesh may cut.
+    """Move the mapped axis to the front and add a letter for it to the rule, so that a mesh may cut it.
 
-    The kernel has rows as ever, and more of them, or one more axis of its grid.
+    The kernel then gets more rows, or its grid one more axis.
     """
     ins, outs = mesh_rules.parts(op.rule)
     new, mapped = f"v{op.rule.count('v')}", tuple(None if axis is None else 0 for axis in axes)
@@ -220,7 +220,7 @@ def _lower_plain(ctx, *operands, op: Op):
 
 
 def lower_for(run: str, ctx, *operands, op: Op):
-    """``op.run_tpu`` or the like, as ``run`` has it, in a program for one device; plain JAX in one for several."""
+    """Lower the method of ``op`` that ``run`` names in a program for one device; plain JAX in one for several."""
     if not _is_for_one_device(ctx.module_context.axis_context):
         warnings.warn(
             f"{op.name}: plain JAX instead of the kernel, which the compiler cannot divide among devices. Make the "
@@ -233,7 +233,7 @@ def lower_for(run: str, ctx, *operands, op: Op):
 
 
 def _is_for_one_device(axis_context) -> bool:
-    """What the TPU's lowering of a kernel will ask, too."""
+    """Whether the program runs on one device: the same test as in the TPU's lowering of a kernel."""
     if hasattr(axis_context, "manual_axes"):  # inside shard_map
         mesh = axis_context.mesh
         return axis_context.manual_axes | set(mesh.manual_axes) == set(mesh.axis_names)

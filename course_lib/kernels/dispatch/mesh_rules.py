@@ -1,10 +1,10 @@
-"""The rule of an op: a letter for each axis of each operand and result, which says what may be cut among devices.
+"""The rule of an op: one letter for each axis of each operand and result, which says what may be cut among devices.
 
-``"m k, k n -> m n +k"`` is a matrix product. ``+k``: where k is cut, each device has a part of the sum, and the parts
-are added (``^k``: the largest is taken; ``>n``: to each part of n is added what the parts before it end with, ``<n``:
-those behind it begin with). A capital letter is an axis that a kernel needs whole, as softmax its rows.
+``"m k, k n -> m n +k"`` is a matmul. ``+k``: if k is cut, each device has a partial sum, and these are added. ``^k``:
+the largest is taken. ``>n``: each part of n is increased by the last element of the parts before it; ``<n``: by the
+first element of the parts after it. A capital letter is an axis that the kernel needs whole, as softmax needs its rows.
 
-A caller's ``layout``, a PartitionSpec for each operand, is kept by letter: so it is said once, of a gradient too.
+A caller's ``layout``, one PartitionSpec per operand, is stored by letter, so that it holds for the gradient too.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from course_lib.arrays import Array
 from course_lib.kernels.common import symbolic
 
 SIGNS = "+^><"  # before a letter of a result
-Layout = P | tuple[P | None, ...] | None  # how the operands lie on a mesh's Auto axes: that of the first, or of each
-Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None where nobody said
+Layout = P | tuple[P | None, ...] | None  # of the operands on Auto axes: of the first, or of each
+Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None if not given
 
 
 def letters(rank: int) -> str:
-    """Letters for the axes of an array of which none is special."""
+    """Return letters for the axes of an array, none of which is special."""
     return " ".join(f"r{axis}" for axis in range(rank))
 
 
 def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
-    """``layout`` by the letters of ``rule``. Raises ValueError, in the name of ``op``, where it does not fit."""
+    """Return ``layout`` by the letters of ``rule``. Raises ValueError, in the name of ``op``, if it does not fit."""
     if layout is None:
         return None
     specs = (layout,) if isinstance(layout, P) else layout
@@ -41,7 +41,7 @@ def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
         if len(spec or ()) > operand.ndim:
             raise ValueError(f"{op}: layout has {spec} for operand {number}, of shape {operand.shape}: one axis each.")
         for letter, names in zip(axes, map(names_of, spec or ()), strict=False):
-            if letter.isupper() and number:  # a vector beside the rows: gathered, whatever it was
+            if letter.isupper() and number:  # a vector that goes with the rows is gathered, however it was cut
                 continue
             if names and found.setdefault(letter, names) != names:
                 raise ValueError(
@@ -52,7 +52,7 @@ def cuts(op: str, rule: str, operands: Sequence[Array], layout: Layout) -> Cuts:
 
 
 def _is_spec(spec) -> bool:
-    """None, or a PartitionSpec of names of mesh axes."""
+    """Whether ``spec`` is None or a PartitionSpec of names of mesh axes."""
     if spec is None:
         return True
     return isinstance(spec, P) and all(
@@ -62,13 +62,13 @@ def _is_spec(spec) -> bool:
 
 
 def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The letters of each operand, and of each result."""
+    """Return the letters of each operand, and of each result."""
     ins, outs = rule.split("->")
     return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
 
 
 def unknown(rule: str, shapes: Sequence[tuple], known: str = "") -> str:
-    """The first size that is not known yet, of an axis along which elements meet, or one of ``known``; or nothing."""
+    """Return the first symbolic size of an axis that is reduced, needed whole or in ``known``; "" if there is none."""
     ins, outs = parts(rule)
     meets = {letter[1:] for axes in outs for letter in axes if letter[0] in SIGNS}
     for axes, shape in zip(ins, shapes, strict=True):
@@ -79,11 +79,11 @@ def unknown(rule: str, shapes: Sequence[tuple], known: str = "") -> str:
 
 
 def renamed(said: Cuts, was: str, now: str) -> Cuts:
-    """For another rule, whose letters ``now`` are the axes that this one calls ``was``."""
+    """Return ``said`` for another rule, whose letters ``now`` are the axes that this one calls ``was``."""
     names = dict(zip(was, now, strict=True))
     return said and tuple((names[letter], axes) for letter, axes in said if letter in names)
 
 
 def names_of(axes) -> tuple[str, ...]:
-    """Mesh axes as a PartitionSpec has them, None or one or several, as a tuple."""
+    """Return an entry of a PartitionSpec (None, one name or several) as a tuple."""
     return () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)

@@ -1,9 +1,9 @@
-"""Kernels on many devices: each runs on its device's part of the arrays, and sums among devices are taken behind it.
+"""Kernels on many devices: each device runs the kernel on its part of the arrays, then sums are taken across devices.
 
-What is cut is read from the arrays' types on meshes with Explicit axes. On Auto axes the types do not say: there the
-caller may, by ``layout``. An axis of the mesh cuts one axis of the op, that of the first operand that has it so;
-another operand cut over it is gathered, as weights are that lie over the axis of the batch. Where a kernel cannot run
-on parts, plain JAX runs instead, and a warning says why. The rules of ops are those of ``rules``.
+On meshes with Explicit axes the types of the arrays say how they are cut. On Auto axes they do not, so the caller may
+say so with ``layout``. An axis of the mesh cuts one axis of the op: the first one found cut so among the operands.
+Other operands cut over that mesh axis are gathered, for example weights that lie over the batch axis. If a kernel
+cannot run on parts, plain JAX runs instead and a warning says why. ``mesh_rules`` describes the rules of ops.
 """
 
 import functools
@@ -28,7 +28,7 @@ def _largest(x: Array, over: tuple[str, ...]) -> Array:
 
 @_largest.defjvp
 def _of_the_largest(over, primals, tangents):
-    """JAX has no rule for it. Devices with equal maxima share the gradient."""
+    """Differentiate a maximum across devices (JAX has no rule): devices with equal maxima share the gradient."""
     (x,), (tangent,) = primals, tangents
     most = lax.pmax(x, over)
     mine = (x == most).astype(tangent.dtype)
@@ -40,16 +40,16 @@ _CARRIES = "><"
 
 
 def ready(op: str, rule: str, operands: Sequence[Array], layout: Layout = None) -> tuple[tuple[Array, ...], Cuts]:
-    """The operands as the kernel will want them, and ``cuts`` of the layout.
+    """Return the operands laid out as the kernel needs them, and ``cuts`` of the layout.
 
-    To be called outside of what has rules for its gradient: so JAX brings each gradient back to where its operand lay.
+    Call this outside the function that has its own gradient rule, so that JAX moves each gradient back to its operand.
     """
     said, operands = cuts(op, rule, operands, layout), vary(*operands)
     return tuple(_Place(op, rule, operands, said).aligned(operands)), said
 
 
 def on_a_mesh(operand: Array) -> bool:
-    """Whether it is known here on which mesh an array lies, without which a layout means nothing."""
+    """Whether the mesh of an array is known here; without one a layout means nothing."""
     return not _mesh_of([operand]).empty
 
 
@@ -59,14 +59,15 @@ def _mesh_of(operands: Sequence[Array]):
 
 
 def is_cut(letter: str, op: str, rule: str, operands: Sequence[Array], said: Cuts) -> bool:
-    """Whether an axis of the operands is cut among devices, here."""
+    """Whether an axis of the operands is cut among devices."""
     return letter in _Place(op, rule, operands, said).cut
 
 
 def spread(op: str, rule: str, run: Callable, plain: Callable, operands: Sequence[Array], said: Cuts) -> tuple:
-    """``run(*operands)``, a tuple of arrays, on each device's part where they are cut; ``plain`` where it cannot be.
+    """Return ``run(*operands)``, a tuple of arrays: on each device's part if they are cut; by ``plain`` if it
+    cannot run.
 
-    Raises ValueError where ``said`` names what the mesh has not.
+    Raises ValueError if ``said`` names an axis that the mesh does not have.
     """
     place = _Place(op, rule, operands, said)
     if not place.axes:
@@ -79,7 +80,7 @@ def spread(op: str, rule: str, run: Callable, plain: Callable, operands: Sequenc
 
 
 class _Place:
-    """Where an op runs: a mesh, its axes that are ours to use, and which of them cut which letter."""
+    """Where an op runs: a mesh, the axes of it that the op may use, and the letter that each of them cuts."""
 
     def __init__(self, op: str, rule: str, operands: Sequence[Array], said: Cuts):
         types = [jax.typeof(operand).sharding for operand in operands]
@@ -89,7 +90,7 @@ class _Place:
         self.cut: dict[str, tuple[str, ...]] = {}
         auto = {axis for axis in _of_type(self.mesh, AxisType.Auto) if self.mesh.shape[axis] > 1}
         self._check(op, said)
-        # Auto axes of which nobody spoke are the compiler's: it takes plain JAX there, and says so.
+        # Auto axes that no layout mentions are left to the compiler, where plain JAX runs with a warning.
         speaks = bool(self.explicit) if said is None else not self.mesh.empty
         self.axes = set(self.mesh.axis_names) - self.manual - (auto if said is None else set()) if speaks else set()
         self.broken = ""  # why no kernel can run on the parts
@@ -126,24 +127,24 @@ class _Place:
                     used.update(names)
 
     def run(self, run: Callable, operands: Sequence[Array]) -> tuple:
-        """Each device's part, the sums among devices taken."""
+        """Run on each device's part, and take the sums across devices."""
 
-        @jax.checkpoint  # for second derivatives: what else it would keep cannot leave a shard_map in a shard_map
+        @jax.checkpoint  # for second derivatives: residuals could not leave a shard_map inside a shard_map
         def local(*operands):
             results = run(*vary(*operands))
             return tuple(self._collected(result, axes) for result, axes in zip(results, self.outs, strict=True))
 
         ins, outs = (tuple(map(self._spec, side)) for side in (self.ins, self.outs))
-        # Unsaid means all axes; said, the names must be those that a surrounding vmap has left.
+        # Left out means all axes; given, they must be those that a surrounding vmap has left.
         some = {} if self.axes == set(self.mesh.axis_names) else {"axis_names": self.axes}
         run_there = functools.partial(jax.shard_map, mesh=self.mesh, check_vma=bool(self.manual), **some)
         return run_there(local, in_specs=ins, out_specs=outs)(*self.aligned(operands))
 
     def run_plain(self, op: str, plain: Callable, operands: Sequence[Array]) -> tuple:
-        """Raises ValueError where JAX cannot tell from their types on Explicit axes how the results would lie."""
+        """Run plain JAX. Raises ValueError if types on Explicit axes do not tell JAX how the results would lie."""
         try:
             return plain(*operands)
-        except Exception as error:  # of several kinds
+        except Exception as error:  # JAX raises several kinds
             if not self.explicit:
                 raise
             raise ValueError(
@@ -152,7 +153,7 @@ class _Place:
             ) from error
 
     def aligned(self, operands: Sequence[Array]) -> Sequence[Array]:
-        """The operands cut as the rule has it; on Auto axes shard_map does that by itself."""
+        """Return the operands cut as the rule says; on Auto axes shard_map does that by itself."""
         if not self.explicit or not self.axes or self.broken:
             return operands
         return [self._resharded(operand, self._spec(axes)) for operand, axes in zip(operands, self.ins, strict=True)]
@@ -176,9 +177,9 @@ class _Place:
 
 
 def vary(*operands: Array) -> tuple[Array, ...]:
-    """The operands, all varying over the axes of a surrounding ``jax.shard_map`` that any of them varies over.
+    """Return the operands, each varying over all axes of a surrounding ``jax.shard_map`` that any of them varies over.
 
-    So the gradient of what did not vary is summed over the devices: by JAX, outside of the op's own rules.
+    JAX then sums the gradient of an operand that did not vary over the devices, outside the op's own rules.
     """
     over = [jax.typeof(operand).manual_axis_type.varying for operand in operands]
     every = frozenset().union(*over)
@@ -189,13 +190,13 @@ def vary(*operands: Array) -> tuple[Array, ...]:
 
 
 def known(operand: Array):
-    """How an array is cut on Explicit axes, as an ``out_sharding``; None where its type does not say."""
+    """Return how an array is cut on Explicit axes, as an ``out_sharding``; None if its type does not say."""
     found = jax.typeof(operand).sharding
     return found if _of_type(found.mesh, AxisType.Explicit) else None
 
 
 def _carried(sums: Array, axis: int, over: tuple[str, ...], *, reverse: bool) -> Array:
-    """Cumulative sums of each device's part along ``axis``, become those of the whole."""
+    """Return the cumulative sums of the whole array from those of each device's part along ``axis``."""
     last = lax.slice_in_dim(sums, 0, 1, axis=axis) if reverse else lax.slice_in_dim(sums, -1, None, axis=axis)
     ends = lax.all_gather(last, over)
     device, me = lax.broadcasted_iota(jnp.int32, ends.shape, 0), lax.axis_index(over)
