@@ -15,7 +15,8 @@ from gpu_compiler import needs_gpu_compiler
 from course_lib import chips, compiler, grid, judges
 from course_lib.kernels import activations, elementwise, linear, matmul, norm, softmax
 from course_lib.kernels.common import chip as this_chip
-from course_lib.kernels.dispatch import launch, portable
+from course_lib.kernels.common import portable
+from course_lib.kernels.dispatch import launch
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import triton as matmul_portable
 from course_lib.kernels.norm import mosaic_gpu as norm_gpu

@@ -20,12 +20,12 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Num, Ref
-from course_lib.kernels.common import arguments, legal
+from course_lib.kernels.common import arguments, legal, portable
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
 from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, is_known, planned
-from course_lib.kernels.dispatch import mesh_rules, portable, sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout

@@ -19,8 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from course_lib.arrays import Array, Float, Float32
-from course_lib.kernels.common import chip
-from course_lib.kernels.dispatch import portable
+from course_lib.kernels.common import chip, portable
 from course_lib.kernels.dispatch.launch import fixed
 
 _THREADS = 128

@@ -24,12 +24,12 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float, Float32, Ref
-from course_lib.kernels.common import arguments, axes, chip, legal, row_blocks
+from course_lib.kernels.common import arguments, axes, chip, legal, portable, row_blocks
 from course_lib.kernels.common.compiler_params import check_fits, compiler_params
 from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.symbolic import cut, planned
-from course_lib.kernels.dispatch import mesh_rules, portable, sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout

@@ -1,13 +1,13 @@
-"""Kernels of the TPU on Ampere and Ada GPUs, by ``pl.pallas_call`` and Triton: the same bodies, their edges masked.
+"""TPU kernel bodies on Ampere and Ada GPUs, by ``pl.pallas_call`` and Triton, with masked edges.
 
-A body runs there as it stands if nothing passes in it from one step of the grid to another, for the steps run at the
-same time and in no order, and if it needs no scratch. ``Block`` is what it reads and writes through.
+A body runs there unchanged if it carries nothing from one grid step to another, because the steps run at the same time
+and in any order, and if it needs no scratch. It reads and writes through ``Block``.
 
-Triton's arrays have a power of two of elements, so the last block of an array nearly always reaches past an edge. A
-TPU reads garbage there, and drops what is written; on a GPU it is another array's memory. So a block is read and
-written under a mask, wherever its array is not a whole number of blocks.
+Triton's arrays have a power of two of elements, so the last block of an array nearly always reaches past an edge. A TPU
+reads garbage there and drops what is written; on a GPU it is another array's memory. So a block is read and written
+under a mask unless its array is a whole number of blocks.
 
-JAX has deprecated its road to Triton in 0.11, and will take it away. Then this file goes, and ``matmul_portable``.
+JAX 0.11 has deprecated its Triton backend and will remove it. This file goes then, and ``matmul/triton.py``.
 """
 
 import functools
@@ -33,9 +33,9 @@ _MOST_ELEMENTS = 2**31  # of an array: offsets have 32 bits
 
 
 class Block:
-    """A block of an array, as a kernel's body sees a reference; beyond the array's edge it reads ``outside``.
+    """A block of an array that a kernel's body uses like a reference; past the array's edge it reads ``outside``.
 
-    ``inside`` is the mask of what lies in the array, to be broadcast to the block; None where all of it does.
+    ``inside`` is the mask of the elements in the array, broadcast to the block; None if all of them are.
     """
 
     def __init__(self, ref: Num[Ref, "*block"], inside: Num[Array, "*block"] | None, outside: float = 0):
@@ -58,9 +58,9 @@ class Block:
 
 
 def inside(starts: tuple, block: tuple[int, ...], shape: tuple[int, ...]) -> Array | None:
-    """The mask of what lies inside an array of ``shape``, of a ``block`` whose first element is at ``starts``.
+    """Return the mask of the elements inside an array of ``shape``, for a ``block`` that begins at ``starts``.
 
-    None where blocks of this size never reach past the array.
+    None if blocks of this size never reach past the array.
     """
     axes = [axis for axis, (size, length) in enumerate(zip(block, shape, strict=True)) if length % size]
     along = {axis: tuple(size if a == axis else 1 for a, size in enumerate(block)) for axis in axes}
@@ -69,7 +69,7 @@ def inside(starts: tuple, block: tuple[int, ...], shape: tuple[int, ...]) -> Arr
 
 
 def refuse(*operands: Array) -> None:
-    """Raises ``chip.NoKernel`` for operands that no kernel of this road takes."""
+    """Raise ``chip.NoKernel`` for operands that no Triton kernel here accepts."""
     if large := [a.shape for a in operands if a.size >= _MOST_ELEMENTS]:
         raise chip.NoKernel(f"it counts elements in 32 bits, and an operand has shape {large[0]}")
 
@@ -77,7 +77,7 @@ def refuse(*operands: Array) -> None:
 def by_elements(
     *operands: Num[Array, "*shape"], kernel: Callable, dtype, name: str, interpret: bool = False
 ) -> Num[Array, "*shape"]:
-    """``kernel(*blocks, o_block)``, an elementwise body, for operands of one shape, seen as vectors."""
+    """Run ``kernel(*blocks, o_block)``, an elementwise body, on operands of one shape, viewed as vectors."""
     refuse(*operands)
     x = operands[0]
     block = min(_ELEMENTS, pl.next_power_of_2(x.size))
@@ -107,9 +107,9 @@ def by_rows(
     name: str,
     interpret: bool = False,
 ) -> Float[Array, "*shape N"] | tuple[Float[Array, "*shape N"], ...]:
-    """``kernel(*blocks, *results)``, the body of a kernel on whole rows: of ``arrays`` like x, and vectors behind them.
+    """Run ``kernel(*blocks, *results)``, a body on whole rows of ``arrays`` arrays like x, followed by vectors.
 
-    Raises ``chip.NoKernel`` where a row is too long for the registers of a block.
+    Raises ``chip.NoKernel`` if a row is too long for the registers of a block.
     """
     refuse(*operands)
     x, columns = operands[0], operands[0].shape[-1]
@@ -139,6 +139,6 @@ def by_rows(
 
 
 def named(body: Callable, name: str) -> Callable:
-    """``body`` under the kernel's name: Triton calls a kernel what Python calls its function."""
+    """Return ``body`` under the kernel's name, because Triton names a kernel after its Python function."""
     body.__name__ = name.replace(" ", "_")
     return body
