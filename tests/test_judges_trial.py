@@ -1,4 +1,4 @@
-"""What the judges of one sitting share, and what they may not."""
+"""What the judges of one trial share, and what they must not."""
 
 import collections
 import dataclasses

@@ -18,21 +18,22 @@ name; they take a ``Trial``, in which all that they share is found out once.
 """
 
 from course_lib.judges.block_map import BlockMap
-from course_lib.judges.each.budget import Budget, budget_judge, most_traffic
-from course_lib.judges.each.compiling import compiler_judge
-from course_lib.judges.each.device import device_judge
-from course_lib.judges.each.numbers import numbers_judge
-from course_lib.judges.each.simulator import races_judge, simulator_judge
+from course_lib.judges.four_judges import JUDGES, NAMES, asked, judge
 from course_lib.judges.gpu.judge_gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
-from course_lib.judges.in_order import JUDGES, NAMES, asked, judge
-from course_lib.judges.reading.around import arithmetic_around
+from course_lib.judges.reading.around_kernels import arithmetic_around
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
 from course_lib.judges.tolerance.expected import Expected, close, expected, right
+from course_lib.judges.tpu.budget import Budget, budget_judge, most_traffic
+from course_lib.judges.tpu.compiling import compiler_judge
+from course_lib.judges.tpu.device import device_judge
+from course_lib.judges.tpu.numbers import numbers_judge
+from course_lib.judges.tpu.races import races_judge
+from course_lib.judges.tpu.simulator import simulator_judge
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
-from course_lib.judges.wrong.probing import Probe
+from course_lib.judges.wrong_outputs.probing import Probe
 
 __all__ = [
     "JUDGES",

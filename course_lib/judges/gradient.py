@@ -13,12 +13,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from course_lib.judges.each.budget import Budget
-from course_lib.judges.in_order import JUDGES
+from course_lib.judges.four_judges import JUDGES
 from course_lib.judges.running.pulling_back import argument_names, cotangent, named, pulled_back, with_zeros
 from course_lib.judges.slips import gradient_slips
 from course_lib.judges.slips.gradient_problem import Problem
 from course_lib.judges.slips.slip import Slip
+from course_lib.judges.tpu.budget import Budget
 from course_lib.judges.trial import Trial, arrays
 from course_lib.judges.verdict import Verdict
 

@@ -1,4 +1,4 @@
-"""What all judges of one sitting share: the function, the reference, the arguments, and what is found out once."""
+"""What all judges of one kernel share: the function, the reference, the arguments, and what is found out once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from course_lib import compiler, grid
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.slips.slip import Slip, Suspect
 from course_lib.judges.tolerance.expected import Expected, expected
-from course_lib.judges.wrong.finding import Finding
-from course_lib.judges.wrong.probing import Probe
+from course_lib.judges.wrong_outputs.finding import Finding
+from course_lib.judges.wrong_outputs.probing import Probe
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

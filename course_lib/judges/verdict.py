@@ -17,7 +17,7 @@ class Complaint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What one judge says. ``passed`` is None where the judge could not sit, and ``message`` says why."""
+    """What one judge says. ``passed`` is None where the judge could not run, and ``message`` says why."""
 
     judge: str
     passed: bool | None

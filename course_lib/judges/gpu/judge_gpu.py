@@ -19,7 +19,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compat, compiler, errors, grid
-from course_lib.judges.each.difference import difference, other_structure
+from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.gpu import gpu_blocks, gpu_races
 from course_lib.judges.running.interpreted import Traced, quiet
 from course_lib.judges.running.watchdog import watched

@@ -7,8 +7,8 @@ import functools
 
 from course_lib import grid
 from course_lib.judges.reading import memory
-from course_lib.judges.reading.copies_places import Pending, at_step, key_of, named, same_place, semaphore_named
-from course_lib.judges.reading.copies_touched import started_twice, taken_for_another, touched
+from course_lib.judges.reading.copies_conflicts import started_twice, taken_for_another, touched
+from course_lib.judges.reading.copies_in_flight import Pending, at_step, key_of, named, same_place, semaphore_named
 from course_lib.judges.verdict import Complaint
 
 

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.judges.slips import softmax_found
+from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips.gradient_problem import Problem
+from course_lib.judges.slips.reference_softmax import Softmax
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.slips.softmax_found import Softmax
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST = 2**22  # scores
 _DS = "ds = p * (dp - delta), with dp = do @ v.T and delta = sum(do * o) of each query."
@@ -31,12 +31,12 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
     """What may have gone wrong with the gradient of a reference that sums exponentials. Nothing for others."""
     *args, _ = found.args
     try:
-        softmax = softmax_found.find(problem.reference, tuple(args))
+        softmax = reference_softmax.find(problem.reference, tuple(args))
     except Exception:  # a reference that cannot be traced
         return
-    if softmax is None or math.prod(softmax_found.shape(softmax)) > _MOST:
+    if softmax is None or math.prod(reference_softmax.shape(softmax)) > _MOST:
         return
-    way = _Way(problem, softmax, softmax_found.mask_of(softmax, tuple(args)))
+    way = _Way(problem, softmax, reference_softmax.mask_of(softmax, tuple(args)))
     for means, next_, p_and_ds in (*_formulas(found, softmax), *_of_blocks(found, softmax)):
         yield Suspect(means, next_, _gradients(way, p_and_ds), found.args)
     yield from _of_other_matrices(found, way)
@@ -53,11 +53,11 @@ class _Way(NamedTuple):
     def weighted(self, args: tuple, weights_of: Callable) -> jax.Array:
         """The output with ``weights_of(scores)``, -1e30 where they do not count; what it returns there counts, too."""
         if self.counts is None:
-            return softmax_found.outputs_with(self.softmax, args, weights_of)[0]
-        return softmax_found.outputs_with(self.softmax, args, weights_of, lambda scores: scores)[0]
+            return reference_softmax.outputs_with(self.softmax, args, weights_of)[0]
+        return reference_softmax.outputs_with(self.softmax, args, weights_of, lambda scores: scores)[0]
 
     def scores(self, x: jax.Array) -> jax.Array:
-        return x if self.counts is None else jnp.where(self.counts, x, softmax_found.LEAST)
+        return x if self.counts is None else jnp.where(self.counts, x, reference_softmax.LEAST)
 
 
 def _pulled(way: _Way, weights_of: Callable, at: tuple, g) -> tuple:
@@ -126,7 +126,7 @@ def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
         of_ds,
         found.args,
     )
-    blocks, mine = softmax_found.sizes_of_blocks(found.walk), way.problem.places[found.number]
+    blocks, mine = reference_softmax.sizes_of_blocks(found.walk), way.problem.places[found.number]
     names = (*way.problem.names, "g, the cotangent,")
     for place in (n for n in places if n != mine):
         array = found.args[place]
@@ -183,11 +183,11 @@ def _formulas(found: Finding, softmax: Softmax) -> Iterator[tuple]:
 
 def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
     """Blocks of queries or keys that are left out, or the only ones."""
-    *_, rows, keys = softmax_found.shape(softmax)
+    *_, rows, keys = reference_softmax.shape(softmax)
     if softmax.axis != -1:
         return
     for axis, length, what in ((-2, rows, "query"), (-1, keys, "key")):
-        for block in sorted(b for b in softmax_found.sizes_of_blocks(found.walk) if b < length):
+        for block in sorted(b for b in reference_softmax.sizes_of_blocks(found.walk) if b < length):
             last = (-(-length // block) - 1) * block
             at = np.arange(length)
             for counts, means, next_ in (

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, through
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _READ_ANEW = "look at what the forward rule saves, in which order, and at how the backward rule unpacks it."
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.judges.slips.gradient_problem import Problem
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def factors(found: Finding, problem: Problem) -> Iterator[Suspect]:

@@ -14,7 +14,7 @@ from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, thro
 from course_lib.judges.slips.gradient_residuals import residuals
 from course_lib.judges.slips.gradient_rows import factors, rows
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:

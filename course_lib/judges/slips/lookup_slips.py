@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips import slip as slips
-from course_lib.judges.slips import softmax_found
 from course_lib.judges.slips.slip import Suspect
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.dependence import argument_name
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.dependence import argument_name
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def slip(found: Finding) -> Complaint | None:
@@ -56,7 +56,7 @@ def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.nd
                     place,
                     np.broadcast_to(array[row], array.shape),
                 )
-            for block in sorted(b for b in softmax_found.sizes_of_blocks(found.walk)):
+            for block in sorted(b for b in reference_softmax.sizes_of_blocks(found.walk)):
                 yield (
                     f"{name} is asked with the number of an element, and not with that of its block",
                     f"an entry of {name} stands for a whole block: {name}[b, i] for block i, with i = element // size.",

@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.judges.slips import softmax_found
-from course_lib.judges.slips.softmax_found import LEAST, Softmax
+from course_lib.judges.slips import reference_softmax
+from course_lib.judges.slips.reference_softmax import LEAST, Softmax
 
 _POSITIONS = "a position is block * size + index within the block, for queries and for keys: i * bq + iota."
 
 
 def slips(softmax: Softmax, args: tuple, blocks: set[int]) -> Iterator[tuple[str, str, Callable]]:
     """(what it means, what to try, args -> what the reference returns with the slip in it)."""
-    counts = softmax_found.mask_of(softmax, args)
+    counts = reference_softmax.mask_of(softmax, args)
     if counts is None:
         return
     seen: list[np.ndarray] = [counts]
@@ -146,7 +146,7 @@ def _in_whole_blocks(counts: np.ndarray, query: np.ndarray, key: np.ndarray, of:
 
 def _masked(softmax: Softmax, counts: np.ndarray, fill: float) -> Callable:
     """What the reference returns where scores that do not count are ``fill``."""
-    return lambda args: softmax_found.outputs_with(
+    return lambda args: reference_softmax.outputs_with(
         softmax, args, jax.nn.softmax, lambda scores: jnp.where(counts, scores, fill)
     )
 
@@ -159,4 +159,4 @@ def _late(softmax: Softmax, counts: np.ndarray, *, of_sum: bool) -> Callable:
         p, summed = (p, jnp.where(counts, p, 0)) if of_sum else (jnp.where(counts, p, 0), p)
         return p / summed.sum(-1, keepdims=True)
 
-    return lambda args: softmax_found.outputs_with(softmax, args, weights, lambda scores: scores)
+    return lambda args: reference_softmax.outputs_with(softmax, args, weights, lambda scores: scores)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from course_lib.judges.slips.softmax_found import LEAST
+from course_lib.judges.slips.reference_softmax import LEAST
 
 _CURE = (
     "when a block raises the running maximum m, what was summed before it, in l and in acc, must be multiplied by "

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.tolerance.expected import close, expected
-from course_lib.judges.tolerance.rounding_rules import is_float
+from course_lib.judges.tolerance.op_rounding import is_float
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _NEAR = 4.0  # bounds: as far as this from what a slip gives, an output is what it gives
 _APART = 16.0  # bounds: as far as this from what is asked for, a slip shows

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib.judges.tolerance.op_rounding import is_float
 from course_lib.judges.tolerance.rounding import evaluated
-from course_lib.judges.tolerance.rounding_rules import is_float
 
 _ROUNDINGS = 4  # of eps, for values whose making is not known
 

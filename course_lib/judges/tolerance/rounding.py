@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib.grid import jaxprs
-from course_lib.judges.tolerance.rounding_rules import bounds_of, doubtful, is_float
+from course_lib.judges.tolerance.op_rounding import bounds_of, doubtful, is_float
 
 
 class _Setting(NamedTuple):

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from course_lib import grid
 from course_lib.judges.reading import flow
 from course_lib.judges.reading.flow import Op
-from course_lib.judges.rules import rules_of_memory
+from course_lib.judges.rules import memory_rules
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOVES = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "slice", flow.EITHER}
 _EXP = {"exp", "exp2", "pow"}
@@ -52,7 +52,7 @@ class _Kernel(NamedTuple):
 
 def no_maximum(found: Finding) -> Complaint | None:
     """An exp that overflows where no maximum is subtracted."""
-    if not rules_of_memory.is_computed(found):
+    if not memory_rules.is_computed(found):
         return None
     names = {eqn.primitive.name for eqn in grid.equations(found.made_by[0].kernel)}
     if names & _EXP and "div" in names and not names & _KEEP_SMALL:

@@ -9,7 +9,7 @@ from course_lib import grid
 from course_lib.judges.reading import copies, masking, memory, order
 from course_lib.judges.reading.order import pipelines
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def copied_by_hand(found: Finding) -> Complaint | None:

@@ -11,7 +11,7 @@ from course_lib.judges.block_map import block_map
 from course_lib.judges.rules import reasons as rules
 from course_lib.judges.tolerance.expected import Expected, right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding, show
+from course_lib.judges.wrong_outputs.finding import Finding, show
 
 
 def other_structure(walk: grid.Walk, expected) -> Complaint | None:

@@ -5,7 +5,7 @@ import numpy as np
 from course_lib import grid
 from course_lib.judges.reading import memory
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def no_entry(found: Finding) -> Complaint | None:

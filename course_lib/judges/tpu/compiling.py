@@ -5,17 +5,17 @@ import re
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid
-from course_lib.judges.each import budget
+from course_lib.judges.tpu import budget
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, refused
 
 
 def compiler_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
     """Refuses what the compiler for ``chip`` refuses. Its Report is in ``.report``; ``reference`` is not looked at."""
-    return sit(Trial(fn, reference, args, chip))
+    return ask(Trial(fn, reference, args, chip))
 
 
-def sit(trial: Trial) -> Verdict:
+def ask(trial: Trial) -> Verdict:
     """The compiler judge's verdict."""
     try:
         report = trial.report

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 
-from course_lib.judges.slips import mask_slips, online_softmax, softmax_found
+from course_lib.judges.slips import mask_slips, online_softmax, reference_softmax
 from course_lib.judges.slips import slip as slips
+from course_lib.judges.slips.reference_softmax import Softmax
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.slips.softmax_found import Softmax
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST = 2**22  # scores: more are not computed so often
 _MOST_BLOCKS = 32
@@ -31,7 +31,7 @@ def slip(found: Finding) -> Complaint | None:
     if not jnp.issubdtype(found.got.dtype, jnp.floating) or len(found.leaves) < 1:
         return None
     try:
-        softmax = softmax_found.find(found.reference, found.args)
+        softmax = reference_softmax.find(found.reference, found.args)
         suspects = () if softmax is None else _suspects(found, softmax)
         return next((said for suspect in suspects if (said := slips.said_of(found, suspect))), None)
     except Exception:  # a reference that JAX cannot trace: then nothing is known of it
@@ -39,10 +39,10 @@ def slip(found: Finding) -> Complaint | None:
 
 
 def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
-    scores = softmax_found.shape(softmax)
+    scores = reference_softmax.shape(softmax)
     if math.prod(scores) > _MOST:
         return
-    blocks = softmax_found.sizes_of_blocks(found.walk)
+    blocks = reference_softmax.sizes_of_blocks(found.walk)
     for block in sorted(b for b in blocks if b < scores[softmax.axis]):
         number = -(-scores[softmax.axis] // block)
         if number <= _MOST_BLOCKS:
@@ -56,7 +56,7 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
 
 
 def _with(softmax: Softmax, weights: Callable) -> Callable:
-    return lambda args: softmax_found.outputs_with(softmax, args, weights)
+    return lambda args: reference_softmax.outputs_with(softmax, args, weights)
 
 
 def _suspect(found: Finding, means: str, next_: str, value: Callable[[tuple], list]) -> Suspect:

@@ -8,7 +8,7 @@ from course_lib import grid
 from course_lib.judges.reading import index_maps, masking, memory, order, poisoning
 from course_lib.judges.reading.order import pipelines
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def outside(found: Finding) -> Complaint | None:

@@ -5,7 +5,7 @@ import numpy as np
 
 from course_lib.judges.tolerance.expected import right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding, unwritten
+from course_lib.judges.wrong_outputs.finding import Finding, unwritten
 
 
 def an_argument(found: Finding) -> Complaint | None:

@@ -1,7 +1,7 @@
 """Memory that is touched while a copy into or out of it is under way."""
 
 from course_lib import grid
-from course_lib.judges.reading.copies_places import (
+from course_lib.judges.reading.copies_in_flight import (
     Pending,
     at_step,
     its_source,

@@ -17,7 +17,7 @@ from course_lib import grid
 from course_lib.compiler.simulating import rewrite
 from course_lib.judges.reading import memory
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding, show
+from course_lib.judges.wrong_outputs.finding import Finding, show
 
 _NEAR = 0.01  # of the largest expected number: what is off by less is a matter of rounding, and others speak of that
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.judges.tolerance.expected import right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST_STEPS = 5_000  # of the grid, in all runs: a second or two. There is a run for each slice of each argument
 

@@ -3,16 +3,16 @@
 import functools
 from collections.abc import Callable
 
-from course_lib.judges.each import budget, compiling, numbers, simulator
+from course_lib.judges.tpu import budget, compiling, numbers, races, simulator
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
 
 # name -> what gives the verdict on a Trial, in the order in which they are asked
 JUDGES: dict[str, Callable[[Trial], Verdict]] = {
-    "numbers": numbers.sit,
-    "simulator": simulator.sit,
-    "races": simulator.sit_for_races,
-    "compiler": compiling.sit,
+    "numbers": numbers.ask,
+    "simulator": simulator.ask,
+    "races": races.ask,
+    "compiler": compiling.ask,
 }
 NAMES = (*JUDGES, "budget", "device")  # of all that may speak in a Verdict
 
@@ -30,8 +30,8 @@ def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> list[V
 def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:
     """The same of a Trial; and behind the four the verdict of the budget's judge, where there are ``limits``."""
     verdicts = []
-    for sit in [*JUDGES.values(), *([functools.partial(budget.sit, budget=limits)] if limits else [])]:
-        verdicts.append(sit(trial))
+    for ask in [*JUDGES.values(), *([functools.partial(budget.ask, budget=limits)] if limits else [])]:
+        verdicts.append(ask(trial))
         if verdicts[-1].passed is False:
             break
     return verdicts

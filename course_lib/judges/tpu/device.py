@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from course_lib import chips, errors, grid
-from course_lib.judges.each.difference import difference
+from course_lib.judges.difference import difference
 from course_lib.judges.tolerance.expected import expected
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, complained, refused
@@ -18,10 +18,10 @@ def device_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") ->
     The MXU rounds float32 operands to bfloat16 unless a precision is asked for, so a product may be that far off.
     ``chip``: whose sizes the function sees while it is traced.
     """
-    return sit(Trial(fn, reference, args, chip))
+    return ask(Trial(fn, reference, args, chip))
 
 
-def sit(trial: Trial) -> Verdict:
+def ask(trial: Trial) -> Verdict:
     """The device judge's verdict."""
     if not chips.on_a_tpu():
         return Verdict(judge="device", passed=None, message="there is no TPU on this machine.")

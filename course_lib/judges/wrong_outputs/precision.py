@@ -5,7 +5,7 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _FAR = 0.5  # of the size of the numbers: no element is as far off as that
 _MOVES = ("concatenate", "transpose", "reshape", "broadcast_in_dim", "slice", "squeeze")

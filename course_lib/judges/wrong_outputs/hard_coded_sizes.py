@@ -13,8 +13,8 @@ from course_lib.grid import jaxprs
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.tolerance.expected import right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.dependence import argument_name
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.dependence import argument_name
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _LEAST = 8  # a smaller number may be anything
 _MOST_TRIES = 8  # each is compiled anew

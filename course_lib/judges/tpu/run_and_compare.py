@@ -1,40 +1,21 @@
-"""The numbers judge, and what the simulators' judges do too: run the kernels on the CPU, and compare."""
+"""What the numbers, simulator and race judges have in common: run the kernels on the CPU, and compare."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 
 from course_lib import compat, errors, grid
-from course_lib.judges.each.difference import difference, other_structure
-from course_lib.judges.reading import code, copies, index_maps, memory, order
+from course_lib.judges.difference import difference, other_structure
+from course_lib.judges.reading import copies, index_maps, memory, order
+from course_lib.judges.running import garbage
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
-from course_lib.judges.wrong import garbage
 
 
-def numbers_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses a kernel whose numbers differ from ``reference``, that writes to its inputs, or that is no kernel."""
-    return sit(Trial(fn, reference, args, chip))
-
-
-def sit(trial: Trial) -> Verdict:
-    """The numbers judge's verdict."""
-    try:
-        walk = trial.walk
-    except Exception as error:
-        return refused("numbers", errors.explain(error), ran=False)
-    if complaint := code.complaint(walk):
-        return complained("numbers", complaint)
-    said = compared("numbers", trial, interpret=True)
-    if said.reason == "interpreter-bug":  # a pipeline inside a pipeline: the simulator can run it
-        return compared("numbers", trial, interpret=compat.interpret_params(random_seed=0))
-    return said
-
-
-def compared(judge: str, trial: Trial, interpret) -> Verdict:
+def run_and_compare(judge: str, trial: Trial, interpret) -> Verdict:
     """Run the function in one interpret mode on the CPU and compare with the reference."""
     walk = trial.walk
     try:
@@ -59,6 +40,17 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
         in_order=interpret is True,
     )
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
+
+
+def simulate_and_compare(judge: str, trial: Trial, **params) -> Verdict:
+    """Run the function in the TPU simulator with these parameters, unless its copies or pipelines rule that out."""
+    try:
+        walk = trial.walk
+    except Exception as error:
+        return refused(judge, errors.explain(error), ran=False)
+    if complaint := copies.complaint(walk) or order.revisit_in_a_pipeline(walk):  # two buffers may hide that
+        return complained(judge, complaint)
+    return run_and_compare(judge, trial, interpret=compat.interpret_params(**params))
 
 
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:

@@ -34,10 +34,10 @@ class Budget:
 
 def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip: str = "v5e") -> Verdict:
     """Refuses a kernel that costs more than ``budget``: traffic and VMEM are counted, the rest asks the compiler."""
-    return sit(Trial(fn, reference, args, chip), budget)
+    return ask(Trial(fn, reference, args, chip), budget)
 
 
-def sit(trial: Trial, budget: Budget) -> Verdict:
+def ask(trial: Trial, budget: Budget) -> Verdict:
     """The budget judge's verdict."""
     args = trial.args
     try:

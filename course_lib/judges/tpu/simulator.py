@@ -1,0 +1,32 @@
+"""The simulator judge: JAX's TPU simulator, one core with poisoned memory."""
+
+import dataclasses
+from collections.abc import Callable
+
+from course_lib.judges.reading import promises
+from course_lib.judges.running import garbage
+from course_lib.judges.tpu.run_and_compare import simulate_and_compare
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Verdict, complained
+
+
+def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
+    """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory.
+
+    And a false ``pl.multiple_of``, where its value is known.
+    """
+    return ask(Trial(fn, reference, args, chip))
+
+
+def ask(trial: Trial) -> Verdict:
+    """The simulator judge's verdict."""
+    said = simulate_and_compare("simulator", trial, random_seed=0)
+    if said.passed and (complaint := promises.complaint(trial.walk)):  # in a simulation a false one does no harm
+        return complained("simulator", complaint)
+    if said.passed and (suspicion := garbage.suspicion(trial.walk)):
+        filling, complaint = suspicion
+        anew = dataclasses.replace(trial, like=None)  # what fills memory is compiled into a run
+        with garbage.that_is(filling):
+            if simulate_and_compare("simulator", anew, random_seed=0).passed is False:
+                return complained("simulator", complaint)
+    return said
