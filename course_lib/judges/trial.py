@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import compiler, grid
+from course_lib import chips, compiler, grid
+from course_lib.judges.reading import copies, order
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.slips.slip import Slip, Suspect
 from course_lib.judges.tolerance.expected import Expected, expected
+from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 from course_lib.judges.wrong_outputs.probing import Probe
 
@@ -27,7 +29,7 @@ class Trial:
     ``probes``: what scratch should hold on the way, asked where the numbers are wrong. ``slips``: what likely mistakes
     would return; ``suspects`` makes more of them for what is wrong. ``names``: (name, what it is) of each output, for
     sentences about it; () for "the output".
-    Raises ValueError for an argument that is no array and no number.
+    Raises ValueError for an argument that is no array and no number, and for an unknown chip.
     """
 
     fn: Callable
@@ -41,6 +43,7 @@ class Trial:
     names: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        chips.chip(self.chip)  # raises for an unknown one
         object.__setattr__(self, "args", arrays(self.args))
 
     @functools.cached_property
@@ -70,6 +73,15 @@ class Trial:
             return grid.Walk(calls=(), jaxpr=self.traced.jaxpr, result=self.traced.result)
 
     @functools.cached_property
+    def cannot_simulate(self) -> Complaint | None:
+        """Why a simulation is pointless: a copy without its wait, or the reverse, or a revisit in a pipeline.
+
+        A wait without a copy would hang the simulator, and two buffers of a pipeline may hide the revisit.
+        Raises what ``walk`` raises.
+        """
+        return copies.complaint(self.walk) or order.revisit_in_a_pipeline(self.walk)
+
+    @functools.cached_property
     def returned(self):
         """What the reference returns, as NumPy arrays of JAX's dtypes. Raises ValueError where it does not run."""
         try:
@@ -86,8 +98,8 @@ class Trial:
 
     @functools.cached_property
     def report(self) -> compiler.Report:
-        """What the compiler for the chip says of the function. Raises compiler.Unavailable."""
-        return compiler.compile_tpu(self.fn, *self.args, chip=self.chip)
+        """What the compiler for the chip says of the function. Raises compiler.Unavailable, and what tracing raises."""
+        return compiler.compile_tpu(self.fn, *self.args, chip=self.chip, traced=self.traced.jaxpr)
 
 
 def arrays(args: tuple) -> tuple:

@@ -62,8 +62,11 @@ def _hangs_over(operand: grid.Operand) -> bool:
 
 
 @contextlib.contextmanager
-def that_is(filling: float) -> Iterator[None]:
-    """While this is active, the simulator fills memory of floats with this in place of NaN."""
+def that_is(filling: float | None) -> Iterator[None]:
+    """While this is active, the simulator fills memory of floats with this in place of NaN; None leaves it as it is."""
+    if filling is None:
+        yield
+        return
     nan = interpreter.get_uninitialized_value
 
     def number(dtype, uninitialized_memory):

@@ -12,6 +12,7 @@ import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat, grid
+from course_lib.judges.running import garbage
 from course_lib.judges.running.watchdog import watched
 
 # Without the first, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
@@ -28,23 +29,25 @@ _CPU_OPTIONS = {
 class Traced:
     """A function traced for arguments of certain shapes and dtypes; ``result``: what it returns, as shapes and dtypes.
 
-    Each interpret mode is compiled when it is first run, and once.
+    Each interpret mode is compiled when it is first run, and once for each filling of memory.
     """
 
     jaxpr: jax.extend.core.ClosedJaxpr
     result: object
     _modes: dict[object, Callable] = dataclasses.field(default_factory=dict)
 
-    def run(self, interpret, args: tuple) -> list[np.ndarray]:
-        """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
-        if interpret not in self._modes:
-            self._modes[interpret] = jax.jit(
-                lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS
-            )
+    def run(self, interpret, args: tuple, filling: float | None = None) -> list[np.ndarray]:
+        """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too.
+
+        ``filling``: the float that the simulator fills memory with before the kernel writes there; None: NaN.
+        """
+        mode = (interpret, filling)  # the filling is compiled into the run
+        if mode not in self._modes:
+            self._modes[mode] = jax.jit(lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
         racing = interpret is not True and interpret.detect_races
-        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched():
+        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched(), garbage.that_is(filling):
             try:
-                outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[interpret](*args))]
+                outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[mode](*args))]
                 if racing and compat.races_found():
                     raise RuntimeError("RACE DETECTED")
             finally:

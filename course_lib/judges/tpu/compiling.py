@@ -18,6 +18,10 @@ def compiler_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") 
 def ask(trial: Trial) -> Verdict:
     """The compiler judge's verdict."""
     try:
+        trial.traced  # noqa: B018  what cannot be traced is refused, with or without a compiler on this machine
+    except Exception as error:
+        return refused("compiler", errors.explain(error))
+    try:
         report = trial.report
     except compiler.Unavailable as error:
         return Verdict(judge="compiler", passed=None, message=str(error))
@@ -28,7 +32,7 @@ def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
     """The refusal of a compiler, with the kernel's own names and, where VMEM is short, with what fills it."""
     try:
         walk = trial.whole_walk
-    except Exception:  # it could not be traced: that is what the explanation is about
+    except Exception:  # its grid cannot be read, so there are no names to put in
         return refused("compiler", report.error)
     explanation = _with_ref_names(report.error, walk)
     if explanation.name == "vmem" and cost.vmem(walk):

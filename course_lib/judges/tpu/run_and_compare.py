@@ -10,16 +10,15 @@ import jax.numpy as jnp
 from course_lib import compat, errors, grid
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.reading import copies, index_maps, memory, order
-from course_lib.judges.running import garbage
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 
 
-def run_and_compare(judge: str, trial: Trial, interpret) -> Verdict:
-    """Run the function in one interpret mode on the CPU and compare with the reference."""
+def run_and_compare(judge: str, trial: Trial, interpret, filling: float | None = None) -> Verdict:
+    """Run the function in one interpret mode on the CPU and compare with the reference. ``filling`` as in Traced."""
     walk = trial.walk
     try:
-        got = trial.traced.run(interpret, trial.args)
+        got = trial.traced.run(interpret, trial.args, filling)
     except Exception as error:
         explanation = errors.explain(error)
         if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
@@ -42,24 +41,23 @@ def run_and_compare(judge: str, trial: Trial, interpret) -> Verdict:
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
 
-def simulate_and_compare(judge: str, trial: Trial, **params) -> Verdict:
+def simulate_and_compare(judge: str, trial: Trial, filling: float | None = None, **params) -> Verdict:
     """Run the function in the TPU simulator with these parameters, unless its copies or pipelines rule that out."""
     try:
-        walk = trial.walk
+        complaint = trial.cannot_simulate
     except Exception as error:
         return refused(judge, errors.explain(error), ran=False)
-    if complaint := copies.complaint(walk) or order.revisit_in_a_pipeline(walk):  # two buffers may hide that
+    if complaint:
         return complained(judge, complaint)
-    return run_and_compare(judge, trial, interpret=compat.interpret_params(**params))
+    return run_and_compare(judge, trial, compat.interpret_params(**params), filling)
 
 
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:
     """The outputs, in the simulator, where what nobody has written is the least of the arguments, or the largest."""
     floats = [leaf for leaf in jax.tree.leaves(trial.args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     for least_or_largest in (jnp.nanmin, jnp.nanmax) if floats else ():
-        with garbage.that_is(float(least_or_largest(floats[0]))):  # what fills memory is compiled into a run
-            anew = dataclasses.replace(trial.traced, _modes={})
-            yield anew.run(compat.interpret_params(random_seed=0), trial.args)
+        filling = float(least_or_largest(floats[0]))
+        yield trial.traced.run(compat.interpret_params(random_seed=0), trial.args, filling)
 
 
 def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
