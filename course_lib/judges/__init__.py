@@ -1,20 +1,20 @@
-"""Four judges for a kernel: its numbers, the TPU simulator, two racing cores, the real v5e compiler.
+"""Four judges of a kernel: its values, the TPU simulator, two racing cores, the real v5e compiler.
 
 No single judge sees every bug, so ``judge`` asks them in that order and stops at the first that refuses:
 
-numbers     the plain interpreter against the reference function: is the arithmetic right, has a kernel
-            a part in it, are the inputs left alone?
+numbers     the plain interpreter beside the reference function: are the values right, does a kernel compute them,
+            are the inputs left alone?
 simulator   JAX's TPU simulator: memory that starts as NaN, the real grid order, blocks outside the array, output
-            blocks that are left and visited again
+            blocks that the grid leaves and revisits
 races       the simulator with two cores and a race detector
-compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
+compiler    libtpu for a v5e: legal blocks, enough VMEM, operations that the chip has
 
-Beside them: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, where there is one).
+On request: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, if there is one).
 
-``judge_gpu`` asks three judges about a kernel for a GPU, likewise without one.
+``judge_gpu`` asks three judges about a kernel for a GPU, and needs no GPU either.
 
-Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` are the four by
-name; they take a ``Trial``, in which all that they share is found out once.
+Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` maps the names of
+the four to functions of a ``Trial``, which computes what they share once.
 """
 
 from course_lib.judges.block_map import BlockMap

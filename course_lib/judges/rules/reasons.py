@@ -1,4 +1,4 @@
-"""Why numbers may be wrong: rules, asked in order. Each looks at a Finding and says (why, what to try) or nothing."""
+"""The rules in order. Each takes a Finding and returns (why, what to try), or None."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def because(found: Finding) -> Complaint:
-    """The first rule that fits; where none does, how to find out."""
+    """Return what the first rule that fits says, or else how to find out."""
     for rule in _RULES:
         if said := rule(found):
             return said
@@ -25,7 +25,7 @@ def because(found: Finding) -> Complaint:
     )
 
 
-# The order is that of certainty: what is read off the grid and the code goes before what the numbers look like.
+# The surest go first: what the grid and the code show goes before what the values look like.
 _RULES: tuple[Callable[[Finding], Complaint | None], ...] = (
     slips.declared,
     block_rules.outside,

@@ -3,7 +3,7 @@
     p = softmax(s)    dp = do @ v.T    delta = sum(p * dp), which is sum(do * o)    ds = p * (dp - delta)
     dv = p.T @ do     dq = ds @ k * scale     dk = ds.T @ q * scale
 
-The reference is computed with another p and another ds, and JAX pulls the cotangent through all that stands around.
+The reference is computed with another p and another ds, and JAX pulls the cotangent back through the rest.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LSE = "save lse = m + log(l) in the forward pass; p = exp(s - lse) is the softm
 
 
 def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """What may have gone wrong with the gradient of a reference that sums exponentials. Nothing for others."""
+    """Yield possible mistakes in the gradient of a reference that sums exponentials; nothing for others."""
     *args, _ = found.args
     try:
         softmax = reference_softmax.find(problem.reference, tuple(args))
-    except Exception:  # a reference that cannot be traced
+    except Exception:  # the reference cannot be traced
         return
     if softmax is None or math.prod(reference_softmax.shape(softmax)) > _MOST:
         return
@@ -44,14 +44,14 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 class _Way(NamedTuple):
-    """What is pulled back, the softmax in it, and which scores count: bool of their shape; None: all."""
+    """What is differentiated, the softmax in it, and which scores count: bool of their shape; None: all."""
 
     problem: Problem
     softmax: Softmax
     counts: np.ndarray | None
 
     def weighted(self, args: tuple, weights_of: Callable) -> jax.Array:
-        """The output with ``weights_of(scores)``, -1e30 where they do not count; what it returns there counts, too."""
+        """Return the output with ``weights_of(scores)``, -1e30 for masked scores; those weights count, too."""
         if self.counts is None:
             return reference_softmax.outputs_with(self.softmax, args, weights_of)[0]
         return reference_softmax.outputs_with(self.softmax, args, weights_of, lambda scores: scores)[0]
@@ -61,7 +61,7 @@ class _Way(NamedTuple):
 
 
 def _pulled(way: _Way, weights_of: Callable, at: tuple, g) -> tuple:
-    """The gradients and the value, for the cotangent ``g``, with these weights."""
+    """Return the gradients and the value for the cotangent ``g`` with these weights."""
     places = way.problem.places
 
     def of_these(*values):
@@ -75,7 +75,7 @@ def _pulled(way: _Way, weights_of: Callable, at: tuple, g) -> tuple:
 
 
 def _gradients(way: _Way, p_and_ds: Callable) -> Callable:
-    """The gradients, with ``p_and_ds(x, p, dp, delta)`` for p and ds: what dv, and what dq and dk are made of."""
+    """Return the gradients with ``p_and_ds(x, p, dp, delta)`` for p, which dv uses, and ds, which dq and dk use."""
 
     def weights(x):
         x = way.scores(x)
@@ -92,7 +92,7 @@ def _gradients(way: _Way, p_and_ds: Callable) -> Callable:
 
 
 def _matrices(way: _Way, args: tuple, g) -> tuple[jax.Array, jax.Array]:
-    """p and ds."""
+    """Return p and ds."""
     scores = []
 
     def weights(x):
@@ -107,7 +107,7 @@ def _matrices(way: _Way, args: tuple, g) -> tuple[jax.Array, jax.Array]:
 
 
 def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
-    """ds for p, and ds or p multiplied with rows of another block."""
+    """Yield ds in place of p, and ds or p multiplied with the rows of another block."""
 
     def fixed(p, ds):
         rule = jax.custom_vjp(lambda x: p)
@@ -182,7 +182,7 @@ def _formulas(found: Finding, softmax: Softmax) -> Iterator[tuple]:
 
 
 def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
-    """Blocks of queries or keys that are left out, or the only ones."""
+    """Yield blocks of queries or keys that are left out, or the only ones."""
     *_, rows, keys = reference_softmax.shape(softmax)
     if softmax.axis != -1:
         return
@@ -206,7 +206,7 @@ def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
 
 
 def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """Of the heads of queries that share a head of keys only one counts; or heads are added up that are not shared."""
+    """Yield one head counted of those that share a head of keys, and sums over heads that share none."""
     *args, g = found.args
     want, name = found.want.value, found.name
     if not isinstance(g, jax.Array) or want.ndim < 3 or g.ndim != want.ndim:

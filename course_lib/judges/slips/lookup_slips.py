@@ -1,4 +1,4 @@
-"""Slips in what is looked up: another list, another row of a table, a neighbour's entry, the place for the entry."""
+"""Slips in lookups: another list, another row of a table, a neighbour's entry, the position in place of the entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def slip(found: Finding) -> Complaint | None:
-    """Integers among the arguments that are taken in another way, where that gives just what the function returned."""
+    """Report integer arguments used in another way, if that gives exactly what the function returned."""
     if not any(call.scalars for call in found.walk.calls):
         return None
     leaves, tree = jax.tree.flatten(found.args)
@@ -31,7 +31,7 @@ def slip(found: Finding) -> Complaint | None:
 
 
 def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.ndarray]]:
-    """(what it means, what to try, which argument, what it would be)."""
+    """Yield (meaning, what to try, which argument, what it would be)."""
     lists = [n for n, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.size > 1]
     for place in lists:
         name, array = argument_name(found, place), np.asarray(leaves[place])

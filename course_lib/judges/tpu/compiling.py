@@ -11,14 +11,14 @@ from course_lib.judges.verdict import Verdict, refused
 
 
 def compiler_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses what the compiler for ``chip`` refuses. Its Report is in ``.report``; ``reference`` is not looked at."""
+    """Refuse what the compiler for ``chip`` refuses. Its Report is in ``.report``; ``reference`` is not used."""
     return ask(Trial(fn, reference, args, chip))
 
 
 def ask(trial: Trial) -> Verdict:
-    """The compiler judge's verdict."""
+    """Return the compiler judge's verdict."""
     try:
-        trial.traced  # noqa: B018  what cannot be traced is refused, with or without a compiler on this machine
+        trial.traced  # noqa: B018  refuse what cannot be traced, with or without a compiler on this machine
     except Exception as error:
         return refused("compiler", errors.explain(error))
     try:
@@ -29,10 +29,10 @@ def ask(trial: Trial) -> Verdict:
 
 
 def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
-    """The refusal of a compiler, with the kernel's own names and, where VMEM is short, with what fills it."""
+    """Return the compiler's refusal in the kernel's own names, with a table of buffers if VMEM is short."""
     try:
         walk = trial.whole_walk
-    except Exception:  # its grid cannot be read, so there are no names to put in
+    except Exception:  # its grid cannot be read, so the names are unknown
         return refused("compiler", report.error)
     explanation = _with_ref_names(report.error, walk)
     if explanation.name == "vmem" and cost.vmem(walk):
@@ -41,7 +41,7 @@ def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
 
 
 def _with_ref_names(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
-    """Say x_ref where the compiler says input 0, if there is but one kernel it can mean."""
+    """Replace the compiler's "input 0" by x_ref, if the function has only one kernel."""
     if len(walk.calls) != 1:
         return explanation
     what = explanation.what

@@ -10,12 +10,12 @@ from course_lib.judges.verdict import Verdict, complained, refused
 
 
 def numbers_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses a kernel whose numbers differ from ``reference``, that writes to its inputs, or that is no kernel."""
+    """Refuse a kernel whose values differ from ``reference``, that writes to its inputs, or that is no kernel."""
     return ask(Trial(fn, reference, args, chip))
 
 
 def ask(trial: Trial) -> Verdict:
-    """The numbers judge's verdict."""
+    """Return the numbers judge's verdict."""
     try:
         walk = trial.walk
     except Exception as error:
@@ -23,6 +23,6 @@ def ask(trial: Trial) -> Verdict:
     if complaint := malformed.complaint(walk):
         return complained("numbers", complaint)
     said = run_and_compare("numbers", trial, interpret=True)
-    if said.reason == "interpreter-bug":  # a pipeline inside a pipeline: the simulator can run it
+    if said.reason == "interpreter-bug":  # a pipeline inside a pipeline, which the simulator can run
         return run_and_compare("numbers", trial, interpret=compat.interpret_params(random_seed=0))
     return said

@@ -1,4 +1,4 @@
-"""What the numbers, simulator and race judges have in common: run the kernels on the CPU, and compare."""
+"""What the numbers, simulator and race judges have in common: running the kernels on the CPU, and comparing."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 
 
 def run_and_compare(judge: str, trial: Trial, interpret, filling: float | None = None) -> Verdict:
-    """Run the function in one interpret mode on the CPU and compare with the reference. ``filling`` as in Traced."""
+    """Run the function in one interpret mode on the CPU, and compare with the reference. ``filling``: see Traced."""
     walk = trial.walk
     try:
         got = trial.traced.run(interpret, trial.args, filling)
@@ -42,7 +42,7 @@ def run_and_compare(judge: str, trial: Trial, interpret, filling: float | None =
 
 
 def simulate_and_compare(judge: str, trial: Trial, filling: float | None = None, **params) -> Verdict:
-    """Run the function in the TPU simulator with these parameters, unless its copies or pipelines rule that out."""
+    """Run the function in the TPU simulator and compare, unless ``Trial.cannot_simulate`` says why not."""
     try:
         complaint = trial.cannot_simulate
     except Exception as error:
@@ -53,7 +53,7 @@ def simulate_and_compare(judge: str, trial: Trial, filling: float | None = None,
 
 
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:
-    """The outputs, in the simulator, where what nobody has written is the least of the arguments, or the largest."""
+    """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, then to their maximum."""
     floats = [leaf for leaf in jax.tree.leaves(trial.args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     for least_or_largest in (jnp.nanmin, jnp.nanmax) if floats else ():
         filling = float(least_or_largest(floats[0]))
@@ -61,7 +61,7 @@ def _with_likely_garbage(trial: Trial) -> Iterator[list]:
 
 
 def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
-    """Say x_ref where the simulator says a buffer, which has no name for it."""
+    """Replace the simulator's "a buffer" by x_ref, because the simulator does not know the name."""
     kinds = {"read-outside": ("read",), "write-outside": ("write",)}.get(explanation.name, ())
     found = next((use for call in walk.calls if (use := memory.outside(call, kinds))), None)
     if found is None:
@@ -77,10 +77,10 @@ def _outside(walk: grid.Walk) -> Complaint | None:
 
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)
 
-# What the simulator reports and the grid can say better, with the names of the kernel.
+# The grid can explain these errors of the simulator better, with the kernel's own names.
 _IN_OUR_WORDS = {
     "block-outside": _outside,
-    "": _outside,  # an output block below 0 stops the simulator itself, in an assertion without words
+    "": _outside,  # an output block below 0 fails an assertion of the simulator that has no message
     "revisit": order.revisit,
     "race": lambda walk: next(filter(None, (why(walk) for why in _RACES)), None),
 }

@@ -10,17 +10,17 @@ from course_lib.judges.verdict import Verdict, complained
 
 
 def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses what the TPU simulator refuses, copies that nobody waits for, and wrong numbers in poisoned memory.
+    """Refuse what the TPU simulator refuses, copies without a wait, and values that are wrong in poisoned memory.
 
-    And a false ``pl.multiple_of``, where its value is known.
+    Also refuse a false ``pl.multiple_of``, if its value is known.
     """
     return ask(Trial(fn, reference, args, chip))
 
 
 def ask(trial: Trial) -> Verdict:
-    """The simulator judge's verdict."""
+    """Return the simulator judge's verdict."""
     said = simulate_and_compare("simulator", trial, random_seed=0)
-    if said.passed and (complaint := promises.complaint(trial.walk)):  # in a simulation a false one does no harm
+    if said.passed and (complaint := promises.complaint(trial.walk)):  # which a simulation ignores
         return complained("simulator", complaint)
     if said.passed and (suspicion := garbage.suspicion(trial.walk)):
         filling, complaint = suspicion
