@@ -6,14 +6,14 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading import index_maps, masking, memory, order, poisoning
-from course_lib.judges.reading.order import pipelines
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def outside(found: Finding) -> Complaint | None:
     """Report an index map that asks for a block outside the array."""
-    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := index_maps.outside(p))), None)
+    everywhere = (*found.walk.calls, *order.pipelines(found.walk))
+    return next((said for p in everywhere if (said := index_maps.outside(p))), None)
 
 
 def rows_outside(found: Finding) -> Complaint | None:

@@ -7,7 +7,6 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading import copies, masking, memory, order
-from course_lib.judges.reading.order import pipelines
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 
@@ -70,7 +69,7 @@ def _own_name(call: grid.Call, ref: str) -> str:
     """Return a ref's name; a buffer that emit_pipeline allocates gets that of the array whose blocks it holds."""
     if (buffer := re.fullmatch(r"allocations\[(\d+)\]\.\w+", ref)) is None:
         return ref
-    found = [p for p in pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
+    found = [p for p in order.pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
     return f"the block of {found[0].operands[int(buffer[1])].name}" if found else "a block of the pipeline"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,7 @@ def pulled_back(fn: Callable, places: tuple[int, ...], names: tuple[str, ...] = 
 
     def gradients(*args_and_cotangent):
         *args, g = args_and_cotangent
-
-        def of_these(*values):
-            changed = [*args]
-            for place, value in zip(places, values, strict=True):
-                changed[place] = value
-            return fn(*changed)
-
-        y, pull_back = jax.vjp(of_these, *(args[place] for place in places))
+        y, pull_back = vjp_at(fn, places, args)
         if (got := _types(y)) != (want := _types(g)):
             raise TypeError(
                 f"Under a gradient the function returns {got}, and otherwise {want}: the forward rule of its custom_vjp"
@@ -35,6 +28,18 @@ def pulled_back(fn: Callable, places: tuple[int, ...], names: tuple[str, ...] = 
         return (*pull_back(g), y)
 
     return named(gradients, (*names, "g")) if names else gradients
+
+
+def vjp_at(fn: Callable, places: tuple[int, ...], args: Sequence) -> tuple:
+    """Return ``jax.vjp`` of ``fn(*args)`` with respect to the arguments at ``places``."""
+
+    def of_these(*values):
+        changed = [*args]
+        for place, value in zip(places, values, strict=True):
+            changed[place] = value
+        return fn(*changed)
+
+    return jax.vjp(of_these, *(args[place] for place in places))
 
 
 def argument_names(reference: Callable, args: tuple) -> tuple[str, ...]:

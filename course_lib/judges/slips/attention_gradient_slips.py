@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib.judges.running.pulling_back import vjp_at
 from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips.gradient_problem import Problem
 from course_lib.judges.slips.reference_softmax import Softmax
@@ -62,15 +63,7 @@ class _Way(NamedTuple):
 
 def _pulled(way: _Way, weights_of: Callable, at: tuple, g) -> tuple:
     """Return the gradients and the value for the cotangent ``g`` with these weights."""
-    places = way.problem.places
-
-    def of_these(*values):
-        changed = [*at]
-        for place, value in zip(places, values, strict=True):
-            changed[place] = value
-        return way.weighted(tuple(changed), weights_of)
-
-    y, pull_back = jax.vjp(of_these, *(at[place] for place in places))
+    y, pull_back = vjp_at(lambda *args: way.weighted(args, weights_of), way.problem.places, at)
     return (*pull_back(g.astype(y.dtype)), y)
 
 

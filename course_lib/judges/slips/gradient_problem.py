@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 
+from course_lib.judges.running.pulling_back import vjp_at
 from course_lib.judges.slips.slip import Suspect
 
 
@@ -26,15 +27,7 @@ class Problem(NamedTuple):
 
 def at(problem: Problem, args: tuple, dz) -> tuple:
     """Return the gradients for the cotangent ``dz`` of the pre-activation, or of the value if there is none."""
-    pre = problem.pre or problem.reference
-
-    def of_these(*values):
-        changed = [*args]
-        for place, value in zip(problem.places, values, strict=True):
-            changed[place] = value
-        return pre(*changed)
-
-    z, pull_back = jax.vjp(of_these, *(args[place] for place in problem.places))
+    z, pull_back = vjp_at(problem.pre or problem.reference, problem.places, args)
     return pull_back(dz.astype(z.dtype))
 
 
