@@ -1,6 +1,6 @@
 """The road by Triton, for Ampere and Ada, with no GPU: numbers and masks on ragged shapes, and what ptxas says.
 
-Nothing here runs on a GPU. The judge that reads kernels for masks is ``judges.gpu_blocks``.
+Nothing here runs on a GPU. The judge that reads kernels for masks is ``judges.gpu.gpu_blocks``.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """The rounding error of one operation: a rule for each kind.
 
-A sum of n terms, in whatever order, is allowed min(n, 4 sqrt(n)) roundings of the sum of their absolute values: the
+A sum of n terms, in any order, is allowed min(n, 4 sqrt(n)) roundings of the sum of their absolute values. This is the
 probabilistic bound of N. Higham and T. Mary, A new approach to probabilistic rounding error analysis, SIAM J. Sci.
-Comput. 41 (2019), with a constant by which one sum in 1,500 may fail, at most. It does not hold where few values
-occur, for then roundings go one way: so at least three times the error of the plain sum, term after term, is allowed.
+Comput. 41 (2019), with a constant for which at most one sum in 1,500 fails. It does not hold if few values occur,
+because roundings then go one way, so at least three times the error of the plain sum, term after term, is allowed.
 """
 
 import functools
@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Roundings that one arithmetic operation may cost: another formula for the same thing takes a few more than ours.
-# Functions that XLA itself computes less exactly have more: the largest error of its CPU version against float64, over
-# two million numbers of up to about 20, rounded up (jax 0.11.2).
+# Roundings that one arithmetic operation may cost, because another formula for the same thing may take a few more.
+# Functions that XLA computes less exactly have more: the largest error of its CPU version against float64, over two
+# million numbers up to about 20, rounded up (jax 0.11.2).
 _ROUNDINGS = 6
 _MORE_ROUNDINGS = {
     "tanh": 8, "erf": 8, "expm1": 8, "log1p": 8, "sinh": 16, "cosh": 16, "exp2": 64, "erfc": 128, "erf_inv": 128,
@@ -27,7 +27,7 @@ _MOVES = {
     "optimization_barrier", "split", "stack", "unstack", "device_put", "name", "tile",
 }  # fmt: skip
 _EXACT = {"neg", "sign", "floor", "ceil", "round", "rem"}
-_NO_WORSE = {"max", "min", "clamp", "abs"}  # a result is no further off than the worst of the inputs
+_NO_WORSE = {"max", "min", "clamp", "abs"}  # the result is no further off than the worst input
 _COMPARES = {"lt", "le", "gt", "ge", "eq", "ne"}
 _LOGIC = {"and", "or", "not", "xor"}
 _PRODUCTS = {"dot_general", "conv_general_dilated", "ragged_dot", "ragged_dot_general"}
@@ -40,7 +40,7 @@ class Unbounded(Exception):
 
 
 def bounds_of(eqn, bind: Callable, values: list, bounds: list, outputs: list, one_pass: bool) -> list:
-    """The bound of each output of one operation."""
+    """Return the bound of each output of one operation."""
     name = eqn.primitive.name
     if name in _MOVES:
         moved = bind(*[v if b is None else b for v, b in zip(values, bounds, strict=True)])
@@ -61,7 +61,7 @@ def bounds_of(eqn, bind: Callable, values: list, bounds: list, outputs: list, on
         return [_of_factors(eqn, values[0], bounds[0], value, roundoff)]
     if name == "scatter-add":
         sizes = bind(jnp.abs(values[0]), values[1], jnp.abs(values[2]))
-        terms = eqn.invars[1].aval.size  # indices: no element is added to more often
+        terms = eqn.invars[1].aval.size  # no element is added to more often than there are indices
         return [bind(bounds[0], values[1], bounds[2]) + _roundings(terms, False) * roundoff * sizes]
     if name == "convert_element_type":
         return [_of_conversion(eqn, value, bounds[0], roundoff)]
@@ -83,7 +83,7 @@ def bounds_of(eqn, bind: Callable, values: list, bounds: list, outputs: list, on
 
 
 def doubtful(eqn, values: list, bounds: list, bind: Callable):
-    """Where a bool that comes from floats may as well be the other one, as bool of its shape; None: nowhere."""
+    """Return as bool[shape] where a bool computed from floats may be either; None: nowhere."""
     name, dtype = eqn.primitive.name, eqn.outvars[0].aval.dtype
     if dtype != np.bool_ or all(b is None for b in bounds):
         return None
@@ -102,7 +102,7 @@ def is_float(dtype) -> bool:
 
 def _of_conversion(eqn, value, bound, roundoff: float):
     old, new = eqn.invars[0].aval.dtype, eqn.outvars[0].aval.dtype
-    if old == np.bool_:  # its bound says where it may be the other way round
+    if old == np.bool_:  # its bound says where it may be either
         return jnp.zeros_like(value) if bound is None else bound.astype(value.dtype)
     if bound is None:
         bound = jnp.zeros_like(value)
@@ -111,7 +111,7 @@ def _of_conversion(eqn, value, bound, roundoff: float):
 
 
 def _of_factors(eqn, x, bound, value, roundoff: float):
-    """The relative errors of the factors add up."""
+    """Add up the relative errors of the factors."""
     relative = jnp.where(x == 0, 0.0, bound / jnp.abs(x))
     if "axes" in eqn.params:
         each = jnp.sum(relative, axis=eqn.params["axes"])
@@ -121,17 +121,17 @@ def _of_factors(eqn, x, bound, value, roundoff: float):
 
 
 def _of_product(eqn, bind, values: list, bounds: list, value, roundoff: float, one_pass: bool):
-    """|x| e_y + e_x |y|, and the roundings of the sum."""
+    """Return |x| e_y + e_x |y|, plus the roundings of the sum."""
     x, y, *rest = map(jnp.abs, values)
     terms = _terms_of_product(eqn)
     total = bind(x, bounds[1], *rest) + bind(bounds[0], y, *rest)
-    # A product is summed in float32 at least, on the MXU and in XLA, and rounded to a narrower dtype once.
+    # The MXU and XLA accumulate a matmul at least in float32, and round once to a narrower dtype.
     in_sum = min(roundoff, _roundoff(jnp.float32))
     total += _roundings(terms, _alike(x) & _alike(y)) * in_sum * bind(x, y, *rest)
     if roundoff > in_sum:
         total += roundoff * jnp.abs(value)
     if one_pass and eqn.invars[0].aval.dtype == np.float32 and eqn.params.get("precision") is None:
-        # Both factors of every term are rounded, up or down: four standard deviations of the sum, at most.
+        # Both factors of every term are rounded up or down, so allow four standard deviations of the sum.
         total += 4 * math.sqrt(2) * _roundoff(jnp.bfloat16) * jnp.sqrt(bind(x * x, y * y, *rest))
     return total
 
@@ -143,11 +143,11 @@ def _terms_of_product(eqn) -> int:
         return math.prod(x.shape[axis] for axis in contracted)
     if eqn.primitive.name == "conv_general_dilated":
         return y.size // y.shape[eqn.params["dimension_numbers"].rhs_spec[0]]
-    return max(x.shape)  # a ragged product: one axis of x is summed
+    return max(x.shape)  # a ragged dot sums over one axis of x
 
 
 def _of_elementwise(eqn, bind, values: list, bounds: list, value, roundoff: float):
-    """Each input's error times the slope, and a few roundings of the result."""
+    """Return each input's error times the slope, plus a few roundings of the result."""
     if any(np.broadcast_shapes(v.shape, value.shape) != value.shape for v in values):
         raise Unbounded(eqn.primitive.name)
     name = eqn.primitive.name
@@ -162,13 +162,13 @@ def _of_elementwise(eqn, bind, values: list, bounds: list, value, roundoff: floa
 
         _, slope = jax.jvp(of_one, (v,), (jnp.ones_like(v),))
         moved = jnp.where((bound == 0) | (slope == 0), 0.0, jnp.abs(slope) * bound)
-        # The slope of a root is infinite at 0, and the root itself moves by no more than the root of the error.
+        # The slope of a root is infinite at 0, but the root moves by at most the root of the error.
         total = total + (jnp.minimum(moved, jnp.sqrt(bound)) if name == "sqrt" else moved)
     return jnp.broadcast_to(total, value.shape)
 
 
 def _one_by_one(eqn, x):
-    """The sum of an equation in its own dtype, term after term."""
+    """Compute the sum of an equation in its own dtype, term after term."""
     dtype = eqn.outvars[0].aval.dtype
     axes = eqn.params["axes"] if "axes" in eqn.params else (eqn.params["axis"],)
     order = (*axes, *(a for a in range(x.ndim) if a not in axes))
@@ -188,16 +188,16 @@ def _roundoff(dtype) -> float:
 
 
 def _roundings(terms: int, alike):
-    """How many roundings a sum of so many terms is allowed. Those of equal terms all go one way, and add up."""
+    """Return the roundings allowed for a sum of this many terms; equal terms all round one way, so they add up."""
     return jnp.where(alike, terms, min(terms, 4 * math.sqrt(terms)))
 
 
 def _alike(x):
-    """Whether all elements are of one size."""
+    """Whether all elements have the same absolute value."""
     return jnp.max(jnp.abs(x), initial=0.0) == jnp.min(jnp.abs(x), initial=jnp.inf)
 
 
 def _terms(eqn) -> int:
-    """How many terms each element of a sum has."""
+    """Return how many terms each element of a sum has."""
     shape = eqn.invars[0].aval.shape
     return math.prod(shape[axis] for axis in eqn.params["axes"]) if "axes" in eqn.params else shape[eqn.params["axis"]]

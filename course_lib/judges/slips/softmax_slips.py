@@ -1,8 +1,8 @@
-"""Slips in attention, or another softmax in blocks: the reference is computed again with each of them in it.
+"""Slips in attention, or in another softmax in blocks, each tried in a new run of the reference.
 
-Where the reference sums exponentials, its softmax is replaced by what a kernel would make of the same scores that
-forgets to rescale, masks within a block, leaves the scale out ... What equals the wrong output, element by element, to
-rounding, is what has happened. No name and no shape of the kernel's is asked for: of its code only the sizes of blocks.
+If the reference sums exponentials, its softmax is replaced by that of a kernel that forgets to rescale, masks within a
+block, leaves out the scale ... The one that equals the wrong output in every element, to rounding, is what has
+happened. Of the kernel's code only the sizes of blocks are used, and no name or shape.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from collections.abc import Callable, Iterator
 import jax
 import jax.numpy as jnp
 
-from course_lib.judges.slips import mask_slips, online_softmax, softmax_found
+from course_lib.judges.slips import mask_slips, online_softmax, reference_softmax
 from course_lib.judges.slips import slip as slips
+from course_lib.judges.slips.reference_softmax import Softmax
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.slips.softmax_found import Softmax
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
-_MOST = 2**22  # scores: more are not computed so often
+_MOST = 2**22  # scores: more would take too long to compute so often
 _MOST_BLOCKS = 32
-_UNKNOWN = 0.1  # of an output: where a slip's mask leaves a query no key, its value is anybody's
+_UNKNOWN = 0.1  # of an output: a query to which a slip's mask leaves no key has no known value
 
 
 def slip(found: Finding) -> Complaint | None:
-    """The first known slip in a softmax that gives just what the function returned."""
+    """Report the first known slip in a softmax that gives exactly what the function returned."""
     if not jnp.issubdtype(found.got.dtype, jnp.floating) or len(found.leaves) < 1:
         return None
     try:
-        softmax = softmax_found.find(found.reference, found.args)
+        softmax = reference_softmax.find(found.reference, found.args)
         suspects = () if softmax is None else _suspects(found, softmax)
         return next((said for suspect in suspects if (said := slips.said_of(found, suspect))), None)
-    except Exception:  # a reference that JAX cannot trace: then nothing is known of it
+    except Exception:  # JAX cannot trace the reference, so nothing is known of it
         return None
 
 
 def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
-    scores = softmax_found.shape(softmax)
+    scores = reference_softmax.shape(softmax)
     if math.prod(scores) > _MOST:
         return
-    blocks = softmax_found.sizes_of_blocks(found.walk)
+    blocks = reference_softmax.sizes_of_blocks(found.walk)
     for block in sorted(b for b in blocks if b < scores[softmax.axis]):
         number = -(-scores[softmax.axis] // block)
         if number <= _MOST_BLOCKS:
@@ -56,7 +56,7 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
 
 
 def _with(softmax: Softmax, weights: Callable) -> Callable:
-    return lambda args: softmax_found.outputs_with(softmax, args, weights)
+    return lambda args: reference_softmax.outputs_with(softmax, args, weights)
 
 
 def _suspect(found: Finding, means: str, next_: str, value: Callable[[tuple], list]) -> Suspect:
@@ -73,7 +73,7 @@ def _suspect(found: Finding, means: str, next_: str, value: Callable[[tuple], li
 
 
 def _units(softmax: Softmax) -> Iterator[tuple[float, str, str]]:
-    """(a factor of all scores, what it means, what to try)."""
+    """Yield (a factor of all scores, its meaning, what to try)."""
     ln2, depth = math.log(2.0), softmax.depth
     factors = [
         (ln2, "2 ** (s - m) stands for exp(s - m)", "exp2(x * log2(e)) is exp(x), with log2(e) = 1.442695."),

@@ -1,4 +1,4 @@
-"""One output whose numbers are wrong, with all that the ``rules`` want to know about it."""
+"""One output whose values are wrong, with all that the ``rules`` need to know about it."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from course_lib.judges.tolerance.expected import Expected
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Finding:
-    """Output ``number`` of a function: ``got`` where ``want`` was asked for, wrong at the elements in ``wrong``."""
+    """Output ``number`` of a function: ``got`` where ``want`` was expected, wrong at the elements in ``wrong``."""
 
     name: str  # "The output" or "Output 1"
     number: int
@@ -25,13 +25,13 @@ class Finding:
     walk: grid.Walk
     reference: Callable
     args: tuple
-    run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; where running is cheap
-    tame: Callable[[], Iterable[list]] | None = None  # -> the outputs where what nobody has written is a likely number
-    probes: tuple = ()  # of ``probing``: what scratch should hold on the way
+    run: Callable[[tuple], list] | None = None  # other arguments -> the outputs; None if a run is slow
+    tame: Callable[[], Iterable[list]] | None = None  # -> the outputs with likely numbers in unwritten memory
+    probes: tuple = ()  # of ``probing``: what scratch should hold after some steps
     slips: tuple = ()  # of ``slips``: what likely mistakes would return
     suspects: Callable = lambda found: ()  # makes more of them
-    is_called: str = ""  # what it is, where it has a name of its own: "the gradient of w"
-    in_order: bool = False  # its steps ran one after another, whatever the kernel says of its axes
+    is_called: str = ""  # its description, if it has a name: "the gradient of w"
+    in_order: bool = False  # its steps ran one after another, even on parallel axes
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -46,24 +46,24 @@ class Finding:
     def made_by(self) -> tuple[grid.Call, grid.Operand] | None:
         """The last kernel with an output of this shape in blocks, and that output; None if there is none.
 
-        Where the output is followed to the kernel that makes it, that one and no other.
+        If the output can be followed to the kernel that makes it, only that one counts.
         """
         makers = self._makers(self.walk.calls)
         origin = grid.made_by(self.walk, self.number)
         if origin is not None:
             makers = [(call, o) for call, o in makers if call is origin[0] and o is origin[1]]
-        elif self.is_called and len(makers) > 1:  # of a gradient: x and dx, and what else has that shape
+        elif self.is_called and len(makers) > 1:  # a gradient: x, dx and others may share a shape
             return None
         return next(reversed(makers), None)
 
     @functools.cached_property
     def laid_out_by(self) -> tuple[grid.Pipeline, grid.Operand] | None:
-        """As ``made_by``, or the pipeline inside a kernel that writes this output."""
+        """Like ``made_by``, or else the pipeline inside a kernel that writes this output."""
         return self.made_by or self._without_ones or next(reversed(self._makers(pipelines(self.walk))), None)
 
     @property
     def _without_ones(self) -> tuple[grid.Call, grid.Operand] | None:
-        """The kernel that makes this gradient as an array with axes of length 1 more: db of shape (1, N)."""
+        """The kernel that makes this gradient with extra axes of length 1, like db of shape (1, N)."""
         origin = grid.made_by(self.walk, self.number) if self.is_called else None
         if origin is None or not origin[1].pipelined or any(origin[1].element):
             return None
@@ -84,23 +84,23 @@ class Finding:
 
     @functools.cached_property
     def unwritten(self) -> np.ndarray:
-        """bool of the output's shape: it holds what memory holds before anything is written."""
+        """bool[shape]: where the output holds what memory holds before anything is written."""
         return unwritten(self.got)
 
     @functools.cached_property
     def is_nan_without_garbage(self) -> bool:
-        """Whether the first wrong element is NaN even where what nobody has written is a likely number."""
+        """Whether the first wrong element is NaN even with likely numbers in unwritten memory."""
         if self.tame is None or self.got.dtype.kind in "iub":
             return False
         try:
             values = [outputs[self.number].astype(np.float64)[self.first] for outputs in self.tame()]
-        except Exception:  # it stops in the simulator: nothing is known
+        except Exception:  # the simulator refuses the kernel, so this is unknown
             return False
         return bool(values) and bool(np.isnan(values).all())
 
 
 def unwritten(array: np.ndarray) -> np.ndarray:
-    """bool[shape]: NaN, or the largest integer: what the interpreters fill fresh memory with."""
+    """Return bool[shape]: NaN, or the largest integer, with which the interpreters fill fresh memory."""
     if array.dtype.kind in "iu":
         return array == np.iinfo(array.dtype).max
     if array.dtype.kind == "b":
@@ -109,7 +109,7 @@ def unwritten(array: np.ndarray) -> np.ndarray:
 
 
 def show(value) -> str:
-    """A number as a verdict prints it."""
+    """Format a number as verdicts print it."""
     if value.dtype.kind == "b":
         return str(bool(value))
     return str(int(value)) if value.dtype.kind in "iu" else f"{float(value):.6g}"

@@ -7,23 +7,22 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading import copies, masking, memory, order
-from course_lib.judges.reading.order import pipelines
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def copied_by_hand(found: Finding) -> Complaint | None:
-    """Copies by hand: one without a partner, or memory that is used while a copy is on its way."""
+    """Report a copy by hand without a partner, or memory that is used while a copy is in flight."""
     return copies.complaint(found.walk) or copies.early_use(found.walk)
 
 
 def shared(found: Finding) -> Complaint | None:
-    """Steps that the simulator takes in any order, for they are marked so, and that depend on their order."""
+    """Report steps that depend on their order, although they are marked parallel and the simulator reorders them."""
     return None if found.in_order else order.shared_block(found.walk) or order.carried_on(found.walk)
 
 
 def written_over(found: Finding) -> Complaint | None:
-    """An input that shares the memory of an output, and is read where the output has been written already."""
+    """Report an input that shares an output's memory, and is read after the output has been written there."""
     for call in found.walk.calls:
         inputs = {operand.name: operand for operand in call.inputs}
         for output in call.outputs:
@@ -42,7 +41,7 @@ def written_over(found: Finding) -> Complaint | None:
 
 
 def _read_after_write(source: grid.Operand, output: grid.Operand) -> tuple[int, int] | None:
-    """(step that writes a block, later step that fetches it) of two operands in the same memory; None if none."""
+    """Return (step that writes a block, later step that fetches it) of two operands in one memory; None if none."""
     written: dict[tuple, int] = {}
     for step, (read, write) in enumerate(zip(source.starts.tolist(), output.starts.tolist(), strict=True)):
         if source.fetched[step] and tuple(read) in written:
@@ -53,7 +52,7 @@ def _read_after_write(source: grid.Operand, output: grid.Operand) -> tuple[int, 
 
 
 def read_first(found: Finding) -> Complaint | None:
-    """Memory that is read before anything has been written there."""
+    """Report memory that is read before anything has been written there."""
     for call in found.walk.calls:
         for read in memory.unwritten_reads(call):
             if not (masking.is_chosen(call, read.ref) and _is_kept_out(found)):
@@ -67,15 +66,15 @@ def _is_kept_out(found: Finding) -> bool:
 
 
 def _own_name(call: grid.Call, ref: str) -> str:
-    """What a ref is called; a buffer that emit_pipeline allocates is called after the array whose blocks it holds."""
+    """Return a ref's name; a buffer that emit_pipeline allocates gets that of the array whose blocks it holds."""
     if (buffer := re.fullmatch(r"allocations\[(\d+)\]\.\w+", ref)) is None:
         return ref
-    found = [p for p in pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
+    found = [p for p in order.pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
     return f"the block of {found[0].operands[int(buffer[1])].name}" if found else "a block of the pipeline"
 
 
 def _never_copied(call: grid.Call) -> str:
-    """The name of an input that is left in HBM and that no copy reads; "" where there is none."""
+    """Return the name of an input that is left in HBM and that no copy reads; "" if there is none."""
     waiting = [operand.name for operand in call.inputs if operand.memory_space == "hbm"]
     uses = memory.known_uses(call)
     touched = {use.source for use in uses or ()} | {use.ref for use in uses or ()}
@@ -116,13 +115,13 @@ def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
 
 
 def _is_come_back_to(output: grid.Operand) -> bool:
-    """Whether some block of it is left, and come back to at a later step."""
+    """Whether the grid leaves some block of the output and revisits it."""
     visits = output.indices[np.flatnonzero(output.changes)]
     return len(np.unique(visits, axis=0)) < len(visits)
 
 
 def left_unwritten(found: Finding) -> Complaint | None:
-    """An output block that none of its steps writes to, though the kernel has a line that would."""
+    """Report an output block that none of its steps writes, although the kernel has a line that would."""
     if found.made_by is None or not len(found.steps):
         return None
     call, output = found.made_by
@@ -135,7 +134,7 @@ def left_unwritten(found: Finding) -> Complaint | None:
 
 
 def written_too_early(found: Finding) -> Complaint | None:
-    """An output block that is written for the last time while scratch still changes."""
+    """Report an output block that is written for the last time while scratch still changes."""
     if found.made_by is None or len(found.steps) < 2:
         return None
     call, output = found.made_by
@@ -157,7 +156,7 @@ def written_too_early(found: Finding) -> Complaint | None:
 
 
 def nothing_carried(found: Finding) -> Complaint | None:
-    """Several steps make one output block, and each begins anew."""
+    """Report several steps that make one output block and each start anew."""
     if found.made_by is None or len(found.steps) < 2:
         return None
     call, output = found.made_by
@@ -184,7 +183,7 @@ def nothing_carried(found: Finding) -> Complaint | None:
 
 
 def _set_again(call: grid.Call, steps: np.ndarray) -> str:
-    """A ref that is written whole at the first of these steps alone, and once more at all of them; "" if none is."""
+    """Return a ref written whole both at the first of these steps alone and again at all of them; "" if none is."""
     these, when = set(steps.tolist()), collections.defaultdict(list)
     for use in memory.known_uses(call) or ():
         if use.kind == "write" and use.whole:
@@ -193,7 +192,7 @@ def _set_again(call: grid.Call, steps: np.ndarray) -> str:
 
 
 def left_over(found: Finding) -> Complaint | None:
-    """Sums of another output block that are still in the scratch, and that no jnp.where may leave out."""
+    """Report sums of another output block that are still in the scratch, unless a jnp.where may leave them out."""
     for call in found.walk.calls:
         if (read := memory.stale_read(call)) is not None and len(call.outputs):
             if masking.is_chosen(call, read.ref):
@@ -240,7 +239,7 @@ def never_written(found: Finding) -> Complaint | None:
 
 
 def computed(found: Finding) -> Complaint | None:
-    """NaN that is not garbage."""
+    """Report NaN that is not garbage."""
     if not is_computed(found):
         return None
     return Complaint(
@@ -251,7 +250,7 @@ def computed(found: Finding) -> Complaint | None:
 
 
 def is_computed(found: Finding) -> bool:
-    """Whether the first wrong element is NaN, and in a block that the kernel writes all of."""
+    """Whether the first wrong element is NaN and lies in a block that the kernel writes completely."""
     if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
         return False
     call, output = found.made_by

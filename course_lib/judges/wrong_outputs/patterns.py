@@ -1,15 +1,15 @@
-"""What wrong numbers look like: the transpose, a neighbour's, a multiple of the right ones."""
+"""What wrong values look like: the transpose, a neighbour's, a multiple of the right ones."""
 
 import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.tolerance.expected import right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding, unwritten
+from course_lib.judges.wrong_outputs.finding import Finding, unwritten
 
 
 def an_argument(found: Finding) -> Complaint | None:
-    """The output is one of the arguments."""
+    """Report an output that equals one of the arguments."""
     for number, arg in enumerate(found.leaves):
         if arg.shape == found.got.shape and arg.dtype == found.got.dtype and (arg == found.got).all():
             return Complaint("", f"the output equals argument {number}, element by element: was the rest left out?")
@@ -17,7 +17,7 @@ def an_argument(found: Finding) -> Complaint | None:
 
 
 def transposed(found: Finding) -> Complaint | None:
-    """The output has its last two axes swapped, in whole or within each block."""
+    """Report an output with its last two axes swapped, as a whole or within each block."""
     got = found.got
     if got.ndim < 2:
         return None
@@ -36,7 +36,7 @@ def transposed(found: Finding) -> Complaint | None:
 
 
 def shifted(found: Finding) -> Complaint | None:
-    """The output is right, and some rows or columns too far along an axis."""
+    """Report an output that is right, but some rows or columns too far along an axis."""
     steps = {1}
     if found.made_by is not None:
         steps |= set(found.made_by[1].block_shape)
@@ -53,7 +53,7 @@ def shifted(found: Finding) -> Complaint | None:
 
 
 def scaled(found: Finding) -> Complaint | None:
-    """Every wrong element is the same multiple of the right one, or off by the same amount."""
+    """Report wrong elements that are all the same multiple of the right ones, or off by the same amount."""
     if found.got.dtype.kind in "b" or found.wrong.sum() < 4:
         return None
     got, want = found.got[found.wrong].astype(np.float64), found.want.value[found.wrong].astype(np.float64)
@@ -61,7 +61,7 @@ def scaled(found: Finding) -> Complaint | None:
         return None
     if not got.any():
         return Complaint("Each wrong element is 0.", "is anything written there but the zeros it began with?")
-    same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal, but for the rounding of both
+    same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal up to the rounding of both
     if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= same * abs(ratio.mean()) < 0.1 * abs(ratio.mean() - 1):
         return Complaint(
             f"Each wrong element is {ratio.mean():.4g} times the right one.",
@@ -77,7 +77,7 @@ def scaled(found: Finding) -> Complaint | None:
 
 
 def swallowed_nan(found: Finding) -> Complaint | None:
-    """A number where the right answer is NaN, or infinity."""
+    """Report a number where the right answer is NaN or infinity."""
     if np.isfinite(found.want.value[found.first].astype(np.float64)) or unwritten(found.got)[found.first]:
         return None
     return Complaint(
@@ -87,12 +87,12 @@ def swallowed_nan(found: Finding) -> Complaint | None:
 
 
 def _bits(dtype) -> int:
-    """How many bits of a number the dtype keeps."""
+    """Return how many bits of a number the dtype keeps."""
     return int(jnp.finfo(dtype).nmant) if jnp.issubdtype(dtype, jnp.floating) else 30
 
 
 def _within_blocks(array: np.ndarray, block: tuple[int, ...]) -> np.ndarray | None:
-    """The array with each of its square blocks transposed; None if they are not square, or do not fill it."""
+    """Transpose each square block of the array; None if the blocks are not square, or do not fill it."""
     *_, rows, columns = array.shape
     *_, b, c = block
     if b != c or b == 1 or rows % b or columns % b:
@@ -102,6 +102,6 @@ def _within_blocks(array: np.ndarray, block: tuple[int, ...]) -> np.ndarray | No
 
 
 def _matches(found: Finding, changed: np.ndarray) -> bool:
-    """Whether ``changed`` is what was asked for, apart from rolled-in edges and ties."""
+    """Whether ``changed`` is what was expected, apart from rolled-in edges and ties."""
     fits = right(changed, found.want)
     return bool(fits.mean() > 0.9 and fits[found.wrong].mean() > 0.8)

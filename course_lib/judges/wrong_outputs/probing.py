@@ -1,6 +1,6 @@
-"""What scratch holds after a grid step, beside what it should hold: asked where the numbers of a kernel are wrong.
+"""What scratch holds after a grid step, compared with what it should hold, once a kernel's output is wrong.
 
-An output block in which a kernel collects its sums may be asked about, too.
+An output block in which a kernel accumulates may be probed too.
 """
 
 import dataclasses
@@ -17,20 +17,20 @@ from course_lib import grid
 from course_lib.compiler.simulating import rewrite
 from course_lib.judges.reading import memory
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding, show
+from course_lib.judges.wrong_outputs.finding import Finding, show
 
-_NEAR = 0.01  # of the largest expected number: what is off by less is a matter of rounding, and others speak of that
+_NEAR = 0.01  # of the largest expected number: a smaller error is rounding, which others report
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Probe:
     """What a scratch ref must hold after a grid step.
 
-    ``scratch``: its name; where a kernel has none of that name, ``place`` counts its scratch refs of numbers from 0. Or
-    the name of an output that this step writes whole. A kernel without it, or with another grid than ``grid``, is not
-    asked. ``expect`` takes the arguments and returns the value, in the scratch's dtype, and in its shape or one that
-    broadcasts to it; or None, for arguments of which it knows nothing. The sentence reads "After step (0, 1)
-    l_ref[0, 0] is 61.2; it should be 60.8, ``means``.", and ``next`` is one thing to try.
+    ``scratch``: its name; in a kernel without that name, ``place`` counts its numeric scratch refs from 0. It may also
+    name an output that this step writes whole. A kernel without it, or with another grid than ``grid``, is not asked.
+    ``expect`` takes the arguments and returns the value, in the scratch's dtype and in its shape or one that broadcasts
+    to it; None for arguments that it cannot handle. The sentence reads "After step (0, 1) l_ref[0, 0] is 61.2; it
+    should be 60.8, ``means``.", and ``next`` is one thing to try.
     """
 
     scratch: str
@@ -47,13 +47,13 @@ class Probe:
 
 
 def first_wrong(found: Finding) -> Complaint | None:
-    """The first of the probes, in the order of the grid's steps, that finds something else than it should."""
-    if found.run is None:  # only where the steps ran in order
+    """Report the first probe, in the order of the grid's steps, that finds something else than expected."""
+    if found.run is None:  # the steps did not run in order
         return None
     asked = sorted(found.probes, key=lambda probe: probe.after)
     try:
         values = _values(found, asked)
-    except Exception:  # a kernel that cannot be run so: nobody knows
+    except Exception:  # a kernel that cannot run so
         return None
     for probe, (name, got) in zip(asked, values, strict=True):
         if got is not None and (said := _compared(probe, name, got, found.args)):
@@ -69,7 +69,7 @@ def _compared(probe: Probe, name: str, got: np.ndarray, args: tuple) -> Complain
         want = want.reshape(got.shape)
     try:
         want = np.broadcast_to(want, got.shape)
-    except ValueError:  # the learner keeps it in another shape
+    except ValueError:  # the learner uses another shape
         return None
     room = _NEAR * np.abs(want[np.isfinite(want)], dtype=np.float64).max(initial=1e-30)
     with np.errstate(invalid="ignore"):
@@ -85,7 +85,7 @@ def _compared(probe: Probe, name: str, got: np.ndarray, args: tuple) -> Complain
 
 
 def _values(found: Finding, asked: list[Probe]) -> list[tuple[str, np.ndarray | None]]:
-    """(what the kernel calls it, its value) for each probe; None for what this kernel does not have."""
+    """Return (the ref's name in the kernel, its value) for each probe; None for what this kernel does not have."""
     if len(found.walk.calls) != 1:
         return [("", None)] * len(asked)
     (call,) = found.walk.calls
@@ -104,7 +104,7 @@ def _values(found: Finding, asked: list[Probe]) -> list[tuple[str, np.ndarray | 
 
 
 def _place(call: grid.Call, probe: Probe) -> int | None:
-    """Which ref of a kernel a probe asks about; None if there is none, or if its grid is another."""
+    """Return the index of the ref that a probe asks about; None if there is none, or if the grid is another."""
     if not _is_step(probe.after, call.grid) or probe.grid not in (None, call.grid):
         return None
     numbers = [n for n, ref in enumerate(call.scratch) if ref.memory_space != "semaphore"]
@@ -123,7 +123,7 @@ def _is_step(step: tuple[int, ...], of: tuple[int, ...]) -> bool:
 
 
 def _told(eqn, wanted: set[tuple], seen: dict):
-    """A kernel call that puts what is ``wanted``, (step, which ref), into ``seen`` when it runs."""
+    """Make a kernel call that puts each (step, ref) of ``wanted`` into ``seen`` when it runs."""
     kernel, mapping = eqn.params["jaxpr"], eqn.params["grid_mapping"]
     as_it_was = jax.extend.core.jaxpr_as_fun(jax.extend.core.ClosedJaxpr(kernel, ()))
     refs_asked = sorted({place for _, place in wanted})

@@ -1,18 +1,18 @@
-"""What can be said about a kernel from its code, before it runs."""
+"""Mistakes that make a kernel no kernel, or impossible to run: read off its code."""
 
 from course_lib import grid
 from course_lib.grid import jaxprs
 from course_lib.judges.verdict import Complaint
 
-# A longer grid would keep the simulators busy for minutes.
+# A longer grid would take the simulators minutes.
 MAX_STEPS = 50_000
 
-# A kernel longer than this comes from a Python loop that was unrolled; simulating it would take minutes.
+# A longer kernel comes from an unrolled Python loop, and would take the simulator minutes.
 MAX_KERNEL_LENGTH = 2000
 
 
 def complaint(walk: grid.Walk) -> Complaint | None:
-    """The first thing that is wrong with a function's kernels, whatever their numbers are."""
+    """Report the first mistake in a function's kernels that does not depend on values."""
     return not_a_kernel(walk) or bad_grid(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
 
 
@@ -82,7 +82,7 @@ def _how_to_write(operand: grid.Operand) -> str:
 
 
 def _used(jaxpr) -> set[int]:
-    """The ids of the variables that something takes, or that are returned, in the jaxprs inside too."""
+    """Return the ids of the variables that are used or returned, in inner jaxprs too."""
     found = set(map(id, jaxpr.outvars))
     for eqn in jaxpr.eqns:
         found |= set(map(id, eqn.invars))

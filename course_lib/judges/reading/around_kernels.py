@@ -1,12 +1,12 @@
-"""What stands around the kernels of a function: shapes and layout, or arithmetic too.
+"""The operations around the kernels of a function: shapes and layout, or arithmetic too.
 
-A judge takes both. Exercises ask for the arithmetic inside the kernel, or an answer could be computed without one.
+The judges accept both. Exercises want the arithmetic inside the kernel; otherwise the answer could do without one.
 """
 
 from course_lib import grid
 from course_lib.grid import jaxprs
 
-# What may stand around a pallas_call: shapes and layout. All else is arithmetic.
+# Operations on shapes and layout, which may stand around a pallas_call. Every other one is arithmetic.
 _MOVES_DATA = {
     "bitcast_convert_type", "broadcast_in_dim", "concatenate", "convert_element_type", "copy", "device_put",
     "dynamic_slice", "dynamic_update_slice", "empty", "expand_dims", "gather", "iota", "name", "optimization_barrier",
@@ -16,13 +16,13 @@ _MOVES_DATA = {
 
 
 def arithmetic_around(walk: grid.Walk) -> list[str]:
-    """The operations around the kernels that a result depends on; not those that only say where numbers lie."""
+    """Return the operations around the kernels that compute results, and not those that only move data."""
     jaxpr = walk.jaxpr.jaxpr
     return sorted(_arithmetic(jaxpr, [True] * len(jaxpr.outvars))[0])
 
 
 def _arithmetic(jaxpr, wanted: list[bool], in_loop: bool = False) -> tuple[set[str], list[bool]]:
-    """(the operations that the wanted outputs are computed with, which inputs they take as values)."""
+    """Return (the operations that compute the wanted outputs, which inputs they use as values)."""
     found, values = set(), {v for v, want in zip(jaxpr.outvars, wanted, strict=True) if want and jaxprs.is_variable(v)}
     for eqn in reversed(jaxpr.eqns):
         name, wants = eqn.primitive.name, [v in values for v in eqn.outvars]
@@ -30,7 +30,7 @@ def _arithmetic(jaxpr, wanted: list[bool], in_loop: bool = False) -> tuple[set[s
             continue
         takes = [n not in _places(eqn) for n in range(len(eqn.invars))]
         if name not in grid.KERNELS:
-            inner = None if name == "scan" else jaxprs.called(eqn)  # what a turn leaves, the next may take
+            inner = None if name == "scan" else jaxprs.called(eqn)  # each iteration may use what the last one left
             if inner is not None:
                 inside, takes = _arithmetic(inner, wants, in_loop)
                 found |= inside
@@ -43,16 +43,16 @@ def _arithmetic(jaxpr, wanted: list[bool], in_loop: bool = False) -> tuple[set[s
 
 
 def _counts(eqn) -> bool:
-    """Whether an operation makes one integer or bool: a loop counts its turns."""
+    """Whether an operation makes one integer or bool, as a loop's counter does."""
     return all(v.aval.shape == () and v.aval.dtype.kind in "iub" for v in eqn.outvars)
 
 
 def _places(eqn) -> range | list[int]:
-    """Which inputs of an operation say where, and not what: indices, and integers that a kernel has in SMEM."""
+    """Return the inputs of an operation that are positions, not values: indices, and a kernel's integers in SMEM."""
     first = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "scatter": 1}.get(eqn.primitive.name)
     if first is not None:
         return range(first, first + 1 if eqn.primitive.name == "scatter" else len(eqn.invars))
-    if eqn.primitive.name == "cond":  # which branch
+    if eqn.primitive.name == "cond":  # the first chooses the branch
         return range(1)
     if eqn.primitive.name == "pallas_call":
         first = eqn.params["grid_mapping"].num_dynamic_grid_bounds

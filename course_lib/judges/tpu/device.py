@@ -1,4 +1,4 @@
-"""The chip itself, where there is one: do the numbers come out right there too?"""
+"""The device judge: the chip itself, if there is one."""
 
 from collections.abc import Callable
 
@@ -6,23 +6,23 @@ import jax
 import numpy as np
 
 from course_lib import chips, errors, grid
-from course_lib.judges.each.difference import difference
+from course_lib.judges.difference import difference
 from course_lib.judges.tolerance.expected import expected
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, complained, refused
 
 
 def device_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses a kernel whose numbers are wrong on the TPU of this machine; skipped where there is none.
+    """Refuse a kernel whose values are wrong on this machine's TPU; skipped without one.
 
-    The MXU rounds float32 operands to bfloat16 unless a precision is asked for, so a product may be that far off.
+    The MXU rounds float32 operands to bfloat16 unless a precision is asked for, so a matmul may be that far off.
     ``chip``: whose sizes the function sees while it is traced.
     """
-    return sit(Trial(fn, reference, args, chip))
+    return ask(Trial(fn, reference, args, chip))
 
 
-def sit(trial: Trial) -> Verdict:
-    """The device judge's verdict."""
+def ask(trial: Trial) -> Verdict:
+    """Return the device judge's verdict."""
     if not chips.on_a_tpu():
         return Verdict(judge="device", passed=None, message="there is no TPU on this machine.")
     try:

@@ -6,18 +6,18 @@ import numpy as np
 
 from course_lib import grid
 from course_lib.judges.reading import index_maps, masking, memory, order, poisoning
-from course_lib.judges.reading.order import pipelines
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def outside(found: Finding) -> Complaint | None:
-    """An index map that asks for a block the array does not have."""
-    return next((said for p in (*found.walk.calls, *pipelines(found.walk)) if (said := index_maps.outside(p))), None)
+    """Report an index map that asks for a block outside the array."""
+    everywhere = (*found.walk.calls, *order.pipelines(found.walk))
+    return next((said for p in everywhere if (said := index_maps.outside(p))), None)
 
 
 def rows_outside(found: Finding) -> Complaint | None:
-    """Rows that a ref does not have."""
+    """Report rows that a ref does not have."""
     for call in found.walk.calls:
         if use := memory.outside(call):
             ref, step, (start, end), length = use
@@ -30,7 +30,7 @@ def rows_outside(found: Finding) -> Complaint | None:
 
 
 def unvisited(found: Finding) -> Complaint | None:
-    """Output blocks that no step has."""
+    """Report output blocks that no step has."""
     if found.laid_out_by is None or not found.laid_out_by[1].unvisited():
         return None
     call, output = found.laid_out_by
@@ -53,7 +53,7 @@ def unvisited(found: Finding) -> Complaint | None:
 
 
 def _too_few_blocks(call: grid.Pipeline, output: grid.Operand, axis: int) -> str:
-    """What to ask of a map that does not reach the last blocks along an axis of the output."""
+    """Ask about an index map that does not reach the last blocks along an axis of the output."""
     blocks = -(-output.shape[axis] // output.block_shape[axis])
     makes = (
         f"axis {axis} of {output.name} has {output.shape[axis]} elements, in blocks of {output.block_shape[axis]}: "
@@ -69,25 +69,25 @@ def _too_few_blocks(call: grid.Pipeline, output: grid.Operand, axis: int) -> str
 
 
 def in_a_pipeline(found: Finding) -> Complaint | None:
-    """An output block of a pipeline in the kernel's body that is left and come back to."""
+    """Report an output block of a pipeline in the kernel's body that is left and revisited."""
     return order.revisit_in_a_pipeline(found.walk)
 
 
 def index_map(found: Finding) -> Complaint | None:
-    """An input block that the output block depends on, and that its steps never read."""
+    """Report an input block that the output block depends on, and that its steps never read."""
     if found.made_by is None or not len(found.steps):
         return None
     call, output = found.made_by
-    if len(found.walk.calls) > 1:  # what the kernel takes is then not what the reference takes
+    if len(found.walk.calls) > 1:  # its inputs may then not be the reference's
         return None
     try:
         return poisoning.wrong_block(call, output, found.first, found.reference, found.args, found.number)
-    except Exception:  # a reference that cannot be traced, in NumPy say: then nobody knows what depends on what
+    except Exception:  # a reference in NumPy, for example, which cannot be traced
         return None
 
 
 def rows_left_out(found: Finding) -> Complaint | None:
-    """Rows of an input block that the kernel never reads."""
+    """Report rows of an input block that the kernel never reads."""
     for call in found.walk.calls:
         for operand in call.inputs:
             if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
@@ -99,14 +99,14 @@ def rows_left_out(found: Finding) -> Complaint | None:
 
 
 def past_the_edge(found: Finding) -> Complaint | None:
-    """NaN that comes from beyond the end of an array whose last block is not full.
+    """Report NaN from beyond the end of an array whose last block is not full.
 
-    Of several inputs that hang over, the first that is not masked is to blame.
+    If several inputs extend past the end, the first that is not masked is blamed.
     """
     maker = found.laid_out_by
     if not found.unwritten[found.first] or maker is None or maker[0] not in found.walk.calls:
         return None
-    # Of several kernels the one that makes the output goes first: where another's rows hang over, they may do no harm.
+    # The kernel that makes the output goes first, because rows past the end may do no harm in another.
     for call in sorted(found.walk.calls, key=lambda call: call is not maker[0]):
         blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
         hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
@@ -114,16 +114,16 @@ def past_the_edge(found: Finding) -> Complaint | None:
             return complaint
         if hanging:
             if _chooses_by_an_index(call) and found.is_nan_without_garbage:
-                return None  # it makes NaN of its own numbers
+                return None  # it makes NaN from its own numbers
             operand, axes = hanging[0]
             return _hangs_over(call, operand, axes[0])
     return None
 
 
 def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
-    """The axes along which blocks hang over, the likeliest culprit first: one that does at these steps, and varies.
+    """Return the axes along which blocks extend past the end, those that do at these steps, and vary, first.
 
-    ``steps`` make the output block that is wrong. What hangs over at other steps only has not reached it.
+    ``steps`` make the wrong output block. What extends past the end only at other steps has not reached it.
     """
     hangs = operand.starts + np.array(operand.block_shape) > np.array(operand.shape)
     here = steps[steps < len(hangs)]
@@ -145,7 +145,7 @@ def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
 
 
 def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
-    """Of two inputs that hang over the end of axes of one length, one is masked, and the other is not."""
+    """Report an input that is not masked where another is, if both extend past the end of axes of one length."""
     if len(hanging) < 2 or not _chooses_by_an_index(call):  # jnp.where(y > 0, ...) is no mask
         return None
     masked = {operand.name: masking.is_masked(call, operand) for operand, _ in hanging}
@@ -160,7 +160,7 @@ def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]])
 
 
 def _masked_along_another_axis(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
-    """Of two inputs that share a ragged axis, one has a mask that runs along another axis of its block."""
+    """Report a mask along another axis of the block than the ragged one, which two inputs share."""
     for (one, its), (other, axes) in itertools.permutations(hanging, 2):
         shared = [axis for axis in axes if other.shape[axis] in {one.shape[a] for a in its}]
         runs = masking.mask_axes(call, other) if shared else set()
@@ -199,7 +199,7 @@ def _chooses_by_an_index(call: grid.Call) -> bool:
 
 
 def _multiplies_by_a_mask(call: grid.Call) -> bool:
-    """Whether the kernel turns a bool into a number and multiplies with it."""
+    """Whether the kernel converts a bool to a number and multiplies with it."""
     masks = set()
     for eqn in grid.equations(call.kernel):
         if eqn.primitive.name == "mul" and any(id(v) in masks for v in eqn.invars):

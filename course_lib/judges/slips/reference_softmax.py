@@ -1,4 +1,4 @@
-"""The softmax in a reference: which of its values are scores, exponentials, sums, a mask; and other values there."""
+"""The softmax in a reference: its scores, exponentials, sums and mask, and the result with others in their place."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from course_lib.judges.slips.reference_steps import Steps
 
 _MOVES = ("convert_element_type", "copy", "stop_gradient")
 _POWERS = {"exp": 1.0, "exp2": math.log(2.0)}
-LEAST = -1e30  # a masked score, or less
+LEAST = -1e30  # a masked score is this or less
 
 
 class Mask(NamedTuple):
     """A jnp.where that chooses between scores and a constant."""
 
-    masked: int  # what it returns
+    masked: int  # its result
     unmasked: int  # the scores that it chooses from
     chooses: int
-    shows: bool  # it takes the scores where ``chooses`` is True
+    shows: bool  # whether it takes the scores where ``chooses`` is True
 
 
 class Softmax(NamedTuple):
-    """Where a softmax stands among the steps of a reference. Values are numbers of these steps."""
+    """The position of a softmax among the steps of a reference, whose values are integers."""
 
     steps: Steps
-    scores: int  # what the exponentials are taken of, before a maximum is subtracted
-    rate: float  # by which scores are exponents of e: 1 for exp, ln 2 for exp2, c times as much for exp(c * (s - m))
+    scores: int  # the exponents, before a maximum is subtracted
+    rate: float  # scores times this are exponents of e: 1 for exp, ln 2 for exp2, and c times that for exp(c * (s - m))
     weights: int  # the exponentials, as they are summed up
     total: int  # their sums
-    axis: int  # over which they are summed, counted from the end: -1
+    axis: int  # of the sum, counted from the end: -1
     mask: Mask | None
-    depth: int | None  # terms of each score, where that is a product of queries and keys
+    depth: int | None  # terms of each score, if it is a dot product of a query and a key
 
 
 def find(reference: Callable, args: tuple) -> Softmax | None:
-    """The first sum of exponentials in ``reference(*args)``; None where there is none. Raises what tracing raises."""
+    """Return the first sum of exponentials in ``reference(*args)``; None without one. Raises what tracing raises."""
     steps = reference_steps.steps_of(reference, args)
     for step in steps.steps:
         if step.name != "reduce_sum" or len(step.eqn.params["axes"]) != 1:
@@ -67,7 +67,7 @@ def find(reference: Callable, args: tuple) -> Softmax | None:
 
 
 def _unmasked(steps: Steps, value: int) -> int:
-    """What a jnp.where chooses from, if ``value`` comes out of one."""
+    """Return the exponentials that a jnp.where chooses from, or ``value`` if it does not come from one."""
     step = steps.made.get(value)
     if step is None or step.name != "select_n":
         return value
@@ -76,9 +76,9 @@ def _unmasked(steps: Steps, value: int) -> int:
 
 
 def _scores(steps: Steps, value: int) -> tuple[int, float]:
-    """The value from which a maximum of itself was subtracted, and the number that multiplies the difference.
+    """Return the value from which its own maximum was subtracted, and the factor of the difference.
 
-    ``value`` itself, and 1, where none was.
+    ``value`` and 1 if none was.
     """
     inner, rate = _multiplied(steps, value)
     minus = steps.made.get(inner)
@@ -91,7 +91,7 @@ def _scores(steps: Steps, value: int) -> tuple[int, float]:
 
 
 def _multiplied(steps: Steps, value: int) -> tuple[int, float]:
-    """What is multiplied by a number to give ``value``, and the number; ``value`` and 1 where nothing is."""
+    """Return the value and the number whose product is ``value``; ``value`` and 1 if it is no product."""
     step = steps.made.get(value)
     if step is None or step.name != "mul":
         return value, 1.0
@@ -103,7 +103,7 @@ def _multiplied(steps: Steps, value: int) -> tuple[int, float]:
 
 
 def _mask(steps: Steps, scores: int) -> Mask | None:
-    """The jnp.where between a product and the scores."""
+    """Return the jnp.where between a matmul and the scores."""
     value = scores
     while (step := steps.made.get(value)) is not None and step.name in (*_MOVES, "mul", "div"):
         value = step.inputs[0]
@@ -128,13 +128,13 @@ def _depth(steps: Steps, scores: int) -> int | None:
 
 
 def shape(found: Softmax) -> tuple[int, ...]:
-    """The shape of the exponentials."""
+    """Return the shape of the exponentials."""
     made = found.steps.made[found.weights]
     return made.eqn.outvars[made.outputs.index(found.weights)].aval.shape
 
 
 def sizes_of_blocks(walk: grid.Walk) -> set[int]:
-    """Lengths that may be those of blocks: of what is multiplied in kernels, or of operands where nothing is."""
+    """Return possible block lengths: of the operands of matmuls in kernels, or of all operands if there are none."""
     products = [
         eqn for call in walk.calls for eqn in grid.equations(call.kernel) if eqn.primitive.name == "dot_general"
     ]
@@ -145,7 +145,7 @@ def sizes_of_blocks(walk: grid.Walk) -> set[int]:
 
 
 def mask_of(found: Softmax, args: tuple) -> np.ndarray | None:
-    """bool of the shape of the scores: which of them count. None where that is not known."""
+    """Return bool, of the shape of the scores: which of them count; None if that is unknown."""
     if found.mask is None or found.axis != -1:
         return None
     env = reference_steps.run(found.steps, args)
@@ -156,10 +156,10 @@ def mask_of(found: Softmax, args: tuple) -> np.ndarray | None:
 def outputs_with(
     found: Softmax, args: tuple, weights_of: Callable, masked_of: Callable | None = None
 ) -> list[jax.Array]:
-    """What the reference returns with other weights: ``weights_of(scores)`` for exp(x - m) / sum.
+    """Return the reference's outputs with ``weights_of(scores)`` in place of exp(x - m) / sum.
 
-    ``weights_of`` takes the scores, exponents of e, with the axis of the sum last. ``masked_of`` takes them as they
-    are before the mask, and what it returns stands in the place of the masked scores.
+    ``weights_of`` takes the scores, as exponents of e, with the axis of the sum last. ``masked_of`` takes the scores
+    before the mask, and its result replaces the masked scores.
     """
 
     def weights(env):

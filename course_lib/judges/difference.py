@@ -1,4 +1,4 @@
-"""Compare what a function returned with what its reference asks for."""
+"""The comparison of a function's outputs with what its reference expects."""
 
 import itertools
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from course_lib.judges.block_map import block_map
 from course_lib.judges.rules import reasons as rules
 from course_lib.judges.tolerance.expected import Expected, right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding, show
+from course_lib.judges.wrong_outputs.finding import Finding, show
 
 
 def other_structure(walk: grid.Walk, expected) -> Complaint | None:
-    """A list where an array is asked for, or the like."""
+    """Report a list in place of an array, or the like."""
     got, want = jax.tree.structure(walk.result), jax.tree.structure(expected)
-    if got == want or got.num_leaves != want.num_leaves:  # the number of arrays has a sentence of its own
+    if got == want or got.num_leaves != want.num_leaves:  # ``difference`` reports another number of arrays
         return None
     what = f"It returns {_described(walk.result)}; it should return {_described(expected)}."
     return Complaint(what, "look at the return line, and at out_shape: pallas_call returns a list for a list.")
@@ -32,10 +32,10 @@ def difference(
     names: tuple[tuple[str, str], ...] = (),
     **more,
 ) -> Complaint | None:
-    """What is wrong and where, and what to try; None if every output is right.
+    """Say what is wrong, where, and what to try; None if every output is right.
 
-    ``names``: (name, what it is) of each output, where it has one.
-    ``more``: what else helps to explain it, as in Finding: ``run``, ``probes``, ``slips``, ``in_order`` ...
+    ``names``: (name, description) of each output that has a name. ``more``: further fields of Finding that help to
+    explain the difference: ``run``, ``probes``, ``slips``, ``in_order`` ...
     """
     if len(got) != len(want):
         arrays = "1 array" if len(got) == 1 else f"{len(got)} arrays"
@@ -57,7 +57,7 @@ def difference(
 
 
 def _exchanged(got: list[np.ndarray], want: list[Expected], names: tuple = ()) -> Complaint | None:
-    """Two outputs that are each other's."""
+    """Report two outputs that are exchanged."""
     for first, second in itertools.combinations(range(len(got)), 2):
         pairs = [(got[first], want[second]), (got[second], want[first])]
         if all(_is(g, w) for g, w in pairs) and not _is(got[first], want[first]):
@@ -81,7 +81,7 @@ def _complaint(found: Finding) -> Complaint:
 
 
 def _block(found: Finding) -> str:
-    """The block that holds the first wrong element, and the steps that write it, if there are several blocks."""
+    """Describe the block of the first wrong element and the steps that write it, if there are several blocks."""
     if found.laid_out_by is None or (found.laid_out_by[0].steps == 1 and len(found.steps)):
         return ""
     call, output = found.laid_out_by
@@ -94,14 +94,14 @@ def _block(found: Finding) -> str:
 
 
 def _named(found: Finding, kind: str, block: tuple[int, ...]) -> str:
-    """ "Output block (1, 0)", or "Block (1, 0) of dw, the gradient of w" where an output has a name."""
+    """Return "Output block (1, 0)", or "Block (1, 0) of dw, the gradient of w" if the output has a name."""
     if not found.is_called:
         return f"{kind} {block}"
     return f"{'Block' if kind[0] == 'O' else 'block'} {block} of {found.name}, {found.is_called}"
 
 
 def _value(found: Finding, said: bool) -> str:
-    """The first wrong element. ``said``: what is called by a name has been said already."""
+    """Describe the first wrong element. ``said``: the output's description has been given already."""
     first = found.first
     at = f" at [{', '.join(map(str, first))}]" if first else ""
     is_called = f", {found.is_called}," if found.is_called and not said else ""

@@ -1,44 +1,24 @@
-"""The numbers judge, and what the simulators' judges do too: run the kernels on the CPU, and compare."""
+"""What the numbers, simulator and race judges have in common: running the kernels on the CPU, and comparing."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 
 from course_lib import compat, errors, grid
-from course_lib.judges.each.difference import difference, other_structure
-from course_lib.judges.reading import code, copies, index_maps, memory, order
+from course_lib.judges.difference import difference, other_structure
+from course_lib.judges.reading import copies, index_maps, memory, order
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
-from course_lib.judges.wrong import garbage
 
 
-def numbers_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses a kernel whose numbers differ from ``reference``, that writes to its inputs, or that is no kernel."""
-    return sit(Trial(fn, reference, args, chip))
-
-
-def sit(trial: Trial) -> Verdict:
-    """The numbers judge's verdict."""
-    try:
-        walk = trial.walk
-    except Exception as error:
-        return refused("numbers", errors.explain(error), ran=False)
-    if complaint := code.complaint(walk):
-        return complained("numbers", complaint)
-    said = compared("numbers", trial, interpret=True)
-    if said.reason == "interpreter-bug":  # a pipeline inside a pipeline: the simulator can run it
-        return compared("numbers", trial, interpret=compat.interpret_params(random_seed=0))
-    return said
-
-
-def compared(judge: str, trial: Trial, interpret) -> Verdict:
-    """Run the function in one interpret mode on the CPU and compare with the reference."""
+def run_and_compare(judge: str, trial: Trial, interpret, filling: float | None = None) -> Verdict:
+    """Run the function in one interpret mode on the CPU, and compare with the reference. ``filling``: see Traced."""
     walk = trial.walk
     try:
-        got = trial.traced.run(interpret, trial.args)
+        got = trial.traced.run(interpret, trial.args, filling)
     except Exception as error:
         explanation = errors.explain(error)
         if better := _IN_OUR_WORDS.get(explanation.name, lambda walk: None)(walk):
@@ -61,17 +41,27 @@ def compared(judge: str, trial: Trial, interpret) -> Verdict:
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
 
+def simulate_and_compare(judge: str, trial: Trial, filling: float | None = None, **params) -> Verdict:
+    """Run the function in the TPU simulator and compare, unless ``Trial.cannot_simulate`` says why not."""
+    try:
+        complaint = trial.cannot_simulate
+    except Exception as error:
+        return refused(judge, errors.explain(error), ran=False)
+    if complaint:
+        return complained(judge, complaint)
+    return run_and_compare(judge, trial, compat.interpret_params(**params), filling)
+
+
 def _with_likely_garbage(trial: Trial) -> Iterator[list]:
-    """The outputs, in the simulator, where what nobody has written is the least of the arguments, or the largest."""
+    """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, then to their maximum."""
     floats = [leaf for leaf in jax.tree.leaves(trial.args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     for least_or_largest in (jnp.nanmin, jnp.nanmax) if floats else ():
-        with garbage.that_is(float(least_or_largest(floats[0]))):  # what fills memory is compiled into a run
-            anew = dataclasses.replace(trial.traced, _modes={})
-            yield anew.run(compat.interpret_params(random_seed=0), trial.args)
+        filling = float(least_or_largest(floats[0]))
+        yield trial.traced.run(compat.interpret_params(random_seed=0), trial.args, filling)
 
 
 def _with_buffer_name(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
-    """Say x_ref where the simulator says a buffer, which has no name for it."""
+    """Replace the simulator's "a buffer" by x_ref, because the simulator does not know the name."""
     kinds = {"read-outside": ("read",), "write-outside": ("write",)}.get(explanation.name, ())
     found = next((use for call in walk.calls if (use := memory.outside(call, kinds))), None)
     if found is None:
@@ -87,10 +77,10 @@ def _outside(walk: grid.Walk) -> Complaint | None:
 
 _RACES = (order.shared_block, order.carried_on, copies.early_use, copies.unordered)
 
-# What the simulator reports and the grid can say better, with the names of the kernel.
+# The grid can explain these errors of the simulator better, with the kernel's own names.
 _IN_OUR_WORDS = {
     "block-outside": _outside,
-    "": _outside,  # an output block below 0 stops the simulator itself, in an assertion without words
+    "": _outside,  # an output block below 0 fails an assertion of the simulator that has no message
     "revisit": order.revisit,
     "race": lambda walk: next(filter(None, (why(walk) for why in _RACES)), None),
 }

@@ -1,4 +1,4 @@
-"""Garbage that a kernel keeps out because it is NaN. On a chip it may be any number."""
+"""Kernels that keep garbage out only because it is NaN in the simulator. On a chip it may be any number."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from jax._src.pallas.mosaic.interpret import utils as interpreter
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
 
-_PLAUSIBLE = 1234.5  # nothing in the arguments of a judge is likely to look like it, and a sum would show it
+_PLAUSIBLE = 1234.5  # unlike any likely argument, and large enough to show in a sum
 
 COMPLAINT = Complaint(
     "Memory that nobody has written, and what lies past the end of an array, is NaN in the simulator, and the kernel "
@@ -30,9 +30,9 @@ _COMPARISONS = ("gt", "ge", "lt", "le")
 
 
 def suspicion(walk: grid.Walk) -> tuple[float, Complaint] | None:
-    """(What to simulate with in place of NaN, what to say if that goes wrong); None where no kernel tells them apart.
+    """Return (what to simulate with in place of NaN, what to say if that goes wrong); None if no kernel notices NaN.
 
-    A comparison is tried with inf: a number times the zeros of another mask is 0, and inf times 0 is not.
+    A kernel with comparisons gets inf, because a large number times another mask's 0 is 0, and inf times 0 is not.
     """
     if any(_is_told_by_nan(call) for call in walk.calls):
         return _PLAUSIBLE, COMPLAINT
@@ -50,7 +50,7 @@ def _is_told_by_nan(call: grid.Call) -> bool:
 
 
 def _compares_past_the_end(call: grid.Call) -> bool:
-    """Whether a kernel compares floats, which NaN decides, and a block of its inputs hangs over the end."""
+    """Whether a kernel compares floats, which NaN decides, and an input's block extends past the end of its array."""
     return any(map(_hangs_over, call.operands)) and any(
         eqn.primitive.name in _COMPARISONS and jnp.issubdtype(eqn.invars[0].aval.dtype, jnp.floating)
         for eqn in grid.equations(call.kernel)
@@ -62,8 +62,11 @@ def _hangs_over(operand: grid.Operand) -> bool:
 
 
 @contextlib.contextmanager
-def that_is(filling: float) -> Iterator[None]:
-    """While this is active, the simulator fills memory of floats with this in place of NaN."""
+def that_is(filling: float | None) -> Iterator[None]:
+    """Make the simulator fill memory of floats with ``filling`` in place of NaN; None changes nothing."""
+    if filling is None:
+        yield
+        return
     nan = interpreter.get_uninitialized_value
 
     def number(dtype, uninitialized_memory):

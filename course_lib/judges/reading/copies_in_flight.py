@@ -1,4 +1,4 @@
-"""A copy that is under way: which memory it goes into and out of, on which semaphore, and what that is called."""
+"""A copy in flight: the memory it goes into and out of, its semaphore, and their names."""
 
 import dataclasses
 
@@ -7,12 +7,12 @@ from course_lib import grid
 
 @dataclasses.dataclass
 class Pending:
-    """A copy that has been started and not been waited for."""
+    """A copy that has been started, and has no wait yet."""
 
     use: grid.Use
     step: int
-    entry: int  # of its grid step, in the arrays of ``use``
-    bytes: int  # that no wait has taken yet
+    entry: int  # the index of its grid step in the arrays of ``use``
+    bytes: int  # not yet taken by a wait
 
 
 def at_step(call: grid.Call, step: int) -> str:
@@ -24,12 +24,12 @@ def semaphore_named(name: str, key: tuple) -> str:
 
 
 def key_of(copy: Pending) -> tuple:
-    """The semaphore of a copy."""
+    """Return the semaphore of a copy."""
     return tuple(copy.use.semaphore[copy.entry].tolist())
 
 
 def named(ref: str, part, entry: int) -> str:
-    """buf_ref[1], or buf_ref where its part is not known."""
+    """Return "buf_ref[1]", or "buf_ref" if its part is unknown."""
     if part is None:
         return ref
     start, size = part[entry].tolist()
@@ -49,7 +49,7 @@ def its_source(use: grid.Use, entry: int, copy: Pending) -> bool:
 
 
 def _overlap(mine: tuple, entry: int, its: tuple, its_entry: int) -> bool:
-    """Whether two parts of a ref, (first axis, other axes) each, share an element, as far as is known."""
+    """Whether two parts of a ref, each (first axis, other axes), share an element, as far as is known."""
     (part, inner), (other, other_inner) = mine, its
     if part is None or other is None:
         return part is None and other is None
@@ -62,7 +62,7 @@ def _overlap(mine: tuple, entry: int, its: tuple, its_entry: int) -> bool:
 
 
 def _share(start: int, size: int, begin: int, length: int) -> bool:
-    """Whether two parts of an axis meet for sure. One that is not known, of size -n, meets all n elements only."""
+    """Whether two parts of an axis overlap for sure. An unknown one, of size -n, overlaps only all n elements."""
     if size < 0 or length < 0:
         return size + length == 0
     return start < begin + length and begin < start + size

@@ -5,11 +5,11 @@ import numpy as np
 from course_lib import grid
 from course_lib.judges.reading import memory
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def no_entry(found: Finding) -> Complaint | None:
-    """An output block that no entry of a list leads to: a row without blocks, an empty group."""
+    """Report an output block that no entry of a list leads to: a row without blocks, an empty group."""
     if (made := _looked_up(found)) is None or len(found.steps):
         return None
     call, output = made
@@ -24,7 +24,7 @@ def no_entry(found: Finding) -> Complaint | None:
 
 
 def come_back_to(found: Finding) -> Complaint | None:
-    """A block whose entries do not follow one another: the list is not sorted."""
+    """Report a block whose entries are not consecutive, because the list is not sorted."""
     if (made := _looked_up(found)) is None or not (np.diff(found.steps) > 1).any():
         return None
     call, output = made
@@ -39,7 +39,7 @@ def come_back_to(found: Finding) -> Complaint | None:
 
 
 def shared_by_rows(found: Finding) -> Complaint | None:
-    """A block that several steps write whole, each for some rows of it: what the others wrote is gone."""
+    """Report a block that several steps write whole, each for some of its rows, so that the others are lost."""
     if (made := _looked_up(found)) is None or len(found.steps) < 2:
         return None
     call, output = made
@@ -62,7 +62,7 @@ def shared_by_rows(found: Finding) -> Complaint | None:
 
 
 def written_late(found: Finding) -> Complaint | None:
-    """An output that is written at the step behind the last that has the block."""
+    """Report an output that is written at the step after the last one that has the block."""
     if (made := _looked_up(found)) is None or not len(found.steps):
         return None
     call, output = made
@@ -81,5 +81,5 @@ def written_late(found: Finding) -> Complaint | None:
 
 
 def _looked_up(found: Finding) -> tuple[grid.Call, grid.Operand] | None:
-    """The kernel that makes the output, where it has prefetched lists."""
+    """Return the kernel that makes the output, if it has prefetched lists."""
     return found.made_by if found.made_by is not None and found.made_by[0].scalars else None

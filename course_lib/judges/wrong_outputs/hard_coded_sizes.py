@@ -1,6 +1,6 @@
-"""A size that is written in: a kernel that is right once a number in it is the length of an axis.
+"""Hard-coded sizes: a kernel that is right once a number in it is replaced by the length of an axis.
 
-Found by trying: the number is replaced and the kernel run again. What is said is only what was seen.
+It is found by trying: the number is replaced and the kernel runs again. Only what was seen is said.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from course_lib.grid import jaxprs
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.tolerance.expected import right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.dependence import argument_name
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.dependence import argument_name
+from course_lib.judges.wrong_outputs.finding import Finding
 
-_LEAST = 8  # a smaller number may be anything
-_MOST_TRIES = 8  # each is compiled anew
+_LEAST = 8  # a smaller number may mean anything
+_MOST_TRIES = 8  # because each is a compile
 _MOST_STEPS = 2_000  # of the grid, in all tries
 
 
 def written_in(found: Finding) -> Complaint | None:
-    """A number in the kernel, n or 1/n, in whose place the length of an argument's axis makes all of it right."""
+    """Report a number n or 1/n in the kernel that makes all of it right when replaced by an argument's axis length."""
     steps = 1 + sum(call.steps for call in found.walk.calls)
     tries = [(old, to) for old in sorted(_numbers(found)) for to in _lengths(found) if to != old]
     if found.run is None or not 0 < len(tries) <= _MOST_TRIES or steps * len(tries) > _MOST_STEPS:
@@ -40,14 +40,14 @@ def written_in(found: Finding) -> Complaint | None:
 
 
 def _numbers(found: Finding) -> set[int]:
-    """The whole numbers n that stand in the function as n or 1/n, from 8 on."""
+    """Return the integers n, from 8 on, that the function contains as n or 1/n."""
     equations = [*jaxprs.equations(found.walk.jaxpr.jaxpr, closed=())]
     literals = [atom for eqn in equations for atom in eqn.invars if not jaxprs.is_variable(atom)]
     return {whole for atom in literals if (whole := _whole(atom)) is not None}
 
 
 def _whole(atom) -> int | None:
-    """n of a literal that is n or 1/n; None for any other."""
+    """Return n for a literal that is n or 1/n; None for any other."""
     value = np.asarray(atom.val)
     if value.shape or value.dtype.kind not in "fiu" or not np.isfinite(value) or not value:
         return None
@@ -59,7 +59,7 @@ def _whole(atom) -> int | None:
 
 
 def _lengths(found: Finding) -> dict[int, tuple[int, int]]:
-    """{length: (argument, axis)} of the arguments' axes, from 8 on; the last axis of the first argument that has it."""
+    """Return {length: (argument, axis)} from 8 on; the last axis of the first argument that has the length."""
     shapes = [leaf.shape for leaf in found.leaves]
     places = [(place, axis) for place, shape in enumerate(shapes) for axis in reversed(range(len(shape)))]
     found_at: dict[int, tuple[int, int]] = {}
@@ -70,7 +70,7 @@ def _lengths(found: Finding) -> dict[int, tuple[int, int]]:
 
 
 def _is_right_with(found: Finding, old: int, to: int) -> bool:
-    """Whether the function is right, with ``to`` in the place of ``old`` and 1/to in that of 1/old."""
+    """Whether the function is right with ``to`` in place of ``old``, and 1/to in place of 1/old."""
 
     def changed(atom):
         if jaxprs.is_variable(atom) or _whole(atom) != old:
@@ -81,12 +81,12 @@ def _is_right_with(found: Finding, old: int, to: int) -> bool:
     try:
         outputs = Traced(_with(found.walk.jaxpr, changed), None).run(True, found.args)
         return bool(right(outputs[found.number], found.want).all())
-    except Exception:  # with another number it may not run at all
+    except Exception:  # another number may break it
         return False
 
 
 def _with(jaxpr, changed: Callable):
-    """A jaxpr, open or closed, and all inside it, with ``changed(atom)`` in the place of what goes into equations."""
+    """Rebuild a jaxpr, open or closed, and all inside it, with ``changed(atom)`` for the inputs of equations."""
     if jaxpr.jaxpr is not jaxpr:  # a closed one
         return jaxpr.replace(jaxpr=_with(jaxpr.jaxpr, changed))
     eqns = [jaxprs.map_inside(eqn, lambda inner: _with(inner, changed)) for eqn in jaxpr.eqns]

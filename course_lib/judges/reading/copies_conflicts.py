@@ -1,7 +1,7 @@
-"""Memory that is touched while a copy into or out of it is under way."""
+"""Accesses to memory while a copy into or out of it is in flight."""
 
 from course_lib import grid
-from course_lib.judges.reading.copies_places import (
+from course_lib.judges.reading.copies_in_flight import (
     Pending,
     at_step,
     its_source,
@@ -14,7 +14,7 @@ from course_lib.judges.verdict import Complaint
 
 
 def started_twice(call, use: grid.Use, step: int, entry: int, pending: list[Pending]) -> Complaint | None:
-    """A copy into memory that another one is on its way to."""
+    """Report a copy into memory that another copy in flight goes to."""
     if not any(same_place(use, entry, p) for p in pending):
         return None
     name = named(use.ref, use.part, entry)
@@ -55,7 +55,7 @@ def touched(
 def taken_for_another(
     call, use: grid.Use, step: int, entry: int, pending: list[Pending], unsure: list[Pending]
 ) -> Complaint | None:
-    """A read of the target, or a write to the source, of a copy whose wait may have counted another one."""
+    """Report a read of the target, or a write to the source, of a copy whose wait may have counted another one."""
     for copy in unsure:
         touched = (same_place if use.kind == "read" else its_source)(use, entry, copy)
         if touched and any(key_of(p) == key_of(copy) for p in pending):

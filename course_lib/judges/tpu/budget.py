@@ -1,4 +1,4 @@
-"""What a kernel may cost: HBM traffic, VMEM, cycles, time, spills, and how much of it a unit must be at work."""
+"""The limits on what a kernel may cost: HBM traffic, VMEM, cycles, time, spills, and the slots it must fill."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 class Budget:
     """The most that a kernel may cost; None: no limit.
 
-    ``hbm_bytes`` and ``vmem_bytes`` are bytes, or functions of the arguments that return bytes. ``cycles`` are those
-    that the compiler predicts, of everything the function does. ``times_reference``
-    bounds the predicted time by a multiple of that of the reference, compiled by XLA for the same chip. ``slots``: unit
-    of the core -> the least share (0 to 1) of its instruction slots that must be filled, as in ``Report.slots``.
+    ``hbm_bytes`` and ``vmem_bytes`` are bytes, or functions of the arguments that return bytes. ``cycles``: as the
+    compiler predicts them, for everything the function does. ``times_reference``: a multiple of the reference's
+    predicted time when XLA compiles it for the same chip. ``slots``: unit of the core -> the least share (0 to 1) of
+    its instruction slots that must be filled, as in ``Report.slots``.
     """
 
     hbm_bytes: int | Callable[..., int] | None = None
@@ -27,23 +27,23 @@ class Budget:
 
     @property
     def needs_compiler(self) -> bool:
-        """Whether HBM traffic and VMEM, which are counted without one, are not all that is limited."""
+        """Whether anything is limited besides HBM traffic and VMEM, which are counted without the compiler."""
         limited = (self.cycles, self.times_reference, self.spills)
         return bool(self.slots) or any(limit is not None for limit in limited)
 
 
 def budget_judge(fn: Callable, reference: Callable, *args, budget: Budget, chip: str = "v5e") -> Verdict:
-    """Refuses a kernel that costs more than ``budget``: traffic and VMEM are counted, the rest asks the compiler."""
-    return sit(Trial(fn, reference, args, chip), budget)
+    """Refuse a kernel that costs more than ``budget``: traffic and VMEM are counted, the rest is the compiler's."""
+    return ask(Trial(fn, reference, args, chip), budget)
 
 
-def sit(trial: Trial, budget: Budget) -> Verdict:
-    """The budget judge's verdict."""
+def ask(trial: Trial, budget: Budget) -> Verdict:
+    """Return the budget judge's verdict."""
     args = trial.args
     try:
         walk = trial.whole_walk
         complaint = _traffic(walk, _limit(budget.hbm_bytes, args)) or _vmem(walk, _limit(budget.vmem_bytes, args))
-    except Exception as error:  # it cannot be traced, or nobody can tell what it copies
+    except Exception as error:  # it cannot be traced, or its copies cannot be counted
         return refused("budget", errors.explain(error), ran=False)
     if complaint:
         return complained("budget", complaint)
@@ -72,7 +72,7 @@ def _limit(limit, args: tuple) -> int | None:
 
 
 def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
-    """Too many bytes between HBM and VMEM: who moves most of them, and how often."""
+    """Report too many bytes between HBM and VMEM: which operand moves most of them, and how often."""
     if limit is None:
         return None
     total = sum(row.bytes for row in cost.traffic(walk))
@@ -84,9 +84,9 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
 
 
 def most_traffic(walk: grid.Walk) -> Complaint:
-    """Which operand moves most bytes beyond its whole array once, and how often; what would let it move fewer.
+    """Say which operand moves most bytes beyond its whole array once, how often, and what would reduce that.
 
-    Where none moves more than that, it is the one that moves most padding; where there is none, most bytes.
+    If none moves more than that, it is the one that moves most padding; without padding, the one that moves most bytes.
     """
     arrays = {o.name: o for call in walk.calls for o in call.operands}
     sizes = {name: grid.stored_bytes(o.shape, o.dtype) for name, o in arrays.items()}
@@ -120,7 +120,7 @@ def _vmem(walk: grid.Walk, limit: int | None) -> Complaint | None:
 
 
 def table(walk: grid.Walk) -> str:
-    """The VMEM of the function's kernels, a line for each buffer, the largest first."""
+    """List the VMEM of the function's kernels, a line for each buffer, the largest first."""
     buffers = sorted(cost.vmem(walk), key=lambda b: -b.bytes)[:8]
     rows = [(b.name, _type(b), f"x {b.buffers}", text.size(b.bytes)) for b in buffers]
     return "\n".join(text.table(rows, right={3}, indent="  "))

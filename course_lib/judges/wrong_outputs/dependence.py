@@ -1,7 +1,7 @@
-"""What a wrong element is made of: it may take in what it should not, or leave out what it should take.
+"""What a wrong element depends on that it should not, or does not depend on and should.
 
-Found by trying: with other numbers in a slice of an argument, what depends on the slice is another; with NaN there, it
-is NaN. Where the two disagree, a maximum or a jnp.where has dropped one of them, and nobody is blamed.
+It is found by trying: other numbers in a slice of an argument change what depends on the slice, and NaN there makes it
+NaN. If the two disagree, a maximum or a jnp.where has dropped one of them, and the slice is not blamed.
 """
 
 import inspect
@@ -12,13 +12,13 @@ import numpy as np
 
 from course_lib.judges.tolerance.expected import right
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
-_MOST_STEPS = 5_000  # of the grid, in all runs: a second or two. There is a run for each slice of each argument
+_MOST_STEPS = 5_000  # of the grid, in all runs, one for each slice of each argument: a second or two
 
 
 def wrong_terms(found: Finding) -> Complaint | None:
-    """Slices of an argument that the first wrong element depends on, and should not; or the other way round."""
+    """Report slices of an argument that the first wrong element depends on and should not, or the reverse."""
     if found.run is None or not np.isfinite(float(found.got[found.first])):
         return None
     leaves, tree = jax.tree.flatten(found.args)
@@ -31,13 +31,13 @@ def wrong_terms(found: Finding) -> Complaint | None:
             for axis in range(leaves[place].ndim):
                 if said := _along(found, leaves, tree, place, axis):
                     return said
-    except Exception:  # a reference that cannot be run so
+    except Exception:  # a reference that cannot run so
         return None
     return None
 
 
 def nan_let_in(found: Finding) -> Complaint | None:
-    """NaN in an argument that must not count, and does: all is right with another number in its place."""
+    """Report NaN in an argument that must not count but does: with another number in its place, all is right."""
     if found.run is None or np.isfinite(float(found.got[found.first])) or np.isnan(found.want.value[found.first]):
         return None
     for place, leaf in enumerate(jax.tree.leaves(found.args)):
@@ -63,7 +63,7 @@ def _along(found: Finding, leaves: list, tree, place: int, axis: int) -> Complai
     taken, needed = np.zeros(length, bool), np.zeros(length, bool)
 
     def both(slice_of, change) -> tuple[bool, bool]:
-        """Whether the element is another, (of the kernel, of the reference), with a slice that is changed."""
+        """Whether a changed slice changes the element, (of the kernel, of the reference)."""
         changed = [*leaves]
         changed[place] = change(leaves[place].at[(slice(None),) * axis + (slice_of,)])
         args = jax.tree.unflatten(tree, changed)
@@ -97,14 +97,14 @@ def _differs(array, before: np.ndarray, at: tuple[int, ...]) -> bool:
 
 
 def _part(name: str, indices: np.ndarray, rank: int, axis: int) -> str:
-    """The first run of ``indices`` along an axis: "x[16:20]", "x[:, 1]"."""
+    """Return the first run of ``indices`` along an axis: "x[16:20]", "x[:, 1]"."""
     end = next((n for n in range(1, len(indices)) if indices[n] != indices[0] + n), len(indices))
     start, stop = int(indices[0]), int(indices[0]) + end
     return f"{name}[{':, ' * axis}{start if stop == start + 1 else f'{start}:{stop}'}{', :' * (rank - axis - 1)}]"
 
 
 def argument_name(found: Finding, place: int) -> str:
-    """What the reference calls an argument, or "argument 0"."""
+    """Return the reference's name of an argument, or "argument 0"."""
     try:
         names = list(inspect.signature(found.reference).parameters)
     except (TypeError, ValueError):

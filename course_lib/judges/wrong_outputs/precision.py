@@ -1,19 +1,19 @@
-"""Numbers that are nearly right: what they were kept in on the way."""
+"""Values that are nearly right, and the dtype that they were kept in on the way."""
 
 import jax.numpy as jnp
 import numpy as np
 
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
-_FAR = 0.5  # of the size of the numbers: no element is as far off as that
+_FAR = 0.5  # of the values' size: no element is this far off
 _MOVES = ("concatenate", "transpose", "reshape", "broadcast_in_dim", "slice", "squeeze")
-_NEARLY = 0.1  # of the size of the numbers: half of the wrong elements are no further off
+_NEARLY = 0.1  # of the values' size: half of the wrong elements are closer
 
 
 def through_float32(found: Finding) -> Complaint | None:
-    """Large integers that are off by less than the 24 bits of a float32."""
+    """Report large integers that are off by less than the 24 bits of a float32."""
     got, want = found.got, found.want.value
     if got.dtype.kind not in "iu":
         return None
@@ -29,7 +29,7 @@ def through_float32(found: Finding) -> Complaint | None:
 
 
 def too_few_bits(found: Finding) -> Complaint | None:
-    """Every element about right, and none as right as the reference asks."""
+    """Report an output in which every element is about right, but less exact than the reference asks."""
     if found.want.exact is None or found.want.bound is None:
         return None
     got, exact = found.got.astype(np.float64), found.want.exact
@@ -81,7 +81,7 @@ def too_few_bits(found: Finding) -> Complaint | None:
 
 
 def wrapped(found: Finding) -> Complaint | None:
-    """Integers that are off by a multiple of 256 or 65,536: they went through a narrower dtype."""
+    """Report integers that are off by a multiple of 256 or 65,536, because a narrower dtype has wrapped them."""
     got, want = found.got, found.want.value
     if got.dtype.kind not in "iu":
         return None
@@ -98,7 +98,7 @@ def wrapped(found: Finding) -> Complaint | None:
 
 
 def _kept_narrow(found: Finding) -> str:
-    """The name of a scratch ref in bfloat16; "" if there is none."""
+    """Return the name of a scratch ref in bfloat16; "" if there is none."""
     names = (
         s.name
         for call in found.walk.calls
@@ -109,7 +109,7 @@ def _kept_narrow(found: Finding) -> str:
 
 
 def _rounds_a_factor(found: Finding) -> bool:
-    """Whether a kernel turns float32 numbers to bfloat16 and hands them to a product, as they are or moved about."""
+    """Whether a kernel rounds float32 to bfloat16 and passes it to a matmul, as it is or moved about."""
     rounded = set()
     for eqn in (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel)):
         name, given = eqn.primitive.name, {id(v) for v in eqn.invars}

@@ -1,4 +1,4 @@
-"""Rules about exponentials: a maximum that is not subtracted, and running sums that forget how it has grown.
+"""Rules about exponentials: a maximum that is not subtracted, and running sums that are not rescaled when it grows.
 
 A softmax over several blocks carries a running maximum m and sums of exp(x - m). When m grows from old to new, each
 such sum must be multiplied by exp(old - new). All of this is read off the kernel's code.
@@ -10,9 +10,9 @@ from typing import NamedTuple
 from course_lib import grid
 from course_lib.judges.reading import flow
 from course_lib.judges.reading.flow import Op
-from course_lib.judges.rules import rules_of_memory
+from course_lib.judges.rules import memory_rules
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOVES = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "slice", flow.EITHER}
 _EXP = {"exp", "exp2", "pow"}
@@ -20,15 +20,15 @@ _KEEP_SMALL = {"reduce_max", "max", "reduce_min", "min", "clamp", "select_n", "n
 
 
 class _Kernel(NamedTuple):
-    """A kernel's operations, and who makes each value."""
+    """A kernel's operations, and the one that makes each value."""
 
     call: grid.Call
     ops: list[Op]
-    refs: dict[int, str]  # the value that is a ref -> its name
+    refs: dict[int, str]  # value of a ref -> the ref's name
     made: dict[int, Op]
 
     def origins(self, value: int | None) -> set[int]:
-        """The values that ``value`` is a copy of, in another shape or dtype, or out of a branch."""
+        """Return the values that ``value`` is a copy of, in another shape or dtype, or from a branch."""
         op = self.made.get(value)
         if op is None or op.name not in _MOVES:
             return {value}
@@ -41,7 +41,7 @@ class _Kernel(NamedTuple):
         return any(op.name == "get" and op.inputs[0] == ref for op in self.makers(value))
 
     def stores(self) -> Iterator[tuple[int, Op]]:
-        """(ref, an operation that makes what is stored there)."""
+        """Yield (ref, an operation that makes a value stored there)."""
         for op in self.ops:
             if op.name == "swap" and op.inputs[0] in self.refs:
                 for maker in self.makers(op.inputs[1]):
@@ -51,8 +51,8 @@ class _Kernel(NamedTuple):
 
 
 def no_maximum(found: Finding) -> Complaint | None:
-    """An exp that overflows where no maximum is subtracted."""
-    if not rules_of_memory.is_computed(found):
+    """Report an exp that overflows because no maximum is subtracted."""
+    if not memory_rules.is_computed(found):
         return None
     names = {eqn.primitive.name for eqn in grid.equations(found.made_by[0].kernel)}
     if names & _EXP and "div" in names and not names & _KEEP_SMALL:
@@ -65,12 +65,12 @@ def no_maximum(found: Finding) -> Complaint | None:
 
 
 def running_sum(found: Finding) -> Complaint | None:
-    """Sums of exp(x - m) that are carried from step to step, and not made smaller when m grows; or no m is carried."""
+    """Report running sums of exp(x - m) that are not rescaled when m grows, or for which no m is carried."""
     return next((said for call in found.walk.calls if (said := complaint(call))), None)
 
 
 def complaint(call: grid.Call) -> Complaint | None:
-    """What is wrong with the running sums of one kernel, by its code alone."""
+    """Report what is wrong with the running sums of one kernel, by its code alone."""
     kernel = _read(call)
     return _not_shrunk(kernel) or _no_running_maximum(kernel)
 
@@ -83,7 +83,7 @@ def _read(call: grid.Call) -> _Kernel:
 
 
 def _maxima(kernel: _Kernel) -> dict[int, set[int]]:
-    """{ref of a running maximum: the values that are the new one}."""
+    """Return {ref of a running maximum: the values that are the new one}."""
     found: dict[int, set[int]] = {}
     for ref, op in kernel.stores():
         if op.name == "max" and any(kernel.is_read_of(value, ref) for value in op.inputs):
@@ -92,12 +92,12 @@ def _maxima(kernel: _Kernel) -> dict[int, set[int]]:
 
 
 def _sums(kernel: _Kernel) -> Iterator[tuple[int, Op | None, set[int]]]:
-    """(ref, the product that shrinks what it held or None, the values that are added) for each running sum."""
+    """Yield (ref, the product that rescales its old value or None, the values that are added) for each running sum."""
 
     def product_of(op: Op, ref: int) -> bool:
         return op.name in ("mul", "div") and any(kernel.is_read_of(value, ref) for value in op.inputs)
 
-    shrunk = {ref: op for ref, op in kernel.stores() if product_of(op, ref)}  # in a line of its own
+    shrunk = {ref: op for ref, op in kernel.stores() if product_of(op, ref)}  # on a line of its own
     for ref, op in kernel.stores():
         if op.name == "addupdate":
             yield ref, shrunk.get(ref), {op.inputs[1]}
@@ -112,7 +112,7 @@ def _sums(kernel: _Kernel) -> Iterator[tuple[int, Op | None, set[int]]]:
 
 
 def _not_shrunk(kernel: _Kernel) -> Complaint | None:
-    """A running maximum, and a sum of exponentials that does not follow it."""
+    """Report a sum of exponentials that is not rescaled when its running maximum grows."""
     for maximum, new in _maxima(kernel).items():
         m = kernel.refs[maximum]
         since = flow.spread(kernel.ops, new)
@@ -148,7 +148,7 @@ def _turned_round(kernel: _Kernel, product: Op, maximum: int, new: set[int]) -> 
 
 
 def _no_running_maximum(kernel: _Kernel) -> Complaint | None:
-    """A sum of exp(x - m) over several steps, where m is the maximum of the step's block alone."""
+    """Report a sum of exp(x - m) over several steps in which m is the maximum of only the step's block."""
     if _maxima(kernel):
         return None
     of_block = {v for op in kernel.ops if op.name == "reduce_max" for v in op.outputs}

@@ -5,18 +5,22 @@ import re
 from collections.abc import Callable
 
 from course_lib import compiler, cost, errors, grid
-from course_lib.judges.each import budget
+from course_lib.judges.tpu import budget
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict, refused
 
 
 def compiler_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
-    """Refuses what the compiler for ``chip`` refuses. Its Report is in ``.report``; ``reference`` is not looked at."""
-    return sit(Trial(fn, reference, args, chip))
+    """Refuse what the compiler for ``chip`` refuses. Its Report is in ``.report``; ``reference`` is not used."""
+    return ask(Trial(fn, reference, args, chip))
 
 
-def sit(trial: Trial) -> Verdict:
-    """The compiler judge's verdict."""
+def ask(trial: Trial) -> Verdict:
+    """Return the compiler judge's verdict."""
+    try:
+        trial.traced  # noqa: B018  refuse what cannot be traced, with or without a compiler on this machine
+    except Exception as error:
+        return refused("compiler", errors.explain(error))
     try:
         report = trial.report
     except compiler.Unavailable as error:
@@ -25,10 +29,10 @@ def sit(trial: Trial) -> Verdict:
 
 
 def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
-    """The refusal of a compiler, with the kernel's own names and, where VMEM is short, with what fills it."""
+    """Return the compiler's refusal in the kernel's own names, with a table of buffers if VMEM is short."""
     try:
         walk = trial.whole_walk
-    except Exception:  # it could not be traced: that is what the explanation is about
+    except Exception:  # its grid cannot be read, so the names are unknown
         return refused("compiler", report.error)
     explanation = _with_ref_names(report.error, walk)
     if explanation.name == "vmem" and cost.vmem(walk):
@@ -37,7 +41,7 @@ def _uncompiled(report: compiler.Report, trial: Trial) -> Verdict:
 
 
 def _with_ref_names(explanation: errors.Explanation, walk: grid.Walk) -> errors.Explanation:
-    """Say x_ref where the compiler says input 0, if there is but one kernel it can mean."""
+    """Replace the compiler's "input 0" by x_ref, if the function has only one kernel."""
     if len(walk.calls) != 1:
         return explanation
     what = explanation.what
