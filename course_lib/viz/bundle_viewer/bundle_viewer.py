@@ -7,7 +7,7 @@ from collections.abc import Callable
 import traitlets
 
 from course_lib import compiler
-from course_lib.viz.bundle_viewer import bundle_still, bundle_words
+from course_lib.viz.bundle_viewer import bundle_data, bundle_still
 from course_lib.viz.common.widget import Widget, source
 
 
@@ -26,12 +26,12 @@ class BundleViewer(Widget):
     """The widget. ``row`` is the bundle that is shown; where no browser runs its code, a still stands in."""
 
     _esm, _css = source(__file__, "dom.js", "units.js", "bundle_words.js", "bundle_strip.js")
-    program = traitlets.Bytes().tag(sync=True)  # bundle_words.data as JSON, deflated
+    program = traitlets.Bytes().tag(sync=True)  # bundle_data.data as JSON, deflated
     row = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, code: compiler.Code, **traits):
         self.code = code
-        self.shown = bundle_words.data(code)
+        self.shown = bundle_data.data(code)
         packed = zlib.compress(json.dumps(self.shown, separators=(",", ":")).encode(), 6)
         first = code.busiest.first if code.busiest else 0
         super().__init__(**{"program": packed, "row": first} | traits)
