@@ -23,15 +23,19 @@ def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
             )
     w = [[(3 * row + 5 * column + row * column) % 7 + 1 for column in range(columns)] for row in range(rows)]
     x = [[(4 * m + 3 * row + m * row) % 5 + 1 for row in range(rows)] for m in range(rows + columns)]
-    return SystolicStepper(x=x, w=w, size=chips.chip("v5e").mxu_size)
+    last = systolic.cycles(x, w)
+    frames = [systolic.frame(x, w, cycle) for cycle in range(last + 1)]
+    return SystolicStepper(x=x, w=w, y=systolic.out(x, w, last), frames=frames, size=chips.chip("v5e").mxu_size)
 
 
 class SystolicStepper(Widget):
     """The widget. ``cycle`` cycles are done; where no browser runs its code, a still from the middle stands in."""
 
-    _esm, _css = source(__file__, "dom.js", "units.js", "systolic.js")
+    _esm, _css = source(__file__, "dom.js")
     x = traitlets.List().tag(sync=True)
     w = traitlets.List().tag(sync=True)
+    y = traitlets.List().tag(sync=True)
+    frames = traitlets.List().tag(sync=True)  # of each cycle, from before the first on
     size = traitlets.Int(128).tag(sync=True)  # rows, and columns, of the MXU that the note is about
     cycle = traitlets.Int(0).tag(sync=True)
 
