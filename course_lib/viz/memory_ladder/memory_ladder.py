@@ -22,7 +22,7 @@ def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
 class MemoryLadder(Widget):
     """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
 
-    _esm, _css = source(__file__, "dom.js", "units.js", "ladder_words.js")
+    _esm, _css = source(__file__, "dom.js", "units.js")
     chip = traitlets.Enum(list(memory_rungs.NAMES), "v5e").tag(sync=True)
     view = traitlets.Enum(list(memory_rungs.VIEWS), "core").tag(sync=True)
     bytes = traitlets.Int(1 << 20).tag(sync=True)
