@@ -191,12 +191,6 @@ def test_each_copy_names_the_buffer_that_it_fills():
     assert {(bar.step, bar.lane) for bar in bars if bar.kind == "latency" and bar.step < 7} == {
         (n, f"buffer {n % 3}") for n in range(7)
     }
-    for n in range(7):
-        said = pipeline_words.caption(chart.settings, chart.played, n)
-        assert f"fills buffer {n % 3} until" in said
-    twice = CHARTS["a row alone"]()
-    assert "A block that has one buffer is asked for" in pipeline_words.caption(twice.settings, twice.played, 4)
-    assert "one buffer" not in pipeline_words.caption(twice.settings, twice.played, 5)
 
 
 def test_blocks_take_work_and_bytes_with_them():

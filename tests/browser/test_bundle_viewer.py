@@ -1,24 +1,31 @@
-"""The bundle viewer in a browser, without a kernel: keys, mouse, jumps, other widths; its words beside Python's."""
+"""The bundle viewer in a browser, without a kernel: keys, mouse, jumps, other widths, words."""
 
+import dataclasses
 import json
 
 import chromium
 import pytest
-from bundle_samples import viewer
+from bundle_samples import LINE, code, viewer
 from widget_page import is_too_wide, open_widget, smallest_letters
 
+from course_lib import viz
 from course_lib.compiler import Loop
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 
 MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
-COMPARED = f"""async ([esm, data]) => {{
+READ = f"""async ([esm, data, cells]) => {{
     const module = await ({MODULE})(esm);
-    const cells = data.rows.map((_, row) => data.units.map((_, column) =>
-        [module.use(data, row, column), module.cellWords(data, row, column)]));
-    return {{ cells, times: data.rows.map((_, row) => module.times(data, row)),
-        loops: data.loops.map((_, n) => module.loopWords(data, n)),
-        uses: data.loops.map(([first, last]) => module.loopUses(data, first, last)) }};
+    return {{ uses: [...module.usesOf(data).uses], times: data.rows.map((_, row) => module.times(data, row)),
+        words: cells.map(([row, column]) => module.cellWords(data, row, column)) }};
 }}"""
+CELLS = {
+    (20, "load"): ", 1 of 3 in use: v1 = vld [vmem:[s2]], from kernel.py line 7, x_ref[...] * 2.0",
+    (20, "VPU"): ": nothing",
+    (21, "EUP"): ", 0 of 1 in use: vpow2.f32 v2, from kernel.py line 7, jnp.exp(x_ref[...] * 2.0)",
+    (22, "EUP"): ", 1 of 1 in use: still at work on what began before",
+    (24, "load"): ", 1 of 3 in use: taken by an operation of another column",
+    (24, "DMA"): ": dma.done.wait s2, 4",
+}
 OPENS_MS = 1500  # on a machine of two cores that does other things; it takes 100 to 300
 
 
@@ -48,23 +55,35 @@ def active(page) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"loops": (Loop(first=3, last=3, turns=None), Loop(first=5, last=9, turns=1))}]
-)
-def test_the_browser_says_what_python_says(open_viewer, changes):
-    widget = viewer(**changes)
-    data = json.loads(json.dumps(widget.shown))
-    with open_viewer(**changes) as page:
-        theirs = page.evaluate(COMPARED, [str(widget._esm), data])
+def read(page, shown: dict, cells=()) -> dict:
+    data = json.loads(json.dumps(shown))
+    asked = [[row, data["units"].index(unit)] for row, unit in cells]
+    return page.evaluate(READ, [str(viz.BundleViewer._esm), data, asked])
+
+
+@pytest.mark.parametrize("loops", [None, (Loop(first=3, last=3, turns=None), Loop(first=5, last=9, turns=1))])
+def test_the_browser_counts_as_python_does(open_viewer, loops):
+    program = code(loops=loops)
+    data = bundle_data.data(program)
+    with open_viewer() as page:
+        found = read(page, data)
     rows, columns = range(len(data["rows"])), range(len(data["units"]))
-    assert theirs["cells"] == [
-        [[bundle_words.use(data, row, c), bundle_words.cell_words(data, row, c)] for c in columns] for row in rows
+    assert found["uses"] == [bundle_data.use(data, row, column) for row in rows for column in columns]
+    assert found["times"] == [program.times(row) for row in rows]
+
+
+def test_cells_in_words(open_viewer):
+    in_a_cell = code(sources={("1234.py", 7): LINE})
+    moved = [
+        dataclasses.replace(b, places=tuple(p and p._replace(file="1234.py") for p in b.places))
+        for b in in_a_cell.bundles
     ]
-    assert theirs["times"] == [bundle_words.times(data, row) for row in rows]
-    assert theirs["loops"] == [bundle_words.loop_words(data, n) for n in range(len(data["loops"]))]
-    assert theirs["uses"] == [
-        pytest.approx(bundle_words.loop_uses(data, first, last)) for first, last, _ in data["loops"]
-    ]
+    nameless = code(bundles=tuple(moved), sources=in_a_cell.sources)
+    with open_viewer() as page:
+        found = read(page, bundle_data.data(code()), CELLS)["words"]
+        assert found == [f"bundle {row}, {unit}{said}" for (row, unit), said in CELLS.items()]
+        (said,) = read(page, bundle_data.data(nameless), [(20, "load")])["words"]
+        assert "s2]], from line 7, x_ref" in said, "a notebook's cell has no file to name"
 
 
 def test_it_opens_at_the_busiest_loop(open_viewer):

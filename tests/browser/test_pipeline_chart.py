@@ -20,13 +20,15 @@ COMPARED = f"""async ([esm, data, settings]) => {{
     const module = await ({MODULE})(esm);
     return settings.map((s) => {{
         const found = module.played(data, s), bars = module.bars(found, s);
-        const steps = [...Array(Math.min(s.shown, found.steps.length)).keys()];
         return {{ ...found, bars, lanes: module.lanes(data, s), title: module.title(data, s),
             readout: module.readout(data, s, found), hints: module.hints(data, s, found),
-            captions: steps.map((n) => module.caption(s, found, n)),
             bubbled: found.bubbles.map(([n, from, to]) => module.bubble(n, to - from, found.steps.length)),
             stride: module.stride(found.end) }};
     }});
+}}"""
+CAPTION = f"""async ([esm, data, s, step]) => {{
+    const module = await ({MODULE})(esm);
+    return module.caption(s, module.played(data, s), step);
 }}"""
 # Words on the plot that lie on others, or reach out of it.
 COVERED = """() => {
@@ -105,13 +107,34 @@ def compare(data: dict, s: Settings, their: dict, name: str) -> None:
     assert their["lanes"] == pipeline_lanes.lanes(data, s) and their["title"] == pipeline_words.title(data, s)
     assert list(map(tuple, their["readout"])) == pipeline_words.readout(data, s, found)
     assert their["hints"] == pipeline_words.hints(data, s, found)
-    assert their["captions"] == [pipeline_words.caption(s, found, n) for n in range(len(their["captions"]))]
     bubbles = [bar for bar in drawn if bar.kind == "bubble"]
     assert their["bubbled"] == [pipeline_words.bubble(bar, len(found.steps)) for bar in bubbles]
 
 
 def numbered(time: float | None) -> float:
     return -1.0 if time is None else time
+
+
+EVERY_SECOND = {"reads": [32 << 10, 0] * 128}
+SAID = [
+    ("plain", {}, 1, "fills buffer 1 until 1,277. The core does not wait. It works from 1,459 to 1,709."),
+    ("plain", {}, 2, "Step 2: its read, asked for at 1,459, fills buffer 0 until 2,736. The core waits 1,027 cycles for "
+     "it. It works from 2,736 to 2,986. The result leaves from 2,986 on and is gone at 3,502."),
+    ("plain", EVERY_SECOND, 3, "Step 3 reads nothing ahead. The core does not wait."),
+    ("plain", EVERY_SECOND, 4, "Step 4: its read, asked for at 2,986, fills buffer 0 until"),
+    ("plain, many buffers", {}, 10, "buffer 2 until 1,915. The core waits 194 cycles for the write of step 8."),
+    ("one buffer", {}, 1, "fills buffer 0 until 2,571. The core waits 1,209 cycles for it."),
+    ("a row alone", {}, 4, "until 4,920. A block that has one buffer is asked for at 4,920. The core waits 1,861"),
+    ("a row alone", {}, 5, "until 5,368. The core does not wait."),
+]  # fmt: skip
+
+
+def test_a_step_in_words(open_chart):
+    with open_chart() as page:
+        for name, changes, step, says in SAID:
+            chart = CHARTS[name]()
+            given = [str(chart._esm), chart.data | changes, dataclasses.asdict(chart.settings), step]
+            assert says in page.evaluate(CAPTION, given), (name, step)
 
 
 def test_the_controls_change_the_pipeline(open_chart):

@@ -59,13 +59,13 @@ WIDGETS = [
     viz.RoofPlot,
     viz.VmemTable,
     viz.BundleViewer,
-    viz.SystolicStepper,
     viz.MemoryLadder,
     viz.PipelineChart,
     viz.TilePainter,
 ]
 
 DRAWN_BY_PYTHON = [
+    viz.SystolicStepper,
     viz.FlowPlayer,
     viz.PrecisionExplorer,
     viz.CostBars,

@@ -4,7 +4,7 @@ import itertools
 import math
 
 from course_lib import text
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 from course_lib.viz.common import draw
 
 _SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # of a unit that is used by no, 1 .. 4 quarters
@@ -17,7 +17,7 @@ _NO_LOOP = "The program has no loop: this is all of it."
 
 
 def still(data: dict) -> str:
-    """A card: the busiest loop, or a program without one; ``data`` is from ``bundle_words.data``."""
+    """A card: the busiest loop, or a program without one; ``data`` is from ``bundle_data.data``."""
     first, last = _range(data)
     words = [draw.paragraph(line, size=17) for line in _lines(data)]
     lanes = [_lane(data, column, first, last) for column in range(len(data["units"]))]
@@ -34,7 +34,7 @@ def still(data: dict) -> str:
 def as_text(data: dict) -> str:
     """The same as lines."""
     first, last = _range(data)
-    shares = zip(data["units"], bundle_words.loop_uses(data, first, last), strict=True)
+    shares = zip(data["units"], bundle_data.loop_uses(data, first, last), strict=True)
     return "\n".join(
         [*_lines(data), "Slots used: " + ", ".join(f"{unit} {text.percent(n)}" for unit, n in shares) + "."]
     )
@@ -49,7 +49,7 @@ def _range(data: dict) -> tuple[int, int]:
 
 def _lines(data: dict) -> list[str]:
     size = text.counted(len(data["rows"]) + data["leftOut"], "bundle")
-    said = bundle_words.loop_words(data, data["busiest"]) if data["busiest"] >= 0 else _NO_LOOP
+    said = bundle_data.loop_words(data, data["busiest"]) if data["busiest"] >= 0 else _NO_LOOP
     return [f"{data['name']} on a {data['chip']}: {size}. Its busiest loop:", said] if data["loops"] else [size, said]
 
 
@@ -68,14 +68,14 @@ def _lane(data: dict, column: int, first: int, last: int) -> draw.Panel:
         wide = len(places) * width / pixels - (0.6 if pixels < _APART else 0)
         if use[0]:
             parts.append(draw.box(left + places[0] * width / pixels, 3, wide, 22, _SHADES[use[0]]))
-    share = bundle_words.loop_uses(data, first, last)[column]
+    share = bundle_data.loop_uses(data, first, last)[column]
     parts.append(draw.label(draw.INNER, 20, text.percent(share), _SHARE - 6, size=16, anchor="end"))
     return draw.Panel("".join(parts), _LANE)
 
 
 def _mean_use(data: dict, column: int, rows: range) -> int:
     """Use of a unit in quarters of its slots, on average and rounded up: what is used at all is seen."""
-    return math.ceil(sum(bundle_words.use(data, row, column) for row in rows) / len(rows))
+    return math.ceil(sum(bundle_data.use(data, row, column) for row in rows) / len(rows))
 
 
 def _rows(data: dict, first: int, last: int) -> list[range]:
@@ -117,7 +117,7 @@ def _bundle(data: dict, rows: range) -> draw.Panel:
     number = str(rows.start) if len(rows) == 1 else f"{rows.start}-{rows[-1]}"
     parts = [draw.label(_NUMBER - 10, 16, number, _NUMBER, size=13, anchor="end", fill=draw.MUTED)]
     for column in range(len(data["units"])):
-        use, own = _mean_use(data, column, rows), sum(len(bundle_words.started(data, row, column)) for row in rows)
+        use, own = _mean_use(data, column, rows), sum(len(bundle_data.started(data, row, column)) for row in rows)
         parts.append(draw.box(_left(column), 1, _CELL - 2, _ROW - 3, _SHADES[use]))
         ink = draw.PAPER if use > 2 else draw.INK
         if use:

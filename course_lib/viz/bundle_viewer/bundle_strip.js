@@ -1,12 +1,11 @@
 // The strip over the whole program: a lane for each unit, dark where it is used, brackets for the loops.
-// bundle_words.js stands before this file.
 
 const LANE = 16, LOOP = 7; // pixels
 const SHADES = ["#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", "#0072b2"]; // of a unit that is used by no, 1 .. 4 quarters
 const VIEW = "#e69f00", BRACKET = "#56616d";
 
-// For every bundle and unit, how much is used (in quarters), one after another.
-function usesOf(data) {
+// For every bundle and unit, one after another: how much is used (in quarters, as bundle_data.use), operations begun.
+export function usesOf(data) {
   const width = data.units.length, uses = new Uint8Array(data.rows.length * width), own = new Uint8Array(uses.length);
   data.rows.forEach(([slots, operations], row) => {
     for (const [column] of operations) own[row * width + column] += 1;

@@ -148,7 +148,7 @@ function drawViewer(root, model, data) {
   function describe(n) {
     drawDetails(details, data, n);
     const inside = data.loops.map((_, which) => which).filter((which) => data.loops[which][0] <= n && n <= data.loops[which][1]);
-    put(loopLine, inside.length ? loopWords(data, inside.at(-1)) : "In no loop.");
+    put(loopLine, inside.length ? data.loopWords[inside.at(-1)] : "In no loop.");
   }
   function reveal() {
     const top = row * ROW, seen = table.clientHeight;

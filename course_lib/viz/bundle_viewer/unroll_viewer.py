@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from course_lib import text, vocabulary
 from course_lib.compiler import Code
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 from course_lib.viz.choices.choices import Choices, Group, State
 from course_lib.viz.common import draw
 
@@ -31,7 +31,7 @@ def unroll_viewer(codes: Mapping[int, Code], cycles: Mapping[int, float] | None 
         if unroll not in codes:
             raise ValueError(f"unroll_viewer: cycles[{unroll!r}] belongs to no code. codes has {_listed(codes)}.")
     unrolls = list(codes)
-    shown = [bundle_words.data(code) for code in codes.values()]
+    shown = [bundle_data.data(code) for code in codes.values()]
     units = _units(shown)
     longest = max(map(_length, shown))
 
@@ -57,7 +57,7 @@ def _units(shown: list[dict]) -> list[str]:
     for data in shown:
         first, last, _ = data["loops"][data["busiest"]]
         for column, unit in enumerate(data["units"]):
-            if unit not in units and any(bundle_words.use(data, row, column) for row in range(first, last + 1)):
+            if unit not in units and any(bundle_data.use(data, row, column) for row in range(first, last + 1)):
                 units.append(unit)
     return units
 
@@ -74,7 +74,7 @@ def said(unroll: int, data: dict, units: list[str], cycles: float | None) -> str
     makes = "" if turns is None else f", run {text.counted(turns, 'time')}"
     words = f"unroll={unroll}: a body of {text.counted(bundles, 'bundle')}{makes}"
     words += f", {bundles / unroll:.1f} for each turn of the source. " if unroll > 1 else ". "
-    shares = dict(zip(data["units"], bundle_words.loop_uses(data, first, last), strict=True))
+    shares = dict(zip(data["units"], bundle_data.loop_uses(data, first, last), strict=True))
     words += "Slots used: " + ", ".join(f"{unit} {text.percent(shares.get(unit, 0))}" for unit in units) + "."
     if cycles is not None:
         words += f" {cycles:.1f} cycles a turn, {vocabulary.COMPILER}."
@@ -98,7 +98,7 @@ def _lane(data: dict, unit: str, longest: int) -> draw.Panel:
 def filled(data: dict, row: int, column: int) -> int:
     """Quarters of a unit's slots that a bundle fills, as ``said`` counts them: not what it starts for later."""
     uses, offered = data["rows"][row][0][column], data["offered"][column]
-    return min(4, -(-4 * uses // offered)) if offered else bundle_words.use(data, row, column)
+    return min(4, -(-4 * uses // offered)) if offered else bundle_data.use(data, row, column)
 
 
 def _cycle_bars(unrolls: list[int], cycles: Mapping[int, float], chosen: int) -> list[draw.Panel]:

@@ -1,17 +1,14 @@
 """What operations cost, bar beside bar, by chip and dtype, as a widget."""
 
 import math
-import pathlib
 
-import anywidget
 import traitlets
 
 from course_lib import text, vocabulary
 from course_lib.compiler import OpPrices
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "cost_bars.js")
 _TITLE = "What an operation costs"
 _LEAST, _MOST = 0.2, 100.0  # cycles: the ends of the bars' scale, which is logarithmic
 _COLOURS = {"cheap": draw.GREEN, "medium": draw.ORANGE, "expensive": draw.RED, "": draw.GREY}
@@ -45,11 +42,10 @@ def _shown(cycles: float | None) -> dict:
     return {"cycles": cycles, "share": round(min(1, max(0.01, share)), 4), "words": text.significant(cycles, 3)}
 
 
-class CostBars(anywidget.AnyWidget):
+class CostBars(Widget):
     """The widget. ``column``: dtype and chip that are shown; ``all_rows``: also what JAX's page does not sort."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "cost_bars.css"
+    _esm, _css = source(__file__, "dom.js")
     rows = traitlets.List().tag(sync=True)
     columns = traitlets.List().tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
@@ -65,12 +61,8 @@ class CostBars(anywidget.AnyWidget):
         rows = [row for row in self.rows if self.column in row["cells"] and (self.all_rows or row["says"])]
         return sorted(rows, key=lambda row: row["cells"][self.column]["cycles"])
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self)
-        data["text/plain"] = as_text(self)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self), as_text(self)
 
 
 def as_text(bars: CostBars) -> str:

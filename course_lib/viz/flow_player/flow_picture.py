@@ -16,7 +16,7 @@ SIZE = 13  # of all letters
 _CELL = 36
 _WIDEST, _HEAD = 16, 9  # of an arrow's shaft; the length of its head
 CORE, HBM = "#fdf3d8", "#eef1f5"  # as in the grid player
-MARKED, MADE = "#fbe3c0", "#cfeadf"  # of arrays
+MARKED = "#fbe3c0"  # of arrays
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,11 @@
 """Pictures of stages, played stage by stage in a browser: side by side, or one chosen at a time."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import anywidget
 import traitlets
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "flow_player.js")
+from course_lib.viz.common.widget import Widget, source
 
 
 class Flow(NamedTuple):
@@ -19,11 +16,10 @@ class Flow(NamedTuple):
     says: list[str]  # in words: before the first stage, and after each
 
 
-class FlowPlayer(anywidget.AnyWidget):
+class FlowPlayer(Widget):
     """The widget. After ``step`` stages; all of them at first. Where no browser runs its code, a still stands in."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "flow_player.css"
+    _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode().tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     legend = traitlets.List().tag(sync=True)  # (colour, what it means)
@@ -37,9 +33,5 @@ class FlowPlayer(anywidget.AnyWidget):
         super().__init__(flows=[flow._asdict() for flow in flows], step=last, **traits)
         self.still, self.text = still, text
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = self.still
-        data["text/plain"] = self.text
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return self.still, self.text

@@ -1,27 +1,13 @@
 """Step through the grid of a pallas_call: which block of each operand a step sees, and what is copied for it."""
 
-import pathlib
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
 from course_lib import grid
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.grid_player import grid_frames, grid_step
 from course_lib.viz.grid_player.grid_still import still
-
-_HERE = pathlib.Path(__file__).parent
-# One module for the browser: numbers in words, what a step is, the arrays drawn, the timeline, and the player itself.
-_SCRIPTS = (
-    "../common/units.js",
-    "grid_state.js",
-    "../common/dom.js",
-    "grid_plane.js",
-    "grid_operand.js",
-    "grid_accumulator.js",
-    "grid_timeline.js",
-    "grid_player.js",
-)
 
 
 def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> "GridPlayer":
@@ -66,11 +52,19 @@ def _number(call: int | str, kernels: list[dict]) -> int:
     )
 
 
-class GridPlayer(anywidget.AnyWidget):
+class GridPlayer(Widget):
     """The widget. ``step`` is the step shown of grid ``call``; where no browser runs its code, a still stands in."""
 
-    _esm = "\n".join((_HERE / name).read_text() for name in _SCRIPTS)
-    _css = _HERE / "grid_player.css"
+    _esm, _css = source(
+        __file__,
+        "dom.js",
+        "units.js",
+        "grid_step.js",
+        "grid_plane.js",
+        "grid_operand.js",
+        "grid_accumulator.js",
+        "grid_timeline.js",
+    )
     data = traitlets.Dict().tag(sync=True)  # words and numbers, and where in ``frames`` each array lies
     frames = traitlets.Bytes().tag(sync=True)  # the arrays, deflated
     call = traitlets.Int(0).tag(sync=True)
@@ -81,11 +75,7 @@ class GridPlayer(anywidget.AnyWidget):
         super().__init__(data=words, frames=frames, **traits)
         self.kernels = kernels  # as they were before they were packed
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         kernel = self.kernels[max(0, min(self.call, len(self.kernels) - 1))]
         step = min(self.step, kernel["steps"] - 1) if self.step > 0 else grid_step.telling_step(kernel)
-        data["image/svg+xml"] = still(kernel, step)
-        data["text/plain"] = " ".join([grid_step.caption(kernel, step), *grid_step.problems(kernel, step)])
-        return data, metadata
+        return still(kernel, step), " ".join([grid_step.caption(kernel, step), *grid_step.problems(kernel, step)])

@@ -1,6 +1,6 @@
 """One step of a grid in words: the block of each operand, what is copied for it, and what goes wrong there.
 
-The browser says the same from the same arrays (grid_state.js); a test holds the two side by side.
+The browser says the same from the same arrays (grid_step.js); a test holds the two side by side.
 """
 
 import collections

@@ -1,14 +1,9 @@
 """The memories of a chip as a widget: how much each holds, how fast it is, and how long N bytes take on each."""
 
-import pathlib
-
-import anywidget
 import traitlets
 
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.memory_ladder import ladder_still, memory_rungs
-
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "ladder_words.js", "memory_ladder.js")
 
 
 def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
@@ -24,21 +19,16 @@ def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
     )
 
 
-class MemoryLadder(anywidget.AnyWidget):
+class MemoryLadder(Widget):
     """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "memory_ladder.css"
+    _esm, _css = source(__file__, "dom.js", "units.js")
     chip = traitlets.Enum(list(memory_rungs.NAMES), "v5e").tag(sync=True)
     view = traitlets.Enum(list(memory_rungs.VIEWS), "core").tag(sync=True)
     bytes = traitlets.Int(1 << 20).tag(sync=True)
     chips = traitlets.Dict().tag(sync=True)
     whose = traitlets.Dict().tag(sync=True)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         ladder = self.chips[self.chip]
-        data["image/svg+xml"] = ladder_still.still(ladder, self.view, self.bytes)
-        data["text/plain"] = ladder_still.as_text(ladder, self.view, self.bytes)
-        return data, metadata
+        return ladder_still.still(ladder, self.view, self.bytes), ladder_still.as_text(ladder, self.view, self.bytes)

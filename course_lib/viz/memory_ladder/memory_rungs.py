@@ -2,8 +2,9 @@
 
 A rung is plain data, for a browser: ``name``, ``what``, ``core`` and ``chip`` with ``capacity`` in bytes and
 ``bandwidth`` in bytes/s (None where nobody has published them; both the same, and ``of_chip``, where cores have a rung
-in common), ``latency_s``, ``latency`` in words, and ``whose``: for each of the three a key of WHOSE. ladder_words.js
-says the same in words.
+in common), ``latency_s``, ``latency`` in words, and ``whose``: for each of the three a key of WHOSE. ``words`` and
+``from`` hold what ``words`` and ``source`` below say of each figure. memory_ladder.js has ``time_words`` once more,
+because a time follows the slider; the tests compare.
 """
 
 from course_lib import chips, text
@@ -20,6 +21,7 @@ UNKNOWN = "not published"
 _HOST = "its memory, by PCIe, one way"
 NAMES = (*chips.NAMES, *chips.GPU_NAMES)
 VIEWS = ("core", "chip")
+_FIGURES = ("capacity", "bandwidth")
 _ADD_CYCLES = 2  # of an addition until its result can be used: the scaling book, of a v5
 # A word of SMEM a cycle, and six cycles until it can be used: simulated by libtpu 0.0.48, alike on every chip but a v4,
 # which it does not simulate. A test does it again.
@@ -30,7 +32,11 @@ def ladder(name: str) -> dict:
     """All rungs of a chip, the fastest first. Raises ValueError for a name that is not in NAMES."""
     if name not in NAMES:
         raise ValueError(f"chip={name!r} is not known. Choose one of: {', '.join(NAMES)}.")
-    return _gpu(chips.gpu(name)) if name in chips.GPU_NAMES else _tpu(chips.chip(name))
+    found = _gpu(chips.gpu(name)) if name in chips.GPU_NAMES else _tpu(chips.chip(name))
+    for rung in found["rungs"]:
+        rung["words"] = {view: {field: words(rung, view, field) for field in _FIGURES} for view in VIEWS}
+        rung["from"] = {view: {field: source(rung, view, field) for field in (*_FIGURES, "latency")} for view in VIEWS}
+    return found
 
 
 def _rung(
@@ -152,7 +158,7 @@ def _gpu(gpu: chips.Gpu) -> dict:
 
 
 def words(rung: dict, view: str, field: str) -> str:
-    """``capacity`` or ``bandwidth`` of a rung, for one core or the whole chip. memory_ladder.js writes the same."""
+    """``capacity`` or ``bandwidth`` of a rung, for one core or the whole chip."""
     value, per_cycle = rung[view][field], rung[view]["per_cycle"]
     if field == "capacity":
         return "no store of its own" if value is None else text.size(value)

@@ -1,26 +1,16 @@
 """The pipeline of a kernel over time, as a widget: copies in, the core, copies out, and where the core waits."""
 
 import math
-import pathlib
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
 from course_lib import chips
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.pipeline_chart import pipeline_data, pipeline_lanes, pipeline_words
 from course_lib.viz.pipeline_chart.pipeline_lanes import Settings
 from course_lib.viz.pipeline_chart.pipeline_still import still
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = (
-    "../common/dom.js",
-    "../common/units.js",
-    "../common/pipeline_model.js",
-    "pipeline_lanes.js",
-    "pipeline_words.js",
-    "pipeline_chart.js",
-)
 MOST_BUFFERS, MOST_SHOWN, MOST_WORK = 8, 32, 1_000_000
 _BLOCK, _LARGEST = 32 << 10, 16 << 20  # bytes of the plain kernel's block
 
@@ -80,11 +70,10 @@ def pipeline_chart(
     )
 
 
-class PipelineChart(anywidget.AnyWidget):
+class PipelineChart(Widget):
     """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "pipeline_chart.css"
+    _esm, _css = source(__file__, "dom.js", "units.js", "pipeline_model.js", "pipeline_lanes.js", "pipeline_words.js")
     data = traitlets.Dict().tag(sync=True)
     buffers = traitlets.Int(2).tag(sync=True)
     block = traitlets.Float(1.0).tag(sync=True)  # times the kernel's own
@@ -103,12 +92,8 @@ class PipelineChart(anywidget.AnyWidget):
         """Its steps, in cycles."""
         return pipeline_lanes.played(self.data, self.settings)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self.data, self.settings)
-        data["text/plain"] = as_text(self)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self.data, self.settings), as_text(self)
 
 
 def as_text(chart: PipelineChart) -> str:

@@ -1,4 +1,4 @@
-// The words of pipeline_words.py once more; the tests compare. units.js and pipeline_lanes.js stand before this file.
+// The words of pipeline_words.py once more, and what happens in a step; the tests compare. units.js and pipeline_lanes.js stand before this file.
 
 const wholeOf = (n) => count(Math.floor(n + 0.5));
 const cycles = (n) => `${wholeOf(n)} cycles`;
@@ -58,6 +58,7 @@ export function bubble(step, long, steps) {
   return [...(name ? [`${name} ${wholeOf(long)}`] : []), wholeOf(long)];
 }
 
+// What step `n` does, and when.
 export function caption(s, found, n) {
   const step = found.steps[n], before = found.steps[n - 1];
   const visits = found.steps.slice(0, n + 1).filter((each) => each.asked !== null).length;

@@ -1,6 +1,6 @@
-"""The pipeline chart in words: what a step takes and why, and what happens in one of them.
+"""The pipeline chart in words: what a step takes, and why.
 
-pipeline_words.js says the same in JavaScript; a test compares them.
+pipeline_words.js says the same in JavaScript, and what happens in one step; a test compares them.
 """
 
 import math
@@ -94,28 +94,3 @@ def bubble(bar: Bar, steps: int) -> list[str]:
     long = _whole(bar.end - bar.start)
     name = "prologue" if bar.step == 0 else "drain" if bar.step == steps else ""
     return [f"{name} {long}", long] if name else [long]
-
-
-def caption(s: Settings, found: Played, n: int) -> str:
-    """What step ``n`` does, and when."""
-    step, before = found.steps[n], found.steps[n - 1] if n else None
-    visits = sum(each.asked is not None for each in found.steps[: n + 1])
-    if step.asked is None:
-        said = [f"Step {n} reads nothing ahead."]
-    else:
-        said = [
-            f"Step {n}: its read, asked for at {_whole(step.asked)}, fills buffer {(visits - 1) % s.buffers} until "
-            f"{_whole(step.arrives)}."
-        ]
-    if step.alone is not None:
-        said.append(f"A block that has one buffer is asked for at {_whole(step.alone)}.")
-    gap = next((end - start for number, start, end in found.bubbles if number == n), None)
-    if gap is None:
-        said.append("The core does not wait.")
-    else:
-        late = before is not None and before.ends - before.done > step.begins - step.starts
-        said.append(f"The core waits {cycles(gap)} for {f'the write of step {n - 2}' if late else 'it'}.")
-    said.append(f"It works from {_whole(step.begins)} to {_whole(step.done)}.")
-    if step.leaves is not None:
-        said.append(f"The result leaves from {_whole(step.leaves)} on and is gone at {_whole(step.gone)}.")
-    return " ".join(said)

@@ -1,18 +1,15 @@
 """How wrong a product is, by how it is computed and how long its sums are, beside what it costs: a widget."""
 
-import pathlib
 from collections.abc import Mapping
 
-import anywidget
 import traitlets
 
 from course_lib import text, vocabulary
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.precision_explorer import precision_data, precision_plot
 from course_lib.viz.precision_explorer.precision_data import Curves
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "precision_explorer.js")
 _TITLE = "Error and cost of a product"
 _BROAD, _NARROW = draw.INNER, 430  # pixels of the plot
 _ROW = 26
@@ -31,11 +28,10 @@ def precision_explorer(
     return PrecisionExplorer(precision_data.checked(errors, cycles))
 
 
-class PrecisionExplorer(anywidget.AnyWidget):
+class PrecisionExplorer(Widget):
     """The widget. ``cursor``: which of the K, from 0; ``hidden``: numbers of curves that are switched off."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "precision_explorer.css"
+    _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode(_TITLE).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     drawings = traitlets.List().tag(sync=True)  # for a wide page and for a narrow one: SVG, and x of each K in it
@@ -57,14 +53,10 @@ class PrecisionExplorer(anywidget.AnyWidget):
         traits = {"cursor": len(sizes) - 1} | traits
         super().__init__(drawings=drawings, sizes=[f"{k:,}" for k in sizes], curves=rows, note=note, **traits)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         sizes = self.given.sizes
         k = sizes[max(0, min(self.cursor, len(sizes) - 1))]
-        data["image/svg+xml"] = still(self.given, k)
-        data["text/plain"] = precision_data.sentence(self.given, k)
-        return data, metadata
+        return still(self.given, k), precision_data.sentence(self.given, k)
 
 
 def _cost_words() -> str:

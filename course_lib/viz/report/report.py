@@ -6,10 +6,9 @@ survive in a notebook that is not trusted yet. In a terminal ``Report.__str__`` 
 
 from course_lib import text
 from course_lib.compiler.report import Report
-from course_lib.viz.bundle_viewer import listing
 from course_lib.viz.common import draw
-from course_lib.viz.report import comparison, gpu_kernels, ops, report_words, slots, time_split
-from course_lib.viz.vmem_table import vmem
+from course_lib.viz.report import comparison, gpu_kernels, listing, ops, report_words, slots, time_split
+from course_lib.viz.vmem_table import vmem_stack
 
 _CARD = (
     f"max-width: {draw.WIDTH}px; box-sizing: border-box; padding: 17px; border: 1px solid {draw.LINE}; "
@@ -61,7 +60,7 @@ def _panels(report: Report) -> list[draw.Panel]:
     """The parts of the picture; those the compiler said nothing about are left out."""
     panels = [time_split.panel(report.time_split)] if report.time_split else []
     panels += [slots.panel(report.slots)] if report.slots else []
-    panels += [vmem.panel(report.vmem, report.vmem_limit)] if report.vmem else []
+    panels += [vmem_stack.panel(report.vmem, report.vmem_limit)] if report.vmem else []
     panels += [gpu_kernels.panel(report.kernels, report.chip)] if report.kernels else []
     panels += [ops.panel(report.ops)] if len(report.ops) > 1 else []
     return panels
@@ -85,7 +84,7 @@ def _alternative(report: Report) -> str:
     """The picture in words, for readers who hear it and for pages that do not show it."""
     said = [time_split.sentence(report.time_split)] if report.time_split else []
     said += [slots.sentence(report.slots)] if report.slots else []
-    said += [vmem.sentence(report.vmem, report.vmem_limit)] if report.vmem else []
+    said += [vmem_stack.sentence(report.vmem, report.vmem_limit)] if report.vmem else []
     said += [gpu_kernels.sentence(report.kernels, report.chip)] if report.kernels else []
     return " ".join(said) or sentence(report)
 

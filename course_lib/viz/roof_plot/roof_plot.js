@@ -1,4 +1,4 @@
-// The roof plot: what is drawn, and what moves it. dom.js, units.js, roof_model.js and words.js stand before this file.
+// The roof plot: what is drawn, and what moves it. dom.js, units.js, roof_model.js and names.js stand before this file.
 
 const NAMES = { bfloat16: "bfloat16", float32: "float32, 1 pass", int8: "int8" };
 const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];

@@ -2,27 +2,17 @@
 
 import json
 import math
-import pathlib
 from collections.abc import Sequence
 
-import anywidget
 import traitlets
 
 from course_lib import chips, text, vocabulary
 from course_lib.roofline import Prediction
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.roof_plot import blocked_product, roofs
 from course_lib.viz.roof_plot.blocked_product import ITEMSIZE, MOST_STEPS, RESULT, Product
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = (
-    "../common/dom.js",
-    "../common/units.js",
-    "../common/pipeline_model.js",
-    "roof_model.js",
-    "../common/words.js",
-    "roof_plot.js",
-)
 MOST = 65536  # along an axis, or a side of a block
 _ALIKE = 0.005  # two roofs this near are said to take equally long
 _MORE = 1.1  # times the lowest roof: then they are said to add up
@@ -68,11 +58,10 @@ def roof_plot(
     )
 
 
-class RoofPlot(anywidget.AnyWidget):
+class RoofPlot(Widget):
     """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "roof_plot.css"
+    _esm, _css = source(__file__, "dom.js", "units.js", "pipeline_model.js", "roof_model.js", "names.js")
     m = traitlets.Int(4096).tag(sync=True)
     k = traitlets.Int(4096).tag(sync=True)
     n = traitlets.Int(4096).tag(sync=True)
@@ -92,15 +81,12 @@ class RoofPlot(anywidget.AnyWidget):
         blocks = None if self.ideal else (self.bm, self.bk, self.bn)
         return Product(m=self.m, k=self.k, n=self.n, blocks=blocks, dtype=self.dtype)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        points = [roofs.Point(**point) for point in self.published] if self.chip == self.published_on else []
+    def _still(self) -> tuple[str, str]:
         product, chip = self.product, self.chips[self.chip]
-        too_many = product.blocks and math.prod(product.grid) > MOST_STEPS
-        data["image/svg+xml"] = _without_a_point(product) if too_many else still(product, chip, points)
-        data["text/plain"] = _too_many(product) if too_many else as_text(product, chip)
-        return data, metadata
+        if product.blocks and math.prod(product.grid) > MOST_STEPS:
+            return _without_a_point(product), _too_many(product)
+        points = [roofs.Point(**point) for point in self.published] if self.chip == self.published_on else []
+        return still(product, chip, points), as_text(product, chip)
 
 
 def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -> str:

@@ -2,13 +2,14 @@
 
 The scheme is the textbook's, and how the book "How to Scale Your Model" (chapter "How to Think About TPUs") draws the
 MXU: a cell for each weight. A row of x enters from the left, its number r in row r of the array one cycle later than
-the one above; numbers of x move right, sums move down, one cell a cycle. systolic.js has the same; the tests compare.
+the one above; numbers of x move right, sums move down, one cell a cycle.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 Matrix = Sequence[Sequence[int]]
+NEAREST = 4  # numbers that wait in front of a row, as pictures show them
 
 
 class Cell(NamedTuple):
@@ -23,11 +24,6 @@ class Cell(NamedTuple):
 def cycles(x: Matrix, w: Matrix) -> int:
     """Cycles until the last result is out: rows of x + rows of w + columns of w - 2."""
     return len(x) + len(w) + len(w[0]) - 2
-
-
-def first_result(w: Matrix) -> int:
-    """Cycles until y[0, 0] is out: one for each row of the array."""
-    return len(w)
 
 
 def first_row(w: Matrix) -> int:
@@ -51,8 +47,9 @@ def at_work(x: Matrix, w: Matrix, cycle: int) -> int:
 
 
 def waiting(x: Matrix, w: Matrix, cycle: int, row: int) -> list[tuple[int, int]]:
-    """The numbers that have not entered a row of the array: (cycles until they do, number), nearest first."""
-    return [(m + row - cycle + 1, x[m][row]) for m in range(len(x)) if m + row + 1 > cycle]
+    """The nearest of the numbers that have not entered a row of the array: (cycles until they do, number)."""
+    ahead = [(m + row - cycle + 1, x[m][row]) for m in range(len(x)) if m + row + 1 > cycle]
+    return [(distance, number) for distance, number in ahead if distance <= NEAREST]
 
 
 def out(x: Matrix, w: Matrix, cycle: int) -> list[list[int | None]]:
@@ -67,15 +64,32 @@ def out(x: Matrix, w: Matrix, cycle: int) -> list[list[int | None]]:
     ]
 
 
+def just_out(x: Matrix, w: Matrix, cycle: int) -> list[tuple[int, int]]:
+    """(row, column) of the results that leave the array in a cycle."""
+    rows, columns = len(w), len(w[0])
+    return [(cycle - rows - column, column) for column in range(columns) if 0 <= cycle - rows - column < len(x)]
+
+
+def frame(x: Matrix, w: Matrix, cycle: int) -> dict:
+    """A cycle as the browser gets it: lists and words."""
+    rows, columns = range(len(w)), range(len(w[0]))
+    return {
+        "cells": [[cell(x, w, cycle, row, column) for column in columns] for row in rows],
+        "waiting": [waiting(x, w, cycle, row) for row in rows],
+        "leaves": just_out(x, w, cycle),
+        "says": caption(x, w, cycle),
+    }
+
+
 def caption(x: Matrix, w: Matrix, cycle: int) -> str:
-    """What has happened by the end of a cycle, in words. systolic.js says the same."""
+    """What has happened by the end of a cycle, in words."""
     rows, columns, all_cycles = len(w), len(w[0]), cycles(x, w)
     if cycle == 0:
         return (
             f"Before the first cycle. The {rows} x {columns} weights lie in their cells, and stay there. "
             "Each row of x will enter from the left, every number one cycle after the one above it."
         )
-    left = [(m, column) for m in range(len(x)) for column in range(columns) if m + rows + column == cycle]
+    left = sorted(just_out(x, w, cycle))
     said = [f"Cycle {cycle} of {all_cycles}: {at_work(x, w, cycle)} of {rows * columns} cells work."]
     if left:
         names = ", ".join(f"y[{m}, {column}]" for m, column in left)

@@ -1,17 +1,14 @@
 """An array in its vector registers, as a widget: write a shape, and see which places stay empty."""
 
-import pathlib
 from collections.abc import Sequence
 
-import anywidget
 import traitlets
 
 from course_lib import text
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.tile_painter import tile_plan
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "tile_painter.js")
 _TITLE = "An array in vector registers"
 _WIDE, _HIGH, _GAP, _IN_A_ROW = 104, 56, 10, 6  # pixels of a register, and registers side by side
 
@@ -33,20 +30,15 @@ def tile_painter(shape: Sequence[int] = (20, 200), dtype: str = "float32") -> "T
     return TilePainter(shape=sizes, dtype=dtype)
 
 
-class TilePainter(anywidget.AnyWidget):
+class TilePainter(Widget):
     """The widget. ``shape`` and ``dtype`` are what is shown."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "tile_painter.css"
+    _esm, _css = source(__file__, "dom.js", "units.js")
     shape = traitlets.List().tag(sync=True)
     dtype = traitlets.Unicode("float32").tag(sync=True)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self.shape, self.dtype)
-        data["text/plain"] = tile_plan.sentence(self.shape, self.dtype)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self.shape, self.dtype), tile_plan.sentence(self.shape, self.dtype)
 
 
 def still(shape: Sequence[int], dtype: str) -> str:

@@ -1,20 +1,16 @@
 """What lies in VMEM for a kernel, buffer by buffer, as a widget: change a block and see what it would take."""
 
 import dataclasses
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import anywidget
 import numpy as np
 import traitlets
 
 from course_lib import chips, cost, grid, text
 from course_lib.viz.common import draw
-from course_lib.viz.vmem_table import vmem
-
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "vmem_table.js")
+from course_lib.viz.common.widget import Widget, source
+from course_lib.viz.vmem_table import vmem_stack
 
 
 class Row(NamedTuple):
@@ -62,11 +58,10 @@ def vmem_table(fn: Callable, *args, chip: str = "v5e") -> "VmemTable":
     )
 
 
-class VmemTable(anywidget.AnyWidget):
+class VmemTable(Widget):
     """The widget. ``shapes`` and ``buffers`` are what is shown, row by row; ``data`` is what the kernel says."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "vmem_table.css"
+    _esm, _css = source(__file__, "dom.js", "units.js")
     data = traitlets.Dict().tag(sync=True)
     shapes = traitlets.List().tag(sync=True)
     buffers = traitlets.List().tag(sync=True)
@@ -79,12 +74,8 @@ class VmemTable(anywidget.AnyWidget):
             Row(row["name"], self.data["kernel"], row["purpose"], n, _bytes(row, shape, n)) for row, shape, n in shown
         ]
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self)
-        data["text/plain"] = as_text(self)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self), as_text(self)
 
 
 def _bytes(row: dict, shape: Sequence[int], buffers: int) -> int:
@@ -95,7 +86,7 @@ def _bytes(row: dict, shape: Sequence[int], buffers: int) -> int:
 def still(table: VmemTable) -> str:
     """The buffers as SVG, for pages where no kernel runs."""
     words = [draw.paragraph(line, size=13) for line in (*_lines(table), *_judged(table))]
-    panel = draw.stacked([vmem.panel(table.rows, table.data["limit"]), *words], gap=4)
+    panel = draw.stacked([vmem_stack.panel(table.rows, table.data["limit"]), *words], gap=4)
     return draw.card(panel, f"VMEM of {table.data['kernel']}", verdict(table.rows, table.data))
 
 

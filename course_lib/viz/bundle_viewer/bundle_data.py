@@ -1,15 +1,8 @@
-"""What a bundle viewer shows of a program, and how it says so: columns, rows, loops. bundle_words.js says the same."""
-
-import collections
-from collections.abc import Sequence
+"""What a bundle viewer shows of a program, as plain data: columns, rows, and loops with a sentence about each."""
 
 from course_lib import text
 from course_lib.compiler import Code
 from course_lib.viz.common import core_units
-
-LASTING = ("MXU", "XLU", "EUP")  # their columns in the table count the cycles in which they work, not what they start
-LATER = "still at work on what began before"
-ELSEWHERE = "taken by an operation of another column"
 
 
 def columns(code: Code) -> list[str]:
@@ -31,7 +24,7 @@ def data(code: Code) -> dict:
         ]
         rows.append([[bundle.slots.get(unit, 0) for unit in units], operations])
     starts = [n for n, bundle in enumerate(code.bundles) if not n or bundle.op != code.bundles[n - 1].op]
-    return {
+    found = {
         "name": code.name,
         "chip": code.chip,
         "units": units,
@@ -45,6 +38,7 @@ def data(code: Code) -> dict:
         "rows": rows,
         "leftOut": code.left_out,
     }
+    return found | {"loopWords": [loop_words(found, n) for n in range(len(code.loops))]}
 
 
 def _cell(file: str) -> bool:
@@ -61,17 +55,6 @@ def loop_words(data: dict, number: int) -> str:
     return f"Loop of {text.counted(last - first + 1, 'bundle')}, {first} to {last}. It makes {makes}{each}."
 
 
-def times(data: dict, row: int) -> int | None:
-    """How often a bundle is issued, if no branch jumps over it; None where that is not known."""
-    product = 1
-    for first, last, turns in data["loops"]:
-        if first <= row <= last:
-            if turns is None:
-                return None
-            product *= turns
-    return product
-
-
 def started(data: dict, row: int, column: int) -> list[list]:
     """The operations of a unit that a bundle starts."""
     return [operation for operation in data["rows"][row][1] if operation[0] == column]
@@ -82,29 +65,6 @@ def use(data: dict, row: int, column: int) -> int:
     uses, offered = data["rows"][row][0][column], data["offered"][column]
     most = max(uses, len(started(data, row, column)))
     return min(4, -(-4 * most // (offered or most))) if most else 0
-
-
-def cell_words(data: dict, row: int, column: int) -> str:
-    """A cell in words, for those who hear it."""
-    unit, offered, uses = data["units"][column], data["offered"][column], data["rows"][row][0][column]
-    own = started(data, row, column)
-    if not own and not uses:
-        return f"bundle {row}, {unit}: nothing"
-    busy = f", {uses} of {offered} in use" if offered else ""
-    if not own:
-        return f"bundle {row}, {unit}{busy}: {LATER if unit in LASTING else ELSEWHERE}"
-    return f"bundle {row}, {unit}{busy}: " + "; ".join(said(data, operation) for operation in own)
-
-
-def said(data: dict, operation: list) -> str:
-    """An operation, and the line that it comes from."""
-    _, words, *place = operation
-    if not place:
-        return words
-    number, column, end = place
-    file, line = data["lines"][number]
-    source = data["sources"][number][column : end or None].strip()
-    return f"{words}, from {f'{file} ' if file else ''}line {line}" + (f", {source}" if source else "")
 
 
 def loop_uses(data: dict, first: int, last: int) -> list[float]:
@@ -118,9 +78,3 @@ def loop_uses(data: dict, first: int, last: int) -> list[float]:
             rows = sum(bool(started(data, row, column)) for row in range(first, last + 1))
             shares.append(rows / (last - first + 1))
     return shares
-
-
-def lines_of(data: dict, rows: Sequence[int]) -> list[tuple[int, int]]:
-    """(line, operations) of the source, for the operations of some bundles, in order of lines."""
-    counted = collections.Counter(o[2] for row in rows for o in data["rows"][row][1] if len(o) > 2)
-    return [(data["lines"][number][1], n) for number, n in sorted(counted.items())]
