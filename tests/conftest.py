@@ -23,7 +23,6 @@ import seconds
 
 from course_lib import compiler
 
-
 UNTIL, TIME_IS_UP = "COURSE_TESTS_UNTIL", "the time is up"
 
 

@@ -4,6 +4,7 @@ import collections
 import pathlib
 import tomllib
 
+BUDGETS = pathlib.Path(__file__).with_name("budgets.toml")
 _SHOWN_S = 1.0
 
 
@@ -33,7 +34,7 @@ def lines(reports: list) -> list[str]:
     return [f"{spent:8.0f} s  {count:5} tests  {part}" for part, spent, count in shown]
 
 
-def over(reports: list, budgets: pathlib.Path = pathlib.Path(__file__).with_name("budgets.toml")) -> list[str]:
+def over(reports: list, budgets: pathlib.Path = BUDGETS) -> list[str]:
     """Return a line for each part, and for their sum, over its budget; sweeps do not count."""
     allowed = tomllib.loads(budgets.read_text())["seconds"]
     rows = by_part([report for report in reports if "sweep" not in report.keywords])
