@@ -36,7 +36,7 @@ def is_check(cell):
 # Graded, as `make grade` grades them
 
 
-GRADED_DAILY = daily(LESSONS[0], of=LESSONS)  # the build runs the checks of all, and compares what they say
+GRADED_DAILY = daily(LESSONS[0], of=LESSONS)
 
 
 @pytest.mark.parametrize("stem", GRADED_DAILY)
