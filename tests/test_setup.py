@@ -17,7 +17,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 
 ROOT = Path(__file__).parent.parent
 TARGETS = (
-    "help setup setup-gpu lab test test-all check build lesson grade gradescope bench bench-judges bench-model "
+    "help setup setup-gpu lab test test-all test-changed smoke check build lesson grade gradescope bench bench-judges bench-model "
     "op-costs zoo colab clean"
 ).split()
 
