@@ -118,8 +118,8 @@ def numbered(time: float | None) -> float:
 EVERY_SECOND = {"reads": [32 << 10, 0] * 128}
 SAID = [
     ("plain", {}, 1, "fills buffer 1 until 1,277. The core does not wait. It works from 1,459 to 1,709."),
-    ("plain", {}, 2, "Step 2: its read, asked for at 1,459, fills buffer 0 until 2,736. The core waits 1,027 cycles for "
-     "it. It works from 2,736 to 2,986. The result leaves from 2,986 on and is gone at 3,502."),
+    ("plain", {}, 2, "Step 2: its read, asked for at 1,459, fills buffer 0 until 2,736. The core waits 1,027 cycles "
+     "for it. It works from 2,736 to 2,986. The result leaves from 2,986 on and is gone at 3,502."),
     ("plain", EVERY_SECOND, 3, "Step 3 reads nothing ahead. The core does not wait."),
     ("plain", EVERY_SECOND, 4, "Step 4: its read, asked for at 2,986, fills buffer 0 until"),
     ("plain, many buffers", {}, 10, "buffer 2 until 1,915. The core waits 194 cycles for the write of step 8."),
