@@ -22,8 +22,15 @@ def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
+def int8(*shape: int) -> tuple[jax.Array, jax.Array]:
+    """Return an int8 weight and the scales of its columns."""
+    w = normal(*shape)
+    return jnp.asarray(jnp.round(40 * w), jnp.int8), jnp.abs(w[0]) / 40
+
+
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
+    "linear_int8": {"linear_int8": lambda: ((normal(13, 300), *int8(300, 200), normal(200)), {"activation": "silu"})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
 }
 
@@ -31,4 +38,14 @@ JUDGED = {
 FAST = [
     ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
     for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+]
+FAST += [
+    (
+        "linear_int8",
+        "linear_int8",
+        f"{m} x {k} x {n}",
+        (described(m, k), described(k, n, dtype=jnp.int8), described(n, dtype=jnp.float32), described(n)),
+        {"activation": "silu"},
+    )
+    for m, k, n in [(8, 4096, 14336), (4096, 1024, 4096)]
 ]
