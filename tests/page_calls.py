@@ -30,6 +30,7 @@ def int8(*shape: int) -> tuple[jax.Array, jax.Array]:
 
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
+    "linear": {"linear": lambda: ((normal(129, 1300), normal(1300, 70), normal(70)), {"activation": "gelu"})},
     "linear_int8": {"linear_int8": lambda: ((normal(13, 300), *int8(300, 200), normal(200)), {"activation": "silu"})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
 }
@@ -48,4 +49,16 @@ FAST += [
         {"activation": "silu"},
     )
     for m, k, n in [(8, 4096, 14336), (4096, 1024, 4096)]
+]
+
+FAST += [
+    (
+        "linear",
+        "linear",
+        f"{m} x {k} x {n}, {activation}",
+        (described(m, k), described(k, n), described(n)),
+        {"activation": activation},
+    )
+    for m, k, n in [(4096, 1024, 4096), (2048, 2048, 2048)]
+    for activation in ("gelu", "gelu_tanh")
 ]

@@ -5,9 +5,8 @@ and never NaN there. ``apply`` of NaN is NaN, in Triton too, whose maximum and m
 number.
 """
 
+import collections
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -28,9 +27,7 @@ _TAIL = (0.11963200650014166, 0.12071214883408882, 0.10017585946297701, 0.127692
 # fmt: on
 
 
-class Activation(NamedTuple):  # both are elementwise and in f32
-    apply: Callable[[Array], Array]
-    slope: Callable[[Array], Array]  # the derivative
+Activation = collections.namedtuple("Activation", ["apply", "slope"])  # functions of a block; slope is the derivative
 
 
 def _tail(z):
@@ -77,16 +74,13 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def apply(name: str | None, z: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:
-    """Apply the activation called ``name`` ("relu", "gelu", "gelu_tanh", "silu", "none" or None) to ``z``, in f32.
-
-    It is plain jnp that lowers inside a Pallas TPU kernel and outside. Raises ValueError if the name is unknown.
-    """
-    return named(name).apply(z)
+    """Apply the activation called ``name``, a key of ACTIVATIONS or None, to ``z`` in f32: plain jnp, for any kernel."""
+    return ACTIVATIONS[name or "none"].apply(z)
 
 
 def slope(name: str | None, z: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:
-    """Return the derivative of ``apply(name, z)`` by ``z``; as ``apply``."""
-    return named(name).slope(z)
+    """Return the derivative of ``apply(name, z)`` by ``z``."""
+    return ACTIVATIONS[name or "none"].slope(z)
 
 
 def named(name: str | None, op: str = "activations") -> Activation:

@@ -52,5 +52,4 @@ def dot(x: Array, y: Array, *, transpose_x=False, transpose_y=False, precision=N
 
 def zero_beyond(block: Num[Array, "rows columns"], axis: int, left: Array | int) -> Num[Array, "rows columns"]:
     """Return ``block`` with zeros from index ``left`` of an axis on, where it reaches past the array into garbage."""
-    inside = lax.broadcasted_iota(jnp.int32, block.shape, axis) < left
-    return jnp.where(inside, block, jnp.zeros_like(block))
+    return jnp.where(lax.broadcasted_iota(jnp.int32, block.shape, axis) < left, block, jnp.zeros_like(block))

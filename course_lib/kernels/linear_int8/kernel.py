@@ -17,7 +17,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Float, Float32, Int8, Ref
 from course_lib.kernels.common.activations import apply, slope
-from course_lib.kernels.common.layouts import is_by_columns
+from course_lib.kernels.common.layouts import as_rows, is_by_columns
 from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, zero_beyond
 from course_lib.kernels.matmul.kernel import Blocks
@@ -101,11 +101,6 @@ def launch_int8(
         name="linear_int8",
     )(as_rows(x), q, scale.reshape(1, n), b.reshape(1, n))
     return out.reshape(*x.shape[:-1], n)
-
-
-def as_rows(x: Float[Array, "*batch K"]) -> Float[Array, "M K"]:
-    """Return ``x`` as a matrix with its last axis as columns."""
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def plain_int8(x, q, scale, b, *, activation, precision=None) -> Float[Array, "*batch N"]:
