@@ -34,7 +34,10 @@ def main(base: str) -> None:
 
 def changed(base: str) -> list[str]:
     """Return the paths that differ from where this branch left ``base``, deleted and untracked files among them."""
-    left = git("merge-base", "HEAD", base).strip()
+    try:
+        left = git("merge-base", "HEAD", base).strip()
+    except subprocess.CalledProcessError:
+        sys.exit(f"{base!r} is no commit of this repository: make test-changed BASE=…")
     return (git("diff", "--name-only", left) + git("ls-files", "-o", "--exclude-standard")).splitlines()
 
 

@@ -55,6 +55,11 @@ def test_a_change_is_what_is_committed_since_and_what_is_not_committed_yet(repos
     assert sorted(changed.changed("main")) == ["committed", "deleted", "edited", "new"]
 
 
+def test_a_base_that_is_no_commit_is_named(repository):
+    with pytest.raises(SystemExit, match="'nowhere' is no commit of this repository"):
+        changed.changed("nowhere")
+
+
 def test_the_pins_affect_everything(monkeypatch, capsys):
     monkeypatch.setattr(changed, "changed", lambda base: ["docs/zoo.md", "requirements.txt"])
     changed.main("main")

@@ -194,6 +194,7 @@ def test_steps_that_are_kept(n, shorter):
 
 
 @needs_libtpu
+@pytest.mark.sweep  # every day the next test says which functions are narrowed
 def test_xla_product_from_a_few_columns(monkeypatch):
     """XLA walks a grid too; a few of its columns tell about all, where it cuts them into the same windows."""
     args = bf16(2048, 2048), bf16(2048, 2048)

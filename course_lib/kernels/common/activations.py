@@ -27,7 +27,7 @@ _TAIL = (0.11963200650014166, 0.12071214883408882, 0.10017585946297701, 0.127692
 # fmt: on
 
 
-Activation = collections.namedtuple("Activation", ["apply", "slope"])  # functions of a block; slope is the derivative
+Activation = collections.namedtuple("Activation", ["apply", "slope"])  # of a block; slope is the derivative
 
 
 def _tail(z):
