@@ -58,14 +58,13 @@ function drawDetails(panel, data, row) {
 }
 
 function render({ model, el }) {
-  const root = make(el, "div", "course-bundles");
+  const root = rootOf(el, "course-bundles");
   let ended = false, end = () => {};
   inflated(model.get("program")).then((data) => { if (!ended) end = drawViewer(root, model, data); });
   return () => { ended = true; end(); };
 }
 
 function drawViewer(root, model, data) {
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
   const rows = data.rows.length, columns = data.units.length, id = `course-bundles-${viewers++}`;
   const { uses, own } = usesOf(data), deepest = Math.max(0, ...data.loops.map((loop) => depthOf(data, loop)));
   let row = Math.max(0, Math.min(rows - 1, model.get("row"))), column = 0, wide = false, asked = 0;

@@ -6,8 +6,7 @@ let pages = 0; // radio buttons of two widgets on a page must not share a name
 function render({ model, el }) {
   const groups = model.get("groups"), drawings = model.get("drawings"), captions = model.get("captions");
   const page = pages++;
-  const root = make(el, "div", "course-pick");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-pick");
   make(root, "strong", "course-title", model.get("title"));
   const bar = make(root, "div", "course-bar");
   const radios = groups.map(({ name, options }, g) => {

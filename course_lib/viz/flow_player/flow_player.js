@@ -31,8 +31,7 @@ function drawFlow(parent, flow) {
 function render({ model, el }) {
   const flows = model.get("flows"), together = model.get("together");
   const last = Math.max(...flows.map((flow) => flow.says.length)) - 1;
-  const root = make(el, "div", "course-flows");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-flows");
   make(root, "strong", "course-title", model.get("title"));
   const choices = together ? [] : drawChoices(root, flows, choose);
   const stage = make(root, "div", "course-stage");

@@ -316,8 +316,7 @@ async function render({ model, el }) {
     return;
   }
   const { kernels, unreadable } = await decoded(model.get("data"), model.get("frames"));
-  const root = make(el, "div", "course-player");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-player");
   let shown = null;
   const chooser = kernels.length > 1 ? document.createElement("select") : null;
   if (chooser) {

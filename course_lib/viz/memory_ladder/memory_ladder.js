@@ -29,14 +29,10 @@ function drawAxis(cell, field, words) {
 
 function render({ model, el }) {
   const all = model.get("chips"), whose = model.get("whose");
-  const root = make(el, "div", "course-ladder");
+  const root = rootOf(el, "course-ladder");
   const title = make(root, "strong", "course-title");
   const bar = make(root, "div", "course-controls");
-  const field = (words, tag) => {
-    const label = make(bar, "label", "course-field", words), control = make(label, tag);
-    control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
-    return control;
-  };
+  const field = (words, tag) => make(make(bar, "label", "course-field", words), tag);
   const chip = field("Chip ", "select"), view = field("of ", "select"), slider = field("How long for ", "input");
   chip.ariaLabel = "Chip";
   view.ariaLabel = "A core, or the whole chip";

@@ -17,38 +17,18 @@ const LANE = 22, GAP = 5, AXIS = 36, TICKS = 8;
 const MOST_SHOWN = 32, MOST_WORK = 1e6, A_STEP = 900; // milliseconds
 const TIMES = [1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64, 128];
 
-function draw(parent, tag, attributes, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  if (text !== undefined) element.textContent = text;
-  parent.append(element);
-  return element;
-}
 // 1, 2 or 5 times a power of ten: the distance of ticks of which few are below `end`.
 export function stride(end, ticks = TICKS) {
   const power = 10 ** Math.floor(Math.log10(end / ticks));
   return [1, 2, 5, 10].map((n) => n * power).find((every) => end / every <= ticks);
 }
 
-function field(parent, label, control) {
-  const box = make(parent, "label", "course-field");
-  make(box, "span", "", label);
-  box.append(control);
-  control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
-  return control;
-}
-function choice(options) {
-  const select = document.createElement("select");
-  for (const [value, words] of options) select.append(new Option(words, value));
-  return select;
-}
-const input = (more) => Object.assign(document.createElement("input"), { type: "number", ...more });
 
 function render({ model, el }) {
   const data = model.get("data");
   const state = () => Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
   const start = state(), still = matchMedia("(prefers-reduced-motion: reduce)");
-  const root = make(el, "div", "course-pipeline");
+  const root = rootOf(el, "course-pipeline");
   const head = make(root, "strong", "course-title");
 
   const controls = make(root, "div", "course-controls"), boxes = {};
@@ -57,19 +37,17 @@ function render({ model, el }) {
   const blocks = TIMES.filter((n) => n === 1 || (data.unit * n >= 512 && data.unit * n <= 2 ** 24));
   boxes.block = field(controls, "block", choice(blocks.map((n) => [n, `${sizeOf(data.unit * n)}`])));
   const worked = data.scalar ? "work beside scalar code, cycles a step" : "work, cycles a step";
-  boxes.work = field(controls, worked, input({ min: 1, max: MOST_WORK, step: 1 }));
-  boxes.shown = field(controls, "steps shown", input({ min: 1, max: Math.min(MOST_SHOWN, data.reads.length), step: 1 }));
+  boxes.work = field(controls, worked, input("number", { min: 1, max: MOST_WORK, step: 1 }));
+  boxes.shown = field(controls, "steps shown", input("number", { min: 1, max: Math.min(MOST_SHOWN, data.reads.length), step: 1 }));
   boxes.latency = field(controls, "latency", choice([["compiler", "the compiler's"], ["timings", "from timings"]]));
   const play = button(controls, "course-play", "Play", "Play the steps one after another");
   const reset = button(controls, "course-reset", "Reset", "Back to the kernel's own pipeline");
-  for (const each of [play, reset]) each.dataset.lmSuppressShortcuts = "true";
 
   const plot = make(root, "div", "course-plot");
   plot.tabIndex = 0;
   plot.setAttribute("role", "slider");
   plot.setAttribute("aria-label", "Step of the pipeline");
   plot.setAttribute("aria-valuemin", 0);
-  plot.dataset.lmSuppressShortcuts = "true";
   const svg = draw(plot, "svg", { "aria-hidden": "true" });
   const legend = make(root, "ul", "course-legend");
   const told = make(root, "p", "course-caption");

@@ -3,8 +3,7 @@
 
 function render({ model, el }) {
   const curves = model.get("curves"), sizes = model.get("sizes"), last = sizes.length - 1;
-  const root = make(el, "div", "course-precision");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-precision");
   make(root, "strong", "course-title", model.get("title"));
   const plots = model.get("drawings").map(({ svg, x, width }, n) => {
     const holder = make(root, "div", n ? "course-plot course-narrow" : "course-plot course-broad");

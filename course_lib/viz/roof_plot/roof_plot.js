@@ -40,14 +40,6 @@ const unitOf = (name, dtype) => (name !== "bm" ? 128 : dtype === "int8" ? 32 : 8
 const INK = "#1f2933", MUTED = "#56616d", TRACK = "#e9edf2", PAPER = "#ffffff", BLUE = "#0072b2", RED = "#b34700";
 const FIELD = { left: 54, right: 26, top: 30, bottom: 48 };
 
-function draw(parent, tag, attributes, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  if (text !== undefined) element.textContent = text;
-  parent.append(element);
-  return element;
-}
-
 // What the axes show, as powers of ten: both sides of the ridge, down to a thousandth of the peak, and every point.
 function scales(s, chip, points) {
   const ridge = peak(s, chip) / chip.bandwidth, most = peak(s, chip);
@@ -153,25 +145,12 @@ const figures = (p) => `${p.name}: ${intensity(p.intensity)}, ${flopRate(p.rate)
 
 // ---- controls
 
-function field(parent, label, control, className = "") {
-  const box = make(parent, "label", `course-field ${className}`);
-  make(box, "span", "", label);
-  box.append(control);
-  control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
-  return control;
-}
-const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
-function choice(options) {
-  const select = document.createElement("select");
-  for (const [value, words] of options) select.append(new Option(words, value));
-  return select;
-}
 
 function render({ model, el }) {
   const state = () => Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
   const chips = model.get("chips"), start = state();
   const measured = model.get("published").map((p) => ({ ...p, intensity: p.flops / p.hbm_bytes, rate: p.flops / p.seconds }));
-  const root = make(el, "div", "course-roofs");
+  const root = rootOf(el, "course-roofs");
   const head = make(root, "strong", "course-title");
 
   const controls = make(root, "div", "course-controls");
@@ -197,7 +176,6 @@ function render({ model, el }) {
   const back = draw(svg, "g", {});
   const point = draw(svg, "g", { class: "course-point", tabindex: 0, role: "slider", "aria-label": "Size of the product",
     "aria-valuemin": 1, "aria-valuemax": MOST });
-  point.dataset.lmSuppressShortcuts = "true";
   const front = draw(svg, "g", { class: "course-front" });
   const side = make(body, "div", "course-readout");
   const list = make(side, "dl");

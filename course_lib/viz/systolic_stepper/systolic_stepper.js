@@ -55,8 +55,7 @@ function drawMatrix(parent, name, rows, columns) {
 function render({ model, el }) {
   const x = model.get("x"), w = model.get("w"), y = model.get("y"), rows = w.length, columns = w[0].length, size = model.get("size");
   const frames = model.get("frames"), all = frames.length - 1;
-  const root = make(el, "div", "course-systolic");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-systolic");
   make(root, "strong", "course-title", `A systolic array of ${rows} x ${columns} weights`);
   const wide = make(root, "div", "course-wide"), stage = make(wide, "div", "course-stage");
   stage.setAttribute("role", "img");

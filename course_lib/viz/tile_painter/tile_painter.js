@@ -57,12 +57,11 @@ function drawRegister(parent, tiles, { room, tile_rows }) {
 }
 
 function render({ model, el }) {
-  const root = make(el, "div", "course-tiles");
+  const root = rootOf(el, "course-tiles");
   make(root, "strong", "course-title", "An array in vector registers");
   const bar = make(root, "div", "course-bar");
   const named = make(bar, "label", "", "shape "), typed = make(named, "input", "course-shape");
   Object.assign(typed, { type: "text", ariaLabel: "shape", spellcheck: false });
-  typed.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
   const choices = make(bar, "label", "", "dtype "), dtype = make(choices, "select", "course-dtype");
   dtype.ariaLabel = "dtype";
   for (const name of Object.keys(ITEMSIZE)) make(dtype, "option", "", name).value = name;

@@ -91,14 +91,13 @@ function painted(element, purpose) {
 }
 function number(box, label, value, min) {
   Object.assign(box, { type: "number", min, step: 1, value, ariaLabel: label });
-  box.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
   return box;
 }
 
 function render({ model, el }) {
   const data = model.get("data"), { rows } = data;
   const start = { shapes: rows.map((row) => [...row.shape]), buffers: rows.map((row) => row.buffers) };
-  const root = make(el, "div", "course-vmem-table");
+  const root = rootOf(el, "course-vmem-table");
   const head = make(root, "div", "course-head");
   make(head, "strong", "course-title", `VMEM of ${data.kernel} on a ${data.chip}`);
   const reset = make(head, "button", "course-reset", "Reset");
@@ -165,7 +164,6 @@ function render({ model, el }) {
     else {
       choice = make(held, "select");
       choice.ariaLabel = `${row.name}, number of buffers`;
-      choice.dataset.lmSuppressShortcuts = "true";
       for (const count of new Set([1, 2, row.buffers])) choice.append(new Option(count, count));
       choice.onchange = () => change({ buffers: model.get("buffers").with(n, Number(choice.value)) });
     }
