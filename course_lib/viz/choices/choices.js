@@ -1,7 +1,7 @@
-// A picture for each combination of choices, all drawn by Python; the browser shows the one that is chosen.
-// dom.js stands before this file.
+// A picture for each combination of choices, drawn by Python; the browser shows the chosen one.
+// dom.js comes before this file.
 
-let pages = 0; // radio buttons of two widgets on a page must not share a name
+let pages = 0; // radio buttons of different widgets on a page must not share a name
 
 function render({ model, el }) {
   const groups = model.get("groups"), drawings = model.get("drawings"), captions = model.get("captions");

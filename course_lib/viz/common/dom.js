@@ -1,4 +1,4 @@
-// Elements of the page in short words. Every widget puts this file before its own.
+// Short ways to make elements of the page. Every widget puts this file before its own.
 
 function make(parent, tag, className = "", text = "") {
   const element = document.createElement(tag);
@@ -24,7 +24,7 @@ function button(parent, className, text, says) {
 
 const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
-// An SVG element.
+// Makes an SVG element.
 function draw(parent, tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -33,7 +33,7 @@ function draw(parent, tag, attributes, text) {
   return element;
 }
 
-// A control with its name beside it; gives the control.
+// Puts a control beside its name, and returns the control.
 function field(parent, label, control, className = "") {
   const box = make(parent, "label", `course-field ${className}`);
   make(box, "span", "", label);

@@ -1,4 +1,4 @@
-// The cost bars: Python has counted and worded everything; here rows are chosen and put in order. dom.js stands before.
+// The cost bars: Python counts and words everything; the browser chooses and sorts rows. dom.js comes before this file.
 
 function render({ model, el }) {
   const root = rootOf(el, "course-costs");

@@ -1,9 +1,9 @@
-// The memory ladder: a rung for each memory, bars on log axes, and what moves it.
-// dom.js and units.js stand before this file.
+// The memory ladder: a rung for each memory, bars on log axes, and its controls.
+// dom.js and units.js come before this file.
 
 const AXES = { capacity: [13, 38], bandwidth: [30, 47] }; // powers of two at the ends of the bars
 const TICKS = { capacity: [2 ** 20, 2 ** 30], bandwidth: [1e10, 1e12] };
-const SLIDER = [2, 36]; // powers of two of the bytes: 4 to 64 G
+const SLIDER = [2, 36]; // powers of two: 4 bytes to 64 GiB
 const UNKNOWN = "not published";
 const VIEW = { TensorCore: "one TensorCore", SM: "one SM" };
 
@@ -12,7 +12,7 @@ const share = (field, value) => {
   return Math.max(0, Math.min(1, (Math.log2(value) - low) / (high - low)));
 };
 
-// As memory_rungs.time_words has it; the tests compare.
+// Says the same as memory_rungs.time_words; the tests compare.
 export function timeWords(rung, view, size) {
   const { capacity, bandwidth, per_cycle } = rung[view];
   const over = capacity && size > capacity ? `, ${significant(size / capacity, 2)} times what it holds` : "";

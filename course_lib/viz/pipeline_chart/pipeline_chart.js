@@ -1,4 +1,4 @@
-// The pipeline chart: what is drawn, and what moves it. dom.js, units.js and the other pipeline_*.js stand before this file.
+// The pipeline chart: drawing and controls. dom.js, units.js and the other pipeline_*.js come before this file.
 
 const INK = "#1f2933", MUTED = "#56616d", LINE = "#c9d1d9", PAPER = "#ffffff", RED = "#b34700";
 const SETTINGS = ["buffers", "block", "work", "shown", "latency", "step"];
@@ -17,7 +17,7 @@ const LANE = 22, GAP = 5, AXIS = 36, TICKS = 8;
 const MOST_SHOWN = 32, MOST_WORK = 1e6, A_STEP = 900; // milliseconds
 const TIMES = [1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64, 128];
 
-// 1, 2 or 5 times a power of ten: the distance of ticks of which few are below `end`.
+// Returns the distance between ticks, 1, 2 or 5 times a power of ten, such that few lie below `end`.
 export function stride(end, ticks = TICKS) {
   const power = 10 ** Math.floor(Math.log10(end / ticks));
   return [1, 2, 5, 10].map((n) => n * power).find((every) => end / every <= ticks);
@@ -154,7 +154,7 @@ function render({ model, el }) {
     }
   }
 
-  // Words in the middle of a piece of time, if it is wide enough for them.
+  // Writes words in the middle of a span of time if it is wide enough.
   function fitting(parent, x, y, text, room, { plate = false, ...look } = {}) {
     const words = draw(parent, "text", { x, y, "text-anchor": "middle", ...look }, text), long = words.getComputedTextLength();
     if (long + 8 > room) {
@@ -183,7 +183,7 @@ function render({ model, el }) {
     make(item, "span", "", does);
   }
 
-  // ---- playing: the time of the cursor runs evenly through what is shown
+  // ---- playing: the cursor moves evenly through the time shown
 
   let frame = null;
   function stop() {

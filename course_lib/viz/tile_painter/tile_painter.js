@@ -1,5 +1,5 @@
-// The tile painter: registers counted and drawn here as tile_plan.py and tile_painter.py do it, so that nothing asks the
-// kernel. The tests compare. dom.js and units.js stand before this file.
+// The tile painter counts and draws registers as tile_plan.py and tile_painter.py do, for a browser without Python; the
+// tests compare them. dom.js and units.js come before this file.
 
 const LANES = 128, SUBLANES = 8, DRAWN = 18, LARGEST = 10 ** 6;
 const WIDE = 104, HIGH = 56; // pixels of a register
@@ -37,7 +37,7 @@ export function sentence(shape, dtype) {
   return slices > 1 ? `${said} Each of the ${count(slices)} slices of the leading axes begins registers of its own.` : said;
 }
 
-// The sizes in what was typed; null if they are none.
+// Returns the sizes that were typed; null if they are not sizes.
 export function sizes(typed) {
   const parts = typed.replace(/[()[\]]/g, "").split(/[\s,x]+/).filter((part) => part !== "");
   const found = parts.map(Number);
