@@ -1,4 +1,4 @@
-"""Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
+"""Pictures and widgets: data in, picture out. Nothing here runs a kernel. Each widget has a folder."""
 
 from course_lib.viz.bundle_viewer.bundle_diff import bundle_diff
 from course_lib.viz.bundle_viewer.bundle_viewer import BundleViewer, bundle_viewer

@@ -1,4 +1,4 @@
-"""What a bundle viewer shows of a program, as plain data: columns, rows, and loops with a sentence about each."""
+"""The program that a bundle viewer shows, as plain data: columns, rows, and loops with a sentence about each."""
 
 from course_lib import text
 from course_lib.compiler import Code
@@ -6,13 +6,13 @@ from course_lib.viz.common import core_units
 
 
 def columns(code: Code) -> list[str]:
-    """The units that any bundle uses, in the course's order; then "DMA", for copies that are started or awaited."""
+    """List the units that any bundle uses, in the course's order; "DMA" stands for copies started or awaited."""
     used = {unit for bundle in code.bundles for unit, n in bundle.slots.items() if n}
     return core_units.in_order(used | {operation.unit for bundle in code.bundles for operation in bundle.operations})
 
 
 def data(code: Code) -> dict:
-    """Everything that the browser needs, as plain data. A row is [loops around it, uses, operations]."""
+    """Return everything that the browser needs, as plain data. A row is [uses, operations]."""
     units = columns(code)
     places = sorted({o.place[:2] for b in code.bundles for o in b.operations if o.place is not None})
     number = {place: n for n, place in enumerate(places)}
@@ -42,12 +42,12 @@ def data(code: Code) -> dict:
 
 
 def _cell(file: str) -> bool:
-    """Whether a file is a notebook's cell: IPython names those by a number."""
+    """Whether a file is a notebook cell: IPython names those by a number."""
     return file.removesuffix(".py").isdigit()
 
 
 def loop_words(data: dict, number: int) -> str:
-    """A loop in a sentence."""
+    """Describe a loop in a sentence."""
     first, last, turns = data["loops"][number]
     makes = "a number of turns that is not known before it runs" if turns is None else text.counted(turns, "turn")
     inside = any(f <= first and last <= e and (f, e) != (first, last) for f, e, _ in data["loops"])
@@ -56,19 +56,19 @@ def loop_words(data: dict, number: int) -> str:
 
 
 def started(data: dict, row: int, column: int) -> list[list]:
-    """The operations of a unit that a bundle starts."""
+    """List the operations that a bundle starts on a unit."""
     return [operation for operation in data["rows"][row][1] if operation[0] == column]
 
 
 def use(data: dict, row: int, column: int) -> int:
-    """How much of a unit a bundle uses, in quarters of its slots: 0 none, 4 all."""
+    """Return how many quarters of a unit's slots a bundle uses: 0 is none, 4 is all."""
     uses, offered = data["rows"][row][0][column], data["offered"][column]
     most = max(uses, len(started(data, row, column)))
     return min(4, -(-4 * most // (offered or most))) if most else 0
 
 
 def loop_uses(data: dict, first: int, last: int) -> list[float]:
-    """Share of each unit's slots that the bundles of a range use; of "DMA", of the bundles with any."""
+    """Return the share of each unit's slots that a range of bundles uses; for "DMA", the share of bundles with any."""
     shares = []
     for column, offered in enumerate(data["offered"]):
         if offered:

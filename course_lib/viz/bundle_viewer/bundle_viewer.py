@@ -1,4 +1,4 @@
-"""The program of a kernel as a widget: a unit in each column, a bundle in each row, and the line that it came from."""
+"""The program of a kernel as a widget: a column for each unit, a row for each bundle, and the source line."""
 
 import json
 import zlib
@@ -12,10 +12,10 @@ from course_lib.viz.common.widget import Widget, source
 
 
 def bundle_viewer(fn: Callable | compiler.Code, *args, chip: str = "v5e") -> "BundleViewer":
-    """The bundles of the kernels of ``fn(*args)``: which unit does what in which of them, and from which line.
+    """Show the bundles of the kernels of ``fn(*args)``: what each unit does in each, and for which source line.
 
-    ``fn`` may be what ``compiler.bundles`` returns, without ``args``. A row is a bundle, a cell a unit: its colour says
-    how many of its slots are used. Loops say how often they run. Opens with the loop that issues most bundles. Raises
+    ``fn`` may be what ``compiler.bundles`` returns, without ``args``. A row is a bundle and a cell a unit, coloured by
+    the share of its slots in use. Each loop says how often it runs. Opens at the loop that issues most bundles. Raises
     what ``compiler.bundles`` raises.
     """
     code = fn if isinstance(fn, compiler.Code) else compiler.bundles(fn, *args, chip=chip)
@@ -23,10 +23,10 @@ def bundle_viewer(fn: Callable | compiler.Code, *args, chip: str = "v5e") -> "Bu
 
 
 class BundleViewer(Widget):
-    """The widget. ``row`` is the bundle that is shown; where no browser runs its code, a still stands in."""
+    """The widget. ``row`` is the bundle shown."""
 
     _esm, _css = source(__file__, "dom.js", "units.js", "bundle_words.js", "bundle_strip.js")
-    program = traitlets.Bytes().tag(sync=True)  # bundle_data.data as JSON, deflated
+    program = traitlets.Bytes().tag(sync=True)  # bundle_data.data as JSON, compressed
     row = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, code: compiler.Code, **traits):

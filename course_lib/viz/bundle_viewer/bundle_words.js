@@ -1,6 +1,6 @@
-// The program of a viewer, unpacked, and what the table says of a bundle to those who hear it.
+// The program of a viewer, unpacked, and what the table tells a screen reader about a bundle.
 
-const LASTING = ["MXU", "XLU", "EUP"]; // units that go on working after the bundle that started them
+const LASTING = ["MXU", "XLU", "EUP"]; // units that keep working after the bundle that started them
 const LATER = "still at work on what began before", ELSEWHERE = "taken by an operation of another column";
 
 async function inflated(bytes) {
@@ -8,7 +8,7 @@ async function inflated(bytes) {
   return JSON.parse(await new Response(stream).text());
 }
 
-// How often a bundle is issued, if no branch jumps over it; null where that is not known.
+// Returns how often a bundle is issued if no branch jumps over it; null if unknown.
 export function times(data, row) {
   const around = data.loops.filter(([first, last]) => first <= row && row <= last).map(([, , turns]) => turns);
   return around.includes(null) ? null : around.reduce((product, n) => product * n, 1);

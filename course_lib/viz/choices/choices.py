@@ -1,4 +1,4 @@
-"""A picture for each combination of a few choices, as a widget: Python draws them all, the browser shows one."""
+"""A widget with a picture for each combination of a few choices: Python draws them all, the browser shows one."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,26 +11,26 @@ from course_lib.viz.common.widget import Widget, source
 
 
 class Group(NamedTuple):
-    """One choice: its name, and what may be chosen."""
+    """One choice: its name and its options."""
 
     name: str
     options: tuple[str, ...]
 
 
 class State(NamedTuple):
-    """What is shown for one combination: the picture's strokes, and the same in words."""
+    """What one combination shows: a picture, and the same in words."""
 
     panel: draw.Panel
     caption: str
 
 
 class Choices(Widget):
-    """The widget. ``at``: the number of the chosen option of each group; stills stand in where no browser runs it."""
+    """The widget. ``at`` holds the number of the chosen option of each group."""
 
     _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode().tag(sync=True)
     groups = traitlets.List().tag(sync=True)
-    drawings = traitlets.List().tag(sync=True)  # SVG, the last group's options next to each other
+    drawings = traitlets.List().tag(sync=True)  # SVG of each combination; the last group varies fastest
     captions = traitlets.List().tag(sync=True)
     at = traitlets.List().tag(sync=True)
 
@@ -42,7 +42,7 @@ class Choices(Widget):
         at: Sequence[int],
         beside: Sequence[Sequence[int]] = (),
     ):
-        """``state(*numbers)`` is asked for every combination; ``beside``: those that a still always shows."""
+        """Draw every combination with ``state(*numbers)``; a still always shows those in ``beside``."""
         self.state, self.beside = state, [list(numbers) for numbers in beside]
         combinations = itertools.product(*(range(len(group.options)) for group in groups))
         states = [state(*numbers) for numbers in combinations]

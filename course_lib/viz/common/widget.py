@@ -10,8 +10,8 @@ _COMMON = pathlib.Path(__file__).parent
 def source(file: str, *before: str) -> tuple[str, str]:
     """Return the JavaScript and the style sheet of the widget whose Python is ``file``.
 
-    The module is the scripts named in ``before``, in that order, and last the script named like ``file``. Each is
-    looked for beside ``file``, then in ``common``.
+    The JavaScript is one module: the scripts named in ``before``, then the one named like ``file``. Scripts are looked
+    up beside ``file``, then in ``common``.
     """
     own = pathlib.Path(file)
     paths = [own.with_name(name) for name in before]
@@ -21,7 +21,7 @@ def source(file: str, *before: str) -> tuple[str, str]:
 
 
 class Widget(anywidget.AnyWidget):
-    """A widget that pages without a running browser show as a still: ``_still()`` of a subclass gives SVG and words."""
+    """A widget with a still for pages that do not run it; ``_still()`` of a subclass returns it as SVG and as text."""
 
     def _repr_mimebundle_(self, **kwargs):
         bundle = super()._repr_mimebundle_(**kwargs)

@@ -1,4 +1,4 @@
-"""Pictures of stages, played stage by stage in a browser: side by side, or one chosen at a time."""
+"""A widget that plays pictures of stages, stage by stage: side by side, or one at a time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,21 +9,21 @@ from course_lib.viz.common.widget import Widget, source
 
 
 class Flow(NamedTuple):
-    """One way to compute something. Parts of its drawings are marked as flow_picture.py says."""
+    """One way to compute something. Its drawings carry the marks described in flow_picture.py."""
 
     name: str
-    drawings: list[str]  # SVG, for a wide page and for a narrow one; one alone is for both
-    says: list[str]  # in words: before the first stage, and after each
+    drawings: list[str]  # SVG for a wide page and for a narrow one, or one for both
+    says: list[str]  # words before the first stage and after each
 
 
 class FlowPlayer(Widget):
-    """The widget. After ``step`` stages; all of them at first. Where no browser runs its code, a still stands in."""
+    """The widget. It shows the state after ``step`` stages, at first after all."""
 
     _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode().tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     legend = traitlets.List().tag(sync=True)  # (colour, what it means)
-    together = traitlets.Bool().tag(sync=True)  # all flows side by side, or the one that is ``shown``
+    together = traitlets.Bool().tag(sync=True)  # all flows side by side, or only the one ``shown``
     flows = traitlets.List().tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)

@@ -1,4 +1,4 @@
-"""Step through the grid of a pallas_call: which block of each operand a step sees, and what is copied for it."""
+"""A widget that steps through the grid of a pallas_call: the block of each operand at a step, and what is copied."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,17 @@ from course_lib.viz.grid_player.grid_still import still
 
 
 def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> "GridPlayer":
-    """The grids of the kernels of ``fn(*args)``, to play step by step with mouse or keys. The kernel is not run.
+    """Step through the grids of the kernels of ``fn(*args)`` with the mouse or the keyboard, without running them.
 
-    Shows per operand the array in HBM, the buffers in VMEM, what is copied between them at each step and what is not,
-    and the bytes so far; what it counts is what ``cost.traffic`` counts. Where a scratch ref or an output block is
-    added to over several steps, it shows how much is in it (``grid.accumulators``). A grid is a pallas_call's, or that
-    of the emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of several grids,
-    ``call`` says which is shown first: its number, or the name of its kernel. The kernel is traced for ``chip``.
+    The player shows, for each operand, the array in HBM, the buffers in VMEM, what is copied between them at each step
+    and what is not, and the bytes so far, counted as ``cost.traffic`` counts them. If several steps add to a scratch
+    ref or an output block, it shows how much the accumulator holds (``grid.accumulators``). A grid is that of a
+    pallas_call, or of the emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. With
+    several grids, ``call`` says which to show first: its number, or the name of its kernel. ``chip``: the chip to trace
+    for.
 
-    Raises grid.UnreadableCall (a ValueError) where there is no kernel or none that can be read, where a grid has no
-    step, or more than 1,000,000; ValueError where ``call`` is none of the grids, and for an unknown chip.
+    Raises grid.UnreadableCall (a ValueError) if there is no readable kernel, or if a grid has no step or more than
+    1,000,000; ValueError if ``call`` is none of the grids, and for an unknown chip.
     """
     walk = grid.walk(fn, *args, chip=chip)
     if not walk.calls:
@@ -40,7 +41,7 @@ def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> 
 
 
 def _number(call: int | str, kernels: list[dict]) -> int:
-    """Which grid is asked for."""
+    """Return the number of the grid that ``call`` names."""
     titles = [kernel["title"] for kernel in kernels]
     if call in titles:
         return titles.index(call)
@@ -53,7 +54,7 @@ def _number(call: int | str, kernels: list[dict]) -> int:
 
 
 class GridPlayer(Widget):
-    """The widget. ``step`` is the step shown of grid ``call``; where no browser runs its code, a still stands in."""
+    """The widget. It shows ``step`` of the grid number ``call``."""
 
     _esm, _css = source(
         __file__,
@@ -65,15 +66,15 @@ class GridPlayer(Widget):
         "grid_accumulator.js",
         "grid_timeline.js",
     )
-    data = traitlets.Dict().tag(sync=True)  # words and numbers, and where in ``frames`` each array lies
-    frames = traitlets.Bytes().tag(sync=True)  # the arrays, deflated
+    data = traitlets.Dict().tag(sync=True)  # words, numbers, and where in ``frames`` each array lies
+    frames = traitlets.Bytes().tag(sync=True)  # the arrays, compressed
     call = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, kernels: list[dict], unreadable: list[str] = (), **traits):
         words, frames = grid_frames.packed({"kernels": kernels, "unreadable": list(unreadable)})
         super().__init__(data=words, frames=frames, **traits)
-        self.kernels = kernels  # as they were before they were packed
+        self.kernels = kernels  # before packing
 
     def _still(self) -> tuple[str, str]:
         kernel = self.kernels[max(0, min(self.call, len(self.kernels) - 1))]

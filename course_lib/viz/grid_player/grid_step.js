@@ -1,5 +1,5 @@
-// What a step of a grid is: blocks, copies, bytes, problems. No drawing here. grid_step.py says the same in Python.
-// units.js stands before this file.
+// One step of a grid: blocks, copies, bytes, problems, without drawing. grid_step.py says the same.
+// units.js comes before this file.
 
 const TYPES = {
   uint8: Uint8Array, uint32: Uint32Array, int32: Int32Array, float64: Float64Array,
@@ -9,7 +9,7 @@ const NONE = 0xffffffff; // no run
 
 const tuple = (numbers) => `(${Array.from(numbers).join(", ")}${numbers.length === 1 ? "," : ""})`;
 
-// How many entries of a rising array are not above a value.
+// Counts the entries of an ascending array that do not exceed a value.
 function upTo(array, value) {
   let low = 0, high = array.length;
   while (low < high) {
@@ -34,7 +34,7 @@ async function decoded(data, frames) {
   return { kernels, unreadable };
 }
 
-// Whole numbers come column by column, as differences from row to row.
+// Integers come by column, as differences from row to row.
 function unpacked(array, { type, columns }) {
   if (type === "float64") return array;
   const rows = array.length / columns, whole = new array.constructor(array.length);
@@ -59,7 +59,7 @@ function prepare(kernel) {
     }
   }
   kernel.problemSteps = Uint32Array.from(wrong).sort();
-  // One unit of the next outer axis, and one of the outermost: what the larger steps of the keyboard take.
+  // The larger steps of the keyboard: one unit of the next outer axis, and one of the outermost.
   const sizes = kernel.grid.filter((n) => n > 1);
   const tenth = Math.max(1, Math.round(kernel.steps / 10));
   kernel.big = sizes.length > 1 ? sizes.at(-1) : tenth;
@@ -84,7 +84,7 @@ function prepareOperand(operand) {
   }
 }
 
-// When something is copied in a lane, and the bytes up to there.
+// Adds to a lane the steps of its copies, and the bytes up to each.
 function prepareLane(kernel, lane) {
   const operand = kernel.operands[lane.operand];
   const events = lane.byHand ? lane.sizes.length : operand.first.length;
@@ -112,7 +112,7 @@ function coordinates(kernel, step) {
   return found;
 }
 
-// The index of a block, or where it begins if it is counted in elements.
+// Returns the index of a block, or its first element if its index map counts elements.
 function indexOf(operand, block) {
   return tuple(row(operand.moving ? operand.starts : operand.indices, block, operand.rank));
 }
@@ -124,7 +124,7 @@ function elementsOf(operand, block) {
   return `[${Array.from(start).map((s, axis) => `${s}:${s + operand.block[axis]}`).join(", ")}]`;
 }
 
-// What is copied for an operand at a step: "in", "out" or "".
+// Returns the direction of the copy for an operand at a step: "in", "out" or "".
 function moveOf(operand, step) {
   if (operand.space === "hbm" || operand.role === "prefetch") return "";
   const run = runAt(operand, step);
@@ -183,13 +183,13 @@ function extentOf(operand) {
   return `${array} has ${count} blocks of ${tuple(operand.block)}, counted from 0`;
 }
 
-// The next step after this one in a rising array of steps, or -1.
+// Returns the next step after this one in an ascending array of steps, or -1.
 function nextIn(steps, step) {
   const at = upTo(steps, step);
   return at < steps.length ? steps[at] : -1;
 }
 
-// The next step that sees a block, from the beginning again after the last; -1 if none does.
+// Returns the next step that sees a block, starting over after the last; -1 if none does.
 function nextVisit(operand, block, step) {
   let earliest = -1;
   for (let run = 0; run < operand.first.length; run++) {
@@ -206,7 +206,7 @@ function visitsUpTo(operand, block, run) {
   return visits;
 }
 
-// Where the leading axes of the array stand for a block: "slice [2, 0:4] of [8, 8]".
+// Names the slice of the leading axes in which a block lies: "slice [2, 0:4] of [8, 8]".
 function sliceOf(operand, block) {
   const start = row(operand.starts, block, operand.rank), leading = Math.max(0, operand.rank - 2);
   const sizes = operand.shape.slice(0, leading);

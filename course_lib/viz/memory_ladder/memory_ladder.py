@@ -1,4 +1,4 @@
-"""The memories of a chip as a widget: how much each holds, how fast it is, and how long N bytes take on each."""
+"""A widget with the memories of a chip: how much each holds, how fast it is, and how long N bytes take."""
 
 import traitlets
 
@@ -7,11 +7,11 @@ from course_lib.viz.memory_ladder import ladder_still, memory_rungs
 
 
 def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
-    """Registers, SMEM, VMEM, HBM, the links to other chips and to the host: capacity, bandwidth and latency of each.
+    """Show capacity, bandwidth and latency of registers, SMEM, VMEM, HBM, and the links to other chips and the host.
 
-    Each figure says whose it is, and "not published" stands where nobody has printed one. The chip can be changed: v4,
-    v5e, v5p, v6e, tpu7x, and "h100" and "h200" of NVIDIA's; so can what is counted, one core or the whole chip, and the
-    bytes whose time is shown. Raises ValueError for another chip.
+    Each figure names its source, or says "not published". The reader can change the chip (v4, v5e, v5p, v6e, tpu7x, and
+    NVIDIA's "h100" and "h200"), whether one core or the whole chip counts, and the number of bytes to time. Raises
+    ValueError for any other chip.
     """
     memory_rungs.ladder(chip)
     return MemoryLadder(
@@ -20,7 +20,7 @@ def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
 
 
 class MemoryLadder(Widget):
-    """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
+    """The widget. Its traits are its settings."""
 
     _esm, _css = source(__file__, "dom.js", "units.js")
     chip = traitlets.Enum(list(memory_rungs.NAMES), "v5e").tag(sync=True)

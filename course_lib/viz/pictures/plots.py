@@ -1,12 +1,11 @@
-"""Data that a learner plots with matplotlib, in the style of the course's other pictures.
+"""Matplotlib figures in the style of the course's other pictures.
 
     plt.rcParams.update(viz.PLOT_STYLE)
     fig, axes = plt.subplots()
     axes.loglog(batches, seconds)
     viz.plot_picture(fig, "Time against batch: flat, then rising.")
 
-Everything between the first line and the last is plain matplotlib, which is imported when a picture is made and never
-before.
+Everything between the first line and the last is plain matplotlib. This module imports it only when it makes a picture.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from course_lib.viz.common.picture import Picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DPI = 96  # CSS pixels to the inch
-_POINT = _DPI / 72  # pixels; sizes of letters and lines are in points
+_DPI = 96  # CSS pixels per inch
+_POINT = _DPI / 72  # pixels per point, the unit of font sizes and line widths
 
 PLOT_STYLE = {
     "figure.figsize": (draw.INNER / _DPI, 330 / _DPI),
@@ -30,7 +29,7 @@ PLOT_STYLE = {
     "figure.facecolor": draw.PAPER,
     "figure.constrained_layout.use": True,
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # which comes with matplotlib: the same widths on every machine
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so widths are the same everywhere
     "font.size": 12 / _POINT,
     "text.color": draw.INK,
     "axes.facecolor": draw.PAPER,
@@ -51,16 +50,16 @@ PLOT_STYLE = {
     "lines.markersize": 8 / _POINT,
     "legend.frameon": False,
 }
-# Two processes write the same bytes: names of clip paths come from a fixed salt, and text stays text.
+# So that every process writes the same bytes: a fixed salt names the clip paths, and text stays text.
 _STABLE = {"svg.hashsalt": "course", "svg.fonttype": "none", "svg.image_inline": True}
 _NOT_SAID = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def plot_picture(fig: Figure, says: str) -> Picture:
-    """A matplotlib figure on a white card, as SVG; ``says``: in a sentence, what is to be seen, for who cannot see it.
+    """Put a matplotlib figure on a white card, as SVG; ``says`` describes it in a sentence for those who cannot see it.
 
-    The figure is closed, so that a notebook does not show it twice. The same figure gives the same bytes in every
-    process. Raises ValueError where ``says`` is empty.
+    Closes the figure, so that a notebook does not show it twice. The same figure gives the same bytes in every process.
+    Raises ValueError if ``says`` is empty.
     """
     if not says.strip():
         raise ValueError(
@@ -81,7 +80,7 @@ def plot_picture(fig: Figure, says: str) -> Picture:
 
 
 def _inner(svg: str, width: float, height: float) -> str:
-    """The figure as a part of a larger picture, so many pixels wide, in the letters of the other pictures."""
+    """Turn the figure into part of a larger picture, with the given size in pixels and the fonts of the others."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     size = f'width="{draw.number(width)}" height="{draw.number(height)}"'

@@ -1,4 +1,4 @@
-"""The program, bundle by bundle: what all units of the core are told in one cycle. Long ones are abridged."""
+"""The program, bundle by bundle: what all units of the core do in one cycle. Long programs are abridged."""
 
 import itertools
 import re
@@ -9,8 +9,8 @@ from course_lib.compiler.report import Bundle
 from course_lib.viz.common import core_units, draw
 
 ROWS = 60  # of all programs together
-_ENDS = 6  # rows kept at either end of an innermost loop
-_INSTRUCTIONS = 110  # characters of a row
+_ENDS = 6  # rows kept at each end of an innermost loop
+_INSTRUCTIONS = 110  # characters in a row
 _TOOLTIP = 400
 _ABSENT = "No listing: the compiler's dump did not hold the bundles."
 _SCROLLS = f"overflow: auto; max-height: 380px; border: 1px solid {draw.LINE}; margin: 6px 0"
@@ -23,7 +23,7 @@ Line = Bundle | str  # a bundle, or words about those left out
 
 
 def html(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
-    """The listing as <details>: closed, it says how long the program is; open, it scrolls."""
+    """Return the listing as <details>: closed, it says how long the program is; open, it scrolls."""
     if not bundles:
         return f"<p>{_ABSENT}</p>"
     names = columns(bundles)
@@ -35,25 +35,25 @@ def html(bundles: Sequence[Bundle], rows: int = ROWS) -> str:
 
 
 def sentence(bundles: Sequence[Bundle]) -> str:
-    """How long the program is, and how to read its rows."""
+    """Say how long the program is, and how to read its rows."""
     programs = len({bundle.op for bundle in bundles})
     parts = f" in {programs} programs" if programs > 1 else ""
     return f"The program: {text.counted(len(bundles), 'bundle')}{parts}. A row is what all units do in one cycle."
 
 
 def columns(bundles: Sequence[Bundle]) -> list[str]:
-    """The units that any bundle uses, in the course's order."""
+    """List the units that any bundle uses, in the course's order."""
     return core_units.in_order(unit for bundle in bundles for unit, n in bundle.slots.items() if n)
 
 
 def header(names: Sequence[str]) -> str:
-    """The line over the rows."""
+    """Return the line above the rows."""
     slots = "".join(f"  {name}" for name in names)
     return f"{'address':>8}   {slots}  instructions (indented by loop)"
 
 
 def row(bundle: Bundle, names: Sequence[str]) -> str:
-    """One bundle: address, loop mark, slots filled by unit, instructions."""
+    """Format one bundle: address, loop mark, slots filled by unit, instructions."""
     widths = (len(name) + 2 for name in names)
     slots = "".join(f"{bundle.slots.get(name) or '·':>{width}}" for name, width in zip(names, widths, strict=True))
     words = shortened(bundle.instructions, _INSTRUCTIONS) or "(nothing)"
@@ -61,7 +61,7 @@ def row(bundle: Bundle, names: Sequence[str]) -> str:
 
 
 def shortened(instructions: Sequence[str], room: int) -> str:
-    """The instructions of a bundle on one line, without comments, with registers by their short names."""
+    """Put the instructions of a bundle on one line, without comments and with short register names."""
     plain = (re.sub(r"/\*.*?\*/|\[resolvable:[^\]]*\]", "", text, flags=re.DOTALL) for text in instructions)
     plain = (re.sub(r"%[a-z]+\d+_([a-z]+\d+)", r"\1", text) for text in plain)  # %v4204_v49 is register v49
     plain = (" ".join(re.sub(r"^\s*%\d+ = ", "", text).split()) for text in plain)
@@ -69,7 +69,7 @@ def shortened(instructions: Sequence[str], room: int) -> str:
 
 
 def abridged(bundles: Sequence[Bundle], rows: int = ROWS) -> Iterator[Line]:
-    """The bundles, or about ``rows`` of them from the innermost loops, and lines that say what is left out."""
+    """Yield the bundles, or about ``rows`` of them from the innermost loops, with lines that say what is left out."""
     programs = [list(program) for _, program in itertools.groupby(bundles, key=lambda bundle: bundle.op)]
     each = max(3 * _ENDS, rows // len(programs))
     for program in programs:
@@ -85,7 +85,7 @@ def abridged(bundles: Sequence[Bundle], rows: int = ROWS) -> Iterator[Line]:
 
 
 def innermost_loop(program: Sequence[Bundle]) -> range:
-    """The longest run of bundles at the greatest depth; an empty bundle belongs to the loop around it."""
+    """Find the longest run of bundles at the greatest depth; an empty bundle belongs to the loop around it."""
     depths = list(itertools.accumulate(program, _depth, initial=0))[1:]
     deepest = max(depths)
     runs, start = [], 0
@@ -102,7 +102,7 @@ def _depth(before: int, bundle: Bundle) -> int:
 
 
 def _kept(program: Sequence[Bundle], rows: int) -> set[int]:
-    """Which bundles to show: all of a short program; of a long one the innermost loop, or its ends and its thick."""
+    """Choose the bundles to show: all of a short program; else the innermost loop, or its ends and fullest part."""
     if len(program) <= rows:
         return set(range(len(program)))
     loop = innermost_loop(program)
@@ -113,7 +113,7 @@ def _kept(program: Sequence[Bundle], rows: int) -> set[int]:
 
 
 def _fullest(program: Sequence[Bundle], among: range, rows: int) -> range:
-    """The ``rows`` neighbours that fill the most vector and matrix slots."""
+    """Find the ``rows`` neighbours that fill the most vector and matrix slots."""
     filled = [sum(n for unit, n in program[place].slots.items() if unit != "scalar") for place in among]
     sums = [0, *itertools.accumulate(filled)]
     best = max(range(len(among) - rows + 1), key=lambda start: sums[start + rows] - sums[start])
@@ -121,7 +121,7 @@ def _fullest(program: Sequence[Bundle], among: range, rows: int) -> range:
 
 
 def _spill_words(bundle: Bundle) -> str:
-    """ "[spill] " where a register is stored for want of registers, "[fill] " where it is brought back."""
+    """Return "[spill] " if the bundle spills a register, "[fill] " if it loads one back."""
     return "".join(f"[{word}] " for word in core_units.SPILLS if bundle.slots.get(word))
 
 

@@ -1,8 +1,8 @@
-// Words in a plot: each is written where it lies on no other words and no mark, and crosses the fewest lines.
+// Words in a plot: each goes where it covers no other words and no mark, and crosses the fewest lines.
 
 const halo = { stroke: "#ffffff", "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" };
 
-// The corners of a line of text, turned by `angle` about its anchor.
+// Returns the corners of a line of text, turned by `angle` about its anchor.
 function around(x, y, width, anchor, angle) {
   const left = { start: 0, middle: -width / 2, end: -width }[anchor], cos = Math.cos(angle), sin = Math.sin(angle);
   return [[left - 2, -13], [left + width + 2, -13], [left + width + 2, 4], [left - 2, 4]]
@@ -10,7 +10,7 @@ function around(x, y, width, anchor, angle) {
 }
 const square = (x, y, half) => [[x - half, y - half], [x + half, y - half], [x + half, y + half], [x - half, y + half]];
 
-// Whether two convex shapes (a line has two corners) are apart: along a side of one of them they are.
+// Whether two convex shapes (a line has two corners) are apart: a side of one of them separates them.
 function apart(a, b) {
   return [a, b].some((shape) => shape.some(([x0, y0], n) => {
     const [x1, y1] = shape[(n + 1) % shape.length], across = ([x, y]) => x * (y1 - y0) - y * (x1 - x0);
@@ -19,8 +19,8 @@ function apart(a, b) {
   }));
 }
 
-// Writes the text of the best of `tried`, each { x, y, anchor, angle, text }: of equals the earlier. `taken` are the shapes
-// in the way, and gets one more; `at` has the edges of the plot. `optional`: not at all where every place is taken.
+// Writes the text of the best of `tried`, { x, y, anchor, angle, text } each, preferring earlier ones, and adds its
+// shape to `taken`, the shapes in the way. `at` has the edges of the plot. `optional`: writes nothing if all is taken.
 function write(g, tried, { taken, at }, { optional = false, ...look }) {
   const element = draw(g, "text", { ...halo, ...look });
   const cost = ({ x, y, anchor = "start", angle = 0, text }, rank) => {
@@ -40,7 +40,7 @@ function write(g, tried, { taken, at }, { optional = false, ...look }) {
   taken.push({ shape: best.shape });
 }
 
-// Places beside a mark at (x, y), nearest first.
+// Returns places beside a mark at (x, y), nearest first.
 const beside = (x, y, text) => [1, 1.8, 2.7, 3.6].flatMap((far) => [[18, 26, "start"], [-18, 26, "end"], [20, 5, "start"],
   [-20, 5, "end"], [18, -16, "start"], [-18, -16, "end"], [0, 36, "middle"], [0, -24, "middle"]]
   .map(([right, down, anchor]) => ({ x: x + right * far, y: y + 5 + (down - 5) * far, anchor, text })));

@@ -1,10 +1,10 @@
-// The systolic stepper: the array drawn, and what moves it. What a cycle does is in the frames that Python has made.
-// dom.js stands before this file.
+// The systolic stepper: drawing and controls. Frames made by Python say what each cycle does. dom.js comes before this
+// file.
 
-const FILL = ["#cfe3f1", "#fdf3d8", "#cfeadf"]; // of the cells that work on one row of x; the next has the next
-const WAITING = 4; // numbers at most in front of a row of the array
+const FILL = ["#cfe3f1", "#fdf3d8", "#cfeadf"]; // of cells that work on the same row of x, in turn
+const WAITING = 4; // waiting elements at most in front of a row
 const QUEUE = 26, TALL = 66, LEAST = 68, MOST = 110; // pixels
-const PLAY_MS = 1100; // a cycle
+const PLAY_MS = 1100; // per cycle
 
 function drawArray(stage, w, y, { cells, waiting, leaves }, width) {
   stage.replaceChildren();
@@ -55,8 +55,7 @@ function drawMatrix(parent, name, rows, columns) {
 function render({ model, el }) {
   const x = model.get("x"), w = model.get("w"), y = model.get("y"), rows = w.length, columns = w[0].length, size = model.get("size");
   const frames = model.get("frames"), all = frames.length - 1;
-  const root = make(el, "div", "course-systolic");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-systolic");
   make(root, "strong", "course-title", `A systolic array of ${rows} x ${columns} weights`);
   const wide = make(root, "div", "course-wide"), stage = make(wide, "div", "course-stage");
   stage.setAttribute("role", "img");
@@ -65,7 +64,7 @@ function render({ model, el }) {
   const back = button(bar, "course-back", "◀", "One cycle back (left arrow)");
   const next = button(bar, "course-next", "▶", "One cycle on (right arrow)");
   const reset = button(bar, "course-reset", "Reset", "Back to before the first cycle");
-  for (const each of [play, reset]) each.removeAttribute("aria-label"); // their text says it
+  for (const each of [play, reset]) each.removeAttribute("aria-label"); // their text names them
   const slider = make(bar, "input", "course-slider");
   Object.assign(slider, { type: "range", min: 0, max: all, step: 1, ariaLabel: "Cycle" });
   const words = make(root, "p", "course-caption");
@@ -117,7 +116,7 @@ function render({ model, el }) {
   function start() {
     if (cycle === all) goTo(0);
     put(play, "Pause");
-    words.setAttribute("aria-live", "off"); // nobody can listen that fast
+    words.setAttribute("aria-live", "off"); // too fast to listen to
     timer = setInterval(() => {
       if (!root.isConnected) return stop();
       goTo(cycle + 1);

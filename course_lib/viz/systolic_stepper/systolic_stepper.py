@@ -1,4 +1,4 @@
-"""A systolic array as a widget: step through its cycles, and see when results come out."""
+"""A widget that steps through the cycles of a systolic array and shows when results come out."""
 
 import traitlets
 
@@ -10,11 +10,11 @@ MOST = 8  # rows, and columns
 
 
 def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
-    """An array of ``rows`` x ``columns`` weights that multiplies a few rows of x, cycle by cycle, forth and back.
+    """Step an array of ``rows`` x ``columns`` weights through a few rows of x, cycle by cycle, forwards and backwards.
 
-    The weights w[rows, columns] stay, rows of x enter from the left, each number a cycle after the one above it, and
-    sums move down: y = x @ w. All numbers are small and whole, and right. Raises ValueError for an array smaller than
-    1 x 1 or larger than 8 x 8.
+    The weights w[rows, columns] stay in place, rows of x enter from the left, each element a cycle after the one above
+    it, and sums move down: y = x @ w. All values are small integers and exact. Raises ValueError for an array smaller
+    than 1 x 1 or larger than 8 x 8.
     """
     for name, size in (("rows", rows), ("columns", columns)):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST:
@@ -29,14 +29,14 @@ def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
 
 
 class SystolicStepper(Widget):
-    """The widget. ``cycle`` cycles are done; where no browser runs its code, a still from the middle stands in."""
+    """The widget. It shows the state after ``cycle`` cycles; the still of cycle 0 is one from the middle."""
 
     _esm, _css = source(__file__, "dom.js")
     x = traitlets.List().tag(sync=True)
     w = traitlets.List().tag(sync=True)
     y = traitlets.List().tag(sync=True)
-    frames = traitlets.List().tag(sync=True)  # of each cycle, from before the first on
-    size = traitlets.Int(128).tag(sync=True)  # rows, and columns, of the MXU that the note is about
+    frames = traitlets.List().tag(sync=True)  # for each cycle, starting before the first
+    size = traitlets.Int(128).tag(sync=True)  # rows, and columns, of the MXU in the note
     cycle = traitlets.Int(0).tag(sync=True)
 
     def _still(self) -> tuple[str, str]:

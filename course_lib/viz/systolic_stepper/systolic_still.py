@@ -4,12 +4,12 @@ from course_lib.viz.common import draw
 from course_lib.viz.systolic_stepper import systolic
 from course_lib.viz.systolic_stepper.systolic import Matrix
 
-_TALL, _QUEUE = 74, 34  # pixels: height of a cell, width of a number that waits
-_FILL = ("#cfe3f1", "#fdf3d8", "#cfeadf")  # of the cells that work on one row of x; the next has the next
+_TALL, _QUEUE = 74, 34  # pixels: height of a cell, width of a waiting element
+_FILL = ("#cfe3f1", "#fdf3d8", "#cfeadf")  # of cells that work on the same row of x, in turn
 
 
 def still(x: Matrix, w: Matrix, cycle: int) -> str:
-    """The array after ``cycle`` cycles, what waits on its left and what has come out below it."""
+    """Draw the array after ``cycle`` cycles, what waits on its left, and what has come out below."""
     words = draw.paragraph(systolic.caption(x, w, cycle), size=17)
     said = "In a cell: its weight, above; what it adds to the sum from above; the sum that it hands down."
     panel = draw.stacked([_array(x, w, cycle), words, draw.paragraph(said, size=15, fill=draw.MUTED)], gap=8)
@@ -17,7 +17,7 @@ def still(x: Matrix, w: Matrix, cycle: int) -> str:
 
 
 def fill(row_of_x: int) -> str:
-    """The colour of the cells that work on a row of x."""
+    """Return the colour of the cells that work on a row of x."""
     return _FILL[row_of_x % len(_FILL)]
 
 

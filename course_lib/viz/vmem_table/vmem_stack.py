@@ -1,4 +1,4 @@
-"""The VMEM stack: what lies in a core's fast memory, one box per buffer, against the limit."""
+"""The contents of a core's VMEM as a stack, one box per buffer, against the limit."""
 
 import collections
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from course_lib.viz.common import draw
 
 _ABSENT = "What lies in VMEM is not known: the compiler gave no list of its allocations."
 
-# purpose -> fill, hatch
+# purpose -> (fill, hatch)
 _LOOKS = {
     "input window": (draw.BLUE, 0),
     "output window": (draw.ORANGE, 1),
@@ -19,9 +19,9 @@ _LOOKS = {
 }
 _SCALE = 180  # pixels for the limit, or for the stack if it is higher
 _LEFT, _RIGHT = 84, 196  # edges of the stack
-_THIN, _ENLARGED = 26, 140  # width of the thin stack, and left edge of the enlarged one beside it
+_THIN, _ENLARGED = 26, 140  # width of the thin stack, left edge of the enlarged one
 _LITTLE = 0.4  # a stack that fills less of its limit is enlarged
-_ROW, _MOST = 20, 12  # of the legend: height of a row, and rows before the smallest are put together
+_ROW, _MOST = 20, 12  # of the legend: height of a row, most rows before the smallest are merged
 
 
 class Piece(NamedTuple):
@@ -34,19 +34,19 @@ class Piece(NamedTuple):
 
 
 def pieces(rows: Sequence) -> list[Piece]:
-    """What lies in VMEM together, from a Report's ``vmem`` or the rows of ``cost.vmem``.
+    """Return what is in VMEM at the same time, from a Report's ``vmem`` or the rows of ``cost.vmem``.
 
-    A row has ``name``, ``bytes``, ``buffers``, ``op`` and ``purpose``. Ops run one after another: of
-    several, the one that needs most is shown.
+    A row has ``name``, ``bytes``, ``buffers``, ``op`` and ``purpose``. Ops run one after another, so of several, only
+    the one that needs most counts.
     """
     together = [row for row in rows if row.op == fullest(rows)]
     found = [Piece(row.name, row.bytes, row.purpose, row.buffers) for row in together if row.bytes]
-    order = list(_LOOKS)  # inputs lie at the bottom
+    order = list(_LOOKS)  # inputs at the bottom
     return sorted(found, key=lambda piece: order.index(piece.purpose) if piece.purpose in order else len(order))
 
 
 def fullest(rows: Sequence) -> str:
-    """The op that needs most VMEM; "" where rows name none."""
+    """Return the op that needs most VMEM; "" if the rows name none."""
     needs = collections.Counter()
     for row in rows:
         needs[row.op] += row.bytes
@@ -54,9 +54,9 @@ def fullest(rows: Sequence) -> str:
 
 
 def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
-    """The stack with heading and sentence. ``rows``: see ``pieces``; ``limit``: bytes a kernel may use, if it is known.
+    """Draw the stack with heading and sentence. ``rows``: see ``pieces``; ``limit``: bytes a kernel may use, if known.
 
-    A stack that fills little of its limit is drawn twice: thin and true, and enlarged beside it.
+    A stack that fills little of its limit is drawn twice: thin and to scale, and enlarged beside it.
     """
     shown = _few(pieces(rows))
     if not shown:
@@ -80,7 +80,7 @@ def panel(rows: Sequence, limit: int | None = None) -> draw.Panel:
 
 
 def sentence(rows: Sequence, limit: int | None = None) -> str:
-    """How much is used, and what is free or missing."""
+    """Say how much is used, and how much is free or missing."""
     return f"VMEM: {_use(rows, limit)}" if pieces(rows) else _ABSENT
 
 
@@ -96,7 +96,7 @@ def _use(rows: Sequence, limit: int | None) -> str:
 
 
 def _few(shown: list[Piece]) -> list[Piece]:
-    """At most ``_MOST`` pieces: the smallest are put together."""
+    """Merge the smallest pieces so that at most ``_MOST`` remain."""
     if len(shown) <= _MOST:
         return shown
     by_size = sorted(range(len(shown)), key=lambda n: -shown[n].bytes)
@@ -114,14 +114,14 @@ def _explained(piece: Piece) -> str:
 
 
 def _room(width: float, share: float) -> str:
-    """The empty memory behind a stack, and its floor."""
+    """Draw the empty memory behind a stack, and its floor."""
     room = _SCALE * share
     floor = draw.line(_LEFT - 8, _SCALE, _LEFT + width + 8, _SCALE, draw.INK, width=1.5)
     return draw.box(_LEFT, _SCALE - room, width, room, draw.TRACK) + floor
 
 
 def _enlargement(share: float, tall: float) -> str:
-    """The part of the thin stack that is in use, and lines from there to the same part drawn large."""
+    """Draw the used part of the thin stack, and lines from there to the enlarged one."""
     used, edge = max(_SCALE * share, 1.5), _LEFT + _THIN
     return (
         draw.box(_LEFT, _SCALE - used, _THIN, used, draw.INK)
@@ -132,7 +132,7 @@ def _enlargement(share: float, tall: float) -> str:
 
 
 def _limit_line(total: int, limit: int | None, most: int, width: float) -> str:
-    """The limit, and beside the stack a bar along what lies above it."""
+    """Draw the limit, and beside the stack a bar along what exceeds it."""
     if limit is None:
         return ""
     y = _SCALE - _SCALE * limit / most
@@ -146,7 +146,7 @@ def _limit_line(total: int, limit: int | None, most: int, width: float) -> str:
 
 
 def _tower_piece(piece: Piece, left: float, top: float, tall: float) -> str:
-    """One box per buffer: a double buffered window is two boxes, the second one paler, one above the other."""
+    """Draw one box per buffer: a double-buffered window is two stacked boxes, the second one paler."""
     fill, lean = _LOOKS.get(piece.purpose, (draw.GREY, 0))
     width, each, parts = _RIGHT - left, tall / piece.buffers, []
     for n in range(piece.buffers):
@@ -162,7 +162,7 @@ def _tower_piece(piece: Piece, left: float, top: float, tall: float) -> str:
 
 
 def _legend(shown: list[Piece], middles: list[float]) -> str:
-    """A row of words for each piece, beside it where there is room, with a thin line to it."""
+    """Write a row of words for each piece, near it if there is room, with a thin line to it."""
     left, parts = _RIGHT + 44, []
     for piece, middle, y in zip(shown, middles, _spread(middles), strict=True):
         edge = _RIGHT + 3
@@ -178,12 +178,12 @@ def _legend(shown: list[Piece], middles: list[float]) -> str:
 
 
 def _spread(middles: list[float]) -> list[float]:
-    """Rows as near their pieces as they can be without touching; ``middles`` rise from the bottom of the stack."""
+    """Place rows as near their pieces as possible without overlap; ``middles`` go up from the bottom of the stack."""
     rows = list(middles)
     for n in range(1, len(rows)):  # from the bottom up
         rows[n] = min(rows[n], rows[n - 1] - _ROW)
     top = min(rows) if rows else 0
-    if top < 4:  # pushed out at the top: push down from there
+    if top < 4:  # past the top: push down from there
         rows[-1] = 4
         for n in range(len(rows) - 2, -1, -1):
             rows[n] = max(rows[n], rows[n + 1] + _ROW)
