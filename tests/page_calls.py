@@ -24,11 +24,24 @@ def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
 
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
+    "activations": {op: lambda: ((normal(33, 300),), {}) for op in ("relu", "gelu", "gelu_tanh", "silu")},
+    "elementwise": {
+        **{op: lambda: ((normal(33, 1300), normal(33, 1300)), {}) for op in ("add", "subtract", "multiply")},
+        "cast": lambda: ((normal(2, 3, 5, 300),), {"dtype": jnp.bfloat16}),
+    },
+    "scale_add": {"scale_add": lambda: ((jnp.float32(-3), normal(5001), normal(5001)), {})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
 }
 
-# (family, op, what it is called, arguments, options): rows of docs/results.md
+# (family, op, what it is called, arguments, options): rows of docs/results.md, and a few more
 FAST = [
-    ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
-    for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ("activations", "gelu", "4096 x 3072", (described(4096, 3072),), {}),
+    ("activations", "silu", "2048 x 14336", (described(2048, 14336),), {}),
+    ("elementwise", "add", "8192 x 2048", (described(8192, 2048), described(8192, 2048)), {}),
+    ("elementwise", "cast", "4096 x 3072", (described(4096, 3072),), {"dtype": jnp.float32}),
+    ("scale_add", "scale_add", "4096 x 3072", (described(), described(4096, 3072), described(4096, 3072)), {}),
+    *(
+        ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
+        for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ),
 ]
