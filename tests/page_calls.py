@@ -32,13 +32,34 @@ def int8(*shape: int) -> tuple[jax.Array, jax.Array]:
 JUDGED = {
     "linear": {"linear": lambda: ((normal(129, 1300), normal(1300, 70), normal(70)), {"activation": "gelu"})},
     "linear_int8": {"linear_int8": lambda: ((normal(13, 300), *int8(300, 200), normal(200)), {"activation": "silu"})},
+    "activations": {op: lambda: ((normal(33, 300),), {}) for op in ("relu", "gelu", "gelu_tanh", "silu")},
+    "elementwise": {
+        **{op: lambda: ((normal(33, 1300), normal(33, 1300)), {}) for op in ("add", "subtract", "multiply")},
+        "cast": lambda: ((normal(2, 3, 5, 300),), {"dtype": jnp.bfloat16}),
+    },
+    "reduce": {
+        "sum_over": lambda: ((normal(300, 150),), {"axis": -1}),
+        "max_over": lambda: ((normal(20, 5, 140) - 9,), {"axis": 1}),
+    },
+    "scale_add": {"scale_add": lambda: ((jnp.float32(-3), normal(5001), normal(5001)), {})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
 }
 
-# (family, op, what it is called, arguments, options): rows of docs/results.md
+# (family, op, what it is called, arguments, options): rows of docs/results.md, and a few more
 FAST = [
-    ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
-    for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ("activations", "gelu", "4096 x 3072", (described(4096, 3072),), {}),
+    ("activations", "silu", "2048 x 14336", (described(2048, 14336),), {}),
+    ("elementwise", "add", "8192 x 2048", (described(8192, 2048), described(8192, 2048)), {}),
+    ("elementwise", "cast", "4096 x 3072", (described(4096, 3072),), {"dtype": jnp.float32}),
+    *(
+        ("reduce", "sum_over", f"8192 x 2048, {axis}", (described(8192, 2048),), {"axis": axis})
+        for axis in (0, 1, None)
+    ),
+    ("scale_add", "scale_add", "4096 x 3072", (described(), described(4096, 3072), described(4096, 3072)), {}),
+    *(
+        ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
+        for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ),
 ]
 FAST += [
     (

@@ -158,7 +158,7 @@ def test_inside_a_shard_map():
 
     def kernels(x, y):
         shares = portable.by_rows(x, kernel=functools.partial(softmax._whole_kernel, axis=1), name="softmax")
-        twice = portable.by_elements(x, x, kernel=elementwise._add_kernel, dtype=x.dtype, name="add")
+        twice = portable.by_elements(x, x, kernel=elementwise.kernel.KERNELS["add"], dtype=x.dtype, name="add")
         return shares, twice, matmul_portable.product(x, y)[0]
 
     cut = jax.shard_map(kernels, mesh=mesh, in_specs=(rows, jax.P()), out_specs=rows)

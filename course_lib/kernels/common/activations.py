@@ -74,7 +74,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def apply(name: str | None, z: Float32[Array, "*shape"]) -> Float32[Array, "*shape"]:
-    """Apply the activation called ``name``, a key of ACTIVATIONS or None, to ``z`` in f32: plain jnp, for any kernel."""
+    """Apply the activation called ``name``, a key of ACTIVATIONS or None, to ``z`` in f32, in any kernel or none."""
     return ACTIVATIONS[name or "none"].apply(z)
 
 
