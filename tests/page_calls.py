@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import kernel_calls
 import numpy as np
 
+F32, BF16 = jnp.float32, jnp.bfloat16
 CALLS = kernel_calls.CALLS
 NOT_PRINTED = {"matmul_transposed"}  # ops that the library has and the family's page leaves out
 
@@ -25,10 +26,17 @@ def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
+    "softmax": {"softmax": lambda: ((normal(20, 300),), {})},
 }
 
 # (family, op, what it is called, arguments, options): rows of docs/results.md
 FAST = [
-    ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
-    for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    *(
+        ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
+        for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ),
+    *(
+        ("softmax", "softmax", f"{m} x {n}", (described(m, n, dtype=dtype),), {})
+        for m, n, dtype in [(8192, 2048, F32), (256, 50257, BF16), (3152, 197, F32), (65536, 64, F32)]
+    ),
 ]

@@ -19,7 +19,7 @@ from course_lib.kernels.dispatch import launch, portable
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import triton as matmul_portable
 from course_lib.kernels.norm import mosaic_gpu as norm_gpu
-from course_lib.kernels.softmax import backward as softmax_backward
+from course_lib.kernels.softmax import kernel as softmax_kernel
 
 BF16 = jnp.bfloat16
 
@@ -68,8 +68,8 @@ RAGGED = {
     "rms_norm_residual": (on_its_road(norm.rms_norm_residual), norm.rms_norm_residual_reference, (X, X[::-1], V)),
     "softmax": (on_its_road(softmax.softmax), softmax.reference, (X - 300,)),
     "gradient of softmax": (
-        functools.partial(portable.by_rows, kernel=functools.partial(softmax_backward.whole_kernel, axis=1), arrays=2,
-                          name="gradient of softmax"), softmax_backward.plain, (softmax.reference(X), X)),
+        functools.partial(portable.by_rows, kernel=functools.partial(softmax_kernel._gradient_kernel, axis=1), arrays=2,
+                          name="gradient of softmax"), softmax_kernel.gradient_reference, (softmax.reference(X), X)),
     "matmul": (on_its_road(matmul.matmul), matmul.reference, (A, B)),
     "linear": (on_its_road(linear.linear, activation="silu"), functools.partial(linear.reference, activation="silu"),
                (A, B, BIAS)),
@@ -156,7 +156,7 @@ def test_inside_a_shard_map():
     rows = jax.P("data")
 
     def kernels(x, y):
-        shares = portable.by_rows(x, kernel=functools.partial(softmax._whole_kernel, axis=1), name="softmax")
+        shares = portable.by_rows(x, kernel=functools.partial(softmax_kernel._whole_kernel, axis=1), name="softmax")
         twice = portable.by_elements(x, x, kernel=elementwise._add_kernel, dtype=x.dtype, name="add")
         return shares, twice, matmul_portable.product(x, y)[0]
 

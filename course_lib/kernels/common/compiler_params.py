@@ -16,10 +16,14 @@ def check_fits(blocks, needed: int) -> None:
         )
 
 
+def vmem_limit(needed: int) -> int:
+    """Return the bytes of VMEM to ask for if blocks take ``needed`` bytes: a quarter more, and at least the usual."""
+    return min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
+
+
 def compiler_params(needed: int, *semantics: str) -> pltpu.CompilerParams:
     """Grid axes as ``semantics`` has them, and room for ``needed`` bytes of blocks and a quarter more."""
-    limit = min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
-    return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=limit)
+    return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=vmem_limit(needed))
 
 
 def _mebibytes(count: int) -> str:
