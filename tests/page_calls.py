@@ -7,7 +7,7 @@ import numpy as np
 
 F32, BF16 = jnp.float32, jnp.bfloat16
 CALLS = kernel_calls.CALLS
-NOT_PRINTED = {"matmul_transposed"}  # ops that the library has and the family's page leaves out
+NOT_PRINTED = {"matmul_transposed", "rms_norm_residual"}  # ops that the library has and the family's page leaves out
 
 
 def alone(family: str) -> dict[str, str]:
@@ -26,6 +26,10 @@ def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
+    "norm": {
+        "rms_norm": lambda: ((normal(33, 300), normal(300)), {}),
+        "layer_norm": lambda: ((normal(33, 300), normal(300), normal(300)), {}),
+    },
     "softmax": {"softmax": lambda: ((normal(20, 300),), {})},
 }
 
@@ -34,6 +38,14 @@ FAST = [
     *(
         ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ),
+    *(
+        ("norm", "rms_norm", f"{m} x {n}", (described(m, n, dtype=dtype), described(n, dtype=dtype)), {})
+        for m, n, dtype in [(8192, 2048, F32), (2048, 4096, BF16), (8, 4096, BF16), (100_000, 100, F32)]
+    ),
+    *(
+        ("norm", "layer_norm", f"{m} x {n}", (described(m, n, dtype=dtype), *[described(n, dtype=dtype)] * 2), {})
+        for m, n, dtype in [(8192, 2048, F32), (512, 768, F32), (3152, 768, BF16)]
     ),
     *(
         ("softmax", "softmax", f"{m} x {n}", (described(m, n, dtype=dtype),), {})

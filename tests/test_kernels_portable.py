@@ -18,7 +18,8 @@ from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch, portable
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import triton as matmul_portable
-from course_lib.kernels.norm import mosaic_gpu as norm_gpu
+from course_lib.kernels.norm import op as norm_op
+from course_lib.kernels.norm.kernel import _rms_norm_kernel
 from course_lib.kernels.softmax import kernel as softmax_kernel
 
 BF16 = jnp.bfloat16
@@ -145,8 +146,8 @@ def test_the_gradient_of_a_linear_layer():
 
 def test_mapped_over_a_weight_too():
     x, weights = array(0, 3, 5, 100), array(1, 3, 100)
-    rms_norm = functools.partial(portable.by_rows, kernel=functools.partial(norm_gpu._ragged, kernel=functools.partial(
-        norm._rms_norm_kernel, eps=1e-6)), name="rms_norm", interpret=True)  # fmt: skip
+    rms_norm = functools.partial(portable.by_rows, kernel=functools.partial(norm_op._ragged, kernel=functools.partial(
+        _rms_norm_kernel, eps=1e-6)), name="rms_norm", interpret=True)  # fmt: skip
     assert_near(jax.vmap(rms_norm)(x, weights), jax.vmap(norm.rms_norm_reference)(x, weights), ulps=1)
 
 

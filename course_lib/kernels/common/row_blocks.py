@@ -4,7 +4,6 @@ A kernel that needs a row in one piece (softmax, the norms) has one choice only,
 """
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -56,19 +55,8 @@ def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 2
     return min(fits, pl.cdiv(wanted, LANES) * LANES) or None
 
 
-def vector_spec(x: Described, mapped: bool) -> tuple[pl.BlockSpec, Callable[[Array], Array]]:
-    """How a kernel is handed a vector as long as the rows of x, and the view of the vector for it.
-
-    As a vector where it would be copied to become a row, for it fills tiles of 1024 in HBM; as a row under jax.vmap.
-    """
-    columns = x.shape[-1]
-    if mapped or columns % (SUBLANES * LANES) == 0:
-        return pl.BlockSpec((1, columns), lambda *step: (0, 0)), lambda vector: vector.reshape(1, columns)
-    return pl.BlockSpec((columns,), lambda *step: (0,)), lambda vector: vector
-
-
 def vector(ref: Float[Ref, "*row"], axis: int) -> Float32[Array, "*row"]:
-    """In a kernel: such a vector in f32, to go with blocks whose rows lie along ``axis``: (1, N), or (N, 1) for 0."""
+    """Return, in a kernel, a vector in f32 as (1, N), or as (N, 1) beside blocks whose rows lie along axis 0."""
     row = ref[...].astype(jnp.float32).reshape(1, -1)
     return row.T if axis == 0 else row
 
