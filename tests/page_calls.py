@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import kernel_calls
 import numpy as np
 
+F32, BF16 = jnp.float32, jnp.bfloat16
 CALLS = kernel_calls.CALLS
-NOT_PRINTED = {"matmul_transposed"}  # ops that the library has and the family's page leaves out
+NOT_PRINTED = {"matmul_transposed", "rms_norm_residual"}  # ops that the library has and the family's page leaves out
 
 
 def alone(family: str) -> dict[str, str]:
@@ -43,6 +44,11 @@ JUDGED = {
     },
     "scale_add": {"scale_add": lambda: ((jnp.float32(-3), normal(5001), normal(5001)), {})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
+    "norm": {
+        "rms_norm": lambda: ((normal(33, 300), normal(300)), {}),
+        "layer_norm": lambda: ((normal(33, 300), normal(300), normal(300)), {}),
+    },
+    "softmax": {"softmax": lambda: ((normal(20, 300),), {})},
 }
 
 # (family, op, what it is called, arguments, options): rows of docs/results.md, and a few more
@@ -60,26 +66,37 @@ FAST = [
         ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
     ),
-]
-FAST += [
-    (
-        "linear_int8",
-        "linear_int8",
-        f"{m} x {k} x {n}",
-        (described(m, k), described(k, n, dtype=jnp.int8), described(n, dtype=jnp.float32), described(n)),
-        {"activation": "silu"},
-    )
-    for m, k, n in [(8, 4096, 14336), (4096, 1024, 4096)]
-]
-
-FAST += [
-    (
-        "linear",
-        "linear",
-        f"{m} x {k} x {n}, {activation}",
-        (described(m, k), described(k, n), described(n)),
-        {"activation": activation},
-    )
-    for m, k, n in [(4096, 1024, 4096), (2048, 2048, 2048)]
-    for activation in ("gelu", "gelu_tanh")
+    *(
+        (
+            "linear_int8",
+            "linear_int8",
+            f"{m} x {k} x {n}",
+            (described(m, k), described(k, n, dtype=jnp.int8), described(n, dtype=jnp.float32), described(n)),
+            {"activation": "silu"},
+        )
+        for m, k, n in [(8, 4096, 14336), (4096, 1024, 4096)]
+    ),
+    *(
+        (
+            "linear",
+            "linear",
+            f"{m} x {k} x {n}, {activation}",
+            (described(m, k), described(k, n), described(n)),
+            {"activation": activation},
+        )
+        for m, k, n in [(4096, 1024, 4096), (2048, 2048, 2048)]
+        for activation in ("gelu", "gelu_tanh")
+    ),
+    *(
+        ("norm", "rms_norm", f"{m} x {n}", (described(m, n, dtype=dtype), described(n, dtype=dtype)), {})
+        for m, n, dtype in [(8192, 2048, F32), (2048, 4096, BF16), (8, 4096, BF16), (100_000, 100, F32)]
+    ),
+    *(
+        ("norm", "layer_norm", f"{m} x {n}", (described(m, n, dtype=dtype), *[described(n, dtype=dtype)] * 2), {})
+        for m, n, dtype in [(8192, 2048, F32), (512, 768, F32), (3152, 768, BF16)]
+    ),
+    *(
+        ("softmax", "softmax", f"{m} x {n}", (described(m, n, dtype=dtype),), {})
+        for m, n, dtype in [(8192, 2048, F32), (256, 50257, BF16), (3152, 197, F32), (65536, 64, F32)]
+    ),
 ]

@@ -19,8 +19,9 @@ from course_lib.kernels.common import portable
 from course_lib.kernels.dispatch import launch
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import triton as matmul_portable
-from course_lib.kernels.norm import mosaic_gpu as norm_gpu
-from course_lib.kernels.softmax import backward as softmax_backward
+from course_lib.kernels.norm import op as norm_op
+from course_lib.kernels.norm.kernel import _rms_norm_kernel
+from course_lib.kernels.softmax import kernel as softmax_kernel
 
 BF16 = jnp.bfloat16
 
@@ -69,8 +70,8 @@ RAGGED = {
     "rms_norm_residual": (on_its_road(norm.rms_norm_residual), norm.rms_norm_residual_reference, (X, X[::-1], V)),
     "softmax": (on_its_road(softmax.softmax), softmax.reference, (X - 300,)),
     "gradient of softmax": (
-        functools.partial(portable.by_rows, kernel=functools.partial(softmax_backward.whole_kernel, axis=1), arrays=2,
-                          name="gradient of softmax"), softmax_backward.plain, (softmax.reference(X), X)),
+        functools.partial(portable.by_rows, kernel=functools.partial(softmax_kernel._gradient_kernel, axis=1), arrays=2,
+                          name="gradient of softmax"), softmax_kernel.gradient_reference, (softmax.reference(X), X)),
     "matmul": (on_its_road(matmul.matmul), matmul.reference, (A, B)),
     "linear": (on_its_road(linear.linear, activation="silu"), functools.partial(linear.reference, activation="silu"),
                (A, B, BIAS)),
@@ -146,8 +147,8 @@ def test_the_gradient_of_a_linear_layer():
 
 def test_mapped_over_a_weight_too():
     x, weights = array(0, 3, 5, 100), array(1, 3, 100)
-    rms_norm = functools.partial(portable.by_rows, kernel=functools.partial(norm_gpu._ragged, kernel=functools.partial(
-        norm._rms_norm_kernel, eps=1e-6)), name="rms_norm", interpret=True)  # fmt: skip
+    rms_norm = functools.partial(portable.by_rows, kernel=functools.partial(norm_op._ragged, kernel=functools.partial(
+        _rms_norm_kernel, eps=1e-6)), name="rms_norm", interpret=True)  # fmt: skip
     assert_near(jax.vmap(rms_norm)(x, weights), jax.vmap(norm.rms_norm_reference)(x, weights), ulps=1)
 
 
@@ -157,7 +158,7 @@ def test_inside_a_shard_map():
     rows = jax.P("data")
 
     def kernels(x, y):
-        shares = portable.by_rows(x, kernel=functools.partial(softmax._whole_kernel, axis=1), name="softmax")
+        shares = portable.by_rows(x, kernel=functools.partial(softmax_kernel._whole_kernel, axis=1), name="softmax")
         twice = portable.by_elements(x, x, kernel=elementwise.kernel.KERNELS["add"], dtype=x.dtype, name="add")
         return shares, twice, matmul_portable.product(x, y)[0]
 

@@ -16,14 +16,14 @@ def check_fits(blocks, needed: int) -> None:
         )
 
 
+def vmem_limit(needed: int) -> int:
+    """Return the bytes of VMEM to ask for if blocks take ``needed`` bytes: a quarter more, and at least the usual."""
+    return min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
+
+
 def compiler_params(needed: int, *semantics: str) -> pltpu.CompilerParams:
     """Return parameters with ``semantics`` of grid axes, and VMEM for ``needed`` bytes of blocks plus a quarter."""
     return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=vmem_limit(needed))
-
-
-def vmem_limit(needed: int) -> int:
-    """Return how many bytes of VMEM to request for ``needed`` bytes of blocks: a quarter more, and at least 16 MiB."""
-    return min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
 
 
 def _mebibytes(count: int) -> str:

@@ -4,7 +4,6 @@ A kernel that needs whole rows (softmax, the norms) has a single choice: ``bm``,
 """
 
 import math
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -56,20 +55,8 @@ def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 2
     return min(fits, pl.cdiv(wanted, LANES) * LANES) or None
 
 
-def vector_spec(x: Described, mapped: bool) -> tuple[pl.BlockSpec, Callable[[Array], Array]]:
-    """Return the BlockSpec of a vector as long as the rows of x, and the function that makes the vector fit it.
-
-    It stays a vector if XLA would copy it to make a row of it, since a vector fills tiles of 1024 in HBM. Under
-    jax.vmap, and if its length is a multiple of 1024, it becomes a row.
-    """
-    columns = x.shape[-1]
-    if mapped or columns % (SUBLANES * LANES) == 0:
-        return pl.BlockSpec((1, columns), lambda *step: (0, 0)), lambda vector: vector.reshape(1, columns)
-    return pl.BlockSpec((columns,), lambda *step: (0,)), lambda vector: vector
-
-
 def vector(ref: Float[Ref, "*row"], axis: int) -> Float32[Array, "*row"]:
-    """Return such a vector in f32 inside a kernel: (1, N) for blocks with rows along axis 1, (N, 1) along axis 0."""
+    """Return a vector in f32 inside a kernel: (1, N), or (N, 1) beside blocks whose rows lie along axis 0."""
     row = ref[...].astype(jnp.float32).reshape(1, -1)
     return row.T if axis == 0 else row
 

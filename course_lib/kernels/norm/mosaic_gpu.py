@@ -19,8 +19,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from course_lib.arrays import Array, Float, Float32
-from course_lib.kernels.common import chip, portable
-from course_lib.kernels.dispatch.launch import fixed
+from course_lib.kernels.common import chip
 
 _THREADS = 128
 _LONGEST = 8192  # of a row: 64 numbers in each thread; twice as many, and LayerNorm spills registers
@@ -84,23 +83,6 @@ def on_gpu(x: Array, *vectors: Array, op: Callable, **how) -> Array:
     if why := unfit(x, *vectors):
         raise chip.NoKernel(why)
     return op(x, *vectors, **how)
-
-
-_BY_MOSAIC = {"rms_norm": rms_norm, "layer_norm": layer_norm}
-
-
-def roads(op: str, kernel: Callable, count: int, eps: float) -> dict[str, Callable | None]:
-    """How a GPU runs ``op`` of ``norm``: here, or ``kernel``, its body for a TPU, by Triton; of ``count`` arrays."""
-    body = fixed(_ragged, kernel=kernel)
-    return {
-        "gpu": fixed(on_gpu, op=_BY_MOSAIC[op], eps=eps) if op in _BY_MOSAIC else None,
-        "portable": fixed(portable.by_rows, kernel=body, arrays=count, results=count, name=op),
-    }
-
-
-def _ragged(x_block: portable.Block, *blocks: portable.Block, kernel: Callable) -> None:
-    """A kernel of which a row need not fill its block."""
-    kernel(x_block, *blocks, axis=1, inside=x_block.inside)
 
 
 def by_rows(
