@@ -18,8 +18,12 @@ def check_fits(blocks, needed: int) -> None:
 
 def compiler_params(needed: int, *semantics: str) -> pltpu.CompilerParams:
     """Return parameters with ``semantics`` of grid axes, and VMEM for ``needed`` bytes of blocks plus a quarter."""
-    limit = min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
-    return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=limit)
+    return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=vmem_limit(needed))
+
+
+def vmem_limit(needed: int) -> int:
+    """Return how many bytes of VMEM to request for ``needed`` bytes of blocks: a quarter more, and at least 16 MiB."""
+    return min(max(needed * 5 // 4, _USUAL), chip.vmem_bytes())
 
 
 def _mebibytes(count: int) -> str:
