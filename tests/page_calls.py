@@ -19,6 +19,10 @@ def normal(*shape: int, dtype=jnp.float32) -> jax.Array:
     return jnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape), dtype)
 
 
+def int32(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
 def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
@@ -32,6 +36,10 @@ def int8(*shape: int) -> tuple[jax.Array, jax.Array]:
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
     "linear": {"linear": lambda: ((normal(129, 1300), normal(1300, 70), normal(70)), {"activation": "gelu"})},
+    "grouped": {"grouped_matmul": lambda: ((normal(700, 140), normal(3, 140, 300), int32(200, 0, 400)), {})},
+    "grouped_swiglu": {
+        "grouped_swiglu": lambda: ((normal(600, 140), *normal(2, 3, 140, 300), int32(200, 0, 350)), {}),
+    },
     "linear_int8": {"linear_int8": lambda: ((normal(13, 300), *int8(300, 200), normal(200)), {"activation": "silu"})},
     "activations": {op: lambda: ((normal(33, 300),), {}) for op in ("relu", "gelu", "gelu_tanh", "silu")},
     "elementwise": {
@@ -99,4 +107,13 @@ FAST = [
         ("softmax", "softmax", f"{m} x {n}", (described(m, n, dtype=dtype),), {})
         for m, n, dtype in [(8192, 2048, F32), (256, 50257, BF16), (3152, 197, F32), (65536, 64, F32)]
     ),
+]
+EXPERTS = {"equal": int32(*[512] * 8), "drawn": int32(512, 519, 473, 499, 540, 491, 533, 529)}  # 4096 rows
+FAST += [
+    ("grouped", "grouped_matmul", name, (described(4096, 2048), described(8, 2048, 2048), sizes), {})
+    for name, sizes in EXPERTS.items()
+]
+FAST += [
+    ("grouped_swiglu", "grouped_swiglu", name, (described(4096, k), *[described(8, k, n)] * 2, sizes), {})
+    for name, sizes, k, n in [("equal", EXPERTS["equal"], 1024, 2048), ("drawn", EXPERTS["drawn"], 2048, 1408)]
 ]
