@@ -37,7 +37,7 @@ OUTSIDE = """() => {
 
 # The corners of all words on the plot, and of its marks, in each of some states.
 SHAPES = """(states) => states.map((settings) => {
-    for (const [name, value] of Object.entries(settings)) model.set(name, value);
+    model.put(settings);
     return [...document.querySelectorAll('.course-plot text, .course-dot, .course-measured')].map((shape) => {
         const box = shape.getBBox(), m = shape.getScreenCTM(), is_text = shape.tagName === 'text';
         const low = is_text ? 0.22 * box.height : 0, left = box.x, right = box.x + box.width;

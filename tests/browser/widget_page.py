@@ -36,6 +36,10 @@ _SHOW = """async ([esm, state]) => {
             emit(`change:${name}`);
             emit('change');
         },
+        put(given) { // several at once, which is told once: for tests that draw many states
+            Object.assign(values, given);
+            emit(`change:${Object.keys(given)[0]}`);
+        },
         save_changes() {
             if (changed.size) model.saved.push(Object.fromEntries([...changed].map((name) => [name, values[name]])));
             changed.clear();
