@@ -26,6 +26,8 @@ def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
+    "matmul_one_block": {"matmul_one_block": lambda: ((normal(129, 300), normal(300, 70)), {})},
+    "matmul_pipeline": {"matmul_pipelined": lambda: ((normal(70, 130), normal(130, 90)), {})},
     "norm": {
         "rms_norm": lambda: ((normal(33, 300), normal(300)), {}),
         "layer_norm": lambda: ((normal(33, 300), normal(300), normal(300)), {}),
@@ -38,6 +40,11 @@ FAST = [
     *(
         ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ),
+    ("matmul_one_block", "matmul_one_block", "512 x 1024 x 512", (described(512, 1024), described(1024, 512)), {}),
+    *(
+        ("matmul_pipeline", "matmul_pipelined", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
+        for m, k, n in [(256, 1024, 512), (512, 8192, 2048)]
     ),
     *(
         ("norm", "rms_norm", f"{m} x {n}", (described(m, n, dtype=dtype), described(n, dtype=dtype)), {})
