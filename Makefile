@@ -11,7 +11,7 @@ LANE := $(if $(JAX),requirements-jax$(subst .,,$(JAX)).txt)
 # What another project left in the environment must not shadow the pinned packages.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-gpu lab test test-all check build grade gradescope lesson bench bench-judges bench-model op-costs \
+.PHONY: help setup setup-gpu lab test test-all test-changed smoke check build grade gradescope lesson bench bench-judges bench-model op-costs \
 	zoo colab clean
 
 help:  ## this list
@@ -31,11 +31,22 @@ test:  ## run all tests (JAX=0.12: the second lane, PYTEST_ARGS=…: pytest's op
 	@tools/system_packages.sh $(VENV)
 	@$(if $(CI)$(EVERYTHING),OPTIONAL=yes tools/setup_gpu.sh $(VENV))
 	@$(if $(EVERYTHING),OPTIONAL=yes tools/setup_nbgrader.sh $(VENV))
-	@$(PY) -m pytest -m "$(TESTS)" $(PYTEST_ARGS)
+	@$(PY) -m pytest -p no:nbval -m "$(TESTS)" $(PYTEST_ARGS) $(if $(EVERYTHING),--hold-budgets)
 test: TESTS = not sweep
 
 test-all:  ## the wide sweeps too, and the GPU's compiler and nbgrader, as the public workflow runs them every night
 	@$(MAKE) --no-print-directory test TESTS= EVERYTHING=yes
+
+test-changed:  ## for five minutes, the tests that your change may affect, nearest first (BASE=main, MINUTES=5)
+	@$(SETUP) dev $(LANE)
+	@files=$$($(PY) tests/changed.py "$(BASE)") && if [ -z "$$files" ]; then echo "No test is affected."; else \
+		$(PY) -m pytest -p no:nbval -m "not sweep" -n auto --dist load --maxschedchunk 1 --minutes $(MINUTES) $$files; fi
+BASE ?= main
+MINUTES ?= 5
+
+smoke:  ## whether this machine works at all, in a minute: one test of each kind, in the .venv that is there
+	@[ -x $(PY) ] || { echo "There is no $(VENV) yet: make setup."; exit 1; }
+	@$(PY) -m pytest -q -p no:nbval tests/test_smoke.py
 
 check:  ## style, and that the layers import one way
 	@$(SETUP) dev $(LANE)

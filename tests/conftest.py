@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import time
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["KERAS_BACKEND"] = "jax"
@@ -22,6 +23,13 @@ import seconds
 
 from course_lib import compiler
 
+UNTIL, TIME_IS_UP = "COURSE_TESTS_UNTIL", "the time is up"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--hold-budgets", action="store_true", help="fail if a part takes longer than tests/budgets.toml")
+    parser.addoption("--minutes", type=float, help="skip the tests that have not begun after so many minutes")
+
 
 def pytest_configure(config):
     """What is compiled, for the TPU or the CPU, is kept for this session alone: for its workers and their children."""
@@ -32,6 +40,8 @@ def pytest_configure(config):
         os.environ.setdefault("COURSE_CACHE", config.kept)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{config.kept}/cpu"
         jax.config.update("jax_compilation_cache_dir", f"{config.kept}/cpu")
+        if config.option.minutes is not None:
+            os.environ[UNTIL] = str(time.time() + 60 * config.option.minutes)
 
 
 def pytest_unconfigure(config):
@@ -55,8 +65,30 @@ def nothing_kept(monkeypatch):
 needs_libtpu = pytest.mark.skipif(compiler.libtpu_version() is None, reason=compiler.tpu.missing_libtpu())
 
 
-def pytest_terminal_summary(terminalreporter):
-    reports = [r for group in terminalreporter.stats.values() for r in group if hasattr(r, "duration")]
-    if len(reports) > 300:  # a few tests by hand need no summary
+# The time a run takes, and the time it may take
+
+
+def pytest_runtest_setup(item):
+    if time.time() > float(os.environ.get(UNTIL, "inf")):
+        pytest.skip(TIME_IS_UP)
+
+
+def reports_of(config):
+    """Return every report of this run that has a duration."""
+    stats = config.pluginmanager.get_plugin("terminalreporter").stats
+    return [report for group in stats.values() for report in group if hasattr(report, "duration")]
+
+
+def pytest_sessionfinish(session):
+    held = session.config.option.hold_budgets and not hasattr(session.config, "workerinput")
+    if held and session.exitstatus == pytest.ExitCode.OK and seconds.over(reports_of(session.config)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    reports = reports_of(config)
+    if len(reports) > 300 or config.option.hold_budgets:  # a few tests by hand need no summary
         terminalreporter.section("seconds by part")
-        terminalreporter.write_line("\n".join(seconds.lines(reports)))
+        terminalreporter.write_line("\n".join([*seconds.lines(reports), *seconds.over(reports)]))
+    if left := sum(TIME_IS_UP in str(report.longrepr) for report in reports):
+        terminalreporter.write_line(f"{TIME_IS_UP}: {left} tests that the change may affect have not run.")

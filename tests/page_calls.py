@@ -19,12 +19,38 @@ def normal(*shape: int, dtype=jnp.float32) -> jax.Array:
     return jnp.asarray(np.random.default_rng(sum(shape)).normal(size=shape), dtype)
 
 
+def int32(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
 def described(*shape: int, dtype=jnp.bfloat16) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
+def int8(*shape: int) -> tuple[jax.Array, jax.Array]:
+    """Return an int8 weight and the scales of its columns."""
+    w = normal(*shape)
+    return jnp.asarray(jnp.round(40 * w), jnp.int8), jnp.abs(w[0]) / 40
+
+
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
+    "linear": {"linear": lambda: ((normal(129, 1300), normal(1300, 70), normal(70)), {"activation": "gelu"})},
+    "grouped": {"grouped_matmul": lambda: ((normal(700, 140), normal(3, 140, 300), int32(200, 0, 400)), {})},
+    "grouped_swiglu": {
+        "grouped_swiglu": lambda: ((normal(600, 140), *normal(2, 3, 140, 300), int32(200, 0, 350)), {}),
+    },
+    "linear_int8": {"linear_int8": lambda: ((normal(13, 300), *int8(300, 200), normal(200)), {"activation": "silu"})},
+    "activations": {op: lambda: ((normal(33, 300),), {}) for op in ("relu", "gelu", "gelu_tanh", "silu")},
+    "elementwise": {
+        **{op: lambda: ((normal(33, 1300), normal(33, 1300)), {}) for op in ("add", "subtract", "multiply")},
+        "cast": lambda: ((normal(2, 3, 5, 300),), {"dtype": jnp.bfloat16}),
+    },
+    "reduce": {
+        "sum_over": lambda: ((normal(300, 150),), {"axis": -1}),
+        "max_over": lambda: ((normal(20, 5, 140) - 9,), {"axis": 1}),
+    },
+    "scale_add": {"scale_add": lambda: ((jnp.float32(-3), normal(5001), normal(5001)), {})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
     "matmul_one_block": {"matmul_one_block": lambda: ((normal(129, 300), normal(300, 70)), {})},
     "matmul_pipeline": {"matmul_pipelined": lambda: ((normal(70, 130), normal(130, 90)), {})},
@@ -35,8 +61,17 @@ JUDGED = {
     "softmax": {"softmax": lambda: ((normal(20, 300),), {})},
 }
 
-# (family, op, what it is called, arguments, options): rows of docs/results.md
+# (family, op, what it is called, arguments, options): rows of docs/results.md, and a few more
 FAST = [
+    ("activations", "gelu", "4096 x 3072", (described(4096, 3072),), {}),
+    ("activations", "silu", "2048 x 14336", (described(2048, 14336),), {}),
+    ("elementwise", "add", "8192 x 2048", (described(8192, 2048), described(8192, 2048)), {}),
+    ("elementwise", "cast", "4096 x 3072", (described(4096, 3072),), {"dtype": jnp.float32}),
+    *(
+        ("reduce", "sum_over", f"8192 x 2048, {axis}", (described(8192, 2048),), {"axis": axis})
+        for axis in (0, 1, None)
+    ),
+    ("scale_add", "scale_add", "4096 x 3072", (described(), described(4096, 3072), described(4096, 3072)), {}),
     *(
         ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
@@ -45,6 +80,27 @@ FAST = [
     *(
         ("matmul_pipeline", "matmul_pipelined", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(256, 1024, 512), (512, 8192, 2048)]
+    ),
+    *(
+        (
+            "linear_int8",
+            "linear_int8",
+            f"{m} x {k} x {n}",
+            (described(m, k), described(k, n, dtype=jnp.int8), described(n, dtype=jnp.float32), described(n)),
+            {"activation": "silu"},
+        )
+        for m, k, n in [(8, 4096, 14336), (4096, 1024, 4096)]
+    ),
+    *(
+        (
+            "linear",
+            "linear",
+            f"{m} x {k} x {n}, {activation}",
+            (described(m, k), described(k, n), described(n)),
+            {"activation": activation},
+        )
+        for m, k, n in [(4096, 1024, 4096), (2048, 2048, 2048)]
+        for activation in ("gelu", "gelu_tanh")
     ),
     *(
         ("norm", "rms_norm", f"{m} x {n}", (described(m, n, dtype=dtype), described(n, dtype=dtype)), {})
@@ -58,4 +114,13 @@ FAST = [
         ("softmax", "softmax", f"{m} x {n}", (described(m, n, dtype=dtype),), {})
         for m, n, dtype in [(8192, 2048, F32), (256, 50257, BF16), (3152, 197, F32), (65536, 64, F32)]
     ),
+]
+EXPERTS = {"equal": int32(*[512] * 8), "drawn": int32(512, 519, 473, 499, 540, 491, 533, 529)}  # 4096 rows
+FAST += [
+    ("grouped", "grouped_matmul", name, (described(4096, 2048), described(8, 2048, 2048), sizes), {})
+    for name, sizes in EXPERTS.items()
+]
+FAST += [
+    ("grouped_swiglu", "grouped_swiglu", name, (described(4096, k), *[described(8, k, n)] * 2, sizes), {})
+    for name, sizes, k, n in [("equal", EXPERTS["equal"], 1024, 2048), ("drawn", EXPERTS["drawn"], 2048, 1408)]
 ]

@@ -1,8 +1,10 @@
-"""Where the time of a test run went: seconds by part of the tests, printed at its end."""
+"""Where the time of a test run went: seconds by part of the tests, printed at its end and held against budgets.toml."""
 
 import collections
 import pathlib
+import tomllib
 
+BUDGETS = pathlib.Path(__file__).with_name("budgets.toml")
 _SHOWN_S = 1.0
 
 
@@ -30,3 +32,16 @@ def lines(reports: list) -> list[str]:
         shown.append(("the rest", sum(spent for _, spent, _ in rest), sum(count for _, _, count in rest)))
     shown.append(("all, over the workers", sum(spent for _, spent, _ in rows), sum(count for _, _, count in rows)))
     return [f"{spent:8.0f} s  {count:5} tests  {part}" for part, spent, count in shown]
+
+
+def over(reports: list, budgets: pathlib.Path = BUDGETS) -> list[str]:
+    """Return a line for each part, and for their sum, over its budget; sweeps do not count."""
+    allowed = tomllib.loads(budgets.read_text())["seconds"]
+    rows = by_part([report for report in reports if "sweep" not in report.keywords])
+    taken = [("all", sum(spent for _, spent, _ in rows)), *((part, spent) for part, spent, _ in rows)]
+    limits = [(part, spent, allowed.get(part, allowed["any other part"])) for part, spent in taken]
+    return [
+        f"{part}: {spent:.0f} s, and its budget in tests/budgets.toml is {limit:.0f} s"
+        for part, spent, limit in limits
+        if spent > limit
+    ]

@@ -1,4 +1,7 @@
-"""Wide sweeps: every case in `make test-all`, and in `make test` those that are named, at least one of each class."""
+"""Wide sweeps: every case in `make test-all`, and in `make test` those that are named, at least one of each class.
+
+tests/README.md lists what is left to `make test-all`.
+"""
 
 import pytest
 

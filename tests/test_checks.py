@@ -18,7 +18,7 @@ from course_lib.checks import checking, machine, record
 from course_lib.checks.exercise import exercise, lesson
 from course_lib.checks.kinds import JUDGED, kernel
 from course_lib.checks.result import SCREEN, Result, on_a_screen
-from course_lib.judges.each import budget, device
+from course_lib.judges.tpu import budget, device
 
 
 def with_kernel(kernel):
@@ -419,16 +419,16 @@ def test_who_sees_which_case(monkeypatch):
     seen = {}
 
     def judge(name):
-        def sit(trial, **settings):
+        def ask(trial, **settings):
             first = trial.args[0]
             seen.setdefault(name, []).append((f"{first.dtype}{first.shape}", trial.chip, settings))
             return judges.Verdict(judge=name, passed=True)
 
-        return sit
+        return ask
 
     monkeypatch.setattr(judges, "JUDGES", {name: judge(name) for name in judges.JUDGES})
-    monkeypatch.setattr(budget, "sit", judge("budget"))
-    monkeypatch.setattr(device, "sit", judge("device"))
+    monkeypatch.setattr(budget, "ask", judge("budget"))
+    monkeypatch.setattr(device, "ask", judge("device"))
     monkeypatch.setattr(chips, "on_a_tpu", lambda: True)
     allowed = judges.Budget(hbm_bytes=10**6)
     task = dataclasses.replace(

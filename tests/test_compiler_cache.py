@@ -12,6 +12,7 @@ from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from sample_kernels import VECTOR, add, array, matmul
+from sweeps import daily
 
 from course_lib import compiler, environment
 from course_lib.compiler.child import cache, service
@@ -61,19 +62,23 @@ def asked(monkeypatch):
     return asked
 
 
+REPORTS = {
+    "a kernel": (add, [VECTOR, VECTOR], True),
+    "an extrapolated one": (
+        lambda x, y: matmul(x, y, (256, 256, 256)),
+        [array((2048, 1024)), array((1024, 2048))],
+        True,
+    ),
+    "XLA's own": (jnp.dot, [array((256, 256), jnp.bfloat16)] * 2, True),
+    "too much VMEM": (too_much_vmem, [array((8, 128))], False),
+    "a refused operation": (written_at(1), [array((256, 256))], False),
+}
+
+
 @needs_libtpu
-@pytest.mark.parametrize(
-    "fn, args, ok",
-    [
-        (add, [VECTOR, VECTOR], True),
-        (lambda x, y: matmul(x, y, (256, 256, 256)), [array((2048, 1024)), array((1024, 2048))], True),
-        (jnp.dot, [array((256, 256), jnp.bfloat16)] * 2, True),
-        (too_much_vmem, [array((8, 128))], False),
-        (written_at(1), [array((256, 256))], False),
-    ],
-    ids=["a kernel", "an extrapolated one", "XLA's own", "too much VMEM", "a refused operation"],
-)
-def test_a_kept_report_equals_a_fresh_one(fn, args, ok, folder, monkeypatch):
+@pytest.mark.parametrize("name", daily("a kernel", "too much VMEM", "a refused operation", of=REPORTS))
+def test_a_kept_report_equals_a_fresh_one(name, folder, monkeypatch):
+    fn, args, ok = REPORTS[name]
     with monkeypatch.context() as off:
         off.setenv("COURSE_CACHE", "0")
         fresh = compiler.compile_tpu(fn, *args)

@@ -9,6 +9,7 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from sample_kernels import array, by_rows, matmul, pipelined_matmul, softmax
+from sweeps import daily
 
 from course_lib import chips, compiler, grid
 from course_lib.compiler import progress
@@ -63,7 +64,10 @@ LARGE = {
 
 
 @needs_libtpu
-@pytest.mark.parametrize("name", LARGE)
+# Every day a cut outer axis, a cut reduction, and a kernel bound by its steps.
+@pytest.mark.parametrize(
+    "name", daily("matmul, outer axes cut", "matmul, the axis of k cut", "tanh, small blocks", of=LARGE)
+)
 def test_extrapolated_cycles_are_those_of_the_whole(name, monkeypatch):
     fn, args = LARGE[name]
     report = compiler.compile_tpu(fn, *args)
@@ -134,10 +138,10 @@ def test_what_is_too_long_is_not_simulated_and_that_is_said(monkeypatch):
 
 @needs_libtpu
 def test_what_is_too_long_is_simulated_for_a_caller_who_allows_for_it(monkeypatch, nothing_kept):
-    monkeypatch.setattr(answers, "MAX_BUNDLES", 100_000)
-    report = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=200, memory_bytes=4 << 30)
+    monkeypatch.setattr(answers, "MAX_BUNDLES", 10_000)
+    report = compiler.compile_tpu(causal, array((36 * 256, 128)), time_limit_s=200, memory_bytes=4 << 30)
     assert report.cycles
-    short = compiler.compile_tpu(causal, array((64 * 256, 128)), time_limit_s=1, memory_bytes=4 << 30)
+    short = compiler.compile_tpu(causal, array((36 * 256, 128)), time_limit_s=0.5, memory_bytes=4 << 30)
     assert short.cycles is None
 
 
@@ -190,6 +194,7 @@ def test_steps_that_are_kept(n, shorter):
 
 
 @needs_libtpu
+@pytest.mark.sweep  # every day the next test says which functions are narrowed
 def test_xla_product_from_a_few_columns(monkeypatch):
     """XLA walks a grid too; a few of its columns tell about all, where it cuts them into the same windows."""
     args = bf16(2048, 2048), bf16(2048, 2048)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
 from sample_kernels import VECTOR, add, array, by_rows, endless, gathered, matmul, pipelined_matmul, softmax
+from sweeps import daily
 
 from course_lib import compiler
 from course_lib.compiler.child import service
@@ -55,6 +56,7 @@ def _several(numbers: list[int]) -> dict[int, tuple]:
     return {number: _compiled(number) for number in numbers}
 
 
+@pytest.mark.sweep  # every day one crashes alone, and in test_compiler_cache.py several processes compile at once
 def test_ten_kernels_by_four_processes_at_once():
     """One aborts, one hangs; the other eight get the answers that they get alone."""
     alone = {number: _compiled(number) for number in range(10) if number not in (ABORTS, HANGS)}
@@ -148,18 +150,17 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "compiler.compile_tpu(endless, array((8, 128)), time_limit_s=100, memory_bytes=6 << 30)",
-        "[compiler.compile_tpu(matmul, *[array((4096, 4096), jnp.bfloat16)] * 2) for _ in range(50)]",
-    ],
-    ids=["in a simulation", "in one of two sizes"],
-)
-def test_ctrl_c_leaves_no_orphan_and_the_next_compile_works(call):
+CALLS = {
+    "in a simulation": "compiler.compile_tpu(endless, array((8, 128)), time_limit_s=100, memory_bytes=6 << 30)",
+    "in one of two sizes": "[compiler.compile_tpu(matmul, *[array((4096,) * 2, jnp.bfloat16)] * 2) for _ in range(50)]",
+}
+
+
+@pytest.mark.parametrize("at_work", daily("in a simulation", of=CALLS))
+def test_ctrl_c_leaves_no_orphan_and_the_next_compile_works(at_work):
     here = pathlib.Path(__file__).parent
     env = os.environ | {"PYTHONPATH": f"{here.parent}{os.pathsep}{here}"}
-    code = INTERRUPTED.format(call=call)
+    code = INTERRUPTED.format(call=CALLS[at_work])
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env) as process:
         children = [int(pid) for pid in process.stdout.readline().split()]
         assert len(children) == 2

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 from conftest import needs_libtpu
 from sample_kernels import array, matmul
+from sweeps import daily
 
 from course_lib import compiler
 from course_lib.compiler.child import cache, service, shipped
@@ -51,13 +52,16 @@ def asked(monkeypatch):
     return asked
 
 
+FUNCTIONS = {
+    "a kernel": (in_blocks_of_256, LARGE),
+    "XLA's own product": (jnp.dot, [array((2048, 2048), jnp.bfloat16)] * 2),
+}
+
+
 @needs_libtpu
-@pytest.mark.parametrize(
-    "fn, args",
-    [(in_blocks_of_256, LARGE), (jnp.dot, [array((2048, 2048), jnp.bfloat16)] * 2)],
-    ids=["a kernel", "XLA's own product"],
-)
-def test_a_report_with_shipped_cycles_equals_a_simulated_one(fn, args, course, asked, capsys, monkeypatch):
+@pytest.mark.parametrize("name", daily("a kernel", of=FUNCTIONS))
+def test_a_report_with_shipped_cycles_equals_a_simulated_one(name, course, asked, capsys, monkeypatch):
+    fn, args = FUNCTIONS[name]
     monkeypatch.setattr(answers, "WORTH_NARROWING", 50_000)  # also where it is not
     simulated = compiler.compile_tpu(fn, *args)
     assert asked.count(True) == 2 and simulated.cycles and simulated.extrapolation
@@ -67,8 +71,11 @@ def test_a_report_with_shipped_cycles_equals_a_simulated_one(fn, args, course, a
     assert asked == [False], "the whole is compiled by the compiler, here and now"
 
 
+WHY = ["COURSE_SHIPPED", "COURSE_CACHE", "another program", "versions", "reader"]
+
+
 @needs_libtpu
-@pytest.mark.parametrize("why", ["COURSE_SHIPPED", "COURSE_CACHE", "another program", "versions", "reader"])
+@pytest.mark.parametrize("why", daily("COURSE_SHIPPED", "another program", of=WHY))
 def test_where_they_do_not_hold_the_simulator_is_asked(why, course, asked, capsys, monkeypatch):
     simulated = compiler.compile_tpu(in_blocks_of_256, *LARGE)
     ship(course, capsys)

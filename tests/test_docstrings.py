@@ -45,7 +45,6 @@ NOT_VERBS = re.compile(
 NO_OBJECT = ("of", "is", "are")  # "Count of …" and "Name is …" begin with nouns
 PROPERTIES = ("property", "cached_property")  # these name what they hold
 NOT_YET = {
-    "judges",
     "kernels",
     "lessons/lesson_11/cases.py",  # their docstrings are part of a listing that learners read
     "viz",

@@ -520,19 +520,20 @@ def test_ctrl_c_stops_everything(sign, tmp_path):
     assert not left_behind()
 
 
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        (["nowhere.ipynb"], "make grade: nowhere.ipynb does not exist.\n"),
-        (["."], "make grade: there is no notebook (.ipynb) in ..\n"),
-        (["x.ipynb", "--jobs", "0"], "invalid positive integer value: '0'\n"),
-        ([], "the following arguments are required: NB\n"),
-        (
-            [EMPTY, "--weights", "no.csv"],
-            "make grade: no.csv, the file of weights, cannot be read: No such file or directory.\n",
-        ),
-    ],
-)
+USAGE_ERRORS = [
+    (["nowhere.ipynb"], "make grade: nowhere.ipynb does not exist.\n"),
+    (["."], "make grade: there is no notebook (.ipynb) in ..\n"),
+    (["x.ipynb", "--jobs", "0"], "invalid positive integer value: '0'\n"),
+    ([], "the following arguments are required: NB\n"),
+    (
+        [EMPTY, "--weights", "no.csv"],
+        "make grade: no.csv, the file of weights, cannot be read: No such file or directory.\n",
+    ),
+]
+
+
+# Every day one that we find, and one that argparse finds.
+@pytest.mark.parametrize("arguments, says", daily(USAGE_ERRORS[0], USAGE_ERRORS[2], of=USAGE_ERRORS))
 def test_usage_errors_exit_with_2(tmp_path, arguments, says):
     done = grade(*arguments, cwd=tmp_path)
     assert done.returncode == 2

@@ -7,14 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from accepted import accepted
 from conftest import needs_libtpu
 from sweeps import daily
 
-from course_lib import compat, compiler, grid, judges
+from course_lib import compat, compiler, grid
 from course_lib.kernels import grouped, grouped_swiglu
 from course_lib.kernels.grouped import Blocks
-from course_lib.kernels.grouped import gradient as grouped_gradient
-from course_lib.kernels.grouped import kernel as grouped_kernels
+from course_lib.kernels.grouped import blocks as grouped_blocks
+from course_lib.kernels.grouped import kernel as grouped_kernel
+from course_lib.kernels.grouped import op as grouped_op
 from course_lib.kernels.grouped import visits as grouped_visits
 
 SMALL = Blocks(bm=32, bn=128)  # several tiles of some hundred rows
@@ -38,8 +40,8 @@ EVERY_DAY = ("a ragged end", "rows of nobody")  # in plain JAX
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Backwards too, where nobody chooses blocks; and chunks of 8 rows in them."""
-    monkeypatch.setattr(grouped_gradient, "_ROWS", 32)
-    monkeypatch.setattr(grouped_kernels, "CHUNK", 8)
+    monkeypatch.setattr(grouped_blocks, "_GRADIENT_ROWS", 32)
+    monkeypatch.setattr(grouped_kernel, "CHUNK", 8)
 
 
 def sample(*shapes, dtype=jnp.float32):
@@ -130,8 +132,8 @@ def test_a_nan_in_a_matrix_stays_with_its_group():
 
 
 def test_chunks_as_long_as_they_are(monkeypatch):
-    monkeypatch.setattr(grouped_kernels, "CHUNK", 128)
-    monkeypatch.setattr(grouped_gradient, "_ROWS", 512)
+    monkeypatch.setattr(grouped_kernel, "CHUNK", 128)
+    monkeypatch.setattr(grouped_blocks, "_GRADIENT_ROWS", 512)
     x, w = sample((700, 16), (3, 16, 128))
     sizes = jnp.array([140, 300, 200], jnp.int32)
     got = simulated(both_ways(grouped.grouped_matmul, blocks=Blocks(bm=512, bn=128)), x, w, sizes)
@@ -174,9 +176,9 @@ def test_visits_are_every_pair_that_meets_in_order(seed, of_matrices):
     rng = np.random.default_rng(seed)
     sizes, tile = rng.integers(0, 60, rng.integers(1, 9)) * rng.integers(0, 2), int(rng.choice([8, 32, 100]))
     rows = int(max(1, sizes.sum() + rng.integers(-5, 40)))
-    found = grouped_visits.visits(jnp.asarray(sizes, jnp.int32), rows, tile, of_matrices=of_matrices)
+    found = grouped_visits.visits_of(jnp.asarray(sizes, jnp.int32), rows, tile, of_matrices=of_matrices)
     idle, steps = int(found.idle[0]), list(zip(found.group.tolist(), found.tile.tolist(), strict=True))
-    pairs = [pair for v, pair in enumerate(steps) if not grouped_visits.is_idle(v, found.idle)]
+    pairs = [pair for v, pair in enumerate(steps) if not found.is_idle(v)]
     meet = of_pairs(sizes, rows, tile)
     if of_matrices:  # nobody's rows have no matrix, and one without rows has its zeros written
         meet = [(group, at) for group, at in meet if group < len(sizes)]
@@ -187,13 +189,8 @@ def test_visits_are_every_pair_that_meets_in_order(seed, of_matrices):
         assert pairs == meet
     assert len(steps) == len(pairs) + idle
     assert set(steps[1 : 1 + idle]) <= {pairs[min(1, len(pairs) - 1)]}, "what is idle has what comes next"
-    order = [int(grouped_visits.written(v, found.idle)) for v in range(len(steps))]
+    order = [int(found.written(v)) for v in range(len(steps))]
     assert order == [0] * (1 + idle) + list(range(1 + idle, len(steps))), "and what the first has written"
-
-
-def accepted(fn, reference, *args):
-    verdicts = judges.judge(fn, reference, *args)
-    assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
 
 
 def test_by_four_judges_forwards_and_backwards():
@@ -207,7 +204,7 @@ def test_swiglu_by_four_judges():
     accepted(functools.partial(grouped_swiglu.grouped_swiglu, blocks=SMALL), grouped_swiglu.reference, *args)
 
 
-# A mistake: what stands in grouped_kernels, what somebody writes instead, and a case where it shows.
+# A mistake: what stands in grouped/kernel.py, what somebody writes instead, and a case where it shows.
 MISTAKES = {
     "a shared tile overwrites its neighbour": (
         "jnp.where(row >= start, o, o_ref[part])",
@@ -215,12 +212,12 @@ MISTAKES = {
         "borders inside",
     ),
     "rows counted from the array's start": (
-        "start, end = bounds_ref[group] - first,",
-        "start, end = bounds_ref[group],",
+        "group, start, end = visits.rows_of(v, rows)",
+        "group, start, end = visits.group[v], *(visits.bounds[visits.group[v] + more] for more in (0, 1))",
         "borders inside",
     ),
     "the border a row too late": ("row >= start, o,", "row > start, o,", "rows of nobody"),
-    "nobody's rows are left as they are": ("(group == groups)", "(group > groups)", "rows of nobody"),
+    "nobody's rows are left as they are": ("(group == nobody)", "(group > nobody)", "rows of nobody"),
     "whose tile it is decided by its end alone": (
         "(start <= 0) & (end >= rows)",
         "end >= rows",
@@ -233,24 +230,24 @@ MISTAKES = {
     ),
     "rows of a chunk counted as those of its tile": ("o.shape, 0) + at", "o.shape, 0)", "borders inside"),
     "the next group's matrix": (
-        "e = jnp.minimum(group[v], groups - 1)",
-        "e = jnp.minimum(group[v] + 1, groups - 1)",
+        "e = jnp.minimum(visits.group[v], groups - 1)",
+        "e = jnp.minimum(visits.group[v] + 1, groups - 1)",
         "borders inside",
     ),
     "the sum goes on in the next group": (
-        "begins = (v == 0) | (group",
-        "begins = (v == 0) & (group",
+        "begins = (v == 0) | (visits",
+        "begins = (v == 0) & (visits",
         "borders inside",
     ),
     "behind what is idle a group does not begin": (
-        "group_ref[written(v - 1, idle_ref)]",
-        "group_ref[jnp.maximum(v - 1, 0)]",
+        "visits.group[visits.written(v - 1)]",
+        "visits.group[jnp.maximum(v - 1, 0)]",
         "borders inside",
     ),
     "the sum starts anew at every tile": ("jnp.where(begins, 0.0, acc_ref[...])", "0.0", "whole tiles"),
     "stored a visit too early": (
-        "group_ref[jnp.minimum(v + 1, last)] != group",
-        "group_ref[v] != group",
+        "visits.group[jnp.minimum(v + 1, last)] != group",
+        "visits.group[v] != group",
         "borders inside",
     ),
     "only x is masked": (
@@ -272,21 +269,21 @@ MISTAKES = {
 )
 def test_a_mistake_is_seen(name, monkeypatch):
     right, wrong, shows = MISTAKES[name]
-    source = inspect.getsource(grouped_kernels)
+    source = inspect.getsource(grouped_kernel)
     assert right in source
-    names = {"__name__": grouped_kernels.__name__}
+    names = {"__name__": grouped_kernel.__name__}
     source = source.replace("CHUNK = 128", "CHUNK = 8")
-    exec(compile(source.replace(right, wrong), grouped_kernels.__file__, "exec"), names)
-    monkeypatch.setattr(grouped_kernels, "products", names["products"])
-    monkeypatch.setattr(grouped_kernels, "gradients", names["gradients"])
+    exec(compile(source.replace(right, wrong), grouped_kernel.__file__, "exec"), names)
+    monkeypatch.setattr(grouped_op, "launch", names["launch"])
+    monkeypatch.setattr(grouped_op, "launch_gradient", names["launch_gradient"])
     with pytest.raises(AssertionError):
         test_the_kernels_are_the_reference(shows, False)
 
 
 @pytest.mark.sweep
 def test_an_empty_group_has_a_gradient_of_zero_because_it_is_visited(monkeypatch):
-    lists = functools.partial(grouped_visits.visits)
-    monkeypatch.setattr(grouped_gradient, "visits", lambda *args, of_matrices: lists(*args, of_matrices=False))
+    without = functools.partial(grouped_visits.visits_of, of_matrices=False)
+    monkeypatch.setattr(grouped_op, "visits_of", lambda *args, of_matrices: without(*args))
     with pytest.raises(AssertionError):
         test_the_kernels_are_the_reference("the last are empty", False)
 

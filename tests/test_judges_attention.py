@@ -13,7 +13,7 @@ from zoo import attention as zoo
 from zoo.arrays import normal
 
 from course_lib import judges
-from course_lib.judges.slips import mask_slips, online_softmax, softmax_found
+from course_lib.judges.slips import mask_slips, online_softmax, reference_softmax
 from course_lib.judges.slips.online_softmax import Recurrence
 from course_lib.kernels import attention as ours
 
@@ -161,17 +161,17 @@ def test_each_slip_of_the_recurrence_is_another_one():
 @pytest.mark.parametrize("reference", [*REFERENCES.values(), zoo.attention])
 def test_scores_mask_and_depth_are_found_in_a_reference(reference):
     args = ARGS if reference is not zoo.attention else tuple(x[0] for x in ARGS)
-    found = softmax_found.find(reference, args)
+    found = reference_softmax.find(reference, args)
     assert found.depth == 24 and found.axis == -1
-    counts = softmax_found.mask_of(found, args)
+    counts = reference_softmax.mask_of(found, args)
     np.testing.assert_array_equal(counts.reshape(-1, 96, 96)[0], np.tril(np.ones((96, 96), bool)))
-    unchanged = softmax_found.outputs_with(found, args, jax.nn.softmax)[0]
+    unchanged = reference_softmax.outputs_with(found, args, jax.nn.softmax)[0]
     np.testing.assert_allclose(unchanged, reference(*args), atol=1e-5)
 
 
 def test_in_a_reference_without_exponentials_nothing_is_found():
-    assert softmax_found.find(lambda x: jnp.exp(x) + x.sum(), (jnp.ones((4, 4)),)) is None
-    assert softmax_found.find(lambda x: jnp.tanh(x).sum(-1), (jnp.ones((4, 4)),)) is None
+    assert reference_softmax.find(lambda x: jnp.exp(x) + x.sum(), (jnp.ones((4, 4)),)) is None
+    assert reference_softmax.find(lambda x: jnp.tanh(x).sum(-1), (jnp.ones((4, 4)),)) is None
 
 
 def test_a_length_is_told_from_a_diagonal():

@@ -360,13 +360,13 @@ def test_an_exercise_judges_the_gradient_after_the_function():
 
 
 def test_the_simulator_hears_a_function_in_its_gradient_where_that_runs_its_kernels_again(monkeypatch):
-    heard, simulator = [], judges.JUDGES["simulator"]
-    monkeypatch.setitem(judges.JUDGES, "simulator", lambda trial: heard.append(len(trial.args)) or simulator(trial))
+    asked, simulator = [], judges.JUDGES["simulator"]
+    monkeypatch.setitem(judges.JUDGES, "simulator", lambda trial: asked.append(len(trial.args)) or simulator(trial))
     both = task(judges=("numbers", "simulator"))
-    assert kernel.result(both, layer()).passed and heard == [4]  # x, w, b and g
-    heard.clear()
+    assert kernel.result(both, layer()).passed and asked == [4]  # x, w, b and g
+    asked.clear()
     in_other_blocks = layer(save=lambda x, w, b: (y := layers.forward(x, w, b, bm=16), (x, w, y)))
-    assert kernel.result(both, in_other_blocks).passed and heard == [3, 4]
+    assert kernel.result(both, in_other_blocks).passed and asked == [3, 4]
 
 
 def test_arithmetic_of_the_gradient_may_not_stand_around_its_kernels_unless_it_is_said_so():

@@ -14,7 +14,7 @@ from zoo import softmaxes
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.kinds import kernel
-from course_lib.judges.wrong import probing
+from course_lib.judges.wrong_outputs import probing
 
 ARGS = (softmaxes.Q[:16], softmaxes.K[:256], softmaxes.V[:256])
 

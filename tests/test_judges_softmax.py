@@ -10,7 +10,7 @@ from zoo.softmaxes import HIGHEST, K, Q, V, attention_in_jax
 
 from course_lib import grid, judges
 from course_lib.judges.reading import flow
-from course_lib.judges.rules import rules_of_softmax
+from course_lib.judges.rules import softmax_rules
 
 ARGS = (Q[:16], K[:256], V[:256])
 
@@ -48,7 +48,7 @@ def test_nothing_is_said_of_right_softmaxes(subject):
     """However they are written: a rule that reads code must not blame what is right."""
     for right in subject.RIGHT:
         for call in judges.Trial(right.fn, right.reference, right.args).walk.calls:
-            assert rules_of_softmax.complaint(call) is None, right.name
+            assert softmax_rules.complaint(call) is None, right.name
 
 
 def sum_of_softmaxes(x, times=2.0):

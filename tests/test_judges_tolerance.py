@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from course_lib import judges
-from course_lib.judges.tolerance import rounding_rules
+from course_lib.judges.tolerance import op_rounding
 
 RNG = np.random.default_rng(4)
 
@@ -193,7 +193,7 @@ def test_the_functions_of_this_cpu_are_as_exact_as_a_judge_allows(name):
     with jax.enable_x64(True):
         want = np.asarray(jax.jit(function)(x.astype(np.float64)))
     got = np.asarray(jax.jit(function)(x))
-    allowed = rounding_rules._MORE_ROUNDINGS.get(name, rounding_rules._ROUNDINGS)
+    allowed = op_rounding._MORE_ROUNDINGS.get(name, op_rounding._ROUNDINGS)
     sizes = np.maximum(np.abs(want), np.finfo(np.float32).tiny)
     if name in {"sin", "cos"}:  # near its roots the argument's own last bit counts
         sizes = np.maximum(sizes, 1e-2)

@@ -1,11 +1,14 @@
-"""What the judges of one sitting share, and what they may not."""
+"""What the judges of one trial share, and what they must not."""
 
 import collections
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import pytest
+from conftest import needs_libtpu
+from sample_kernels import matmul
 from test_judges import N, blocked, vectors
 from test_judges_garbage import row_sums
 
@@ -40,6 +43,39 @@ def test_all_judges_share_one_trace_and_one_reference(counted):
     assert counted == {"traces": 1, "references": 1, "compiled runs": 3}
 
 
+@needs_libtpu
+def test_four_judges_trace_a_matmul_once_and_read_its_copies_once(monkeypatch):
+    calls = collections.Counter()
+
+    def counting(name, fn):
+        def call(*args, **settings):
+            calls[name] += 1
+            return fn(*args, **settings)
+
+        return call
+
+    monkeypatch.setattr(trial.copies, "complaint", counting("copies", trial.copies.complaint))
+    monkeypatch.setattr(trial.order, "revisit_in_a_pipeline", counting("pipelines", trial.order.revisit_in_a_pipeline))
+    traced = counting("traces", functools.partial(matmul, blocks=(128, 128, 128)))
+    said = judges.judge(traced, jnp.dot, jnp.ones((256, 128)), jnp.ones((128, 256)))
+    assert [verdict.passed for verdict in said] == 4 * [True] and said[-1].report.cycles
+    assert calls == {"traces": 1, "copies": 1, "pipelines": 1}
+
+
+def test_a_kernel_that_nobody_can_trace_is_refused_by_each_judge_and_needs_no_compiler():
+    def broken(x, y):
+        raise TypeError("no such thing")
+
+    for judge in judges.JUDGES.values():
+        said = judge(judges.Trial(broken, jnp.add, vectors()))
+        assert said.passed is False and "no such thing" in said.message
+
+
+def test_a_chip_that_is_not_known_is_an_error_and_no_verdict():
+    with pytest.raises(ValueError, match="chip='v99' is not known"):
+        judges.judge(blocked(), jnp.add, *vectors(), chip="v99")
+
+
 def test_cases_of_one_shape_share_the_trace_and_the_runs_and_not_the_reference(counted):
     first = judges.Trial(blocked(), jnp.add, vectors())
     second = judges.Trial(blocked(), jnp.add, (jnp.ones(N), jnp.zeros(N)), like=first)
@@ -64,13 +100,14 @@ def test_an_exercise_is_traced_once_a_shape(counted):
     assert counted["traces"] == len(shapes) < counted["references"] == len(task.arguments())
 
 
-def test_garbage_that_is_a_number_is_not_run_with_what_was_compiled_for_nan():
+def test_garbage_that_is_a_number_is_not_run_with_what_was_compiled_for_nan(counted):
     x = jnp.arange(16.0 * 300).reshape(16, 300)
     before = judges.Trial(row_sums(jnp.nan_to_num), lambda x: x.sum(axis=1, keepdims=True), (x,))
     assert judges.JUDGES["numbers"](before).passed
-    for _ in range(2):  # the second time all runs of NaN are compiled
+    for _ in range(2):  # the second time both runs are compiled, that of NaN and that of 1234.5
         said = judges.JUDGES["simulator"](dataclasses.replace(before, like=before))
         assert said.passed is False and "With 1234.5 there instead" in said.message
+        assert (counted["traces"], counted["compiled runs"]) == (1, 3)
 
 
 def test_another_chip_is_another_trace():

@@ -1,6 +1,6 @@
 """The road by Triton, for Ampere and Ada, with no GPU: numbers and masks on ragged shapes, and what ptxas says.
 
-Nothing here runs on a GPU. The judge that reads kernels for masks is ``judges.gpu_blocks``.
+Nothing here runs on a GPU. The judge that reads kernels for masks is ``judges.gpu.gpu_blocks``.
 """
 
 import functools
@@ -15,7 +15,8 @@ from gpu_compiler import needs_gpu_compiler
 from course_lib import chips, compiler, grid, judges
 from course_lib.kernels import activations, elementwise, linear, matmul, norm, softmax
 from course_lib.kernels.common import chip as this_chip
-from course_lib.kernels.dispatch import launch, portable
+from course_lib.kernels.common import portable
+from course_lib.kernels.dispatch import launch
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
 from course_lib.kernels.matmul import triton as matmul_portable
 from course_lib.kernels.norm import op as norm_op
@@ -158,7 +159,7 @@ def test_inside_a_shard_map():
 
     def kernels(x, y):
         shares = portable.by_rows(x, kernel=functools.partial(softmax_kernel._whole_kernel, axis=1), name="softmax")
-        twice = portable.by_elements(x, x, kernel=elementwise._add_kernel, dtype=x.dtype, name="add")
+        twice = portable.by_elements(x, x, kernel=elementwise.kernel.KERNELS["add"], dtype=x.dtype, name="add")
         return shares, twice, matmul_portable.product(x, y)[0]
 
     cut = jax.shard_map(kernels, mesh=mesh, in_specs=(rows, jax.P()), out_specs=rows)

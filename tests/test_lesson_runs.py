@@ -15,7 +15,6 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental.pallas import tpu as pltpu
 from lesson_files import LESSONS, ROOT, as_a_learner, built
-from sweeps import daily
 
 from course_lib import checks
 from course_lib.checks.exercise import lesson
@@ -36,10 +35,8 @@ def is_check(cell):
 # Graded, as `make grade` grades them
 
 
-GRADED_DAILY = daily(LESSONS[0], of=LESSONS)  # the build runs the checks of all, and compares what they say
-
-
-@pytest.mark.parametrize("stem", GRADED_DAILY)
+@pytest.mark.sweep  # every day test_grading_box.py grades the first lesson's answers, and test_grading.py wrong ones
+@pytest.mark.parametrize("stem", LESSONS)
 def test_our_own_answers_are_graded_to_full_marks(stem):
     graded = grade(ROOT / f"solutions/{stem}.ipynb", cell_timeout=120)
     assert not graded.error
@@ -48,7 +45,8 @@ def test_our_own_answers_are_graded_to_full_marks(stem):
     assert graded.points == graded.max_points > 0
 
 
-@pytest.mark.parametrize("stem", GRADED_DAILY)
+@pytest.mark.sweep  # every day test_grading.py grades an empty notebook
+@pytest.mark.parametrize("stem", LESSONS)
 def test_no_answers_are_graded_to_none(stem):
     graded = grade(ROOT / f"exercises/{stem}.ipynb", cell_timeout=120)
     assert not graded.error
@@ -108,7 +106,8 @@ def test_the_stored_lines_are_passes_and_nbval_compares_them(stem):
 
 
 @needs_libtpu  # without it the line says that the compiler is skipped
-@pytest.mark.parametrize("stem", daily(LESSONS[0], of=LESSONS))  # of all, the build compares every output
+@pytest.mark.sweep  # every day the next test finds, beside what differs, a line that is as it is stored
+@pytest.mark.parametrize("stem", LESSONS)
 def test_nbval_finds_what_is_stored(stem, tmp_path):
     failed, said = nbval(ROOT / f"solutions/{stem}.ipynb", tmp_path)
     assert failed == [], said

@@ -12,6 +12,7 @@ import jax
 import pytest
 from conftest import needs_libtpu
 from lesson_files import LESSONS, ROOT, TASKS, asking, built, code_cells, mutants, questions, source, stem_of
+from sweeps import daily
 
 from course_lib import judges, text
 from course_lib.checks import help, quantity
@@ -242,8 +243,11 @@ def test_wrong_lines_get_sentences_and_none_names_the_right_one(task):
             assert said.headline == f"line {number} is blank." and "It does what it should" not in str(said)
 
 
+FIND = [task for task in TASKS if task.kind == "find"]
+
+
 @needs_libtpu
-@pytest.mark.parametrize("task", of_kind("find"))
+@pytest.mark.parametrize("task", daily(FIND[0], of=FIND), ids=lambda task: task.id)
 def test_the_broken_listing_is_refused_and_the_mended_one_passes(task):
     refusals = set()
     for args in task.arguments():

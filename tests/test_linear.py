@@ -13,9 +13,10 @@ from sweeps import daily
 
 from course_lib import compiler, cost, grid, judges
 from course_lib.kernels.linear import Blocks, linear, reference
-from course_lib.kernels.linear import backward as linear_backward
+from course_lib.kernels.linear import blocks as linear_blocks
 from course_lib.kernels.linear_int8 import linear_int8, quantize
 from course_lib.kernels.linear_int8 import reference as reference_int8
+from course_lib.kernels.matmul import blocks as matmul_blocks
 
 SMALL = Blocks(bm=128, bk=128, bn=128)
 ACTIVATIONS = [None, "relu", "gelu", "gelu_tanh", "silu"]
@@ -82,14 +83,14 @@ def test_gradients_by_four_judges(activation, residuals):
 
 def test_gradients_by_four_judges_where_rows_are_cut_and_ragged(monkeypatch):
     """Small sides make every axis ragged, and both kernels walk several blocks along each."""
-    monkeypatch.setattr(linear_backward, "_SIDES", (128,))
-    monkeypatch.setattr(linear_backward.matmul_blocks, "chosen", lambda blocks, problem: (128, 128, 128))
+    monkeypatch.setattr(linear_blocks, "_SIDES", (128,))
+    monkeypatch.setattr(matmul_blocks, "chosen", lambda blocks, problem: (128, 128, 128))
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
     approved(gradients(layer), gradients(want), *arrays(200, 140, 150))
 
 
 def test_gradients_by_four_judges_where_no_row_of_z_fits(monkeypatch):
-    monkeypatch.setattr(linear_backward, "_SIDES", ())
+    monkeypatch.setattr(linear_blocks, "_SIDES", ())
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
     approved(gradients(layer), gradients(want), *arrays(13, 140, 200))
     assert "linear_dx" not in [call.name for call in grid.walk(gradients(layer), *arrays(13, 140, 200)).calls]
@@ -141,7 +142,7 @@ def test_what_is_not_differentiated_has_no_dx():
 
 
 def test_dz_is_written_once_and_never_computed_twice(monkeypatch):
-    monkeypatch.setattr(linear_backward, "_SIDES", (128,))
+    monkeypatch.setattr(linear_blocks, "_SIDES", (128,))
     m, k, n = 256, 384, 512
     walk = grid.walk(gradients(functools.partial(linear, activation="gelu")), *arrays(m, k, n))
     moved = {row.name: row.bytes for row in cost.traffic(walk) if row.call == "linear_dx"}

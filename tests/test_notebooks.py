@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 import jax
 import nbformat
 import pytest
-from lesson_files import ROOT
+from lesson_files import LESSONS, ROOT
+from sweeps import daily
 
 from course_lib import compiler
 
@@ -44,8 +45,35 @@ def cycles_files(name):
     return (ROOT / "course_lib/lessons").glob(f"lesson_{stem[:2]}/cycles_{kind}.json")
 
 
+TARGETS = list(targets.targets())
+SOURCES = [name for name in TARGETS if name.startswith(("notebooks/", "solutions/"))]
+# `make test` executes the first lesson with its solutions and the newest lesson, and builds every page.
+EXECUTED = {f"notebooks/{LESSONS[0]}", f"solutions/{LESSONS[0]}", f"notebooks/{LESSONS[-1]}"}
+EXECUTED |= {name for name in TARGETS if name not in SOURCES}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_notebook_holds_the_cells_of_its_source(name):
+    """Compare everything but the outputs, so that no notebook has to run; the test below runs them."""
+    kind, stem = name.split("/")
+    wanted, stored = source.read_source(ROOT / kind / f"src/{stem}.py"), nbformat.read(ROOT / f"{name}.ipynb", 4)
+    if kind == "solutions":
+        solutions = json.loads((ROOT / f"course_lib/lessons/lesson_{stem[:2]}/solutions.json").read_text())
+        assert solutions == answers.answers_of(wanted), "run `make build`"
+        blank = source.dump(answers.without_answers(wanted))
+        assert (ROOT / f"exercises/{stem}.ipynb").read_text() == blank, "run `make build`"
+    assert [without_outputs(cell) for cell in stored.cells] == [without_outputs(cell) for cell in wanted.cells]
+    executed = [cell for cell in stored.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in executed] == list(range(1, len(executed) + 1)), "run `make build`"
+    assert not [cell.id for cell in executed for output in cell.outputs if output.output_type == "error"]
+
+
+def without_outputs(cell):
+    return {name: part for name, part in cell.items() if name not in ("outputs", "execution_count")}
+
+
 @pinned
-@pytest.mark.parametrize("name", targets.targets())
+@pytest.mark.parametrize("name", daily(*EXECUTED, of=TARGETS))
 def test_what_is_generated_is_what_its_source_builds(name, monkeypatch):
     """Every kernel is compiled; the cycles of parts of large grids are those that come with the course."""
     monkeypatch.setenv("COURSE_SHIPPED", "1")

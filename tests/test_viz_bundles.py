@@ -5,65 +5,39 @@ import json
 import zlib
 
 import pytest
-from bundle_samples import LINE, code, viewer
+from bundle_samples import code, viewer
 from conftest import needs_libtpu
 from sample_kernels import VECTOR, add
 from shapes import words_on_words
-from viz_samples import overflowing, parsed, words
+from viz_samples import overflowing, words
 
 from course_lib import compiler, viz
 from course_lib.compiler import Loop
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 
 
 def test_a_column_for_each_unit_that_is_used_and_one_for_copies():
-    assert bundle_words.columns(code()) == ["VPU", "EUP", "load", "scalar", "DMA"]
+    assert bundle_data.columns(code()) == ["VPU", "EUP", "load", "scalar", "DMA"]
 
 
 def test_loops_in_words():
-    data = bundle_words.data(code())
-    assert bundle_words.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It makes 9 turns."
-    assert bundle_words.loop_words(data, 1) == (
+    data = bundle_data.data(code())
+    assert bundle_data.loop_words(data, 0) == "Loop of 41 bundles, 10 to 50. It makes 9 turns."
+    assert bundle_data.loop_words(data, 1) == (
         "Loop of 12 bundles, 20 to 31. It makes 13 turns each time the loop around it comes to it."
     )
-    unknown = bundle_words.data(code(loops=(Loop(first=3, last=3, turns=None),)))
-    assert bundle_words.loop_words(unknown, 0) == (
+    unknown = bundle_data.data(code(loops=(Loop(first=3, last=3, turns=None),)))
+    assert bundle_data.loop_words(unknown, 0) == (
         "Loop of 1 bundle, 3 to 3. It makes a number of turns that is not known before it runs."
     )
-    assert [bundle_words.times(data, row) for row in (0, 10, 20, 31, 32, 51)] == [1, 9, 117, 117, 9, 1]
-    assert bundle_words.times(unknown, 3) is None
-
-
-def test_cells_in_words():
-    data = bundle_words.data(code())
-    column = data["units"].index
-    assert bundle_words.cell_words(data, 20, column("load")) == (
-        "bundle 20, load, 1 of 3 in use: v1 = vld [vmem:[s2]], from kernel.py line 7, x_ref[...] * 2.0"
-    )
-    assert bundle_words.cell_words(data, 20, column("VPU")) == "bundle 20, VPU: nothing"
-    assert bundle_words.cell_words(data, 22, column("EUP")) == (
-        "bundle 22, EUP, 1 of 1 in use: still at work on what began before"
-    )
-    assert bundle_words.cell_words(data, 24, column("load")) == (
-        "bundle 24, load, 1 of 3 in use: taken by an operation of another column"
-    )
-    assert bundle_words.cell_words(data, 24, column("DMA")) == "bundle 24, DMA: dma.done.wait s2, 4"
 
 
 def test_use_is_in_quarters_of_the_slots():
-    data = bundle_words.data(code())
+    data = bundle_data.data(code())
     column = data["units"].index
-    assert [bundle_words.use(data, row, column("VPU")) for row in (20, 21, 22)] == [0, 2, 4]
-    assert [bundle_words.use(data, row, column("EUP")) for row in (20, 21, 22)] == [0, 4, 4], "begun, or at work"
-    assert bundle_words.use(data, 20, column("load")) == 2 and bundle_words.use(data, 24, column("DMA")) == 4
-
-
-def test_the_line_of_a_cell_needs_no_file():
-    in_a_cell = code(sources={("1234.py", 7): LINE})
-    moved = [b.__class__(**vars(b) | {"places": tuple(p and p._replace(file="1234.py") for p in b.places)})
-             for b in in_a_cell.bundles]  # fmt: skip
-    data = bundle_words.data(code(bundles=tuple(moved), sources=in_a_cell.sources))
-    assert "s2]], from line 7, x_ref" in bundle_words.cell_words(data, 20, data["units"].index("load"))
+    assert [bundle_data.use(data, row, column("VPU")) for row in (20, 21, 22)] == [0, 2, 4]
+    assert [bundle_data.use(data, row, column("EUP")) for row in (20, 21, 22)] == [0, 4, 4], "begun, or at work"
+    assert bundle_data.use(data, 20, column("load")) == 2 and bundle_data.use(data, 24, column("DMA")) == 4
 
 
 def test_the_still_shows_the_busiest_loop():
@@ -73,7 +47,6 @@ def test_the_still_shows_the_busiest_loop():
     assert [line for line in said if line.isdigit() and int(line) >= 20] == [str(n) for n in range(20, 32)]
     assert overflowing(bundle["image/svg+xml"]) == [] == words_on_words(bundle["image/svg+xml"])
     assert "Slots used: VPU 29 %, EUP 17 %" in bundle["text/plain"]
-    assert "application/vnd.jupyter.widget-view+json" in bundle and parsed(bundle["image/svg+xml"]) is not None
 
 
 def test_a_long_loop_shows_all_that_it_begins_in_the_still():

@@ -13,7 +13,7 @@ from viz_samples import HOSTILE, overflowing, parsed, program, words
 
 from course_lib import compiler, viz
 from course_lib.compiler import Code, Loop
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 from course_lib.viz.bundle_viewer.unroll_viewer import filled
 
 TABLES = {
@@ -105,12 +105,12 @@ def code(name="mm", length=200, loop=range(20, 180)) -> Code:
 
 def test_what_is_filled_is_what_the_caption_counts():
     """An exponential is begun a bundle before its slot is taken: it is painted once."""
-    data = bundle_words.data(bundle_samples.code())
+    data = bundle_data.data(bundle_samples.code())
     first, last, _ = data["loops"][data["busiest"]]
     column, rows = data["units"].index("EUP"), range(first, last + 1)
     painted = sum(filled(data, row, column) == 4 for row in rows) / len(rows)
-    assert 0 < painted == bundle_words.loop_uses(data, first, last)[column]
-    assert painted < sum(bundle_words.use(data, row, column) > 0 for row in rows) / len(rows)
+    assert 0 < painted == bundle_data.loop_uses(data, first, last)[column]
+    assert painted < sum(bundle_data.use(data, row, column) > 0 for row in rows) / len(rows)
 
 
 def test_bodies_are_drawn_on_one_scale():

@@ -10,10 +10,9 @@ from viz_samples import HOSTILE, boxes, overflowing, parsed, words
 from course_lib import cost, grid
 from course_lib.compiler.report import Bundle, Op
 from course_lib.cost import Allocation
-from course_lib.viz.bundle_viewer import listing
 from course_lib.viz.common import core_units, draw
-from course_lib.viz.report import ops, slots, time_split
-from course_lib.viz.vmem_table import vmem
+from course_lib.viz.report import listing, ops, slots, time_split
+from course_lib.viz.vmem_table import vmem_stack
 
 MIB = 1 << 20
 
@@ -84,7 +83,7 @@ def test_an_unknown_wait_keeps_its_name():
 
 def test_the_vmem_stack_is_in_proportion_to_its_limit():
     rows = viz_samples.matmul(vmem_limit=5 * MIB).vmem
-    svg = card(vmem.panel(rows, 5 * MIB))
+    svg = card(vmem_stack.panel(rows, 5 * MIB))
     room = boxes(svg, draw.TRACK)[0]
     double = boxes(svg, draw.BLUE)
     assert len(double) == 4, "two refs; a double buffer is two boxes"
@@ -92,20 +91,22 @@ def test_the_vmem_stack_is_in_proportion_to_its_limit():
     assert boxes(svg, draw.GREEN)[0][3] / room[3] == pytest.approx(1 / 5, abs=0.01)
     assert double[0][1] > boxes(svg, draw.GREEN)[0][1], "inputs lie at the bottom"
     assert {"x_ref", "acc_ref", "input window, 2 buffers of 512 KiB", "5 MiB", "limit"} <= set(words(svg))
-    assert vmem.sentence(rows, 5 * MIB) == "VMEM: 4.34 MiB of 5 MiB used, 676 KiB free."
+    assert vmem_stack.sentence(rows, 5 * MIB) == "VMEM: 4.34 MiB of 5 MiB used, 676 KiB free."
 
 
 def test_a_small_stack_is_enlarged_and_says_so():
     rows = viz_samples.matmul().vmem
-    assert "enlarged" in words(card(vmem.panel(rows, 16 * MIB)))
-    assert "enlarged" not in words(card(vmem.panel(rows, 5 * MIB)))
-    used = boxes(card(vmem.panel(rows, 16 * MIB)), draw.INK)[0]
-    assert used[3] / boxes(card(vmem.panel(rows, 16 * MIB)), draw.TRACK)[0][3] == pytest.approx(4.34 / 16, abs=0.01)
+    assert "enlarged" in words(card(vmem_stack.panel(rows, 16 * MIB)))
+    assert "enlarged" not in words(card(vmem_stack.panel(rows, 5 * MIB)))
+    used = boxes(card(vmem_stack.panel(rows, 16 * MIB)), draw.INK)[0]
+    assert used[3] / boxes(card(vmem_stack.panel(rows, 16 * MIB)), draw.TRACK)[0][3] == pytest.approx(
+        4.34 / 16, abs=0.01
+    )
 
 
 def test_a_stack_over_its_limit_says_by_how_much():
     rows = [Allocation(op="k", bytes=20 * MIB, purpose="input window", name="x_ref", buffers=2)]
-    svg = card(vmem.panel(rows, 16 * MIB))
+    svg = card(vmem_stack.panel(rows, 16 * MIB))
     assert "20 MiB needed, 4 MiB over the limit of 16 MiB." in words(svg)
     over = boxes(svg, draw.RED)
     assert len(over) == 1 and over[0][3] / sum(box[3] for box in boxes(svg, draw.BLUE)) == pytest.approx(0.2, abs=0.01)
@@ -116,16 +117,16 @@ def test_of_several_ops_the_fullest_is_shown():
         Allocation(op="small", bytes=MIB, purpose="scratch", name="a"),
         Allocation(op="big", bytes=2 * MIB, purpose="scratch", name="b"),
     ]
-    assert [piece.name for piece in vmem.pieces(rows)] == ["b"]
-    assert vmem.sentence(rows) == "VMEM: 2 MiB used by big, which needs most; the limit is not known."
+    assert [piece.name for piece in vmem_stack.pieces(rows)] == ["b"]
+    assert vmem_stack.sentence(rows) == "VMEM: 2 MiB used by big, which needs most; the limit is not known."
 
 
 def test_many_pieces_are_put_together_and_none_is_lost():
     rows = [Allocation(op="k", bytes=1000 + n, purpose="other", name=f"p{n}") for n in range(40)]
-    shown = vmem._few(vmem.pieces(rows))
+    shown = vmem_stack._few(vmem_stack.pieces(rows))
     assert len(shown) == 12
     assert sum(piece.bytes for piece in shown) == sum(row.bytes for row in rows)
-    assert "29 smaller ones" in words(card(vmem.panel(rows)))
+    assert "29 smaller ones" in words(card(vmem_stack.panel(rows)))
 
 
 def test_the_rows_of_cost_vmem_can_be_drawn():
@@ -133,7 +134,7 @@ def test_the_rows_of_cost_vmem_can_be_drawn():
 
     rows = cost.vmem(grid.walk(copy, X))
     assert all(isinstance(row, Allocation) for row in rows)
-    assert [(p.name, p.purpose, p.buffers) for p in vmem.pieces(rows)] == [
+    assert [(p.name, p.purpose, p.buffers) for p in vmem_stack.pieces(rows)] == [
         ("x_ref", "input window", 2),
         ("o_ref", "output window", 2),
     ]
@@ -141,7 +142,7 @@ def test_the_rows_of_cost_vmem_can_be_drawn():
 
 def test_rows_of_the_legend_never_touch():
     for middles in ([178, 176, 174, 172], [170, 120, 5, 3], [90.0]):
-        rows = vmem._spread(middles)
+        rows = vmem_stack._spread(middles)
         assert all(low - high >= 20 for low, high in zip(rows, rows[1:], strict=False))
         assert min(rows) >= 4
 
@@ -222,7 +223,7 @@ def test_the_listing_is_well_formed_html_and_small():
 
 # All of them
 
-EMPTY = {"slots": (slots, {}), "time": (time_split, {}), "vmem": (vmem, ()), "listing": (listing, ())}
+EMPTY = {"slots": (slots, {}), "time": (time_split, {}), "vmem": (vmem_stack, ()), "listing": (listing, ())}
 
 
 @pytest.mark.parametrize("name", EMPTY)
@@ -238,7 +239,7 @@ HOSTILE_NAME = HOSTILE + "long " * 60
 FULL = {
     "slots": slots.panel({HOSTILE_NAME: 0.5, "MXU": 1.0, "XLU": 1.7}),
     "time": time_split.panel({HOSTILE_NAME: 10**12, "issue": 1, "DMA wait": 10**11}),
-    "vmem": vmem.panel(
+    "vmem": vmem_stack.panel(
         [Allocation(op=HOSTILE, bytes=10**10, purpose="scratch", name=HOSTILE_NAME, buffers=3)], 1 << 30
     ),
 }

@@ -17,7 +17,7 @@ from viz_samples import EXTRAPOLATION, add, bare, parsed, refused
 from viz_samples import matmul as matmul_report
 
 from course_lib import bench, compiler, roofline, viz, vocabulary
-from course_lib.judges.each import budget
+from course_lib.judges.tpu import budget
 from course_lib.viz.report import comparison, report
 from course_lib.viz.roof_plot import blocked_product, roofs
 from course_lib.viz.roof_plot.roof_plot import readout

@@ -12,7 +12,7 @@ import jax
 from course_lib import chips, compiler, grid, judges, roofline, text
 from course_lib.checks import inputs
 from course_lib.checks.result import NOT_YET, Result
-from course_lib.judges.each import budget, device
+from course_lib.judges.tpu import budget, device
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -83,7 +83,7 @@ def _sessions(
         order.append("budget")
     if chips.on_a_tpu():
         order.append("device")
-    sitting = judges.JUDGES | {"budget": functools.partial(budget.sit, budget=limit), "device": device.sit}
+    sitting = judges.JUDGES | {"budget": functools.partial(budget.ask, budget=limit), "device": device.ask}
     seats |= {"budget": each, "device": trials}
     for name in order:
         for trial in seats[name]:

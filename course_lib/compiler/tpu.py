@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable
 
 import jax
+import jax.extend.core
 from jax._src.config import hlo_source_file_canonicalization_regex, traceback_in_locations_limit
 
 from course_lib import chips, errors, grid
@@ -30,6 +31,7 @@ def compile_tpu(
     simulate: bool = True,
     time_limit_s: float | None = None,
     memory_bytes: int | None = None,
+    traced: jax.extend.core.ClosedJaxpr | None = None,
 ) -> Report:
     """Compile ``jit(fn)(*args)`` for a TPU with none attached, and simulate its cycles.
 
@@ -40,15 +42,16 @@ def compile_tpu(
     simulated whole. A program that would take the simulator more than a minute or two is not simulated, unless both
     limits are given and leave room for it. After two seconds a progress line appears. Large grids are simulated for a
     few of their steps, and the Report says that too. A kernel that is refused gives ``ok=False`` and an explained
-    ``error``, never an exception. Raises ValueError for an unknown chip, and Unavailable if libtpu is not installed or
-    does not start.
+    ``error``, never an exception. ``traced``: the jaxpr of ``fn`` for these arguments and this chip, as ``grid.trace``
+    returns it; with it, ``fn`` only gives the name. Raises ValueError for an unknown chip, and Unavailable if libtpu is
+    not installed or does not start.
     """
     target = chips.chip(chip)
     facts = {"name": name_of(fn), "versions": versions()}
     refused = functools.partial(Report, chip=chip, ok=False, **facts)
     stage = "trace"
     try:
-        jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip))
+        jaxpr = rewrite.numbered(grid.trace(fn, *args, chip=chip) if traced is None else traced)
         stage = "compile"
         module = _lowered(jaxpr, args, target)
     except Exception as error:  # the learner should see any error of tracing or lowering, explained
@@ -56,10 +59,10 @@ def compile_tpu(
     if libtpu_version() is None:
         raise Unavailable(missing_libtpu())
 
-    def lowered(traced, of: tuple | None, frames: int = 0) -> bytes:
-        if traced is jaxpr and not frames:
+    def lowered(part, of: tuple | None, frames: int = 0) -> bytes:
+        if part is jaxpr and not frames:
             return module
-        return lower(traced, *(args if of is None else of), chip=target, frames=frames)
+        return lower(part, *(args if of is None else of), chip=target, frames=frames)
 
     walk, doubts = _walk(jaxpr, args)
     limits = answers.Limits(seconds=time_limit_s, memory_bytes=memory_bytes)

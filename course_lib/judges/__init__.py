@@ -1,38 +1,39 @@
-"""Four judges for a kernel: its numbers, the TPU simulator, two racing cores, the real v5e compiler.
+"""Four judges of a kernel: its values, the TPU simulator, two racing cores, the real v5e compiler.
 
 No single judge sees every bug, so ``judge`` asks them in that order and stops at the first that refuses:
 
-numbers     the plain interpreter against the reference function: is the arithmetic right, has a kernel
-            a part in it, are the inputs left alone?
+numbers     the plain interpreter beside the reference function: are the values right, does a kernel compute them,
+            are the inputs left alone?
 simulator   JAX's TPU simulator: memory that starts as NaN, the real grid order, blocks outside the array, output
-            blocks that are left and visited again
+            blocks that the grid leaves and revisits
 races       the simulator with two cores and a race detector
-compiler    libtpu for a v5e: legal blocks, enough VMEM, operations the chip has
+compiler    libtpu for a v5e: legal blocks, enough VMEM, operations that the chip has
 
-Beside them: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, where there is one).
+On request: ``budget_judge`` (what a kernel may cost) and ``device_judge`` (the chip itself, if there is one).
 
-``judge_gpu`` asks three judges about a kernel for a GPU, likewise without one.
+``judge_gpu`` asks three judges about a kernel for a GPU, and needs no GPU either.
 
-Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` are the four by
-name; they take a ``Trial``, in which all that they share is found out once.
+Every judge takes ``(fn, reference, *args)`` with concrete arrays and returns one Verdict. ``JUDGES`` maps the names of
+the four to functions of a ``Trial``, which computes what they share once.
 """
 
 from course_lib.judges.block_map import BlockMap
-from course_lib.judges.each.budget import Budget, budget_judge, most_traffic
-from course_lib.judges.each.compiling import compiler_judge
-from course_lib.judges.each.device import device_judge
-from course_lib.judges.each.numbers import numbers_judge
-from course_lib.judges.each.simulator import races_judge, simulator_judge
+from course_lib.judges.four_judges import JUDGES, NAMES, asked, judge
 from course_lib.judges.gpu.judge_gpu import judge_gpu
 from course_lib.judges.gradient import Gradient, judge_gradient
-from course_lib.judges.in_order import JUDGES, NAMES, asked, judge
-from course_lib.judges.reading.around import arithmetic_around
+from course_lib.judges.reading.around_kernels import arithmetic_around
 from course_lib.judges.running.arguments import drawn
 from course_lib.judges.slips.slip import Slip
 from course_lib.judges.tolerance.expected import Expected, close, expected, right
+from course_lib.judges.tpu.budget import Budget, budget_judge, most_traffic
+from course_lib.judges.tpu.compiling import compiler_judge
+from course_lib.judges.tpu.device import device_judge
+from course_lib.judges.tpu.numbers import numbers_judge
+from course_lib.judges.tpu.races import races_judge
+from course_lib.judges.tpu.simulator import simulator_judge
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Verdict
-from course_lib.judges.wrong.probing import Probe
+from course_lib.judges.wrong_outputs.probing import Probe
 
 __all__ = [
     "JUDGES",

@@ -1,7 +1,7 @@
-"""The four judges for a kernel in any Python file, in a terminal.
+"""The four judges of a kernel in any Python file, in a terminal.
 
 python -m course_lib.judges kernels.py:softmax --reference kernels.py:plain "f32[256,512]"
-pallas-judge kernels.py:softmax --reference kernels.py:plain "f32[256,512]"      the same, where course_lib is installed
+pallas-judge kernels.py:softmax --reference kernels.py:plain "f32[256,512]"      the same, if course_lib is installed
 """
 
 import argparse
@@ -29,9 +29,9 @@ del _LIMITS["slots"]
 
 
 def main(arguments: list[str] | None = None, prog: str = "pallas-judge") -> int:
-    """Run the command and return its exit status. ``prog`` is how it was started, for the help."""
-    options = _parser(prog).parse_intermixed_args(arguments)  # types may stand behind --reference
-    jax.config.update("jax_platforms", "cpu")  # a TPU, if there is one, is left alone
+    """Run the command and return its exit status. ``prog`` is the command as it was started, for the help."""
+    options = _parser(prog).parse_intermixed_args(arguments)  # types may follow --reference
+    jax.config.update("jax_platforms", "cpu")  # leave an attached TPU alone
     try:
         if options.chip not in chips.NAMES:
             raise Wrong(f"--chip {options.chip} is not known. Choose one of: {', '.join(chips.NAMES)}.")
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None, prog: str = "pallas-judge") -> int:
 def _verdicts(fn, reference, args: list, budget: judges.Budget | None, chip: str) -> list[judges.Verdict]:
     try:
         trial = judges.Trial(fn, reference, tuple(args), chip)
-        trial.wanted  # noqa: B018  a reference that does not run is the caller's to mend
+        trial.wanted  # noqa: B018  raises if the reference does not run, which the caller must fix
     except ValueError as error:
         raise Wrong(str(error)) from None
     return judges.asked(trial, budget)

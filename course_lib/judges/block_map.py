@@ -1,4 +1,4 @@
-"""Which blocks of an output are right, wrong, or never written: the map that goes with a verdict."""
+"""The map that goes with a verdict: which blocks of an output are right, wrong, or never written."""
 
 import dataclasses
 import math
@@ -6,20 +6,20 @@ import math
 import numpy as np
 
 RIGHT, PARTLY, WRONG, EMPTY = "right", "partly wrong", "wrong", "NaN or never written"
-_ROWS, _COLUMNS = 12, 24  # of a map, at most; more blocks are drawn together
+_ROWS, _COLUMNS = 12, 24  # at most; a larger map draws several blocks as one cell
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class BlockMap:
-    """``cells[row][column]``: how each block of an output of two axes fares; one row for an output of one axis.
+    """The state of each block of a 2-D output, ``cells[row][column]``; an output of one axis has one row.
 
-    More axes are laid out under one another, and ``rows`` says which blocks a row has: "(1, 0, :)"; () for two axes.
-    ``unit`` is the shape that one cell stands for.
+    With more axes the 2-D slices are stacked, and ``rows`` says which blocks a row shows: "(1, 0, :)"; () for two axes.
+    ``unit`` is the shape that one cell covers.
     """
 
     name: str
     unit: tuple[int, ...]
-    of_kernel: bool  # the cells are the kernel's own blocks, one each
+    of_kernel: bool  # each cell is one of the kernel's own blocks
     cells: tuple[tuple[str, ...], ...]
     rows: tuple[str, ...] = ()
 
@@ -35,9 +35,9 @@ class BlockMap:
 
 
 def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[int, ...] | None) -> BlockMap | None:
-    """The map of an output; ``wrong`` and ``unwritten`` are bool of its shape, ``block`` the kernel's block shape.
+    """Return the map of an output; ``wrong`` and ``unwritten`` are bool[shape], ``block`` is the kernel's block shape.
 
-    Without one, or where one block is all there is, the output is cut into parts. None where nothing is right.
+    Without a block, or if one block covers the output, cut it into parts. None if nothing is right.
     """
     if wrong.ndim == 0 or wrong.size == 1:
         return None
@@ -48,7 +48,7 @@ def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[
     bad, empty = _shares(wrong, unit), _shares(unwritten & wrong, unit)
     cells = np.full(bad.shape, RIGHT, dtype=object)
     cells[bad > 0], cells[bad == 1], cells[empty == 1] = PARTLY, WRONG, EMPTY
-    if RIGHT not in cells:  # then the picture says no more than "all of it"
+    if RIGHT not in cells:  # the picture would only say "all of it"
         return None
     table = cells.reshape(-1, cells.shape[-1])
     rows = tuple(f"({', '.join(map(str, at))}, :)" for at in np.ndindex(cells.shape[:-1])) if cells.ndim > 2 else ()
@@ -56,12 +56,12 @@ def block_map(name: str, wrong: np.ndarray, unwritten: np.ndarray, block: tuple[
 
 
 def _part(length: int) -> int:
-    """A part of an axis, about a sixteenth of it."""
+    """Return the length of one part of an axis, about a sixteenth of it."""
     return max(1, 1 << max(0, math.ceil(math.log2(max(1, length / 16)))))
 
 
 def _coarse(unit: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Larger units where there would be more than can be drawn: leading axes first, for they share the rows."""
+    """Choose larger units until the map fits the limits, leading axes first, because they share the rows."""
     unit = list(unit)
     while -(-shape[-1] // unit[-1]) > _COLUMNS:
         unit[-1] *= 2
@@ -72,7 +72,7 @@ def _coarse(unit: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _shares(flags: np.ndarray, unit: tuple[int, ...]) -> np.ndarray:
-    """float64 per unit: the share of its elements, inside the array, that are set."""
+    """Return float64 per unit: the fraction of its elements, inside the array, that are set."""
     counts = np.ones(flags.shape)
     shares = flags.astype(float)
     for axis, u in enumerate(unit):

@@ -1,7 +1,7 @@
-"""The gradient judge: the vjp of a function beside that of its reference, before the same judges.
+"""The gradient judge: the vjp of a function and that of its reference, compared by the same judges.
 
-A function of x, w and b with a custom_vjp becomes a function of x, w, b and the cotangent g, which returns dx, dw, db
-and what the forward rule returns. That is an ordinary trial: its outputs have names, and slips of their own.
+A function of x, w and b with a custom_vjp becomes a function of x, w, b and the cotangent g that returns dx, dw, db and
+the output of the forward rule. It gets an ordinary trial, in which outputs have names and slips of their own.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from course_lib.judges.each.budget import Budget
-from course_lib.judges.in_order import JUDGES
+from course_lib.judges.four_judges import JUDGES
 from course_lib.judges.running.pulling_back import argument_names, cotangent, named, pulled_back, with_zeros
 from course_lib.judges.slips import gradient_slips
 from course_lib.judges.slips.gradient_problem import Problem
 from course_lib.judges.slips.slip import Slip
+from course_lib.judges.tpu.budget import Budget
 from course_lib.judges.trial import Trial, arrays
 from course_lib.judges.verdict import Verdict
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Gradient:
-    """What is asked of the gradient of a function, beside the function itself.
+    """What an exercise asks of the gradient of a function.
 
-    ``of``: the arguments by which it is differentiated, names as in the reference's signature, or places from 0; None:
-    all that are floats. ``slips``: likely mistakes; their ``value`` takes the arguments and the cotangent, and returns
-    the gradients in the order of ``of``. ``reference(*args, g)`` returns the gradients where the vjp of the exercise's
-    reference is not the accuracy that is asked for. ``pre(*args)`` is the pre-activation, z, and ``activation`` the
-    elementwise function of it that the reference returns (None: what it returns is z); with them more slips are known.
-    ``zeros``: once more with zeros in every argument in turn, so that a kink at 0 shows; False where ties and zeros may
-    be treated in more than one way. ``arithmetic_around``: whether arithmetic may stand around the kernels of the
-    gradient; None: as the exercise says. ``budget``: of the function forwards and backwards together.
-    Raises ValueError for what contradicts itself.
+    ``of``: the arguments to differentiate with respect to, by name in the reference's signature or by position from 0;
+    None: all floats. ``slips``: likely mistakes, whose ``value`` takes the arguments and the cotangent and returns the
+    gradients in the order of ``of``. ``reference(*args, g)`` returns the gradients if the vjp of the exercise's
+    reference does not have the accuracy asked for. ``pre(*args)`` is the pre-activation z, and ``activation`` the
+    elementwise function of z that the reference returns (None: the reference returns z); with them more slips are
+    known. ``zeros``: judge once more with zeros in every argument in turn, so that a kink at 0 shows; False if ties and
+    zeros have more than one right gradient. ``arithmetic_around``: whether arithmetic may stand around the kernels of
+    the gradient; None: as in the exercise. ``budget``: for the forward and backward pass together. Raises ValueError
+    for a contradiction.
     """
 
     of: tuple[str | int, ...] | None = None
@@ -52,7 +52,7 @@ class Gradient:
             raise ValueError(f"Gradient: {problem}")
 
     def places(self, reference: Callable, args: tuple) -> tuple[int, ...]:
-        """Which arguments it is asked for. Raises ValueError for one that is not there, or is no float."""
+        """Return the positions of the arguments in ``of``. Raises ValueError if one is unknown or not of floats."""
         names = argument_names(reference, args)
         floats = [n for n, arg in enumerate(args) if jnp.issubdtype(jnp.result_type(arg), jnp.floating)]
         if self.of is None:
@@ -78,12 +78,12 @@ def judge_gradient(
     judges: tuple[str, ...] = tuple(JUDGES),
     chip: str = "v5e",
 ) -> list[Verdict]:
-    """The verdicts on the gradient of ``fn``, as ``judge`` gives them on its value, up to the first that refuses.
+    """Return the verdicts on the gradient of ``fn``, up to the first that refuses, as ``judge`` does for its value.
 
-    ``reference(*args)`` is differentiated by JAX; ``fn`` by its custom_vjp. ``of``, ``slips``, ``pre`` and
-    ``activation`` are those of ``Gradient``, and ``gradients`` is its ``reference``. Raises ValueError for an argument
-    that is no array, for a reference that does not run or is no float, for a name in ``of`` that is no argument, and
-    for an unknown chip or judge.
+    JAX differentiates ``reference(*args)``; ``fn`` has a custom_vjp. ``of``, ``slips``, ``pre`` and ``activation`` are
+    those of ``Gradient``, and ``gradients`` is its ``reference``. Raises ValueError for an argument that is not an
+    array, a reference that does not run or does not return floats, a name in ``of`` that is no argument, and an unknown
+    chip or judge.
     """
     if strange := [name for name in judges if name not in JUDGES]:
         raise ValueError(f"judges has {strange[0]!r}; there are {', '.join(JUDGES)}.")
@@ -101,7 +101,7 @@ def judge_gradient(
 
 
 def trials(asked: Gradient, fn: Callable, reference: Callable, cases: list[tuple], chip: str) -> list[Trial]:
-    """A trial of the gradient for each case, then one more with zeros in the first; same shapes share a trace."""
+    """Make a trial of the gradient for each case, and one with zeros in the first; equal shapes share a trace."""
     first: dict[tuple, Trial] = {}
     made = []
     sets = [(case, number % 2 == 1) for number, case in enumerate(cases)]

@@ -1,4 +1,4 @@
-"""What all judges of one sitting share: the function, the reference, the arguments, and what is found out once."""
+"""What all judges of one kernel share: the function, the reference, the arguments, and what follows from them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib import compiler, grid
+from course_lib import chips, compiler, grid
+from course_lib.judges.reading import copies, order
 from course_lib.judges.running.interpreted import Traced
 from course_lib.judges.slips.slip import Slip, Suspect
 from course_lib.judges.tolerance.expected import Expected, expected
-from course_lib.judges.wrong.finding import Finding
-from course_lib.judges.wrong.probing import Probe
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding
+from course_lib.judges.wrong_outputs.probing import Probe
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
-    """``fn`` before the judges, beside ``reference``, with concrete ``args``, traced for ``chip``.
+    """``fn`` and ``reference`` with concrete ``args``, traced for ``chip``.
 
-    Everything below is computed when it is first asked for, and once. ``like``: a trial of the same function for the
-    same chip with arguments of the same shapes and dtypes, whose trace, and whose compiled runs, are these too.
-    ``probes``: what scratch should hold on the way, asked where the numbers are wrong. ``slips``: what likely mistakes
-    would return; ``suspects`` makes more of them for what is wrong. ``names``: (name, what it is) of each output, for
-    sentences about it; () for "the output".
-    Raises ValueError for an argument that is no array and no number.
+    Everything below is computed on first use, and once. ``like``: a trial of the same function for the same chip, with
+    arguments of the same shapes and dtypes; this trial uses its trace and its compiled runs. ``probes``: what scratch
+    should hold after some steps, compared if the output is wrong. ``slips``: what likely mistakes would return;
+    ``suspects`` makes more of them for a wrong output. ``names``: (name, description) of each output, for messages; ()
+    for "the output". Raises ValueError for an argument that is neither an array nor a number, and for an unknown chip.
     """
 
     fn: Callable
@@ -41,11 +42,12 @@ class Trial:
     names: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        chips.chip(self.chip)  # raises ValueError for an unknown one
         object.__setattr__(self, "args", arrays(self.args))
 
     @functools.cached_property
     def traced(self) -> Traced:
-        """The function traced. Raises what tracing it raises."""
+        """The traced function. Raises what tracing it raises."""
         if self.like is not None:
             return self.like.traced
         return Traced(*grid.trace_with_result(self.fn, *self.args, chip=self.chip))
@@ -57,10 +59,10 @@ class Trial:
 
     @functools.cached_property
     def walk(self) -> grid.Walk:
-        """The same; with no calls in it where a grid depends on what only a run can tell.
+        """The same walk, but without calls if a grid depends on values known only at run time.
 
-        A kernel can be run and compared all the same: only the sentences about its blocks are lost.
-        Raises grid.UnreadableCall for a grid that nobody can run, and what tracing raises.
+        Such a kernel can still be run and compared; only the sentences about its blocks are missing. Raises
+        grid.UnreadableCall for a grid that cannot be run, and what tracing raises.
         """
         try:
             return self.whole_walk
@@ -70,8 +72,17 @@ class Trial:
             return grid.Walk(calls=(), jaxpr=self.traced.jaxpr, result=self.traced.result)
 
     @functools.cached_property
+    def cannot_simulate(self) -> Complaint | None:
+        """Why a simulation is pointless: a copy without its wait, or the reverse, or a revisit in a pipeline.
+
+        A wait without a copy would hang the simulator, and a pipeline's two buffers may hide the revisit. Raises what
+        ``walk`` raises.
+        """
+        return copies.complaint(self.walk) or order.revisit_in_a_pipeline(self.walk)
+
+    @functools.cached_property
     def returned(self):
-        """What the reference returns, as NumPy arrays of JAX's dtypes. Raises ValueError where it does not run."""
+        """What the reference returns, as NumPy arrays of JAX's dtypes. Raises ValueError if it does not run."""
         try:
             result = self.reference(*self.args)
             return jax.tree.map(lambda leaf: np.asarray(jnp.asarray(leaf)), result)
@@ -81,19 +92,19 @@ class Trial:
 
     @functools.cached_property
     def wanted(self) -> list[Expected]:
-        """What the reference asks for, output by output. Raises ValueError where it does not run."""
+        """What the reference expects, output by output. Raises ValueError if it does not run."""
         return expected(self.reference, self.args, self.returned)
 
     @functools.cached_property
     def report(self) -> compiler.Report:
-        """What the compiler for the chip says of the function. Raises compiler.Unavailable."""
-        return compiler.compile_tpu(self.fn, *self.args, chip=self.chip)
+        """The compiler's report on the function. Raises compiler.Unavailable, and what tracing raises."""
+        return compiler.compile_tpu(self.fn, *self.args, chip=self.chip, traced=self.traced.jaxpr)
 
 
 def arrays(args: tuple) -> tuple:
-    """The arguments with every number and NumPy array in them as JAX makes it: float64 becomes float32, say.
+    """Convert every number and NumPy array in the arguments as JAX does, for example float64 to float32.
 
-    Raises ValueError for what is no array.
+    Raises ValueError for anything that is not an array.
     """
 
     def as_array(leaf):

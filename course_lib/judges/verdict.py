@@ -1,4 +1,4 @@
-"""What one judge says."""
+"""The verdict of one judge."""
 
 import dataclasses
 from typing import NamedTuple
@@ -17,16 +17,16 @@ class Complaint(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What one judge says. ``passed`` is None where the judge could not sit, and ``message`` says why."""
+    """The verdict of one judge. ``passed`` is None if the judge could not run, and ``message`` says why."""
 
     judge: str
     passed: bool | None
     message: str = ""
     next: str = ""  # one thing to try
-    reason: str = ""  # of what failed with an error that is known: the name of its row in the table of errors
-    ran: bool = True  # False: it could not even be traced, so there was nothing to judge
-    blocks: BlockMap | None = None  # where the output is wrong, if it is the numbers that are wrong
-    report: compiler.Report | None = None  # the compiler judge's
+    reason: str = ""  # the error's row in the table of errors, if it has one
+    ran: bool = True  # False: the function could not be traced, so there was nothing to judge
+    blocks: BlockMap | None = None  # where the output is wrong, if its values are
+    report: compiler.Report | None = None  # from the compiler judge
 
     def __str__(self) -> str:
         said = {True: "passed", False: "refused", None: "skipped"}[self.passed]
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def refused(judge: str, explanation: errors.Explanation, ran: bool = True) -> Verdict:
-    """The refusal of something that failed with an error."""
+    """Make the refusal of a function that raised an error."""
     return Verdict(
         judge=judge, passed=False, message=explanation.what, next=explanation.next, reason=explanation.name, ran=ran
     )

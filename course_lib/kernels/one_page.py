@@ -92,7 +92,8 @@ class _Page:
         self.nodes.append((module, node))
 
     def add_the_rest(self) -> None:
-        """Add what the functions on the page use when they run, and what that uses."""
+        """Add what the functions on the page use when they run, and what that uses; these stand closer together."""
+        self.rest = len(self.nodes)
         for module, node in self.nodes:  # grows meanwhile
             for name in _used(node):
                 self._find(module, name)
@@ -132,10 +133,13 @@ class _Page:
         if self.annotations:
             others = "".join(f"{name} = " for name in sorted(self.annotations - {"Num"}))
             parts += [_ANNOTATIONS + (f"\n\n{others}Num\n" if others else ""), "\n\n"]
-        for module, node in self.nodes:
+        for number, (module, node) in enumerate(self.nodes):
             is_constant = isinstance(node, ast.Assign | ast.AnnAssign)
             if before is not None:
-                parts.append("\n" if is_constant and before is module else "\n\n\n")
+                apart = "\n\n\n" if number <= self.rest else "\n\n"
+                parts.append("\n" if is_constant and before is module else apart)
+            if number == self.rest:
+                parts.append("# What these use of ours.\n")
             parts.append(module.text(node))
             before = module if is_constant else False
         return "".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Pictures and widgets: data in, picture out. Nothing here runs a kernel."""
+"""Pictures and widgets: data in, picture out. Nothing here runs a kernel. Each widget has a folder."""
 
 from course_lib.viz.bundle_viewer.bundle_diff import bundle_diff
 from course_lib.viz.bundle_viewer.bundle_viewer import BundleViewer, bundle_viewer
@@ -6,7 +6,6 @@ from course_lib.viz.bundle_viewer.unroll_viewer import unroll_viewer
 from course_lib.viz.choices.choices import Choices
 from course_lib.viz.choices.mask_painter import mask_painter
 from course_lib.viz.common.picture import Picture
-from course_lib.viz.common.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.cost_bars.cost_bars import CostBars, cost_bars
 from course_lib.viz.flow_player.flow_player import FlowPlayer
 from course_lib.viz.flow_player.gradient_flow import gradient_flow
@@ -15,6 +14,7 @@ from course_lib.viz.flow_player.traffic import traffic
 from course_lib.viz.grid_player.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder.memory_ladder import MemoryLadder, memory_ladder
 from course_lib.viz.pictures.core_picture import core_picture
+from course_lib.viz.pictures.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.pictures.search_map import search_map
 from course_lib.viz.pictures.trace_lanes import trace_lanes
 from course_lib.viz.pipeline_chart.pipeline_chart import PipelineChart, pipeline_chart

@@ -26,7 +26,7 @@ elif importlib.util.find_spec("course_lib") is None and SOURCE:
         "install",
         "-q",
         *wanted,
-        f"course_lib @ {SOURCE}",
+        f"course_lib[keras] @ {SOURCE}",
     ]
     if subprocess.run(install).returncode:
         raise SystemExit(

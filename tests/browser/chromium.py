@@ -25,6 +25,13 @@ def open_browser() -> Iterator[Browser]:
             browser.close()
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for the tests of a file: ``browser = chromium.browser`` there makes it the file's own fixture."""
+    with open_browser() as browser:
+        yield browser
+
+
 def launch(playwright: Playwright) -> Browser:
     """Start it. Skips the test where there is none."""
     args = ["--disable-gpu", "--disable-dev-shm-usage"]

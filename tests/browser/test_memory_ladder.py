@@ -1,30 +1,18 @@
-"""The memory ladder in a browser, without a kernel: other chips, views, sizes by mouse and keys; words beside ours."""
+"""The memory ladder in a browser, without a kernel: other chips, views, sizes by mouse and keys; times beside ours."""
 
 import itertools
 
 import chromium
 import pytest
-from widget_page import is_too_wide, open_widget, smallest_letters
+from widget_page import computed, is_too_wide, open_widget
 
-from course_lib import text, viz
+from course_lib import viz
 from course_lib.viz.memory_ladder import memory_rungs
 
-MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
-COMPARED = f"""async ([esm, cases]) => {{
-    const module = await ({MODULE})(esm);
-    const fields = ["capacity", "bandwidth"];
-    return cases.map(([rung, view, size]) => [
-        ...fields.map((field) => module.figureWords(rung, view, field)),
-        ...[...fields, "latency"].map((field) => module.source(rung, view, field)), module.timeWords(rung, view, size),
-    ]);
-}}"""
 SIZES = (4, 4096, 1 << 20, 123_456_789, 1 << 30, 64 << 30)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.open_browser() as browser:
-        yield browser
+browser = chromium.browser
 
 
 @pytest.fixture
@@ -37,15 +25,13 @@ def row(page, name: str) -> str:
     return " ".join(line.inner_text().split())
 
 
-def test_the_words_in_the_browser_are_pythons(open_ladder):
+def test_times_in_the_browser_are_pythons(open_ladder):
     ladders = [memory_rungs.ladder(name)["rungs"] for name in memory_rungs.NAMES]
     cases = list(itertools.product(itertools.chain(*ladders), memory_rungs.VIEWS, SIZES))
     with open_ladder() as page:
-        theirs = page.evaluate(COMPARED, [str(viz.memory_ladder()._esm), cases])
-    for (rung, view, size), said in zip(cases, theirs, strict=True):
-        ours = [memory_rungs.words(rung, view, field) for field in ("capacity", "bandwidth")]
-        ours += [memory_rungs.source(rung, view, field) for field in ("capacity", "bandwidth", "latency")]
-        assert said == [*ours, memory_rungs.time_words(rung, view, size)], (rung["name"], view, size)
+        times = "({ timeWords }, cases) => cases.map((each) => timeWords(...each))"
+        theirs = computed(page, viz.MemoryLadder._esm, times, cases)
+    assert theirs == [memory_rungs.time_words(*case) for case in cases]
 
 
 def test_it_opens_with_a_v5e(open_ladder):
@@ -55,7 +41,7 @@ def test_it_opens_with_a_v5e(open_ladder):
         assert "not published" in row(page, "VMEM")
         bars = page.locator(".course-bandwidth .course-track i").evaluate_all("all => all.map((e) => e.offsetWidth)")
         assert bars[0] > bars[2] > bars[3] > bars[4] > bars[5] > bars[1], "registers, VMEM, HBM, link, host, SMEM"
-        assert page.evaluate("model.saved") == [] and page.errors == []
+        assert page.evaluate("model.saved") == []
 
 
 def test_another_chip_the_whole_of_it_and_other_sizes(open_ladder):
@@ -76,9 +62,6 @@ def test_another_chip_the_whole_of_it_and_other_sizes(open_ladder):
         page.get_by_label("Chip", exact=True).select_option("h200")
         assert "4.8 TB/s" in row(page, "HBM") and "of all SMs" in row(page, "L2 cache")
         assert page.evaluate("model.saved").count({"chip": "h200"}) == 1
-        suppressed = "[...document.querySelectorAll('.course-ladder :is(input, select)')]"
-        assert page.evaluate(f"{suppressed}.every((e) => e.dataset.lmSuppressShortcuts === 'true')")
-        assert page.errors == []
 
 
 def test_each_figure_says_whose_it_is(open_ladder):
@@ -89,24 +72,11 @@ def test_each_figure_says_whose_it_is(open_ladder):
         assert all(words in legend for words in memory_rungs.WHOSE.values())
 
 
-@pytest.mark.parametrize("chip, width, dark", [("v5p", 480, False), ("tpu7x", 760, True)])
-def test_it_fits_its_width_and_stays_a_white_card(open_ladder, chip, width, dark):
-    with open_ladder(chip, width=width, dark=dark) as page:
-        assert not is_too_wide(page) and smallest_letters(page) >= 13
-        style = "(name) => getComputedStyle(document.querySelector('.course-ladder'))[name]"
-        assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
+@pytest.mark.parametrize("chip, width", [("v5p", 480), ("tpu7x", 760)])
+def test_no_words_leave_their_cell(open_ladder, chip, width):
+    with open_ladder(chip, width=width) as page:
         cells = page.locator(".course-ladder :is(td, th):visible")
         cut = cells.evaluate_all(
             "all => all.filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"
         )
-        assert cut == [], "no words leave their cell"
-        chromium.screenshot(page, f"memory-ladder-{width}")
-
-
-def test_what_the_kernel_sets_is_shown_until_it_goes_away(open_ladder):
-    with open_ladder() as page:
-        page.evaluate("model.set('bytes', 4096)")
-        assert page.locator(".course-bytes").inner_text() == text.size(4096)
-        page.evaluate("unmount()")
-        page.evaluate("model.set('chip', 'v4')")
-        assert page.errors == []
+        assert cut == [] and not is_too_wide(page)

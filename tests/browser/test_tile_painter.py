@@ -1,17 +1,13 @@
 """The tile painter in a browser, without a kernel: it counts as Python does, and is moved by keys and by typing."""
 
 import chromium
-import pytest
 from test_viz_tile_painter import SAMPLES
-from widget_page import is_too_wide, open_widget, smallest_letters
+from widget_page import computed, open_widget
 
 from course_lib import viz
 from course_lib.viz.tile_painter import tile_plan
 
-PLANS = """async ([source, all]) => {
-    const module = await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})));
-    return all.map(([shape, dtype]) => [module.plan(shape, dtype), module.sentence(shape, dtype)]);
-}"""
+PLANS = "({ plan, sentence }, all) => all.map((each) => [plan(...each), sentence(...each)])"
 MANY = [
     (shape, dtype)
     for dtype in tile_plan.DTYPES
@@ -24,15 +20,11 @@ MANY = [
 ]
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.open_browser() as browser:
-        yield browser
+browser = chromium.browser
 
 
 def test_the_browser_counts_as_python_does(browser):
-    page = browser.new_page()
-    found = page.evaluate(PLANS, [str(viz.tile_painter()._esm), [[list(shape), dtype] for shape, dtype in MANY]])
+    found = computed(browser.new_page(), viz.TilePainter._esm, PLANS, MANY)
     for (shape, dtype), (plan, said) in zip(MANY, found, strict=True):
         ours = tile_plan.plan(shape, dtype)._asdict()
         ours["drawn"] = [[list(tile) for tile in tiles] for tiles in ours["drawn"]]
@@ -57,15 +49,3 @@ def test_typing_and_keys(browser):
         assert page.evaluate("model.get('shape')") == [1024, 1], "what is no shape changes nothing"
         page.evaluate("model.set('shape', [8, 128])")
         assert "1,024 numbers in 1 register." in words.inner_text()
-        page.evaluate("unmount()")
-        page.evaluate("model.set('shape', [9, 128])")
-        assert "1,024 numbers" in words.inner_text() and page.errors == []
-
-
-@pytest.mark.parametrize("width, dark", [(800, False), (480, True)])
-def test_it_fits_its_width_and_stays_a_white_card(browser, width, dark):
-    with open_widget(browser, viz.tile_painter((3, 20, 200)), width=width, dark=dark) as page:
-        assert not is_too_wide(page) and smallest_letters(page) >= 13
-        style = "(name) => getComputedStyle(document.querySelector('.course-tiles'))[name]"
-        assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
-        chromium.screenshot(page, f"tile-painter-{width}")

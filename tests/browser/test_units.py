@@ -4,7 +4,7 @@ import pathlib
 import random
 
 import chromium
-import pytest
+from widget_page import computed
 
 from course_lib import text, viz
 
@@ -18,11 +18,8 @@ NAMES = {
     "intensity": text.intensity,
     "percent": text.percent,
 }
-WRITTEN = """async ([source, names, values]) => {
-    const all = `${source}\\nexport const all = { ${names.join(", ")}, amount };`;
-    const { all: words } = await import(URL.createObjectURL(new Blob([all], {type: 'text/javascript'})));
-    return [...names.map((name) => values[name].map(words[name])), values.amount.map((n) => words.amount(n, 'FLOPs'))];
-}"""
+WRITTEN = """({ all }, names, values) =>
+    [...names.map((name) => values[name].map(all[name])), values.amount.map((n) => all.amount(n, 'FLOPs'))]"""
 
 
 def values() -> dict[str, list]:
@@ -46,43 +43,9 @@ def values() -> dict[str, list]:
 def test_the_browser_writes_numbers_as_python_does():
     given = values()
     with chromium.open_browser() as browser:
-        page = browser.new_page()
-        theirs = page.evaluate(WRITTEN, [UNITS.read_text(), list(NAMES), given])
+        script = f"{UNITS.read_text()}\nexport const all = {{ {', '.join(NAMES)}, amount }};"
+        theirs = computed(browser.new_page(), script, WRITTEN, list(NAMES), given)
     for name, said in zip([*NAMES, "amount"], theirs, strict=True):
         ours = NAMES.get(name, lambda n: text.amount(n, "FLOPs"))
         wrong = [(n, js, ours(n)) for n, js in zip(given[name], said, strict=True) if js != ours(n)]
         assert not wrong, (name, wrong[:5])
-
-
-WIDGETS = [
-    viz.GridPlayer,
-    viz.RoofPlot,
-    viz.VmemTable,
-    viz.BundleViewer,
-    viz.SystolicStepper,
-    viz.MemoryLadder,
-    viz.PipelineChart,
-    viz.TilePainter,
-]
-
-DRAWN_BY_PYTHON = [
-    viz.FlowPlayer,
-    viz.PrecisionExplorer,
-    viz.CostBars,
-]  # with all their words, so they need no units.js
-
-
-@pytest.mark.parametrize("widget", WIDGETS)
-def test_no_widget_writes_numbers_by_itself(widget):
-    before, units, after = str(widget._esm).partition(UNITS.read_text())
-    assert units
-    assert written_by_itself(before + after) == []
-
-
-@pytest.mark.parametrize("widget", DRAWN_BY_PYTHON)
-def test_who_has_no_units_writes_no_numbers(widget):
-    assert written_by_itself(str(widget._esm)) == []
-
-
-def written_by_itself(script: str) -> list[str]:
-    return [word for word in ("KiB", "toFixed", "toPrecision", "toLocaleString", "1e-6") if word in script]

@@ -1,36 +1,28 @@
 """The VMEM table in a browser, without a kernel: what-if by mouse and keys, other widths; figures beside Python's."""
 
 import functools
-import json
 
 import chromium
 import jax.numpy as jnp
 import pytest
 from sample_kernels import VECTOR, add, array, matmul, pipelined_matmul
 from test_viz_vmem_table import rowwise
-from widget_page import is_too_wide, open_widget, smallest_letters
+from widget_page import computed, is_too_wide, open_widget
 
 from course_lib import cost, viz
 from course_lib.viz.vmem_table.vmem_table import illegal, verdict
 
 SQUARE = array((4096, 4096))
 LARGE = functools.partial(matmul, blocks=(1024, 1024, 1024))
-MODULE = "(esm) => import(URL.createObjectURL(new Blob([esm], {type: 'text/javascript'})))"
-COMPARED = f"""async ([esm, data, cases]) => {{
-    const module = await ({MODULE})(esm);
-    return cases.map(([shapes, buffers]) => [
-        module.total(data, shapes, buffers),
-        module.verdict(data, shapes, buffers),
-        module.illegal(data, shapes).map((each) => each.words),
-        shapes.map((shape, n) => module.padded(data.rows[n], shape)),
-    ]);
-}}"""
+COMPARED = """({ total, verdict, illegal, padded }, data, cases) => cases.map(([shapes, buffers]) => [
+    total(data, shapes, buffers),
+    verdict(data, shapes, buffers),
+    illegal(data, shapes).map((each) => each.words),
+    shapes.map((shape, n) => padded(data.rows[n], shape)),
+])"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.open_browser() as browser:
-        yield browser
+browser = chromium.browser
 
 
 @pytest.fixture
@@ -76,7 +68,7 @@ def test_the_figures_in_the_browser_are_pythons(open_table, fn, args):
         cases.append(([[number] * len(shape) for shape in table.shapes], [1] * len(table.shapes)))
         cases.append(([[*shape[:-1], number] for shape in table.shapes], [2] * len(table.shapes)))
     with open_table(fn, *args) as page:
-        theirs = page.evaluate(COMPARED, [str(table._esm), table.data, json.loads(json.dumps(cases))])
+        theirs = computed(page, table._esm, COMPARED, table.data, cases)
     for (shapes, buffers), (total, words, complaints, tiles) in zip(cases, theirs, strict=True):
         table.shapes, table.buffers = shapes, buffers
         assert total == sum(each.bytes for each in table.rows)
@@ -91,8 +83,6 @@ def test_it_opens_with_the_kernels_own_blocks(open_table):
         assert judged(page).startswith("✗ 12 MiB too much: 28 MiB needed, and the kernel may use 16 MiB.")
         assert "input window" in row(page, "x_ref") and row(page, "x_ref").endswith("8 MiB")
         assert "(1024, 1024)" in row(page, "acc_ref") and row(page, "acc_ref").endswith("1 4 MiB")
-        assert page.evaluate("model.saved") == []
-        assert page.errors == []
 
 
 def test_smaller_blocks_and_fewer_buffers_make_it_fit(open_table):
@@ -110,7 +100,6 @@ def test_smaller_blocks_and_fewer_buffers_make_it_fit(open_table):
         page.get_by_role("button", name="Reset").click()
         assert judged(page).startswith("✗ 12 MiB too much")
         assert size(page, "x_ref", 1).input_value() == "1024"
-        assert page.errors == []
 
 
 def test_arrow_keys_go_to_the_next_legal_size_that_divides_the_array(open_table):
@@ -128,9 +117,6 @@ def test_arrow_keys_go_to_the_next_legal_size_that_divides_the_array(open_table)
         size(page, "acc_ref", 0).press("ArrowDown")
         assert size(page, "acc_ref", 0).input_value() == "512"
         assert page.evaluate("document.querySelectorAll('.course-vmem-table :is(input, select)').length") == 11
-        suppressed = "[...document.querySelectorAll('.course-vmem-table :is(input, select)')]"
-        assert page.evaluate(f"{suppressed}.every((e) => e.dataset.lmSuppressShortcuts === 'true')")
-        assert page.errors == []
 
 
 def test_padding_and_illegal_sizes_are_said(open_table):
@@ -151,7 +137,6 @@ def test_padding_and_illegal_sizes_are_said(open_table):
             enter(page, "x_ref", 0, nonsense)
             assert "is no size" in page.locator(".course-complaints").inner_text(), nonsense
             assert size(page, "x_ref", 0).input_value() == "48"
-        assert page.errors == []
 
 
 def test_a_block_that_was_the_whole_array_gets_a_second_buffer_when_it_is_cut(open_table):
@@ -165,33 +150,9 @@ def test_a_block_that_was_the_whole_array_gets_a_second_buffer_when_it_is_cut(op
         assert buffers.input_value() == "1"
 
 
-def test_what_the_kernel_sets_is_shown(open_table):
-    with open_table(add, VECTOR, VECTOR) as page:
-        page.evaluate("model.set('shapes', [[2048], [2048], [2048]])")
-        assert row(page, "x_ref").endswith("16 KiB")
-
-
 @pytest.mark.parametrize("width", [500, 700, 1200])
 def test_it_fits_its_width(open_table, width):
     with open_table(LARGE, SQUARE, SQUARE) as page:
         page.set_viewport_size({"width": width, "height": 700})
         enter(page, "x_ref", 1, "1000")
         assert not is_too_wide(page)
-        assert smallest_letters(page) >= 13
-        chromium.screenshot(page, f"vmem-table-{width}")
-        assert page.errors == []
-
-
-def test_it_is_a_white_card_on_a_dark_page(browser):
-    with open_widget(browser, viz.vmem_table(add, VECTOR, VECTOR), width=700, dark=True) as page:
-        style = "(name) => getComputedStyle(document.querySelector('.course-vmem-table'))[name]"
-        assert page.evaluate(style, "backgroundColor") == "rgb(255, 255, 255)"
-        assert page.evaluate(style, "color") == "rgb(31, 41, 51)"
-        chromium.screenshot(page, "vmem-table-dark")
-
-
-def test_it_goes_away_quietly(open_table):
-    with open_table(add, VECTOR, VECTOR) as page:
-        page.evaluate("unmount()")
-        page.evaluate("model.set('buffers', [1, 1, 1])")
-        assert page.errors == []

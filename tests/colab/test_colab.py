@@ -24,20 +24,6 @@ from building import lessons, source
 PINS = Path(__file__).with_name("colab_pins.txt")
 NOTEBOOKS = [f"{folder}/{stem}.ipynb" for stem in LESSONS for folder in ("exercises", "notebooks")]
 
-
-def needs_a_new_package(paths):
-    """The first of ``paths``, and each that imports a package which none before it does: it may lack in Colab alone."""
-    chosen, known = [], set()
-    for path in paths:
-        cells = [cell for cell in nbformat.read(ROOT / path, 4).cells if cell.cell_type == "code"]
-        found = re.findall(r"^(?:import|from) (\w+)", "\n".join(cell.source for cell in cells), re.M)
-        if set(found) - known - sys.stdlib_module_names:
-            chosen.append(path)
-        known |= set(found)
-    return chosen
-
-
-EVERY_DAY = [NOTEBOOKS[0], *needs_a_new_package(path for path in NOTEBOOKS if path.startswith("notebooks/"))]
 COULD_NOT = "The course could not be installed. Is there a network? Run this cell again."
 LIMIT_S = 600  # never waited out
 NO_NETWORK = re.compile("NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|ConnectionReset")
@@ -95,7 +81,10 @@ def colab(tmp_path_factory):
     installed = run([python_3_13(), "-m", "venv", folder / "venv"])
     assert installed.returncode == 0, installed.stderr
     python = folder / "venv" / "bin" / "python"
-    installed = run([python, "-m", "pip", "install", "-q", "--only-binary=:all:", "-r", PINS], env=like_colab(folder))
+    installed = run(
+        [python, "-m", "pip", "install", "-q", "--no-compile", "--only-binary=:all:", "-r", PINS],
+        env=like_colab(folder),
+    )
     if NO_NETWORK.search(installed.stderr):
         pytest.skip("the package index cannot be reached")
     assert installed.returncode == 0, installed.stderr
@@ -131,19 +120,15 @@ def text_of(cell):
     return "".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream")
 
 
-def test_lessons_alone_run_in_colab(colab, course_url, tmp_path, record_property, capsys):
-    """One test, since they share an environment of 2 GB: the first notebook installs the course, as a runtime's first
-    does, and the others find it. Each lies alone in a folder of its own.
-    """
-    before, wrong = versions(colab), []
-    for path in EVERY_DAY:
-        cells, said = run_in_colab(path, colab, tmp_path / path.replace("/", "-"), COURSE_SOURCE=course_url)
-        wrong += [f"{path}: {said}"] if said else []
-        if path == EVERY_DAY[0]:
-            first = next(cell for cell in cells if cell.id == "first-cell")
-            seconds = first_cell_seconds(first)
-            assert "Installing the course" in text_of(first) and "Restart" not in text_of(first)
-    assert not wrong, "\n".join(wrong)
+def test_an_exercise_alone_runs_in_colab(colab, course_url, tmp_path, record_property, capsys):
+    """It installs the course, as the first notebook of a runtime does, and brings what any other notebook imports."""
+    before = versions(colab)
+    cells, wrong = run_in_colab(NOTEBOOKS[0], colab, tmp_path / "first", COURSE_SOURCE=course_url)
+    assert not wrong
+    first = next(cell for cell in cells if cell.id == "first-cell")
+    seconds = first_cell_seconds(first)
+    assert "Installing the course" in text_of(first) and "Restart" not in text_of(first)
+    assert missing(colab, packages_of_the_notebooks()) == []
 
     # What the first cell may do to a Colab runtime, and nothing else:
     after = versions(colab)
@@ -156,12 +141,26 @@ def test_lessons_alone_run_in_colab(colab, course_url, tmp_path, record_property
 
     record_property("first_cell_seconds", seconds)
     with capsys.disabled():
-        print(f"\n{EVERY_DAY[0]}: the first cell took {seconds:.0f} s. {len(EVERY_DAY)} notebooks ran.")
+        print(f"\n{NOTEBOOKS[0]}: the first cell took {seconds:.0f} s.")
 
 
-@pytest.mark.sweep  # every day they run here: tests/test_notebooks.py, tests/test_lesson_runs.py
+def packages_of_the_notebooks():
+    """Return the names of all packages that a cell imports."""
+    cells = [cell for path in NOTEBOOKS for cell in nbformat.read(ROOT / path, 4).cells if cell.cell_type == "code"]
+    names = re.findall(r"^ *(?:import|from) (\w+)", "\n".join(cell.source for cell in cells), re.M)
+    return sorted(set(names) - sys.stdlib_module_names)
+
+
+def missing(python, packages):
+    """Return those of ``packages`` that an environment cannot import."""
+    code = "import importlib.util, json, sys; find = importlib.util.find_spec\n"
+    code += "print(json.dumps([name for name in sys.argv[1:] if find(name) is None]))"
+    return json.loads(run([python, "-I", "-c", code, *packages]).stdout)
+
+
+@pytest.mark.sweep
 def test_the_others_run_there_too(colab, course_url, tmp_path):
-    for path in sorted(set(NOTEBOOKS) - set(EVERY_DAY)):
+    for path in NOTEBOOKS[1:]:
         _, said = run_in_colab(path, colab, tmp_path / path.replace("/", "-"), COURSE_SOURCE=course_url)
         assert not said, path
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from sweeps import daily
 
 from course_lib import judges
 from course_lib.checks.exercise import exercise
@@ -60,16 +61,16 @@ def two_products(x, w, v, *, grid, slip):
     return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[rows, of_w, of_v], out_specs=rows)(x, w, v)
 
 
-@pytest.mark.parametrize(
-    "id, fn, grid",
-    [
-        ("04.11", product, (1, 2, 2)),
-        ("04.11", product, (4, 1, 2)),
-        ("04.11", product, (2, 2, 1)),
-        ("03.12", two_products, (8,)),
-        ("03.12", two_products, (4, 2)),
-    ],
-)
+CASES = [
+    ("04.11", product, (1, 2, 2)),
+    ("04.11", product, (4, 1, 2)),
+    ("04.11", product, (2, 2, 1)),
+    ("03.12", two_products, (8,)),
+    ("03.12", two_products, (4, 2)),
+]
+
+
+@pytest.mark.parametrize("id, fn, grid", daily(CASES[0], CASES[3], of=CASES))
 def test_only_a_wrong_sum_is_told_of(id, fn, grid):
     task = exercise(id)
     case = task.arguments()[-1] if id == "03.12" else task.arguments()[0]

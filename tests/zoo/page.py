@@ -17,7 +17,7 @@ _INTRODUCTION = """\
 
 {bugs} kernels, each with one bug planted in it: the mistakes that people make, small enough to run in a moment. They
 live in `tests/zoo`, one file for each kind. Each was shown to the four judges of `course_lib.judges`, and each judge
-was asked alone. In the course they sit in the order of the columns and stop at the first that refuses, so what a
+was asked alone. In the course they go in the order of the columns and stop at the first that refuses, so what a
 learner reads comes from the leftmost; its answer is in **bold**.
 
 | word | of a judge | of `interpret=True` |

@@ -14,7 +14,7 @@ from course_lib.checks.result import Result, does_nothing, not_attempted, not_ye
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
 from course_lib.judges import gradient
-from course_lib.judges.reading import code
+from course_lib.judges.reading import malformed
 
 if TYPE_CHECKING:
     from course_lib.checks.exercise import Exercise
@@ -158,7 +158,7 @@ def _arithmetic_around(trials: list[judges.Trial], what: str = "the arithmetic")
             found = judges.arithmetic_around(trial.walk) if trial.like is None else []
         except Exception:  # the judges will say what is wrong
             continue
-        if found and code.not_a_kernel(trial.walk) is None:
+        if found and malformed.not_a_kernel(trial.walk) is None:
             return (
                 f"Part of {what} stands outside the kernel: {', '.join(found)}.",
                 "do it inside the kernel, on blocks; around the pallas_call only shapes may change.",

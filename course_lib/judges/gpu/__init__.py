@@ -1,1 +1,1 @@
-"""The three judges of a GPU kernel: numbers, races, ptxas."""
+"""The three judges of a kernel for a GPU: numbers, races, ptxas."""

@@ -1,7 +1,7 @@
-"""Of a ``pl.pallas_call`` on a GPU, by Triton: what reaches past an array without a mask, and what is written twice.
+"""What a Triton ``pl.pallas_call`` accesses past the end of an array without a mask, and what it writes twice.
 
-Neither shows on a CPU. JAX's interpreter pads an array to whole blocks, drops what is written there, and runs the steps
-of the grid one after another; on a GPU they run at the same time, and behind an array lies another.
+Neither shows on a CPU. JAX's interpreter pads an array to whole blocks, drops writes to the padding, and runs grid
+steps one after another. On a GPU the steps run at the same time, and another array lies behind the first.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from course_lib.grid.jaxprs import inside
 from course_lib.judges.verdict import Complaint
 
 _ACCESSES = {"get": "read", "masked_load": "read", "swap": "written", "masked_swap": "written", "addupdate": "written"}
-_MASKED = {"masked_load": 2, "masked_swap": 3}  # where the mask stands among the parts of the access
+_MASKED = {"masked_load": 2, "masked_swap": 3}  # the position of the mask among the access's parts
 
 
 def without_a_mask(walk: grid.Walk) -> Complaint | None:
-    """The first access to a block that reaches past its array, with no mask."""
+    """Report the first access to a block that reaches past its array without a mask."""
     for call in walk.calls:
-        blocks = dict(zip(call.kernel.invars, call.operands, strict=False))  # scratch comes behind
+        blocks = dict(zip(call.kernel.invars, call.operands, strict=False))  # scratch refs follow
         for block, eqn in _accesses(call.kernel, blocks):
             ragged = [axis for axis, (n, b) in enumerate(zip(block.shape, block.block_shape, strict=True)) if n % b]
             if ragged and not _is_masked(eqn):
@@ -32,7 +32,7 @@ def without_a_mask(walk: grid.Walk) -> Complaint | None:
 
 
 def written_twice(walk: grid.Walk) -> Complaint | None:
-    """The first block of an output that two steps of a grid write."""
+    """Report the first block of an output that two steps of a grid write."""
     for call in walk.calls:
         for output in call.outputs:
             first: dict[tuple[int, ...], int] = {}
@@ -51,7 +51,7 @@ def _axes(ragged: list[int]) -> str:
 
 
 def _accesses(jaxpr, blocks: dict) -> Iterator[tuple[grid.Operand, object]]:
-    """Every access to a block, in loops and branches too; these take the refs in order, behind arguments of theirs."""
+    """Yield every access to a block, in loops and branches too, whose refs are their last arguments, in order."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _ACCESSES and eqn.invars[0] in blocks:
             yield blocks[eqn.invars[0]], eqn
@@ -62,7 +62,7 @@ def _accesses(jaxpr, blocks: dict) -> Iterator[tuple[grid.Operand, object]]:
 
 
 def _is_in(atom, blocks: dict) -> bool:
-    return atom.__hash__ is not None and atom in blocks  # a number written there has no hash
+    return atom.__hash__ is not None and atom in blocks  # a literal has no hash
 
 
 def _is_masked(eqn) -> bool:

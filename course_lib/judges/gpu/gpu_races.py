@@ -1,4 +1,4 @@
-"""What JAX's simulator of a GPU prints about a race, as a sentence: which memory, which two lines, what is missing."""
+"""A race, as JAX's GPU simulator prints it, in a sentence: which memory, which two lines, what is missing."""
 
 import linecache
 import re
@@ -15,7 +15,7 @@ _INTO_SMEM, _OUT_OF_SMEM = "copy_gmem_to_smem", "copy_smem_to_gmem"
 
 
 class Access(NamedTuple):
-    """One of the two that meet."""
+    """One of the two conflicting accesses."""
 
     what: str  # "read" or "write"
     space: str
@@ -28,7 +28,7 @@ class Access(NamedTuple):
 
 
 def complaint(printed: str) -> Complaint:
-    """What the first race of those printed is, and what to try."""
+    """Explain the first race in the simulator's output, with something to try."""
     found = [
         Access(what, space, (block, warpgroup), line, linecache.getline(file, int(line)).strip())
         for what, space, block, warpgroup, file, line, _ in _ACCESS.findall(printed.partition("RACE DETECTED")[2])[:2]

@@ -1,12 +1,12 @@
-"""Three judges for a kernel of a GPU: its numbers, its races, ptxas. No GPU is needed.
+"""Three judges of a kernel for a GPU: its values, its races, ptxas. No GPU is needed.
 
-numbers   JAX's simulator of a GPU: threads, barriers, TMA, memory that starts as NaN, what reaches past an array, a
-          kernel that waits for ever
-races     the same run, by vector clocks: whether two accesses to one place are ordered
-compiler  ``compile_gpu``: refusals; registers that are spilled, and wgmma that ptxas makes wait for one another
+numbers   JAX's GPU simulator: threads, barriers, TMA, memory that starts as NaN, accesses past an array, a kernel that
+          waits for ever
+races     the same run, with vector clocks: whether two accesses to one place are ordered
+compiler  ``compile_gpu``: refusals, register spills, and wgmma that ptxas serializes
 
-The simulator takes wgmma for something that is done at once, and knows neither layouts nor swizzles. It is for Mosaic
-GPU. A ``pl.pallas_call``, which takes Triton's road, is run by JAX's plain interpreter, and read: ``gpu_blocks``.
+The simulator treats wgmma as synchronous, and models neither layouts nor swizzles. It is for Mosaic GPU. A
+``pl.pallas_call``, which goes through Triton, runs in JAX's plain interpreter, and ``gpu_blocks`` reads its code.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compat, compiler, errors, grid
-from course_lib.judges.each.difference import difference, other_structure
+from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.gpu import gpu_blocks, gpu_races
 from course_lib.judges.running.interpreted import Traced, quiet
 from course_lib.judges.running.watchdog import watched
@@ -38,11 +38,11 @@ _SERIALIZED = (
 
 
 def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> list[Verdict]:
-    """The verdicts of the three judges in order, up to and including the first that refuses.
+    """Return the verdicts of the three judges in order, up to and including the first that refuses.
 
-    ``fn(*args)``, a function with ``plgpu.kernel`` or ``pl.pallas_call`` in it, and ``reference(*args)`` return the
-    same arrays; ``args`` are concrete arrays. ``chip``: one of ``chips.GPU_TARGETS``. Raises ValueError for an argument
-    that is no array, for a reference that does not run with them, and for an unknown chip.
+    ``fn(*args)``, which calls ``plgpu.kernel`` or ``pl.pallas_call``, and ``reference(*args)`` return the same arrays;
+    ``args`` are concrete arrays. ``chip``: one of ``chips.GPU_TARGETS``. Raises ValueError for an argument that is not
+    an array, a reference that does not run with them, and an unknown chip.
     """
     gpu, trial = chips.gpu_target(chip), Trial(fn, reference, args)
     try:
@@ -61,12 +61,12 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
             got, printed = _simulated(jaxpr, trial.args, gpu)
             raced = gpu_races.complaint(printed) if printed is not None else None
     except Exception as error:
-        if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints, and goes on
+        if _RACE in (said := errors.raw_text(error)):  # JAX 0.12 raises; 0.11 prints and continues
             return [complained("races", gpu_races.complaint(said))]
         return [refused("numbers", errors.explain(error))]
     walk = grid.Walk(calls=(), jaxpr=jaxpr, result=result)
     wrong = other_structure(walk, trial.returned) or difference(got, trial.wanted, walk, trial.reference, trial.args)
-    if raced:  # which may be why the numbers are wrong, and says more than they do
+    if raced:  # a race may explain wrong values, so it goes first
         return [*([] if wrong else [Verdict(judge="numbers", passed=True)]), complained("races", raced)]
     if wrong:
         return [complained("numbers", wrong)]
@@ -76,12 +76,12 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
 
 def _traced(trial: Trial, gpu: chips.GpuTarget, simulated: bool) -> tuple:
     mode = plgpu.force_gpu_interpret_mode(_SIMULATED) if simulated else pltpu.force_tpu_interpret_mode(False)
-    with gpu.target(), mode:  # a fresh function object: JAX would hand over the trace for the other mode
+    with gpu.target(), mode:  # a fresh function object, or JAX would reuse the other mode's trace
         return jax.make_jaxpr(lambda *args: trial.fn(*args), return_shape=True)(*trial.args)
 
 
 def _simulated(jaxpr, args: tuple, gpu: chips.GpuTarget) -> tuple[list[np.ndarray], str | None]:
-    """The outputs, and what was printed of a race: None without one. Raises what the simulator raises."""
+    """Return the outputs, and what was printed about a race or None. Raises what the simulator raises."""
     printed, run = io.StringIO(), jax.jit(jax.extend.core.jaxpr_as_fun(jaxpr))
     with jax.default_device(jax.devices("cpu")[0]), quiet(printed), watched(), gpu.target():
         try:

@@ -1,1 +1,1 @@
-"""What the code of a kernel says before it runs: memory, copies, the order of its grid."""
+"""What the code of a kernel shows before it runs: memory, copies, the order of its grid."""

@@ -1,19 +1,19 @@
-"""A ledger of the copies that a kernel makes by hand: each must be waited for, once, on its own semaphore.
+"""A ledger of the copies that a kernel starts by hand: each needs one wait, on its own semaphore.
 
-A wait that nothing answers would hang the chip, and the simulator with it; so it is found here, before anything runs.
+A wait without a copy would hang the chip, and the simulator too, so it is found here, before anything runs.
 """
 
 import functools
 
 from course_lib import grid
 from course_lib.judges.reading import memory
-from course_lib.judges.reading.copies_places import Pending, at_step, key_of, named, same_place, semaphore_named
-from course_lib.judges.reading.copies_touched import started_twice, taken_for_another, touched
+from course_lib.judges.reading.copies_conflicts import started_twice, taken_for_another, touched
+from course_lib.judges.reading.copies_in_flight import Pending, at_step, key_of, named, same_place, semaphore_named
 from course_lib.judges.verdict import Complaint
 
 
 def complaint(walk: grid.Walk) -> Complaint | None:
-    """The first wait without a copy, or the first copy without a wait; None where all is well or cannot be told."""
+    """Report the first wait without a copy, or copy without a wait; None if all is well or unknown."""
     for call in walk.calls:
         if _readable(call) and (found := _ledger(call)[0]):
             return found
@@ -21,9 +21,9 @@ def complaint(walk: grid.Walk) -> Complaint | None:
 
 
 def early_use(walk: grid.Walk) -> Complaint | None:
-    """The first touch of a buffer while a copy into or out of it is on its way; None where none is seen.
+    """Report the first access to a buffer while a copy into or out of it is in flight; None if none is seen.
 
-    What lies where is followed as far as indices are known, so this explains a failure and proves none.
+    Positions are followed only as far as indices are known, so this explains a failure and proves none.
     """
     for call in walk.calls:
         if _readable(call) and (found := _ledger(call)[1]):
@@ -32,7 +32,7 @@ def early_use(walk: grid.Walk) -> Complaint | None:
 
 
 def unordered(walk: grid.Walk) -> Complaint | None:
-    """What a race is where no axis is shared by two cores: one with a copy."""
+    """Explain a race in which no axis is shared by two cores: it must be one with a copy."""
     shared = any("parallel" in str(meaning) for call in walk.calls for meaning in call.semantics)
     if shared or not any(map(grid.has_copies_by_hand, walk.calls)):
         return None
@@ -51,16 +51,16 @@ def _readable(call: grid.Call) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _starts_or_waits(call: grid.Call) -> bool:
-    """Whether the kernel has a copy of its own, or a wait for one that nothing starts."""
+    """Whether the kernel starts a copy of its own, or waits for one."""
     return any(eqn.primitive.name in ("dma_start", "dma_wait") for eqn in grid.equations(call.kernel))
 
 
 def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
-    """(the first wait or copy that has no partner, the first use of memory while a copy is on its way)."""
+    """Return (the first wait or copy without its partner, the first access to memory while a copy is in flight)."""
     pending: list[Pending] = []
-    answered: set[tuple] = set()  # copies that have been waited for: (semaphore, target, source)
-    unread: list[Pending] = []  # copies that have arrived, and whose target has not been read since
-    unsure: list[Pending] = []  # copies that a wait has counted while others were under way on its semaphore
+    answered: set[tuple] = set()  # copies with a wait: (semaphore, target, source)
+    unread: list[Pending] = []  # copies that have arrived, with a target not read since
+    unsure: list[Pending] = []  # copies whose wait may have counted another one in flight on its semaphore
     early = None
     for step, use, entry in _in_order(call):
         if use.kind in ("read", "write"):
@@ -91,7 +91,7 @@ def _ledger(call: grid.Call) -> tuple[Complaint | None, Complaint | None]:
 
 
 def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
-    """(step, use, entry) in the order of time."""
+    """Return (step, use, entry) in the order of execution."""
     found = [
         (step, place, entry, use)
         for place, use in enumerate(memory.known_uses(call))
@@ -101,7 +101,7 @@ def _in_order(call: grid.Call) -> list[tuple[int, grid.Use, int]]:
 
 
 def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint | None:
-    """A copy from or into rows that a ref does not have."""
+    """Report a copy from or into rows that a ref does not have."""
     for name, part, length in ((use.source, use.source_part, use.source_length), (use.ref, use.part, use.length)):
         if part is not None and (part[entry, 0] < 0 or part[entry].sum() > length):
             return Complaint(
@@ -113,7 +113,7 @@ def _beyond(call: grid.Call, use: grid.Use, step: int, entry: int) -> Complaint 
 
 
 def _no_such_semaphore(call: grid.Call, use: grid.Use, step: int, key: tuple) -> Complaint | None:
-    """A copy on sem[2] of two, whose semaphore is somebody else's memory."""
+    """Report a copy on sem[2] of two semaphores."""
     if all(index < length for index, length in zip(key[1:], use.semaphores, strict=False)):
         return None
     name, does = semaphore_named(use.semaphore_name, key), "starts a copy" if use.kind == "start" else "waits"
@@ -155,7 +155,7 @@ def _hangs(
 
 
 def _waited_for(use: grid.Use, entry: int, key: tuple) -> tuple:
-    """Which copy a wait is for, as far as it says: (semaphore, part of the target, part of the source)."""
+    """Return what identifies a wait's copy, as far as known: (semaphore, part of the target, part of the source)."""
     parts = (use.part, use.source_part)
     return (key, *(None if part is None else tuple(part[entry].tolist()) for part in parts))
 

@@ -1,4 +1,4 @@
-"""A kernel's body as one flat list of operations: what each value is made of, whatever calls and branches it is in."""
+"""A kernel's body as one flat list of operations, with calls and branches inlined: what each value depends on."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from course_lib.grid.jaxprs import called, inside, is_variable, scan_parts, while_parts
 
-EITHER = "either"  # the name of the operation that stands for the end of a branch or a turn: one of its inputs
+EITHER = "either"  # a pseudo-operation at the end of a branch or a loop body: its output is one of its inputs
 
 
 class Op(NamedTuple):
-    """One operation. Values are numbers; an input that is written in the program itself is None."""
+    """One operation. Values are integers; an input that is a literal is None."""
 
     name: str  # of the primitive
     inputs: tuple[int | None, ...]
@@ -19,10 +19,10 @@ class Op(NamedTuple):
 
 
 def operations(kernel) -> tuple[list[Op], list[int], dict[int, str]]:
-    """(the operations of a kernel in order, the values that are its refs, names of what loops carry).
+    """Return (the operations of a kernel in order, the values of its refs, the names of what loops carry).
 
-    A loop's body is listed once. What it carries is a ref of a kind: a turn begins with a "get" of it, and ends with
-    a "swap" of what is handed on.
+    A loop's body is listed once. A loop carry counts as a ref: an iteration begins with a "get" of it, and ends with a
+    "swap" of the new value.
     """
     numbers, ops, carried = itertools.count(), [], {}
     refs = [next(numbers) for _ in kernel.invars]
@@ -31,7 +31,7 @@ def operations(kernel) -> tuple[list[Op], list[int], dict[int, str]]:
 
 
 def _listed(jaxpr, inputs: list, numbers, ops: list[Op], carried: dict[int, str]) -> list:
-    """Put the operations of a jaxpr into ``ops``; the values that it returns."""
+    """Append the operations of a jaxpr to ``ops`` and return the values of its outputs."""
     env = dict(zip(jaxpr.invars, inputs, strict=True))
 
     def value(atom):
@@ -52,14 +52,14 @@ def _listed(jaxpr, inputs: list, numbers, ops: list[Op], carried: dict[int, str]
         else:
             outputs = [next(numbers) for _ in eqn.outvars]
             ops.append(Op(name, tuple(given), tuple(outputs), eqn))
-            for other in inside(eqn):  # run_scoped: what it takes are not the refs that its body gets
+            for other in inside(eqn):  # run_scoped: its inputs are not the refs of its body
                 _listed(other, [next(numbers) for _ in other.invars], numbers, ops, carried)
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [value(v) for v in jaxpr.outvars]
 
 
 def _loop(body, consts: list, begun: list, slices: list, numbers, ops: list[Op], carried: dict[int, str]) -> list:
-    """One turn of a loop; the values that it ends with."""
+    """List one iteration of a loop and return the values that it ends with."""
     places = [next(numbers) for _ in begun]
     counts = bool(begun) and body.invars[len(consts)].aval.shape == () and len(begun) > 1  # fori_loop's own counter
     carried |= {place: f"carry[{n - counts}] of the loop" for n, place in enumerate(places)}
@@ -77,7 +77,7 @@ def _one_of(values: Iterable, numbers, ops: list[Op]) -> int:
 
 
 def spread(ops: list[Op], values: set[int], stops: Callable[[Op], bool] = lambda op: False) -> set[int]:
-    """All values that are made of ``values``, directly or not; nothing comes through an operation that ``stops``."""
+    """Return all values that depend on ``values``; an operation that ``stops`` passes nothing on."""
     reached = set(values)
     for op in ops:
         if not reached.isdisjoint(op.inputs) and not stops(op):
@@ -86,5 +86,5 @@ def spread(ops: list[Op], values: set[int], stops: Callable[[Op], bool] = lambda
 
 
 def read(ops: list[Op], ref: int) -> set[int]:
-    """The values that are read from a ref."""
+    """Return the values that are read from a ref."""
     return {op.outputs[0] for op in ops if op.name == "get" and op.inputs[0] == ref}

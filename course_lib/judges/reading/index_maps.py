@@ -1,4 +1,4 @@
-"""Index maps that ask for a block which the array does not have."""
+"""Index maps that ask for a block outside the array."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _PLACES = ("first", "second", "third", "fourth", "fifth")
 
 
 def outside(call: grid.Pipeline) -> Complaint | None:
-    """The first block that an index map asks for and the array does not have."""
+    """Report the first block that an index map asks for outside the array."""
     for operand in call.operands:
         if not len(steps := operand.outside()):
             continue
@@ -24,10 +24,10 @@ def outside(call: grid.Pipeline) -> Complaint | None:
 
 
 def _is_past_the_memory(operand: grid.Operand, block: tuple[int, ...]) -> bool:
-    """Whether a block begins behind the last byte of its array: there the program that libtpu makes halts the core.
+    """Whether a block begins behind the last byte of its array, where libtpu's program halts the core.
 
-    It compares addresses (shalt.err before each copy, libtpu 0.0.48.1), not block numbers: a block past the end of a
-    row lies at the beginning of the next rows, and nothing stops a v5e from taking it.
+    The program compares addresses (shalt.err before each copy, libtpu 0.0.48.1), not block numbers. A block past the
+    end of a row lies at the beginning of the next rows, so a v5e copies it.
     """
     if operand.memory_space != "vmem" or any(operand.element):
         return False
@@ -46,9 +46,9 @@ def _cure(call: grid.Pipeline, operand: grid.Operand) -> str:
 
 
 def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, int, int | None] | None:
-    """(array axis, grid axis its block number follows, grid axis it fits); None if no number follows a wrong axis.
+    """Return (array axis, grid axis its block number follows, grid axis it fits); None if none follows a wrong axis.
 
-    The last is None where there is but one block, and no axis of one step.
+    The last is None if there is only one block, and no axis of one step.
     """
     if not call.grid:
         return None
@@ -65,7 +65,7 @@ def _wrong_grid_axis(call: grid.Pipeline, operand: grid.Operand) -> tuple[int, i
 
 
 def _in_the_words_of_the_map(call, operand: grid.Operand, axis: int, used: int, fitting: int | None) -> str:
-    """ "x_ref's map returns i first. i goes 0 to 3; the array has 3 blocks there. ...": i is what the map calls it."""
+    """Say "x_ref's map returns i first. i goes 0 to 3; the array has 3 blocks there. ..." in the map's letters."""
     i, blocks = _letter(operand, used), text.counted(operand.blocks[axis], "block")
     place = _PLACES[axis] if axis < len(_PLACES) else f"as number {axis + 1}"
     said = (
@@ -78,5 +78,5 @@ def _in_the_words_of_the_map(call, operand: grid.Operand, axis: int, used: int, 
 
 
 def _letter(operand: grid.Operand, axis: int) -> str:
-    """What the index map calls the index along an axis of the grid."""
+    """Return the index map's name for the index along an axis of the grid."""
     return operand.letters[axis] if axis < len(operand.letters) else f"index {axis} of the grid"

@@ -1,4 +1,4 @@
-"""Whether a kernel chooses among the elements of an input before it sums them up."""
+"""Whether a kernel masks the elements of an input before it combines them."""
 
 from course_lib import grid
 from course_lib.judges.reading import flow
@@ -7,9 +7,9 @@ _COMBINE = ("dot_general", "reduce_", "arg", "cumsum", "cumprod", "sort")
 
 
 def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
-    """Whether whatever the kernel reads of ``operand`` goes through a jnp.where before elements are combined.
+    """Whether everything that the kernel reads of ``operand`` passes through a jnp.where before elements are combined.
 
-    True also for an input whose elements are not combined at all.
+    Also true for an input whose elements are not combined at all.
     """
     ops, refs, _ = flow.operations(call.kernel)
     ref = refs[call.operands.index(operand)]
@@ -18,9 +18,9 @@ def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
 
 
 def is_chosen(call: grid.Call, ref: str) -> bool:
-    """Whether what the kernel reads of a ref first goes through a jnp.where before it is stored anywhere.
+    """Whether the kernel's first read of a ref passes through a jnp.where before it is stored anywhere.
 
-    ``acc_ref[...] = jnp.where(first, 0, acc_ref[...]) + x`` reads what nobody has written, and leaves it out.
+    ``acc_ref[...] = jnp.where(first, 0, acc_ref[...]) + x`` reads unwritten memory, but drops the value.
     """
     ops, refs, _ = flow.operations(call.kernel)
     names = [r.name for r in (*call.operands, *call.scratch)]
@@ -30,7 +30,7 @@ def is_chosen(call: grid.Call, ref: str) -> bool:
 
 
 def mask_axes(call: grid.Call, operand: grid.Operand) -> set[int]:
-    """The axes of the block along which a jnp.where counts that chooses among what is read of the operand."""
+    """Return the axes of the block whose indices decide a jnp.where on values read from the operand."""
     ops, refs, _ = flow.operations(call.kernel)
     values = flow.spread(ops, flow.read(ops, refs[call.operands.index(operand)]), stops=_chooses_or_stores)
     asked = {op.inputs[0] for op in ops if op.name == "select_n" and not values.isdisjoint(op.inputs[1:])}
@@ -44,5 +44,5 @@ def _chooses_or_stores(op: flow.Op) -> bool:
 
 
 def _stores(op: flow.Op) -> bool:
-    """A store hands back what was there before, which is not made of what it stores."""
+    """Whether an operation stores: a swap returns the old value, which does not depend on the stored one."""
     return op.name in ("swap", "masked_swap", "addupdate")

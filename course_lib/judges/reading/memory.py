@@ -1,4 +1,4 @@
-"""What a kernel leaves in memory, and reads there, from step to step: read off its code, before it runs."""
+"""What a kernel writes to memory and reads there, from step to step: read off its code, before it runs."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from course_lib import grid
 
 
 class Read(NamedTuple):
-    """A read of memory that holds nothing of use: garbage, or what an earlier output block has left."""
+    """A read of memory that holds nothing useful: garbage, or values that an earlier output block left."""
 
     ref: str
     step: int
-    rows: tuple[int, int] | None = None  # (start, end) along the first axis, where only some were written
-    written_at: int | None = None  # the first step that writes the ref before it reads it; None: no step does
-    left_by: int | None = None  # the step that wrote what is found there, if it was an earlier output block's
+    rows: tuple[int, int] | None = None  # (start, end) along the first axis, if only some were written
+    written_at: int | None = None  # the first step that writes the ref before reading it, if any does
+    left_by: int | None = None  # the step that wrote the values found, if of an earlier output block
 
 
 class _Use(NamedTuple):
-    """One use of a ref at one step. ``rows`` is (start, end) along its first axis, None where that is not known."""
+    """One use of a ref at one step. ``rows`` is (start, end) along its first axis; None if unknown."""
 
     step: int
     kind: str
@@ -29,7 +29,7 @@ class _Use(NamedTuple):
 
 
 def known_uses(call: grid.Call) -> tuple[grid.Use, ...] | None:
-    """Where a kernel touches memory; None where that cannot be told, or is too much."""
+    """Return where a kernel touches memory; None if that is unknown or too much to list."""
     try:
         return grid.memory_uses(call)
     except grid.UnreadableCall:
@@ -37,13 +37,13 @@ def known_uses(call: grid.Call) -> tuple[grid.Use, ...] | None:
 
 
 def unwritten_reads(call: grid.Call) -> Iterator[Read]:
-    """Of each output and scratch ref the first read of what nothing has written before, if there is one.
+    """Yield the first read of unwritten memory of each output and scratch ref, if there is one.
 
     An output block is new memory whenever its block index changes.
     """
     for number, (name, fresh) in _own_memory(call).items():
         uses = _in_order(call, number)
-        firsts = {use.step: use.kind for use in reversed(uses)}  # the first use of each step
+        firsts = {use.step: use.kind for use in reversed(uses)}  # of each step
         first_write = next((step for step in sorted(firsts) if firsts[step] == "write"), None)
         written, before = np.zeros(max((use.length for use in uses), default=1), bool), -1
         for use in uses:
@@ -63,10 +63,10 @@ def unwritten_reads(call: grid.Call) -> Iterator[Read]:
 
 
 def stale_read(call: grid.Call) -> Read | None:
-    """The first read of scratch that finds there what the steps of another output block have left; None if none.
+    """Return the first read of scratch that finds what another output block's steps left there; None if there is none.
 
-    Where every step has an output block of its own, scratch may well carry something on; unless one is come back to.
-    So may it where no step of the new block writes to it: a second pass uses what the first has found.
+    If every step has an output block of its own, scratch may carry something on, unless a block is revisited. So it may
+    if no step of the new block writes to it: a second pass uses what the first has found.
     """
     begins = new_outputs(call)
     if begins.all() and not any(grid.returns(o) for o in call.outputs if o.pipelined):
@@ -82,7 +82,7 @@ def _written_in(call: grid.Call, name: str, steps: np.ndarray) -> bool:
 
 
 def leftovers(call: grid.Call, group: np.ndarray) -> Iterator[Read]:
-    """The reads of scratch that find there what a step of another group has left; ``group``: int[S], one per step."""
+    """Yield the reads of scratch that find what a step of another group left; ``group``: int[S], one per step."""
     operands = {operand.name for operand in call.operands}
     for number, (name, _) in _own_memory(call).items():
         last = None
@@ -94,7 +94,7 @@ def leftovers(call: grid.Call, group: np.ndarray) -> Iterator[Read]:
 
 
 def set_once(call: grid.Call, name: str) -> bool:
-    """Whether the first step of the grid is the only one that writes all of a ref before it reads it."""
+    """Whether only the first step of the grid writes all of a ref before it reads it."""
     begins = set()
     for number, (ref, _) in _own_memory(call).items():
         if ref == name:
@@ -104,7 +104,7 @@ def set_once(call: grid.Call, name: str) -> bool:
 
 
 def carries(call: grid.Call, steps: np.ndarray) -> bool:
-    """Whether one of ``steps`` after the first begins with what an earlier one left, in an output or in scratch."""
+    """Whether one of ``steps`` after the first starts from what an earlier one left, in an output or in scratch."""
     later = set(steps[1:].tolist())
     for number in _own_memory(call):
         seen = set()
@@ -116,17 +116,17 @@ def carries(call: grid.Call, steps: np.ndarray) -> bool:
 
 
 def crosses_blocks(call: grid.Call) -> bool:
-    """Whether scratch takes something from the steps of one output block to those of another."""
+    """Whether scratch carries something from the steps of one output block to those of another."""
     return next(leftovers(call, np.cumsum(new_outputs(call))), None) is not None
 
 
 def new_outputs(call: grid.Call) -> np.ndarray:
-    """bool[S]: another output block begins at this step."""
+    """Return bool[S]: whether another output block begins at this step."""
     return np.logical_or.reduce([np.arange(call.steps) == 0, *(o.changes for o in call.outputs if o.pipelined)])
 
 
 def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:
-    """(whether one of ``steps`` may write to the ref called ``name``, whether it writes all of it for sure)."""
+    """Return (whether one of ``steps`` may write to the ref called ``name``, whether it surely writes all of it)."""
     at = set(steps.tolist())
     found = [use for use in known_uses(call) or () if use.ref == name and use.kind in ("write", "start")]
     here = [use for use in found if at & set(use.steps.tolist())]
@@ -134,7 +134,7 @@ def writes(call: grid.Call, name: str, steps: np.ndarray) -> tuple[bool, bool]:
 
 
 def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...]) -> tuple[int, int] | None:
-    """(start, end) of the first rows of a block that no step reads, or writes; None if there are none, or who knows."""
+    """Return (start, end) of a block's first rows without a use of ``kinds``; None if there are none or unknown."""
     touches = [use for use in known_uses(call) or () if use.ref == operand.name and use.kind in kinds]
     if not touches or any(use.part is None for use in touches):
         return None
@@ -152,7 +152,7 @@ def rows_untouched(call: grid.Call, operand: grid.Operand, kinds: tuple[str, ...
 def outside(
     call: grid.Call, kinds: tuple[str, ...] = ("read", "write")
 ) -> tuple[str, int, tuple[int, int], int] | None:
-    """(ref, step, (start, end), length) of the first use of rows that a ref does not have; None if there is none."""
+    """Return (ref, step, (start, end), length) of the first use of rows that a ref does not have; None without one."""
     for use in known_uses(call) or ():
         if use.kind not in kinds or use.part is None:
             continue
@@ -164,7 +164,7 @@ def outside(
 
 
 def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
-    """{number: (name, bool[S]: it is new memory at this step)} of the refs that a kernel must write first."""
+    """Return {number: (name, bool[S]: whether it is new memory at this step)} of the refs a kernel must write first."""
     operands, found = {operand.name: operand for operand in call.operands}, {}
     for use in known_uses(call) or ():
         operand = operands.get(use.ref)
@@ -176,7 +176,7 @@ def _own_memory(call: grid.Call) -> dict[int, tuple[str, np.ndarray]]:
 
 
 def _in_order(call: grid.Call, number: int) -> list[_Use]:
-    """The uses of one ref in the order of time. A copy counts as a write of its target, and a read of its source."""
+    """Return the uses of one ref in the order of execution. A copy writes its target and reads its source."""
     found = []
     for place, use in enumerate(known_uses(call) or ()):
         if use.number == number and use.kind in ("read", "write", "start"):

@@ -1,4 +1,4 @@
-"""What the order of a grid does to its output blocks: left and visited again, or shared by two cores."""
+"""What the order of a grid does to its output blocks: revisits, and blocks shared by two cores."""
 
 import contextlib
 import math
@@ -12,18 +12,18 @@ from course_lib.judges.verdict import Complaint
 
 
 def revisit(walk: grid.Walk) -> Complaint | None:
-    """The first output block that is left and come back to; None if there is none."""
+    """Report the first output block that the grid leaves and revisits; None if there is none."""
     in_hbm = _nothing_follows(walk.jaxpr.jaxpr)
     return next((said for call in walk.calls if (said := revisit_of(call, in_hbm and call.times == 1))), None)
 
 
 def revisit_in_a_pipeline(walk: grid.Walk) -> Complaint | None:
-    """The same for the pipelines in the kernels' bodies: where there are two blocks, their two buffers keep both."""
+    """Report the same of pipelines in the kernels' bodies, whose two buffers keep both blocks if there are only two."""
     return next((said for pipeline in pipelines(walk) if (said := revisit_of(pipeline))), None)
 
 
 def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
-    """The pipelines inside the kernels of a function, as far as they can be read."""
+    """Return the pipelines inside the kernels of a function, as far as they can be read."""
     found = []
     for call in walk.calls:
         with contextlib.suppress(grid.UnreadableCall):
@@ -32,9 +32,9 @@ def pipelines(walk: grid.Walk) -> list[grid.Pipeline]:
 
 
 def revisit_of(call: grid.Pipeline, in_hbm: bool = True) -> Complaint | None:
-    """The same for one kernel, or for a pipeline inside one. What is lost goes before what is kept by luck.
+    """Report the same of one kernel, or of a pipeline inside one; what is lost goes before what is kept by luck.
 
-    ``in_hbm``: its outputs lie in HBM for sure. A pipeline has buffers of its own wherever they lie.
+    ``in_hbm``: its outputs surely lie in HBM. A pipeline has buffers of its own wherever its outputs lie.
     """
     for output in call.outputs:
         found = grid.returns(output) if output.pipelined else []
@@ -51,9 +51,9 @@ def revisit_of(call: grid.Pipeline, in_hbm: bool = True) -> Complaint | None:
 
 
 def _nothing_follows(jaxpr) -> bool:
-    """Whether no operation takes what a kernel makes: then its outputs are results, which XLA puts into HBM.
+    """Whether no operation uses what a kernel makes, so that its outputs are results, which XLA puts into HBM.
 
-    Between two operations XLA keeps small arrays in VMEM: there all blocks of an output lie side by side.
+    Between two operations XLA keeps small arrays in VMEM, where all blocks of an output lie side by side.
     """
     kernels = [e for e in jaxpr.eqns if e.primitive.name in grid.KERNELS or jaxprs.holds_a_kernel(e)]
     made = {v for eqn in kernels for v in eqn.outvars}
@@ -64,7 +64,7 @@ def _nothing_follows(jaxpr) -> bool:
 
 
 def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
-    """What lies in the buffer of an output block that is come back to. (Which buffer that is: grid.visits.)"""
+    """Say what lies in the buffer of an output block that is revisited. ``grid.visits`` says which buffer that is."""
     collects = _collects(call, output)
     if not again.kept:
         left = f"what step {call.step(again.found.last)} left of block {again.found.block}."
@@ -83,7 +83,7 @@ def _what_is_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return
 
 
 def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Return) -> str:
-    """The same where the output may lie in HBM, and have two buffers, or in VMEM as a whole."""
+    """Say the same if the output may lie in HBM and have two buffers, or lie whole in VMEM."""
     left = f"what step {call.step(again.found.last)} left of block {again.found.block}"
     if again.kept:
         in_hbm = "the block comes back to the buffer that it left, and finds its own numbers, by luck"
@@ -98,7 +98,7 @@ def _what_may_be_found(call: grid.Pipeline, output: grid.Operand, again: grid.Re
 
 
 def shared_block(walk: grid.Walk) -> Complaint | None:
-    """Two steps that two cores may run at once, and that write one output block; None if there are none."""
+    """Report two steps that write one output block and that two cores may run at once; None if there are none."""
     for call, axis in _parallel_axes(walk):
         for output in call.outputs:
             if output.pipelined and (pair := _same_block(call, output, axis)):
@@ -113,7 +113,7 @@ def shared_block(walk: grid.Walk) -> Complaint | None:
 
 
 def carried_on(walk: grid.Walk) -> Complaint | None:
-    """Scratch that takes something along a parallel axis. It may be thrown away: this explains, and proves nothing."""
+    """Report scratch carried along a parallel axis. It may go unused, so this explains a failure and proves none."""
     for call, axis in _parallel_axes(walk):
         if kept := _kept(call, axis):
             return Complaint(
@@ -129,13 +129,13 @@ def _parallel_axes(walk: grid.Walk) -> list[tuple[grid.Call, int]]:
 
 
 def _collects(call: grid.Pipeline, output: grid.Operand) -> bool:
-    """Whether the kernel reads what it has written to ``output``: it adds up there, or something of the kind."""
+    """Whether the kernel reads what it has written to ``output``, as a sum does."""
     uses = memory.known_uses(call) if isinstance(call, grid.Call) else ()
     return any(use.kind == "read" and use.ref == output.name for use in uses or ())
 
 
 def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
-    """Which axes of the grid to put last. A kernel without a reduction may come back to a block, too."""
+    """Say which axes of the grid to put last. A kernel without a reduction may revisit a block, too."""
     axes = [axis for axis in range(len(call.grid)) if call.grid[axis] > 1]
     moving = [axis for axis in axes if depends_on(call, output, axis)]
     still = [str(axis) for axis in axes if axis not in moving and axis < max(moving)]
@@ -144,7 +144,7 @@ def _cure(call: grid.Pipeline, output: grid.Operand) -> str:
         return f"order the grid anew: all steps of one output block must follow each other{last}"
     which = f"axis {still[0]}" if len(still) == 1 else f"axes {', '.join(still[:-1])} and {still[-1]}"
     stays = f"{output.name} stays the same along {which} of the grid, and"
-    if last := [axis for axis in axes if axis > max(moving)]:  # it stays along them as well: they are in their place
+    if last := [axis for axis in axes if axis > max(moving)]:  # already in their place
         behind = f"put {which} behind that one, and leave axis {last[-1]} last."
         return f"{stays} axis {max(moving)} moves it in between: {behind}"
     return f"{stays} another axis moves it in between: put {which} last."
@@ -157,7 +157,7 @@ def depends_on(call: grid.Pipeline, operand: grid.Operand, axis: int) -> bool:
 
 
 def _same_block(call: grid.Call, output: grid.Operand, axis: int) -> tuple[int, int] | None:
-    """Two steps that differ along one axis only and have the same block of ``output``."""
+    """Return two steps that differ along one axis only and share a block of ``output``; None if there are none."""
     table = output.indices.reshape(*call.grid, -1)
     if call.grid[axis] < 2:
         return None
@@ -170,6 +170,6 @@ def _same_block(call: grid.Call, output: grid.Operand, axis: int) -> tuple[int, 
 
 
 def _kept(call: grid.Call, axis: int) -> str:
-    """The name of a scratch ref in which a step finds what one at another place along the axis has left."""
+    """Return the name of a scratch ref in which a step finds what a step elsewhere along the axis left; "" if none."""
     place = np.arange(call.steps) // math.prod(call.grid[axis + 1 :]) % call.grid[axis]
     return next((read.ref for read in memory.leftovers(call, place)), "")

@@ -1,4 +1,4 @@
-"""Which blocks of its inputs an output block needs, found by poisoning them, and which its grid steps have read."""
+"""The blocks of its inputs that an output block needs, found by poisoning them, and those that its steps read."""
 
 from collections.abc import Callable
 
@@ -10,18 +10,19 @@ from course_lib import grid
 from course_lib.judges.reading.memory import crosses_blocks
 from course_lib.judges.verdict import Complaint
 
-_MOST_BLOCKS = 128  # of an input: one run of the reference for each
+_MOST_BLOCKS = 128  # of an input, because each takes a run of the reference
 
 
 def wrong_block(
     call: grid.Call, output: grid.Operand, at: tuple[int, ...], reference: Callable, args: tuple, number: int
 ) -> Complaint | None:
-    """An input block that the output block around element ``at`` depends on, and that its steps never read.
+    """Report an input block that the output block around element ``at`` depends on, and that its steps never read.
 
-    ``number`` is the output's place in what the reference returns. None if they read all they need, or nobody can tell.
+    ``number`` is the output's position in the reference's result. None if they read all they need, or if that is
+    unknown.
     """
     steps = steps_of(output, at)
-    if len(steps) and crosses_blocks(call):  # then what earlier steps have read may be in it too
+    if len(steps) and crosses_blocks(call):  # so it may contain what earlier steps read
         steps = np.arange(steps[-1] + 1)
     inputs = _arguments(call, args)
     if not len(steps) or inputs is None:
@@ -47,14 +48,14 @@ def wrong_block(
 
 
 def steps_of(output: grid.Operand, at: tuple[int, ...]) -> np.ndarray:
-    """int64[n]: the steps whose block of ``output`` holds the element ``at``."""
+    """Return int64[n]: the steps whose block of ``output`` holds the element ``at``."""
     starts, block = output.starts, np.array(output.block_shape, np.int64)
     inside = (starts <= np.array(at)) & (np.array(at) < starts + block)
     return np.flatnonzero(inside.all(axis=1))
 
 
 def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] | None:
-    """(input of the kernel, which leaf of ``args`` it is) for the float inputs in blocks; None if that is unclear."""
+    """Return (input of the kernel, its leaf of ``args``) for the float inputs in blocks; None if that is unclear."""
     leaves, found = jax.tree.leaves(args), []
     for operand in call.inputs:
         alike = [n for n, a in enumerate(leaves) if (a.shape, a.dtype) == (operand.shape, operand.dtype)]
@@ -68,8 +69,10 @@ def _arguments(call: grid.Call, args: tuple) -> list[tuple[grid.Operand, int]] |
 
 
 def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, number: int) -> tuple[list, list, bool]:
-    """(blocks of ``operand`` that the region of the output depends on and no step reads, blocks that are read, whether
-    all of those are needed too)."""
+    """Return (blocks that the region needs and no step reads, blocks that are read, whether all of those are needed).
+
+    The blocks are those of ``operand``; the region is one of the output.
+    """
     read = list(dict.fromkeys(map(tuple, operand.indices[steps].tolist())))
     leaves, tree = jax.tree.flatten(args)
 
@@ -84,7 +87,7 @@ def _missing(operand, place: int, steps, region: tuple, reference, args: tuple, 
         out = jax.tree.leaves(reference(*jax.tree.unflatten(tree, changed)))[number][region]
         return jnp.isnan(out).any() if jnp.issubdtype(out.dtype, jnp.floating) else False
 
-    if poisoned(jnp.array(operand.shape)):  # outside the array: it is NaN anyway
+    if poisoned(jnp.array(operand.shape)):  # nothing is poisoned, and it is NaN all the same
         return [], read, False
     needed = [b for b in np.ndindex(*operand.blocks) if poisoned(jnp.array(b) * jnp.array(operand.block_shape))]
     return [b for b in needed if b not in read], read, set(read) <= set(needed)
@@ -121,7 +124,7 @@ def _said(call: grid.Call, operand: grid.Operand, steps, missing: list, read: li
 
 
 def _listed(blocks: list, one: str = "") -> str:
-    """ "block (0, 1)", "blocks (0, 0) and (0, 1)", or the first three of more; without the word where ``one`` is ""."""
+    """Return "block (0, 1)" or "blocks (0, 0) and (0, 1)", at most three of them; without the word if ``one`` is ""."""
     word = (one if len(blocks) == 1 else one.replace("block", "blocks")) if one else ""
     if len(blocks) > 3:
         return f"{word}{', '.join(map(str, blocks[:3]))} ..."

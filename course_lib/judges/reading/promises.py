@@ -1,15 +1,15 @@
-"""``pl.multiple_of``: a promise that the compiler believes and nobody checks, but here."""
+"""``pl.multiple_of``: a promise that the compiler does not check, so it is checked here."""
 
 from course_lib import grid
 from course_lib.judges.verdict import Complaint
 
 
 def complaint(walk: grid.Walk) -> Complaint | None:
-    """The first promise that does not hold; None if there is none among those whose value is known before a run.
+    """Report the first false promise; None if every one holds whose value is known before a run.
 
-    Known are grid indices, loop counters, and prefetched integers; what an array holds is not. (What a false one does
-    stands in libtpu's program: ``12 * i``, promised to be a multiple of 8, is shifted right by three bits, and whole
-    registers are loaded from there.)
+    Grid indices, loop counters and prefetched integers are known; values in arrays are not. libtpu's program shows the
+    effect of a false promise: ``12 * i``, promised to be a multiple of 8, is shifted right by three bits, and whole
+    registers are loaded from there.
     """
     for call in walk.calls:
         try:

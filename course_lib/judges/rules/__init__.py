@@ -1,1 +1,1 @@
-"""Why a result is wrong: rules that each say a reason and what to try, or nothing."""
+"""Why an output is wrong: rules that each return a reason and what to try, or None."""

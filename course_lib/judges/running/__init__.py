@@ -1,1 +1,1 @@
-"""How kernels run for the judges: interpreter, simulator, pulled back, with a time limit."""
+"""How the judges run kernels: interpreter, simulator, vjp, random arguments, a limit on waiting."""

@@ -1,17 +1,17 @@
-"""Numbers to judge a kernel with, where nobody brings any."""
+"""Random arguments to judge a kernel with."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-_BELOW = 8  # integers are drawn from 0 to 7: they fit every dtype, and small sums of them
+_BELOW = 8  # integers from 0 to 7 fit every dtype, and so do small sums of them
 
 
 def drawn(types, seed: int = 0):
-    """Arrays for a pytree of ``jax.ShapeDtypeStruct``s; what is an array already stays as it is.
+    """Return random arrays for a pytree of ``jax.ShapeDtypeStruct``s; arrays in it stay as they are.
 
-    Floats are drawn from N(0, 1) and rounded to their dtype, integers from 0 to 7, bools by a coin. The same seed gives
-    the same numbers.
+    Floats come from N(0, 1) and are rounded to their dtype, integers from 0 to 7, bools with equal odds. The same seed
+    gives the same arrays.
     """
     rng = np.random.default_rng(seed)
 

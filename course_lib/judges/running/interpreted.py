@@ -1,4 +1,4 @@
-"""A traced function, and how its kernels run on the CPU: in the plain interpreter, or in the TPU simulator."""
+"""A traced function, and how its kernels run on the CPU: in the plain interpreter or the TPU simulator."""
 
 import contextlib
 import dataclasses
@@ -12,11 +12,12 @@ import numpy as np
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import compat, grid
+from course_lib.judges.running import garbage
 from course_lib.judges.running.watchdog import watched
 
 # Without the first, XLA for the CPU rewrites x * mask into a select, and a kernel that masks NaN by multiplying looks
-# right, which it is not on the chip. Without the second it leaves out a rounding to bf16 and back, which the chip does.
-# The third: what runs a few times takes longer to optimize than to run.
+# right, although it is wrong on the chip. Without the second, XLA skips a rounding to bf16 and back that the chip does.
+# The third saves time, because a program that runs a few times takes longer to optimize than to run.
 _CPU_OPTIONS = {
     "xla_disable_hlo_passes": "algsimp",
     "xla_allow_excess_precision": False,
@@ -26,25 +27,27 @@ _CPU_OPTIONS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Traced:
-    """A function traced for arguments of certain shapes and dtypes; ``result``: what it returns, as shapes and dtypes.
+    """A function traced for arguments of certain shapes and dtypes; ``result``: the shapes and dtypes that it returns.
 
-    Each interpret mode is compiled when it is first run, and once.
+    Each interpret mode is compiled on its first run, once for each filling of memory.
     """
 
     jaxpr: jax.extend.core.ClosedJaxpr
     result: object
     _modes: dict[object, Callable] = dataclasses.field(default_factory=dict)
 
-    def run(self, interpret, args: tuple) -> list[np.ndarray]:
-        """The outputs on the CPU, where the simulators live. Raises what the simulator raises; a race raises too."""
-        if interpret not in self._modes:
-            self._modes[interpret] = jax.jit(
-                lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS
-            )
+    def run(self, interpret, args: tuple, filling: float | None = None) -> list[np.ndarray]:
+        """Return the outputs on the CPU, where the simulators run. Raises what the simulator raises, and for a race.
+
+        ``filling``: the float in memory that the kernel has not written, in the simulator; None: NaN.
+        """
+        mode = (interpret, filling)  # the filling becomes part of the compiled program
+        if mode not in self._modes:
+            self._modes[mode] = jax.jit(lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
         racing = interpret is not True and interpret.detect_races
-        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched():
+        with jax.default_device(jax.devices("cpu")[0]), quiet(), watched(), garbage.that_is(filling):
             try:
-                outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[interpret](*args))]
+                outputs = [np.asarray(a) for a in jax.block_until_ready(self._modes[mode](*args))]
                 if racing and compat.races_found():
                     raise RuntimeError("RACE DETECTED")
             finally:
@@ -55,7 +58,7 @@ class Traced:
 
 @contextlib.contextmanager
 def quiet(printed: io.StringIO | None = None) -> Iterator[None]:
-    """Keep the simulator's own prints and tracebacks to ourselves, in ``printed``: the verdict says it better."""
+    """Send the simulator's prints to ``printed`` and silence its tracebacks: the verdict says it better."""
     logger = logging.getLogger("jax._src.callback")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

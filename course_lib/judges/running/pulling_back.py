@@ -1,9 +1,9 @@
-"""A function pulled back: its arguments and a cotangent in, gradients out; and the numbers that it is judged with."""
+"""The vjp of a function as a function of the arguments and a cotangent, and the cotangents to judge it with."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,22 +12,15 @@ import numpy as np
 from course_lib.judges.tolerance.rounding import QUICKLY
 
 _SEED = 2027
-_HAIR = 2.0**-100  # more than 0, and lost in any sum
+_HAIR = 2.0**-100  # larger than 0, and too small to change any sum
 
 
 def pulled_back(fn: Callable, places: tuple[int, ...], names: tuple[str, ...] = ()) -> Callable:
-    """The function of ``fn``'s arguments and a cotangent that returns the gradients at ``places``, and the value."""
+    """Return a function of ``fn``'s arguments and a cotangent that gives the gradients at ``places``, and the value."""
 
     def gradients(*args_and_cotangent):
         *args, g = args_and_cotangent
-
-        def of_these(*values):
-            changed = [*args]
-            for place, value in zip(places, values, strict=True):
-                changed[place] = value
-            return fn(*changed)
-
-        y, pull_back = jax.vjp(of_these, *(args[place] for place in places))
+        y, pull_back = vjp_at(fn, places, args)
         if (got := _types(y)) != (want := _types(g)):
             raise TypeError(
                 f"Under a gradient the function returns {got}, and otherwise {want}: the forward rule of its custom_vjp"
@@ -37,8 +30,20 @@ def pulled_back(fn: Callable, places: tuple[int, ...], names: tuple[str, ...] = 
     return named(gradients, (*names, "g")) if names else gradients
 
 
+def vjp_at(fn: Callable, places: tuple[int, ...], args: Sequence) -> tuple:
+    """Return ``jax.vjp`` of ``fn(*args)`` with respect to the arguments at ``places``."""
+
+    def of_these(*values):
+        changed = [*args]
+        for place, value in zip(places, values, strict=True):
+            changed[place] = value
+        return fn(*changed)
+
+    return jax.vjp(of_these, *(args[place] for place in places))
+
+
 def argument_names(reference: Callable, args: tuple) -> tuple[str, ...]:
-    """What the reference calls its arguments; where nobody can tell: "argument 0" and so on."""
+    """Return the reference's names of its arguments, or "argument 0" and so on if they are unknown."""
     try:
         names = tuple(inspect.signature(reference).parameters)
     except (TypeError, ValueError):
@@ -47,11 +52,11 @@ def argument_names(reference: Callable, args: tuple) -> tuple[str, ...]:
 
 
 def named(fn: Callable, names: tuple[str, ...]) -> Callable:
-    """The function with names for its parameters, which sentences about arguments use."""
+    """Give the function these parameter names, which messages about arguments use."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     try:
         fn.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    except ValueError:  # "argument 0", of a reference whose signature nobody knows
+    except ValueError:  # "argument 0": the reference's signature is unknown
         pass
     return fn
 
@@ -62,10 +67,10 @@ def _types(tree) -> str:
 
 
 def cotangent(reference: Callable, args: tuple, random: bool):
-    """The cotangent for ``reference(*args)``, of its shape and dtype: numbers from -1 to 1, or such as tell positions.
+    """Return a cotangent of the shape and dtype of ``reference(*args)``: random in [-1, 1], or a code of each position.
 
-    No row of it is 0, so that what a kernel does with the last rows shows. Raises ValueError where the reference does
-    not run, or returns anything but floats.
+    No row of it is 0, so mistakes in the last rows show. Raises ValueError if the reference does not run, or returns
+    anything but floats.
     """
     try:
         outputs = jax.eval_shape(reference, *args)
@@ -82,16 +87,16 @@ def cotangent(reference: Callable, args: tuple, random: bool):
             return jnp.asarray(rng.uniform(-1, 1, output.shape), output.dtype)
         places = np.indices(output.shape, dtype=np.int64)
         code = sum(step * index for step, index in zip((3, 7, 5, 11), places[::-1], strict=False)) + 1
-        return jnp.asarray(code % 251 - 125.5, output.dtype)  # never 0, and exact in bfloat16
+        return jnp.asarray(code % 251 - 125.5, output.dtype)  # never 0, and exact in bfloat16 too
 
     return jax.tree.map(one, outputs)
 
 
 def with_zeros(reference: Callable, args: tuple, places: tuple[int, ...]) -> tuple | None:
-    """Arguments of the same types at which much is exactly 0: every second row of the floats; random beside it.
+    """Return arguments of the same types with every second row of the floats 0, and random values elsewhere.
 
-    None where no kink is met there, where the reference's slope at one is that of neither side (jnp.maximum halves a
-    tie), and where it or its gradient is not finite.
+    None if that meets no kink, if the reference's slope at a kink is that of neither side (jnp.maximum halves a tie),
+    or if the reference or its gradient is not finite.
     """
     rng = np.random.default_rng(_SEED)
 
@@ -110,13 +115,13 @@ def with_zeros(reference: Callable, args: tuple, places: tuple[int, ...]) -> tup
         at_zero = jax.tree.leaves(backwards(*changed, g))
         finite = all(bool(jnp.isfinite(leaf).all()) for leaf in at_zero)
         kinks = {_equal(at_zero, jax.tree.leaves(backwards(*beside, g))) for beside in beside_zero(changed)}
-    except Exception:  # the ordinary arguments will say why
+    except Exception:  # judging the ordinary arguments will show the error
         return None
     return changed if finite and kinks == {True, False} else None
 
 
 def beside_zero(args: tuple) -> Iterator[tuple]:
-    """The arguments with the zeros in one of them a hair larger, and a hair smaller; one argument after another."""
+    """Yield the arguments with the zeros of one of them a hair larger, then a hair smaller, one argument at a time."""
     for place, arg in enumerate(args):
         if arg.dtype not in (jnp.float32, jnp.bfloat16) or (arg != 0).all():
             continue

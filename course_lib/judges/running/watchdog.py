@@ -1,4 +1,4 @@
-"""End a simulation in which nothing happens any more: a kernel that waits for what never comes."""
+"""The end of a simulation in which nothing happens any more, because a kernel waits for ever."""
 
 import contextlib
 import pathlib
@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from jax._src.pallas.mosaic.interpret import interpret_pallas_call as _interpret
 from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks as _interpret_gpu
 
-IDLE_S = 4.0  # so long without work: the simulator polls while it waits, and computes otherwise
+IDLE_S = 4.0  # without work: a simulator that waits only polls
 _POLL_S = 0.25
-_BUSY_SHARE = 0.04  # of one core; threads of the simulator that only wait take less
-_STARVED_SHARE = (
-    0.5  # of the time a thread ran or waited for a processor: it works, on a machine that has too much to do
-)
+_BUSY_SHARE = 0.04  # of one core; the simulator's waiting threads use less
+_STARVED_SHARE = 0.5  # a thread that runs or waits for a processor this much of the time is at work on a busy machine
 _TASKS = pathlib.Path("/proc/self/task")  # Linux
 
 
@@ -24,7 +22,7 @@ class Stuck(TimeoutError):
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """While the block runs: once the process has done next to nothing for IDLE_S seconds, the simulation ends."""
+    """End the simulation inside the block once the process has done almost no work for IDLE_S seconds."""
     done = threading.Event()
     thread = threading.Thread(target=_watch, args=(done,), daemon=True)
     thread.start()
@@ -40,7 +38,7 @@ def _watch(done: threading.Event) -> None:
     worked, wanted = time.process_time(), _wanted_s()
     while not done.wait(_POLL_S):
         now, work = time.monotonic(), time.process_time()
-        slept, looked = now - looked > IDLE_S / 2, now  # the whole process was stopped for a while
+        slept, looked = now - looked > IDLE_S / 2, now  # the whole process was suspended
         if work - worked > _BUSY_SHARE * IDLE_S or slept:
             since, worked, wanted = now, work, _wanted_s()
         elif now - since > IDLE_S:
@@ -51,12 +49,12 @@ def _watch(done: threading.Event) -> None:
 
 
 def starved(before: dict[str, float], after: dict[str, float], seconds: float) -> bool:
-    """Whether a thread wanted a processor for most of the ``seconds`` between two answers of ``_wanted_s``."""
+    """Whether a thread wanted a processor for most of the ``seconds`` between two results of ``_wanted_s``."""
     return any(wanted - before.get(thread, 0.0) > _STARVED_SHARE * seconds for thread, wanted in after.items())
 
 
 def _wanted_s() -> dict[str, float]:
-    """Seconds that each thread of this process has run, or waited for a processor; nothing where Linux does not say."""
+    """Return the seconds that each thread of this process has run or waited for a processor; empty unless on Linux."""
     found = {}
     for task in _TASKS.glob("*/schedstat"):
         with contextlib.suppress(OSError, ValueError):  # the thread has ended
@@ -66,7 +64,7 @@ def _wanted_s() -> dict[str, float]:
 
 
 def _stop() -> None:
-    """End the simulation that runs in another thread, which then raises an error that names Stuck."""
+    """End the simulation in the other thread, which then raises an error that names Stuck."""
     for interpreter in (_interpret, _interpret_gpu):
         if (memory := interpreter._shared_memory) is not None:
             memory.set_failed(Stuck(), top_level=False)

@@ -1,1 +1,1 @@
-"""Likely mistakes, computed through the reference, to name the one that was made."""
+"""Likely mistakes, computed from the reference, to name the one that was made."""

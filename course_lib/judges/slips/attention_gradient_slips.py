@@ -3,7 +3,7 @@
     p = softmax(s)    dp = do @ v.T    delta = sum(p * dp), which is sum(do * o)    ds = p * (dp - delta)
     dv = p.T @ do     dq = ds @ k * scale     dk = ds.T @ q * scale
 
-The reference is computed with another p and another ds, and JAX pulls the cotangent through all that stands around.
+The reference is computed with another p and another ds, and JAX pulls the cotangent back through the rest.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.judges.slips import softmax_found
+from course_lib.judges.running.pulling_back import vjp_at
+from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips.gradient_problem import Problem
+from course_lib.judges.slips.reference_softmax import Softmax
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.slips.softmax_found import Softmax
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _MOST = 2**22  # scores
 _DS = "ds = p * (dp - delta), with dp = do @ v.T and delta = sum(do * o) of each query."
@@ -28,15 +29,15 @@ _LSE = "save lse = m + log(l) in the forward pass; p = exp(s - lse) is the softm
 
 
 def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """What may have gone wrong with the gradient of a reference that sums exponentials. Nothing for others."""
+    """Yield possible mistakes in the gradient of a reference that sums exponentials; nothing for others."""
     *args, _ = found.args
     try:
-        softmax = softmax_found.find(problem.reference, tuple(args))
-    except Exception:  # a reference that cannot be traced
+        softmax = reference_softmax.find(problem.reference, tuple(args))
+    except Exception:  # the reference cannot be traced
         return
-    if softmax is None or math.prod(softmax_found.shape(softmax)) > _MOST:
+    if softmax is None or math.prod(reference_softmax.shape(softmax)) > _MOST:
         return
-    way = _Way(problem, softmax, softmax_found.mask_of(softmax, tuple(args)))
+    way = _Way(problem, softmax, reference_softmax.mask_of(softmax, tuple(args)))
     for means, next_, p_and_ds in (*_formulas(found, softmax), *_of_blocks(found, softmax)):
         yield Suspect(means, next_, _gradients(way, p_and_ds), found.args)
     yield from _of_other_matrices(found, way)
@@ -44,38 +45,30 @@ def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 class _Way(NamedTuple):
-    """What is pulled back, the softmax in it, and which scores count: bool of their shape; None: all."""
+    """What is differentiated, the softmax in it, and which scores count: bool of their shape; None: all."""
 
     problem: Problem
     softmax: Softmax
     counts: np.ndarray | None
 
     def weighted(self, args: tuple, weights_of: Callable) -> jax.Array:
-        """The output with ``weights_of(scores)``, -1e30 where they do not count; what it returns there counts, too."""
+        """Return the output with ``weights_of(scores)``, -1e30 for masked scores; those weights count, too."""
         if self.counts is None:
-            return softmax_found.outputs_with(self.softmax, args, weights_of)[0]
-        return softmax_found.outputs_with(self.softmax, args, weights_of, lambda scores: scores)[0]
+            return reference_softmax.outputs_with(self.softmax, args, weights_of)[0]
+        return reference_softmax.outputs_with(self.softmax, args, weights_of, lambda scores: scores)[0]
 
     def scores(self, x: jax.Array) -> jax.Array:
-        return x if self.counts is None else jnp.where(self.counts, x, softmax_found.LEAST)
+        return x if self.counts is None else jnp.where(self.counts, x, reference_softmax.LEAST)
 
 
 def _pulled(way: _Way, weights_of: Callable, at: tuple, g) -> tuple:
-    """The gradients and the value, for the cotangent ``g``, with these weights."""
-    places = way.problem.places
-
-    def of_these(*values):
-        changed = [*at]
-        for place, value in zip(places, values, strict=True):
-            changed[place] = value
-        return way.weighted(tuple(changed), weights_of)
-
-    y, pull_back = jax.vjp(of_these, *(at[place] for place in places))
+    """Return the gradients and the value for the cotangent ``g`` with these weights."""
+    y, pull_back = vjp_at(lambda *args: way.weighted(args, weights_of), way.problem.places, at)
     return (*pull_back(g.astype(y.dtype)), y)
 
 
 def _gradients(way: _Way, p_and_ds: Callable) -> Callable:
-    """The gradients, with ``p_and_ds(x, p, dp, delta)`` for p and ds: what dv, and what dq and dk are made of."""
+    """Return the gradients with ``p_and_ds(x, p, dp, delta)`` for p, which dv uses, and ds, which dq and dk use."""
 
     def weights(x):
         x = way.scores(x)
@@ -92,7 +85,7 @@ def _gradients(way: _Way, p_and_ds: Callable) -> Callable:
 
 
 def _matrices(way: _Way, args: tuple, g) -> tuple[jax.Array, jax.Array]:
-    """p and ds."""
+    """Return p and ds."""
     scores = []
 
     def weights(x):
@@ -107,7 +100,7 @@ def _matrices(way: _Way, args: tuple, g) -> tuple[jax.Array, jax.Array]:
 
 
 def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
-    """ds for p, and ds or p multiplied with rows of another block."""
+    """Yield ds in place of p, and ds or p multiplied with the rows of another block."""
 
     def fixed(p, ds):
         rule = jax.custom_vjp(lambda x: p)
@@ -126,7 +119,7 @@ def _of_other_matrices(found: Finding, way: _Way) -> Iterator[Suspect]:
         of_ds,
         found.args,
     )
-    blocks, mine = softmax_found.sizes_of_blocks(found.walk), way.problem.places[found.number]
+    blocks, mine = reference_softmax.sizes_of_blocks(found.walk), way.problem.places[found.number]
     names = (*way.problem.names, "g, the cotangent,")
     for place in (n for n in places if n != mine):
         array = found.args[place]
@@ -182,12 +175,12 @@ def _formulas(found: Finding, softmax: Softmax) -> Iterator[tuple]:
 
 
 def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
-    """Blocks of queries or keys that are left out, or the only ones."""
-    *_, rows, keys = softmax_found.shape(softmax)
+    """Yield blocks of queries or keys that are left out, or the only ones."""
+    *_, rows, keys = reference_softmax.shape(softmax)
     if softmax.axis != -1:
         return
     for axis, length, what in ((-2, rows, "query"), (-1, keys, "key")):
-        for block in sorted(b for b in softmax_found.sizes_of_blocks(found.walk) if b < length):
+        for block in sorted(b for b in reference_softmax.sizes_of_blocks(found.walk) if b < length):
             last = (-(-length // block) - 1) * block
             at = np.arange(length)
             for counts, means, next_ in (
@@ -206,7 +199,7 @@ def _of_blocks(found: Finding, softmax: Softmax) -> Iterator[tuple]:
 
 
 def _of_heads(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """Of the heads of queries that share a head of keys only one counts; or heads are added up that are not shared."""
+    """Yield one head counted of those that share a head of keys, and sums over heads that share none."""
     *args, g = found.args
     want, name = found.want.value, found.name
     if not isinstance(g, jax.Array) or want.ndim < 3 or g.ndim != want.ndim:

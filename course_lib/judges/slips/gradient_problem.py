@@ -1,4 +1,4 @@
-"""What is differentiated, and its gradient for other cotangents: what the slips of a gradient are computed with."""
+"""The function to differentiate, and its gradient for other cotangents, from which gradient slips are computed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import jax
 
+from course_lib.judges.running.pulling_back import vjp_at
 from course_lib.judges.slips.slip import Suspect
 
 
 class Problem(NamedTuple):
     """What is differentiated: ``backwards(*args, g)`` returns the gradients at ``places`` and the value.
 
-    ``pre`` and ``activation`` as in ``Gradient``; ``names`` are those of the arguments.
+    ``pre`` and ``activation`` are as in ``Gradient``; ``names`` are those of the arguments.
     """
 
     reference: Callable
@@ -25,21 +26,13 @@ class Problem(NamedTuple):
 
 
 def at(problem: Problem, args: tuple, dz) -> tuple:
-    """The gradients for the cotangent ``dz`` of the pre-activation; of the value, where none is declared."""
-    pre = problem.pre or problem.reference
-
-    def of_these(*values):
-        changed = [*args]
-        for place, value in zip(problem.places, values, strict=True):
-            changed[place] = value
-        return pre(*changed)
-
-    z, pull_back = jax.vjp(of_these, *(args[place] for place in problem.places))
+    """Return the gradients for the cotangent ``dz`` of the pre-activation, or of the value if there is none."""
+    z, pull_back = vjp_at(problem.pre or problem.reference, problem.places, args)
     return pull_back(dz.astype(z.dtype))
 
 
 def dz_of(problem: Problem, args: tuple, g):
-    """The cotangent of the pre-activation; g where no activation is declared."""
+    """Return the cotangent of the pre-activation; g if no activation is declared."""
     return g if problem.activation is None else through(problem.activation, problem.pre(*args), g)
 
 

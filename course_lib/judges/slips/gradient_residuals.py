@@ -1,4 +1,4 @@
-"""Slips in what a backward rule has kept: an argument exchanged, transposed, rounded, or another in its place."""
+"""Slips in what a backward rule has saved: an argument exchanged, transposed, rounded, or replaced by another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, through
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 _READ_ANEW = "look at what the forward rule saves, in which order, and at how the backward rule unpacks it."
 
 
 def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """The gradient at other arguments: exchanged, transposed, rounded, or the output in the place of one."""
+    """Yield the gradient at other arguments: exchanged, transposed, rounded, or the output in place of one."""
     *args, g = found.args
     dz, y = dz_of(problem, args, g), problem.backwards(*args, g)[-1]
     names = problem.names
@@ -55,7 +55,7 @@ def residuals(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[tuple[str, str, jax.Array]]:
-    """(what it means, what to try, another array) that a backward rule may take for argument ``place``."""
+    """Yield (meaning, what to try, array) for each array that a backward rule may use as argument ``place``."""
     arg, name = args[place], names[place]
     if arg.ndim == 2 and arg.shape[0] == arg.shape[1]:
         yield (
@@ -83,5 +83,5 @@ def _in_place_of(names: tuple[str, ...], args: list, place: int, y) -> Iterator[
 
 
 def _rounded(array: jax.Array) -> jax.Array:
-    """As bfloat16 keeps it, in the dtype that it has."""
+    """Round to bfloat16 and keep the dtype."""
     return array.astype(jnp.bfloat16).astype(array.dtype)

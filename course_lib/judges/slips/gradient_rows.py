@@ -1,6 +1,6 @@
-"""Slips in how much of a cotangent counts: a factor, or blocks of rows left out or taken twice.
+"""Slips in how much of a cotangent counts: a factor, or blocks of rows left out or counted twice.
 
-A gradient is linear in the cotangent g, so whatever a kernel does with whole rows of g is a weight for each row.
+A gradient is linear in the cotangent g, so any such mistake with whole rows of g is a weight for each row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.judges.slips.gradient_problem import Problem
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def factors(found: Finding, problem: Problem) -> Iterator[Suspect]:
@@ -40,7 +40,7 @@ def factors(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 def rows(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """Blocks of rows of g left out, or counted twice."""
+    """Yield blocks of rows of g left out, or counted twice."""
     *args, g = found.args
     if g.ndim < 2:
         return
@@ -75,7 +75,7 @@ def rows(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 def _block_rows(found: Finding, rows: int) -> set[int]:
-    """How many rows the kernels' blocks have of arrays with so many rows."""
+    """Return the block lengths that the kernels use along axes of this many rows."""
     operands = [operand for call in found.walk.calls for operand in call.operands]
     sizes = {o.block_shape[axis] for o in operands if o.block_shape for axis, n in enumerate(o.shape) if n == rows}
     return {int(size) for size in sizes if size and 1 < size < rows}

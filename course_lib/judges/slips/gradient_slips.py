@@ -1,4 +1,4 @@
-"""Slips in gradients that need no declaration: what the reference's vjp gives with another cotangent, or beside 0."""
+"""Gradient slips that need no declaration: the reference's vjp for another cotangent, or next to 0."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from course_lib.judges.slips.gradient_problem import Problem, dz_of, of_dz, thro
 from course_lib.judges.slips.gradient_residuals import residuals
 from course_lib.judges.slips.gradient_rows import factors, rows
 from course_lib.judges.slips.slip import Suspect
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def suspects(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """What may have gone wrong with a gradient, the surest first. Nothing for the value beside the gradients."""
+    """Yield possible mistakes in a gradient, the surest first; nothing for the value beside the gradients."""
     if found.number >= len(problem.places):
         return
     of_softmax = attention_gradient_slips.suspects
@@ -37,7 +37,7 @@ def _nothing(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """The slope of the activation left out, taken in another place, or its value in the place of the slope."""
+    """Yield the activation's slope left out or taken elsewhere, and its value in place of the slope."""
     if problem.pre is None:
         return
     (*args, g), act = found.args, problem.activation
@@ -53,9 +53,9 @@ def _activation(found: Finding, problem: Problem) -> Iterator[Suspect]:
     if act is None:
         return
     z = problem.pre(*args)
-    y = act(z).astype(g.dtype).astype(z.dtype)  # as it is stored
+    y = act(z).astype(g.dtype).astype(z.dtype)  # as stored
     at_y = through(act, y, g)
-    for dz in (at_y,) if g.dtype == at_y.dtype else (at_y, at_y.astype(g.dtype)):  # rounded for the product, or not
+    for dz in (at_y,) if g.dtype == at_y.dtype else (at_y, at_y.astype(g.dtype)):  # rounded for the matmul, or not
         yield of_dz(
             problem,
             "the slope of the activation is taken at y, what the activation returns, and not at z, what it takes",
@@ -90,7 +90,7 @@ def _cotangent(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 def _kink(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """What the gradient is a hair beside 0."""
+    """Yield the gradient a hair beside 0."""
     *args, g = found.args
     for beside in beside_zero(tuple(args)):
         yield Suspect(
@@ -102,7 +102,7 @@ def _kink(found: Finding, problem: Problem) -> Iterator[Suspect]:
 
 
 def _axes(found: Finding, problem: Problem) -> Iterator[Suspect]:
-    """dz summed over another axis, for an argument with fewer axes: a bias."""
+    """Yield sums of dz over another axis, for an argument with fewer axes, such as a bias."""
     *args, g = found.args
     dz, want = dz_of(problem, args, g), found.want.value
     for count in range(1, dz.ndim):

@@ -1,4 +1,4 @@
-"""Slips in what is looked up: another list, another row of a table, a neighbour's entry, the place for the entry."""
+"""Slips in lookups: another list, another row of a table, a neighbour's entry, the position in place of the entry."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib.judges.slips import reference_softmax
 from course_lib.judges.slips import slip as slips
-from course_lib.judges.slips import softmax_found
 from course_lib.judges.slips.slip import Suspect
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.dependence import argument_name
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.dependence import argument_name
+from course_lib.judges.wrong_outputs.finding import Finding
 
 
 def slip(found: Finding) -> Complaint | None:
-    """Integers among the arguments that are taken in another way, where that gives just what the function returned."""
+    """Report integer arguments used in another way, if that gives exactly what the function returned."""
     if not any(call.scalars for call in found.walk.calls):
         return None
     leaves, tree = jax.tree.flatten(found.args)
@@ -31,7 +31,7 @@ def slip(found: Finding) -> Complaint | None:
 
 
 def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.ndarray]]:
-    """(what it means, what to try, which argument, what it would be)."""
+    """Yield (meaning, what to try, which argument, what it would be)."""
     lists = [n for n, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.size > 1]
     for place in lists:
         name, array = argument_name(found, place), np.asarray(leaves[place])
@@ -56,7 +56,7 @@ def _others(found: Finding, leaves: list) -> Iterator[tuple[str, str, int, np.nd
                     place,
                     np.broadcast_to(array[row], array.shape),
                 )
-            for block in sorted(b for b in softmax_found.sizes_of_blocks(found.walk)):
+            for block in sorted(b for b in reference_softmax.sizes_of_blocks(found.walk)):
                 yield (
                     f"{name} is asked with the number of an element, and not with that of its block",
                     f"an entry of {name} stands for a whole block: {name}[b, i] for block i, with i = element // size.",

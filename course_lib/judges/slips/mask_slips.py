@@ -1,4 +1,4 @@
-"""Slips in the mask of a softmax: shifted by one, counted from a block, in whole blocks, too late, with 0."""
+"""Slips in the mask of a softmax: off by one, counted from a block, in whole blocks, too late, with 0."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from course_lib.judges.slips import softmax_found
-from course_lib.judges.slips.softmax_found import LEAST, Softmax
+from course_lib.judges.slips import reference_softmax
+from course_lib.judges.slips.reference_softmax import LEAST, Softmax
 
 _POSITIONS = "a position is block * size + index within the block, for queries and for keys: i * bq + iota."
 
 
 def slips(softmax: Softmax, args: tuple, blocks: set[int]) -> Iterator[tuple[str, str, Callable]]:
-    """(what it means, what to try, args -> what the reference returns with the slip in it)."""
-    counts = softmax_found.mask_of(softmax, args)
+    """Yield (meaning, what to try, args -> what the reference returns with the slip in it)."""
+    counts = reference_softmax.mask_of(softmax, args)
     if counts is None:
         return
     seen: list[np.ndarray] = [counts]
@@ -53,7 +53,7 @@ def _masks(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.
 
 
 def _places(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.ndarray]]:
-    """A mask that compares the places of queries and keys."""
+    """Yield slips in a mask that compares the positions of queries and keys."""
     rows, keys = counts.shape[-2:]
     nobody, everybody = np.zeros_like(counts[..., :1, :]), np.ones_like(counts[..., :1, :])
     yield (
@@ -93,7 +93,7 @@ def _places(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np
 
 
 def _lengths(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, np.ndarray]]:
-    """A mask that is the same for all queries: where the keys end."""
+    """Yield slips in a mask that is the same for all queries and says where the keys end."""
     keys = counts.shape[-1]
     for block in sorted(b for b in blocks if b < keys):
         number = np.arange(keys) // block
@@ -118,7 +118,7 @@ def _lengths(counts: np.ndarray, blocks: set[int]) -> Iterator[tuple[str, str, n
 
 
 def _in_whole_blocks(counts: np.ndarray, query: np.ndarray, key: np.ndarray, of: str) -> Iterator[tuple]:
-    """``query`` and ``key`` are the numbers of their blocks."""
+    """Yield masks cut in whole blocks; ``query`` and ``key`` are the block numbers."""
 
     def of_blocks(some: Callable) -> np.ndarray:
         rows = np.stack([some(counts[..., query == n, :], axis=-2) for n in range(query[-1] + 1)], -2)
@@ -145,18 +145,18 @@ def _in_whole_blocks(counts: np.ndarray, query: np.ndarray, key: np.ndarray, of:
 
 
 def _masked(softmax: Softmax, counts: np.ndarray, fill: float) -> Callable:
-    """What the reference returns where scores that do not count are ``fill``."""
-    return lambda args: softmax_found.outputs_with(
+    """Return args -> what the reference returns if masked scores are ``fill``."""
+    return lambda args: reference_softmax.outputs_with(
         softmax, args, jax.nn.softmax, lambda scores: jnp.where(counts, scores, fill)
     )
 
 
 def _late(softmax: Softmax, counts: np.ndarray, *, of_sum: bool) -> Callable:
-    """The same where all scores count in the sums, and what the mask lets through in what is summed; or vice versa."""
+    """Return the same if the sums count all scores and the values only those in the mask, or the reverse."""
 
     def weights(x):
         p = jnp.exp(x - x.max(-1, keepdims=True))
         p, summed = (p, jnp.where(counts, p, 0)) if of_sum else (jnp.where(counts, p, 0), p)
         return p / summed.sum(-1, keepdims=True)
 
-    return lambda args: softmax_found.outputs_with(softmax, args, weights, lambda scores: scores)
+    return lambda args: reference_softmax.outputs_with(softmax, args, weights, lambda scores: scores)

@@ -1,4 +1,4 @@
-"""Softmax block by block, as a kernel goes through it, and what comes of it with one slip in the recurrence."""
+"""Softmax block by block, as a kernel computes it, and its result with one slip in the recurrence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from course_lib.judges.slips.softmax_found import LEAST
+from course_lib.judges.slips.reference_softmax import LEAST
 
 _CURE = (
     "when a block raises the running maximum m, what was summed before it, in l and in acc, must be multiplied by "
@@ -18,19 +18,19 @@ _CURE = (
 
 
 class Recurrence(NamedTuple):
-    """m, l and acc from block to block, as they should go; a slip is another value of one or two of these."""
+    """The right update of m, l and acc from block to block; a slip changes one or two of these."""
 
     of_values: float = 1.0  # acc is multiplied by exp(of_values * (m_old - m_new))
-    of_sum: float = 1.0  # and l likewise
-    stored: bool = True  # m, for the next block
-    running: bool = True  # m is the maximum of all blocks so far, and not that of one
-    summed: bool = True  # l goes on from block to block
+    of_sum: float = 1.0  # the same for l
+    stored: bool = True  # m is, for the next block
+    running: bool = True  # m is the maximum of all blocks so far, not of one
+    summed: bool = True  # l is carried from block to block
     divided: bool = False  # acc is divided by l after each block
     left_out: int | None = None  # a block
 
 
 def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
-    """What each value is multiplied by in the end, for scores ``x`` (..., T) in blocks of ``block``."""
+    """Return the final weight of each value, for scores ``x`` (..., T) in blocks of ``block``."""
     x = jnp.maximum(x, LEAST)
     total, parts, m = 0.0, [], jnp.full_like(x[..., :1], LEAST)
     for number, start in enumerate(range(0, x.shape[-1], block)):
@@ -49,7 +49,7 @@ def weights(x: jax.Array, block: int, how: Recurrence) -> jax.Array:
 
 
 def slips(block: int, blocks: int, depth: int | None) -> Iterator[tuple[Recurrence, str, str]]:
-    """(a wrong recurrence, what it means, what to try), the likeliest first."""
+    """Yield (a wrong recurrence, its meaning, what to try), the likeliest first."""
     whose = f"key block 0, keys 0 to {block - 1}," if blocks == 2 else f"each key block, of {block} keys,"
     stood = "as if the running maximum m had not moved since"
     yield Recurrence(of_values=0.0), f"{whose} counts in acc {stood}", _CURE
@@ -98,7 +98,7 @@ def _turned_round() -> Iterator[tuple[Recurrence, str, str]]:
 
 
 def _in_another_unit(depth: int | None) -> Iterator[tuple[Recurrence, str, str]]:
-    """m_old - m_new in other units than the scores that exp is taken of."""
+    """Yield m_old - m_new in other units than the scores in the exponentials."""
     ln2 = math.log(2.0)
     units = [
         (ln2, "2 ** (m_old - m_new)", "exp(s - m)"),

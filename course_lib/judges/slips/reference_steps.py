@@ -1,4 +1,4 @@
-"""A reference as a flat list of steps, which can be run with something else in the place of a value."""
+"""A reference as a flat list of steps, which can run with some values replaced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from course_lib.grid import jaxprs
 
 
 class Step(NamedTuple):
-    """One operation. Values are numbers."""
+    """One operation. Values are integers."""
 
     name: str  # of the primitive
     inputs: tuple[int, ...]
@@ -21,17 +21,17 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """All of a function, whatever it calls inlined; loops and conditions are one step each."""
+    """All steps of a function, with its calls inlined; loops and conditions are one step each."""
 
     steps: tuple[Step, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    constants: dict[int, object]  # values that are known beforehand
+    constants: dict[int, object]  # values known in advance
     made: dict[int, Step]  # value -> the step that makes it
 
 
 def steps_of(fn: Callable, args: tuple) -> Steps:
-    """The steps of ``fn(*args)``. Raises what tracing it raises."""
+    """Return the steps of ``fn(*args)``. Raises what tracing it raises."""
     numbers, steps, constants = itertools.count(), [], {}
     closed = jax.make_jaxpr(fn)(*args)
     inputs = tuple(next(numbers) for _ in closed.jaxpr.invars)
@@ -66,7 +66,7 @@ def _listed(closed, inputs: Iterable[int], numbers, steps: list[Step], constants
 
 
 def run(steps: Steps, args: tuple, instead: dict[int, Callable[[dict], object]] | None = None) -> dict[int, object]:
-    """Every value by its number; for a value in ``instead`` what that makes of the values before it."""
+    """Return every value by its number; a function in ``instead`` replaces a value, given those before it."""
     instead = instead or {}
     env = dict(steps.constants) | dict(zip(steps.inputs, jax.tree.leaves(args), strict=True))
     for step in steps.steps:
@@ -82,14 +82,14 @@ def run(steps: Steps, args: tuple, instead: dict[int, Callable[[dict], object]] 
 
 
 def through(steps: Steps, value: int, names: Iterable[str]) -> int:
-    """The value that ``value`` is made of by steps with these names alone, of one array each."""
+    """Follow ``value`` back through steps with these names, along their first inputs, and return where it starts."""
     while (step := steps.made.get(value)) is not None and step.name in names:
         value = step.inputs[0]
     return value
 
 
 def before(steps: Steps, value: int) -> list[Step]:
-    """The steps that ``value`` is made by, the nearest first."""
+    """Return the steps that ``value`` depends on, the nearest first."""
     found, wanted = [], {value}
     for step in reversed(steps.steps):
         if not wanted.isdisjoint(step.outputs):

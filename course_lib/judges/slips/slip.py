@@ -1,4 +1,4 @@
-"""What a likely slip would return: where an output is wrong and equals that, its verdict says which slip it is."""
+"""What a likely slip would return: if a wrong output equals that, its verdict names the slip."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib.judges.tolerance.expected import close, expected
-from course_lib.judges.tolerance.rounding_rules import is_float
+from course_lib.judges.tolerance.op_rounding import is_float
 from course_lib.judges.verdict import Complaint
-from course_lib.judges.wrong.finding import Finding
+from course_lib.judges.wrong_outputs.finding import Finding
 
-_NEAR = 4.0  # bounds: as far as this from what a slip gives, an output is what it gives
-_APART = 16.0  # bounds: as far as this from what is asked for, a slip shows
-_EXPLAINS = 0.25  # of the way from what is asked for to what a slip gives: as close as this to its end, it is the slip
-_MANY = 32  # wrong elements that go that way, where rounding is large
-_ALIKE = 0.05  # of the largest number: further off, nobody works out a bound
+_NEAR = 4.0  # bounds: an output this close to a slip's result equals it
+_APART = 16.0  # bounds: a slip this far from the expected value shows
+_EXPLAINS = 0.25  # of the distance from expected value to slip: a wrong element this close to the slip goes there
+_MANY = 32  # wrong elements that go there suffice if rounding is large
+_ALIKE = 0.05  # of the largest number: beyond this no bound is computed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Slip:
-    """A mistake that people make, and what a function returns that makes it.
+    """A mistake that people make, and what a function with it returns.
 
-    ``value(*args)`` returns that: an array, or a tuple with one for each output (of a gradient: one for each argument;
-    ``args`` end in the cotangent then). ``output``: only this output is asked, by number from 0 or by name ("db");
-    ``value`` may then return that one alone. ``means`` ends the sentence "That is a known slip: ...", and ``next`` is
-    one thing to try. Where the slip makes no difference, or ``value`` does not run with the arguments, it is silent.
-    Raises ValueError for what is no slip.
+    ``value(*args)`` returns that: an array, or a tuple with one for each output. For a gradient it is one for each
+    argument, and ``args`` end in the cotangent. ``output``: the only output to compare, by number from 0 or by name
+    ("db"); ``value`` may then return that one alone. ``means`` ends the sentence "That is a known slip: ...", and
+    ``next`` is one thing to try. The slip is silent if it makes no difference, or if ``value`` does not run with the
+    arguments. Raises ValueError for what is no slip.
     """
 
     means: str
@@ -53,7 +53,7 @@ class Slip:
 
 
 class Suspect(NamedTuple):
-    """A slip with the arguments by which it is tried; ``value`` returns one array, or one for each output."""
+    """A slip and the arguments to try it with; ``value`` returns one array, or one for each output."""
 
     means: str
     next: str
@@ -62,7 +62,7 @@ class Suspect(NamedTuple):
 
 
 def declared(found: Finding) -> Complaint | None:
-    """The first of the declared slips that gives just what the function returned."""
+    """Report the first declared slip that gives exactly what the function returned."""
     for slip in found.slips:
         if slip.output in (None, found.number, found.name) and (
             said := said_of(found, Suspect(slip.means, slip.next, slip.value, found.args))
@@ -72,24 +72,24 @@ def declared(found: Finding) -> Complaint | None:
 
 
 def suspected(found: Finding) -> Complaint | None:
-    """The first of the slips that are tried without being declared, likewise."""
+    """Report the first such slip among those that are tried without a declaration."""
     return next((said for suspect in found.suspects(found) if (said := said_of(found, suspect))), None)
 
 
 def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
-    """What is said if the output is what this slip gives, and that is clearly not what is asked for."""
+    """Report the slip if the output is what it gives, and clearly not what is expected."""
     try:
         value = _of_output(suspect.value(*suspect.args), found)
         if value is None or not _alike(found.got, value) or not _closer(found, value):
             return None
         same = _is_it(found, value, found.want.bound) or _is_it(found, value, _own_bound(found, suspect))
-    except Exception:  # it does not run with these arguments: then it is not what happened
+    except Exception:  # it does not run with these arguments, so it is not what happened
         return None
     return Complaint(f"That is a known slip: {suspect.means.rstrip('.')}.", suspect.next) if same else None
 
 
 def _of_output(value, found: Finding) -> np.ndarray | None:
-    """The array for the output in question; None if there is none of its shape."""
+    """Return the array for the output in question; None if there is none of its shape."""
     values = jax.tree.leaves(value)
     if len(values) > 1 or isinstance(value, (tuple, list)):
         values = values[found.number : found.number + 1]
@@ -98,7 +98,7 @@ def _of_output(value, found: Finding) -> np.ndarray | None:
 
 
 def _alike(got: np.ndarray, value: np.ndarray) -> bool:
-    """Whether they are so close that it is worth while to work out a bound."""
+    """Whether the two are so close that a bound is worth computing."""
     g, v = got.astype(np.float64), value.astype(np.float64)
     if not np.array_equal(np.isfinite(g), np.isfinite(v)):
         return False
@@ -107,7 +107,7 @@ def _alike(got: np.ndarray, value: np.ndarray) -> bool:
 
 
 def _closer(found: Finding, value: np.ndarray) -> bool:
-    """Whether half of what is wrong is much closer to the slip than to what is asked for: else no bound will say so."""
+    """Whether half of the wrong elements are much closer to the slip than to the expected value, as a slip requires."""
     if not is_float(found.got.dtype) or found.want.exact is None:
         return True
     got, slip, exact = (a[found.wrong].astype(np.float64) for a in (found.got, value, found.want.exact))
@@ -116,7 +116,7 @@ def _closer(found: Finding, value: np.ndarray) -> bool:
 
 
 def _is_it(found: Finding, value: np.ndarray, bound: np.ndarray | None) -> bool:
-    """Whether all of the output is ``value``, which is not what is asked for where the output is wrong."""
+    """Whether all of the output is ``value``, and ``value`` is not what is expected where the output is wrong."""
     if not is_float(found.got.dtype) or found.want.bound is None or found.want.exact is None:
         return bool(close(found.got, value).all() and not close(value, found.want.value)[found.wrong].any())
     if bound is None:
@@ -132,7 +132,7 @@ def _is_it(found: Finding, value: np.ndarray, bound: np.ndarray | None) -> bool:
 
 
 def _own_bound(found: Finding, suspect: Suspect) -> np.ndarray | None:
-    """The bound on the rounding error of the slip's own value, for where it is larger than what is asked for."""
+    """Return the bound on the rounding error of the slip's own value, which may be larger than the reference's."""
 
     def one(*args):
         value = suspect.value(*args)

@@ -1,7 +1,7 @@
-"""What a reference asks for, and how far from it a right kernel may be.
+"""What a reference expects, and how far from it a right kernel may be.
 
-The reference states the accuracy it asks for: where it sums in float32, a kernel that sums in bfloat16 is refused;
-where it computes in bfloat16, that is all a kernel needs. ``rounding`` derives the bound.
+The reference sets the accuracy: if it sums in float32, a kernel that sums in bfloat16 is refused; if it computes in
+bfloat16, that is all a kernel needs. ``rounding`` derives the bound.
 """
 
 import dataclasses
@@ -11,17 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from course_lib.judges.tolerance.op_rounding import is_float
 from course_lib.judges.tolerance.rounding import evaluated
-from course_lib.judges.tolerance.rounding_rules import is_float
 
-_ROUNDINGS = 4  # of eps, for values whose making is not known
+_ROUNDINGS = 4  # of eps, for values of unknown origin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Expected:
-    """One output of a reference: ``value`` in its own dtype; for floats the ``exact`` value and the ``bound`` on a
-    right kernel's distance from it (both float64[shape]); None where no bound could be derived. For a bool that comes
-    from comparing floats ``bound`` is bool[shape]: where they are so close that it may be either."""
+    """One output of a reference: ``value`` in its own dtype, and what a right kernel may return.
+
+    For floats ``exact`` is the exact value and ``bound`` the largest distance from it (both float64[shape]); None if no
+    bound could be derived. For a bool from a comparison of floats ``bound`` is bool[shape]: where the floats are so
+    close that it may be either.
+    """
 
     value: np.ndarray
     exact: np.ndarray | None = None
@@ -29,16 +32,16 @@ class Expected:
 
 
 def expected(reference: Callable, args: tuple, result=None, one_pass: bool = False) -> list[Expected]:
-    """What ``reference(*args)`` asks for, output by output. ``result`` is what it returned, if that is known.
+    """Return what ``reference(*args)`` expects, output by output. ``result`` is what it returned, if that is known.
 
-    ``one_pass``: the bound is for a chip whose MXU rounds float32 operands to bfloat16 where no precision is asked for.
+    ``one_pass``: the bound is for a chip whose MXU rounds float32 operands to bfloat16 unless a precision is asked for.
     Raises what the reference raises.
     """
     values = [np.asarray(a) for a in jax.tree.leaves(reference(*args) if result is None else result)]
     try:
         jaxpr = jax.make_jaxpr(reference)(*args)
         exact, bounds = evaluated(jaxpr, args, one_pass)
-    except Exception:  # a reference in NumPy, or an operation without a rule
+    except Exception:  # a NumPy reference, or an operation without a rule
         return [Expected(value=value) for value in values]
     return [
         Expected(value=v, exact=e, bound=b) if is_float(v.dtype) else Expected(value=v, bound=b)
@@ -47,7 +50,7 @@ def expected(reference: Callable, args: tuple, result=None, one_pass: bool = Fal
 
 
 def right(got: np.ndarray, want: Expected) -> np.ndarray:
-    """bool[shape]: which elements are right. NaN equals NaN and nothing else; integers and bools must be equal."""
+    """Return bool[shape]: which elements are right. NaN equals only NaN; integers and bools must be equal."""
     same = (got == want.value) | _both_nan(got, want.value)
     if not is_float(want.value.dtype):
         return same if want.bound is None else same | want.bound
@@ -55,20 +58,20 @@ def right(got: np.ndarray, want: Expected) -> np.ndarray:
         return close(got, want.value)
     g = got.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        rounded = want.exact.astype(want.value.dtype).astype(np.float64)  # to infinity, where it is too large
+        rounded = want.exact.astype(want.value.dtype).astype(np.float64)  # to infinity if it is too large
         near = np.abs(g - want.exact) <= want.bound + float(jnp.finfo(want.value.dtype).tiny)
         near &= np.isfinite(g) & np.isfinite(rounded)
         return same | near | (np.isinf(rounded) & (g == rounded)) | (np.isnan(rounded) & np.isnan(g))
 
 
 def close(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """bool[shape]: equal, or within a few roundings of the dtype: for values whose making is not known."""
+    """Return bool[shape]: equal, or within a few roundings of the dtype, for values of unknown origin."""
     if not is_float(want.dtype):
         return got == want
     g, w = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(invalid="ignore"):
         near = np.abs(g - w) <= _ROUNDINGS * float(jnp.finfo(want.dtype).eps) * np.maximum(np.abs(w), 1e-30)
-    near &= np.isfinite(g) & np.isfinite(w)  # an infinite tolerance would forgive everything
+    near &= np.isfinite(g) & np.isfinite(w)  # an infinite tolerance would accept everything
     return near | (g == w) | (np.isnan(g) & np.isnan(w))
 
 

@@ -1,7 +1,7 @@
-"""Evaluate a reference in float64, with a bound on the rounding error beside every value.
+"""The evaluation of a reference in float64, with a bound on the rounding error beside every value.
 
-A running error analysis (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3): the bounds
-of an operation's inputs, times how much the result depends on them, and the roundings of the operation itself.
+It is a running error analysis (N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.3): the
+bounds of an operation's inputs times the result's dependence on them, plus the roundings of the operation itself.
 """
 
 import functools
@@ -14,20 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from course_lib.grid import jaxprs
-from course_lib.judges.tolerance.rounding_rules import bounds_of, doubtful, is_float
+from course_lib.judges.tolerance.op_rounding import bounds_of, doubtful, is_float
 
 
 class _Setting(NamedTuple):
-    """What holds for a whole evaluation: how the MXU rounds, and the value of each constant, by its id."""
+    """The settings of an evaluation: how the MXU rounds, and the value of each constant by its id."""
 
     one_pass: bool
     constants: dict[int, tuple]
 
 
 def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
-    """Exact values and bounds of every output, as NumPy arrays; the bound of an integer is None."""
+    """Return the exact values and the bounds of all outputs, as NumPy arrays; the bound of an integer is None."""
     leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
-    # A reference is judged against many times: what differs between two with the same text are their constants.
+    # References recur. Two jaxprs with the same text differ only in their constants, so they share a compiled run.
     fresh = jax.jit(functools.partial(_both, jaxpr, one_pass), compiler_options=QUICKLY)
     run = _compiled.setdefault((str(jaxpr), one_pass), fresh)
     while len(_compiled) > 64:
@@ -38,7 +38,7 @@ def evaluated(jaxpr, args: tuple, one_pass: bool) -> tuple[list, list]:
 
 
 _compiled: dict[tuple[str, bool], Callable] = {}
-QUICKLY = {"xla_backend_optimization_level": 0}  # what runs a few times takes longer to optimize than to run
+QUICKLY = {"xla_backend_optimization_level": 0}  # a program that runs a few times takes longer to optimize than to run
 
 
 def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:
@@ -47,10 +47,10 @@ def _both(jaxpr, one_pass: bool, constants: list, leaves: list) -> list[tuple]:
 
 
 def _exactly(x) -> tuple:
-    """A value and its error bound, to begin with: a float as float64, with no error.
+    """Return a value with its initial error bound: a float as float64, with error 0.
 
-    A bool has no bound but, once it comes from comparing floats, an array that says where it may be either; None before
-    that, as for integers.
+    Integers have the bound None. So do bools, until they come from a comparison of floats: then it is an array that
+    says where they may be either.
     """
     if not is_float(x.dtype):
         return x, None
@@ -59,7 +59,7 @@ def _exactly(x) -> tuple:
 
 
 def _jaxpr(jaxpr, inputs: list, setting: _Setting) -> list[tuple]:
-    """(value, bound) of each output; those of the inputs are given."""
+    """Return (value, bound) of each output, given those of the inputs."""
     consts = [setting.constants[id(c)] for c in jaxpr.consts]
     env = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
@@ -90,28 +90,28 @@ def _equation(eqn, inputs: list, setting: _Setting) -> list[tuple]:
     return list(zip(outputs, bounds_of(eqn, bind, values, bounds, outputs, setting.one_pass), strict=True))
 
 
-# Functions that JAX 0.12 computes by taking numbers apart into bits, which says nothing about errors: what they mean.
+# The meaning of functions that JAX 0.12 computes on the bits of numbers, from which no error bound follows.
 _BY_BITS = {"exp_neg_sq": lambda x: jnp.exp(-x * x)}
 
 
 def _binding(eqn) -> Callable:
-    """The operation of an equation, for float64."""
+    """Return the operation of an equation, for float64."""
     return functools.partial(eqn.primitive.bind, **_in_float64(eqn.primitive.get_bind_params(eqn.params)))
 
 
 def _adding(params: dict) -> Callable:
-    """The same for x.at[...].add, which carries an addition in its own dtype inside."""
+    """Return the same for x.at[...].add, which contains an addition in its own dtype."""
     kept = {key: params[key] for key in ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")}
     return functools.partial(jax.lax.scatter_add, **kept)
 
 
 def _in_float64(params: dict) -> dict:
-    """The parameters of an operation, with float64 in the place of narrower floats."""
+    """Replace narrower floats by float64 in the parameters of an operation."""
 
     def widened(value):
         try:
             return np.dtype(np.float64) if is_float(value) else value
-        except TypeError:  # no dtype at all
+        except TypeError:  # not a dtype
             return value
 
     return {key: widened(v) if isinstance(v, (np.dtype, type)) else v for key, v in params.items()}

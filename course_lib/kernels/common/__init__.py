@@ -1,1 +1,1 @@
-"""What the pages of kernels share: legal sizes, layouts, products of blocks, what the chip offers."""
+"""What the pages of kernels share: legal block sizes, layouts, products of blocks, the capacities of the chip."""

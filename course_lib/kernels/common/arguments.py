@@ -1,7 +1,7 @@
-"""What an op takes, asked before anything else, and of every platform alike.
+"""What an op accepts, checked first and alike on every platform.
 
-JAX on a CPU computes with dtypes that a TPU's vector unit does not have. What passed there would be refused by the
-TPU's compiler: much later, and in other words.
+JAX on a CPU computes with dtypes that a TPU's vector unit does not have. Without these checks a program that runs on a
+CPU would be refused by the TPU's compiler, much later and in other words.
 """
 
 import jax
@@ -13,14 +13,14 @@ from course_lib.arrays import Array
 FLOATS = ("float32", "bfloat16")
 NUMBERS = (*FLOATS, "int32")
 CASTABLE = (*NUMBERS, "int8")
-FACTORS = (*FLOATS, "int8")  # of a product
+FACTORS = (*FLOATS, "int8")  # operands of a matmul
 
 
 def arrays(op: str, dtypes: tuple[str, ...], **given) -> tuple[Array, ...]:
-    """What ``op`` was ``given``, by name, as JAX arrays.
+    """Return the arrays that ``op`` was ``given``, by name, as JAX arrays.
 
-    An array of NumPy is one, in the dtype that jnp.asarray makes of its own, and so is what has ``__jax_array__``.
-    Raises TypeError for anything else, and ValueError for an array of a dtype that is not among ``dtypes``.
+    NumPy arrays, and objects with ``__jax_array__``, are converted as jnp.asarray does. Raises TypeError for anything
+    else, and ValueError for an array whose dtype is not among ``dtypes``.
     """
     return tuple(_array(op, name, value, dtypes) for name, value in given.items())
 
@@ -30,7 +30,7 @@ def _array(op: str, name: str, value, dtypes: tuple[str, ...]) -> Array:
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__jax_array__"):
         try:
             array = jnp.asarray(value)
-        except TypeError:  # of text, of objects
+        except TypeError:  # an array of strings or objects
             raise TypeError(f"{op}: {name} is a NumPy array of {value.dtype}; it may be {_any_of(dtypes)}.") from None
     if not isinstance(array, jax.Array):
         raise TypeError(f"{op}: {name} is {_described(value)}; it must be an array. {_made(name, value, dtypes)}")
@@ -62,7 +62,7 @@ def _made(name: str, value, dtypes: tuple[str, ...]) -> str:
 
 
 def _cast(name: str, dtype, dtypes: tuple[str, ...]) -> str:
-    """What makes an array of ``dtype`` one that is taken, and changes its numbers least."""
+    """Return the cast to a supported dtype that loses least."""
     if jnp.issubdtype(dtype, jnp.complexfloating):
         return f"{name}.real and {name}.imag, one after the other"
     if dtype == jnp.float16 and "bfloat16" in dtypes:

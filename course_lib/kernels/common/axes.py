@@ -1,8 +1,8 @@
-"""Axes that a caller names, counted from the front; and the view of an array in which a kernel goes along one of them.
+"""Axes named by a caller, counted from the front, and the view of an array in which a kernel goes along one of them.
 
-Along an axis that is not the last an array is seen as (A, N, C), N that axis, or as (A, N, R, C) where several lie
-behind it: nothing is transposed in HBM, and C lies in the lanes as it did. (Axes are merged for that; where the last
-but one is among them and no multiple of 8, XLA copies.)
+A kernel that goes along an axis N other than the last sees the array as (A, N, C), or as (A, N, R, C) if several axes
+follow N. Nothing is transposed in HBM, and C stays in the lanes. Axes are merged for this view; if the last but one is
+among them and no multiple of 8, XLA copies.
 """
 
 import math
@@ -13,7 +13,7 @@ from course_lib.kernels.common.legal import LANES, SUBLANES, shown
 
 
 def one(op: str, x: Array, axis: int) -> int:
-    """``axis`` counted from the front. Raises ValueError where x has no such axis."""
+    """Return ``axis`` counted from the front. Raises ValueError if x has no such axis."""
     if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) and -x.ndim <= axis < x.ndim:
         return int(axis) % x.ndim
     if not x.ndim:
@@ -25,7 +25,7 @@ def one(op: str, x: Array, axis: int) -> int:
 
 
 def several(op: str, x: Array, axis: int | tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """As a tuple, sorted; None for all. Raises ValueError where x has no such axis, or one is named twice."""
+    """Return the axes as a sorted tuple; None means all. Raises ValueError if x lacks one, or one is named twice."""
     if axis is None or not x.ndim and axis == ():
         return None
     named = axis if isinstance(axis, tuple) else (axis,)
@@ -42,9 +42,9 @@ def several(op: str, x: Array, axis: int | tuple[int, ...] | None) -> tuple[int,
 
 
 def is_better_last(shape: tuple[int, ...], axis: int) -> bool:
-    """Whether to move ``axis`` behind all others first, which is no work then: XLA stores the array so.
+    """Whether to move ``axis`` behind all others first, which costs nothing if XLA already stores the array that way.
 
-    It does where the last axis is narrow, and less of the lanes is padding so; or nothing lies behind ``axis``.
+    XLA does so if the last axis is narrow, because fewer lanes are padding then; or if no axis follows ``axis``.
     """
     behind, last = math.prod(shape[axis + 1 :]), shape[-1]
     return behind == 1 or last < LANES and shape[axis] / _lanes(shape[axis]) > last / LANES
@@ -55,16 +55,16 @@ def _lanes(size: int) -> int:
 
 
 def seen_as(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """(A, N, C), or (A, N, R, C), for an axis that is not the last."""
+    """Return (A, N, C), or (A, N, R, C), for an axis that is not the last."""
     before, along, behind = shape[:axis], shape[axis], shape[axis + 1 :]
     deep = (math.prod(behind[:-1]),) if len(behind) > 1 else ()
     return math.prod(before), along, *deep, behind[-1]
 
 
 def block(view: tuple[int, ...], along: int, bm: int, bn: int, step: int = 1) -> tuple[int, ...]:
-    """A block of ``view`` with ``along`` elements of N, about ``bm`` rows of all the axes but the last, and bn columns.
+    """Return a block of ``view``: ``along`` elements of N, about ``bm`` rows of all axes but the last, and bn columns.
 
-    ``step``: of A it has a multiple of that, or all.
+    It has a multiple of ``step`` elements of A, or all.
     """
     outer, _, *deep, columns = view
     rows = max(1, bm // along)

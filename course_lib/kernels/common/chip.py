@@ -1,4 +1,4 @@
-"""What the chip offers that a kernel is traced for."""
+"""The capacities and rates of the chip that a kernel is traced for."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ LARGEST_STEP = 2**30
 
 
 def vmem_bytes() -> int:
-    """VMEM of the TPU that a kernel is being traced for, in bytes; of a v5e (128 MiB) where none is named."""
+    """Return the VMEM, in bytes, of the TPU that a kernel is traced for; of a v5e (128 MiB) if none is named."""
     return _tpu_info().vmem_capacity_bytes
 
 
@@ -26,22 +26,22 @@ def usable_vmem_bytes() -> int:
 
 
 def smem_bytes() -> int:
-    """SMEM of that TPU, in bytes: 1 MiB on a v5e."""
+    """Return the SMEM of that TPU, in bytes: 1 MiB on a v5e."""
     return _tpu_info().smem_capacity_bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What the chip can do per second, at best: operations of the MXU, and bytes to or from HBM."""
+    """Peak rates of a chip per second: FLOPs of the MXU, and bytes to or from HBM."""
 
     flops: float
     hbm_bandwidth: float
 
 
 def rates(dtype) -> Rates:
-    """The rates of the TPU that a kernel is being traced for (a v5e where none is named), for products of ``dtype``.
+    """Return the rates of the TPU that a kernel is traced for (a v5e if none is named), for products of ``dtype``.
 
-    f32 is multiplied as bf16, once or several times: here a pass counts as one product.
+    The MXU multiplies f32 as bf16, in one or more passes; each pass counts as one product here.
     """
     info = _tpu_info()
     if jnp.dtype(dtype) == jnp.int8 and info.int8_ops_per_second:
@@ -52,19 +52,19 @@ def rates(dtype) -> Rates:
 
 
 def generation() -> int:
-    """Of the TPU that a kernel is being traced for: 4, 5, 6 or 7; of a v5e where none is named."""
+    """Return the generation of the TPU that a kernel is traced for: 4, 5, 6 or 7; of a v5e if none is named."""
     return _tpu_info().generation
 
 
 def cores() -> int:
-    """How many cores of that TPU divide a grid axis that is parallel."""
+    """Return how many cores of that TPU share a parallel grid axis."""
     two = pltpu.ChipVersion.TPU_V4, pltpu.ChipVersion.TPU_V5P
     return 2 if _tpu_info().chip_version in two else 1
 
 
 @contextlib.contextmanager
 def some_tpu() -> Iterator[None]:
-    """Where no TPU is named and none is there, and no mesh either, a v5e: else Pallas lowers no block of one axis."""
+    """Pretend to be a v5e when neither a TPU nor a mesh is set; otherwise Pallas cannot lower 1-D blocks."""
     if _named_tpu_info() or not jax.sharding.get_abstract_mesh().empty:
         yield
         return
@@ -80,12 +80,12 @@ def _tpu_info():
 def _named_tpu_info():
     try:
         return pltpu.get_tpu_info()
-    except ValueError:  # traced on a machine without a TPU, and not for one
+    except ValueError:  # no TPU is named, and the machine has none
         return None
 
 
 class NoKernel(Exception):
-    """A kernel does not run on this GPU, or not on these operands. The message is the rest of a sentence: why not."""
+    """A kernel cannot run on this GPU, or not on these operands. The message is the reason, the end of a sentence."""
 
 
 class NoKernels(NoKernel):
@@ -95,12 +95,12 @@ class NoKernels(NoKernel):
 Road = Literal["mosaic", "triton"]
 
 
-HOPPER_SMEM_BYTES = 227 << 10  # that a block may ask for: CUDA C++ Programming Guide, compute capability 9.0
+HOPPER_SMEM_BYTES = 227 << 10  # the most that a block may request: CUDA C++ Programming Guide, compute capability 9.0
 _HOPPER_SMS = 132  # of an H100 and an H200 (SXM)
 
 
 def _gpu():
-    """The GPU that a kernel is being traced for; None where none is named and none is there."""
+    """Return the GPU that a kernel is traced for; None if none is named and the machine has none."""
     named = jax.sharding.get_abstract_mesh().abstract_device
     if named is not None and hasattr(named, "compute_capability"):
         return named
@@ -109,13 +109,13 @@ def _gpu():
 
 
 def sms() -> int:
-    """Streaming multiprocessors of that GPU; of an H100 where none is named."""
+    """Return the number of streaming multiprocessors of that GPU; of an H100 if none is named."""
     gpu = _gpu()
     return getattr(gpu, "num_cores", None) or getattr(gpu, "core_count", None) or _HOPPER_SMS
 
 
 def gpu_road() -> Road:
-    """How kernels reach that GPU: by Mosaic GPU from Hopper on, by Triton on Ampere and Ada. Raises NoKernels."""
+    """Return the compiler for that GPU: Mosaic GPU from Hopper on, Triton on Ampere and Ada. Raises NoKernels."""
     gpu = _gpu()
     if gpu is None:
         raise NoKernels("no GPU is known here that they could be for")
@@ -129,9 +129,9 @@ def gpu_road() -> Road:
 
 @contextlib.contextmanager
 def quiet_triton() -> Iterator[None]:
-    """On that road, without a word from JAX, which says of each kernel that the road is deprecated: our page says so.
+    """Silence JAX's deprecation warning for each Triton kernel; docs/gpu.md says so once.
 
-    Elsewhere warnings are left alone: to touch them makes Python show again what it has shown once.
+    With other compilers warnings are left alone, because changing the filters makes Python repeat what it has shown.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(NoKernels):
@@ -142,7 +142,7 @@ def quiet_triton() -> Iterator[None]:
 
 
 def not_a_hopper() -> str:
-    """Why kernels with TMA and wgmma cannot run on that GPU: "" where they can."""
+    """Return why kernels with TMA and wgmma cannot run on that GPU; "" if they can."""
     gpu, whom = _gpu(), "it is for Hopper GPUs (H100, H200), compute capability 9.0, and"
     if gpu is None:
         return f"{whom} no GPU is known here"

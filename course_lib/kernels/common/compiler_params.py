@@ -1,14 +1,14 @@
-"""What a kernel asks the compiler for: VMEM for its blocks, refused where the chip has less; the order of grid axes."""
+"""What a kernel requests from the compiler: VMEM for its blocks, and the semantics of its grid axes."""
 
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.kernels.common import chip
 
-_USUAL = 16 << 20  # what a v5e lets a kernel use unless it asks for more
+_USUAL = 16 << 20  # what a v5e grants a kernel that requests nothing
 
 
 def check_fits(blocks, needed: int) -> None:
-    """Raises ValueError where ``blocks`` need more bytes of VMEM than the chip has."""
+    """Raise ValueError if ``blocks`` need more bytes of VMEM than the chip has."""
     if needed > chip.vmem_bytes():
         raise ValueError(
             f"{blocks} needs {_mebibytes(needed)} of VMEM, and the chip has {_mebibytes(chip.vmem_bytes())}. "
@@ -22,7 +22,7 @@ def vmem_limit(needed: int) -> int:
 
 
 def compiler_params(needed: int, *semantics: str) -> pltpu.CompilerParams:
-    """Grid axes as ``semantics`` has them, and room for ``needed`` bytes of blocks and a quarter more."""
+    """Return parameters with ``semantics`` of grid axes, and VMEM for ``needed`` bytes of blocks plus a quarter."""
     return pltpu.CompilerParams(dimension_semantics=semantics, vmem_limit_bytes=vmem_limit(needed))
 
 

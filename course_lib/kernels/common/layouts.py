@@ -7,6 +7,8 @@ column before the kernel and after it, but its transpose is already there, as a 
 The layout of an array in the middle of a program, behind another kernel, is not known here: if it differs, XLA copies.
 """
 
+import math
+
 from course_lib.arrays import Array
 
 
@@ -19,6 +21,11 @@ def is_by_columns(shape: tuple[int, ...]) -> bool:
 
     known = len(shape) == 2 and all(isinstance(size, int) for size in shape)  # others are symbolic
     return known and padded(*shape[::-1]) < padded(*shape)
+
+
+def as_rows(x: Array) -> Array:
+    """Return ``x`` as a matrix with its last axis as columns."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def as_stored(matrix: Array, transposed: bool) -> tuple[Array, bool]:

@@ -1,7 +1,7 @@
-"""Which sizes a block may have on a TPU: one rule, to which every family's ``Blocks`` are held.
+"""Which sizes a block may have on a TPU: one rule for the ``Blocks`` of every family.
 
-The last axis of a block is a multiple of 128, the one before of 8, or of 32 for numbers of one byte; axes further to
-the front are free. A block as long as its axis is always legal, and kernels cut their blocks down to the array.
+The last axis of a block is a multiple of 128, and the one before it of 8 (of 32 for one-byte elements); axes in front
+of these are free. A block as long as its axis is always legal, and kernels cut their blocks down to the array.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ SUBLANES = 8  # rows in a register
 
 
 def step(axis: int, rank: int, dtype=jnp.float32) -> int:
-    """What a size along ``axis`` of an array of ``rank`` axes must be a multiple of, where it is not the whole axis.
+    """Return what a block size along ``axis`` of an array of ``rank`` axes must be a multiple of, unless it is all.
 
-    1024 for a vector, of which the TPU takes some powers of two below that as well; no kernel here has use for them.
+    For a vector that is 1024. The TPU also accepts some smaller powers of two, which no kernel here uses.
     """
     if rank == 1:
         return SUBLANES * LANES
@@ -25,9 +25,9 @@ def step(axis: int, rank: int, dtype=jnp.float32) -> int:
 
 
 def check(blocks, dtype=None, **steps: int) -> None:
-    """Raises ValueError where a size of ``blocks`` is no multiple of its step, and names the nearest that are.
+    """Raise ValueError if a size of ``blocks`` is no multiple of its step, and name the nearest legal sizes.
 
-    A size that may be None is left to the kernel then. ``dtype`` is named where the steps are its own.
+    A size whose default is None may be None, and the kernel chooses. ``dtype`` is named if the steps depend on it.
     """
     may_be_none = {field.name for field in dataclasses.fields(blocks) if field.default is None}
     sizes = {name: size for name, size in vars(blocks).items() if size is not None or name not in may_be_none}
@@ -46,7 +46,7 @@ def check(blocks, dtype=None, **steps: int) -> None:
 
 
 def shown(value) -> str:
-    """An argument in an error: an array by its dtype and shape, all else as Python writes it, cut short."""
+    """Return an argument for an error message: an array as its dtype and shape, anything else as a short repr."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array, {value.dtype} of shape {value.shape}"
     written = repr(value)
@@ -54,7 +54,7 @@ def shown(value) -> str:
 
 
 def check_kind(op: str, blocks, kind: type) -> None:
-    """Raises ValueError, in the name of ``op``, where ``blocks`` are neither None nor of the class ``kind``."""
+    """Raise ValueError, in the name of ``op``, if ``blocks`` are neither None nor of the class ``kind``."""
     if blocks is None or isinstance(blocks, kind):
         return
     family = _family(kind)

@@ -1,4 +1,4 @@
-"""Products of blocks on the MXU: which axes meet, how exactly, in which dtype the sum is kept; and ragged edges."""
+"""Products of blocks on the MXU: contracted axes, precision, the dtype of the accumulator, and ragged edges."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -20,13 +20,13 @@ def product_dtype(dtype) -> jnp.dtype:
 
 
 def precision_of(op: str, dtype, precision: lax.PrecisionLike) -> lax.Precision | None:
-    """The level at which the MXU multiplies ``dtype``; None for all but f32, which it multiplies as they are.
+    """Return the precision at which the MXU multiplies f32; None for other dtypes, which it multiplies as they are.
 
-    Raises ValueError, in the name of ``op``, where ``precision`` is none of the three, or a pair of them.
+    Raises ValueError, in the name of ``op``, if ``precision`` is not one of the three.
     """
     try:
         level = lax.Precision(precision)
-    except (ValueError, TypeError):  # a TypeError where it is not hashable
+    except (ValueError, TypeError):  # TypeError if it is not hashable
         raise ValueError(
             f"{op}: precision is {shown(precision)}; it may be 'default' (one pass of the MXU), 'high' (three) or "
             "'highest' (six). Try precision='highest'."
@@ -35,12 +35,12 @@ def precision_of(op: str, dtype, precision: lax.PrecisionLike) -> lax.Precision 
 
 
 def passes(precision: lax.Precision | None) -> int:
-    """How often the MXU goes over the operands at a level that ``precision_of`` returned."""
+    """Return the number of passes that the MXU takes at a precision that ``precision_of`` returned."""
     return _PASSES.get(precision, 1)
 
 
 def generation_of(dtype) -> int:
-    """The generation of TPUs whose MXU was the first to multiply ``dtype``, of those that kernels are promised for."""
+    """Return the first TPU generation, of those supported here, whose MXU multiplies ``dtype``."""
     return 5 if dtype == jnp.int8 else 4
 
 
@@ -52,5 +52,4 @@ def dot(x: Array, y: Array, *, transpose_x=False, transpose_y=False, precision=N
 
 def zero_beyond(block: Num[Array, "rows columns"], axis: int, left: Array | int) -> Num[Array, "rows columns"]:
     """Return ``block`` with zeros from index ``left`` of an axis on, where it reaches past the array into garbage."""
-    inside = lax.broadcasted_iota(jnp.int32, block.shape, axis) < left
-    return jnp.where(inside, block, jnp.zeros_like(block))
+    return jnp.where(lax.broadcasted_iota(jnp.int32, block.shape, axis) < left, block, jnp.zeros_like(block))

@@ -1,6 +1,6 @@
 """Blocks of whole rows: how many rows of an array (M, N) a kernel can hold in VMEM at once.
 
-A kernel that needs a row in one piece (softmax, the norms) has one choice only, the number of rows ``bm`` in a block.
+A kernel that needs whole rows (softmax, the norms) has a single choice: ``bm``, the number of rows in a block.
 """
 
 import math
@@ -15,14 +15,14 @@ from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.legal import LANES, SUBLANES
 from course_lib.kernels.common.symbolic import planned
 
-_FEWEST = 32  # rows of a block, where there are as many: with fewer, a step mostly waits for its copies
-_MOST = 1024  # with more, though the rows be narrow, the compiler takes minutes: each 8 rows are code of their own
+_FEWEST = 32  # rows of a block, if there are as many: with fewer, a step mostly waits for its copies
+_MOST = 1024  # with more the compiler takes minutes, as every 8 rows become instructions of their own
 
 
 def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int:
-    """Rows in a block of about ``block`` bytes in f32, for a kernel with so many operands like x, arrays of any rank.
+    """Return the rows of a block of about ``block`` bytes in f32, for a kernel with ``operands`` arrays like x.
 
-    Raises ValueError where 8 rows do not fit in VMEM.
+    Raises ValueError if 8 rows do not fit into VMEM.
     """
     *rows, columns = planned(x.shape)
     rows, itemsize = math.prod(rows), x.dtype.itemsize
@@ -42,9 +42,9 @@ def rows_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20
 
 
 def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 20) -> int | None:
-    """Rows of a matrix that XLA stores by columns in a block of its transpose, where they lie along lanes.
+    """Return the rows in a block of the transpose, along lanes, of a matrix that XLA stores by columns.
 
-    None for other arrays, and where not even 128 rows fit: those are taken by rows, and XLA turns them round.
+    None for other arrays, and if not even 128 rows fit. The kernel then goes by rows, and XLA transposes.
     """
     if not is_by_columns(x.shape):
         return None
@@ -56,36 +56,36 @@ def lanes_for(x: Described, operands: int, temporaries: int, block: int = 2 << 2
 
 
 def vector(ref: Float[Ref, "*row"], axis: int) -> Float32[Array, "*row"]:
-    """Return, in a kernel, a vector in f32 as (1, N), or as (N, 1) beside blocks whose rows lie along axis 0."""
+    """Return a vector in f32 inside a kernel: (1, N), or (N, 1) beside blocks whose rows lie along axis 0."""
     row = ref[...].astype(jnp.float32).reshape(1, -1)
     return row.T if axis == 0 else row
 
 
 def per_row(columns: int, itemsize: int, operands: int, temporaries: int) -> int:
-    """Bytes of VMEM that one row takes: each operand twice, so that copies overlap work, and f32 values between."""
+    """Return the bytes of VMEM that one row takes: each operand twice, to overlap copies with work, and f32 values."""
     return pl.cdiv(columns, LANES) * LANES * (2 * operands * itemsize + 4 * temporaries)
 
 
 def longest_row(itemsize: int, operands: int, temporaries: int) -> int:
-    """How many columns fit, if a block has the fewest rows: 8."""
+    """Return how many columns fit if a block has the fewest rows, 8."""
     return chip.usable_vmem_bytes() // (SUBLANES * per_row(LANES, itemsize, operands, temporaries)) * LANES
 
 
 def needed(bm: int, bn: int, x: Described, operands: int, temporaries: int) -> int:
-    """Bytes of VMEM that blocks of bm rows and bn columns take, of so many arrays like x."""
+    """Return the bytes of VMEM that blocks of bm rows and bn columns of ``operands`` arrays like x take."""
     *rows, columns = planned(x.shape)
     rows = pl.cdiv(math.prod(rows), SUBLANES) * SUBLANES
     return min(bm, rows) * per_row(min(bn, columns), x.dtype.itemsize, operands, temporaries)
 
 
 def check_rows(op: str, x) -> None:
-    """Raises ValueError for an x that has no last axis."""
+    """Raise ValueError if x has no last axis."""
     if not x.ndim:
         raise ValueError(f"{op}: x has shape (), and its last axis is wanted. Try x[None].")
 
 
 def inside(x: Float[Array, "bm bn"], j, columns: int, outside: float) -> Float[Array, "bm bn"]:
-    """In a kernel: column block j with what lies past the last column, which is garbage, replaced by ``outside``."""
+    """Replace the garbage past the last column by ``outside``, in column block j inside a kernel."""
     if columns % x.shape[-1] == 0:
         return x
     column = j * x.shape[-1] + jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)

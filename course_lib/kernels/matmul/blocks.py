@@ -1,4 +1,4 @@
-"""Blocks of a matrix product: what fits into VMEM, and what is likely to be fast. Sizes are (bm, bk, bn)."""
+"""Block sizes (bm, bk, bn) of a matmul: which fit into VMEM, and which are likely to be fast."""
 
 import dataclasses
 import functools
@@ -16,23 +16,30 @@ from course_lib.kernels.common.legal import LANES
 from course_lib.kernels.common.products import passes
 from course_lib.kernels.common.symbolic import planned
 
-_SIDES = (128, 256, 512, 1024, 2048, 4096)  # of the output block; and what cuts the array into some equal parts
-_DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, where it is not one block; and as above
+_SIDES = (
+    128,
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+)  # of the output block, beside equal parts of the array
+_DEPTHS = (256, 512, 1024, 2048, 4096)  # of the reduction, if it is not one block; likewise
 _PARTS = 8
 _WORTH_A_TRIAL = 24
-_SHARE_OF_VMEM = 0.35  # of the blocks chosen; `vmem_limit` says why no more
-# Seconds beside the work itself, from the cycles libtpu 0.0.48 predicts for some eighty choices of blocks on a v5e.
+_SHARE_OF_VMEM = 0.35  # that chosen blocks may take; `vmem_limit` says why no more
+# Seconds on top of the work itself, fitted to what libtpu 0.0.48 predicts for about 80 choices of blocks on a v5e.
 _PER_STEP = 0.2e-6  # 300 cycles
-_PER_COPY = 0.5e-6  # until a copy from HBM brings its first bytes
-_FEWEST_ROWS = 32  # the MXU takes as long to be given 128 x 128 numbers of y as to multiply so many rows by them
-_SUM_TRAFFIC = 6e12  # bytes per second: the running sum is loaded and stored at each step
+_PER_COPY = 0.5e-6  # latency of a copy from HBM
+_FEWEST_ROWS = 32  # loading 128 x 128 elements of y into the MXU takes as long as multiplying so many rows
+_SUM_TRAFFIC = 6e12  # bytes per second: each step loads and stores the accumulator
 
 Sizes = tuple[int, int, int]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Problem:
-    """The sizes of ``(m, k) @ (k, n)``, of which some may be planned, and the dtype of both operands."""
+    """The sizes of ``(m, k) @ (k, n)``, usual ones in place of symbolic ones, and the dtype of both operands."""
 
     m: int
     k: int
@@ -40,7 +47,7 @@ class Problem:
     dtype: jnp.dtype
     passes: int = 1  # of the MXU: six for f32 at the highest precision
     outputs: int = 1  # arrays of shape (m, n) that are written
-    lanes_of_m: bool = False  # whether an operand or a result is seen transposed, with m as its last axis
+    lanes_of_m: bool = False  # whether an operand or the result is viewed transposed, with m as its last axis
 
     @property
     def out_itemsize(self) -> int:
@@ -48,12 +55,12 @@ class Problem:
 
     @property
     def row_step(self) -> int:
-        """What bm is chosen as a multiple of: rows of whole registers, or lanes."""
+        """The multiple chosen for bm: rows of whole registers, or lanes."""
         return LANES if self.lanes_of_m else 32 // self.dtype.itemsize
 
     @property
     def least_bm(self) -> int:
-        """What it must be a multiple of."""
+        """The multiple that bm must be."""
         return LANES if self.lanes_of_m else legal.step(-2, 2, self.dtype)
 
 
@@ -66,7 +73,7 @@ def problem(
     transpose_x: bool = False,
     transpose_y: bool = False,
 ) -> Problem:
-    """What ``x @ y`` is. Raises ValueError, in the name of ``op``, where shapes or dtypes do not fit."""
+    """Return the problem ``x @ y``. Raises ValueError, in the name of ``op``, if shapes or dtypes do not fit."""
     for name, array in (("x", x), ("y", y)):
         if array.ndim != 2:
             raise ValueError(f"{op}: {name} has shape {array.shape}; it must have two axes. Try jax.vmap for more.")
@@ -83,16 +90,14 @@ def problem(
             f"{op}: x is {x.dtype} and y {y.dtype}; both must be float32, both bfloat16 or both int8. Try y.astype."
         )
     lanes_of_m = transpose_x != is_by_columns(x.shape) or is_by_columns((m, n))
-    m, k, n = (
-        max(1, size) for size in planned((m, k, n))
-    )  # of nothing there are no blocks, and no kernel asks for any
+    m, k, n = (max(1, size) for size in planned((m, k, n)))  # an empty array has no blocks, and no kernel needs any
     return Problem(m=m, k=k, n=n, dtype=jnp.dtype(x.dtype), passes=passes(precision), lanes_of_m=lanes_of_m)
 
 
 def chosen(blocks, problem: Problem) -> Sizes:
-    """(bm, bk, bn) of ``blocks``, of the fastest where they are None, cut down to the arrays.
+    """Return (bm, bk, bn) of ``blocks``, or the fastest if they are None, cut down to the arrays.
 
-    Raises ValueError where ``blocks`` need more VMEM than the chip has, or bm lies along lanes and is no multiple.
+    Raises ValueError if ``blocks`` need more VMEM than the chip has, or bm lies along lanes and is no multiple of 128.
     """
     if blocks is None:
         bm, bk, bn = fastest(problem)
@@ -105,23 +110,23 @@ def chosen(blocks, problem: Problem) -> Sizes:
 
 
 def check(blocks, problem: Problem) -> None:
-    """Raises ValueError where ``blocks`` are not legal or need more VMEM than the chip has; None never do."""
+    """Raise ValueError if ``blocks`` are given, and are illegal or need more VMEM than the chip has."""
     if blocks is not None:
         chosen(blocks, problem)
 
 
 def fastest(problem: Problem, choices: list[Sizes] | None = None) -> Sizes:
-    """Of ``choices``, or of all, the sizes that should be fastest on the chip a kernel is traced for."""
+    """Return the sizes, of ``choices`` or of all, that should be fastest on the chip a kernel is traced for."""
     return _ranked(problem, tuple(choices or fitting(problem)))[0]
 
 
 def candidates(problem: Problem) -> list[Sizes]:
-    """The sizes worth a trial: those that should be fastest, the best first."""
+    """Return the sizes worth a trial: those that should be fastest, the best first."""
     return _ranked(problem, fitting(problem))[:_WORTH_A_TRIAL]
 
 
 def fitting(problem: Problem) -> tuple[Sizes, ...]:
-    """All sizes that are considered: that fit into VMEM, and do not take the compiler long."""
+    """Return all sizes that fit into VMEM and do not take long to compile."""
     return _fitting(problem, chip.vmem_bytes())
 
 
@@ -138,9 +143,9 @@ def _fitting(problem: Problem, vmem: int) -> tuple[Sizes, ...]:
 
 
 def _cuts(size: int, usual: tuple[int, ...], step: int, longest: int | None = _SIDES[-1]) -> list[int]:
-    """Lengths of blocks along an axis: the usual ones, and what cuts it into a few equal parts.
+    """Return lengths of blocks along an axis: the usual ones, and those that cut it into a few equal parts.
 
-    A block that reaches past the edge is computed in full: 777 rows in blocks of 512 are 1024, in two of 400 are 800.
+    A block that reaches past the edge is computed in full: blocks of 512 make 1024 rows of 777, two of 400 make 800.
     """
     equal = [_up(pl.cdiv(size, parts), step) for parts in range(1, _PARTS + 1)]
     found = {length for length in (*usual, *equal) if length <= min(longest or length, _up(size, step))}
@@ -157,18 +162,18 @@ def _sorted(problem: Problem, choices: tuple[Sizes, ...], rates: chip.Rates) -> 
 
 
 def vmem_bytes(sizes: Sizes, problem: Problem) -> int:
-    """VMEM that the blocks take, in bytes: each of the three twice, and the sum where the reduction is cut."""
+    """Return the VMEM of the blocks, in bytes: each of the three twice, and the accumulator if K is cut."""
     bm, bk, bn = _padded(sizes, problem)
     operands = (bm * bk + bk * bn) * problem.dtype.itemsize
     return 2 * (operands + bm * bn * problem.out_itemsize * problem.outputs) + 4 * bm * bn * (bk < problem.k)
 
 
 def vmem_limit(sizes: Sizes, problem: Problem) -> int:
-    """What to ask the compiler for, in bytes: the blocks, and room for registers it spills: half as much and 8 MiB.
+    """Return the VMEM to request, in bytes: the blocks, and half as much plus 8 MiB for registers that are spilled.
 
-    Six passes take f32 operands apart into bf16 numbers, and these need a place too. No more than half of the VMEM
-    where the blocks leave a choice: next to a small array that XLA keeps in VMEM, libtpu 0.0.48 sets aside what the
-    kernel asks for and what it uses, both, and refuses the program where they do not fit together.
+    Six passes split f32 operands into bf16 parts, which need room too. If the blocks leave a choice, request no more
+    than half of the VMEM: beside a small array that XLA keeps in VMEM, libtpu 0.0.48 reserves both what the kernel
+    requests and what it uses, and refuses the program if these do not fit together.
     """
     bm, bk, bn = _padded(sizes, problem)
     parts = 8 * (bm + bn) * bk * (problem.passes > 1)
@@ -178,7 +183,7 @@ def vmem_limit(sizes: Sizes, problem: Problem) -> int:
 
 
 def seconds(sizes: Sizes, problem: Problem) -> float:
-    """About how long it takes: per step the longer of product and copies, and what nothing hides at both ends."""
+    """Estimate the time in seconds: per step the longer of product and copies, plus the exposed copies at both ends."""
     return _seconds(sizes, problem, chip.rates(problem.dtype))
 
 
@@ -194,17 +199,17 @@ def _seconds(sizes: Sizes, problem: Problem, rates: chip.Rates) -> float:
     traffic = rows * columns * (depth * (x + y) + o)
     if depth > 1:
         steps = rows * columns * depth * new_row
-    elif columns > 1:  # x stays while j runs
+    elif columns > 1:  # x is not copied again while j runs
         steps = rows * new_row + rows * (columns - 1) * same_row
         traffic -= rows * (columns - 1) * x
-    else:  # and y stays throughout
+    else:  # and y is copied once
         steps = rows * max(work, x + _PER_COPY)
         traffic = rows * (x + o) + y
     return max(steps, traffic) + (x + y + _PER_COPY) + (o + _PER_COPY)
 
 
 def _padded(sizes: Sizes, problem: Problem) -> Sizes:
-    """The blocks as they lie in VMEM: no larger than the arrays, rounded up to whole tiles."""
+    """Return the blocks as VMEM holds them: no larger than the arrays, rounded up to whole tiles."""
     bm, bk, bn = (min(size, length) for size, length in zip(sizes, (problem.m, problem.k, problem.n), strict=True))
     return _up(bm, problem.row_step), _up(bk, LANES), _up(bn, LANES)
 

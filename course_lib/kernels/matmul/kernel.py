@@ -62,7 +62,7 @@ def _kernel(
 
 
 def _whole_k_kernel(x_ref: Num[Ref, "_bm _K"], y_ref: Num[Ref, "_K _bn"], o_ref: Num[Ref, "_bm _bn"], *, product):
-    """With all of K in one block the compiler interleaves the loads, the products and the stores of a step."""
+    """Multiply with all of K in one block, so that the compiler interleaves loads, products and stores of a step."""
     o_ref[...] = product(x_ref[...], y_ref[...]).astype(o_ref.dtype)
 
 

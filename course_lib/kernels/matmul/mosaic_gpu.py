@@ -1,16 +1,16 @@
-"""Matrix multiplication of bf16 on Hopper GPUs (H100, H200), by Mosaic GPU. It computes what ``matmul.reference`` does.
+"""Matrix multiplication of bf16 on Hopper GPUs (H100, H200) by Mosaic GPU; the result is that of ``matmul.reference``.
 
 Cost   FLOPs 2*M*N*K;  bytes from L2 or HBM (M*K*ceil(N/bn) + K*N*ceil(M/bm) + M*N) * 2
 SMEM   2 * stages * (bm*bk + bk*bn) for the ring, 4 * bm * PIECE for two pieces of o on their way out
-Regs   of each thread that multiplies bm*bn/256 for the sum in f32: 128 of the 232 that it may have
+Regs   per multiplying thread bm*bn/256 for the accumulator in f32: 128 of the 232 it may have
 
-The grid has one block for each SM, which takes one tile of o after another (a *persistent* kernel), in an order that
-snakes over o, so that tiles made at about the same time share rows of x and columns of y in the L2 cache. A block is
-three warpgroups of 128 threads. One copies: TMA brings blocks of x and y into a ring of ``stages`` buffers, as long as
-there is room. Two multiply, each its half of the rows: wgmma reads both operands from the ring and adds to the sum in
-registers. Two barriers for each stage say when it is full and when both have done with it.
+The grid has one block per SM, which computes one tile of o after another (a *persistent* kernel), in an order that
+snakes over o, so that tiles computed at about the same time share rows of x and columns of y in the L2 cache. A block
+has three warpgroups of 128 threads. One copies: TMA brings blocks of x and y into a ring of ``stages`` buffers, as long
+as there is room. Two multiply, each its half of the rows: wgmma reads both operands from the ring and accumulates in
+registers. Two barriers per stage say when it is full, and when both warpgroups have finished with it.
 
-What reaches past an array TMA reads as zeros, and does not write: so the edges need no mask.
+Past the edge of an array TMA reads zeros and writes nothing, so the edges need no mask.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from course_lib.kernels.common import chip
 
 _MULTIPLIERS, _COPIER = 2, 2  # warpgroups 0 and 1 multiply, number 2 copies
 _REGISTERS = {"copies": 40, "multiplies": 232}  # of a thread; an SM has 65,536, which is 168 for each of 384 threads
-PIECE = 64  # columns of o that leave at once: with the ring there is no room in SMEM for a whole tile
+PIECE = 64  # columns of o written at once: beside the ring SMEM has no room for a whole tile
 _A_COLUMN_EACH = plgpu.Layout.WGMMA.reduce(0)  # of a vector: where wgmma keeps the columns of its sums
 _TMA_ROW = 8  # numbers of bf16 in 16 bytes, of which TMA wants the rows of an array to be a multiple
 
@@ -40,7 +40,7 @@ class Blocks:
     bn: int = 256
     bk: int = 64
     stages: int = 4
-    snake: int = 8  # tiles side by side before the order turns back
+    snake: int = 8  # tiles side by side before the order reverses
 
     def __post_init__(self):
         if self.bm != 128 or self.bn not in (64, 128, 256) or self.bk not in (64, 128) or self.stages < 2:
@@ -54,17 +54,17 @@ class Blocks:
     @property
     def smem_bytes(self) -> int:
         ring = 2 * self.stages * (self.bm * self.bk + self.bk * self.bn)
-        return ring + 4 * self.bm * PIECE + 1024 + 16 * self.stages  # and barriers
+        return ring + 4 * self.bm * PIECE + 1024 + 16 * self.stages  # and the barriers
 
 
 def blocks_for(m: int, n: int, sms: int) -> Blocks:
-    """The largest tile of which there are enough to give each SM one; a narrow one where there are not."""
+    """Return the largest tile if there are enough to give each SM one, else a narrow one."""
     tiles = pl.cdiv(m, 128) * pl.cdiv(n, 256)
     return Blocks() if tiles >= sms else Blocks(bn=128, stages=6)
 
 
 def unfit(x: Array, y: Array) -> str:
-    """Why this kernel cannot multiply them: "" where it can."""
+    """Return why this kernel cannot multiply x and y; "" if it can."""
     if x.dtype != jnp.bfloat16:
         return f"it multiplies bfloat16, and x is {x.dtype}"
     if odd := [a.shape for a in (x, y) if a.shape[1] % _TMA_ROW]:
@@ -73,19 +73,19 @@ def unfit(x: Array, y: Array) -> str:
 
 
 def product_here(x: Array, y: Array, *columns: Array, **how) -> tuple[Array, ...]:
-    """``product`` for the GPU traced for. Raises ``chip.NoKernel`` where this kernel cannot do it."""
+    """Return ``product`` for the GPU traced for. Raises ``chip.NoKernel`` if this kernel cannot compute it."""
     if why := unfit(x, y):
         raise chip.NoKernel(why)
     return product(x, y, *columns, **how)
 
 
 def on_gpu(x: Array, y: Array, *, transpose_x: bool, transpose_y: bool) -> Array:
-    """``matmul_transposed``; raises as ``product_here``."""
+    """Return ``matmul_transposed``; raises like ``product_here``."""
     return product_here(x, y, transpose_x=transpose_x, transpose_y=transpose_y)[0]
 
 
 def as_it_is(sums: Float32[Array, "64 piece"]) -> tuple[Float32[Array, "64 piece"]]:
-    """What becomes of a piece of the product before it is rounded and written: nothing."""
+    """Return a piece of the product unchanged; other functions finish it before it is rounded and written."""
     return (sums,)
 
 
@@ -102,12 +102,11 @@ def product(
     sms: int | None = None,
     interpret: plgpu.InterpretGPUParams | None = None,
 ) -> tuple[BFloat16[Array, "M N"], ...]:
-    """``x @ y``, and what ``finish`` makes of it: in a tuple of ``results`` arrays of M by N.
+    """Return ``x @ y`` finished by ``finish``, as a tuple of ``results`` arrays of M by N.
 
-    With ``transpose_x`` x has shape (K, M), with ``transpose_y`` y has (N, K). ``finish`` is given 64 rows of PIECE
-    columns of the product in f32, and the same columns of each vector in ``columns``, and returns as many values as
-    there are results. ``name`` is the kernel's; ``sms``: blocks in the grid, None: of the
-    GPU traced for.
+    With ``transpose_x`` x has shape (K, M), with ``transpose_y`` y has (N, K). ``finish`` gets 64 rows of PIECE columns
+    of the product in f32, and the same columns of each vector in ``columns``, and returns one value per result.
+    ``name`` is the kernel's. ``sms`` is the number of blocks in the grid; None: that of the GPU traced for.
     """
     (m, k), n = x.shape[:: -1 if transpose_x else 1], y.shape[0 if transpose_y else 1]
     sms = sms or chip.sms()
@@ -124,7 +123,7 @@ def product(
         turns = lax.div(across * down - 1 - sm + sms, sms)  # tiles of this SM
 
         def for_each_step(turn, do):
-            """``do(k, stage, number)``: a step's place in the reduction, its stage of the ring, all steps counted."""
+            """Call ``do(k, stage, number)`` with a step's index in the reduction, its stage and its number."""
 
             @pl.loop(0, steps)
             def _step(k):

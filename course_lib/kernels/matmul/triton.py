@@ -1,13 +1,13 @@
-"""Matrix multiplication of bf16 on Ampere and Ada (A100, L4), by Triton. It computes what ``matmul.reference`` does.
+"""Matrix multiplication of bf16 on Ampere and Ada (A100, L4) by Triton; the result is that of ``matmul.reference``.
 
-Cost   FLOPs 2*M*N*K;  bytes from L2 or HBM (M*K*ceil(N/bn) + K*N*ceil(M/bm) + M*N) * 2
-SMEM   2 * (stages - 1) * (bm*bk + bk*bn), which Triton fills ahead of the products
-Regs   of each thread bm*bn / (32 * warps) for the sum in f32: 128, or 64 where more is done with it
+Cost   FLOPs 2*M*N*K;  bytes from L2 or HBM (M*K*ceil(N/bn) + K*N*ceil(M/bm) + M*N) * 2 SMEM   2 * (stages - 1) * (bm*bk
++ bk*bn), which Triton fills ahead of the products Regs   per thread bm*bn / (32 * warps) for the accumulator in f32:
+128, or 64 if the product is finished further
 
-On a TPU the reduction is an axis of the grid, and the sum waits in VMEM from one step to the next. On a GPU the steps
-of the grid run at the same time, so the reduction is a loop in the body, and the sum stays in registers. A block of the
-grid makes one tile of o. Tiles are numbered in bands of ``band`` rows of tiles, column by column in a band, so that
-those made at about the same time share rows of x and columns of y in the L2 cache.
+On a TPU the reduction is an axis of the grid, and the accumulator stays in VMEM from step to step. On a GPU the steps
+of the grid run at the same time, so the reduction is a loop in the body and the accumulator stays in registers. A block
+of the grid computes one tile of o. Tiles are numbered in bands of ``band`` rows of tiles, column by column within a
+band, so that those computed at about the same time share rows of x and columns of y in the L2 cache.
 """
 
 import dataclasses
@@ -19,10 +19,9 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from course_lib.arrays import Array, BFloat16, Float32
-from course_lib.kernels.common import chip
+from course_lib.kernels.common import chip, portable
 from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot
-from course_lib.kernels.dispatch import portable
 from course_lib.kernels.matmul.mosaic_gpu import as_it_is
 
 _SMALLEST = 16  # of each side of a tile that the tensor cores multiply
@@ -46,23 +45,23 @@ class Blocks:
 
 
 def blocks_for(m: int, n: int, finished: bool = False) -> Blocks:
-    """Tiles of 128 by 128, cut down to an o that is smaller.
+    """Return tiles of 128 by 128, cut down to a smaller o.
 
-    Where each sum is ``finished`` a tile needs more registers: eight warps share it, and fetch more at once.
+    If the product is ``finished`` further, a tile needs more registers, so eight warps share it and fetch more at once.
     """
     bm, bn = (max(_SMALLEST, min(128, pl.next_power_of_2(side))) for side in (m, n))
     return Blocks(bm=bm, bn=bn, bk=64, stages=3, warps=8) if finished else Blocks(bm=bm, bn=bn)
 
 
 def product_here(x: Array, y: Array, *columns: Array, **how) -> tuple[Array, ...]:
-    """``product``; raises ``chip.NoKernel`` where this kernel cannot do it."""
+    """Return ``product``. Raises ``chip.NoKernel`` if this kernel cannot compute it."""
     if x.dtype != jnp.bfloat16:
         raise chip.NoKernel(f"it multiplies bfloat16, and x is {x.dtype}")
     return product(x, y, *columns, **how)
 
 
 def on_gpu(x: Array, y: Array, *, transpose_x: bool, transpose_y: bool) -> Array:
-    """``matmul_transposed``, by Triton; raises as ``product_here``."""
+    """Return ``matmul_transposed`` by Triton; raises like ``product_here``."""
     return product_here(x, y, transpose_x=transpose_x, transpose_y=transpose_y)[0]
 
 
@@ -78,7 +77,7 @@ def product(
     blocks: Blocks | None = None,
     interpret: bool = False,
 ) -> tuple[BFloat16[Array, "M N"], ...]:
-    """``matmul_gpu.product`` on another road; ``finish`` is given a whole tile of the product."""
+    """Return ``mosaic_gpu.product`` by Triton; ``finish`` gets a whole tile of the product."""
     portable.refuse(x, y)
     turn_x, turn_y = -1 if transpose_x else 1, 1 if transpose_y else -1  # of (rows of o, K), and of (columns of o, K)
     (m, k), (n, _) = x.shape[::turn_x], y.shape[::turn_y]
@@ -87,7 +86,7 @@ def product(
     down, across = pl.cdiv(m, bm), pl.cdiv(n, bn)
 
     def tile(number):
-        """Row and column of a tile, by its number."""
+        """Return row and column of a tile by its number."""
         first = lax.div(number, blocks.band * across) * blocks.band
         rows = lax.min(down - first, blocks.band)
         place = lax.rem(number, blocks.band * across)
@@ -98,7 +97,7 @@ def product(
         i, j = tile(pl.program_id(0))
 
         def part(strip_ref, step, turn, start, size, length):
-            """What a step of the loop takes of x or y: ``size`` rows of x from ``start`` on, or columns of y."""
+            """Load what a step of the loop takes of x or y: ``size`` rows of x from ``start`` on, or columns of y."""
             here = (slice(None), pl.ds(step * bk, bk))[::turn]
             mask = portable.inside((start, step * bk)[::turn], (size, bk)[::turn], (length, k)[::turn])
             return portable.Block(strip_ref.at[here], mask)[...]

@@ -11,10 +11,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.arrays import Array, Described, Float
-from course_lib.kernels.common import arguments, legal, row_blocks
+from course_lib.kernels.common import arguments, legal, portable, row_blocks
 from course_lib.kernels.common.compiler_params import vmem_limit
 from course_lib.kernels.common.symbolic import cut
-from course_lib.kernels.dispatch import mesh_rules, portable, sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from course_lib.arrays import Array, Described, Float
-from course_lib.kernels.common import arguments, axes, legal, row_blocks
+from course_lib.kernels.common import arguments, axes, legal, portable, row_blocks
 from course_lib.kernels.common.compiler_params import vmem_limit
 from course_lib.kernels.common.layouts import is_by_columns
 from course_lib.kernels.common.symbolic import cut
-from course_lib.kernels.dispatch import mesh_rules, portable, sharding
+from course_lib.kernels.dispatch import mesh_rules, sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
 from course_lib.kernels.dispatch.mesh_rules import Layout

@@ -1,4 +1,4 @@
-"""Two programs for the same work, side by side: what each unit is told to do, what spills, and what only one has."""
+"""Two programs for the same work, side by side: the operations of each unit, the spills, and what only one has."""
 
 import collections
 import math
@@ -13,18 +13,17 @@ SPILLS, FILLS = "spilled", "filled"
 _TWO = 2
 _NAME, _VALUE, _ROW, _BAR = 100, 110, 44, 15
 _COLOURS = (draw.BLUE, draw.ORANGE)
-_MOST = 6  # operations in the last line
+_MOST = 6  # kinds of operations listed in the last line
 
 
 def bundle_diff(programs: Mapping[str, Code], in_a_step: bool = False) -> Picture:
-    """What two programs issue, unit by unit: operations of a bundle, times the turns of its loops.
+    """Compare what two programs issue, unit by unit: the operations of each bundle times the turns of its loops.
 
-    ``programs``: two names, each with what ``compiler.bundles`` returned. "spilled" are stores of registers for want of
-    more, "filled" the loads that bring them back; both are counted among the stores and loads as well. A loop whose
-    turns are not known counts once. In a whole run that is the most there can be: the loop of the grid has turns in
-    which only blocks are copied, and a branch jumps over the kernel. With ``in_a_step`` one turn of the outermost loop
-    counts, which is a grid step where a kernel has a grid of more than one. Raises ValueError for another number of
-    programs, and for what is no program.
+    ``programs``: two names, each with what ``compiler.bundles`` returned. "spilled" counts stores of registers that had
+    to make room, "filled" the loads that bring them back; stores and loads include both. A loop with an unknown number
+    of turns counts once. For a whole run the counts are an upper bound: in some turns of the grid loop only blocks are
+    copied, and a branch jumps over the kernel. With ``in_a_step`` one turn of the outermost loop counts, which is a
+    grid step if the grid has more than one. Raises ValueError unless there are exactly two programs.
     """
     if len(programs) != _TWO or not all(isinstance(code, Code) for code in programs.values()):
         given = ", ".join(f"{name}: {type(code).__name__}" for name, code in programs.items())
@@ -42,7 +41,7 @@ def bundle_diff(programs: Mapping[str, Code], in_a_step: bool = False) -> Pictur
 
 
 def issued(code: Code, in_a_step: bool = False) -> collections.Counter:
-    """Operations by unit that a run, or a turn of the outermost loop, issues if no branch jumps over them."""
+    """Count the operations, by unit, that a run or one turn of the outermost loop issues if no branch skips them."""
     found: collections.Counter[str] = collections.Counter()
     for number, bundle in enumerate(code.bundles):
         around = code.around(number)
@@ -71,7 +70,7 @@ def _words(programs: Mapping[str, Code], counts: dict[str, collections.Counter],
 
 
 def _alone(programs: Mapping[str, Code]) -> str:
-    """What only one of the two programs does, by the first words of its operations."""
+    """Say what only one of the two programs does, by the mnemonics of its operations."""
     kinds = {name: _kinds(code) for name, code in programs.items()}
     (one, its), (other, others) = kinds.items()
     told = []
@@ -86,7 +85,7 @@ def _kinds(code: Code) -> collections.Counter:
 
 
 def _kind(operation: str) -> str:
-    """ "vld" of "v3 = vld [vmem:...]"."""
+    """Return the mnemonic: "vld" for "v3 = vld [vmem:...]"."""
     first, *others = operation.split()
     return others[1] if others[:1] == ["="] and len(others) > 1 else first
 

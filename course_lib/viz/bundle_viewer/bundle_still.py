@@ -1,23 +1,23 @@
-"""The steady loop of a program as SVG and in words: how full each unit is, and its fullest bundles."""
+"""The busiest loop of a program as SVG and in words: how full each unit is, and the fullest bundles."""
 
 import itertools
 import math
 
 from course_lib import text
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 from course_lib.viz.common import draw
 
-_SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # of a unit that is used by no, 1 .. 4 quarters
-_NAME, _SHARE, _LANE = 76, 66, 30  # pixels: of the lanes' names and shares, and height
-_MOST_PIXELS, _APART = 240, 80  # columns of a lane; fewer than these stand apart
-_MOST_ROWS, _ROW = 24, 24  # of the bundles that are shown in full
+_SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # for 0 to 4 quarters of a unit's slots
+_NAME, _SHARE, _LANE = 76, 66, 30  # pixels: widths of a lane's name and share, and its height
+_MOST_PIXELS, _APART = 240, 80  # columns of a lane; below the second number they have gaps
+_MOST_ROWS, _ROW = 24, 24  # rows of bundles shown in full; pixels of a row
 _NUMBER, _CELL = 52, 44
 _QUIET = "nothing but work of the scalar unit"
 _NO_LOOP = "The program has no loop: this is all of it."
 
 
 def still(data: dict) -> str:
-    """A card: the busiest loop, or a program without one; ``data`` is from ``bundle_words.data``."""
+    """Draw the busiest loop, or a program without loops, as a card; ``data`` is from ``bundle_data.data``."""
     first, last = _range(data)
     words = [draw.paragraph(line, size=17) for line in _lines(data)]
     lanes = [_lane(data, column, first, last) for column in range(len(data["units"]))]
@@ -32,9 +32,9 @@ def still(data: dict) -> str:
 
 
 def as_text(data: dict) -> str:
-    """The same as lines."""
+    """Return the same as lines of text."""
     first, last = _range(data)
-    shares = zip(data["units"], bundle_words.loop_uses(data, first, last), strict=True)
+    shares = zip(data["units"], bundle_data.loop_uses(data, first, last), strict=True)
     return "\n".join(
         [*_lines(data), "Slots used: " + ", ".join(f"{unit} {text.percent(n)}" for unit, n in shares) + "."]
     )
@@ -49,12 +49,12 @@ def _range(data: dict) -> tuple[int, int]:
 
 def _lines(data: dict) -> list[str]:
     size = text.counted(len(data["rows"]) + data["leftOut"], "bundle")
-    said = bundle_words.loop_words(data, data["busiest"]) if data["busiest"] >= 0 else _NO_LOOP
+    said = bundle_data.loop_words(data, data["busiest"]) if data["busiest"] >= 0 else _NO_LOOP
     return [f"{data['name']} on a {data['chip']}: {size}. Its busiest loop:", said] if data["loops"] else [size, said]
 
 
 def _lane(data: dict, column: int, first: int, last: int) -> draw.Panel:
-    """A unit through the loop: dark where it is used, and the share of its slots."""
+    """Draw one unit through the loop, darker where it is fuller, and the share of its slots in use."""
     left, width, bundles = _NAME, draw.INNER - _NAME - _SHARE, last - first + 1
     pixels = min(bundles, _MOST_PIXELS)
     edges = [first + n * bundles // pixels for n in range(pixels + 1)]
@@ -68,20 +68,20 @@ def _lane(data: dict, column: int, first: int, last: int) -> draw.Panel:
         wide = len(places) * width / pixels - (0.6 if pixels < _APART else 0)
         if use[0]:
             parts.append(draw.box(left + places[0] * width / pixels, 3, wide, 22, _SHADES[use[0]]))
-    share = bundle_words.loop_uses(data, first, last)[column]
+    share = bundle_data.loop_uses(data, first, last)[column]
     parts.append(draw.label(draw.INNER, 20, text.percent(share), _SHARE - 6, size=16, anchor="end"))
     return draw.Panel("".join(parts), _LANE)
 
 
 def _mean_use(data: dict, column: int, rows: range) -> int:
-    """Use of a unit in quarters of its slots, on average and rounded up: what is used at all is seen."""
-    return math.ceil(sum(bundle_words.use(data, row, column) for row in rows) / len(rows))
+    """Return the mean use of a unit in quarters of its slots, rounded up so that any use is visible."""
+    return math.ceil(sum(bundle_data.use(data, row, column) for row in rows) / len(rows))
 
 
 def _rows(data: dict, first: int, last: int) -> list[range]:
-    """The rows of the table, next to each other: a bundle each; in a long loop those that begin nothing share one.
+    """Choose consecutive rows for the table: one for each bundle; in a long loop, idle neighbours share a row.
 
-    Of a loop that is longer still the rows that fill most slots.
+    If the loop is still too long, keep the rows that fill most slots.
     """
     rows = [range(row, row + 1) for row in range(first, last + 1)]
     if len(rows) > _MOST_ROWS:
@@ -95,12 +95,12 @@ def _rows(data: dict, first: int, last: int) -> list[range]:
 
 
 def _begins(data: dict, row: int) -> bool:
-    """Whether a bundle begins anything but work of the scalar unit."""
+    """Whether a bundle starts anything besides scalar work."""
     return any(data["units"][operation[0]] != "scalar" for operation in data["rows"][row][1])
 
 
 def _begun(data: dict, row: int) -> int:
-    """The slots that a bundle uses of all units but the scalar one."""
+    """Count the slots that a bundle uses, except those of the scalar unit."""
     return sum(n for unit, n in zip(data["units"], data["rows"][row][0], strict=True) if unit != "scalar")
 
 
@@ -113,11 +113,11 @@ def _columns(data: dict) -> draw.Panel:
 
 
 def _bundle(data: dict, rows: range) -> draw.Panel:
-    """A bundle, or several that begin nothing."""
+    """Draw one bundle, or several neighbours that start nothing."""
     number = str(rows.start) if len(rows) == 1 else f"{rows.start}-{rows[-1]}"
     parts = [draw.label(_NUMBER - 10, 16, number, _NUMBER, size=13, anchor="end", fill=draw.MUTED)]
     for column in range(len(data["units"])):
-        use, own = _mean_use(data, column, rows), sum(len(bundle_words.started(data, row, column)) for row in rows)
+        use, own = _mean_use(data, column, rows), sum(len(bundle_data.started(data, row, column)) for row in rows)
         parts.append(draw.box(_left(column), 1, _CELL - 2, _ROW - 3, _SHADES[use]))
         ink = draw.PAPER if use > 2 else draw.INK
         if use:

@@ -1,12 +1,11 @@
-// The strip over the whole program: a lane for each unit, dark where it is used, brackets for the loops.
-// bundle_words.js stands before this file.
+// The strip above the table shows the whole program: a lane for each unit, darker where fuller, and loop brackets.
 
 const LANE = 16, LOOP = 7; // pixels
-const SHADES = ["#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", "#0072b2"]; // of a unit that is used by no, 1 .. 4 quarters
+const SHADES = ["#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", "#0072b2"]; // for 0 to 4 quarters of a unit's slots
 const VIEW = "#e69f00", BRACKET = "#56616d";
 
-// For every bundle and unit, how much is used (in quarters), one after another.
-function usesOf(data) {
+// Returns, for every bundle and unit in turn, the quarters in use (as bundle_data.use) and the operations started.
+export function usesOf(data) {
   const width = data.units.length, uses = new Uint8Array(data.rows.length * width), own = new Uint8Array(uses.length);
   data.rows.forEach(([slots, operations], row) => {
     for (const [column] of operations) own[row * width + column] += 1;
@@ -61,14 +60,14 @@ class Strip {
       for (let column = 0; column < columns; column++) {
         let sum = 0;
         for (let row = from; row < until; row++) sum += uses[row * columns + column];
-        context.fillStyle = SHADES[Math.ceil(sum / (until - from))]; // what is used at all is seen
+        context.fillStyle = SHADES[Math.ceil(sum / (until - from))]; // rounded up, so that any use is visible
         const x = wide >= 1 ? n * wide : n;
         context.fillRect(x, this.top + column * LANE, Math.max(1, wide) + 0.3, LANE - 1);
       }
     }
   }
 
-  // `first` to `last` are the rows to be seen below.
+  // `first` to `last` are the rows visible below.
   draw(first, last, row) {
     const context = this.canvas.getContext("2d");
     context.drawImage(this.background, 0, 0, this.width, this.height);

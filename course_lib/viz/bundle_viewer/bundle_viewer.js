@@ -1,9 +1,9 @@
-// The bundle viewer: the strip, the rows that can be seen, and what the bundle under the pointer or the keys does.
-// dom.js, units.js, bundle_words.js and bundle_strip.js stand before this file.
+// The bundle viewer: the strip, the visible rows, and what the bundle under the pointer or the cursor does.
+// dom.js, units.js, bundle_words.js and bundle_strip.js come before this file.
 
-const ROW = 24, SEEN = 16; // pixels; rows seen at once
+const ROW = 24, SEEN = 16; // pixels; visible rows
 const WIDE = 700; // from this width on, rows have words
-let viewers = 0; // on the page: the names of cells must differ
+let viewers = 0; // on the page, so that the ids of cells differ
 
 function drawHead(root, data) {
   const head = make(root, "div", "course-head");
@@ -12,7 +12,7 @@ function drawHead(root, data) {
   const jumps = make(head, "div", "course-jumps");
   const busiest = button(jumps, "course-busiest", "Busiest loop", "Go to the loop that issues most bundles");
   const next = button(jumps, "course-next-loop", "Next loop", "Go to the next loop of the program");
-  for (const jump of [busiest, next]) jump.removeAttribute("aria-label"); // its text says it
+  for (const jump of [busiest, next]) jump.removeAttribute("aria-label"); // its text names it
   busiest.disabled = next.disabled = !data.loops.length;
   return { busiest, next };
 }
@@ -29,7 +29,7 @@ function drawLegend(root) {
   make(legend, "span", "course-keys", "Keys: arrows, Page Up, Page Down, Home, End");
 }
 
-// What a bundle starts, one operation a line, with the code that it was made of.
+// Lists what a bundle starts, one operation per line, with its source code.
 function drawDetails(panel, data, row) {
   panel.replaceChildren();
   const runs = times(data, row), around = data.loops.some(([first, last]) => first <= row && row <= last);
@@ -58,14 +58,13 @@ function drawDetails(panel, data, row) {
 }
 
 function render({ model, el }) {
-  const root = make(el, "div", "course-bundles");
+  const root = rootOf(el, "course-bundles");
   let ended = false, end = () => {};
   inflated(model.get("program")).then((data) => { if (!ended) end = drawViewer(root, model, data); });
   return () => { ended = true; end(); };
 }
 
 function drawViewer(root, model, data) {
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
   const rows = data.rows.length, columns = data.units.length, id = `course-bundles-${viewers++}`;
   const { uses, own } = usesOf(data), deepest = Math.max(0, ...data.loops.map((loop) => depthOf(data, loop)));
   let row = Math.max(0, Math.min(rows - 1, model.get("row"))), column = 0, wide = false, asked = 0;
@@ -148,7 +147,7 @@ function drawViewer(root, model, data) {
   function describe(n) {
     drawDetails(details, data, n);
     const inside = data.loops.map((_, which) => which).filter((which) => data.loops[which][0] <= n && n <= data.loops[which][1]);
-    put(loopLine, inside.length ? loopWords(data, inside.at(-1)) : "In no loop.");
+    put(loopLine, inside.length ? data.loopWords[inside.at(-1)] : "In no loop.");
   }
   function reveal() {
     const top = row * ROW, seen = table.clientHeight;
@@ -164,7 +163,7 @@ function drawViewer(root, model, data) {
     model.set("row", row);
     model.save_changes();
   }
-  function open(which) { // a loop, with its first bundle at the top
+  function open(which) { // scrolls the first bundle of a loop to the top
     goTo(data.loops[which][0]);
     table.scrollTop = Math.max(0, (data.loops[which][0] - 1) * ROW);
     drawRows();

@@ -1,25 +1,25 @@
-"""The body of a loop, bundle by bundle, for several values of ``unroll``: a widget."""
+"""A widget with the body of a loop, bundle by bundle, for several values of ``unroll``."""
 
 from collections.abc import Mapping
 
 from course_lib import text, vocabulary
 from course_lib.compiler import Code
-from course_lib.viz.bundle_viewer import bundle_words
+from course_lib.viz.bundle_viewer import bundle_data
 from course_lib.viz.choices.choices import Choices, Group, State
 from course_lib.viz.common import draw
 
-_NAME, _LANE = 70, 24  # pixels: of the units' names, and height of a lane
+_NAME, _LANE = 70, 24  # pixels: width of a unit's name, height of a lane
 _BAR, _ROW = 300, 24
-_SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # of a unit that is used by no, 1 .. 4 quarters
-_APART = 5  # pixels that a bundle needs for a gap beside it
+_SHADES = ("#eef1f5", "#c6dcec", "#86b7da", "#3d8dc4", draw.BLUE)  # for 0 to 4 quarters of a unit's slots
+_APART = 5  # pixels from which a bundle has a gap beside it
 
 
 def unroll_viewer(codes: Mapping[int, Code], cycles: Mapping[int, float] | None = None) -> Choices:
-    """The busiest loop's body for each value of ``unroll``, on one scale, and the cycles of a turn beside it.
+    """Show the body of the busiest loop for each value of ``unroll``, on one scale, with the cycles of a turn.
 
-    ``codes``: unroll -> what ``compiler.bundles`` returns for it; ``cycles``: unroll -> cycles of one turn as the
-    source counts turns, *predicted (compiler)*. The browser chooses; nothing is compiled or run here. Raises ValueError
-    where there is no code, a program has no loop, or cycles belong to none of the codes.
+    ``codes``: unroll -> what ``compiler.bundles`` returns for it; ``cycles``: unroll -> cycles of one iteration of the
+    source loop, *predicted (compiler)*. The reader chooses in the browser; nothing is compiled or run here. Raises
+    ValueError if there is no code, if a program has no loop, or if cycles belong to none of the codes.
     """
     if not isinstance(codes, Mapping) or not codes:
         raise ValueError(f"unroll_viewer: codes={codes!r} is nothing to show. Give {{1: compiler.bundles(f, x), ...}}.")
@@ -31,7 +31,7 @@ def unroll_viewer(codes: Mapping[int, Code], cycles: Mapping[int, float] | None 
         if unroll not in codes:
             raise ValueError(f"unroll_viewer: cycles[{unroll!r}] belongs to no code. codes has {_listed(codes)}.")
     unrolls = list(codes)
-    shown = [bundle_words.data(code) for code in codes.values()]
+    shown = [bundle_data.data(code) for code in codes.values()]
     units = _units(shown)
     longest = max(map(_length, shown))
 
@@ -52,12 +52,12 @@ def _listed(codes: Mapping[int, Code]) -> str:
 
 
 def _units(shown: list[dict]) -> list[str]:
-    """The units that any of the bodies uses, in the order of the first program that has them."""
+    """List the units that any of the bodies uses, in the order of the first program that has them."""
     units = []
     for data in shown:
         first, last, _ = data["loops"][data["busiest"]]
         for column, unit in enumerate(data["units"]):
-            if unit not in units and any(bundle_words.use(data, row, column) for row in range(first, last + 1)):
+            if unit not in units and any(bundle_data.use(data, row, column) for row in range(first, last + 1)):
                 units.append(unit)
     return units
 
@@ -68,13 +68,13 @@ def _length(data: dict) -> int:
 
 
 def said(unroll: int, data: dict, units: list[str], cycles: float | None) -> str:
-    """A body in a sentence or two."""
+    """Describe a body in a sentence or two."""
     first, last, turns = data["loops"][data["busiest"]]
     bundles = _length(data)
     makes = "" if turns is None else f", run {text.counted(turns, 'time')}"
     words = f"unroll={unroll}: a body of {text.counted(bundles, 'bundle')}{makes}"
     words += f", {bundles / unroll:.1f} for each turn of the source. " if unroll > 1 else ". "
-    shares = dict(zip(data["units"], bundle_words.loop_uses(data, first, last), strict=True))
+    shares = dict(zip(data["units"], bundle_data.loop_uses(data, first, last), strict=True))
     words += "Slots used: " + ", ".join(f"{unit} {text.percent(shares.get(unit, 0))}" for unit in units) + "."
     if cycles is not None:
         words += f" {cycles:.1f} cycles a turn, {vocabulary.COMPILER}."
@@ -82,7 +82,7 @@ def said(unroll: int, data: dict, units: list[str], cycles: float | None) -> str
 
 
 def _lane(data: dict, unit: str, longest: int) -> draw.Panel:
-    """A unit through the body."""
+    """Draw one unit through the body."""
     first, last, _ = data["loops"][data["busiest"]]
     wide = (draw.INNER - _NAME) / longest
     gap = 0.8 if wide >= _APART else 0
@@ -96,9 +96,9 @@ def _lane(data: dict, unit: str, longest: int) -> draw.Panel:
 
 
 def filled(data: dict, row: int, column: int) -> int:
-    """Quarters of a unit's slots that a bundle fills, as ``said`` counts them: not what it starts for later."""
+    """Return the quarters of a unit's slots in use, as ``said`` counts them: without what only starts here."""
     uses, offered = data["rows"][row][0][column], data["offered"][column]
-    return min(4, -(-4 * uses // offered)) if offered else bundle_words.use(data, row, column)
+    return min(4, -(-4 * uses // offered)) if offered else bundle_data.use(data, row, column)
 
 
 def _cycle_bars(unrolls: list[int], cycles: Mapping[int, float], chosen: int) -> list[draw.Panel]:

@@ -1,1 +1,1 @@
-"""A picture for each combination of a few choices."""
+"""A picture for each combination of choices: the widget behind ``mask_painter`` and ``unroll_viewer``."""

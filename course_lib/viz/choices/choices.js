@@ -1,13 +1,12 @@
-// A picture for each combination of choices, all drawn by Python; the browser shows the one that is chosen.
-// dom.js stands before this file.
+// A picture for each combination of choices, drawn by Python; the browser shows the chosen one.
+// dom.js comes before this file.
 
-let pages = 0; // radio buttons of two widgets on a page must not share a name
+let pages = 0; // radio buttons of different widgets on a page must not share a name
 
 function render({ model, el }) {
   const groups = model.get("groups"), drawings = model.get("drawings"), captions = model.get("captions");
   const page = pages++;
-  const root = make(el, "div", "course-pick");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-pick");
   make(root, "strong", "course-title", model.get("title"));
   const bar = make(root, "div", "course-bar");
   const radios = groups.map(({ name, options }, g) => {

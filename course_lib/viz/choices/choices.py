@@ -1,41 +1,36 @@
-"""A picture for each combination of a few choices, as a widget: Python draws them all, the browser shows one."""
+"""A widget with a picture for each combination of a few choices: Python draws them all, the browser shows one."""
 
 import itertools
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import anywidget
 import traitlets
 
 from course_lib.viz.common import draw
-
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "choices.js")
+from course_lib.viz.common.widget import Widget, source
 
 
 class Group(NamedTuple):
-    """One choice: its name, and what may be chosen."""
+    """One choice: its name and its options."""
 
     name: str
     options: tuple[str, ...]
 
 
 class State(NamedTuple):
-    """What is shown for one combination: the picture's strokes, and the same in words."""
+    """What one combination shows: a picture, and the same in words."""
 
     panel: draw.Panel
     caption: str
 
 
-class Choices(anywidget.AnyWidget):
-    """The widget. ``at``: the number of the chosen option of each group; stills stand in where no browser runs it."""
+class Choices(Widget):
+    """The widget. ``at`` holds the number of the chosen option of each group."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "choices.css"
+    _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode().tag(sync=True)
     groups = traitlets.List().tag(sync=True)
-    drawings = traitlets.List().tag(sync=True)  # SVG, the last group's options next to each other
+    drawings = traitlets.List().tag(sync=True)  # SVG of each combination; the last group varies fastest
     captions = traitlets.List().tag(sync=True)
     at = traitlets.List().tag(sync=True)
 
@@ -47,7 +42,7 @@ class Choices(anywidget.AnyWidget):
         at: Sequence[int],
         beside: Sequence[Sequence[int]] = (),
     ):
-        """``state(*numbers)`` is asked for every combination; ``beside``: those that a still always shows."""
+        """Draw every combination with ``state(*numbers)``; a still always shows those in ``beside``."""
         self.state, self.beside = state, [list(numbers) for numbers in beside]
         combinations = itertools.product(*(range(len(group.options)) for group in groups))
         states = [state(*numbers) for numbers in combinations]
@@ -59,17 +54,13 @@ class Choices(anywidget.AnyWidget):
             at=list(at),
         )
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         stills = self.beside if self.at in self.beside else [*self.beside, self.at]
         captions = [self.state(*numbers).caption for numbers in stills]
-        panels = [panel for numbers in stills for panel in self._still(numbers)]
-        data["image/svg+xml"] = draw.card(draw.stacked(panels, gap=6), self.title, captions[-1])
-        data["text/plain"] = "\n".join(captions)
-        return data, metadata
+        panels = [panel for numbers in stills for panel in self._panels(numbers)]
+        return draw.card(draw.stacked(panels, gap=6), self.title, captions[-1]), "\n".join(captions)
 
-    def _still(self, numbers: Sequence[int]) -> list[draw.Panel]:
+    def _panels(self, numbers: Sequence[int]) -> list[draw.Panel]:
         shown, chosen = self.state(*numbers), zip(self.groups, numbers, strict=True)
         heading = draw.heading(", ".join(f"{group['name']} {group['options'][n]}" for group, n in chosen))
         return [heading, shown.panel, draw.paragraph(shown.caption, size=16)]

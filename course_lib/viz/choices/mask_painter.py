@@ -1,4 +1,4 @@
-"""Where the blocks of a table hang over, and what a mask lets through: a widget."""
+"""A widget that shows where blocks reach past the edge of a table, and what a mask lets through."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,15 +7,15 @@ from course_lib import text
 from course_lib.viz.choices.choices import Choices, Group, State
 from course_lib.viz.common import draw
 
-MOST_BLOCKS = 4  # along an axis
+MOST_BLOCKS = 4  # along one axis
 _MASKS = ("none", "rows", "columns", "both")
-_TABLE, _GAP = 250, 40  # pixels: width of the table, and between it and the block
+_TABLE, _GAP = 250, 40  # pixels: width of the table, and of the gap to the block
 _HIGH = 210
 _OWN, _OUT, _GARBAGE = "#cfe3f1", draw.PAPER, "#f6d5c3"
 
 
 class Span(NamedTuple):
-    """A block along one axis: its first index, its length, and how many of them are the array's own."""
+    """A block along one axis: its first index, its length, and how many of its elements the array has."""
 
     first: int
     size: int
@@ -23,11 +23,11 @@ class Span(NamedTuple):
 
 
 def mask_painter(shape: tuple[int, int], block: tuple[int, int], step: tuple[int, int] = (0, 0)) -> Choices:
-    """A table of ``shape`` in blocks of ``block``; a block and a mask to choose, and what passes the mask.
+    """Show a table of ``shape`` in blocks of ``block``; the reader chooses a block and a mask and sees what passes.
 
-    ``step`` is the block (row, column) that is shown first; all sizes are numbers of elements. Nothing is run. Raises
-    ValueError for sizes that are no whole numbers above 0, for more than 4 blocks along an axis, and for a step that
-    the table does not have.
+    ``step`` is the block (row, column) shown first; all sizes are numbers of elements. Nothing is run. Raises
+    ValueError for sizes that are not positive integers, for more than 4 blocks along an axis, and for a step outside
+    the table.
     """
     for name, sizes in (("shape", shape), ("block", block)):
         if len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
@@ -60,12 +60,12 @@ def _span(length: int, size: int, number: int) -> Span:
 
 
 def masked(mask: str) -> tuple[bool, bool]:
-    """Whether rows are masked, and columns."""
+    """Whether rows are masked, and whether columns are."""
     return mask in ("rows", "both"), mask in ("columns", "both")
 
 
 def said(shape: Sequence[int], spans: Sequence[Span], mask: str) -> str:
-    """The block and what passes the mask, in sentences."""
+    """Describe the block and what passes the mask, in sentences."""
     passes = 1
     own = spans[0].own * spans[1].own
     for span, on in zip(spans, masked(mask), strict=True):
@@ -101,7 +101,7 @@ def _condition(name: str, span: Span, length: int, on: bool) -> str:
 
 
 def _table(shape: Sequence[int], block: Sequence[int], spans: Sequence[Span]) -> draw.Panel:
-    """All blocks; what hangs over is hatched."""
+    """Draw all blocks, hatched where they reach past the edge."""
     wide, high = (-(-n // b) * b for n, b in zip(shape[::-1], block[::-1], strict=True))
     x, y = (lambda n: n * _TABLE / wide), (lambda n: n * _HIGH / high)
     body = draw.box(0, 0, _TABLE, _HIGH, _OUT) + draw.hatch(0, 0, _TABLE, _HIGH, draw.GREY)
@@ -117,7 +117,7 @@ def _table(shape: Sequence[int], block: Sequence[int], spans: Sequence[Span]) ->
 
 
 def _block(spans: Sequence[Span], mask: str) -> draw.Panel:
-    """The chosen block in up to four pieces, by what becomes of each."""
+    """Draw the chosen block in up to four pieces, by what the mask does to each."""
     rows, columns = spans
     room = draw.INNER - _TABLE - _GAP
     downs = _pieces(rows, _HIGH, masked(mask)[0])
@@ -138,7 +138,7 @@ def _block(spans: Sequence[Span], mask: str) -> draw.Panel:
 
 
 def _pieces(span: Span, room: float, on: bool) -> list[tuple[float, float, bool, bool]]:
-    """(place, size, the table's own, masked out) of the own part of an axis, and of what hangs over."""
+    """Split an axis into the table's part and what lies past the edge: (start, size, the table's, masked out)."""
     share = room * span.own / span.size
     pieces = [(0.0, share, True, False)]
     if span.own < span.size:

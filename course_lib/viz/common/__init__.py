@@ -1,1 +1,1 @@
-"""What all pictures share: strokes, colors, units in words."""
+"""What the pictures share: strokes, colours, numbers in words, and the base of all widgets."""

@@ -1,4 +1,4 @@
-"""The units of a TensorCore, as Reports name them, in the order in which pictures show them."""
+"""The units of a TensorCore, by the names that Reports use, in the order of the pictures."""
 
 DOES = {
     "MXU": "multiplies matrices",
@@ -11,10 +11,10 @@ DOES = {
     "scalar": "addresses, loops, copies",
     "DMA": "starts copies, and waits for them",
 }
-SPILLS = ("spill", "fill")  # counts of loads and stores that save and restore registers, not units
+SPILLS = ("spill", "fill")  # not units: counts of stores and loads that save and restore registers
 
 
 def in_order(units) -> list[str]:
-    """The units as ``DOES`` lists them, without the counts of spills; strangers come last, by name."""
+    """Sort units in the order of ``DOES``, without the spill counts; unknown units come last, by name."""
     known = list(DOES)
     return sorted(set(units) - set(SPILLS), key=lambda u: (known.index(u) if u in DOES else len(known), u))

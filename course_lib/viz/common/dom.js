@@ -1,4 +1,4 @@
-// Elements of the page, made short. Every widget puts this file before its own.
+// Short ways to make elements of the page. Every widget puts this file before its own.
 
 function make(parent, tag, className = "", text = "") {
   const element = document.createElement(tag);
@@ -6,6 +6,12 @@ function make(parent, tag, className = "", text = "") {
   element.textContent = text;
   parent.append(element);
   return element;
+}
+
+function rootOf(el, className) {
+  const root = make(el, "div", className);
+  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab would act on the keys as well
+  return root;
 }
 
 function button(parent, className, text, says) {
@@ -17,3 +23,28 @@ function button(parent, className, text, says) {
 }
 
 const put = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+
+// Makes an SVG element.
+function draw(parent, tag, attributes, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
+  parent.append(element);
+  return element;
+}
+
+// Puts a control beside its name, and returns the control.
+function field(parent, label, control, className = "") {
+  const box = make(parent, "label", `course-field ${className}`);
+  make(box, "span", "", label);
+  box.append(control);
+  return control;
+}
+
+const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
+
+function choice(options) {
+  const select = document.createElement("select");
+  for (const [value, words] of options) select.append(new Option(words, value));
+  return select;
+}

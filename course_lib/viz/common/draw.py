@@ -1,8 +1,8 @@
 """Strokes that the pictures share: text that fits its room, boxes, hatches, and the white card around them.
 
-A picture is SVG text. It stands on a white card of its own and uses presentation attributes only, because a
-notebook is read in dark themes, on paper, and on sites that strip styles. Colours are those of Okabe and Ito,
-which colour-blind readers can tell apart; a hatch or a word always says the same.
+A picture is SVG text. It brings its own white card and uses presentation attributes only, because notebooks are read in
+dark themes, on paper, and on sites that strip styles. The colours are those of Okabe and Ito, which colour-blind
+readers can tell apart, and a hatch or a word always repeats what a colour says.
 """
 
 import base64
@@ -10,7 +10,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-WIDTH = 720  # of a card, in pixels
+WIDTH = 720  # pixels of a card
 PAD = 18
 INNER = WIDTH - 2 * PAD
 
@@ -26,19 +26,19 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
 )
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 
-# Widths of letters as shares of the font size: those of DejaVu Sans, the widest of the usual fonts.
+# Letter widths as shares of the font size, from DejaVu Sans, the widest of the usual fonts.
 _WIDE, _NARROW = set("mwMW@%&+<>="), set("iljtfrI.,:;'|!()[]{}/ -\"")
 
 
 class Panel(NamedTuple):
-    """A piece of a picture, ``INNER`` pixels wide, drawn from (0, 0) downwards."""
+    """Part of a picture, ``INNER`` pixels wide, drawn from (0, 0) downwards."""
 
     body: str
     height: float
 
 
 def escape(text: object) -> str:
-    """``text`` safe in XML and HTML, in content and in attributes; characters that XML cannot hold become "?"."""
+    """Escape text for XML and HTML, content and attributes; characters that XML cannot hold become "?"."""
     text = re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", str(text))
     for raw, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         text = text.replace(raw, safe)
@@ -46,7 +46,7 @@ def escape(text: object) -> str:
 
 
 def width_of(text: str, size: float = 12, bold: bool = False) -> float:
-    """About how many pixels ``text`` takes; rather too many than too few."""
+    """Estimate the pixels that ``text`` takes, on the high side."""
     em = sum(_em(letter) for letter in text)
     return em * size * (1.1 if bold else 1)
 
@@ -62,7 +62,7 @@ def _em(letter: str) -> float:
 
 
 def shortened(text: str, room: float, size: float = 12, bold: bool = False) -> str:
-    """``text``, or as much of it as fits ``room`` pixels and an ellipsis; nothing where there is no room for that."""
+    """Cut ``text`` to fit ``room`` pixels, with an ellipsis; return "" if not even that fits."""
     text = " ".join(str(text).split())
     if width_of(text, size, bold) <= room:
         return text
@@ -72,7 +72,7 @@ def shortened(text: str, room: float, size: float = 12, bold: bool = False) -> s
 
 
 def wrapped(text: str, room: float, size: float = 12, bold: bool = False) -> list[str]:
-    """``text`` in lines that fit ``room`` pixels; a word too long for a line is shortened."""
+    """Wrap ``text`` into lines that fit ``room`` pixels; a word too long for a line is shortened."""
     lines = [""]
     for word in str(text).split():
         longer = f"{lines[-1]} {word}".strip()
@@ -95,7 +95,7 @@ def label(
     anchor: str = "start",
     halo: bool = False,
 ) -> str:
-    """A line of text whose baseline is at ``y``; what does not fit is in its tooltip. ``halo``: clear of lines."""
+    """Draw a line of text with its baseline at ``y``; the tooltip has what does not fit. ``halo``: a white outline."""
     shown = shortened(str(text), room, size, bold)
     if not shown:
         return ""
@@ -110,7 +110,7 @@ def label(
 
 
 def paragraph(text: str, *, size: float = 12, bold: bool = False, fill: str = INK, room: float = INNER) -> Panel:
-    """Text folded to ``room`` pixels."""
+    """Draw text wrapped to ``room`` pixels."""
     step = round(1.45 * size)
     lines = wrapped(text, room, size, bold)
     body = "".join(
@@ -131,7 +131,7 @@ def box(
     radius: float = 0,
     opacity: float = 1,
 ) -> str:
-    """A rectangle; ``title`` is its tooltip."""
+    """Draw a rectangle; ``title`` is its tooltip."""
     edge = f' stroke="{stroke}"' if stroke else ""
     corners = f' rx="{number(radius)}"' if radius else ""
     pale = f' fill-opacity="{opacity}"' if opacity < 1 else ""
@@ -140,7 +140,7 @@ def box(
 
 
 def line(x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, *, width: float = 1, dash: str = "") -> str:
-    """A straight stroke."""
+    """Draw a straight line."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     return (
         f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" stroke="{stroke}" '
@@ -149,11 +149,11 @@ def line(x1: float, y1: float, x2: float, y2: float, stroke: str = LINE, *, widt
 
 
 def hatch(x: float, y: float, width: float, height: float, stroke: str = PAPER, gap: float = 8, lean: int = 1) -> str:
-    """Slanted strokes over a box, so that it can be told from a plain one without its colour."""
+    """Draw slanted strokes over a box, so that it differs from a plain one by more than colour."""
     strokes = []
     start = -height
     while start < width:
-        # the stroke from (start, height) to (start + height, 0), cut at the sides of the box
+        # the stroke from (start, height) to (start + height, 0), clipped to the box
         left, right = max(0, start), min(width, start + height)
         low, high = height - (left - start), height - (right - start)
         if lean < 0:
@@ -164,7 +164,7 @@ def hatch(x: float, y: float, width: float, height: float, stroke: str = PAPER, 
 
 
 def heading(text: str, note: str = "") -> Panel:
-    """The name of a panel, and beside it what its figures mean."""
+    """Draw the name of a panel, and beside it what its figures mean."""
     room = width_of(text, 13, True) + 10
     return Panel(
         label(0, 13, text, size=13, bold=True)
@@ -174,7 +174,7 @@ def heading(text: str, note: str = "") -> Panel:
 
 
 def stacked(panels: list[Panel], gap: float = 0) -> Panel:
-    """Panels one below the other."""
+    """Stack panels from top to bottom."""
     bodies, top = [], 0.0
     for n, panel in enumerate(panels):
         top += gap if n else 0
@@ -184,12 +184,12 @@ def stacked(panels: list[Panel], gap: float = 0) -> Panel:
 
 
 def moved(panel: Panel, x: float, y: float) -> str:
-    """The panel's strokes, drawn at (x, y)."""
+    """Draw a panel at (x, y)."""
     return f'<g transform="translate({number(x)} {number(y)})">{panel.body}</g>'
 
 
 def card(panel: Panel, title: str, description: str) -> str:
-    """A whole picture: the panel on a white card with an edge, named and described for readers who hear it."""
+    """Put a panel on a white card with an edge: a whole picture, with a title and description for screen readers."""
     height = panel.height + 2 * PAD
     edge = (
         f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{number(height - 1)}" rx="6" fill="{PAPER}" '
@@ -199,7 +199,7 @@ def card(panel: Panel, title: str, description: str) -> str:
 
 
 def sheet(panel: Panel, title: str, description: str, width: float = INNER) -> str:
-    """A whole picture without an edge, to stand on a card that HTML draws."""
+    """Make a whole picture without an edge, for a card that HTML draws."""
     paper = f'<rect width="{number(width)}" height="{number(panel.height)}" fill="{PAPER}"/>'
     return _picture(width, panel.height, paper + panel.body, title, description)
 
@@ -213,7 +213,7 @@ def _picture(width: float, height: float, body: str, title: str, description: st
 
 
 def image(svg: str, alternative: str) -> str:
-    """An HTML tag that holds the picture: inline SVG does not survive where a notebook is not trusted."""
+    """Wrap a picture in an HTML tag, because inline SVG does not survive in a notebook that is not trusted."""
     data = base64.b64encode(svg.encode()).decode()
     width, height = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg).groups()
     return (
@@ -223,12 +223,12 @@ def image(svg: str, alternative: str) -> str:
 
 
 def number(value: float) -> str:
-    """A coordinate, to a tenth of a pixel."""
+    """Format a coordinate to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def columns(total: float, shares: list[float]) -> list[tuple[float, float]]:
-    """(left, width) of neighbours that fill ``total`` in proportion to ``shares``."""
+    """Split ``total`` in proportion to ``shares``: (left, width) of each."""
     whole = sum(shares) or 1
     edges = [0, *itertools.accumulate(total * share / whole for share in shares)]
     return [(left, right - left) for left, right in itertools.pairwise(edges)]

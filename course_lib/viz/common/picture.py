@@ -1,4 +1,4 @@
-"""A picture as a notebook shows it: HTML, SVG or plain text, whichever the reader's screen can show."""
+"""A picture for a notebook, as HTML, SVG and plain text: the front end shows what it can."""
 
 import dataclasses
 
@@ -7,11 +7,11 @@ from course_lib.viz.common import draw
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One picture in three forms. ``print`` gives the text, a notebook cell shows the HTML or the SVG."""
+    """One picture in three forms: ``print`` gives the text, a notebook cell shows the HTML or the SVG."""
 
     svg: str
     text: str
-    html: str = ""  # where there is more to say than the SVG; else the SVG in an <img>
+    html: str = ""  # if there is more to show than the SVG; otherwise the SVG in an <img>
 
     def __str__(self) -> str:
         return self.text

@@ -1,7 +1,7 @@
-// The pipeline of a kernel's steps: roofline/pipeline.py once more, so that nothing asks the kernel. The tests compare both.
-// A state: seconds, from the start of a step, until the HBM is free, the last write is done, the blocks of each later step are in.
+// The pipeline of a kernel's steps, as in roofline/pipeline.py, for a browser without Python; the tests compare them.
+// A state holds seconds from the start of a step until HBM is free, the last write is done, later blocks are in.
 
-// One step, in seconds from its start; of a copy that it does not make they mean nothing.
+// Times one step, in seconds from its start. Values for a copy that it does not make are meaningless.
 function times(state, { ahead = 0, work, write = 0, alone = 0 }, { read_s, write_s }) {
   let free = state.free + ahead;
   const arrives = ahead ? free + read_s : 0, asked = state.coming.length ? state.coming[0] : arrives;
@@ -16,19 +16,19 @@ function times(state, { ahead = 0, work, write = 0, alone = 0 }, { read_s, write
   return { arrives, alone: asked, begins, done, leaves, gone, ends: Math.max(done, state.written), free };
 }
 
-// The state at the end of a step.
+// Returns the state at the end of a step.
 function after(state, t) {
   const left = (time) => Math.max(time - t.ends, 0);
   return { free: left(t.free), written: left(t.gone), coming: [...state.coming, t.arrives].slice(1).map(left) };
 }
 
-// The state before the first step, after one more read is asked for.
+// Returns the state before the first step, after one more read is requested.
 function asking(state, read, read_s) {
   const free = state.free + read;
   return { free, written: 0, coming: [...state.coming, read ? free + read_s : 0] };
 }
 
-// Each step: when it does what, in seconds from the first copy on; null where it makes no such copy.
+// Returns when each step does what, in seconds from the first copy on; null for a copy that it does not make.
 export function steps(work, reads, writes, alone, { read_s, write_s, buffers }) {
   const ahead = [...reads, ...Array(buffers - 1).fill(0)], copies = [], found = [];
   const none = { asked: null, flows: null, arrives: null };

@@ -1,12 +1,12 @@
-// Numbers as a reader sees them, as course_lib/text.py writes them; the tests compare. Every widget puts this file before
-// its own.
+// Numbers in words, as course_lib/text.py writes them; the tests compare both. Widgets that word numbers in the browser
+// put this file before their own.
 
 const up = (size, unit) => Math.ceil(size / unit) * unit;
 
 function fixed(value, places) {
   const tie = Number.isInteger(value * 2 ** (places + 1)) && Math.abs((value * 10 ** places) % 1) === 0.5;
   if (!tie) return value.toFixed(places);
-  const below = Math.floor(value * 10 ** places); // Python rounds what lies in the middle to even
+  const below = Math.floor(value * 10 ** places); // Python rounds ties to even
   return ((below % 2 ? below + 1 : below) / 10 ** places).toFixed(places);
 }
 function significant(value, digits) {

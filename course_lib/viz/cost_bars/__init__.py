@@ -1,1 +1,1 @@
-"""What operations cost, bar beside bar."""
+"""The cost of each operation as a bar: ``cost_bars``."""

@@ -1,7 +1,7 @@
-// The cost bars: Python has counted and worded everything; here rows are chosen and put in order. dom.js stands before.
+// The cost bars: Python counts and words everything; the browser chooses and sorts rows. dom.js comes before this file.
 
 function render({ model, el }) {
-  const root = make(el, "div", "course-costs");
+  const root = rootOf(el, "course-costs");
   make(root, "strong", "course-title", "What an operation costs");
   const bar = make(root, "div", "course-bar");
   const named = make(bar, "label", "", "numbers and chip "), column = make(named, "select", "course-column");

@@ -1,28 +1,25 @@
-"""What operations cost, bar beside bar, by chip and dtype, as a widget."""
+"""A widget with the cost of each operation as a bar, by chip and dtype."""
 
 import math
-import pathlib
 
-import anywidget
 import traitlets
 
 from course_lib import text, vocabulary
 from course_lib.compiler import OpPrices
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "cost_bars.js")
 _TITLE = "What an operation costs"
-_LEAST, _MOST = 0.2, 100.0  # cycles: the ends of the bars' scale, which is logarithmic
+_LEAST, _MOST = 0.2, 100.0  # cycles at the ends of the bars' log scale
 _COLOURS = {"cheap": draw.GREEN, "medium": draw.ORANGE, "expensive": draw.RED, "": draw.GREY}
 _ROW, _SIZE, _NAME, _SAYS, _FIGURE = 19, 13, 220, 90, 60
 
 
 def cost_bars(prices: OpPrices, column: str = "f32, v5e", *, all_rows: bool = False) -> "CostBars":
-    """The cycles of each operation for 1024 numbers, as bars on a logarithmic scale, by price.
+    """Show the cycles of each operation on 1024 elements as bars on a log scale, the cheapest first.
 
-    ``prices`` are those of ``compiler.op_prices()``; ``column``: one of its columns, dtype and chip. Beside a row
-    stands how JAX's page on Pallas for TPUs sorts it. ``all_rows`` shows those too of which that page says nothing.
+    ``prices`` are those of ``compiler.op_prices()``; ``column`` is one of its columns: dtype and chip. Each row says
+    how JAX's page on Pallas for TPUs classifies the operation; ``all_rows`` adds those that the page does not mention.
     Raises ValueError for an unknown column.
     """
     if column not in prices.columns:
@@ -38,18 +35,17 @@ def cost_bars(prices: OpPrices, column: str = "f32, v5e", *, all_rows: bool = Fa
 
 
 def _shown(cycles: float | None) -> dict:
-    """A price as the browser gets it: what orders the rows, the length of its bar as a share, its words."""
+    """Return a price for the browser: the sort key, the length of the bar as a share, the words."""
     if cycles is None:
         return {"cycles": 1e9, "share": 0, "words": "refused"}
     share = math.log(cycles / _LEAST) / math.log(_MOST / _LEAST)
     return {"cycles": cycles, "share": round(min(1, max(0.01, share)), 4), "words": text.significant(cycles, 3)}
 
 
-class CostBars(anywidget.AnyWidget):
-    """The widget. ``column``: dtype and chip that are shown; ``all_rows``: also what JAX's page does not sort."""
+class CostBars(Widget):
+    """The widget. ``column``: the dtype and chip shown; ``all_rows``: also what JAX's page does not classify."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "cost_bars.css"
+    _esm, _css = source(__file__, "dom.js")
     rows = traitlets.List().tag(sync=True)
     columns = traitlets.List().tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
@@ -61,26 +57,22 @@ class CostBars(anywidget.AnyWidget):
 
     @property
     def shown(self) -> list[dict]:
-        """The rows that are shown now, the cheapest first. cost_bars.js orders them alike."""
+        """The rows shown now, the cheapest first. cost_bars.js sorts them the same way."""
         rows = [row for row in self.rows if self.column in row["cells"] and (self.all_rows or row["says"])]
         return sorted(rows, key=lambda row: row["cells"][self.column]["cycles"])
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self)
-        data["text/plain"] = as_text(self)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self), as_text(self)
 
 
 def as_text(bars: CostBars) -> str:
-    """The rows as lines."""
+    """Return the rows as lines of text."""
     lines = [f"{row['name']}: {row['cells'][bars.column]['words']}" for row in bars.shown]
     return "\n".join([f"{_TITLE}, {bars.column}", *lines, bars.note])
 
 
 def still(bars: CostBars) -> str:
-    """The bars as SVG, for pages where no kernel runs."""
+    """Draw the bars as SVG."""
     body, left = "", _NAME + _SAYS
     room = draw.INNER - left - _FIGURE
     high = _ROW * len(bars.shown)

@@ -1,1 +1,1 @@
-"""What a computation moves through HBM, stage by stage."""
+"""What a computation moves through HBM, stage by stage: ``traffic``, ``gradient_flow``."""

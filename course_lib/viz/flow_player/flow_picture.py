@@ -1,7 +1,7 @@
 """Stages as a picture: operations in the core on one side, arrays in HBM on the other, arrows as wide as their bytes.
 
-What belongs to a stage is a group with ``data-stage``, and what is said at one step only has ``data-at``: the player
-(flow_player.js) shows them step by step, and draws nothing itself.
+Each stage is a group with ``data-stage``, and a line that belongs to one step has ``data-at``: flow_player.js shows
+them step by step and draws nothing itself.
 """
 
 import dataclasses
@@ -11,19 +11,19 @@ from course_lib import text
 from course_lib.viz.common import draw
 from course_lib.viz.flow_player.stages import Move, Stage
 
-ROW, GAP = 42, 8  # pixels: of an array, and between stages
-SIZE = 13  # of all letters
+ROW, GAP = 42, 8  # pixels: height of an array, gap between stages
+SIZE = 13  # font size
 _CELL = 36
-_WIDEST, _HEAD = 16, 9  # of an arrow's shaft; the length of its head
+_WIDEST, _HEAD = 16, 9  # pixels: width of the thickest shaft, length of an arrowhead
 CORE, HBM = "#fdf3d8", "#eef1f5"  # as in the grid player
-MARKED, MADE = "#fbe3c0", "#cfeadf"  # of arrays
+MARKED = "#fbe3c0"  # fill of a marked array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lanes:
-    """Where a column of stages lies: x of operations, of arrows and of arrays, and how wide each lane is."""
+    """The place of a column of stages: its left edge, and the widths of its operations, arrows and arrays."""
 
-    left: float  # of all
+    left: float  # edge of the column
     op: float
     arrow: float
     cell: float
@@ -48,13 +48,13 @@ class Lanes:
 
 
 def height(stages: Sequence[Stage]) -> float:
-    """Pixels of a column."""
+    """Return the height of a column in pixels."""
     return sum(ROW * len(stage.moves) + GAP for stage in stages) - GAP
 
 
 def column(stages: Sequence[Stage], lanes: Lanes, top: float, most: int, fills: dict, first: int = 1) -> str:
-    """The stages one below the other from ``top`` on. ``most``: the bytes of the widest arrow; ``fills``: array ->
-    colour of its cells; ``first``: the number of the first stage.
+    """Draw the stages downwards from ``top``. ``most``: the bytes of the widest arrow; ``fills``: array -> colour;
+    ``first``: the number of the first stage.
     """
     parts, y = [], top
     order = list(enumerate(stages, first))
@@ -65,7 +65,7 @@ def column(stages: Sequence[Stage], lanes: Lanes, top: float, most: int, fills: 
 
 
 def cells(stages: Sequence[Stage], lanes: Lanes, top: float) -> list[tuple[str, str, float]]:
-    """(array, way, y of its middle) of every move of a column, from the top."""
+    """List every move of a column from the top: (array, way, y of its middle)."""
     found, y = [], top
     for stage in reversed(stages) if lanes.upwards else stages:
         for n, move in enumerate(stage.moves):
@@ -75,7 +75,7 @@ def cells(stages: Sequence[Stage], lanes: Lanes, top: float) -> list[tuple[str, 
 
 
 def thickness(size: int, most: int) -> float:
-    """Pixels of an arrow of that many bytes."""
+    """Return the width in pixels of an arrow for ``size`` bytes."""
     return max(1.5, _WIDEST * size / most) if most else 1.5
 
 
@@ -103,7 +103,7 @@ def _cell(move: Move, lanes: Lanes, middle: float, fills: dict) -> str:
 
 
 def _arrow(move: Move, lanes: Lanes, middle: float, most: int) -> str:
-    """From the array to the operation where it is read; back where it is written."""
+    """Draw an arrow from the array to the operation if it is read, and back if it is written."""
     half = thickness(move.bytes, most) / 2
     rightwards = (move.way == "write") != lanes.mirrored
     near, far = lanes.arrow_x + 1, lanes.arrow_x + lanes.arrow - 1
@@ -125,14 +125,14 @@ def _arrow(move: Move, lanes: Lanes, middle: float, most: int) -> str:
 
 
 def lane(x: float, width: float, top: float, tall: float, fill: str, words: str) -> str:
-    """A band behind operations or arrays, with its name above."""
+    """Draw a band behind operations or arrays, with its name at the top."""
     return draw.box(x, top, width, tall, fill, radius=4) + draw.label(
         x + width / 2, top + 17, words, width, size=SIZE, bold=True, fill=draw.MUTED, anchor="middle"
     )
 
 
 def bar(stages: Sequence[Stage], y: float, width: float, longest: int) -> str:
-    """All bytes as a bar, a piece for each stage; ``longest``: the bytes of one as long as ``width``."""
+    """Draw all bytes as a bar, one piece per stage; ``longest`` is the number of bytes that fills ``width``."""
     scale = width / max(longest, 1)
     parts, x = [draw.box(0, y, width, 12, draw.TRACK)], 0.0
     for number, stage in enumerate(stages, 1):
@@ -144,7 +144,7 @@ def bar(stages: Sequence[Stage], y: float, width: float, longest: int) -> str:
 
 
 def at_steps(lines: Sequence[str], y: float, width: float, live: bool) -> str:
-    """A line that changes from step to step; a still has the last one alone."""
+    """Draw a line of text that changes from step to step; a still has only the last one."""
     drawn = [draw.label(0, y, words, width, size=SIZE, bold=True) for words in lines]
     if not live:
         return drawn[-1]
@@ -152,7 +152,7 @@ def at_steps(lines: Sequence[str], y: float, width: float, live: bool) -> str:
 
 
 def legend(entries: Sequence[tuple[str, str]], width: float) -> draw.Panel:
-    """What the fills and arrows mean: (colour, words), on as many lines as they need."""
+    """Draw the meaning of fills and arrows, (colour, words) each, on as many lines as needed."""
     body, x, y = "", 0.0, 0.0
     for fill, words in entries:
         long = 22 + draw.width_of(words, SIZE)

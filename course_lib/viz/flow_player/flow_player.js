@@ -1,7 +1,7 @@
-// The flow player: shows of pictures that Python has drawn the stages so far. dom.js stands before this file.
+// The flow player: shows the stages so far in pictures drawn by Python. dom.js comes before this file.
 
-const PLAY_MS = 1200; // a stage
-const PALE = 0.22; // of a stage that is still to come
+const PLAY_MS = 1200; // per stage
+const PALE = 0.22; // opacity of a stage to come
 
 function drawFlow(parent, flow) {
   const box = make(parent, "div", "course-flow");
@@ -31,8 +31,7 @@ function drawFlow(parent, flow) {
 function render({ model, el }) {
   const flows = model.get("flows"), together = model.get("together");
   const last = Math.max(...flows.map((flow) => flow.says.length)) - 1;
-  const root = make(el, "div", "course-flows");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-flows");
   make(root, "strong", "course-title", model.get("title"));
   const choices = together ? [] : drawChoices(root, flows, choose);
   const stage = make(root, "div", "course-stage");
@@ -45,7 +44,7 @@ function render({ model, el }) {
   }
   const bar = make(root, "div", "course-controls");
   const play = button(bar, "course-play", "Play", "Play or pause (space)");
-  play.removeAttribute("aria-label"); // its text says which
+  play.removeAttribute("aria-label"); // its text names it
   const back = button(bar, "course-back", "◀", "One stage back (left arrow)");
   const next = button(bar, "course-next", "▶", "One stage on (right arrow)");
   const slider = make(bar, "input", "course-slider");
@@ -96,7 +95,7 @@ function render({ model, el }) {
   function start() {
     if (step === end()) goTo(0);
     put(play, "Pause");
-    words.setAttribute("aria-live", "off"); // nobody can listen that fast
+    words.setAttribute("aria-live", "off"); // too fast to listen to
     timer = setInterval(() => {
       if (!root.isConnected) return stop();
       goTo(step + 1);
@@ -123,7 +122,7 @@ function render({ model, el }) {
     event.preventDefault();
     event.stopPropagation();
   };
-  stage.onmousedown = (event) => { // the keys go on from what was clicked at
+  stage.onmousedown = (event) => { // so that the keys continue from the click
     event.preventDefault();
     slider.focus({ preventScroll: true });
   };
@@ -138,7 +137,7 @@ function render({ model, el }) {
   };
 }
 
-// A radio button for each flow.
+// Makes a radio button for each flow.
 function drawChoices(parent, flows, choose) {
   if (flows.length < 2) return [];
   const group = make(parent, "fieldset", "course-choices"), name = `course-flow-${Math.random()}`;

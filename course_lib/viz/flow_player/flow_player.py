@@ -1,33 +1,29 @@
-"""Pictures of stages, played stage by stage in a browser: side by side, or one chosen at a time."""
+"""A widget that plays pictures of stages, stage by stage: side by side, or one at a time."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import anywidget
 import traitlets
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "flow_player.js")
+from course_lib.viz.common.widget import Widget, source
 
 
 class Flow(NamedTuple):
-    """One way to compute something. Parts of its drawings are marked as flow_picture.py says."""
+    """One way to compute something. Its drawings carry the marks described in flow_picture.py."""
 
     name: str
-    drawings: list[str]  # SVG, for a wide page and for a narrow one; one alone is for both
-    says: list[str]  # in words: before the first stage, and after each
+    drawings: list[str]  # SVG for a wide page and for a narrow one, or one for both
+    says: list[str]  # words before the first stage and after each
 
 
-class FlowPlayer(anywidget.AnyWidget):
-    """The widget. After ``step`` stages; all of them at first. Where no browser runs its code, a still stands in."""
+class FlowPlayer(Widget):
+    """The widget. It shows the state after ``step`` stages, at first after all."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "flow_player.css"
+    _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode().tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
     legend = traitlets.List().tag(sync=True)  # (colour, what it means)
-    together = traitlets.Bool().tag(sync=True)  # all flows side by side, or the one that is ``shown``
+    together = traitlets.Bool().tag(sync=True)  # all flows side by side, or only the one ``shown``
     flows = traitlets.List().tag(sync=True)
     shown = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
@@ -37,9 +33,5 @@ class FlowPlayer(anywidget.AnyWidget):
         super().__init__(flows=[flow._asdict() for flow in flows], step=last, **traits)
         self.still, self.text = still, text
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = self.still
-        data["text/plain"] = self.text
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return self.still, self.text

@@ -1,4 +1,4 @@
-"""A computation forward and its gradient back: what each stage moves, and which arrays are kept for the way back."""
+"""A forward pass and its backward pass: what each stage moves, and which arrays are kept in between."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,19 +10,19 @@ from course_lib.viz.flow_player.stages import Stage
 from course_lib.viz.flow_player.traffic import moves
 
 _WHO, _TITLE = "gradient_flow", "Forward, and the gradient back"
-_NARROW = 430  # pixels
+_NARROW = 430  # pixels of a narrow page
 _LEGEND = [*flow_picture.ARROWS, (flow_picture.MARKED, "kept for the way back")]
 
 
 def gradient_flow(variants: Mapping[str, tuple[Sequence[Stage], Sequence[Stage]]], *, chip: str = "v5e") -> FlowPlayer:
-    """Forward stages, downwards, beside the stages of the gradient, which run back up; between them what is kept.
+    """Show the forward stages, running down, beside the backward stages, running up, with the kept arrays between them.
 
     ``variants``: name -> (forward stages, backward stages), each a list of ``Stage``s in the order in which they run,
-    as ``{"save y": (forward, backward), "recompute y": (forward, backward)}``; up to 4. Arrows are as wide as their
-    bytes, on one scale. An array that the forward stages read or write and a backward stage reads is marked and counted
-    as kept for the way back. Times are bytes over the bandwidth of the chip's HBM, *predicted (model)*. One variant is
-    shown at a time, the others by a choice; the still shows all. Raises ValueError for what is no variant, and for an
-    unknown chip.
+    as ``{"save y": (forward, backward), "recompute y": (forward, backward)}``; up to 4. Arrow widths are proportional
+    to bytes, on one scale. An array that the forward stages read or write and a backward stage reads is marked and
+    counted as kept for the backward pass. Times are bytes over the chip's HBM bandwidth, *predicted (model)*. The
+    widget shows one variant at a time, the still shows all. Raises ValueError for anything that is not a variant, and
+    for an unknown chip.
     """
     given = stages.checked_variants(_WHO, variants, _checked)
     bandwidth = chips.chip(chip).hbm_bandwidth
@@ -66,7 +66,7 @@ def _checked(name: str, value: object) -> tuple[tuple[Stage, ...], tuple[Stage, 
 
 
 def kept_words(forward: Sequence[Stage], backward: Sequence[Stage]) -> str:
-    """What is kept, in a sentence: "Kept for the way back: x (4 KiB), y (4 KiB): 8 KiB."."""
+    """Say what is kept: "Kept for the way back: x (4 KiB), y (4 KiB), together 8 KiB."."""
     kept = stages.residuals(forward, backward)
     if not kept:
         return "Nothing is kept for the way back."
@@ -75,7 +75,7 @@ def kept_words(forward: Sequence[Stage], backward: Sequence[Stage]) -> str:
 
 
 def _running(forward: Sequence[Stage], backward: Sequence[Stage], bandwidth: float) -> list[str]:
-    """The running total in words: before the first stage, and after each."""
+    """Describe the running total before the first stage and after each."""
     found, moved = [], [0, 0]
     every = [*((0, stage) for stage in forward), *((1, stage) for stage in backward)]
     for n in range(len(every) + 1):
@@ -95,7 +95,7 @@ def _sentence(name: str, forward: Sequence[Stage], backward: Sequence[Stage], to
 
 
 def _lanes(width: float) -> tuple[flow_picture.Lanes, flow_picture.Lanes]:
-    """The forward column on the left and the backward one on the right, their arrays side by side in HBM."""
+    """Place the forward column on the left and the backward one on the right, with their arrays facing each other."""
     op, arrow, cell = (120, 82, 104) if width > 600 else (90, 26, 82)
     forward = flow_picture.Lanes(left=0, op=op, arrow=arrow, cell=cell)
     return forward, flow_picture.Lanes(
@@ -127,9 +127,9 @@ def _variant(name: str, forward, backward, totals: Sequence[str], sizes: tuple, 
 
 
 def _ribbons(kept: Mapping[str, int], sides: Sequence[tuple], widest: int) -> str:
-    """From where the forward stages leave each kept array to where the backward ones take it up."""
+    """Draw a curve from where the forward stages leave each kept array to where the backward stages read it."""
     (forward, left, left_top), (backward, right, right_top) = sides
-    leaves = {array: y for array, _, y in flow_picture.cells(forward, left, left_top)}  # its last place
+    leaves = {array: y for array, _, y in flow_picture.cells(forward, left, left_top)}  # the last place of each array
     parts, x0, x1 = [], left.cell_x + left.cell - 3, right.cell_x + 3
     for array, way, y in flow_picture.cells(backward, right, right_top):
         if array not in kept or way == "write":

@@ -1,6 +1,6 @@
 """A computation as stages that read arrays from HBM and write arrays to it: what each moves, and what is kept.
 
-Plain data, checked when it is made, for ``traffic`` and ``gradient_flow``.
+These are plain data, checked when made, for ``traffic`` and ``gradient_flow``.
 """
 
 import dataclasses
@@ -8,14 +8,14 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-MOST_STAGES, MOST_MOVES, MOST_VARIANTS = 12, 8, 4  # that a picture has room for
+MOST_STAGES, MOST_MOVES, MOST_VARIANTS = 12, 8, 4  # room in a picture
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
     """One operation, a kernel or one of XLA's. ``reads`` and ``writes``: array -> bytes moved from and to HBM.
 
-    Raises ValueError for an empty name, for bytes that are no whole number from 0 on, and where nothing is moved.
+    Raises ValueError for an empty name, for bytes that are not an integer of 0 or more, and if nothing is moved.
     """
 
     name: str
@@ -37,18 +37,18 @@ class Stage:
 
     @property
     def moves(self) -> tuple["Move", ...]:
-        """What it reads, then what it writes."""
+        """The arrays that it reads, then those that it writes."""
         found = [(self.reads, "read"), (self.writes, "write")]
         return tuple(Move(array, size, way) for arrays, way in found for array, size in arrays.items())
 
     @property
     def bytes(self) -> int:
-        """Bytes between HBM and the core."""
+        """Bytes moved between HBM and the core."""
         return sum(move.bytes for move in self.moves)
 
 
 class Move(NamedTuple):
-    """One array on its way. ``way``: "read", from HBM to the core, or "write", back."""
+    """One array moved. ``way``: "read", from HBM to the core, or "write", back."""
 
     array: str
     bytes: int
@@ -73,12 +73,12 @@ def _checked_moves(field: str, given: object) -> dict[str, int]:
 
 
 def total(stages: Sequence[Stage]) -> int:
-    """Bytes that all stages move."""
+    """Return the bytes that all stages move."""
     return sum(stage.bytes for stage in stages)
 
 
 def read_back(stages: Sequence[Stage]) -> set[str]:
-    """The arrays that one stage writes and a later one reads."""
+    """Return the arrays that one stage writes and a later one reads."""
     found, written = set(), set()
     for stage in stages:
         found |= written & set(stage.reads)
@@ -87,10 +87,10 @@ def read_back(stages: Sequence[Stage]) -> set[str]:
 
 
 def residuals(forward: Sequence[Stage], backward: Sequence[Stage]) -> dict[str, int]:
-    """Arrays of the forward stages that backward stages read, and their bytes: what is kept for the way back.
+    """Return the arrays of the forward stages that backward stages read, and their bytes: what must be kept.
 
-    An array has the bytes that the forward stages write of it; of one that they only read, the fewest that a stage
-    reads, for it may be read several times over.
+    The size of an array is what the forward stages write of it. If they only read it, its size is the fewest bytes that
+    any stage reads, because a stage may read it several times over.
     """
     wanted = {array for stage in backward for array in stage.reads}
     made = {move.array for stage in backward for move in stage.moves if move.way == "write"}
@@ -106,13 +106,13 @@ def residuals(forward: Sequence[Stage], backward: Sequence[Stage]) -> dict[str, 
 
 
 def _read_first(array: str, stages: Sequence[Stage]) -> bool:
-    """Whether a stage reads the array before, or as, one writes it."""
+    """Whether the first stage that touches the array reads it."""
     first = next(stage for stage in stages if array in stage.reads or array in stage.writes)
     return array in first.reads
 
 
 def checked_variants(who: str, variants: object, check) -> dict:
-    """Of each name what ``check(name, value)`` makes of its value. Raises ValueError that begins with ``who``."""
+    """Apply ``check(name, value)`` to each variant. Raises ValueError with a message that begins with ``who``."""
     if not isinstance(variants, Mapping) or not variants:
         raise ValueError(f"{who}: variants={variants!r} is no dict of name -> stages with something in it.")
     if len(variants) > MOST_VARIANTS:
@@ -121,7 +121,7 @@ def checked_variants(who: str, variants: object, check) -> dict:
 
 
 def checked_stages(who: str, where: str, stages: object) -> tuple[Stage, ...]:
-    """A list of stages. Raises ValueError that begins with ``who`` and says ``where``."""
+    """Check a list of stages. Raises ValueError with a message that begins with ``who`` and says ``where``."""
     given = list(stages) if isinstance(stages, Sequence) and not isinstance(stages, str) else [stages]
     if not given or not all(isinstance(stage, Stage) for stage in given) or given == [stages]:
         raise ValueError(f"{who}: {where} is {stages!r}. Say a list of viz.Stage(name, reads={{...}}, writes={{...}}).")

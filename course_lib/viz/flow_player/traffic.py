@@ -1,4 +1,4 @@
-"""What a computation moves to and from HBM, stage by stage, and what another way to do the same moves."""
+"""What several ways to compute the same result move to and from HBM, stage by stage."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,20 +8,20 @@ from course_lib.viz.flow_player import flow_picture, stages
 from course_lib.viz.flow_player.flow_player import Flow, FlowPlayer
 from course_lib.viz.flow_player.stages import Stage
 
-_WIDTH = 332  # of one variant, in pixels; two stand side by side
+_WIDTH = 332  # pixels of a variant; two fit side by side
 _LANES = flow_picture.Lanes(left=0, op=130, arrow=92, cell=110)
 _WHO, _TITLE = "traffic", "What moves between HBM and the core"
 _LEGEND = [*flow_picture.ARROWS, (flow_picture.MARKED, "written by one stage, read by a later one")]
 
 
 def traffic(variants: Mapping[str, Sequence[Stage]], *, chip: str = "v5e") -> FlowPlayer:
-    """Ways to compute the same, side by side: what each stage reads from HBM and writes to it, totals, and their time.
+    """Show ways to compute the same result, side by side: what each stage reads from HBM and writes, totals, times.
 
     ``variants``: name -> ``Stage``s in order, as ``{"unfused": [...], "fused": [...]}``; up to 4, of up to 12 stages.
-    Arrows are as wide as their bytes, on one scale. An array that one stage writes and a later one reads is marked:
-    that way through HBM is what fusion saves. The time is bytes over the bandwidth of the chip's HBM, *predicted
-    (model)*: no arithmetic, no latency. Played stage by stage, with a running total. Raises ValueError for what is no
-    variant, and for an unknown chip.
+    Arrow widths are proportional to bytes, on one scale. An array that one stage writes and a later one reads is
+    marked, because fusion saves that round trip through HBM. The time is bytes over the chip's HBM bandwidth,
+    *predicted (model)*, without arithmetic or latency. The widget plays the stages with a running total. Raises
+    ValueError for anything that is not a variant, and for an unknown chip.
     """
     given = stages.checked_variants(
         _WHO, variants, lambda name, value: stages.checked_stages(_WHO, f"variants[{name!r}]", value)
@@ -47,7 +47,7 @@ def traffic(variants: Mapping[str, Sequence[Stage]], *, chip: str = "v5e") -> Fl
 
 
 def _totals(each: Sequence[Stage], bandwidth: float) -> list[str]:
-    """The running total in words: before the first stage, after each, and at the end."""
+    """Describe the running total before the first stage, after each, and at the end."""
     found, moved = [], 0
     for done in range(len(each) + 1):
         moved += each[done - 1].bytes if done else 0
@@ -61,7 +61,7 @@ def _steps(each: Sequence[Stage], totals: Sequence[str]) -> list[str]:
 
 
 def moves(stage: Stage) -> str:
-    """A stage in words: "add reads x (4 KiB), y (4 KiB) and writes z (4 KiB)"."""
+    """Describe a stage: "add reads x (4 KiB), y (4 KiB) and writes z (4 KiB)"."""
     parts = []
     for verb, arrays in (("reads", stage.reads), ("writes", stage.writes)):
         if arrays:
@@ -74,7 +74,7 @@ def _sentences(name: str, given: Mapping[str, Sequence[Stage]], said: Mapping[st
 
 
 def _compared(given: Mapping[str, Sequence[Stage]]) -> str:
-    """The last variant beside the first, in a sentence; nothing of one alone."""
+    """Compare the last variant with the first in a sentence; return "" if there is only one."""
     if len(given) < 2 or not all(map(stages.total, given.values())):
         return ""
     (first, one), (last, other) = list(given.items())[0], list(given.items())[-1]
@@ -103,7 +103,7 @@ def _variant(
 
 
 def _still(panels: Sequence[draw.Panel], note: str, described: str) -> str:
-    """All variants, complete: two in a row."""
+    """Draw all variants, complete, two in a row."""
     rows = []
     for n in range(0, len(panels), 2):
         pair = panels[n : n + 2]

@@ -1,1 +1,1 @@
-"""The grid player: a kernel step by step."""
+"""A kernel's grid, step by step: ``grid_player``."""

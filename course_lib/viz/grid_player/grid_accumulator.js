@@ -1,6 +1,6 @@
-// What a kernel carries from step to step: a box for each part that is in it, and words. grid_accumulator.py says the same.
+// The accumulators of a kernel: a box for each part they hold, and words. grid_accumulator.py says the same.
 
-const CELLS = 24; // boxes of one; of more parts, a box stands for several
+const CELLS = 24; // boxes of one accumulator; with more parts, a box stands for several
 const FLAGS = { left: 1, begun: 2, zeroed: 4, constant: 8, added: 16, garbage: 32 };
 
 function accumulatorWords(each, step) {
@@ -40,7 +40,7 @@ function drawAccumulators(parent, kernel) {
   return { show: (step) => { for (const row of rows) row(step); } };
 }
 
-// The next step after this one at which all parts are in it, or -1.
+// Returns the next step after this one at which the accumulator holds all parts, or -1.
 function nextFull(each, step) {
   for (let n = step + 1; n < each.parts.length; n++) {
     if (each.parts[n] === each.of[n] && each.flags[n] & FLAGS.added) return n;
@@ -48,7 +48,7 @@ function nextFull(each, step) {
   return -1;
 }
 
-// In the timeline: how full it is at each step, of all its parts.
+// Draws in the timeline how full the accumulator is at each step.
 function drawFilling(context, each, y, width, pixels) {
   context.fillStyle = "#e69f00";
   const high = LANE - 6, steps = each.parts.length;

@@ -1,19 +1,19 @@
-"""What a kernel carries from step to step, as the grid player shows it: the parts that are in it, and in words.
+"""The accumulators of a kernel as the grid player shows them: how many parts each holds, and the same in words.
 
-The browser says the same from the same arrays (grid_accumulator.js); a test holds the two side by side.
+The browser says the same from the same arrays (grid_accumulator.js); a test compares them.
 """
 
 import numpy as np
 
 from course_lib import grid, text
 
-MOST = 4  # accumulators that are shown
-MOST_CELLS = 24  # boxes of one; of more parts, a box stands for several
+MOST = 4  # accumulators shown
+MOST_CELLS = 24  # boxes of one accumulator; with more parts, a box stands for several
 _FLAGS = ("left", "begun", "zeroed", "constant", "added", "garbage")
 
 
 def frames(call: grid.Pipeline) -> list[dict]:
-    """The accumulators of a kernel as compact arrays; [] for a pipeline inside one."""
+    """Return the accumulators of a kernel as compact arrays; [] for a pipeline inside a kernel."""
     found = grid.accumulators(call) if isinstance(call, grid.Call) else ()
     return [
         {
@@ -28,7 +28,7 @@ def frames(call: grid.Pipeline) -> list[dict]:
 
 
 def words(each: dict, step: int) -> list[str]:
-    """What becomes of it in a step, in order: ["garbage", "zeroed", "1 of 4 parts"]."""
+    """Describe what happens to an accumulator in a step, in order: ["garbage", "zeroed", "1 of 4 parts"]."""
     left, begun, zeroed, constant, _, garbage = (_is(flag, each, step) for flag in _FLAGS)
     parts, of = int(each["parts"][step]), int(each["of"][step])
     said = ["garbage"] if left else ["old value"] if begun else []
@@ -44,12 +44,12 @@ def words(each: dict, step: int) -> list[str]:
 
 
 def adds(each: dict, step: int) -> bool:
-    """Whether the step puts a part in."""
+    """Whether the step adds a part."""
     return _is("added", each, step)
 
 
 def is_garbage(each: dict, step: int) -> bool:
-    """Whether garbage is in it after the step."""
+    """Whether the accumulator holds garbage after the step."""
     return _is("garbage", each, step)
 
 
@@ -58,7 +58,7 @@ def _is(flag: str, each: dict, step: int) -> bool:
 
 
 def half_full(accumulators: list[dict], step: int) -> bool:
-    """Whether the step adds to each, and neither begins nor completes one; True where there is none."""
+    """Whether the step adds to every accumulator and neither begins nor completes one; True if there is none."""
     return all(
         adds(each, step) and 1 < each["parts"][step] < each["of"][step] or each["of"][step] < 3 for each in accumulators
     )

@@ -1,7 +1,7 @@
 """What the grid player shows of a kernel, as compact arrays: which block each operand has at every step.
 
-An operand stays on a block for a run of steps, so a run is what is stored: the number of the block and how many steps
-it lasts. Everything else (what is copied, what is written back, what was seen) follows from the runs, in the browser.
+An operand stays on a block for a run of steps, so runs are stored: the number of the block and the number of steps.
+Everything else (what is copied, written back, or was seen before) follows from the runs, in the browser.
 """
 
 import math
@@ -14,12 +14,12 @@ import numpy as np
 from course_lib import cost, grid, text
 from course_lib.viz.grid_player import grid_accumulator
 
-MOST_STEPS = 1_000_000  # of all kernels together; more would make the notebook that holds a player heavy
-MOST_WINDOWS = 100_000  # copies made by hand whose place in the array is drawn
+MOST_STEPS = 1_000_000  # of a grid; more would make the notebook that holds a player heavy
+MOST_WINDOWS = 100_000  # manual copies whose place in the array is drawn
 
 
 class Shown(NamedTuple):
-    """A grid to step through: a pallas_call's, or that of one emit_pipeline inside a kernel."""
+    """A grid to step through: that of a pallas_call, or of one emit_pipeline inside a kernel."""
 
     title: str
     pipeline: grid.Pipeline
@@ -27,19 +27,19 @@ class Shown(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """The blocks of one operand in the order of the grid; R runs over D different blocks."""
+    """The blocks of one operand in grid order: R runs over D distinct blocks."""
 
     lengths: np.ndarray  # int64[R]: grid steps that a run lasts
     block: np.ndarray  # int64[R]: which of the D blocks
-    since: np.ndarray  # int64[R]: runs since the last visit of the same block; 0 at its first
+    since: np.ndarray  # int64[R]: runs since the previous visit of the same block; 0 at the first
     indices: np.ndarray  # int64[D, rank]: the block's index
-    starts: np.ndarray  # int64[D, rank]: its first element
-    bytes: np.ndarray  # int64[D]: of the part inside the array
-    outside: np.ndarray  # bool[D]: it lies wholly outside
+    starts: np.ndarray  # int64[D, rank]: the block's first element
+    bytes: np.ndarray  # int64[D]: bytes of the part inside the array
+    outside: np.ndarray  # bool[D]: whether the block lies wholly outside
 
 
 def runs(operand: grid.Operand) -> Runs:
-    """The runs of an operand over the whole grid."""
+    """Return the runs of an operand over the whole grid."""
     first = np.flatnonzero(operand.changes)
     keys = _keys(operand.indices[first])
     _, example, block = np.unique(keys, return_index=True, return_inverse=True)
@@ -58,12 +58,12 @@ def runs(operand: grid.Operand) -> Runs:
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
-    """One number per row, the same for the same row; numbers sort as rows do."""
+    """Number the rows: equal rows get equal numbers, and the numbers sort as the rows do."""
     keys = np.zeros(len(rows), np.int64)
     for column in rows.T:
         values, column = np.unique(column, return_inverse=True)
         keys = keys * len(values) + column.reshape(-1)
-        keys = np.unique(keys, return_inverse=True)[1].reshape(-1)  # so that they stay small
+        keys = np.unique(keys, return_inverse=True)[1].reshape(-1)  # keeps the numbers small
     return keys
 
 
@@ -76,9 +76,9 @@ def _since(block: np.ndarray) -> np.ndarray:
 
 
 def kernel_frames(shown: Shown) -> dict:
-    """One grid as the browser gets it: words and numbers, and NumPy arrays that ``packed`` puts into bytes.
+    """Return one grid for the browser: words, numbers, and NumPy arrays that ``packed`` turns into bytes.
 
-    Raises grid.UnreadableCall where there is no step, or where there are more than ``MOST_STEPS``.
+    Raises grid.UnreadableCall if there is no step, or more than ``MOST_STEPS``.
     """
     call = shown.pipeline
     if not call.steps:
@@ -127,7 +127,7 @@ def _operand(operand: grid.Operand, by_hand: list[dict]) -> dict:
 
 
 def _lane(number: int, operand: grid.Operand) -> dict:
-    """What the pipeline copies for an operand: at the first step of each run, or back after the last one."""
+    """Describe the copies of the pipeline for an operand: in at the first step of each run, or out after the last."""
     return {
         "operand": number,
         "name": operand.name,
@@ -138,7 +138,7 @@ def _lane(number: int, operand: grid.Operand) -> dict:
 
 
 def _by_hand(call: grid.Pipeline) -> tuple[list[dict], str]:
-    """The copies that the kernel's body starts, one lane per operand and direction; and what cannot be told."""
+    """Return the copies that the kernel's body starts, a lane per operand and direction, and why some do not count."""
     if not isinstance(call, grid.Call) or not grid.has_copies_by_hand(call):
         return [], ""
     try:
@@ -204,14 +204,14 @@ def _notes(call: grid.Pipeline) -> Iterator[str]:
 
 
 def _unvisited(output: grid.Operand) -> int:
-    """How many of its blocks, laid side by side, no step visits."""
+    """Count the blocks of an output that no step visits."""
     visited = output.indices[output.changes]
     inside = ((visited >= 0) & (visited < np.array(output.blocks, np.int64))).all(axis=1)
     return math.prod(output.blocks) - len(np.unique(_keys(visited[inside])))
 
 
 def grids(walk: grid.Walk) -> tuple[list[Shown], list[str]]:
-    """The grids of a function, in the order it runs them, and why the others cannot be read."""
+    """Return the grids of a function in the order it runs them, and why others cannot be read."""
     found, unreadable = [], []
     for call in walk.calls:
         try:
@@ -222,7 +222,7 @@ def grids(walk: grid.Walk) -> tuple[list[Shown], list[str]]:
 
 
 def _grids_of(call: grid.Call, walk: grid.Walk) -> list[Shown]:
-    """The pipelines in a kernel's body, if it makes its own; the call's grid, if there is more to it than those."""
+    """Return the pipelines that a kernel's body builds, and the grid of the call if it moves more than they do."""
     if call.steps != 1 or not grid.has_copies_by_hand(call):
         return [Shown(call.name, call)]
     try:
@@ -247,14 +247,14 @@ def _grids_of(call: grid.Call, walk: grid.Walk) -> list[Shown]:
 
 
 def pipeline_bytes(pipeline: grid.Pipeline) -> int:
-    """HBM traffic of a grid's automatic copies, in bytes."""
+    """Return the HBM traffic of a grid's automatic copies, in bytes."""
     return sum(int(o.block_bytes[o.fetched | o.written].sum()) for o in pipeline.operands)
 
 
 def packed(words: object) -> tuple[object, bytes]:
-    """``words`` with every NumPy array replaced by where it lies, and all arrays one after another, deflated.
+    """Replace every NumPy array in ``words`` by its place in a byte string, and return both; the bytes are compressed.
 
-    Column by column, and of whole numbers the differences from row to row: grids are regular, so these shrink well.
+    Arrays are stored by column, integers as differences from row to row: grids are regular, so these compress well.
     """
     chunks, at = [], 0
 
@@ -269,9 +269,9 @@ def packed(words: object) -> tuple[object, bytes]:
         columns = value.shape[1] if value.ndim == 2 else 1
         place = {"type": value.dtype.name, "at": at, "count": value.size, "columns": columns}
         if value.dtype.kind in "iu":
-            value = np.diff(value, axis=0, prepend=np.zeros_like(value[:1]))  # wraps round, as the browser's sums do
+            value = np.diff(value, axis=0, prepend=np.zeros_like(value[:1]))  # wraps around, as the browser's sums do
         raw = np.ascontiguousarray(value.T).tobytes()
-        raw += b"\0" * (-len(raw) % 8)  # the browser wants arrays aligned
+        raw += b"\0" * (-len(raw) % 8)  # the browser needs aligned arrays
         chunks.append(raw)
         at += len(raw)
         return place

@@ -2,7 +2,7 @@
 
 const place = (operand) => (operand.space === "smem" ? "SMEM" : "VMEM");
 
-// The elements of one operand; gives functions to fit them into the width and to show a step.
+// Draws one operand; returns functions that fit it into the width and show a step.
 function drawOperand(parent, kernel, operand, goTo) {
   const box = make(parent, "section", "course-operand");
   box.ariaLabel = operand.name;
@@ -28,7 +28,7 @@ function drawOperand(parent, kernel, operand, goTo) {
 
   const plane = new Plane(canvas, operand);
   let shownStep = 0, shownRun = 0;
-  canvas.blockCentre = (index) => { // where to click for a block, given by its index
+  canvas.blockCentre = (index) => { // where to click for the block with an index
     const shown = plane.slices.get(plane.sliceKey(operand.visits[shownRun]));
     const block = shown.find((b) => indexOf(operand, b) === tuple(index));
     const [x, y, wide, high] = plane.box(block);
@@ -101,7 +101,7 @@ function showStatus(status, kernel, operand, step) {
   put(status, operand.role === "output" ? "stays: no copy" : "same block: no copy");
 }
 
-// A buffer keeps a block until it is its turn again.
+// Shows the buffers: each keeps its block until its next turn.
 function showSlots(slots, operand, run) {
   slots.forEach((slot, n) => {
     const held = run - (((run - n) % operand.buffers) + operand.buffers) % operand.buffers;
@@ -113,7 +113,7 @@ function showSlots(slots, operand, run) {
   });
 }
 
-// A copy on its way: a tile that flies from the array to the buffer, or back.
+// Shows a copy as a tile that flies from the array to the buffer, or back.
 function fly(stage, view, step, direction, duration, delay) {
   const { operand, plane, canvas, slots } = view, run = runAt(operand, step);
   const slot = slots[run % operand.buffers];

@@ -3,10 +3,10 @@
 const INK = "#1f2933", MUTED = "#56616d", LINE = "#c9d1d9", BLUE = "#0072b2", GREEN = "#007a59", RED = "#d55e00";
 const FILL = ["#ffffff", "#cfe3f1", "#e6eff6", "#bfe5d8", "#fbe3c0", "#f9d3c0"];
 const FONT = "13px system-ui, sans-serif";
-const LEAST = 4; // pixels of a block; where there is less room, several are drawn as one
-const WINDOWS = 200; // earlier windows that are drawn where blocks may overlap
+const LEAST = 4; // pixels of a block; smaller ones are drawn together
+const WINDOWS = 200; // earlier windows drawn if blocks may overlap
 
-// A canvas that is sharp on every screen; gives its 2d context, measured in CSS pixels.
+// Makes a canvas sharp on every screen; returns its 2d context, in CSS pixels.
 function sharp(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
@@ -17,7 +17,7 @@ function sharp(canvas, width, height) {
   return context;
 }
 
-// Slanted strokes: rising, falling, or both ways where lean is 0.
+// Makes a pattern of slanted strokes: rising, falling, or both if lean is 0.
 function hatching(colour, lean, gap = 6) {
   const ratio = window.devicePixelRatio || 1, side = gap * ratio;
   const canvas = document.createElement("canvas");
@@ -41,7 +41,7 @@ function hatching(colour, lean, gap = 6) {
 class Plane {
   constructor(canvas, operand) {
     Object.assign(this, { canvas, operand });
-    this.slices = new Map(); // the blocks of each slice of the leading axes
+    this.slices = new Map(); // the blocks in each slice of the leading axes
     this.leading = Math.max(0, operand.rank - 2);
     for (let block = 0; block < operand.bytes.length; block++) {
       const key = this.sliceKey(block);
@@ -54,10 +54,10 @@ class Plane {
     return this.leading ? row(this.operand.starts, block, this.operand.rank).subarray(0, this.leading).join() : "";
   }
 
-  // Fit the plane into a width; the array keeps its blocks' counts, not the proportions of its elements.
+  // Fits the plane into a width, in proportion to the number of blocks rather than elements.
   layout(room) {
     this.margin = 5;
-    const wide = Math.max(46, Math.min(72, room / 5)); // of a block, at most
+    const wide = Math.max(46, Math.min(72, room / 5)); // most pixels of a block
     this.sides = [this.side(-2, room < 260 ? 150 : 210, 0.65 * wide), this.side(-1, room - 2 * this.margin, wide)];
     const [down, across] = this.sides;
     this.context = sharp(this.canvas, across.pixels + 2 * this.margin, down.pixels + 2 * this.margin);
@@ -69,7 +69,7 @@ class Plane {
     this.drawn = "";
   }
 
-  // Of one axis: the first element drawn, pixels, pixels per element, elements per cell, cells.
+  // Returns, for one axis: first element drawn, pixels, pixels per element, elements per cell, cells, blocks per cell.
   side(axis, room, most) {
     const { operand } = this, at = operand.rank + axis;
     if (at < 0) return { low: 0, pixels: Math.min(room, most), scale: Math.min(room, most), bin: 1, cells: 1, of: 1 };
@@ -88,12 +88,12 @@ class Plane {
     return { low, pixels, scale, bin, cells: Math.ceil((high - low) / bin), of: together };
   }
 
-  // Blocks per cell along both axes, where they are too many to draw.
+  // Returns the blocks per cell along both axes.
   get together() {
     return this.operand.moving ? [1, 1] : this.sides.map((side) => side.of);
   }
 
-  // [x, y, width, height] of a block on the canvas.
+  // Returns [x, y, width, height] of a block on the canvas.
   box(block) {
     const { operand } = this, start = row(operand.starts, block, operand.rank);
     const spans = this.sides.map((side, n) => {
@@ -106,7 +106,7 @@ class Plane {
     return [this.margin + spans[1][0], this.margin + spans[0][0], spans[1][1], spans[0][1]];
   }
 
-  // The part of the plane that the array covers: [x, y, width, height].
+  // Returns the part of the plane that the array covers: [x, y, width, height].
   edge() {
     const [down, across] = this.sides.map((side, n) => {
       const axis = this.operand.rank - 2 + n;
@@ -115,7 +115,7 @@ class Plane {
     return [this.margin + across[0], this.margin + down[0], across[1], down[1]];
   }
 
-  // The part of a block that lies in the array.
+  // Returns the part of a block inside the array.
   inside(block) {
     const [x, y, wide, high] = this.box(block), [left, top, across, down] = this.edge();
     const from = [Math.max(x, left), Math.max(y, top)];
@@ -123,8 +123,8 @@ class Plane {
     return [...from, Math.max(0, until[0] - from[0]), Math.max(0, until[1] - from[1])];
   }
 
-  // The block at a point of the canvas, in the slice that is shown; -1 if there is none. Of windows that overlap, the
-  // first that is still to come.
+  // Returns the block at a point of the canvas, in the slice shown; -1 if there is none. Of overlapping windows, it is
+  // the first still to come.
   hit(x, y, run) {
     const key = this.sliceKey(this.operand.visits[run]), shown = this.slices.get(key);
     if (!this.operand.moving) return this.byPlace(key, shown).get(this.placeAt(x, y)) ?? -1;
@@ -135,7 +135,7 @@ class Plane {
     return under.find((block) => this.operand.firstRun[block] > run) ?? under[0] ?? -1;
   }
 
-  // The start of the block, along the last two axes, that a point of the canvas lies in.
+  // Returns the start, along the last two axes, of the block at a point of the canvas.
   placeAt(x, y) {
     return this.sides.map((side, n) => {
       const axis = this.operand.rank - 2 + n;
@@ -154,7 +154,7 @@ class Plane {
     return this.placesOf.places;
   }
 
-  // What is needed of each cell to tell its state at any run.
+  // Returns, for each cell, the runs that decide its state.
   cells(block) {
     const key = this.sliceKey(block);
     if (this.cellsOf?.key === key) return this.cellsOf;
@@ -273,7 +273,7 @@ class Plane {
     this.drawLabels(run);
   }
 
-  // The index in each block, where all of them have room.
+  // Writes the index in each block if all of them have room.
   drawLabels(run) {
     const { context, operand, sides: [down, across] } = this;
     if (across.bin * across.scale < 30 || down.bin * down.scale < 17 || across.cells * down.cells > 400) return;
@@ -283,7 +283,7 @@ class Plane {
     const shown = this.slices.get(this.cells(operand.visits[run]).key);
     const word = (block) => Array.from(row(operand.indices, block, operand.rank)).slice(-2).join(",");
     if (shown.some((block) => context.measureText(word(block)).width > across.bin * across.scale - 6)) return;
-    context.strokeStyle = "rgba(255, 255, 255, 0.85)"; // clear of hatches
+    context.strokeStyle = "rgba(255, 255, 255, 0.85)"; // keeps letters clear of hatches
     context.lineWidth = 4;
     context.lineJoin = "round";
     for (const block of shown) {
@@ -295,7 +295,7 @@ class Plane {
     }
   }
 
-  // The array's own edge; hatches over what is drawn beyond it, which is padding.
+  // Draws the edge of the array, and hatches the padding beyond it.
   drawEdge() {
     const { context, margin } = this, [down, across] = this.sides.map((side) => side.pixels + margin);
     const [x, y, wide, high] = this.edge();
@@ -321,7 +321,7 @@ class Plane {
     if (operand.moving) context.globalAlpha = 0.85;
     context.fillRect(...inside);
     context.globalAlpha = 1;
-    if (wide < 16 || high < 16) { // a small one is ringed, to be found
+    if (wide < 16 || high < 16) { // a ring helps to find a small one
       context.strokeStyle = FILL[NEVER];
       context.lineWidth = 3;
       context.strokeRect(x - 1.5, y - 1.5, wide + 3, high + 3);

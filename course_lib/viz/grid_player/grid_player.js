@@ -2,7 +2,7 @@
 
 const SPEEDS = [1, 2, 5, 10, 30, 100, 300, 1000, 3000]; // steps per second
 const FLY_MS = 420; // of one copy, at most
-const SAVE_MS = 300; // between two times that the kernel is told the step
+const SAVE_MS = 300; // between two messages to the kernel
 const STILL = "(prefers-reduced-motion: reduce)";
 
 function drawLedger(parent, kernel) {
@@ -47,14 +47,14 @@ function numbers(line, allCopies, allBytes) {
 function drawControls(parent, kernel) {
   const bar = make(parent, "div", "course-controls");
   const play = button(bar, "course-play", "Play", "Play or pause (space)");
-  play.removeAttribute("aria-label"); // its text says which
+  play.removeAttribute("aria-label"); // its text names it
   const back = button(bar, "course-back", "◀", "One step back (left arrow)");
   const next = button(bar, "course-next", "▶", "One step on (right arrow)");
   const copy = button(bar, "course-next-copy", "Next copy", "On to the next step that copies something");
   const label = make(bar, "label", "course-speed-label", "Speed ");
   const speed = make(label, "select", "course-speed");
   for (const n of SPEEDS) make(speed, "option", "", `${count(n)} ${n === 1 ? "step" : "steps"}/s`).value = n;
-  // So that a grid is played in about a minute.
+  // The slowest speed that plays the grid in about a minute.
   speed.value = SPEEDS.find((n) => kernel.steps / n <= 64) ?? SPEEDS.at(-1);
   return { play, back, next, copy, speed };
 }
@@ -109,7 +109,7 @@ function drawTimeline(parent, kernel, goTo, current) {
   };
 }
 
-// Everything for one grid. Returns functions to show a step, to fit the width, and to end.
+// Draws everything for one grid; returns functions that show a step, fit the width, and end.
 function drawKernel(root, kernel, unreadable, model, choose) {
   let step = 0, playing = 0, owed = 0, before = 0; // playing: steps per second
   let told = 0, teller = null, flights = [], shownWidth = 0;
@@ -132,7 +132,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
   const problemWords = make(problem, "span", "");
   const problemNext = button(problem, "course-next-problem", "Next mark", "On to the next step that is marked as wrong");
 
-  function tell() { // the kernel, a few times a second at most
+  function tell() { // tells the kernel, a few times a second at most
     clearTimeout(teller);
     const wait = told + SAVE_MS - performance.now();
     if (wait > 0) return void (teller = setTimeout(tell, wait));
@@ -142,7 +142,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
     model.save_changes();
   }
   function show() {
-    if (shownWidth) for (const view of [...views, time]) view.show(step); // not before it stands on the page
+    if (shownWidth) for (const view of [...views, time]) view.show(step); // only once it is on the page
     carried.show(step);
     ledger(step);
     put(caption, captionOf(kernel, step));
@@ -192,7 +192,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
     owed = 0;
     before = performance.now();
     put(bar.play, "Pause");
-    caption.setAttribute("aria-live", "off"); // nobody can listen that fast
+    caption.setAttribute("aria-live", "off"); // too fast to listen to
     takeOff(1000 / playing);
     requestAnimationFrame(tick);
   }
@@ -267,7 +267,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
     notes.replaceChildren();
     for (const sentence of said) make(notes, "p", "", sentence);
   }
-  function clicked(event) { // the keys go on from what was clicked at
+  function clicked(event) { // so that the keys continue from the click
     if (event.target.tagName !== "CANVAS") return;
     event.preventDefault();
     time.slider.focus({ preventScroll: true });
@@ -280,7 +280,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
       step = Math.max(0, Math.min(kernel.steps - 1, value));
       show();
     },
-    heard(value) { // from the kernel, or from another view of the same player
+    heard(value) { // from the kernel, or from another view of this player
       if (!playing && value !== step) goTo(value);
     },
     end() {
@@ -292,7 +292,7 @@ function drawKernel(root, kernel, unreadable, model, choose) {
   };
 }
 
-// What the fills mean, of those that may occur; and the keys.
+// Explains the fills that may occur, and the keys.
 function drawLegend(legend, kernel, views) {
   legend.replaceChildren();
   const entries = [["now", "in use"], ["seen", "seen before"]];
@@ -316,8 +316,7 @@ async function render({ model, el }) {
     return;
   }
   const { kernels, unreadable } = await decoded(model.get("data"), model.get("frames"));
-  const root = make(el, "div", "course-player");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-player");
   let shown = null;
   const chooser = kernels.length > 1 ? document.createElement("select") : null;
   if (chooser) {

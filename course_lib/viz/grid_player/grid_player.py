@@ -1,40 +1,27 @@
-"""Step through the grid of a pallas_call: which block of each operand a step sees, and what is copied for it."""
+"""A widget that steps through the grid of a pallas_call: the block of each operand at a step, and what is copied."""
 
-import pathlib
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
 from course_lib import grid
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.grid_player import grid_frames, grid_step
 from course_lib.viz.grid_player.grid_still import still
 
-_HERE = pathlib.Path(__file__).parent
-# One module for the browser: numbers in words, what a step is, the arrays drawn, the timeline, and the player itself.
-_SCRIPTS = (
-    "../common/units.js",
-    "grid_state.js",
-    "../common/dom.js",
-    "grid_plane.js",
-    "grid_operand.js",
-    "grid_accumulator.js",
-    "grid_timeline.js",
-    "grid_player.js",
-)
-
 
 def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> "GridPlayer":
-    """The grids of the kernels of ``fn(*args)``, to play step by step with mouse or keys. The kernel is not run.
+    """Step through the grids of the kernels of ``fn(*args)`` with the mouse or the keyboard, without running them.
 
-    Shows per operand the array in HBM, the buffers in VMEM, what is copied between them at each step and what is not,
-    and the bytes so far; what it counts is what ``cost.traffic`` counts. Where a scratch ref or an output block is
-    added to over several steps, it shows how much is in it (``grid.accumulators``). A grid is a pallas_call's, or that
-    of the emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. Of several grids,
-    ``call`` says which is shown first: its number, or the name of its kernel. The kernel is traced for ``chip``.
+    The player shows, for each operand, the array in HBM, the buffers in VMEM, what is copied between them at each step
+    and what is not, and the bytes so far, counted as ``cost.traffic`` counts them. If several steps add to a scratch
+    ref or an output block, it shows how much the accumulator holds (``grid.accumulators``). A grid is that of a
+    pallas_call, or of the emit_pipeline inside a pl.kernel. ``args`` are arrays or ``jax.ShapeDtypeStruct``s. With
+    several grids, ``call`` says which to show first: its number, or the name of its kernel. ``chip``: the chip to trace
+    for.
 
-    Raises grid.UnreadableCall (a ValueError) where there is no kernel or none that can be read, where a grid has no
-    step, or more than 1,000,000; ValueError where ``call`` is none of the grids, and for an unknown chip.
+    Raises grid.UnreadableCall (a ValueError) if there is no readable kernel, or if a grid has no step or more than
+    1,000,000; ValueError if ``call`` is none of the grids, and for an unknown chip.
     """
     walk = grid.walk(fn, *args, chip=chip)
     if not walk.calls:
@@ -54,7 +41,7 @@ def grid_player(fn: Callable, *args, call: int | str = 0, chip: str = "v5e") -> 
 
 
 def _number(call: int | str, kernels: list[dict]) -> int:
-    """Which grid is asked for."""
+    """Return the number of the grid that ``call`` names."""
     titles = [kernel["title"] for kernel in kernels]
     if call in titles:
         return titles.index(call)
@@ -66,26 +53,30 @@ def _number(call: int | str, kernels: list[dict]) -> int:
     )
 
 
-class GridPlayer(anywidget.AnyWidget):
-    """The widget. ``step`` is the step shown of grid ``call``; where no browser runs its code, a still stands in."""
+class GridPlayer(Widget):
+    """The widget. It shows ``step`` of the grid number ``call``."""
 
-    _esm = "\n".join((_HERE / name).read_text() for name in _SCRIPTS)
-    _css = _HERE / "grid_player.css"
-    data = traitlets.Dict().tag(sync=True)  # words and numbers, and where in ``frames`` each array lies
-    frames = traitlets.Bytes().tag(sync=True)  # the arrays, deflated
+    _esm, _css = source(
+        __file__,
+        "dom.js",
+        "units.js",
+        "grid_step.js",
+        "grid_plane.js",
+        "grid_operand.js",
+        "grid_accumulator.js",
+        "grid_timeline.js",
+    )
+    data = traitlets.Dict().tag(sync=True)  # words, numbers, and where in ``frames`` each array lies
+    frames = traitlets.Bytes().tag(sync=True)  # the arrays, compressed
     call = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, kernels: list[dict], unreadable: list[str] = (), **traits):
         words, frames = grid_frames.packed({"kernels": kernels, "unreadable": list(unreadable)})
         super().__init__(data=words, frames=frames, **traits)
-        self.kernels = kernels  # as they were before they were packed
+        self.kernels = kernels  # before packing
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         kernel = self.kernels[max(0, min(self.call, len(self.kernels) - 1))]
         step = min(self.step, kernel["steps"] - 1) if self.step > 0 else grid_step.telling_step(kernel)
-        data["image/svg+xml"] = still(kernel, step)
-        data["text/plain"] = " ".join([grid_step.caption(kernel, step), *grid_step.problems(kernel, step)])
-        return data, metadata
+        return still(kernel, step), " ".join([grid_step.caption(kernel, step), *grid_step.problems(kernel, step)])

@@ -1,6 +1,6 @@
-"""One step of a grid in words: the block of each operand, what is copied for it, and what goes wrong there.
+"""One step of a grid in words: the block of each operand, what is copied for it, and what goes wrong.
 
-The browser says the same from the same arrays (grid_state.js); a test holds the two side by side.
+The browser says the same from the same arrays (grid_step.js); a test compares them.
 """
 
 import collections
@@ -9,16 +9,16 @@ import numpy as np
 
 from course_lib.viz.grid_player.grid_accumulator import half_full, words
 
-_NEAR = 2000  # steps from the middle of a grid within which a telling one is looked for
+_NEAR = 2000  # steps around the middle of a grid in which to look for a telling one
 
 
 def run_at(operand: dict, step: int) -> int:
-    """Which run of the operand the step belongs to."""
+    """Return the number of the operand's run that contains the step."""
     return int(np.searchsorted(np.cumsum(operand["lengths"]), step, side="right"))
 
 
 def events(kernel: dict, lane: dict) -> tuple[np.ndarray, np.ndarray]:
-    """int64[E] steps at which something is copied in this lane, and float64[E] the bytes of each copy; in order."""
+    """Return, in order, the steps of the copies in this lane (int64[E]) and the bytes of each (float64[E])."""
     if lane["byHand"]:
         return np.cumsum(lane["gaps"], dtype=np.int64), lane["sizes"]
     operand = kernel["operands"][lane["operand"]]
@@ -28,7 +28,7 @@ def events(kernel: dict, lane: dict) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ledger(kernel: dict, step: int) -> list[dict]:
-    """Per lane: copies and bytes up to this step, and in the whole grid."""
+    """Count copies and bytes of each lane, up to this step and in the whole grid."""
     rows = []
     for lane in kernel["lanes"]:
         when, sizes = events(kernel, lane)
@@ -47,12 +47,12 @@ def ledger(kernel: dict, step: int) -> list[dict]:
 
 
 def coordinates(kernel: dict, step: int) -> tuple[int, ...]:
-    """Where in the grid a step is; the last axis runs fastest."""
+    """Return the grid index of a step; the last axis runs fastest."""
     return tuple(int(i) for i in np.unravel_index(step, kernel["grid"])) if kernel["grid"] else ()
 
 
 def caption(kernel: dict, step: int) -> str:
-    """The step in words."""
+    """Describe the step in words."""
     total = sum(row["bytes"] for row in ledger(kernel, step))
     said = "".join(f" {_moves(kernel, operand, step)}." for operand in kernel["operands"])
     said += "".join(f" In {each['name']}: {', '.join(words(each, step))}." for each in kernel["accumulators"])
@@ -63,7 +63,7 @@ def caption(kernel: dict, step: int) -> str:
 
 
 def block(operand: dict, run: int) -> str:
-    """The block of a run: its index, or where it begins if it is counted in elements."""
+    """Name the block of a run by its index, or by its first element if its index map counts elements."""
     where = operand["starts" if any(operand["element"]) else "indices"][operand["visits"][run]]
     return f"{'window at element' if any(operand['element']) else 'block'} {tuple(int(i) for i in where)}"
 
@@ -93,7 +93,7 @@ def _by_hand(kernel: dict, operand: dict, step: int) -> str:
 
 
 def problems(kernel: dict, step: int) -> list[str]:
-    """What goes wrong at this step: an output block that is come back to, a block that is not in the array."""
+    """List what goes wrong at this step: an output block visited again, or a block outside the array."""
     found = []
     for operand in kernel["operands"]:
         if operand["space"] == "hbm":
@@ -120,7 +120,7 @@ def _extent(operand: dict) -> str:
 
 
 def problem_steps(kernel: dict) -> np.ndarray:
-    """int64[n]: the steps where something begins to go wrong, in order."""
+    """Return the steps at which something begins to go wrong, in order: int64[n]."""
     steps = [np.zeros(0, np.int64)]
     for operand in kernel["operands"]:
         if operand["space"] == "hbm":
@@ -130,15 +130,15 @@ def problem_steps(kernel: dict) -> np.ndarray:
 
 
 def goes_wrong(operand: dict) -> np.ndarray:
-    """bool[R]: the run has a block outside of the array, or comes back to an output block."""
+    """Return bool[R]: whether a run has a block outside the array, or comes back to an output block."""
     wrong = operand["outside"][operand["visits"]].astype(bool)
     return wrong | (operand["since"] > 0) if operand["role"] == "output" else wrong
 
 
 def telling_step(kernel: dict) -> int:
-    """A step to show where only one can be: the first problem, else one where a block stays and another is copied.
+    """Choose the step for a still: the first problem, or else one where one block stays and another is copied.
 
-    Of those, where the kernel adds up over steps, one with some of the parts.
+    If the kernel accumulates over steps, prefer a step at which the accumulator holds some of its parts.
     """
     wrong = problem_steps(kernel)
     if len(wrong):

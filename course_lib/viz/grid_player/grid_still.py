@@ -1,4 +1,4 @@
-"""One step of a grid as a picture that needs no browser code: every operand in HBM, and its block in VMEM."""
+"""One step of a grid as a still picture: every operand in HBM, and its block in VMEM."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from course_lib.viz.common import draw
 from course_lib.viz.grid_player import grid_accumulator, grid_step
 from course_lib.viz.grid_player.grid_still_plane import AGAIN, COMPLETE, FILL, LOST, NOW, PARTLY, SEEN, plane
 
-_LEFT, _GAP = 58, 18  # room for the words HBM and VMEM; room between operands
+_LEFT, _GAP = 58, 18  # pixels: for the words HBM and VMEM; between operands
 _MOST = 4  # operands side by side
 _SLOT = 26
-_BOXES = 100  # that planes are made of, all together
+_BOXES = 100  # in all planes together
 _HBM, _VMEM = "#eef1f5", "#fdf3d8"
 _WORDS = {
     NOW: "in use",
@@ -23,7 +23,7 @@ _WORDS = {
 
 
 def still(kernel: dict, step: int) -> str:
-    """The step as SVG, on a card of its own."""
+    """Draw the step as a card."""
     said, words = grid_step.problems(kernel, step), grid_step.caption(kernel, step)
     operands = kernel["operands"]
     rows = [operands[n : n + _MOST] for n in range(0, len(operands), _MOST)]
@@ -38,7 +38,7 @@ def still(kernel: dict, step: int) -> str:
 
 
 def _row(kernel: dict, operands: list[dict], step: int, states: set[int]) -> draw.Panel:
-    """Operands side by side, those two bands behind them."""
+    """Draw operands side by side, with a band for HBM and one for VMEM behind them."""
     room = (draw.INNER - _LEFT - _GAP * len(operands)) / max(len(operands), 1)
     most = max(6, _BOXES // len(kernel["operands"]))
     planes = [plane(operand, step, room, states, most) for operand in operands]
@@ -61,7 +61,7 @@ def _row(kernel: dict, operands: list[dict], step: int, states: set[int]) -> dra
 
 
 def _way(operand: dict, step: int, x: float, y: float, room: float) -> str:
-    """Between the bands: an arrow for a copy with its bytes, or words that there is none."""
+    """Draw, between the bands, an arrow for a copy with its bytes, or say that there is none."""
     arrow, words = _move(operand, step)
     if not arrow:
         return draw.label(x, y + 15, words, room, fill=draw.MUTED)
@@ -90,7 +90,7 @@ def _move(operand: dict, step: int) -> tuple[str, str]:
 
 
 def _slots(operand: dict, step: int, x: float, y: float, room: float) -> str:
-    """The buffers of the operand; the one in use is filled."""
+    """Draw the buffers of the operand, the one in use filled."""
     if operand["space"] == "hbm":
         return draw.label(x, y + 17, "no buffer of its own", room, fill=draw.MUTED)
     run, count = grid_step.run_at(operand, step), min(operand["buffers"], 3)
@@ -109,7 +109,7 @@ def _slots(operand: dict, step: int, x: float, y: float, room: float) -> str:
 
 
 def _carried(accumulators: list[dict], step: int) -> draw.Panel:
-    """What lies in VMEM from step to step, and how much of it is there: a box for each part."""
+    """Draw the accumulators that VMEM keeps from step to step: a box for each part that they hold."""
     head, row = 24, 30
     body = draw.box(0, 0, draw.INNER, head + row * len(accumulators), _VMEM, radius=4)
     body += draw.label(8, 17, "Carried in VMEM from step to step", size=13, bold=True)
@@ -126,7 +126,7 @@ def _parts(each: dict, step: int, left: float, y: float, garbage: bool) -> str:
     body, parts, of = "", int(each["parts"][step]), int(each["of"][step])
     cells = min(of, grid_accumulator.MOST_CELLS)
     for cell, (x, wide) in enumerate(draw.columns(210, [1] * cells)):
-        begins, ends = cell * of // cells, (cell + 1) * of // cells  # the parts of this cell
+        begins, ends = cell * of // cells, (cell + 1) * of // cells  # the parts in this cell
         now = begins < parts <= ends and grid_accumulator.adds(each, step)
         fill = FILL[AGAIN] if garbage else FILL[NOW] if now else FILL[SEEN] if parts >= ends else draw.PAPER
         body += draw.box(left + x, y, wide - 2, 18, fill, stroke=draw.MUTED)
@@ -135,12 +135,12 @@ def _parts(each: dict, step: int, left: float, y: float, garbage: bool) -> str:
 
 
 def _held_before(operand: dict, step: int) -> bool:
-    """Whether a buffer that is not in use still shows a block."""
+    """Whether a buffer not in use still shows a block."""
     return operand["space"] != "hbm" and operand["buffers"] > 1 and grid_step.run_at(operand, step) > 0
 
 
 def _legend(states: set[int], held_before: bool) -> draw.Panel:
-    """What the fills mean, of those that occur; and what a second buffer shows, below them."""
+    """Draw a legend of the fills that occur, and below it a note on what a second buffer shows."""
     body, x = "", 0.0
     for state, words in _WORDS.items():
         if state not in states:

@@ -7,8 +7,8 @@ import numpy as np
 from course_lib.viz.common import draw
 from course_lib.viz.grid_player import grid_step
 
-_HIGH, _CELL = 120, (40, 24)  # of a plane; of a block, at most
-_LEAST = 4  # pixels of a block; more blocks than fit are drawn together
+_HIGH, _CELL = 120, (40, 24)  # most pixels: height of a plane; width and height of a block
+_LEAST = 4  # pixels of a block; smaller ones are drawn together
 NEVER, SEEN, PARTLY, COMPLETE, AGAIN, LOST, NOW = range(7)
 FILL = {
     NEVER: draw.PAPER,
@@ -22,9 +22,9 @@ FILL = {
 
 
 def plane(operand: dict, step: int, room: float, states: set[int], most: int) -> draw.Panel:
-    """The array in ``room`` pixels: blocks seen, the one in use, padding.
+    """Draw the array in ``room`` pixels: blocks seen, the one in use, padding.
 
-    ``states`` gets those that occur; at most about ``most`` boxes are drawn, so that the picture stays small.
+    Adds the states that occur to ``states``. Draws about ``most`` boxes at most, so that the picture stays small.
     """
     if operand["space"] == "hbm":
         return draw.Panel(draw.box(0, 0, min(room, 140), 70, FILL[NEVER], stroke=draw.INK), 72)
@@ -43,7 +43,7 @@ def plane(operand: dict, step: int, room: float, states: set[int], most: int) ->
 
 
 def _side(operand: dict, axis: int, limit: tuple[float, float]) -> tuple[int, float, float]:
-    """Of one axis: the first element drawn, pixels in all, pixels per element. Blocks outside widen it a little."""
+    """Return an axis as (first element drawn, pixels, pixels per element); blocks outside the array widen it a bit."""
     room, most = limit
     if len(operand["shape"]) < -axis:
         return 0, min(room, most), min(room, most)
@@ -56,7 +56,7 @@ def _side(operand: dict, axis: int, limit: tuple[float, float]) -> tuple[int, fl
 
 
 def leading_words(operand: dict, start: np.ndarray) -> str:
-    """Where the leading axes stand for the block that begins at ``start``: "slice [2, 0:4] of [8, 8]"."""
+    """Name the slice of the leading axes in which a block at ``start`` lies: "slice [2, 0:4] of [8, 8]"."""
     leading = list(zip(operand["shape"], operand["block"], start.tolist(), strict=True))[:-2]
     if not any(n > b for n, b, _ in leading):
         return ""
@@ -65,13 +65,13 @@ def leading_words(operand: dict, start: np.ndarray) -> str:
 
 
 def _in_slice(operand: dict, run: int) -> np.ndarray:
-    """Numbers of the blocks that lie in the slice of the run's block."""
+    """Return the numbers of the blocks in the same slice as the run's block."""
     leading = operand["starts"][:, : max(len(operand["shape"]) - 2, 0)]
     return np.flatnonzero((leading == leading[operand["visits"][run]]).all(axis=1))
 
 
 def _cells(operand: dict, run: int, sides: list, states: set[int], most: int) -> str:
-    """Blocks side by side, those of one state in a row drawn as one, and lines between them."""
+    """Draw blocks side by side, neighbours of one state as one box, and lines between them."""
     found, bins = _coarse_states(operand, run, sides, most)
     shape = found.shape
     states.update(np.unique(found).tolist())
@@ -99,7 +99,7 @@ def _cells(operand: dict, run: int, sides: list, states: set[int], most: int) ->
 
 
 def _wrong(operand: dict, step: int, sides: list) -> str:
-    """A red edge and a cross on the block of this step, where something goes wrong with it."""
+    """Draw a red edge and a cross on the block of this step if something goes wrong with it."""
     run = grid_step.run_at(operand, step)
     if not grid_step.goes_wrong(operand)[run]:
         return ""
@@ -122,7 +122,7 @@ def _wrong(operand: dict, step: int, sides: list) -> str:
 
 
 def _coarse_states(operand: dict, run: int, sides: list, most: int) -> tuple[np.ndarray, list[int]]:
-    """The states of cells, and their size in elements: so large that they can be seen, and drawn as few boxes."""
+    """Return the states of cells, and the size of a cell in elements: large enough to see, few enough boxes to draw."""
     least = _LEAST
     while True:
         low, bins, shape = [], [], []
@@ -139,7 +139,7 @@ def _coarse_states(operand: dict, run: int, sides: list, most: int) -> tuple[np.
 
 
 def _cell_states(operand: dict, run: int, low: list, bins: list, shape: list) -> np.ndarray:
-    """int[rows, columns]: the state of each cell of the plane at a run. A cell is ``bins`` elements large."""
+    """Return the state of each cell of the plane at a run: int[rows, columns]. A cell is ``bins`` elements large."""
     rank, here = len(operand["shape"]), _in_slice(operand, run)
     first, last, visits, again = _visits(operand, run)
     at = [
@@ -165,7 +165,7 @@ def _cell_states(operand: dict, run: int, low: list, bins: list, shape: list) ->
 
 
 def _visits(operand: dict, run: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Per block: the first and last run that has it, how often it was visited so far, whether it was lost."""
+    """Return, for each block, its first and last run, how often it was visited so far, and whether it was lost."""
     block, count = operand["visits"].astype(np.int64), len(operand["starts"])
     first, last = np.full(count, len(block)), np.zeros(count, np.int64)
     np.minimum.at(first, block, np.arange(len(block)))
@@ -175,7 +175,7 @@ def _visits(operand: dict, run: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _rectangles(states: np.ndarray) -> list[tuple[int, int, int, int, int]]:
-    """(top, left, height, width, state) of boxes of one state that cover every cell that was seen."""
+    """Cover every seen cell with boxes of one state each: (top, left, height, width, state)."""
     found, open_boxes = [], {}
     for row, line in enumerate(states):
         edges = np.flatnonzero(np.diff(line, prepend=-1, append=-1))
@@ -194,7 +194,7 @@ def _rectangles(states: np.ndarray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _same_span(line: np.ndarray, left: int, wide: int, state: int) -> bool:
-    """Whether exactly these cells of a row have this state."""
+    """Whether exactly these neighbours in a row have this state."""
     end = left + wide
     return bool(
         (line[left:end] == state).all()
@@ -204,7 +204,7 @@ def _same_span(line: np.ndarray, left: int, wide: int, state: int) -> bool:
 
 
 def _windows(operand: dict, run: int, sides: list, states: set[int], most: int) -> str:
-    """Blocks that may overlap: the last few that were seen as outlines, the one in use filled."""
+    """Draw blocks that may overlap: the last few seen as outlines, the one in use filled."""
     (low_y, bottom, scale_y), (low_x, right, scale_x) = sides
     rank = len(operand["shape"])
     here = set(_in_slice(operand, run).tolist())
@@ -221,7 +221,7 @@ def _windows(operand: dict, run: int, sides: list, states: set[int], most: int) 
 
 
 def _edge(operand: dict, sides: list) -> str:
-    """The array's own edge, and hatches over what is drawn beyond it: padding."""
+    """Draw the edge of the array, and hatch the padding beyond it."""
     rank = len(operand["shape"])
     (low_y, bottom, scale_y), (low_x, right, scale_x) = sides
     x, wide = (-low_x * scale_x, operand["shape"][-1] * scale_x) if rank else (0, right)

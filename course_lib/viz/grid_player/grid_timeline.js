@@ -1,4 +1,4 @@
-// The strip across all steps: one lane per operand, a tick where something is copied, marks where something goes wrong.
+// The strip across all steps: one lane per operand, a tick for each copy, and marks where something goes wrong.
 
 const LANE = 20, MARKS = 16; // pixels
 const TICK = { in: BLUE, out: GREEN };
@@ -30,7 +30,7 @@ class Timeline {
     this.drawMarks(context);
   }
 
-  // Light bands, one per unit of the innermost axis that is wide enough to see.
+  // Draws light bands, one per unit of the innermost axis that is wide enough to see.
   drawOuterAxis(context) {
     const { kernel } = this;
     let unit = 1;

@@ -1,1 +1,1 @@
-"""The memories of a chip, fastest first."""
+"""The memories of a chip, fastest first: ``memory_ladder``."""

@@ -1,4 +1,4 @@
-"""The memories of a chip as SVG and in words: a rung each, its bandwidth as a bar on a log axis."""
+"""The memories of a chip as SVG and in words: a rung for each, with its bandwidth as a bar on a log axis."""
 
 import math
 
@@ -6,13 +6,13 @@ from course_lib import text
 from course_lib.viz.common import draw
 from course_lib.viz.memory_ladder import memory_rungs
 
-_TALL, _BAR = 62, 300  # pixels: height of a rung; where the bars begin
+_TALL, _BAR = 62, 300  # pixels: height of a rung, left edge of the bars
 _LOW, _HIGH = 1e9, 2e14  # bytes/s at the ends of the axis
 _TICKS = (1e10, 1e11, 1e12, 1e13, 1e14)
 
 
 def still(ladder: dict, view: str, size: int) -> str:
-    """A card; ``ladder`` is from ``memory_rungs.ladder``, ``view`` "core" or "chip", ``size`` bytes."""
+    """Draw ``memory_rungs.ladder``'s ``ladder`` as a card; ``view`` is "core" or "chip", ``size`` a number of bytes."""
     rungs = [_rung(rung, view, size) for rung in ladder["rungs"]]
     head = draw.paragraph(_title(ladder, view), size=18, bold=True)
     used = {
@@ -28,7 +28,7 @@ def still(ladder: dict, view: str, size: int) -> str:
 
 
 def as_text(ladder: dict, view: str, size: int) -> str:
-    """A line for each rung."""
+    """Return a line of text for each rung."""
     lines = [_title(ladder, view)]
     for rung in ladder["rungs"]:
         shared = ", of the whole chip" if rung["of_chip"] and ladder["cores"] > 1 and view == "core" else ""
@@ -47,7 +47,7 @@ def _title(ladder: dict, view: str) -> str:
 
 
 def _figure(rung: dict, view: str, field: str) -> str:
-    """A figure in words, and whose it is."""
+    """Return a figure in words, with its source."""
     words = rung["latency"] if field == "latency" else memory_rungs.words(rung, view, field)
     whose = memory_rungs.source(rung, view, field)
     return f"{words} [{whose}]" if whose else words

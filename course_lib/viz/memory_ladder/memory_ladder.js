@@ -1,15 +1,24 @@
-// The memory ladder: a rung for each memory, bars on log axes, and what moves it.
-// dom.js, units.js and ladder_words.js stand before this file.
+// The memory ladder: a rung for each memory, bars on log axes, and its controls.
+// dom.js and units.js come before this file.
 
 const AXES = { capacity: [13, 38], bandwidth: [30, 47] }; // powers of two at the ends of the bars
 const TICKS = { capacity: [2 ** 20, 2 ** 30], bandwidth: [1e10, 1e12] };
-const SLIDER = [2, 36]; // powers of two of the bytes: 4 to 64 G
+const SLIDER = [2, 36]; // powers of two: 4 bytes to 64 GiB
+const UNKNOWN = "not published";
 const VIEW = { TensorCore: "one TensorCore", SM: "one SM" };
 
 const share = (field, value) => {
   const [low, high] = AXES[field];
   return Math.max(0, Math.min(1, (Math.log2(value) - low) / (high - low)));
 };
+
+// Says the same as memory_rungs.time_words; the tests compare.
+export function timeWords(rung, view, size) {
+  const { capacity, bandwidth, per_cycle } = rung[view];
+  const over = capacity && size > capacity ? `, ${significant(size / capacity, 2)} times what it holds` : "";
+  if (bandwidth === null) return per_cycle ? `at least ${count(Math.ceil(size / per_cycle))} cycles${over}` : UNKNOWN;
+  return `${rung.latency_s === null ? "at least " : ""}${duration((rung.latency_s ?? 0) + size / bandwidth)}${over}`;
+}
 
 function drawAxis(cell, field, words) {
   make(cell, "span", "", words);
@@ -20,14 +29,10 @@ function drawAxis(cell, field, words) {
 
 function render({ model, el }) {
   const all = model.get("chips"), whose = model.get("whose");
-  const root = make(el, "div", "course-ladder");
+  const root = rootOf(el, "course-ladder");
   const title = make(root, "strong", "course-title");
   const bar = make(root, "div", "course-controls");
-  const field = (words, tag) => {
-    const label = make(bar, "label", "course-field", words), control = make(label, tag);
-    control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
-    return control;
-  };
+  const field = (words, tag) => make(make(bar, "label", "course-field", words), tag);
   const chip = field("Chip ", "select"), view = field("of ", "select"), slider = field("How long for ", "input");
   chip.ariaLabel = "Chip";
   view.ariaLabel = "A core, or the whole chip";
@@ -58,7 +63,7 @@ function render({ model, el }) {
   function drawFigure(line, rung, which, name) {
     const cell = make(line, "td", `course-${name}`);
     cell.dataset.label = name === "capacity" ? "holds" : name;
-    const words = name === "latency" ? rung.latency : figureWords(rung, which, name), from = source(rung, which, name);
+    const words = name === "latency" ? rung.latency : rung.words[which][name], from = rung.from[which][name];
     const value = name === "latency" ? null : rung[which][name];
     const text = make(cell, "span", value || from ? "course-figure" : "course-unknown", words);
     if (from) {

@@ -1,22 +1,17 @@
-"""The memories of a chip as a widget: how much each holds, how fast it is, and how long N bytes take on each."""
+"""A widget with the memories of a chip: how much each holds, how fast it is, and how long N bytes take."""
 
-import pathlib
-
-import anywidget
 import traitlets
 
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.memory_ladder import ladder_still, memory_rungs
-
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "ladder_words.js", "memory_ladder.js")
 
 
 def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
-    """Registers, SMEM, VMEM, HBM, the links to other chips and to the host: capacity, bandwidth and latency of each.
+    """Show capacity, bandwidth and latency of registers, SMEM, VMEM, HBM, and the links to other chips and the host.
 
-    Each figure says whose it is, and "not published" stands where nobody has printed one. The chip can be changed: v4,
-    v5e, v5p, v6e, tpu7x, and "h100" and "h200" of NVIDIA's; so can what is counted, one core or the whole chip, and the
-    bytes whose time is shown. Raises ValueError for another chip.
+    Each figure names its source, or says "not published". The reader can change the chip (v4, v5e, v5p, v6e, tpu7x, and
+    NVIDIA's "h100" and "h200"), whether one core or the whole chip counts, and the number of bytes to time. Raises
+    ValueError for any other chip.
     """
     memory_rungs.ladder(chip)
     return MemoryLadder(
@@ -24,21 +19,16 @@ def memory_ladder(*, chip: str = "v5e") -> "MemoryLadder":
     )
 
 
-class MemoryLadder(anywidget.AnyWidget):
-    """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
+class MemoryLadder(Widget):
+    """The widget. Its traits are its settings."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "memory_ladder.css"
+    _esm, _css = source(__file__, "dom.js", "units.js")
     chip = traitlets.Enum(list(memory_rungs.NAMES), "v5e").tag(sync=True)
     view = traitlets.Enum(list(memory_rungs.VIEWS), "core").tag(sync=True)
     bytes = traitlets.Int(1 << 20).tag(sync=True)
     chips = traitlets.Dict().tag(sync=True)
     whose = traitlets.Dict().tag(sync=True)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         ladder = self.chips[self.chip]
-        data["image/svg+xml"] = ladder_still.still(ladder, self.view, self.bytes)
-        data["text/plain"] = ladder_still.as_text(ladder, self.view, self.bytes)
-        return data, metadata
+        return ladder_still.still(ladder, self.view, self.bytes), ladder_still.as_text(ladder, self.view, self.bytes)

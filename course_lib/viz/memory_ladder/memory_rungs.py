@@ -1,9 +1,10 @@
-"""The memories of a chip and its links as rungs: capacity, bandwidth, latency, and whose figure each is.
+"""The memories of a chip and its links as rungs: capacity, bandwidth, latency, and the source of each figure.
 
-A rung is plain data, for a browser: ``name``, ``what``, ``core`` and ``chip`` with ``capacity`` in bytes and
-``bandwidth`` in bytes/s (None where nobody has published them; both the same, and ``of_chip``, where cores have a rung
-in common), ``latency_s``, ``latency`` in words, and ``whose``: for each of the three a key of WHOSE. ladder_words.js
-says the same in words.
+A rung is plain data for the browser: ``name``, ``what``, ``core`` and ``chip`` with ``capacity`` in bytes and
+``bandwidth`` in bytes/s (None if not published; if cores share a rung, both are the same and ``of_chip`` is set),
+``latency_s``, ``latency`` in words, and ``whose``: a key of WHOSE for each of the three. ``words`` and ``from`` hold
+what the functions ``words`` and ``source`` return for each figure. memory_ladder.js repeats ``time_words``, because the
+time follows the slider; a test compares them.
 """
 
 from course_lib import chips, text
@@ -20,23 +21,28 @@ UNKNOWN = "not published"
 _HOST = "its memory, by PCIe, one way"
 NAMES = (*chips.NAMES, *chips.GPU_NAMES)
 VIEWS = ("core", "chip")
-_ADD_CYCLES = 2  # of an addition until its result can be used: the scaling book, of a v5
-# A word of SMEM a cycle, and six cycles until it can be used: simulated by libtpu 0.0.48, alike on every chip but a v4,
-# which it does not simulate. A test does it again.
+_FIGURES = ("capacity", "bandwidth")
+_ADD_CYCLES = 2  # until the result of an addition can be used: the scaling book, for a v5
+# One word of SMEM per cycle, usable after six: simulated by libtpu 0.0.48, the same on every chip except the v4, which
+# it does not simulate. A test repeats the simulation.
 SMEM_CYCLES = 6
 
 
 def ladder(name: str) -> dict:
-    """All rungs of a chip, the fastest first. Raises ValueError for a name that is not in NAMES."""
+    """Return all rungs of a chip, the fastest first. Raises ValueError for a name that is not in NAMES."""
     if name not in NAMES:
         raise ValueError(f"chip={name!r} is not known. Choose one of: {', '.join(NAMES)}.")
-    return _gpu(chips.gpu(name)) if name in chips.GPU_NAMES else _tpu(chips.chip(name))
+    found = _gpu(chips.gpu(name)) if name in chips.GPU_NAMES else _tpu(chips.chip(name))
+    for rung in found["rungs"]:
+        rung["words"] = {view: {field: words(rung, view, field) for field in _FIGURES} for view in VIEWS}
+        rung["from"] = {view: {field: source(rung, view, field) for field in (*_FIGURES, "latency")} for view in VIEWS}
+    return found
 
 
 def _rung(
     name: str, what: str, *, whose: tuple[str, str, str], cores: int = 1, of_chip: bool = False, **figures
 ) -> dict:
-    """A rung. ``figures``: capacity, bandwidth, bytes per_cycle of one core, or of the chip where ``of_chip``; and
+    """Return a rung. ``figures``: capacity, bandwidth and bytes per_cycle of one core, or of the chip if ``of_chip``;
     latency_s, latency.
     """
     known = {field: figures.get(field) for field in ("capacity", "bandwidth", "per_cycle")}
@@ -124,12 +130,12 @@ def _hbm(chip: chips.Chip) -> dict:
 
 
 def _rate(per_cycle: int, clock: float | None) -> dict:
-    """Bytes a cycle, and a second where the clock is known."""
+    """Return the bytes per cycle, and per second if the clock is known."""
     return {"per_cycle": per_cycle, "bandwidth": clock and per_cycle * clock}
 
 
 def _cycles(cycles: float, clock: float | None) -> dict:
-    """A latency in cycles; in seconds too, where the clock is known in two ways that agree."""
+    """Return a latency in cycles, and in seconds if the clock is known, from two sources that agree."""
     words = f"{cycles:,.0f} cycles"
     if not clock:
         return {"latency": f"{words}; clock not published"}
@@ -152,7 +158,7 @@ def _gpu(gpu: chips.Gpu) -> dict:
 
 
 def words(rung: dict, view: str, field: str) -> str:
-    """``capacity`` or ``bandwidth`` of a rung, for one core or the whole chip. memory_ladder.js writes the same."""
+    """Describe the ``capacity`` or ``bandwidth`` of a rung, for one core or the whole chip."""
     value, per_cycle = rung[view][field], rung[view]["per_cycle"]
     if field == "capacity":
         return "no store of its own" if value is None else text.size(value)
@@ -162,7 +168,7 @@ def words(rung: dict, view: str, field: str) -> str:
 
 
 def source(rung: dict, view: str, field: str) -> str:
-    """Whose figure it is: a key of WHOSE; "" where there is none."""
+    """Return the source of a figure as a key of WHOSE; "" if there is no figure."""
     if field == "latency":
         return rung["whose"][field]
     figures = rung[view]
@@ -172,8 +178,8 @@ def source(rung: dict, view: str, field: str) -> str:
 
 
 def time_words(rung: dict, view: str, size: int) -> str:
-    """How long that many bytes take: the latency and the bytes at full bandwidth; at least that where no latency is
-    known.
+    """Say how long ``size`` bytes take: the latency plus the bytes at full bandwidth, a lower bound if the latency is
+    unknown.
     """
     capacity, bandwidth, per_cycle = (rung[view][field] for field in ("capacity", "bandwidth", "per_cycle"))
     over = f", {text.significant(size / capacity, 2)} times what it holds" if capacity and size > capacity else ""

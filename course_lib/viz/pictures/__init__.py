@@ -1,1 +1,1 @@
-"""Pictures that stand in one file each."""
+"""Still pictures, one file each."""

@@ -6,11 +6,11 @@ from course_lib.viz.common.picture import Picture
 
 _MARKS = {"right": ".", "partly wrong": "/", "wrong": "#", "NaN or never written": "?"}
 _COLOURS = {"right": "#d9f0e6", "partly wrong": draw.ORANGE, "wrong": draw.RED, "NaN or never written": draw.PAPER}
-_SIDE, _GAP = 20, 3  # of a square, in pixels
+_SIDE, _GAP = 20, 3  # pixels: side of a square, gap
 
 
 def block_map(map) -> Picture:
-    """The picture of a ``judges.BlockMap``: its ``cells``, with a legend of what occurs in it."""
+    """Draw a ``judges.BlockMap``: its ``cells``, with a legend of the states that occur."""
     return Picture(svg=_svg(map), text=_text(map))
 
 

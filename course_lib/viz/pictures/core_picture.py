@@ -5,19 +5,19 @@ from course_lib.viz.common import draw
 from course_lib.viz.common.picture import Picture
 
 _OUTSIDE, _VECTOR, _SCALAR, _UNIT = "#eef1f5", "#fdf3d8", "#e6dff0", "#cfe3f1"
-_BIG, _PLAIN, _SMALL = 19, 16, 15  # letters; on a page 480 pixels wide they are two thirds of that
-_LEFT, _WIDE = 14, 184  # of what belongs to the scalar unit
-_MIDDLE, _RIGHT = 236, draw.INNER - 14  # edges of what belongs to vectors
+_BIG, _PLAIN, _SMALL = 19, 16, 15  # font sizes; on a page 480 pixels wide, two thirds of that
+_LEFT, _WIDE = 14, 184  # left edge and width of the scalar side
+_MIDDLE, _RIGHT = 236, draw.INNER - 14  # edges of the vector side
 _EACH = (_RIGHT - _LEFT - 3 * 12) / 4  # width of a vector unit
-_DOWN = _MIDDLE + 40  # where most arrows are
-_BUS, _UNITS = 424, 470  # the line that leads to the units, and their upper edge
+_DOWN = _MIDDLE + 40  # x of most arrows
+_BUS, _UNITS = 424, 470  # y of the line that feeds the units, and of their top
 
 
 def core_picture(*, chip: str = "v5e") -> Picture:
-    """The core of a TPU as SVG: scalar unit and SMEM, VPU with its registers, MXU, XLU, EUP, VMEM, HBM, links.
+    """Draw the core of a TPU: scalar unit and SMEM, VPU with its registers, MXU, XLU, EUP, VMEM, HBM, links.
 
-    Sizes, registers and slots are those of ``chips.chip``, links those of ``chips.links``. Raises ValueError for an
-    unknown chip.
+    Sizes, registers and slots come from ``chips.chip``, links from ``chips.links``. Raises ValueError for an unknown
+    chip.
     """
     of, out = chips.chip(chip), chips.links(chip)
     several = of.tensor_cores > 1
@@ -29,7 +29,7 @@ def core_picture(*, chip: str = "v5e") -> Picture:
 
 
 def as_text(of: chips.Chip, out: chips.Links, title: str) -> str:
-    """The picture in words, line by line."""
+    """Return the picture in words, line by line."""
     word, slots, rate = text.size(of.register_bytes), of.slots, text.byte_rate(of.hbm_bandwidth)
     both = f" for each of {of.tensor_cores} cores" if of.tensor_cores > 1 else ""
     lines = (
@@ -54,7 +54,7 @@ def _gib(size: int) -> str:
 
 
 def _box(x: float, y: float, width: float, height: float, fill: str, name: str, *lines: str) -> str:
-    """A unit or a memory: its name, and lines about it."""
+    """Draw a unit or a memory, with its name and lines about it."""
     body = draw.box(x, y, width, height, fill, stroke=draw.INK, radius=4)
     body += draw.label(x + 10, y + 23, name, width - 14, size=_BIG, bold=True)
     return body + "".join(
@@ -63,7 +63,7 @@ def _box(x: float, y: float, width: float, height: float, fill: str, name: str, 
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float, *, both: bool = False, thick: float = 3) -> str:
-    """A straight arrow, level or upright; its line ends inside the heads."""
+    """Draw a horizontal or vertical arrow; its line ends inside the heads."""
     dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
     start = (x1 + 6 * dx, y1 + 6 * dy) if both else (x1, y1)
     found = draw.line(*start, x2 - 6 * dx, y2 - 6 * dy, draw.INK, width=thick)
@@ -77,7 +77,7 @@ def _head(x: float, y: float, dx: int, dy: int) -> str:
 
 
 def _outside(of: chips.Chip, out: chips.Links) -> list[str]:
-    """HBM and links above, and the frame of the core below them."""
+    """Draw HBM and links at the top, and the frame of the core below them."""
     link = [] if out.link_bandwidth is None else [f"{text.byte_rate(out.link_bandwidth)} each way"]
     edge, words = _LEFT + _WIDE, "arrays live here; no unit reads it directly"
     return [
@@ -117,7 +117,7 @@ def _each(of: chips.Chip) -> str:
 
 
 def _flows(of: chips.Chip) -> list[str]:
-    """Arrows, and how much goes along them at once."""
+    """Draw the arrows, and how much each carries at once."""
     word, slots, store = text.size(of.register_bytes), of.slots, _DOWN + 190
     middles = [_LEFT + n * (_EACH + 12) + _EACH / 2 for n in range(4)]
     arrows = [

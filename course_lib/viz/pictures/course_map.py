@@ -1,11 +1,11 @@
-"""The map of the course: a lesson a row, and left of them lines from each to those that build on it."""
+"""The map of the course: a row for each lesson, and curves on the left to the lessons that build on it."""
 
 from course_lib.viz.common import draw
 from course_lib.viz.common.picture import Picture
 
-_RAIL = 92  # where the dots are; lines to what comes later bulge to the left of it
+_RAIL = 92  # x of the dots; curves to later lessons bulge to the left
 _TEXT = _RAIL + 22
-_RIGHT = 150  # width of the column of minutes and points
+_RIGHT = 150  # width of the column with minutes and points
 _BAR = 130
 _GAP = 18  # between two lessons
 _LINE = 17
@@ -13,7 +13,7 @@ _NOTE = "Each line of text says what you can do afterwards. A curve joins a less
 
 
 def picture(course) -> Picture:
-    """The picture of a ``checks.course_map.CourseMap``."""
+    """Draw a ``checks.course_map.CourseMap``."""
     rows = [_row(stop, stop is course.next_stop) for stop in course.stops]
     tops = [sum(row.height + _GAP for row in rows[:n]) for n in range(len(rows))]
     dots = {int(stop.lesson.number): top + 10 for stop, top in zip(course.stops, tops, strict=True)}
@@ -30,7 +30,7 @@ def picture(course) -> Picture:
 
 
 def _row(stop, is_next: bool) -> draw.Panel:
-    """Title, what the lesson gives, what hardware adds; at the right the minutes and the points."""
+    """Draw a lesson: title, what it gives, what hardware adds, and on the right minutes and points."""
     room = draw.INNER - _TEXT - _RIGHT - 16
     title = f"{stop.lesson.number}  {stop.lesson.title}"
     body = draw.label(_TEXT, 15, title, room, size=15, bold=True)
@@ -50,7 +50,7 @@ def _row(stop, is_next: bool) -> draw.Panel:
 
 
 def _line(top: float, bottom: float) -> str:
-    """From one dot down to another, around those in between: the farther, the wider."""
+    """Draw a curve down from one dot to another; the farther apart they are, the wider it swings."""
     bulge = min(_RAIL + 20, 0.19 * (bottom - top))
     path = f"M{_RAIL} {draw.number(top)}C{draw.number(_RAIL - bulge)} {draw.number(top)} "
     path += f"{draw.number(_RAIL - bulge)} {draw.number(bottom)} {_RAIL} {draw.number(bottom)}"
@@ -58,7 +58,7 @@ def _line(top: float, bottom: float) -> str:
 
 
 def _dot(stop, y: float) -> str:
-    """Full where every point is made, half where some are."""
+    """Draw a dot: dark if every point is earned, lighter if some are."""
     passed, points = stop.progress.points, stop.progress.max_points
     fill = draw.BLUE if passed and passed == points else draw.SKY if passed else draw.PAPER
     return f'<circle cx="{_RAIL}" cy="{draw.number(y)}" r="7" fill="{fill}" stroke="{draw.INK}" stroke-width="1.5"/>'

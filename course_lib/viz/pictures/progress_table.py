@@ -1,4 +1,4 @@
-"""The progress over the course as a table: every lesson with its bar, every exercise with what came of it."""
+"""The progress through the course as a table: each lesson with its bar, each exercise with its outcome."""
 
 from html import escape
 
@@ -8,7 +8,7 @@ _TRACK = "#e9edf2"
 
 
 def html(panel) -> str:
-    """The table of a ``checks.panel.Panel``."""
+    """Return the table of a ``checks.panel.Panel``."""
     card = (
         f"background: {draw.PAPER}; color: {draw.INK}; border: 1px solid {draw.LINE}; border-radius: 6px; "
         f"padding: 18px; max-width: 684px; font-family: {draw.SANS}; font-size: 13px"
@@ -16,7 +16,7 @@ def html(panel) -> str:
     body = "".join(map(_lesson_as_html, panel.lessons))
     return (
         f'<div style="{card}"><div style="font-weight: 600">{panel.summary}</div>'
-        # JupyterLab's own style gives every column the same width.
+        # JupyterLab's own style would give every column the same width.
         f'<table style="table-layout: auto; border-collapse: collapse; width: 100%; color: {draw.INK}; margin: 0; '
         f'font-size: 12px">{body}'
         f'</table><div style="color: {draw.MUTED}; margin-top: 10px">{panel.kept}</div></div>'

@@ -1,4 +1,4 @@
-"""What a search over three block sizes found, as maps: a map for each middle size, a square for each choice."""
+"""The results of a search over three block sizes, as maps: one per middle size, with a square for each choice."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ _NONE = "#eef1f5"
 def search_map(
     seconds: Mapping[tuple[int, int, int], float | None], asked: tuple | list = (), names: str = "bm bk bn"
 ) -> Picture:
-    """Times of all choices of three sizes, as multiples of the shortest; a map for each second size.
+    """Draw the times of all choices of three sizes as multiples of the shortest, one map for each second size.
 
-    ``seconds``: (first, second, third) -> seconds, *predicted (compiler)*; None for a choice that was refused.
-    ``asked`` are marked with a ring. Raises ValueError where no choice has a time.
+    ``seconds``: (first, second, third) -> seconds, *predicted (compiler)*; None for a choice that was refused. A ring
+    marks those in ``asked``. Raises ValueError if no choice has a time.
     """
     best = min((s for s in seconds.values() if s is not None), default=None)
     if best is None:

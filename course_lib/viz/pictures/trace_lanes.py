@@ -1,4 +1,4 @@
-"""A recorded profile as lanes over time: what ran when on which thread, and the gaps between."""
+"""A recorded profile as lanes over time: what ran when on which thread, and the gaps in between."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from course_lib.viz.common.picture import Picture
 _NAME, _LANE, _AXIS = 120, 34, 26
 _TICKS = 5
 _COLOURS = (draw.BLUE, draw.ORANGE, draw.GREEN, draw.PURPLE, draw.SKY, draw.RED)
-_LEGEND = 6  # names that have a colour of their own; the others share a grey
+_LEGEND = 6  # names with a colour of their own; the others are grey
 
 
 def trace_lanes(trace: Mapping, first_ms: float | None = None, last_ms: float | None = None) -> Picture:
-    """The complete events of a trace in Chrome's format, a lane for each thread, from ``first_ms`` to ``last_ms``.
+    """Draw the complete events of a trace in Chrome's format, one lane per thread, from ``first_ms`` to ``last_ms``.
 
-    ``trace`` is what ``json.load`` makes of such a file: "traceEvents" with "ts" and "dur" in microseconds, and the
-    threads' names. Its "about" stands above the lanes: whose figures these are. The names that take most time
-    have colours. Raises ValueError where there is no event between the two times.
+    ``trace`` is what ``json.load`` returns for such a file: "traceEvents" with "ts" and "dur" in microseconds, and the
+    names of the threads. Its "about" stands above the lanes and names the source of the figures. The names that take
+    most time have colours. Raises ValueError if there is no event between the two times.
     """
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     ends = [(event["ts"] + event["dur"]) / 1000 for event in events]
@@ -45,7 +45,7 @@ def _threads(trace: Mapping) -> list[tuple[int, str]]:
 
 
 def _colours(events: list[dict]) -> dict[str, str]:
-    """A colour for each of the names that take most time."""
+    """Assign colours to the names that take most time."""
     took: dict[str, float] = {}
     for event in events:
         took[event["name"]] = took.get(event["name"], 0) + event["dur"]
@@ -82,7 +82,7 @@ def _axis(first: float, last: float) -> draw.Panel:
 
 
 def _time(ms: float, most: float) -> str:
-    """In the unit that fits the longest time."""
+    """Format a time in the unit that fits the longest one."""
     return f"{ms:.3g} ms" if most >= 1 else f"{1000 * ms:.3g} us"
 
 

@@ -1,1 +1,1 @@
-"""The pipeline chart: copies and work over time."""
+"""Copies and work over time: ``pipeline_chart``, ``predicted_trace``."""

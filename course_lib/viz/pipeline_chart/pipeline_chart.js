@@ -1,4 +1,4 @@
-// The pipeline chart: what is drawn, and what moves it. dom.js, units.js and the other pipeline_*.js stand before this file.
+// The pipeline chart: drawing and controls. dom.js, units.js and the other pipeline_*.js come before this file.
 
 const INK = "#1f2933", MUTED = "#56616d", LINE = "#c9d1d9", PAPER = "#ffffff", RED = "#b34700";
 const SETTINGS = ["buffers", "block", "work", "shown", "latency", "step"];
@@ -17,38 +17,18 @@ const LANE = 22, GAP = 5, AXIS = 36, TICKS = 8;
 const MOST_SHOWN = 32, MOST_WORK = 1e6, A_STEP = 900; // milliseconds
 const TIMES = [1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64, 128];
 
-function draw(parent, tag, attributes, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  if (text !== undefined) element.textContent = text;
-  parent.append(element);
-  return element;
-}
-// 1, 2 or 5 times a power of ten: the distance of ticks of which few are below `end`.
+// Returns the distance between ticks, 1, 2 or 5 times a power of ten, such that few lie below `end`.
 export function stride(end, ticks = TICKS) {
   const power = 10 ** Math.floor(Math.log10(end / ticks));
   return [1, 2, 5, 10].map((n) => n * power).find((every) => end / every <= ticks);
 }
 
-function field(parent, label, control) {
-  const box = make(parent, "label", "course-field");
-  make(box, "span", "", label);
-  box.append(control);
-  control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
-  return control;
-}
-function choice(options) {
-  const select = document.createElement("select");
-  for (const [value, words] of options) select.append(new Option(words, value));
-  return select;
-}
-const input = (more) => Object.assign(document.createElement("input"), { type: "number", ...more });
 
 function render({ model, el }) {
   const data = model.get("data");
   const state = () => Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
   const start = state(), still = matchMedia("(prefers-reduced-motion: reduce)");
-  const root = make(el, "div", "course-pipeline");
+  const root = rootOf(el, "course-pipeline");
   const head = make(root, "strong", "course-title");
 
   const controls = make(root, "div", "course-controls"), boxes = {};
@@ -57,19 +37,17 @@ function render({ model, el }) {
   const blocks = TIMES.filter((n) => n === 1 || (data.unit * n >= 512 && data.unit * n <= 2 ** 24));
   boxes.block = field(controls, "block", choice(blocks.map((n) => [n, `${sizeOf(data.unit * n)}`])));
   const worked = data.scalar ? "work beside scalar code, cycles a step" : "work, cycles a step";
-  boxes.work = field(controls, worked, input({ min: 1, max: MOST_WORK, step: 1 }));
-  boxes.shown = field(controls, "steps shown", input({ min: 1, max: Math.min(MOST_SHOWN, data.reads.length), step: 1 }));
+  boxes.work = field(controls, worked, input("number", { min: 1, max: MOST_WORK, step: 1 }));
+  boxes.shown = field(controls, "steps shown", input("number", { min: 1, max: Math.min(MOST_SHOWN, data.reads.length), step: 1 }));
   boxes.latency = field(controls, "latency", choice([["compiler", "the compiler's"], ["timings", "from timings"]]));
   const play = button(controls, "course-play", "Play", "Play the steps one after another");
   const reset = button(controls, "course-reset", "Reset", "Back to the kernel's own pipeline");
-  for (const each of [play, reset]) each.dataset.lmSuppressShortcuts = "true";
 
   const plot = make(root, "div", "course-plot");
   plot.tabIndex = 0;
   plot.setAttribute("role", "slider");
   plot.setAttribute("aria-label", "Step of the pipeline");
   plot.setAttribute("aria-valuemin", 0);
-  plot.dataset.lmSuppressShortcuts = "true";
   const svg = draw(plot, "svg", { "aria-hidden": "true" });
   const legend = make(root, "ul", "course-legend");
   const told = make(root, "p", "course-caption");
@@ -176,7 +154,7 @@ function render({ model, el }) {
     }
   }
 
-  // Words in the middle of a piece of time, if it is wide enough for them.
+  // Writes words in the middle of a span of time if it is wide enough.
   function fitting(parent, x, y, text, room, { plate = false, ...look } = {}) {
     const words = draw(parent, "text", { x, y, "text-anchor": "middle", ...look }, text), long = words.getComputedTextLength();
     if (long + 8 > room) {
@@ -205,7 +183,7 @@ function render({ model, el }) {
     make(item, "span", "", does);
   }
 
-  // ---- playing: the time of the cursor runs evenly through what is shown
+  // ---- playing: the cursor moves evenly through the time shown
 
   let frame = null;
   function stop() {

@@ -1,28 +1,18 @@
-"""The pipeline of a kernel over time, as a widget: copies in, the core, copies out, and where the core waits."""
+"""A widget with the pipeline of a kernel over time: copies in, the core, copies out, and where the core waits."""
 
 import math
-import pathlib
 from collections.abc import Callable
 
-import anywidget
 import traitlets
 
 from course_lib import chips
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.pipeline_chart import pipeline_data, pipeline_lanes, pipeline_words
 from course_lib.viz.pipeline_chart.pipeline_lanes import Settings
 from course_lib.viz.pipeline_chart.pipeline_still import still
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = (
-    "../common/dom.js",
-    "../common/units.js",
-    "../common/pipeline_model.js",
-    "pipeline_lanes.js",
-    "pipeline_words.js",
-    "pipeline_chart.js",
-)
 MOST_BUFFERS, MOST_SHOWN, MOST_WORK = 8, 32, 1_000_000
-_BLOCK, _LARGEST = 32 << 10, 16 << 20  # bytes of the plain kernel's block
+_BLOCK, _LARGEST = 32 << 10, 16 << 20  # bytes of the plain kernel's block, and the most
 
 
 def pipeline_chart(
@@ -35,22 +25,22 @@ def pipeline_chart(
     shown: int = 8,
     latency: str = "compiler",
 ) -> "PipelineChart":
-    """The first steps of the pipeline of the first kernel of ``fn(*args)``: a lane a buffer, and one for the core.
+    """Chart the first pipeline steps of the first kernel of ``fn(*args)``: a lane per buffer, and one for the core.
 
-    What is copied in which step is read off the kernel (``grid.walk``). Its work a step, in cycles, is the compiler's,
-    or the model's where there is no compiler; ``work`` replaces it, beside scalar code. Times are predicted (model):
-    those of ``roofline.pipeline``. Its loop asks for the blocks of a later step before it waits for its own, as
-    pallas_call and emit_pipeline do, and its copies share the HBM, which they do not in the compiler's simulator.
-    Without ``fn`` a plain kernel is shown, which reads and writes a block of ``block`` bytes in each step (32 KiB) and
-    works ``work`` cycles on it (250).
+    The copies of each step are read off the kernel (``grid.walk``). The work per step, in cycles, is the compiler's, or
+    the model's if there is no compiler; ``work`` replaces it, except for scalar code. Times are predicted (model), by
+    ``roofline.pipeline``: the loop requests the blocks of a later step before it waits for its own, as pallas_call and
+    emit_pipeline do, and its copies share the HBM bandwidth, which they do not in the compiler's simulator. Without
+    ``fn``, the chart shows a plain kernel that reads and writes a block of ``block`` bytes (32 KiB) in each step and
+    works on it for ``work`` cycles (250).
 
-    ``buffers``: of each block that is read, 1 to 8; by itself the kernel's own. ``shown``: steps. ``latency``:
-    "compiler", what its simulator counts for a copy, or "timings", what published timings leave of that. All of these
-    can be changed in the browser, and the block as well: what is read, written and worked on in a step grows with it.
-    ``args`` are arrays or ShapeDtypeStructs. Nothing is run.
+    ``buffers``: of each block read, 1 to 8, by default the kernel's own. ``shown``: steps. ``latency``: "compiler", as
+    its simulator counts a copy, or "timings", as fitted to published timings. The reader can change all of these in the
+    browser, and also the block: bytes and work of a step grow with it. ``args`` are arrays or ShapeDtypeStructs.
+    Nothing is run.
 
-    Raises ValueError for a function without a kernel, for an unknown chip, and for what the controls would not take;
-    grid.UnreadableCall where a kernel's copies depend on array values.
+    Raises ValueError for a function without a kernel, an unknown chip, and values that the controls would not accept;
+    grid.UnreadableCall if a kernel's copies depend on array values.
     """
     chips.chip(chip)
     _check("shown", shown, 1, MOST_SHOWN)
@@ -80,39 +70,34 @@ def pipeline_chart(
     )
 
 
-class PipelineChart(anywidget.AnyWidget):
-    """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
+class PipelineChart(Widget):
+    """The widget. Its traits are its settings."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "pipeline_chart.css"
+    _esm, _css = source(__file__, "dom.js", "units.js", "pipeline_model.js", "pipeline_lanes.js", "pipeline_words.js")
     data = traitlets.Dict().tag(sync=True)
     buffers = traitlets.Int(2).tag(sync=True)
-    block = traitlets.Float(1.0).tag(sync=True)  # times the kernel's own
-    work = traitlets.Float(250.0).tag(sync=True)  # cycles a step, with the kernel's own blocks, beside scalar code
+    block = traitlets.Float(1.0).tag(sync=True)  # multiple of the kernel's own
+    work = traitlets.Float(250.0).tag(sync=True)  # cycles per step with the kernel's own blocks, without scalar code
     shown = traitlets.Int(8).tag(sync=True)  # steps
     latency = traitlets.Enum(["compiler", "timings"], "compiler").tag(sync=True)
-    step = traitlets.Int(0).tag(sync=True)  # the one that the words are about
+    step = traitlets.Int(0).tag(sync=True)  # the step described in words
 
     @property
     def settings(self) -> Settings:
-        """What is shown now."""
+        """The settings shown now."""
         return Settings(buffers=self.buffers, block=self.block, work=self.work, shown=self.shown, latency=self.latency)
 
     @property
     def played(self) -> pipeline_lanes.Played:
-        """Its steps, in cycles."""
+        """The steps of the pipeline, in cycles."""
         return pipeline_lanes.played(self.data, self.settings)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self.data, self.settings)
-        data["text/plain"] = as_text(self)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self.data, self.settings), as_text(self)
 
 
 def as_text(chart: PipelineChart) -> str:
-    """The readout as lines."""
+    """Return the readout as lines of text."""
     about = (chart.data, chart.settings, chart.played)
     rows = [f"  {name}: {value}" for name, value in pipeline_words.readout(*about)]
     return "\n".join([pipeline_words.title(*about[:2]), *rows, *pipeline_words.hints(*about)])

@@ -1,4 +1,4 @@
-"""What the pipeline chart is made of: the copies of a kernel's steps, its work, and the latencies of a chip."""
+"""The data of a pipeline chart: the copies of a kernel's steps, its work, and the latencies of a chip."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from course_lib.viz.pipeline_chart.pipeline_lanes import PLAYED
 
 
 def of_chip(chip: str) -> dict:
-    """Clock, bandwidth that copies reach, and latencies (of a read, of a write) in cycles, of two origins."""
+    """Return clock, bandwidth that copies reach, and latencies (read, write) in cycles, from two sources."""
     fitted = chip if chip in roofline.FITTED else "v5e"
     constants, made_of = roofline.FITTED[fitted], chips.chip(chip)
     clock = made_of.clock_hz or roofline.CLOCK_HZ[chip]
@@ -27,13 +27,13 @@ def of_chip(chip: str) -> dict:
 
 
 def _in_cycles(read_s: float, write_s: float, chip: str, clock: float) -> list[float]:
-    """Latencies are counted in cycles of ``roofline.CLOCK_HZ``; of a chip that has none there, of its own clock."""
+    """Convert latencies to cycles of ``roofline.CLOCK_HZ``, or of the chip's own clock if it has none there."""
     counted = roofline.CLOCK_HZ.get(chip, clock)
     return [read_s * counted, write_s * counted]
 
 
 def of_plain(chip: str, block: int, work: float | None) -> dict:
-    """A kernel that reads a block in each step, works on it, and writes one."""
+    """Describe a kernel that reads a block in each step, works on it, and writes one."""
     return of_chip(chip) | {
         "kernel": "A kernel that reads and writes a block in each step",
         "reads": [block] * PLAYED,
@@ -50,14 +50,14 @@ def of_plain(chip: str, block: int, work: float | None) -> dict:
 
 
 def of_kernel(fn: Callable, args: tuple, chip: str, work: float | None) -> dict:
-    """The first kernel of ``fn(*args)``. Its work is the compiler's, or the model's where there is no compiler."""
+    """Describe the first kernel of ``fn(*args)``, with the compiler's work, or the model's if there is no compiler."""
     kernels = roofline.load(fn, *args, chip=chip).kernels
     if not kernels:
         raise ValueError("pipeline_chart: this function has no kernel to show. Pass one that calls pl.pallas_call.")
     kernel, given = kernels[0], of_chip(chip)
     call = next(call for call in grid.walk(fn, *args, chip=chip).calls if call.steps)
     reads, writes, alone, buffers = kernel.reads, kernel.writes, kernel.alone, kernel.buffers
-    if _one_buffer(call) and not reads[1:].any():  # of all that is read: shown as such, so that it can be changed
+    if _one_buffer(call) and not reads[1:].any():  # all reads have one buffer: let it be changed
         reads, alone, buffers = reads + alone, np.zeros_like(alone), 1
     report = _compiled(fn, args, chip)
     scalar, its, notes = _core(kernel, given, report)
@@ -80,7 +80,7 @@ def of_kernel(fn: Callable, args: tuple, chip: str, work: float | None) -> dict:
 
 
 def _one_buffer(call: grid.Call) -> bool:
-    """Whether blocks that are read have one buffer, and none that is written."""
+    """Whether blocks that are read have one buffer, and written ones do not."""
     single = {o.role for o in _operands(call) if o.pipelined and o.buffers == 1 and o.changes.sum() > 1}
     return single == {"input"}
 
@@ -93,9 +93,9 @@ def _compiled(fn: Callable, args: tuple, chip: str) -> compiler.Report | None:
 
 
 def _core(kernel, given: dict, report: compiler.Report | None) -> tuple[float, float, list[str]]:
-    """Cycles of scalar code and of other work in a step, and whose figures they are."""
+    """Return the cycles of scalar code and of other work in a step, and the source of these figures."""
     if report is not None and report.step:
-        each = report.steps / len(kernel.reads)  # a copy by hand is a step here
+        each = report.steps / len(kernel.reads)  # each manual copy is a step here
         words = f"Work and scalar code: {vocabulary.COMPILER}."
         return report.step["scalar code"] * each, report.step["work"] * each, [words]
     fitted = roofline.FITTED.get(given["chip"], roofline.FITTED["v5e"])
@@ -107,7 +107,7 @@ def _core(kernel, given: dict, report: compiler.Report | None) -> tuple[float, f
 
 
 def _operands(call: grid.Call) -> tuple[grid.Operand, ...]:
-    """Those of the first pipeline in its body, where there is one; else its own."""
+    """Return the operands of the first pipeline in the kernel's body, or else those of the call."""
     if not grid.has_copies_by_hand(call):
         return call.operands
     try:
@@ -117,7 +117,7 @@ def _operands(call: grid.Call) -> tuple[grid.Operand, ...]:
 
 
 def _moves(call: grid.Call) -> list[str]:
-    """Which blocks move, and how often."""
+    """Say which blocks move, and how often."""
     if grid.has_copies_by_hand(call) and _operands(call) is call.operands:
         return ["It copies by hand: its copies are taken to come evenly, with two buffers."]
     said = []

@@ -1,19 +1,20 @@
-// The steps of a pipeline over time: pipeline_lanes.py once more. The tests compare both. pipeline_model.js stands before.
+// The steps of a pipeline over time, as in pipeline_lanes.py; the tests compare both.
+// pipeline_model.js comes before this file.
 
-const OUT = 2; // buffers of what is written, whatever those of what is read
-const NEAR = 0.05; // T and one of its parts that are nearer than this are the same: vocabulary.py
-const BUBBLE = 0.5; // cycles: a shorter wait is none
-const HAIR = 2 ** -20; // cycles: what rounding leaves of nothing
+const OUT = 2; // buffers of a written block, however many a read block has
+const NEAR = 0.05; // T equals one of its parts if they are nearer than this: vocabulary.py
+const BUBBLE = 0.5; // cycles: a shorter wait does not count
+const HAIR = 2 ** -20; // cycles: a rounding error
 const MODEL = "predicted (model)";
 
-// All of it in cycles; s: what the controls say, as Settings.
+// Runs the pipeline, in cycles; `s` holds the settings of the controls.
 export function played(data, s) {
   const work = data.scalar + s.work * s.block, pace = (s.block * data.clock) / data.bandwidth;
   const [reads, writes, alone] = [data.reads, data.writes, data.alone].map((sizes) => sizes.map((size) => size * pace));
   const [read_s, write_s] = data.latency[s.latency];
   const all = steps(reads.map(() => work), reads, writes, alone, { read_s, write_s, buffers: s.buffers });
   const number = all.length, later = Math.floor(number / 2), last = all.at(-1);
-  const half = number > 3 ? number - (Math.floor(later / s.buffers) * s.buffers || later) : 0; // buffers take turns
+  const half = number > 3 ? number - (Math.floor(later / s.buffers) * s.buffers || later) : 0; // in whole turns
   const step = (last.done - (half ? all[half - 1].done : 0)) / (number - half);
   const mean = (sizes) => sizes.slice(half).reduce((sum, size) => sum + size, 0) / (number - half);
   const parts = { work, bytes: mean(reads) + mean(writes) + mean(alone),
@@ -42,7 +43,7 @@ export function lanes(data, s) {
     ...numbered("out", OUT, data.writes)];
 }
 
-// [lane, kind, step, start, end] of what is drawn.
+// Returns [lane, kind, step, start, end] of each bar to draw.
 export function bars(found, s) {
   const all = found.steps, made = [];
   const reading = all.flatMap((step, n) => (step.asked === null ? [] : [n]));

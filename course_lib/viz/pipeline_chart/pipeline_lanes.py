@@ -1,4 +1,4 @@
-"""The steps of a kernel's pipeline over time: what is asked for, arrives, is worked on and leaves, and in which buffer.
+"""The steps of a kernel's pipeline over time: what is requested, arrives, is worked on and leaves, in which buffer.
 
 pipeline_lanes.js is the same in JavaScript; a test compares them.
 """
@@ -9,46 +9,46 @@ from typing import NamedTuple
 from course_lib import vocabulary
 from course_lib.roofline import pipeline
 
-PLAYED = 256  # steps at most; T is that of the later half of them
-OUT = 2  # buffers of what is written, whatever those of what is read
-_NEAR = 0.05  # T and one of its parts that are nearer than this are the same: vocabulary.py
-_BUBBLE = 0.5  # cycles: a shorter wait is none
-_HAIR = 2**-20  # cycles: what rounding leaves of nothing
+PLAYED = 256  # steps at most; T is the mean of the later half
+OUT = 2  # buffers of a written block, however many a read block has
+_NEAR = 0.05  # T equals one of its parts if they are nearer than this: vocabulary.py
+_BUBBLE = 0.5  # cycles: a shorter wait does not count
+_HAIR = 2**-20  # cycles: a rounding error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the controls say."""
+    """The settings of the controls."""
 
     buffers: int = 2  # of each block that is read ahead
-    block: float = 1.0  # times the kernel's own blocks
-    work: float  # cycles of the core in a step, beside scalar code, with the kernel's own blocks
+    block: float = 1.0  # multiple of the kernel's own blocks
+    work: float  # cycles of the core in a step with the kernel's own blocks, without scalar code
     shown: int = 8  # steps
-    latency: str = "compiler"  # or "timings": whose
+    latency: str = "compiler"  # source: "compiler" or "timings"
 
 
 class Played(NamedTuple):
-    """All of it in cycles."""
+    """The steps of a pipeline and what follows from them, all times in cycles."""
 
     steps: list[pipeline.Step]
     read: float  # latency of a read
-    work: float  # the core's, in a step: scalar code too
-    step: float  # T: a step takes so long in the steady state
-    parts: dict[str, float | None]  # what T is the longest of: "work", "bytes", "read", "write"; None: not in each step
+    work: float  # of the core in a step, with scalar code
+    step: float  # T: the time of a step in the steady state
+    parts: dict[str, float | None]  # "work", "bytes", "read", "write": T is the longest; None: not in each step
     bound: str  # vocabulary.COMPUTE, HBM, STEPS or BOTH
-    bubbles: list[tuple[int, float, float]]  # (step, from, to): the core waits before its work; or behind the last step
-    end: float  # of what is shown
+    bubbles: list[tuple[int, float, float]]  # (step, from, to): the core waits before a step, or after the last
+    end: float  # of the steps shown
 
 
 def played(data: dict, s: Settings) -> Played:
-    """The pipeline under these settings; ``data`` is ``PipelineChart.data``."""
+    """Run the pipeline with these settings; ``data`` is ``PipelineChart.data``."""
     work = data["scalar"] + s.work * s.block
-    pace = s.block * data["clock"] / data["bandwidth"]  # cycles for each byte
+    pace = s.block * data["clock"] / data["bandwidth"]  # cycles per byte
     reads, writes, alone = ([size * pace for size in data[name]] for name in ("reads", "writes", "alone"))
     read_s, write_s = data["latency"][s.latency]
     steps = pipeline.steps([work] * len(reads), reads, writes, alone, read_s=read_s, write_s=write_s, buffers=s.buffers)
     count = len(steps)
-    half = count - (count // 2 // s.buffers * s.buffers or count // 2) if count > 3 else 0  # buffers take turns
+    half = count - (count // 2 // s.buffers * s.buffers or count // 2) if count > 3 else 0  # whole turns of the buffers
     step = (steps[-1].done - (steps[half - 1].done if half else 0.0)) / (count - half)
 
     def mean(sizes):
@@ -78,7 +78,7 @@ def played(data: dict, s: Settings) -> Played:
 
 
 def _bound(step: float, parts: dict, scalar: float) -> str:
-    """The part that T is; the price of the steps where it is neither the work nor the bytes."""
+    """Name the part that equals T; if neither work nor bytes does, it is the cost of the grid steps."""
     core, hbm = (abs(step - parts[name]) < _NEAR * step for name in ("work", "bytes"))
     if core and hbm:
         return vocabulary.BOTH
@@ -94,17 +94,17 @@ def _bubbles(steps: list[pipeline.Step]) -> list[tuple[int, float, float]]:
 
 
 class Bar(NamedTuple):
-    """A piece of time in a lane."""
+    """A span of time in a lane."""
 
     lane: str
     kind: str  # "queue", "latency", "bytes", "waits", "in use", "work", "bubble", "leaving", "answer"
-    step: int  # of which step
+    step: int  # whose
     start: float  # cycles
     end: float
 
 
 def lanes(data: dict, s: Settings) -> list[str]:
-    """Their names, from above."""
+    """Name the lanes, from the top."""
     read = [f"buffer {n}" for n in range(min(s.buffers, sum(map(bool, data["reads"]))))]
     alone = ["one buffer"] if any(data["alone"]) else []
     written = [f"out {n}" for n in range(min(OUT, sum(map(bool, data["writes"]))))]
@@ -112,7 +112,7 @@ def lanes(data: dict, s: Settings) -> list[str]:
 
 
 def bars(found: Played, s: Settings) -> list[Bar]:
-    """What is drawn, in cycles; what begins later than is shown is left out, what ends later is cut."""
+    """List the bars to draw, in cycles; those that begin after the steps shown are left out, longer ones are cut."""
     made, shown = [], min(s.shown, len(found.steps))
     made += _reading(found, s.buffers) + _writing(found.steps)
     for n, step in enumerate(found.steps[: shown + 1]):
@@ -126,7 +126,7 @@ def bars(found: Played, s: Settings) -> list[Bar]:
 
 
 def _reading(found: Played, buffers: int) -> list[Bar]:
-    """Copies in, and until when their buffer is in use: until the step before the next block that comes."""
+    """List the copies in; a buffer stays in use until the step before the next block is read."""
     steps, made = found.steps, []
     reading = [n for n, step in enumerate(steps) if step.asked is not None]
     for visit, n in enumerate(reading):
@@ -143,7 +143,7 @@ def _reading(found: Played, buffers: int) -> list[Bar]:
 
 
 def _writing(steps: list[pipeline.Step]) -> list[Bar]:
-    """Copies out, and from when their buffer is in use: from the step behind the write before."""
+    """List the copies out; a buffer is in use from the step after the previous write."""
     made, writing = [], [n for n, step in enumerate(steps) if step.leaves is not None]
     for visit, n in enumerate(writing):
         step, lane = steps[n], f"out {visit % OUT}"

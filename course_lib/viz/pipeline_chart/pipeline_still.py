@@ -1,4 +1,4 @@
-"""The pipeline chart as SVG, for pages where no kernel runs: the first steps, lane by lane."""
+"""The pipeline chart as SVG: the first steps, lane by lane."""
 
 import math
 
@@ -8,10 +8,10 @@ from course_lib.viz.pipeline_chart import pipeline_lanes, pipeline_words
 from course_lib.viz.pipeline_chart.pipeline_lanes import Bar, Played, Settings
 
 _LEFT, _LANE, _GAP = 80, 20, 5  # pixels
-_KEYS = 3  # of the legend, beside one another
+_KEYS = 3  # of the legend, side by side
 _AXIS = 36
 _TICKS = 8  # at most
-# kind of bar -> (fill, stroke of its hatch, lean of it, words)
+# kind of bar -> (fill, stroke and lean of its hatch, words)
 LOOKS = {
     "queue": ("#dfe4ea", "", 0, "other copies' bytes first"),
     "latency": ("#cfe3f1", draw.BLUE, 1, "latency of a read"),
@@ -27,7 +27,7 @@ _RED = "#b34700"
 
 
 def still(data: dict, s: Settings) -> str:
-    """The first steps, a legend, and what they amount to."""
+    """Draw the first steps, a legend, and the readout as a card."""
     found = pipeline_lanes.played(data, s)
     head = pipeline_words.title(data, s)
     rows = [f"{name}: {value}" for name, value in pipeline_words.readout(data, s, found)]
@@ -40,7 +40,7 @@ def still(data: dict, s: Settings) -> str:
 
 
 def lanes(data: dict, s: Settings, found: Played) -> draw.Panel:
-    """The lanes over their time axes."""
+    """Draw the lanes between their time axes."""
     names, wide = pipeline_lanes.lanes(data, s), draw.INNER - _LEFT - 10
     scale, tops = wide / found.end, {}
     parts = [_axis(found.end / data["clock"] * 1e6, wide, _AXIS - 8, "us", -6)]
@@ -63,7 +63,7 @@ def lanes(data: dict, s: Settings, found: Played) -> draw.Panel:
 
 
 def _steps(found: Played, s: Settings, scale: float, top: float) -> str:
-    """The number of each step, from the end of the work before to the end of its own."""
+    """Write the number of each step between the end of the previous work and the end of its own."""
     parts, before = [draw.label(_LEFT - 8, top + 14, "step", _LEFT - 8, anchor="end", fill=draw.MUTED)], 0.0
     for n, step in enumerate(found.steps[: s.shown]):
         left, right = _LEFT + before * scale, _LEFT + step.done * scale
@@ -92,7 +92,7 @@ def _bar(bar: Bar, scale: float, top: float, high: float = _LANE) -> str:
 
 
 def _name(bar: Bar, scale: float, top: float, steps: int) -> str:
-    """The step of a copy, on a white plate; how long a bubble is."""
+    """Write the step of a copy on a white plate, or the length of a bubble."""
     left, width = _LEFT + bar.start * scale, (bar.end - bar.start) * scale
     if bar.kind == "bubble":
         words = pipeline_words.bubble(bar, steps)
@@ -106,7 +106,7 @@ def _name(bar: Bar, scale: float, top: float, steps: int) -> str:
 
 
 def _axis(end: float, wide: float, y: float, unit: str, down: float) -> str:
-    """Ticks at round numbers up to ``end``, with the unit at the left."""
+    """Draw an axis with ticks at round numbers up to ``end``, and the unit on the left."""
     parts = [draw.line(_LEFT, y, _LEFT + wide, y, draw.GREY)]
     parts.append(draw.label(_LEFT - 8, y + down, unit, _LEFT - 8, anchor="end", fill=draw.MUTED))
     every = stride(end)
@@ -118,7 +118,7 @@ def _axis(end: float, wide: float, y: float, unit: str, down: float) -> str:
 
 
 def stride(end: float) -> float:
-    """1, 2 or 5 times a power of ten: the distance of ticks of which few are below ``end``."""
+    """Return the distance between ticks, 1, 2 or 5 times a power of ten, such that few lie below ``end``."""
     power = 10.0 ** math.floor(math.log10(end / _TICKS))
     return next(n * power for n in (1, 2, 5, 10) if end / (n * power) <= _TICKS)
 

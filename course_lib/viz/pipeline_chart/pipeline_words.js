@@ -1,4 +1,5 @@
-// The words of pipeline_words.py once more; the tests compare. units.js and pipeline_lanes.js stand before this file.
+// The words of pipeline_words.py, and what happens in a step; the tests compare both.
+// units.js and pipeline_lanes.js come before this file.
 
 const wholeOf = (n) => count(Math.floor(n + 0.5));
 const cycles = (n) => `${wholeOf(n)} cycles`;
@@ -52,12 +53,13 @@ export function hints(data, s, found) {
   return [...said, ...data.notes];
 }
 
-// What stands in a bubble, the longest first: as much as there is room for.
+// Returns the words for a bubble, the longest first: the first that fits is used.
 export function bubble(step, long, steps) {
   const name = step === 0 ? "prologue" : step === steps ? "drain" : "";
   return [...(name ? [`${name} ${wholeOf(long)}`] : []), wholeOf(long)];
 }
 
+// Says what step `n` does, and when.
 export function caption(s, found, n) {
   const step = found.steps[n], before = found.steps[n - 1];
   const visits = found.steps.slice(0, n + 1).filter((each) => each.asked !== null).length;

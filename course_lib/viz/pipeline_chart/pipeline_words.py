@@ -1,6 +1,6 @@
-"""The pipeline chart in words: what a step takes and why, and what happens in one of them.
+"""The pipeline chart in words: how long a step takes, and why.
 
-pipeline_words.js says the same in JavaScript; a test compares them.
+pipeline_words.js says the same in JavaScript, and what happens in one step; a test compares them.
 """
 
 import math
@@ -8,11 +8,11 @@ import math
 from course_lib import text, vocabulary
 from course_lib.viz.pipeline_chart.pipeline_lanes import OUT, Bar, Played, Settings
 
-_MORE = 1.05  # times the longest part: then T is said to be more than each
+_MORE = 1.05  # times the longest part: from there on T counts as more than each
 
 
 def cycles(n: float) -> str:
-    """A time in cycles: "1,209 cycles"."""
+    """Format a time in cycles: "1,209 cycles"."""
     return f"{_whole(n)} cycles"
 
 
@@ -21,12 +21,12 @@ def _whole(n: float) -> str:
 
 
 def title(data: dict, s: Settings) -> str:
-    """What is shown."""
+    """Return the title of the chart."""
     return f"{data['kernel']}, {text.counted(s.buffers, 'buffer')}, {vocabulary.MODEL} on a {data['chip']}"
 
 
 def readout(data: dict, s: Settings, found: Played) -> list[tuple[str, str]]:
-    """(name, value with its unit): the parts of a step, what binds, and how much of the time the core waits."""
+    """Return (name, value with its unit) rows: the parts of a step, what binds, and how long the core waits."""
     parts, read, write = found.parts, any(data["reads"]), any(data["writes"])
     scalar = f", {_whole(data['scalar'])} of them scalar code" if data["scalar"] else ""
     most = max(part for part in parts.values() if part is not None)
@@ -57,12 +57,12 @@ def readout(data: dict, s: Settings, found: Played) -> list[tuple[str, str]]:
 
 
 def untouched(data: dict, s: Settings) -> bool:
-    """Whether the pipeline is the kernel's own."""
+    """Whether the pipeline is still the kernel's own."""
     return s.buffers == data["buffers"] and s.block == 1 and s.work == data["work"]
 
 
 def hints(data: dict, s: Settings, found: Played) -> list[str]:
-    """What else there is to know, in sentences."""
+    """Say what else there is to know, in sentences."""
     said, parts = [], [part for part in found.parts.values() if part is not None]
     if any(data["reads"]) and s.buffers == 1:
         said.append("With one buffer a read is asked for when the work on the block before is done: nothing hides it.")
@@ -90,32 +90,7 @@ def hints(data: dict, s: Settings, found: Played) -> list[str]:
 
 
 def bubble(bar: Bar, steps: int) -> list[str]:
-    """What stands in a bubble of a kernel of so many steps, the longest first: as much as there is room for."""
+    """Return the words for a bubble in a kernel of ``steps`` steps, the longest first: the first that fits is used."""
     long = _whole(bar.end - bar.start)
     name = "prologue" if bar.step == 0 else "drain" if bar.step == steps else ""
     return [f"{name} {long}", long] if name else [long]
-
-
-def caption(s: Settings, found: Played, n: int) -> str:
-    """What step ``n`` does, and when."""
-    step, before = found.steps[n], found.steps[n - 1] if n else None
-    visits = sum(each.asked is not None for each in found.steps[: n + 1])
-    if step.asked is None:
-        said = [f"Step {n} reads nothing ahead."]
-    else:
-        said = [
-            f"Step {n}: its read, asked for at {_whole(step.asked)}, fills buffer {(visits - 1) % s.buffers} until "
-            f"{_whole(step.arrives)}."
-        ]
-    if step.alone is not None:
-        said.append(f"A block that has one buffer is asked for at {_whole(step.alone)}.")
-    gap = next((end - start for number, start, end in found.bubbles if number == n), None)
-    if gap is None:
-        said.append("The core does not wait.")
-    else:
-        late = before is not None and before.ends - before.done > step.begins - step.starts
-        said.append(f"The core waits {cycles(gap)} for {f'the write of step {n - 2}' if late else 'it'}.")
-    said.append(f"It works from {_whole(step.begins)} to {_whole(step.done)}.")
-    if step.leaves is not None:
-        said.append(f"The result leaves from {_whole(step.leaves)} on and is gone at {_whole(step.gone)}.")
-    return " ".join(said)

@@ -1,4 +1,4 @@
-"""The first steps of a kernel as a trace in Chrome's format, for those who read profiles: predicted, not recorded."""
+"""The first steps of a kernel as a trace in Chrome's format, for readers of profiles: predicted, not recorded."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from course_lib.viz.pipeline_chart.pipeline_chart import pipeline_chart
 
 
 def predicted_trace(fn: Callable, *args, chip: str = "v5e", shown: int = 8) -> dict:
-    """What ``pipeline_chart(fn, *args)`` shows, as ``json.dump`` wants it: a thread a lane, times in microseconds.
+    """Return what ``pipeline_chart(fn, *args)`` shows, for ``json.dump``: a thread per lane, times in microseconds.
 
-    https://ui.perfetto.dev opens such a file, and ``trace_lanes`` draws it. The times are predicted (model): lesson 5's
-    loop with the latency, and where there is a compiler the work, of the compiler. "about" says so. Raises what
-    ``pipeline_chart`` raises.
+    https://ui.perfetto.dev opens such a file, and ``trace_lanes`` draws it. The times are predicted (model), and
+    "about" says so: they come from lesson 5's loop with the compiler's latency and, if there is a compiler, its work.
+    Raises what ``pipeline_chart`` raises.
     """
     chart = pipeline_chart(fn, *args, chip=chip, shown=shown)
     data, settings, us = chart.data, chart.settings, 1e6 / chart.data["clock"]

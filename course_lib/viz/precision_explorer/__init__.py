@@ -1,1 +1,1 @@
-"""How wrong a product is, and what its precision costs."""
+"""The error of a matmul beside its cost: ``precision_explorer``."""

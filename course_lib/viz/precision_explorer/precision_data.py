@@ -1,4 +1,4 @@
-"""Relative errors of a product at several K, checked, and what is said of one: digits that are right, cycles."""
+"""Relative errors of a matmul at several K, checked, and in words: correct digits, cycles."""
 
 import dataclasses
 import math
@@ -8,24 +8,24 @@ from collections.abc import Mapping
 
 from course_lib import text, vocabulary
 
-MOST = 6  # curves: as many as there are colours
+MOST = 6  # curves, one for each colour
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curves:
-    """``errors``: curve -> {K: relative error}; ``cycles``: curve -> cycles of one product, where they are known."""
+    """``errors``: curve -> {K: relative error}; ``cycles``: curve -> cycles of one matmul, if known."""
 
     errors: dict[str, dict[int, float]]
     cycles: dict[str, int]
 
     @property
     def sizes(self) -> list[int]:
-        """Every K, rising."""
+        """Every K, in ascending order."""
         return sorted({k for curve in self.errors.values() for k in curve})
 
 
 def checked(errors: object, cycles: object) -> Curves:
-    """The curves. Raises ValueError that names the argument, what it was, and what it may be."""
+    """Check the curves. Raises ValueError that names the argument, what it was, and what it may be."""
     wanted = "errors={curve: {K: relative error}}, such as {'bf16 operands': {128: 1.2e-3, 256: 1.1e-3}}"
     if not isinstance(errors, Mapping) or not errors:
         raise ValueError(f"precision_explorer: errors={errors!r} are no curves. Say {wanted}.")
@@ -75,7 +75,7 @@ def _whole(value: object) -> bool:
 
 
 def error_words(error: float | None) -> str:
-    """An error in two digits: "1.2e-3"."""
+    """Format an error with two digits: "1.2e-3"."""
     if error is None:
         return "no figure"
     mantissa, exponent = f"{error:.1e}".split("e")
@@ -83,7 +83,7 @@ def error_words(error: float | None) -> str:
 
 
 def digits_words(error: float | None) -> str:
-    """About how many decimal digits are right: "2.9 digits"."""
+    """Say about how many decimal digits are correct: "2.9 digits"."""
     if error is None:
         return ""
     digits = max(0.0, -math.log10(error))
@@ -91,7 +91,7 @@ def digits_words(error: float | None) -> str:
 
 
 def sentence(curves: Curves, k: int) -> str:
-    """All that is known at one K."""
+    """Say all that is known at one K."""
     parts = []
     for name, curve in curves.errors.items():
         error, cycles = curve.get(k), curves.cycles.get(name)

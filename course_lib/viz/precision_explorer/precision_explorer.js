@@ -1,10 +1,9 @@
-// The precision explorer: a cursor over K on a plot that Python has drawn, and each curve's figures there.
-// dom.js stands before this file.
+// The precision explorer: a cursor over K on a plot drawn by Python, and each curve's figures there.
+// dom.js comes before this file.
 
 function render({ model, el }) {
   const curves = model.get("curves"), sizes = model.get("sizes"), last = sizes.length - 1;
-  const root = make(el, "div", "course-precision");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const root = rootOf(el, "course-precision");
   make(root, "strong", "course-title", model.get("title"));
   const plots = model.get("drawings").map(({ svg, x, width }, n) => {
     const holder = make(root, "div", n ? "course-plot course-narrow" : "course-plot course-broad");
@@ -18,7 +17,7 @@ function render({ model, el }) {
     picture.onpointerdown = (event) => {
       event.preventDefault();
       picture.setPointerCapture(event.pointerId);
-      slider.focus({ preventScroll: true }); // the keys go on from what was clicked at
+      slider.focus({ preventScroll: true }); // so that the keys continue from the click
       point(event);
     };
     picture.onpointermove = (event) => { if (event.buttons & 1) point(event); };
@@ -86,7 +85,7 @@ function render({ model, el }) {
   };
 }
 
-// A row for each curve: whether it is drawn, its figures at K, its cost.
+// Draws a row for each curve: whether it is shown, its figures at K, its cost.
 function drawFigures(parent, curves, toggle) {
   const table = make(parent, "table"), head = make(make(table, "thead"), "tr"), body = make(table, "tbody");
   const costs = curves.some((curve) => curve.cycles);

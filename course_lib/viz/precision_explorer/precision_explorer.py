@@ -1,44 +1,40 @@
-"""How wrong a product is, by how it is computed and how long its sums are, beside what it costs: a widget."""
+"""A widget with the error of a matmul, by precision and length of the sums, beside its cost."""
 
-import pathlib
 from collections.abc import Mapping
 
-import anywidget
 import traitlets
 
 from course_lib import text, vocabulary
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.precision_explorer import precision_data, precision_plot
 from course_lib.viz.precision_explorer.precision_data import Curves
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "precision_explorer.js")
 _TITLE = "Error and cost of a product"
-_BROAD, _NARROW = draw.INNER, 430  # pixels of the plot
+_BROAD, _NARROW = draw.INNER, 430  # pixels: width of the plot
 _ROW = 26
 
 
 def precision_explorer(
     errors: Mapping[str, Mapping[int, float]], cycles: Mapping[str, float] | None = None
 ) -> "PrecisionExplorer":
-    """Relative errors against K, on log axes, with a cursor: at its K each error, the digits that are right, the cost.
+    """Plot relative errors against K on log axes; a cursor shows each error at its K, the correct digits, and the cost.
 
     ``errors``: curve -> {K: relative error, above 0}, up to 6 curves, each at its own K; ``cycles``: curve -> cycles of
-    one product, *predicted (compiler)*, for some of them or for none. Digits that are right: minus the decimal
-    logarithm of the error. Curves can be switched off. Nothing is computed here: the figures are the caller's. Raises
-    ValueError for what is no such figure.
+    one matmul, *predicted (compiler)*, for some curves or none. The number of correct digits is minus the decimal
+    logarithm of the error. Curves can be switched off. The figures are the caller's; nothing is computed here. Raises
+    ValueError for anything else.
     """
     return PrecisionExplorer(precision_data.checked(errors, cycles))
 
 
-class PrecisionExplorer(anywidget.AnyWidget):
-    """The widget. ``cursor``: which of the K, from 0; ``hidden``: numbers of curves that are switched off."""
+class PrecisionExplorer(Widget):
+    """The widget. ``cursor``: the number of a K, from 0; ``hidden``: the numbers of curves that are switched off."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "precision_explorer.css"
+    _esm, _css = source(__file__, "dom.js")
     title = traitlets.Unicode(_TITLE).tag(sync=True)
     note = traitlets.Unicode().tag(sync=True)
-    drawings = traitlets.List().tag(sync=True)  # for a wide page and for a narrow one: SVG, and x of each K in it
+    drawings = traitlets.List().tag(sync=True)  # for a wide and a narrow page: SVG, and the x of each K
     sizes = traitlets.List().tag(sync=True)
     curves = traitlets.List().tag(sync=True)
     cursor = traitlets.Int(0).tag(sync=True)
@@ -57,14 +53,10 @@ class PrecisionExplorer(anywidget.AnyWidget):
         traits = {"cursor": len(sizes) - 1} | traits
         super().__init__(drawings=drawings, sizes=[f"{k:,}" for k in sizes], curves=rows, note=note, **traits)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         sizes = self.given.sizes
         k = sizes[max(0, min(self.cursor, len(sizes) - 1))]
-        data["image/svg+xml"] = still(self.given, k)
-        data["text/plain"] = precision_data.sentence(self.given, k)
-        return data, metadata
+        return still(self.given, k), precision_data.sentence(self.given, k)
 
 
 def _cost_words() -> str:
@@ -72,7 +64,7 @@ def _cost_words() -> str:
 
 
 def _row(given: Curves, number: int, most: int) -> dict:
-    """One curve as the browser gets it: its words at every K, and its cost as a share of the highest."""
+    """Return one curve for the browser: its words at every K, and its cost as a share of the highest."""
     name, curve = list(given.errors.items())[number]
     cycles = given.cycles.get(name)
     return {
@@ -86,7 +78,7 @@ def _row(given: Curves, number: int, most: int) -> dict:
 
 
 def still(given: Curves, k: int) -> str:
-    """The plot with its cursor at K, and below it each curve's figures there."""
+    """Draw the plot with its cursor at K, and below it each curve's figures there."""
     panel, _ = precision_plot.plot(given, _BROAD, k)
     most = max(given.cycles.values(), default=0)
     head = draw.label(40, 13, f"at K = {k:,}", 190, size=precision_plot.SIZE, bold=True)

@@ -1,4 +1,4 @@
-"""Relative error against K, both on log axes: the curves, and rings around their points at one K."""
+"""Relative error against K on log axes: the curves, and rings around their points at one K."""
 
 import math
 
@@ -7,14 +7,14 @@ from course_lib.viz.precision_explorer.precision_data import Curves, error_words
 
 COLOURS = (draw.BLUE, draw.ORANGE, draw.GREEN, draw.RED, draw.PURPLE, draw.INK)
 _DASHES = ("", "9 4", "3 3", "12 3 3 3", "6 3", "2 5")
-_LEFT, _TOP, _HIGH = 56, 26, 250  # of the field, in pixels
+_LEFT, _TOP, _HIGH = 56, 26, 250  # pixels of the field
 SIZE = 13
 
 
 def plot(curves: Curves, width: float, at: int | None = None) -> tuple[draw.Panel, list[float]]:
-    """The plot, and the x of each K. ``at``: the K of the cursor that a still shows; None leaves that to the browser.
+    """Draw the plot; return it and the x of each K. ``at``: the K of a still's cursor; None leaves that to the browser.
 
-    A curve is a group with ``data-curve``; the rings at a K are one with ``data-at``, within their curve's.
+    Each curve is a group with ``data-curve``, and its ring at a K is a group with ``data-at`` inside it.
     """
     place = _Place(curves, width)
     body = _axes(curves, place)
@@ -28,7 +28,7 @@ def plot(curves: Curves, width: float, at: int | None = None) -> tuple[draw.Pane
 
 
 def mark(number: int, x: float, y: float, size: float = 4.5) -> str:
-    """The mark of a curve: each has a shape of its own."""
+    """Draw the mark of a curve; neighbouring curves have different shapes."""
     fill = COLOURS[number]
     if number % 3 == 0:
         return f'<circle cx="{draw.number(x)}" cy="{draw.number(y)}" r="{draw.number(size)}" fill="{fill}"/>'
@@ -41,12 +41,12 @@ def mark(number: int, x: float, y: float, size: float = 4.5) -> str:
 
 
 def swatch(number: int) -> str:
-    """A piece of a curve, 34 x 16 pixels, for a legend."""
+    """Draw a piece of a curve, 34 x 16 pixels, for a legend."""
     return draw.line(0, 8, 34, 8, COLOURS[number], width=2.5, dash=_DASHES[number]) + mark(number, 17, 8)
 
 
 class _Place:
-    """Where values lie, in pixels."""
+    """The scale of the plot: places of values in pixels."""
 
     def __init__(self, curves: Curves, width: float):
         errors = [error for curve in curves.errors.values() for error in curve.values()]

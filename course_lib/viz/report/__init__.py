@@ -1,1 +1,1 @@
-"""The card that a compiler Report shows."""
+"""The card that shows a compiler Report."""

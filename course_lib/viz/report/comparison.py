@@ -1,4 +1,4 @@
-"""Several reports of the same work, one row each: predicted time, and what it is made of."""
+"""Several Reports on the same work, one row each: predicted time, and what it consists of."""
 
 from course_lib import text, vocabulary
 from course_lib.compiler import Comparison
@@ -10,14 +10,14 @@ _EMPTY = "No reports to compare."
 
 
 def panel(reports: dict[str, Report]) -> draw.Panel:
-    """The rows with their sentence, in the order given; part of a larger picture."""
+    """Draw the rows under their sentence, in the order given, for a larger picture."""
     head, both = draw.paragraph(sentence(reports), size=13, bold=True), Comparison(reports=reports)
     rows = [_row(name, _share(both, name), _value(both, name), _facts(report)) for name, report in reports.items()]
     return draw.stacked([head, *rows], 6)
 
 
 def sentence(reports: dict[str, Report]) -> str:
-    """Which is the fastest, and how far behind the others are."""
+    """Say which is the fastest, and how far behind the others are."""
     if not reports:
         return _EMPTY
     both = Comparison(reports=reports)
@@ -39,13 +39,13 @@ def _behind(both: Comparison, name: str) -> str:
 
 
 def _share(both: Comparison, name: str) -> float:
-    """The cost as a share of the dearest; 0 where it is not known."""
+    """Return the cost as a share of the highest; 0 if unknown."""
     most = max((both.cost(other) or 0 for other in both.reports), default=0)
     return (both.cost(name) or 0) / most if most else 0
 
 
 def _value(both: Comparison, name: str) -> str:
-    """The cost in words."""
+    """Return the cost in words."""
     cost = both.cost(name)
     if cost is None:
         return "no time" if both.reports[name].ok else "not compiled"
@@ -53,7 +53,7 @@ def _value(both: Comparison, name: str) -> str:
 
 
 def _facts(report: Report) -> str:
-    """The rest of a row: what binds, and the figures behind it."""
+    """Return the rest of a row: what binds, and the figures behind it."""
     if not report.ok:
         return report.error.what if report.error else "no reason given"
     binding = vocabulary.bound_by(report.bound) if report.bound else None

@@ -1,4 +1,4 @@
-"""What a GPU's kernels take of an SM: registers and shared memory against their limits, and the warps they fill."""
+"""The share of an SM that GPU kernels take: registers and shared memory against their limits, and warps."""
 
 from collections.abc import Sequence
 
@@ -12,14 +12,14 @@ _MEANING = "against what a thread, a block and an SM may have"
 
 
 def panel(kernels: Sequence[GpuKernel], chip: str) -> draw.Panel:
-    """Bars for each kernel, those of Pallas first; of many the first few."""
+    """Draw bars for each kernel, Pallas kernels first; of many, only the first few."""
     shown = sorted(kernels, key=lambda kernel: kernel.kind != "kernel")[:_MOST]
     rows = [_row(*bar) for kernel in shown for bar in _bars(kernel, chip, named=len(kernels) > 1)]
     return draw.stacked([draw.heading("An SM", _MEANING), *rows])
 
 
 def sentence(kernels: Sequence[GpuKernel], chip: str) -> str:
-    """The bars in words."""
+    """Return the bars in words."""
     said = [
         ", ".join(f"{name} {words}" for name, _, words, _ in _bars(kernel, chip, named=len(kernels) > 1))
         for kernel in kernels
@@ -28,7 +28,7 @@ def sentence(kernels: Sequence[GpuKernel], chip: str) -> str:
 
 
 def _bars(kernel: GpuKernel, chip: str, *, named: bool) -> list[tuple[str, float, str, str]]:
-    """(name, share, figure, colour) of each bar; what is not known has none."""
+    """Return (name, share, figure, colour) of each bar; unknown figures have none."""
     whose, gpu = f"{kernel.name}: " if named else "", chips.gpu_target(chip)
     spilled = kernel.spill_stores or kernel.spill_loads
     registers = f"{kernel.registers} of {MOST_REGISTERS}" + (", and spills" if spilled else "")

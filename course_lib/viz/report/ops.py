@@ -1,4 +1,4 @@
-"""The kernels and fusions of a compiled program: what each costs, in the order they run."""
+"""The kernels and fusions of a compiled program, with their costs, in the order they run."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ _ROW, _NAME, _BAR, _MOST = 20, 190, 150, 12
 
 
 def panel(ops: Sequence[Op]) -> draw.Panel:
-    """A row for each op: name and kind, a bar of its share, cycles, HBM bytes."""
+    """Draw a row for each op: name and kind, a bar for its share, cycles, HBM bytes."""
     shown, total = _shown(ops), sum(map(_weight, ops))
     rows = [_row(op, _weight(op) / total if total else 0) for op in shown]
     left_out = _left_out(ops, shown)
@@ -32,7 +32,7 @@ def _measure(ops: Sequence[Op]) -> str:
 
 
 def _shown(ops: Sequence[Op]) -> list[Op]:
-    """The largest, in the order they run."""
+    """Choose the largest ops, in the order they run."""
     largest = sorted(range(len(ops)), key=lambda n: -_weight(ops[n]))[:_MOST]
     return [ops[n] for n in sorted(largest)]
 

@@ -1,15 +1,14 @@
-"""The card that a Report shows: one sentence, then where the time goes, the slots, the VMEM, the program.
+"""The card that shows a Report: one sentence, then where the time goes, the slots, the VMEM, the program.
 
-A notebook shows ``html``; the picture in it is SVG, held in an <img>, because inline SVG and style sheets do not
-survive in a notebook that is not trusted yet. In a terminal ``Report.__str__`` says the same in lines.
+A notebook shows ``html``. Its picture is SVG in an <img>, because inline SVG and style sheets do not survive in a
+notebook that is not trusted yet. In a terminal, ``Report.__str__`` says the same in lines.
 """
 
 from course_lib import text
 from course_lib.compiler.report import Report
-from course_lib.viz.bundle_viewer import listing
 from course_lib.viz.common import draw
-from course_lib.viz.report import comparison, gpu_kernels, ops, report_words, slots, time_split
-from course_lib.viz.vmem_table import vmem
+from course_lib.viz.report import comparison, gpu_kernels, listing, ops, report_words, slots, time_split
+from course_lib.viz.vmem_table import vmem_stack
 
 _CARD = (
     f"max-width: {draw.WIDTH}px; box-sizing: border-box; padding: 17px; border: 1px solid {draw.LINE}; "
@@ -18,12 +17,12 @@ _CARD = (
 
 
 def sentence(report: Report) -> str:
-    """The verdict in one sentence."""
+    """Return the verdict in one sentence."""
     return report_words.sentence(report)
 
 
 def html(report: Report) -> str:
-    """The card as HTML that needs no script and no style sheet; the listing is behind a <details>."""
+    """Return the card as HTML without scripts or style sheets; the listing is inside <details>."""
     first, *more = _said(report)
     parts = [
         f'<div style="color: {draw.MUTED}; font-size: 12px">{_escaped(f"{report.name} for {report.chip}")}</div>',
@@ -42,7 +41,7 @@ def html(report: Report) -> str:
 
 
 def comparison_html(reports: dict[str, Report]) -> str:
-    """Several named Reports: one picture of all, and each one's card behind a <details>."""
+    """Return several named Reports as one picture, with the card of each inside <details>."""
     cards = "".join(
         f"<details><summary>{_escaped(f'{name}: {sentence(report)}')}</summary>{html(report)}</details>"
         for name, report in reports.items()
@@ -53,15 +52,15 @@ def comparison_html(reports: dict[str, Report]) -> str:
 
 
 def _said(report: Report) -> list[str]:
-    """The verdict in parts: what is said loud, and the explanation of a refusal."""
+    """Split the verdict: the part in bold, and the explanation of a refusal."""
     return [sentence(report)] if report.ok else report_words.refusal_parts(report)
 
 
 def _panels(report: Report) -> list[draw.Panel]:
-    """The parts of the picture; those the compiler said nothing about are left out."""
+    """Draw the parts of the picture, without those that the compiler said nothing about."""
     panels = [time_split.panel(report.time_split)] if report.time_split else []
     panels += [slots.panel(report.slots)] if report.slots else []
-    panels += [vmem.panel(report.vmem, report.vmem_limit)] if report.vmem else []
+    panels += [vmem_stack.panel(report.vmem, report.vmem_limit)] if report.vmem else []
     panels += [gpu_kernels.panel(report.kernels, report.chip)] if report.kernels else []
     panels += [ops.panel(report.ops)] if len(report.ops) > 1 else []
     return panels
@@ -74,7 +73,7 @@ def _remarks(report: Report) -> list[str]:
 
 
 def _versions(report: Report) -> str:
-    """What the figures depend on."""
+    """Say what the figures depend on."""
     program = [] if report.bundles is None else [text.counted(report.bundles, "bundle")]
     program += [] if report.code_bytes is None else [f"{text.size(report.code_bytes)} of code"]
     program += [] if report.hbm_bytes is None else [f"{text.size(report.hbm_bytes)} moved to and from HBM"]
@@ -82,10 +81,10 @@ def _versions(report: Report) -> str:
 
 
 def _alternative(report: Report) -> str:
-    """The picture in words, for readers who hear it and for pages that do not show it."""
+    """Return the picture in words, for screen readers and for pages that do not show it."""
     said = [time_split.sentence(report.time_split)] if report.time_split else []
     said += [slots.sentence(report.slots)] if report.slots else []
-    said += [vmem.sentence(report.vmem, report.vmem_limit)] if report.vmem else []
+    said += [vmem_stack.sentence(report.vmem, report.vmem_limit)] if report.vmem else []
     said += [gpu_kernels.sentence(report.kernels, report.chip)] if report.kernels else []
     return " ".join(said) or sentence(report)
 

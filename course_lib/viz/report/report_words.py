@@ -1,13 +1,13 @@
-"""A Report in one sentence: does it compile, how long will it take, what binds it, does it spill."""
+"""A Report in one sentence: whether it compiles, how long it takes, what binds it, whether it spills."""
 
 from course_lib import text, vocabulary
 from course_lib.compiler.report import Report, floor_words, step_words
 
-_MUCH = 0.3  # of its cycles: so much waiting is worth a word
+_MUCH = 0.3  # share of its cycles: that much waiting is worth mentioning
 
 
 def sentence(report: Report) -> str:
-    """The verdict. What the report does not hold is left out, or said to be missing."""
+    """Return the verdict; what the report does not hold is left out, or said to be missing."""
     if not report.ok:
         return refusal(report)
     parts = _of_kernels(report) if report.kernels else [_predicted(report), _bound_words(report), _spills(report)]
@@ -15,7 +15,7 @@ def sentence(report: Report) -> str:
 
 
 def _of_kernels(report: Report) -> list[str]:
-    """Of a GPU's kernels the figures that decide: of the one that takes most registers."""
+    """Return the decisive figures of GPU kernels: those of the one with most registers."""
     ours = [kernel for kernel in report.kernels if kernel.kind == "kernel"] or list(report.kernels)
     most = max(ours, key=lambda kernel: kernel.registers)
     blocks, whose = most.blocks_on(report.chip), f"{most.name}: " if len(report.kernels) > 1 else ""
@@ -25,12 +25,12 @@ def _of_kernels(report: Report) -> list[str]:
 
 
 def refusal(report: Report) -> str:
-    """Why the compiler said no, and what to try."""
+    """Say why the compiler refused, and what to try."""
     return " ".join(refusal_parts(report))
 
 
 def refusal_parts(report: Report) -> list[str]:
-    """The same in up to three parts: that it said no, what is wrong, what to try next."""
+    """Say the same in up to three parts: that it refused, what is wrong, what to try next."""
     said = f"Refused by the {report.chip} compiler."
     if report.stage in ("trace", "no answer"):
         said = f"For {report.chip}: {report.refusal}."
@@ -40,7 +40,7 @@ def refusal_parts(report: Report) -> list[str]:
 
 
 def extrapolated(report: Report) -> str:
-    """How cycles were had without simulating the whole grid; "" where it was simulated."""
+    """Say how cycles were extrapolated; "" if the whole grid was simulated."""
     line = report.extrapolation
     if line is None:
         return ""
@@ -52,12 +52,12 @@ def extrapolated(report: Report) -> str:
 
 
 def of_a_step(report: Report) -> str:
-    """What a grid step is made of; "" where that is not known."""
+    """Say what a grid step consists of; "" if unknown."""
     return f"A step takes {words}." if (words := step_words(report)) else ""
 
 
 def floor(report: Report) -> str:
-    """Why the time is longer than the cycles; "" where it is not."""
+    """Say why the time is longer than the cycles; "" if it is not."""
     return f"{words[0].upper()}{words[1:]}." if (words := floor_words(report)) else ""
 
 

@@ -1,4 +1,4 @@
-"""How full the instruction slots are: one bar for each unit of the core."""
+"""The use of instruction slots: one bar for each unit of the core."""
 
 from course_lib import text
 from course_lib.viz.common import core_units, draw
@@ -9,7 +9,7 @@ _MEANING = "share of the slots its bundles offer, each bundle counted once"
 
 
 def panel(slots: dict[str, float]) -> draw.Panel:
-    """The bars with their heading. ``slots``: unit -> share of its slots filled, 0 to 1, as in ``Report.slots``."""
+    """Draw the bars. ``slots``: unit -> share of its slots filled, 0 to 1, as in ``Report.slots``."""
     if not slots:
         return draw.stacked([draw.heading("Instruction slots"), draw.paragraph(_ABSENT, fill=draw.MUTED)])
     rows = [_row(name, slots[name]) for name in core_units.in_order(slots)]
@@ -17,7 +17,7 @@ def panel(slots: dict[str, float]) -> draw.Panel:
 
 
 def sentence(slots: dict[str, float]) -> str:
-    """The bars in words."""
+    """Return the bars in words."""
     if not slots:
         return _ABSENT
     parts = ", ".join(f"{name} {text.percent(slots[name])}" for name in core_units.in_order(slots))

@@ -5,7 +5,7 @@ from course_lib.viz.common import draw
 
 _ABSENT = "Where the time goes is not known: the simulator gave no critical path."
 
-# what the critical path is made of -> (words for the legend, end of the sentence "56 % of the critical path ...")
+# part of the critical path -> (words of the legend, end of the sentence "56 % of the critical path ...")
 _MEANINGS = {
     "issue": ("issues vector code", "issues vector instructions"),
     "DMA wait": ("waits for copies", "waits for copies between HBM and VMEM"),
@@ -17,7 +17,7 @@ _MEANINGS = {
     "store": ("waits for stores", "waits for stores to VMEM"),
     "scalar": ("runs scalar code", "runs scalar code: addresses, loops, starting copies and awaiting them"),
 }
-# fill, hatch: work is plain, waiting for copies leans right, the other waits lean left
+# (fill, hatch): work is plain, waiting for copies leans right, other waits lean left
 _LOOKS = {
     "issue": (draw.BLUE, 0),
     "DMA wait": (draw.ORANGE, 1),
@@ -30,7 +30,7 @@ _HEIGHT, _ROW, _COLUMNS = 26, 20, 2
 
 
 def panel(split: dict[str, int]) -> draw.Panel:
-    """The bar with heading, sentence and legend.
+    """Draw the bar with heading, sentence and legend.
 
     ``split``: what the critical path does or waits for -> cycles, as in ``Report.time_split``.
     """
@@ -42,7 +42,7 @@ def panel(split: dict[str, int]) -> draw.Panel:
 
 
 def sentence(split: dict[str, int]) -> str:
-    """What the critical path does for most of its time."""
+    """Say what the critical path does most of the time."""
     shown = _largest_first(split)
     if not shown:
         return _ABSENT
@@ -83,7 +83,7 @@ def _piece(name: str, left: float, top: float, width: float, height: float, titl
 
 
 def _plate(middle: float, share: str) -> str:
-    """The share in a small white plate, legible on every colour and hatch."""
+    """Write the share on a small white plate, legible on every colour and hatch."""
     width = draw.width_of(share, 12, True) + 8
     plate = draw.box(middle - width / 2, 4, width, _HEIGHT - 8, draw.PAPER, radius=3)
     return plate + draw.label(middle, 17, share, width, bold=True, anchor="middle")

@@ -1,1 +1,1 @@
-"""Rooflines, as a picture and as a widget."""
+"""Rooflines, as a widget (``roof_plot``) and as a picture (``three_roofs``)."""

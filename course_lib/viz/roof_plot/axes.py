@@ -1,4 +1,4 @@
-"""Log axes of a plot: decades, where a value lies in pixels, and the grid lines with their words."""
+"""Log axes of a plot: decades, the places of values in pixels, and grid lines with their labels."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from course_lib import text
 from course_lib.viz.common import draw
 
-LEFT, RIGHT, BOTTOM = 92, draw.INNER - 20, 300  # edges of the field, in pixels; its top is 0
+LEFT, RIGHT, BOTTOM = 92, draw.INNER - 20, 300  # pixels: edges of the field, whose top is 0
 WIDTH = RIGHT - LEFT
 
 
@@ -19,24 +19,24 @@ class Axes:
     y: tuple[int, int]
 
     def left(self, value: float) -> float:
-        """Pixels from the left."""
+        """Return the pixels from the left."""
         low, high = self.x
         return LEFT + WIDTH * (math.log10(value) - low) / (high - low)
 
     def top(self, value: float) -> float:
-        """Pixels from the top."""
+        """Return the pixels from the top."""
         low, high = self.y
         return BOTTOM * (high - math.log10(value)) / (high - low)
 
 
 def decades(values: Sequence[float]) -> tuple[int, int]:
-    """The whole decades around the values, at least one."""
+    """Return the whole decades around the values, at least one."""
     low = math.floor(math.log10(min(values)))
     return low, max(low + 1, math.ceil(math.log10(max(values))))
 
 
 def grid(axes: Axes, x_name: str, y_words: Callable[[float], str]) -> str:
-    """A line and a number for each decade; many decades are numbered every second or third one."""
+    """Draw a line and a number for each decade; of many decades, only every second or third is numbered."""
     parts = []
     for power, numbered in _powers(axes.x):
         x = axes.left(10.0**power)
@@ -53,7 +53,7 @@ def grid(axes: Axes, x_name: str, y_words: Callable[[float], str]) -> str:
 
 
 def _powers(decades: tuple[int, int]) -> list[tuple[int, bool]]:
-    """(power of ten, whether it is numbered)."""
+    """List (power of ten, whether it is numbered)."""
     low, high = decades
     every = -(-(high - low) // 8)
     return [(power, (power - low) % every == 0) for power in range(low, high + 1)]

@@ -1,8 +1,8 @@
-"""A blocked product x[m, k] @ y[k, n]: what ``roofline`` says of its kernel, and what is ideal.
+"""A blocked matmul x[m, k] @ y[k, n]: what ``roofline`` says of its kernel, and the ideal.
 
-The kernel has the grid (i, j, k) with k innermost, blocks (bm, bk), (bk, bn) and (bm, bn), and a sum kept in scratch.
-It is here to be read and never run. roof_model.js has the same in closed form, so that a browser need not ask; the
-tests compare the two.
+The kernel has the grid (i, j, k) with k innermost, blocks (bm, bk), (bk, bn) and (bm, bn), and an accumulator in
+scratch. It is only read, never run. roof_model.js computes the same in closed form in the browser; a test compares
+them.
 """
 
 import dataclasses
@@ -16,15 +16,15 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, cost, grid, roofline
 
-ITEMSIZE = {"bfloat16": 2, "float32": 4, "int8": 1}  # bytes of one number of x or y
+ITEMSIZE = {"bfloat16": 2, "float32": 4, "int8": 1}  # bytes of an element of x or y
 RESULT = {"bfloat16": "bfloat16", "float32": "float32", "int8": "int32"}
-MOST_STEPS = 1 << 19  # of a grid that is read here: it takes a second
+MOST_STEPS = 1 << 19  # of a grid that is read here, which takes a second
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Product:
-    """The sizes of a product. ``blocks`` is (bm, bk, bn), cut down to arrays that are smaller; None is the ideal:
-    every array is copied once, beside the arithmetic, and nothing costs a step.
+    """The sizes of a matmul. ``blocks`` is (bm, bk, bn), cut down to smaller arrays; None is the ideal: every array is
+    copied once, hidden behind the arithmetic, and steps cost nothing.
     """
 
     m: int
@@ -56,7 +56,7 @@ class Product:
 
 
 def rates(*, chip: str) -> dict:
-    """What a browser needs of a chip: data sheet and fitted constants; ``fitted`` is the chip they were fitted on."""
+    """Return what the browser needs of a chip: data sheet, fitted constants, and the chip they were ``fitted`` on."""
     made_of = chips.chip(chip)
     fitted = chip if chip in roofline.FITTED else "v5e"
     constants = roofline.FITTED[fitted]
@@ -81,16 +81,16 @@ def rates(*, chip: str) -> dict:
 
 
 def peak(product: Product, chip: dict) -> float:
-    """FLOP/s of the MXUs for the product's dtype; a chip without a rate for int8 widens it to bf16."""
+    """Return the FLOP/s of the MXUs for the dtype; a chip without an int8 rate widens int8 to bf16."""
     return (product.dtype == "int8" and chip["int8"]) or chip["bf16"]
 
 
 @functools.lru_cache(maxsize=64)  # a picture asks several times
 def predicted(product: Product, *, chip: str) -> roofline.Prediction:
-    """The three roofs and the time of a product of at most MOST_STEPS steps; the ideal at the data sheet's rates."""
+    """Predict roofs and time of a matmul of at most MOST_STEPS steps; the ideal reaches the data sheet's rates."""
     if product.blocks:
         found = roofline.predict(blocked(product), *product.args, chip=chip)
-        return dataclasses.replace(found, flops=product.flops)  # and not the additions to the sum in scratch
+        return dataclasses.replace(found, flops=product.flops)  # without the additions to the accumulator
     given, (x, y) = rates(chip=chip), product.args
     moved = (x.size + y.size) * x.dtype.itemsize + product.m * product.n * jnp.dtype(RESULT[product.dtype]).itemsize
     compute, memory = product.flops / peak(product, given), moved / given["bandwidth"]
@@ -109,12 +109,12 @@ def predicted(product: Product, *, chip: str) -> roofline.Prediction:
 
 @functools.lru_cache(maxsize=64)
 def vmem_bytes(product: Product) -> int:
-    """VMEM that the kernel needs; 0 for the ideal."""
+    """Return the bytes of VMEM that the kernel needs; 0 for the ideal."""
     return cost.vmem_bytes(grid.walk(blocked(product), *product.args)) if product.blocks else 0
 
 
 def blocked(product: Product) -> Callable:
-    """The kernel, as a function of x and y."""
+    """Return the kernel as a function of x and y."""
     (bm, bk, bn), steps = product.cut, product.grid
     total = jnp.int32 if product.dtype == "int8" else jnp.float32
 

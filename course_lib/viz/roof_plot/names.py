@@ -1,4 +1,4 @@
-"""Where to write the names of marks in a plot, so that they cover neither each other nor the lines."""
+"""Places for the names of marks in a plot, so that they cover neither each other nor the lines."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from course_lib.viz.common import draw
 
-_SIZE = 12  # of the letters
+_SIZE = 12  # font size
 _MARK = 7  # half the width of a mark
-# where a name may start from its mark, best first: (right, down, anchor)
+# where a name may lie relative to its mark, best first: (right, down, anchor)
 _PLACES = (
     (12, 4, "start"),
     (10, 18, "start"),
@@ -26,7 +26,7 @@ _ON_LINE, _ON_NAME, _OUTSIDE = 1, 10, 100
 
 
 class Box(NamedTuple):
-    """A rectangle: its sides in pixels."""
+    """A rectangle, by its sides in pixels."""
 
     left: float
     top: float
@@ -34,13 +34,13 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: "Box") -> bool:
-        """Whether the two share any room."""
+        """Whether the two overlap."""
         return not (
             self.right <= other.left or other.right <= self.left or self.bottom <= other.top or other.bottom <= self.top
         )
 
     def holds(self, other: "Box") -> bool:
-        """Whether the other lies wholly inside."""
+        """Whether the other lies entirely inside."""
         return (
             self.left <= other.left
             and self.top <= other.top
@@ -50,7 +50,7 @@ class Box(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A name and where it is written: its baseline and which end of it lies at ``x``."""
+    """The place of a name: its baseline, and which end of it lies at ``x``."""
 
     x: float
     y: float
@@ -65,8 +65,8 @@ def placed(
     line: Sequence[tuple[float, float]] = (),
     written: Sequence[Box] = (),
 ) -> list[Name]:
-    """A place for the name of each mark: inside ``field`` and, if it can be, off the bent ``line``, the marks, what is
-    ``written`` already, and the other names.
+    """Find a place for the name of each mark: inside ``field`` and, if possible, clear of the bent ``line``, the marks,
+    what is ``written`` already, and the other names.
     """
     taken = [*written] + [around(*mark) for mark in marks]
     found = []
@@ -79,20 +79,20 @@ def placed(
 
 
 def freest(tried: Sequence[Name], field: Box, taken: Sequence[Box], line: Sequence[tuple[float, float]] = ()) -> Name:
-    """The first of the places ``tried`` that has the least in its way."""
+    """Return the first of the places ``tried`` that has the least in its way."""
     on_line = [Box(x - 2, y - 2, x + 2, y + 2) for x, y in _dots(line)]
     return min(tried, key=lambda place: _cost(place.box, field, taken, on_line))
 
 
 def at(x: float, y: float, anchor: str, name: str, *, bold: bool = False) -> Name:
-    """A name at a place."""
+    """Put a name at a place."""
     width = draw.width_of(name, _SIZE, bold)
     left = {"start": x, "middle": x - width / 2, "end": x - width}[anchor]
     return Name(x, y, anchor, Box(left, y - 11, left + width, y + 3))
 
 
 def around(x: float, y: float, half: float = _MARK) -> Box:
-    """The room of a mark; ``half`` its width, in pixels."""
+    """Return the box of a mark; ``half`` is half its width in pixels."""
     return Box(x - half, y - half, x + half, y + half)
 
 
@@ -105,7 +105,7 @@ def _cost(box: Box, field: Box, taken: Sequence[Box], on_line: Sequence[Box]) ->
 
 
 def _dots(line: Sequence[tuple[float, float]], step: float = 4) -> list[tuple[float, float]]:
-    """Points along a bent line, a few pixels apart."""
+    """Return points along a bent line, a few pixels apart."""
     dots = []
     for (x0, y0), (x1, y1) in itertools.pairwise(line):
         n = max(1, round(max(abs(x1 - x0), abs(y1 - y0)) / step))

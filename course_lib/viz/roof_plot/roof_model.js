@@ -1,14 +1,14 @@
-// What roofline.predict says of a blocked product, in closed form, and the words of roof_plot.py once more, so that
-// nothing asks the kernel. The tests compare both. units.js and pipeline_model.js stand before this file, roof_plot.js behind it.
+// What roofline.predict says of a blocked matmul, in closed form, and the words of roof_plot.py, for a browser without
+// Python; the tests compare both. units.js and pipeline_model.js come before this file, roof_plot.js after it.
 
 const ITEMSIZE = { bfloat16: 2, float32: 4, int8: 1 };
 const SIZE_OUT = { bfloat16: 2, float32: 4, int8: 4 };
-const ALIKE = 0.005; // two roofs this near are said to take equally long
-const MORE = 1.1; // times the lowest roof: then they are said to add up
-const NEAR = 0.05; // core and HBM nearer than this, as shares of the longer, both bind: vocabulary.py
+const ALIKE = 0.005; // roofs this near count as equally long
+const MORE = 1.1; // times the lowest roof: from there on the parts count as adding up
+const NEAR = 0.05; // core and HBM both bind if nearer than this share of the longer: vocabulary.py
 const MODEL = "predicted (model)";
 
-// ---- the model: roofline and cost, of the kernel in blocked_product.py
+// ---- the model: roofline and cost of the kernel in blocked_product.py
 
 export const peak = (s, chip) => (s.dtype === "int8" && chip.int8) || chip.bf16;
 const cut = (s) => [Math.min(s.bm, s.m), Math.min(s.bk, s.k), Math.min(s.bn, s.n)];
@@ -21,19 +21,19 @@ function ideal(s, chip) {
     seconds: Math.max(compute, memory) };
 }
 
-// [index, how many alike]: a step's copies depend only on whether it, or one beside it, is the first or the last.
+// Returns [index, how many alike]: a step's copies depend only on whether it, or a neighbour, is the first or the last.
 function alike(count) {
   if (count <= 4) return Array.from({ length: count }, (_, index) => [index, 1]);
   return [[0, 1], [1, count - 3], [count - 2, 1], [count - 1, 1]];
 }
 
-// One step: the flow of copies after it. Times are counted from its end; pipeline_model.js says what waits for what.
+// Returns the flow of copies after one step, with times from its end; pipeline_model.js says what waits for what.
 function stepped(flow, ahead, work, write, chip) {
   const t = times(flow, { ahead, work, write }, chip);
   return { seconds: flow.seconds + t.ends, ...after(flow, t) };
 }
 
-// An axis: its indices in turn, alike ones as often as they come. Once a flow returns, the rest goes in whole rounds.
+// Runs through the indices of an axis, alike ones as often as they occur. Once a flow repeats, it skips whole rounds.
 function inTurn(flow, size, body) {
   for (const [index, count] of alike(size)) {
     const seen = new Map();
@@ -56,7 +56,7 @@ function inTurn(flow, size, body) {
 
 const tiles = (rows, lanes) => (rows > 4 ? up(rows, 8) : 2 ** Math.ceil(Math.log2(rows))) * up(lanes, 128);
 
-// Bytes of a part of an array that has `all` rows: whole tiles of HBM, as in grid/tiles.py.
+// Returns the bytes of a part of an array with `all` rows, in whole tiles of HBM, as in grid/tiles.py.
 function whole(rows, lanes, size, all) {
   const packed = 4 / size, height = all > 4 ? 8 : 2 ** Math.ceil(Math.log2(all));
   return up(rows, packed === 4 && all % 32 === 0 ? 32 : Math.max(packed, height)) * up(lanes, 128) * size;
@@ -84,7 +84,7 @@ function blocked(s, chip) {
   const moved = whole(s.m, s.k, size, s.m) * (depth > 1 ? columns : 1)
     + whole(s.k, s.n, size, s.k) * (depth > 1 || columns > 1 ? rows : 1) + whole(s.m, s.n, sizeOut, s.m);
   const held = (...axes) => (axes.some((n) => n > 1) ? 2 : 1); // buffers of a block, by the axes that move it
-  const window = (buffers, bytes) => up(buffers * bytes, 1024); // as cost/vmem.py rounds them
+  const window = (buffers, bytes) => up(buffers * bytes, 1024); // rounded as in cost/vmem.py
   const windows = window(held(rows, depth), tiles(bm, bk) * size) + window(held(depth, columns), tiles(bk, bn) * size)
     + window(held(rows, columns), tiles(bm, bn) * sizeOut);
   return { flops: 2 * s.m * s.k * s.n, hbm_bytes: moved, steps,
@@ -97,7 +97,7 @@ export const predicted = (s, chip) => (s.ideal ? ideal(s, chip) : blocked(s, chi
 
 // ---- the words: roof_plot.py
 
-// The roofs that bind: one, or two that take equally long.
+// Returns the roofs that bind: one, or two that take equally long.
 export function bindingRoofs({ compute_s, memory_s, steps_s }) {
   const core = compute_s + steps_s, part = compute_s >= steps_s ? "compute" : "grid steps";
   if (Math.abs(core - memory_s) < NEAR * Math.max(core, memory_s)) return ["HBM", part];

@@ -1,12 +1,12 @@
-// The roof plot: what is drawn, and what moves it. dom.js, units.js, roof_model.js and words.js stand before this file.
+// The roof plot: drawing and controls. dom.js, units.js, roof_model.js and names.js come before this file.
 
 const NAMES = { bfloat16: "bfloat16", float32: "float32, 1 pass", int8: "int8" };
 const SETTINGS = ["m", "k", "n", "bm", "bk", "bn", "ideal", "dtype", "chip"];
-const MOST = 65536; // along an axis, or a side of a block
+const MOST = 65536; // of an axis, or of a side of a block
 const SIDE = 128; // of the smallest block that a drag makes
 const LARGEST = 8192; // and of the largest
 const NO_BLOCKS = "The ideal has no blocks: untick it to change them.";
-const LABELLED = 4; // with more published points than this, only the list below the plot names them
+const LABELLED = 4; // with more published points, only the list below the plot names them
 
 // ---- sizes that a drag or a key stops at
 
@@ -22,7 +22,7 @@ function neighbour(size, direction, fine) {
   const unit = stride(Math.max(1, size - 1), fine);
   return within((Math.ceil(size / unit) - 1) * unit, MOST);
 }
-// m, k and n with their largest changed to `largest`, the others in proportion
+// Changes the largest of m, k and n to `largest`, and the others in proportion.
 function sizes(s, largest) {
   const most = Math.max(s.m, s.k, s.n);
   const next = (size) => (size === most ? largest : snapped((size * largest) / most, s.ideal));
@@ -40,15 +40,7 @@ const unitOf = (name, dtype) => (name !== "bm" ? 128 : dtype === "int8" ? 32 : 8
 const INK = "#1f2933", MUTED = "#56616d", TRACK = "#e9edf2", PAPER = "#ffffff", BLUE = "#0072b2", RED = "#b34700";
 const FIELD = { left: 54, right: 26, top: 30, bottom: 48 };
 
-function draw(parent, tag, attributes, text) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  if (text !== undefined) element.textContent = text;
-  parent.append(element);
-  return element;
-}
-
-// What the axes show, as powers of ten: both sides of the ridge, down to a thousandth of the peak, and every point.
+// Returns the range of the axes as powers of ten: both sides of the ridge, the rates around the peak, and every point.
 function scales(s, chip, points) {
   const ridge = peak(s, chip) / chip.bandwidth, most = peak(s, chip);
   const xs = [ridge / 300, ridge * 50, ...points.flatMap((p) => [p.intensity / 2, p.intensity * 2])];
@@ -83,7 +75,7 @@ function drawGrid(g, scale, at) {
 
 // ---- the roofs
 
-// Draws the roofs, then their words; ``room.taken`` holds the marks already, and gets the lines and the words.
+// Draws the roofs, then their words; adds both to `room.taken`, which already holds the marks.
 function drawRoofs(g, s, chip, scale, room, found) {
   const { at, taken } = room, most = peak(s, chip), ridge = most / chip.bandwidth, bound = bindingRoofs(found);
   const start = Math.max(10 ** scale.x[0], 10 ** scale.y[0] / chip.bandwidth);
@@ -140,7 +132,7 @@ function drawRoofs(g, s, chip, scale, room, found) {
   write(g, heights, room, { fill: MUTED });
 }
 
-// Hollow, and larger than the point, so that one can be seen around the other.
+// Draws hollow marks, larger than the point, so that one shows around the other.
 function drawPublished(g, published, { at }) {
   for (const p of published) {
     const x = at.left(p.intensity), y = at.top(p.rate), d = `M${x} ${y - 13}l13 13l-13 13l-13 -13z`;
@@ -153,25 +145,12 @@ const figures = (p) => `${p.name}: ${intensity(p.intensity)}, ${flopRate(p.rate)
 
 // ---- controls
 
-function field(parent, label, control, className = "") {
-  const box = make(parent, "label", `course-field ${className}`);
-  make(box, "span", "", label);
-  box.append(control);
-  control.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
-  return control;
-}
-const input = (type, more) => Object.assign(document.createElement("input"), { type, ...more });
-function choice(options) {
-  const select = document.createElement("select");
-  for (const [value, words] of options) select.append(new Option(words, value));
-  return select;
-}
 
 function render({ model, el }) {
   const state = () => Object.fromEntries(SETTINGS.map((name) => [name, model.get(name)]));
   const chips = model.get("chips"), start = state();
   const measured = model.get("published").map((p) => ({ ...p, intensity: p.flops / p.hbm_bytes, rate: p.flops / p.seconds }));
-  const root = make(el, "div", "course-roofs");
+  const root = rootOf(el, "course-roofs");
   const head = make(root, "strong", "course-title");
 
   const controls = make(root, "div", "course-controls");
@@ -197,7 +176,6 @@ function render({ model, el }) {
   const back = draw(svg, "g", {});
   const point = draw(svg, "g", { class: "course-point", tabindex: 0, role: "slider", "aria-label": "Size of the product",
     "aria-valuemin": 1, "aria-valuemax": MOST });
-  point.dataset.lmSuppressShortcuts = "true";
   const front = draw(svg, "g", { class: "course-front" });
   const side = make(body, "div", "course-readout");
   const list = make(side, "dl");
@@ -282,7 +260,7 @@ function render({ model, el }) {
     if (!held) return;
     const { from } = held, most = Math.max(from.m, from.k, from.n);
     const wider = most * 10 ** ((event.clientX - held.x) / held.perX);
-    // The third roof is 2 * bm * bk * bn FLOPs over the seconds of a step: three sides at once move it thrice as far.
+    // The third roof is 2 * bm * bk * bn FLOPs over a step's seconds, so three sides scaled at once move it 3 times as far.
     const times = Math.round(((held.y - event.clientY) / held.perY / 3) * Math.log2(10));
     const moved = event.clientX === held.x ? {} : sizes(from, snapped(wider, from.ideal));
     change({ ...moved, ...(from.ideal ? {} : doubled(from, times)) }, { save: false, words: from.ideal && times ? NO_BLOCKS : "" });

@@ -1,32 +1,22 @@
-"""The roofs of a chip over one blocked matrix product, as a widget: drag the point, or change what it is."""
+"""A widget with the roofs of a chip over one blocked matmul: drag the point, or change its sizes."""
 
 import json
 import math
-import pathlib
 from collections.abc import Sequence
 
-import anywidget
 import traitlets
 
 from course_lib import chips, text, vocabulary
 from course_lib.roofline import Prediction
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.roof_plot import blocked_product, roofs
 from course_lib.viz.roof_plot.blocked_product import ITEMSIZE, MOST_STEPS, RESULT, Product
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = (
-    "../common/dom.js",
-    "../common/units.js",
-    "../common/pipeline_model.js",
-    "roof_model.js",
-    "../common/words.js",
-    "roof_plot.js",
-)
-MOST = 65536  # along an axis, or a side of a block
-_ALIKE = 0.005  # two roofs this near are said to take equally long
-_MORE = 1.1  # times the lowest roof: then they are said to add up
-_BLOCKS = (512, 1024, 1024)  # what the controls begin with where the ideal is shown first
+MOST = 65536  # of an axis, or of a side of a block
+_ALIKE = 0.005  # roofs this near count as equally long
+_MORE = 1.1  # times the lowest roof: from there on the parts count as adding up
+_BLOCKS = (512, 1024, 1024)  # initial values of the controls when the ideal is shown first
 
 
 def roof_plot(
@@ -39,13 +29,13 @@ def roof_plot(
     chip: str = "v5e",
     published: Sequence[roofs.Point] = (),
 ) -> "RoofPlot":
-    """Three roofs over the product x[m, k] @ y[k, n], and the predicted point of the product under them.
+    """Show three roofs over the matmul x[m, k] @ y[k, n], and its predicted point under them.
 
-    ``blocks`` is (bm, bk, bn): the grid is (i, j, k) with k innermost. None is the ideal: every array copied once and
-    the data sheet reached. ``dtype`` is that of x and y: "bfloat16", "float32" (one pass of the MXU) or "int8" (the
-    result: int32). ``published`` are points that somebody measured on this chip: hollow diamonds, hidden while
-    another chip is chosen. Times are predicted by the model of ``roofline``. Nothing is compiled or run; all that
-    moves is computed in the browser. Raises ValueError for what the controls would not take.
+    ``blocks`` is (bm, bk, bn), and the grid is (i, j, k) with k innermost; None is the ideal, which copies every array
+    once and reaches the data sheet's rates. ``dtype`` is that of x and y: "bfloat16", "float32" (one pass of the MXU)
+    or "int8" (with an int32 result). ``published`` are points that somebody measured on this chip, drawn as hollow
+    diamonds while this chip is selected. Times are predicted by the model of ``roofline``. Nothing is compiled or run;
+    the browser computes whatever changes. Raises ValueError for values that the controls would not accept.
     """
     kind = _dtype_name(dtype)
     for name, size in (("m", m), ("k", k), ("n", n)):
@@ -68,11 +58,10 @@ def roof_plot(
     )
 
 
-class RoofPlot(anywidget.AnyWidget):
-    """The widget. Its traits are its settings; where no browser runs its code, a still picture stands in."""
+class RoofPlot(Widget):
+    """The widget. Its traits are its settings."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "roof_plot.css"
+    _esm, _css = source(__file__, "dom.js", "units.js", "pipeline_model.js", "roof_model.js", "names.js")
     m = traitlets.Int(4096).tag(sync=True)
     k = traitlets.Int(4096).tag(sync=True)
     n = traitlets.Int(4096).tag(sync=True)
@@ -88,23 +77,20 @@ class RoofPlot(anywidget.AnyWidget):
 
     @property
     def product(self) -> Product:
-        """What is shown now."""
+        """The matmul shown now."""
         blocks = None if self.ideal else (self.bm, self.bk, self.bn)
         return Product(m=self.m, k=self.k, n=self.n, blocks=blocks, dtype=self.dtype)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        points = [roofs.Point(**point) for point in self.published] if self.chip == self.published_on else []
+    def _still(self) -> tuple[str, str]:
         product, chip = self.product, self.chips[self.chip]
-        too_many = product.blocks and math.prod(product.grid) > MOST_STEPS
-        data["image/svg+xml"] = _without_a_point(product) if too_many else still(product, chip, points)
-        data["text/plain"] = _too_many(product) if too_many else as_text(product, chip)
-        return data, metadata
+        if product.blocks and math.prod(product.grid) > MOST_STEPS:
+            return _without_a_point(product), _too_many(product)
+        points = [roofs.Point(**point) for point in self.published] if self.chip == self.published_on else []
+        return still(product, chip, points), as_text(product, chip)
 
 
 def still(product: Product, chip: dict, published: Sequence[roofs.Point] = ()) -> str:
-    """The plot as SVG, for pages where no kernel runs; ``chip`` is from ``blocked_product.rates``."""
+    """Draw the plot as a card; ``chip`` is from ``blocked_product.rates``."""
     first = roofs.point("this product", blocked_product.predicted(product, chip=chip["name"]))
     kind = "int8" if product.dtype == "int8" and chip["int8"] else "bf16"
     over = roofs.Roofs(
@@ -129,19 +115,19 @@ def _too_many(product: Product) -> str:
 
 
 def as_text(product: Product, chip: dict) -> str:
-    """The readout as lines."""
+    """Return the readout as lines of text."""
     lines = [f"{shape(product)} on a {chip['name']}", *(f"  {name}: {value}" for name, value in readout(product, chip))]
     return "\n".join([*lines, *hints(product, chip)])
 
 
 def shape(p: Product) -> str:
-    """The product in one line."""
+    """Describe the matmul in one line."""
     blocks = f"blocks bm, bk, bn = {', '.join(map(str, p.blocks))}" if p.blocks else "ideal, no blocks"
     return f"x[{p.m}, {p.k}] @ y[{p.k}, {p.n}], {p.dtype}, {blocks}"
 
 
 def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
-    """What the model says of a product: (name, value with its unit). roof_plot.js writes the same words."""
+    """Return what the model says, as (name, value with its unit) rows. roof_model.js writes the same words."""
     found = blocked_product.predicted(p, chip=chip["name"])
     steps = "none counted" if p.blocks is None else f"{found.steps:,} × {text.duration(chip['step_s'])}"
     share = found.flops / found.seconds / blocked_product.peak(p, chip)
@@ -160,7 +146,7 @@ def readout(p: Product, chip: dict) -> list[tuple[str, str]]:
 
 
 def hints(p: Product, chip: dict) -> list[str]:
-    """What there is to see at this point, in sentences. roof_plot.js writes the same words."""
+    """Say what there is to see at this point, in sentences. roof_model.js writes the same words."""
     found, size = blocked_product.predicted(p, chip=chip["name"]), ITEMSIZE[p.dtype]
     peak = blocked_product.peak(p, chip)
     said, at_the_ridge = [], abs(found.compute_s / found.memory_s - 1) < _ALIKE
@@ -168,7 +154,7 @@ def hints(p: Product, chip: dict) -> list[str]:
         sizes = f"N = {p.m}" if p.m == p.k == p.n else f"m = {p.m}, k = {p.k}, n = {p.n}"
         said.append(f"{sizes}: here compute and HBM take equally long.")
     if p.blocks is None:
-        each = (2 * size + (2 if p.dtype == "bfloat16" else 4)) // 2  # bytes for each FLOP, times N
+        each = (2 * size + (2 if p.dtype == "bfloat16" else 4)) // 2  # bytes per FLOP, times N
         from_there = f": from N = {math.ceil(peak / chip['bandwidth'] * each):,} on, compute binds on a {chip['name']}"
         said.append(f"Square products of {p.dtype} have N/{each} FLOPs/byte{from_there if at_the_ridge else ''}.")
     elif p.cut[1] < p.k and p.cut[::2] == p.blocks[::2]:

@@ -1,4 +1,4 @@
-"""Three roofs on log axes: compute, HBM, and the least price of a grid step; with kernels under them."""
+"""Three roofs on log axes (compute, HBM, and the least cost of a grid step) with kernels under them."""
 
 import dataclasses
 import math
@@ -11,9 +11,9 @@ from course_lib.viz.roof_plot import axes, names
 
 _NARROWER = 2.0  # the MXU multiplies int8 twice as fast as bf16
 _IMPOSSIBLE = 1.005  # times what the chip can do
-_FIELD = names.Box(axes.LEFT, 0, axes.RIGHT, axes.BOTTOM)  # in which words may stand
-_FAR = 25  # pixels below its mark at which a name gets a line to it
-_NAMED = 8  # with more points than this, published ones show their names in a tooltip only
+_FIELD = names.Box(axes.LEFT, 0, axes.RIGHT, axes.BOTTOM)  # where words may stand
+_FAR = 25  # pixels below its mark from which a name gets a line to it
+_NAMED = 8  # with more points, published ones have their names only in tooltips
 _ABSENT = "No kernel to place: a point needs FLOPs, HBM bytes and a time."
 
 
@@ -26,7 +26,7 @@ class Point:
     hbm_bytes: float
     seconds: float
     measured_by: str = ""  # who measured it; "" if our model predicts it
-    steps_s: float = 0  # what the kernel's grid steps cost in all, whatever they compute or move: makes its third roof
+    steps_s: float = 0  # fixed cost of all grid steps, which makes the third roof
 
     def __post_init__(self):
         for field in ("flops", "hbm_bytes", "seconds"):
@@ -36,7 +36,7 @@ class Point:
 
     @property
     def intensity(self) -> float:
-        """FLOPs for each byte moved."""
+        """FLOPs per byte moved."""
         return self.flops / self.hbm_bytes
 
     @property
@@ -46,7 +46,7 @@ class Point:
 
     @property
     def step_rate(self) -> float:
-        """FLOP/s that the cost of its grid steps allows: the third roof."""
+        """FLOP/s that the cost of the grid steps allows: the third roof."""
         return self.flops / self.steps_s if self.steps_s else math.inf
 
 
@@ -57,28 +57,28 @@ class Roofs:
     chip: str
     flop_rate: float  # FLOP/s of the MXUs
     bandwidth: float  # bytes/s of the HBM
-    dtype: str = "bf16"  # of the operands that ``flop_rate`` is for
+    dtype: str = "bf16"  # operands for which ``flop_rate`` holds
 
     @property
     def ridge(self) -> float:
-        """FLOPs/byte above which compute binds, and not HBM."""
+        """FLOPs/byte above which compute binds instead of HBM."""
         return self.flop_rate / self.bandwidth
 
     def at(self, intensity: float) -> float:
-        """FLOP/s that compute and HBM allow at an intensity."""
+        """Return the FLOP/s that compute and HBM allow at an intensity."""
         return min(self.flop_rate, intensity * self.bandwidth)
 
 
 def of_chip(*, chip: str = "v5e") -> Roofs:
-    """The roofs of one core of a chip for bf16 operands. On a v5p it has the HBM of both for itself."""
+    """Return the roofs of one core of a chip for bf16 operands. On a v5p, it has the HBM of both cores to itself."""
     made_of = chips.chip(chip)
     return Roofs(chip=chip, flop_rate=made_of.bf16_flops, bandwidth=made_of.program_bandwidth)
 
 
 def point(name: str, prediction: roofline.Prediction) -> Point:
-    """The point of a prediction, and its third roof: grid steps times what one of them costs on this chip.
+    """Return the point of a prediction, with its third roof: grid steps times the cost of one on this chip.
 
-    Raises ValueError where the prediction lacks FLOPs, HBM bytes or a time.
+    Raises ValueError if the prediction lacks FLOPs, HBM bytes or a time.
     """
     missing = [field for field in ("flops", "hbm_bytes", "seconds") if not getattr(prediction, field)]
     if missing:
@@ -93,10 +93,10 @@ def point(name: str, prediction: roofline.Prediction) -> Point:
 
 
 def three_roofs(predictions: Mapping[str, roofline.Prediction], measured: Sequence[Point] = ()) -> Picture:
-    """Predictions by name, the learner's first, and measured points beside them, for a notebook or a terminal.
+    """Plot predictions by name, the learner's first, and measured points beside them, for a notebook or a terminal.
 
-    Raises ValueError where there is no prediction, or one for another chip than the first, or a point among
-    ``measured`` that does not say who measured it.
+    Raises ValueError if there is no prediction, if predictions are for different chips, or if a point in ``measured``
+    does not say who measured it.
     """
     chip_names = sorted({prediction.chip for prediction in predictions.values()})
     if len(chip_names) != 1:
@@ -110,12 +110,12 @@ def three_roofs(predictions: Mapping[str, roofline.Prediction], measured: Sequen
 
 
 def svg(points: Sequence[Point], roofs: Roofs) -> str:
-    """The plot as SVG. Predicted points are filled, measured ones hollow."""
+    """Draw the plot as a card. Predicted points are filled, measured ones hollow."""
     return draw.card(panel(points, roofs), f"Rooflines of one {roofs.chip} core", sentence(points, roofs))
 
 
 def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
-    """The plot with heading and key, to be part of a larger picture."""
+    """Draw the plot with heading and key, for a larger picture."""
     at = _axes(points, roofs)
     count = "Three" if _has_third_roof(at, points) else "Two"
     head = draw.heading(f"{count} roofs of {roofs.chip}", "FLOP/s against FLOPs for each byte moved to or from HBM")
@@ -131,7 +131,7 @@ def panel(points: Sequence[Point], roofs: Roofs) -> draw.Panel:
 
 
 def as_text(points: Sequence[Point], roofs: Roofs) -> str:
-    """The points as a table, with the share of the lower of the two outer roofs that each reaches."""
+    """Return the points as a table, with the share that each reaches of the compute and HBM roof above it."""
     lines = [
         f"{roofs.chip}: {_flat(roofs)}; HBM: {text.byte_rate(roofs.bandwidth)}; they meet at "
         f"{text.intensity(roofs.ridge)}.",
@@ -143,7 +143,7 @@ def as_text(points: Sequence[Point], roofs: Roofs) -> str:
 
 
 def _flat(roofs: Roofs) -> str:
-    """The words on the compute roof."""
+    """Return the words on the compute roof."""
     return f"{vocabulary.COMPUTE} (MXU, {roofs.dtype}): {text.flop_rate(roofs.flop_rate)}"
 
 
@@ -154,12 +154,12 @@ def _text_row(p: Point, roofs: Roofs) -> list[str]:
 
 
 def _source(p: Point) -> str:
-    """Whose figure it is."""
+    """Return the source of a figure."""
     return f"{vocabulary.MEASURED} by {p.measured_by}" if p.measured_by else vocabulary.MODEL
 
 
 def sentence(points: Sequence[Point], roofs: Roofs) -> str:
-    """Where the first point stands, and under which roof."""
+    """Say where the first point lies, and under which roof."""
     if not points:
         return _ABSENT
     first = points[0]
@@ -177,7 +177,7 @@ def sentence(points: Sequence[Point], roofs: Roofs) -> str:
 
 
 def _axes(points: Sequence[Point], roofs: Roofs) -> axes.Axes:
-    """Wide enough for the points, their third roofs, and both sides of the ridge."""
+    """Choose axes wide enough for the points, their third roofs, and both sides of the ridge."""
     xs = [roofs.ridge / 30, roofs.ridge * 8, *(p.intensity for p in points)]
     ys = [roofs.flop_rate / 30, *(p.flop_rate for p in points)]
     ys += [p.step_rate for p in points[:1]]
@@ -186,7 +186,7 @@ def _axes(points: Sequence[Point], roofs: Roofs) -> axes.Axes:
 
 
 def _roof_lines(at: axes.Axes, roofs: Roofs) -> str:
-    """The HBM slope up to the ridge, and the compute roof beyond it."""
+    """Draw the HBM slope up to the ridge, and the compute roof beyond it."""
     (x0, y0), (x1, y1), (x2, _) = _bent_line(at, roofs)
     ridge = f"ridge {text.intensity(roofs.ridge)}"
     return (
@@ -199,7 +199,7 @@ def _roof_lines(at: axes.Axes, roofs: Roofs) -> str:
 
 
 def _slope_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
-    """The bandwidth, written along the slope, as far as can be from the words of the third roof."""
+    """Write the bandwidth along the slope, as far as possible from the words of the third roof."""
     (x0, y0), (x1, y1), _ = _bent_line(at, roofs)
     third = at.top(points[0].step_rate) if _has_third_roof(at, points) else 2 * axes.BOTTOM
     share = max((0.42, 0.66, 0.22), key=lambda share: min(abs(y0 + (y1 - y0) * share - third), 50))
@@ -211,7 +211,7 @@ def _slope_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
 
 
 def _bent_line(at: axes.Axes, roofs: Roofs) -> list[tuple[float, float]]:
-    """Where the HBM slope starts, where it meets the compute roof, and where that ends, in pixels."""
+    """Return, in pixels, where the HBM slope starts, where it meets the compute roof, and where that ends."""
     start = max(10.0 ** at.x[0], 10.0 ** at.y[0] / roofs.bandwidth)
     y1 = at.top(roofs.flop_rate)
     return [
@@ -226,7 +226,7 @@ def _has_third_roof(at: axes.Axes, points: Sequence[Point]) -> bool:
 
 
 def _third_roof(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
-    """For the first kernel: the rate it could not pass if its steps cost nothing but latency and issue."""
+    """Draw the rate that the first kernel could not exceed if its steps cost nothing but latency and issue."""
     if not _has_third_roof(at, points):
         return ""
     y, (words, place) = at.top(points[0].step_rate), _third_words(at, points, roofs)
@@ -235,7 +235,7 @@ def _third_roof(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
 
 
 def _third_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> tuple[str, names.Name]:
-    """What is written on the third roof, and where: at that end of it where the least is in the way."""
+    """Return the words on the third roof, and their place: the end of it with the least in the way."""
     whose = f"{vocabulary.STEPS} of {points[0].name}" if len(points) > 1 else vocabulary.STEPS
     words, y = f"{whose}: {text.flop_rate(points[0].step_rate)}", at.top(points[0].step_rate)
     ends = [(axes.LEFT + 6, "start"), (axes.RIGHT, "end")]
@@ -245,7 +245,7 @@ def _third_words(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> tuple[
 
 
 def _flat_box(at: axes.Axes, roofs: Roofs) -> names.Box:
-    """The room of the words on the compute roof."""
+    """Return the box of the words on the compute roof."""
     top = at.top(roofs.flop_rate)
     return names.Box(axes.RIGHT - draw.width_of(_flat(roofs), 12, True), top - 25, axes.RIGHT, top)
 
@@ -268,7 +268,7 @@ def _marks(at: axes.Axes, points: Sequence[Point], roofs: Roofs) -> str:
 
 
 def _leader(mark: tuple[float, float], place: names.Name) -> str:
-    """A thin line to a name that had to go far from its mark."""
+    """Draw a thin line to a name that lies far from its mark."""
     return draw.line(*mark, place.x, place.y - 10, draw.GREY) if place.y - mark[1] > _FAR else ""
 
 
@@ -277,9 +277,9 @@ def _kind(n: int, p: Point) -> str:
 
 
 def _mark(kind: str, x: float, y: float, title: str = "") -> str:
-    """A filled circle for the first prediction, a filled square for another, a hollow diamond for a measurement."""
+    """Draw a filled circle for the first prediction, a filled square for others, a hollow diamond for a measurement."""
     if kind == "measured":
-        # Larger than a point and with nothing in it: one measured where it was predicted must not cover that.
+        # Larger than a point and hollow, so that a measurement does not cover a prediction in the same place.
         shape = f'path d="M{draw.number(x)} {draw.number(y - 10)}l10 10l-10 10l-10 -10z"'
         look = f'fill="none" stroke="{draw.INK}" stroke-width="1.8"'
     elif kind == "predicted":
@@ -297,7 +297,7 @@ def _figures(p: Point) -> str:
 
 
 def _key(points: Sequence[Point]) -> draw.Panel:
-    """What the marks mean, in a row."""
+    """Draw the meaning of the marks in a row."""
     kinds = [_kind(n, p) for n, p in enumerate(points)]
     sources = "; ".join(dict.fromkeys(p.measured_by for p in points if p.measured_by))
     meanings = {

@@ -1,1 +1,1 @@
-"""A systolic array, cycle by cycle."""
+"""A systolic array, cycle by cycle: ``systolic_stepper``."""

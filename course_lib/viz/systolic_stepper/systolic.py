@@ -1,14 +1,15 @@
-"""A systolic array that keeps its weights, cycle by cycle: what is in every cell, what waits, what has come out.
+"""A weight-stationary systolic array, cycle by cycle: what is in every cell, what waits, what has come out.
 
-The scheme is the textbook's, and how the book "How to Scale Your Model" (chapter "How to Think About TPUs") draws the
-MXU: a cell for each weight. A row of x enters from the left, its number r in row r of the array one cycle later than
-the one above; numbers of x move right, sums move down, one cell a cycle. systolic.js has the same; the tests compare.
+The scheme is the textbook's, and the one that "How to Scale Your Model" (chapter "How to Think About TPUs") draws for
+the MXU: a cell for each weight. A row of x enters from the left, each element one cycle later than the one above;
+elements of x move right and sums move down, one cell per cycle.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 Matrix = Sequence[Sequence[int]]
+NEAREST = 4  # waiting elements shown in front of a row
 
 
 class Cell(NamedTuple):
@@ -16,27 +17,22 @@ class Cell(NamedTuple):
 
     row_of_x: int
     x: int
-    above: int  # the sum that came from the cell above; 0 in the first row
-    total: int  # what it hands down
+    above: int  # the sum from the cell above; 0 in the first row
+    total: int  # the sum that it passes down
 
 
 def cycles(x: Matrix, w: Matrix) -> int:
-    """Cycles until the last result is out: rows of x + rows of w + columns of w - 2."""
+    """Return the cycles until the last result is out: rows of x + rows of w + columns of w - 2."""
     return len(x) + len(w) + len(w[0]) - 2
 
 
-def first_result(w: Matrix) -> int:
-    """Cycles until y[0, 0] is out: one for each row of the array."""
-    return len(w)
-
-
 def first_row(w: Matrix) -> int:
-    """Cycles until the whole first row of y is out. From then on each cycle completes one."""
+    """Return the cycles until the whole first row of y is out; from then on, each cycle completes one."""
     return len(w) + len(w[0]) - 1
 
 
 def cell(x: Matrix, w: Matrix, cycle: int, row: int, column: int) -> Cell | None:
-    """What the cell of w[row][column] does in a cycle, the first being 1; None where it has nothing to do."""
+    """Return what the cell of w[row][column] does in a cycle, counted from 1; None if it is idle."""
     m = cycle - 1 - row - column
     if cycle < 1 or not 0 <= m < len(x):
         return None
@@ -45,18 +41,19 @@ def cell(x: Matrix, w: Matrix, cycle: int, row: int, column: int) -> Cell | None
 
 
 def at_work(x: Matrix, w: Matrix, cycle: int) -> int:
-    """How many cells work in a cycle."""
+    """Count the cells that work in a cycle."""
     places = [(row, column) for row in range(len(w)) for column in range(len(w[0]))]
     return sum(cell(x, w, cycle, *place) is not None for place in places)
 
 
 def waiting(x: Matrix, w: Matrix, cycle: int, row: int) -> list[tuple[int, int]]:
-    """The numbers that have not entered a row of the array: (cycles until they do, number), nearest first."""
-    return [(m + row - cycle + 1, x[m][row]) for m in range(len(x)) if m + row + 1 > cycle]
+    """Return the next elements to enter a row of the array: (cycles until then, element)."""
+    ahead = [(m + row - cycle + 1, x[m][row]) for m in range(len(x)) if m + row + 1 > cycle]
+    return [(distance, number) for distance, number in ahead if distance <= NEAREST]
 
 
 def out(x: Matrix, w: Matrix, cycle: int) -> list[list[int | None]]:
-    """y = x @ w as far as it has left the array by the end of a cycle; None where it has not."""
+    """Return y = x @ w as far as it has left the array by the end of a cycle; None where it has not."""
     rows, columns = len(w), len(w[0])
     return [
         [
@@ -67,15 +64,32 @@ def out(x: Matrix, w: Matrix, cycle: int) -> list[list[int | None]]:
     ]
 
 
+def just_out(x: Matrix, w: Matrix, cycle: int) -> list[tuple[int, int]]:
+    """Return (row, column) of the results that leave the array in a cycle."""
+    rows, columns = len(w), len(w[0])
+    return [(cycle - rows - column, column) for column in range(columns) if 0 <= cycle - rows - column < len(x)]
+
+
+def frame(x: Matrix, w: Matrix, cycle: int) -> dict:
+    """Return a cycle for the browser: lists and words."""
+    rows, columns = range(len(w)), range(len(w[0]))
+    return {
+        "cells": [[cell(x, w, cycle, row, column) for column in columns] for row in rows],
+        "waiting": [waiting(x, w, cycle, row) for row in rows],
+        "leaves": just_out(x, w, cycle),
+        "says": caption(x, w, cycle),
+    }
+
+
 def caption(x: Matrix, w: Matrix, cycle: int) -> str:
-    """What has happened by the end of a cycle, in words. systolic.js says the same."""
+    """Say what has happened by the end of a cycle."""
     rows, columns, all_cycles = len(w), len(w[0]), cycles(x, w)
     if cycle == 0:
         return (
             f"Before the first cycle. The {rows} x {columns} weights lie in their cells, and stay there. "
             "Each row of x will enter from the left, every number one cycle after the one above it."
         )
-    left = [(m, column) for m in range(len(x)) for column in range(columns) if m + rows + column == cycle]
+    left = sorted(just_out(x, w, cycle))
     said = [f"Cycle {cycle} of {all_cycles}: {at_work(x, w, cycle)} of {rows * columns} cells work."]
     if left:
         names = ", ".join(f"y[{m}, {column}]" for m, column in left)

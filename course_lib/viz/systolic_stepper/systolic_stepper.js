@@ -1,15 +1,12 @@
-// The systolic stepper: the array drawn, and what moves it. dom.js, units.js and systolic.js stand before this file.
+// The systolic stepper: drawing and controls. Frames made by Python say what each cycle does. dom.js comes before this
+// file.
 
-const FILL = ["#cfe3f1", "#fdf3d8", "#cfeadf"]; // of the cells that work on one row of x; the next has the next
-const WAITING = 4; // numbers in front of a row of the array
+const FILL = ["#cfe3f1", "#fdf3d8", "#cfeadf"]; // of cells that work on the same row of x, in turn
+const WAITING = 4; // waiting elements at most in front of a row
 const QUEUE = 26, TALL = 66, LEAST = 68, MOST = 110; // pixels
-const PLAY_MS = 1100; // a cycle
+const PLAY_MS = 1100; // per cycle
 
-// The names of the results that leave in a cycle: [row of y, column].
-const justOut = (x, w, cycle) => rangeOf(w[0].length)
-  .map((column) => [cycle - w.length - column, column]).filter(([m]) => m >= 0 && m < x.length);
-
-function drawArray(stage, x, w, cycle, width) {
+function drawArray(stage, w, y, { cells, waiting, leaves }, width) {
   stage.replaceChildren();
   const rows = w.length, columns = w[0].length, left = QUEUE * (WAITING + 0.5);
   const wide = Math.max(LEAST, Math.min(MOST, (width - left) / columns));
@@ -22,25 +19,23 @@ function drawArray(stage, x, w, cycle, width) {
   place(make(stage, "span", "course-name", "weights stay, sums move down"), left, 0, wide * columns, 20);
   for (let row = 0; row < rows; row++) {
     const top = 24 + row * TALL;
-    for (const [distance, number] of waiting(x, w, cycle, row)) {
-      if (distance > WAITING) continue;
+    for (const [distance, number] of waiting[row]) {
       place(make(stage, "span", "course-waits", String(number)), left - distance * QUEUE - 2, top + TALL / 2 - 13, 24, 26);
     }
     for (let column = 0; column < columns; column++) {
       const cell = place(make(stage, "div", "course-pe"), left + column * wide, top, wide, TALL);
-      const work = cellAt(x, w, cycle, row, column);
       make(cell, "span", "course-weight", `w ${w[row][column]}`);
-      if (!work) continue;
-      cell.style.backgroundColor = FILL[work.row_of_x % FILL.length];
+      if (!cells[row][column]) continue;
+      const [rowOfX, number, above, total] = cells[row][column];
+      cell.style.backgroundColor = FILL[rowOfX % FILL.length];
       cell.classList.add("course-works");
-      make(cell, "span", "course-adds", `${work.above} + ${work.x}·${w[row][column]}`);
-      make(cell, "b", "", `= ${work.total}`);
+      make(cell, "span", "course-adds", `${above} + ${number}·${w[row][column]}`);
+      make(cell, "b", "", `= ${total}`);
     }
   }
   const below = 24 + rows * TALL;
   place(make(stage, "span", "course-name", "comes out"), 0, below + 12, left, 20);
-  const y = out(x, w, cycle);
-  for (const [m, column] of justOut(x, w, cycle)) {
+  for (const [m, column] of leaves) {
     const result = place(make(stage, "span", "course-out", String(y[m][column])), left + column * wide + 4, below + 6, wide - 8, 30);
     result.style.backgroundColor = FILL[m % FILL.length];
     result.title = `y[${m}, ${column}]`;
@@ -51,16 +46,16 @@ function drawMatrix(parent, name, rows, columns) {
   const table = make(make(parent, "div", "course-matrix"), "table");
   make(table, "caption", "", name);
   const body = make(table, "tbody");
-  return rangeOf(rows).map(() => {
+  return Array.from({ length: rows }, () => {
     const line = make(body, "tr");
-    return rangeOf(columns).map(() => make(line, "td"));
+    return Array.from({ length: columns }, () => make(line, "td"));
   });
 }
 
 function render({ model, el }) {
-  const x = model.get("x"), w = model.get("w"), rows = w.length, columns = w[0].length, all = cyclesOf(x, w), size = model.get("size");
-  const root = make(el, "div", "course-systolic");
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the arrow keys for itself
+  const x = model.get("x"), w = model.get("w"), y = model.get("y"), rows = w.length, columns = w[0].length, size = model.get("size");
+  const frames = model.get("frames"), all = frames.length - 1;
+  const root = rootOf(el, "course-systolic");
   make(root, "strong", "course-title", `A systolic array of ${rows} x ${columns} weights`);
   const wide = make(root, "div", "course-wide"), stage = make(wide, "div", "course-stage");
   stage.setAttribute("role", "img");
@@ -69,7 +64,7 @@ function render({ model, el }) {
   const back = button(bar, "course-back", "◀", "One cycle back (left arrow)");
   const next = button(bar, "course-next", "▶", "One cycle on (right arrow)");
   const reset = button(bar, "course-reset", "Reset", "Back to before the first cycle");
-  for (const each of [play, reset]) each.removeAttribute("aria-label"); // their text says it
+  for (const each of [play, reset]) each.removeAttribute("aria-label"); // their text names them
   const slider = make(bar, "input", "course-slider");
   Object.assign(slider, { type: "range", min: 0, max: all, step: 1, ariaLabel: "Cycle" });
   const words = make(root, "p", "course-caption");
@@ -83,12 +78,12 @@ function render({ model, el }) {
 
   let cycle = Math.max(0, Math.min(all, model.get("cycle"))), timer = 0, shownWidth = 0;
   function show() {
-    drawArray(stage, x, w, cycle, shownWidth);
-    stage.ariaLabel = caption(x, w, cycle);
-    put(words, caption(x, w, cycle));
+    const { says } = frames[cycle];
+    drawArray(stage, w, y, frames[cycle], shownWidth);
+    stage.ariaLabel = says;
+    put(words, says);
     slider.value = cycle;
     slider.setAttribute("aria-valuetext", `cycle ${cycle} of ${all}`);
-    const y = out(x, w, cycle);
     x.forEach((row, m) => row.forEach((n, k) => {
       const cell = given[m][k], inside = cycle - 1 - m - k;
       put(cell, String(n));
@@ -96,8 +91,9 @@ function render({ model, el }) {
       cell.style.backgroundColor = inside >= 0 && inside < columns ? FILL[m % FILL.length] : "";
     }));
     y.forEach((row, m) => row.forEach((n, column) => {
-      put(result[m][column], n === null ? "·" : String(n));
-      result[m][column].style.backgroundColor = n !== null && cycle === m + rows + column ? FILL[m % FILL.length] : "";
+      const cell = result[m][column], since = cycle - m - rows - column;
+      put(cell, since < 0 ? "·" : String(n));
+      cell.style.backgroundColor = since === 0 ? FILL[m % FILL.length] : "";
     }));
     back.disabled = cycle === 0;
     next.disabled = cycle === all;
@@ -120,7 +116,7 @@ function render({ model, el }) {
   function start() {
     if (cycle === all) goTo(0);
     put(play, "Pause");
-    words.setAttribute("aria-live", "off"); // nobody can listen that fast
+    words.setAttribute("aria-live", "off"); // too fast to listen to
     timer = setInterval(() => {
       if (!root.isConnected) return stop();
       goTo(cycle + 1);

@@ -1,24 +1,20 @@
-"""A systolic array as a widget: step through its cycles, and see when results come out."""
+"""A widget that steps through the cycles of a systolic array and shows when results come out."""
 
-import pathlib
-
-import anywidget
 import traitlets
 
 from course_lib import chips
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.systolic_stepper import systolic, systolic_still
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "systolic.js", "systolic_stepper.js")
 MOST = 8  # rows, and columns
 
 
 def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
-    """An array of ``rows`` x ``columns`` weights that multiplies a few rows of x, cycle by cycle, forth and back.
+    """Step an array of ``rows`` x ``columns`` weights through a few rows of x, cycle by cycle, forwards and backwards.
 
-    The weights w[rows, columns] stay, rows of x enter from the left, each number a cycle after the one above it, and
-    sums move down: y = x @ w. All numbers are small and whole, and right. Raises ValueError for an array smaller than
-    1 x 1 or larger than 8 x 8.
+    The weights w[rows, columns] stay in place, rows of x enter from the left, each element a cycle after the one above
+    it, and sums move down: y = x @ w. All values are small integers and exact. Raises ValueError for an array smaller
+    than 1 x 1 or larger than 8 x 8.
     """
     for name, size in (("rows", rows), ("columns", columns)):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST:
@@ -27,23 +23,22 @@ def systolic_stepper(rows: int = 4, columns: int = 4) -> "SystolicStepper":
             )
     w = [[(3 * row + 5 * column + row * column) % 7 + 1 for column in range(columns)] for row in range(rows)]
     x = [[(4 * m + 3 * row + m * row) % 5 + 1 for row in range(rows)] for m in range(rows + columns)]
-    return SystolicStepper(x=x, w=w, size=chips.chip("v5e").mxu_size)
+    last = systolic.cycles(x, w)
+    frames = [systolic.frame(x, w, cycle) for cycle in range(last + 1)]
+    return SystolicStepper(x=x, w=w, y=systolic.out(x, w, last), frames=frames, size=chips.chip("v5e").mxu_size)
 
 
-class SystolicStepper(anywidget.AnyWidget):
-    """The widget. ``cycle`` cycles are done; where no browser runs its code, a still from the middle stands in."""
+class SystolicStepper(Widget):
+    """The widget. It shows the state after ``cycle`` cycles; the still of cycle 0 is one from the middle."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "systolic_stepper.css"
+    _esm, _css = source(__file__, "dom.js")
     x = traitlets.List().tag(sync=True)
     w = traitlets.List().tag(sync=True)
-    size = traitlets.Int(128).tag(sync=True)  # rows, and columns, of the MXU that the note is about
+    y = traitlets.List().tag(sync=True)
+    frames = traitlets.List().tag(sync=True)  # for each cycle, starting before the first
+    size = traitlets.Int(128).tag(sync=True)  # rows, and columns, of the MXU in the note
     cycle = traitlets.Int(0).tag(sync=True)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+    def _still(self) -> tuple[str, str]:
         cycle = self.cycle or len(self.w) + 1
-        data["image/svg+xml"] = systolic_still.still(self.x, self.w, cycle)
-        data["text/plain"] = systolic.caption(self.x, self.w, cycle)
-        return data, metadata
+        return systolic_still.still(self.x, self.w, cycle), systolic.caption(self.x, self.w, cycle)

@@ -4,12 +4,12 @@ from course_lib.viz.common import draw
 from course_lib.viz.systolic_stepper import systolic
 from course_lib.viz.systolic_stepper.systolic import Matrix
 
-_TALL, _QUEUE, _WAITING = 74, 34, 4  # pixels: height of a cell, width of a number that waits; how many are shown
-_FILL = ("#cfe3f1", "#fdf3d8", "#cfeadf")  # of the cells that work on one row of x; the next has the next
+_TALL, _QUEUE = 74, 34  # pixels: height of a cell, width of a waiting element
+_FILL = ("#cfe3f1", "#fdf3d8", "#cfeadf")  # of cells that work on the same row of x, in turn
 
 
 def still(x: Matrix, w: Matrix, cycle: int) -> str:
-    """The array after ``cycle`` cycles, what waits on its left and what has come out below it."""
+    """Draw the array after ``cycle`` cycles, what waits on its left, and what has come out below."""
     words = draw.paragraph(systolic.caption(x, w, cycle), size=17)
     said = "In a cell: its weight, above; what it adds to the sum from above; the sum that it hands down."
     panel = draw.stacked([_array(x, w, cycle), words, draw.paragraph(said, size=15, fill=draw.MUTED)], gap=8)
@@ -17,39 +17,29 @@ def still(x: Matrix, w: Matrix, cycle: int) -> str:
 
 
 def fill(row_of_x: int) -> str:
-    """The colour of the cells that work on a row of x."""
+    """Return the colour of the cells that work on a row of x."""
     return _FILL[row_of_x % len(_FILL)]
 
 
 def _array(x: Matrix, w: Matrix, cycle: int) -> draw.Panel:
     rows, columns = len(w), len(w[0])
-    left = _QUEUE * (_WAITING + 1)
+    left = _QUEUE * (systolic.NEAREST + 1)
     wide = (draw.INNER - left) / columns
     parts = [draw.label(0, 16, "x enters", left, size=15, bold=True)]
     parts.append(draw.label(left, 16, "weights stay, sums move down", draw.INNER - left, size=15, bold=True))
     for row in range(rows):
         top = 26 + row * _TALL
-        parts += [_number(n, left - distance * _QUEUE, top) for distance, n in _nearest(x, w, cycle, row)]
+        parts += [_number(n, left - distance * _QUEUE, top) for distance, n in systolic.waiting(x, w, cycle, row)]
         for column in range(columns):
             parts.append(_cell(x, w, cycle, row, column, (left + column * wide, top, wide)))
     below = 26 + rows * _TALL
     parts.append(draw.label(0, below + 26, "comes out", left, size=15, bold=True))
-    for m, column in _just_out(x, w, cycle):
+    for m, column in systolic.just_out(x, w, cycle):
         x0, result = left + column * wide, systolic.out(x, w, cycle)[m][column]
         parts.append(draw.box(x0 + 4, below + 8, wide - 8, 28, fill(m), stroke=draw.INK, radius=3))
         words = f"y[{m}, {column}] = {result}"
         parts.append(draw.label(x0 + wide / 2, below + 27, words, wide - 10, size=16, bold=True, anchor="middle"))
     return draw.Panel("".join(parts), below + 42)
-
-
-def _nearest(x: Matrix, w: Matrix, cycle: int, row: int) -> list[tuple[int, int]]:
-    return [(distance, n) for distance, n in systolic.waiting(x, w, cycle, row) if distance <= _WAITING]
-
-
-def _just_out(x: Matrix, w: Matrix, cycle: int) -> list[tuple[int, int]]:
-    """(row, column) of the results that came out in this cycle."""
-    rows, columns = len(w), len(w[0])
-    return [(cycle - rows - column, column) for column in range(columns) if 0 <= cycle - rows - column < len(x)]
 
 
 def _number(n: int, right: float, top: float) -> str:

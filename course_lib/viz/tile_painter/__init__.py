@@ -1,1 +1,1 @@
-"""An array in its vector registers."""
+"""An array in its vector registers: ``tile_painter``."""

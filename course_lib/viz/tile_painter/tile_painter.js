@@ -1,5 +1,5 @@
-// The tile painter: registers counted and drawn here as tile_plan.py and tile_painter.py do it, so that nothing asks the
-// kernel. The tests compare. dom.js and units.js stand before this file.
+// The tile painter counts and draws registers as tile_plan.py and tile_painter.py do, for a browser without Python; the
+// tests compare them. dom.js and units.js come before this file.
 
 const LANES = 128, SUBLANES = 8, DRAWN = 18, LARGEST = 10 ** 6;
 const WIDE = 104, HIGH = 56; // pixels of a register
@@ -37,7 +37,7 @@ export function sentence(shape, dtype) {
   return slices > 1 ? `${said} Each of the ${count(slices)} slices of the leading axes begins registers of its own.` : said;
 }
 
-// The sizes in what was typed; null if they are none.
+// Returns the sizes that were typed; null if they are not sizes.
 export function sizes(typed) {
   const parts = typed.replace(/[()[\]]/g, "").split(/[\s,x]+/).filter((part) => part !== "");
   const found = parts.map(Number);
@@ -57,12 +57,11 @@ function drawRegister(parent, tiles, { room, tile_rows }) {
 }
 
 function render({ model, el }) {
-  const root = make(el, "div", "course-tiles");
+  const root = rootOf(el, "course-tiles");
   make(root, "strong", "course-title", "An array in vector registers");
   const bar = make(root, "div", "course-bar");
   const named = make(bar, "label", "", "shape "), typed = make(named, "input", "course-shape");
   Object.assign(typed, { type: "text", ariaLabel: "shape", spellcheck: false });
-  typed.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
   const choices = make(bar, "label", "", "dtype "), dtype = make(choices, "select", "course-dtype");
   dtype.ariaLabel = "dtype";
   for (const name of Object.keys(ITEMSIZE)) make(dtype, "option", "", name).value = name;

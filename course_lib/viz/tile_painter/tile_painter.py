@@ -1,26 +1,23 @@
-"""An array in its vector registers, as a widget: write a shape, and see which places stay empty."""
+"""A widget with an array in its vector registers: type a shape, and see which places stay empty."""
 
-import pathlib
 from collections.abc import Sequence
 
-import anywidget
 import traitlets
 
 from course_lib import text
 from course_lib.viz.common import draw
+from course_lib.viz.common.widget import Widget, source
 from course_lib.viz.tile_painter import tile_plan
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "tile_painter.js")
 _TITLE = "An array in vector registers"
-_WIDE, _HIGH, _GAP, _IN_A_ROW = 104, 56, 10, 6  # pixels of a register, and registers side by side
+_WIDE, _HIGH, _GAP, _IN_A_ROW = 104, 56, 10, 6  # pixels of a register and of gaps; registers per row
 
 
 def tile_painter(shape: Sequence[int] = (20, 200), dtype: str = "float32") -> "TilePainter":
-    """The vector registers that an array fills or begins to fill, drawn, and how much of them is empty.
+    """Draw the vector registers that an array occupies, and say how much of them is empty.
 
-    ``shape``: two to five sizes; ``dtype``: "float32", "bfloat16" or "int8". Both can be changed: the browser counts
-    again. Raises ValueError for another dtype and for sizes that are none.
+    ``shape``: two to five sizes; ``dtype``: "float32", "bfloat16" or "int8". Both can be changed in the browser, which
+    counts again. Raises ValueError for any other dtype or shape.
     """
     if dtype not in tile_plan.DTYPES:
         raise ValueError(f"tile_painter: dtype={dtype!r} is none it knows. Say one of {', '.join(tile_plan.DTYPES)}.")
@@ -33,24 +30,19 @@ def tile_painter(shape: Sequence[int] = (20, 200), dtype: str = "float32") -> "T
     return TilePainter(shape=sizes, dtype=dtype)
 
 
-class TilePainter(anywidget.AnyWidget):
-    """The widget. ``shape`` and ``dtype`` are what is shown."""
+class TilePainter(Widget):
+    """The widget. It shows an array of ``shape`` and ``dtype``."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "tile_painter.css"
+    _esm, _css = source(__file__, "dom.js", "units.js")
     shape = traitlets.List().tag(sync=True)
     dtype = traitlets.Unicode("float32").tag(sync=True)
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self.shape, self.dtype)
-        data["text/plain"] = tile_plan.sentence(self.shape, self.dtype)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self.shape, self.dtype), tile_plan.sentence(self.shape, self.dtype)
 
 
 def still(shape: Sequence[int], dtype: str) -> str:
-    """The registers as SVG, for pages where no kernel runs."""
+    """Draw the registers as a card."""
     found, said = tile_plan.plan(shape, dtype), tile_plan.sentence(shape, dtype)
     body = ""
     for number, tiles in enumerate(found.drawn):
@@ -67,13 +59,13 @@ def still(shape: Sequence[int], dtype: str) -> str:
 
 
 def more_words(found: tile_plan.Plan) -> str:
-    """How many registers are not drawn; "" if all are."""
+    """Say how many registers are not drawn; "" if all are."""
     more = found.registers - len(found.drawn)
     return f"{text.count(more)} more" if more else ""
 
 
 def _register(x: float, y: float, tiles: Sequence[tile_plan.Tile], found: tile_plan.Plan) -> str:
-    """8 sublanes by 128 lanes; the tiles in it lie one below the other."""
+    """Draw a register, 8 sublanes by 128 lanes, with its tiles one below the other."""
     body = draw.box(x, y, _WIDE, _HIGH, draw.TRACK)
     tall = _HIGH / found.room
     for place, tile in enumerate(tiles):

@@ -1,4 +1,4 @@
-"""Where the numbers of an array lie in vector registers. tile_painter.js counts the same; the tests compare."""
+"""The layout of an array in vector registers. tile_painter.js counts the same; a test compares them."""
 
 import math
 from collections.abc import Sequence
@@ -15,18 +15,18 @@ MOST = 10**6  # of a size
 
 
 class Tile(NamedTuple):
-    """A tile within a register: how much of it are numbers of the array."""
+    """A tile in a register: how many of its rows and lanes the array fills."""
 
     rows: int
     lanes: int
 
 
 class Plan(NamedTuple):
-    """``drawn``: the tiles of the first registers, in the order in which they lie; a register has room for ``room``."""
+    """``drawn``: the tiles of the first registers, in order; each register has room for ``room`` tiles."""
 
     numbers: int
     registers: int
-    places: int  # for numbers, in all registers
+    places: int  # for elements, in all registers
     stored: int  # bytes in memory, with the padding of the tiles
     tile_rows: int
     room: int
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
 
 
 def plan(shape: Sequence[int], dtype: str) -> Plan:
-    """The registers of an array of two axes or more; ``dtype`` is one of DTYPES."""
+    """Plan the registers of an array with two axes or more; ``dtype`` is one of DTYPES."""
     *leading, rows, lanes = shape
     kind = np.dtype(dtype)
     tall = grid.tile(shape, kind)[-2]
@@ -63,7 +63,7 @@ def plan(shape: Sequence[int], dtype: str) -> Plan:
 
 
 def sentence(shape: Sequence[int], dtype: str) -> str:
-    """The plan in words."""
+    """Describe the plan in words."""
     found = plan(shape, dtype)
     empty = text.significant(100 * found.empty, 3)
     said = (

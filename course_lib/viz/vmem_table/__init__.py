@@ -1,1 +1,1 @@
-"""What lies in VMEM, as a picture and as a widget."""
+"""The contents of VMEM, as a widget (``vmem_table``) and as a picture."""

@@ -1,5 +1,5 @@
-// The VMEM table: bytes, padding and verdict are counted here as vmem_table.py counts them, so that nothing asks the
-// kernel. The tests compare both. dom.js and units.js stand before this file.
+// The VMEM table computes bytes, padding and verdict as vmem_table.py does, for a browser without Python; the tests
+// compare both. dom.js and units.js come before this file.
 
 const product = (numbers) => numbers.reduce((all, n) => all * n, 1);
 const isPower = (size) => 2 ** Math.round(Math.log2(size)) === size;
@@ -67,7 +67,7 @@ export function illegal(data, shapes) {
   return said;
 }
 
-// The next size an arrow key goes to: for a window the next legal one that divides its axis, else double or half.
+// Returns the next size for an arrow key: for a window the next legal one that divides its axis, else double or half.
 export function next(size, direction, row, axis) {
   if (!row.rule) return direction > 0 ? size * 2 : Math.max(1, Math.floor(size / 2));
   const length = row.array[axis], legal = [];
@@ -91,14 +91,13 @@ function painted(element, purpose) {
 }
 function number(box, label, value, min) {
   Object.assign(box, { type: "number", min, step: 1, value, ariaLabel: label });
-  box.dataset.lmSuppressShortcuts = "true"; // or JupyterLab takes the keys for itself
   return box;
 }
 
 function render({ model, el }) {
   const data = model.get("data"), { rows } = data;
   const start = { shapes: rows.map((row) => [...row.shape]), buffers: rows.map((row) => row.buffers) };
-  const root = make(el, "div", "course-vmem-table");
+  const root = rootOf(el, "course-vmem-table");
   const head = make(root, "div", "course-head");
   make(head, "strong", "course-title", `VMEM of ${data.kernel} on a ${data.chip}`);
   const reset = make(head, "button", "course-reset", "Reset");
@@ -155,7 +154,7 @@ function render({ model, el }) {
     if (row.array) make(block, "div", "course-whole", `of ${by(row.array)}`);
     const cell = (label, className = "") => {
       const td = make(tr, "td", className);
-      td.dataset.label = label; // shown where the table is too narrow for its head
+      td.dataset.label = label; // shown if the table is too narrow for its head
       return td;
     };
     const dtype = cell("dtype"), takesCell = cell("takes"), held = cell("buffers"), size = cell("bytes", "course-bytes");
@@ -165,14 +164,13 @@ function render({ model, el }) {
     else {
       choice = make(held, "select");
       choice.ariaLabel = `${row.name}, number of buffers`;
-      choice.dataset.lmSuppressShortcuts = "true";
       for (const count of new Set([1, 2, row.buffers])) choice.append(new Option(count, count));
       choice.onchange = () => change({ buffers: model.get("buffers").with(n, Number(choice.value)) });
     }
     return { sizes, takes: takesCell, choice, size };
   }
 
-  // A block that is the whole array and stays has one buffer; cut into several it has two, and one again when whole.
+  // A block that is the whole array stays in one buffer; if it is cut, it gets two, and one again once it is whole.
   function resize(n, axis, size) {
     const row = rows[n], shape = model.get("shapes")[n].with(axis, size), patch = { shapes: model.get("shapes").with(n, shape) };
     const whole = (each) => row.array && String(each) === String(row.array);

@@ -1,24 +1,20 @@
-"""What lies in VMEM for a kernel, buffer by buffer, as a widget: change a block and see what it would take."""
+"""A widget with a kernel's VMEM, buffer by buffer: change a block and see how much it would take."""
 
 import dataclasses
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import anywidget
 import numpy as np
 import traitlets
 
 from course_lib import chips, cost, grid, text
 from course_lib.viz.common import draw
-from course_lib.viz.vmem_table import vmem
-
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("../common/dom.js", "../common/units.js", "vmem_table.js")
+from course_lib.viz.common.widget import Widget, source
+from course_lib.viz.vmem_table import vmem_stack
 
 
 class Row(NamedTuple):
-    """A buffer as ``viz.vmem`` draws it; ``bytes`` counts all its ``buffers``."""
+    """A buffer as vmem_stack.py draws it; ``bytes`` counts all its ``buffers``."""
 
     name: str
     op: str
@@ -28,10 +24,10 @@ class Row(NamedTuple):
 
 
 def vmem_table(fn: Callable, *args, chip: str = "v5e") -> "VmemTable":
-    """Every buffer that the first kernel of ``fn(*args)`` keeps in VMEM, against what it may use.
+    """Show every buffer that the first kernel of ``fn(*args)`` keeps in VMEM, against its limit.
 
-    A window of the pipeline counts with its buffers, a shape with the tiles it is padded to, as in ``cost.vmem``.
-    Blocks, scratch and number of buffers can be changed: the browser counts again. The limit is the kernel's own
+    Each pipeline window counts with all its buffers, each shape padded to whole tiles, as in ``cost.vmem``. The reader
+    can change blocks, scratch and the number of buffers, and the browser counts again. The limit is the kernel's
     vmem_limit_bytes, or what the chip's compiler grants. ``args`` are arrays or ShapeDtypeStructs; nothing is compiled
     or run. Raises ValueError for an unknown chip, a function without a kernel, and a kernel with nothing in VMEM.
     """
@@ -62,45 +58,40 @@ def vmem_table(fn: Callable, *args, chip: str = "v5e") -> "VmemTable":
     )
 
 
-class VmemTable(anywidget.AnyWidget):
-    """The widget. ``shapes`` and ``buffers`` are what is shown, row by row; ``data`` is what the kernel says."""
+class VmemTable(Widget):
+    """The widget. ``shapes`` and ``buffers`` are shown row by row; ``data`` comes from the kernel."""
 
-    _esm = "\n".join((_HERE / name).read_text("utf-8") for name in _SCRIPTS)
-    _css = _HERE / "vmem_table.css"
+    _esm, _css = source(__file__, "dom.js", "units.js")
     data = traitlets.Dict().tag(sync=True)
     shapes = traitlets.List().tag(sync=True)
     buffers = traitlets.List().tag(sync=True)
 
     @property
     def rows(self) -> list[Row]:
-        """The buffers as they are shown now."""
+        """The buffers as shown now."""
         shown = zip(self.data["rows"], self.shapes, self.buffers, strict=True)
         return [
             Row(row["name"], self.data["kernel"], row["purpose"], n, _bytes(row, shape, n)) for row, shape, n in shown
         ]
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        data["image/svg+xml"] = still(self)
-        data["text/plain"] = as_text(self)
-        return data, metadata
+    def _still(self) -> tuple[str, str]:
+        return still(self), as_text(self)
 
 
 def _bytes(row: dict, shape: Sequence[int], buffers: int) -> int:
-    """Of all buffers of a row, rounded up as ``cost.vmem`` does."""
+    """Return the bytes of all buffers of a row, rounded up as ``cost.vmem`` does."""
     return -(-cost.padded_bytes(shape, row["dtype"]) * buffers // row["unit"]) * row["unit"]
 
 
 def still(table: VmemTable) -> str:
-    """The buffers as SVG, for pages where no kernel runs."""
+    """Draw the buffers as a card."""
     words = [draw.paragraph(line, size=13) for line in (*_lines(table), *_judged(table))]
-    panel = draw.stacked([vmem.panel(table.rows, table.data["limit"]), *words], gap=4)
+    panel = draw.stacked([vmem_stack.panel(table.rows, table.data["limit"]), *words], gap=4)
     return draw.card(panel, f"VMEM of {table.data['kernel']}", verdict(table.rows, table.data))
 
 
 def as_text(table: VmemTable) -> str:
-    """The table as lines."""
+    """Return the table as lines of text."""
     return "\n".join([f"VMEM of {table.data['kernel']} on a {table.data['chip']}", *_lines(table), *_judged(table)])
 
 
@@ -119,7 +110,7 @@ def _judged(table: VmemTable) -> list[str]:
 
 
 def verdict(rows: Sequence[Row], data: dict) -> str:
-    """Whether the buffers fit, in words. vmem_table.js says the same."""
+    """Say whether the buffers fit. vmem_table.js says the same."""
     total, limit, physical = sum(row.bytes for row in rows), data["limit"], data["physical"]
     if total <= limit:
         return (
@@ -134,7 +125,7 @@ def verdict(rows: Sequence[Row], data: dict) -> str:
 
 
 def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:
-    """The block sizes that the (8, 128) rule forbids, with the nearest that it allows. vmem_table.js says the same."""
+    """Name block sizes that break the (8, 128) rule, and the nearest that it allows. vmem_table.js says the same."""
     said = []
     for row, shape in zip(rows, shapes, strict=True):
         for axis, size in enumerate(shape if row["rule"] else ()):
@@ -153,7 +144,7 @@ def illegal(rows: Sequence[dict], shapes: Sequence[Sequence[int]]) -> list[str]:
 
 
 def _nearest(size: int, row: dict, axis: int) -> list[int]:
-    """The legal sizes next to an illegal one, inside the axis: none for one that is larger than the axis."""
+    """Return the legal sizes next to an illegal one, inside the axis: none if it is larger than the axis."""
     length = row["array"][axis]
     if size > length:
         return []
@@ -163,7 +154,7 @@ def _nearest(size: int, row: dict, axis: int) -> list[int]:
 
 
 def _unit(row: dict, axis: int) -> int:
-    """What the size of a block is a multiple of along an axis: the rule of ``cost.legal_sizes``."""
+    """Return the unit of block sizes along an axis, by the rule of ``cost.legal_sizes``."""
     behind = len(row["array"]) - 1 - axis
     if len(row["array"]) == 1:
         return 1024
@@ -171,7 +162,7 @@ def _unit(row: dict, axis: int) -> int:
 
 
 def _least(row: dict) -> int:
-    """The smallest block of a vector that a power of two may be."""
+    """Return the smallest power of two that is a legal block of a vector."""
     return 128 * max(1, 4 // row["itemsize"])
 
 
@@ -180,7 +171,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
-    """A row per buffer, the operands of the call first, as ``cost.vmem`` lists them."""
+    """Return a row per buffer, the operands of the call first, as ``cost.vmem`` lists them."""
     windows = [operand for operand in call.operands if operand.memory_space == "vmem"]
     rows = []
     for number, buffer in enumerate(buffers):
@@ -195,7 +186,7 @@ def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
                 "itemsize": cost.held_as(buffer.dtype).itemsize,
                 "unit": buffer.unit,
                 "buffers": buffer.buffers,
-                "array": array,  # the operand's whole shape; None for scratch, and for a pipeline in the body
+                "array": array,  # the operand's whole shape; None for scratch and for a pipeline in the body
                 "rule": bool(array),
                 "stays": operand is not None and operand.buffers == 1 and operand.block_shape == operand.shape,
             }
@@ -204,6 +195,6 @@ def _rows(call: grid.Call, buffers: list[cost.Allocation]) -> list[dict]:
 
 
 def _asked(walk: grid.Walk) -> int | None:
-    """The vmem_limit_bytes of the first kernel; None where it asks for none."""
+    """Return the vmem_limit_bytes of the first kernel; None if it sets none."""
     first = next(grid.pallas_calls(walk.jaxpr.jaxpr))
     return getattr(first.params.get("compiler_params"), "vmem_limit_bytes", None)

@@ -1,1 +1,0 @@
-"""One judge per file, and how each compares a result with its reference."""

@@ -1,0 +1,37 @@
+"""The four judges, asked in order up to the first that refuses."""
+
+import functools
+from collections.abc import Callable
+
+from course_lib.judges.tpu import budget, compiling, numbers, races, simulator
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Verdict
+
+# in the order in which they are asked
+JUDGES: dict[str, Callable[[Trial], Verdict]] = {
+    "numbers": numbers.ask,
+    "simulator": simulator.ask,
+    "races": races.ask,
+    "compiler": compiling.ask,
+}
+NAMES = (*JUDGES, "budget", "device")  # every value of Verdict.judge
+
+
+def judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> list[Verdict]:
+    """Return the verdicts of the four judges in order, up to and including the first that refuses.
+
+    ``fn(*args)`` and ``reference(*args)`` return the same arrays; ``args`` are concrete arrays. ``chip``: the chip that
+    the compiler compiles for, and whose sizes the function sees while it is traced. Raises ValueError for an argument
+    that is not an array, a reference that does not run with them, and an unknown chip.
+    """
+    return asked(Trial(fn, reference, args, chip))
+
+
+def asked(trial: Trial, limits: budget.Budget | None = None) -> list[Verdict]:
+    """Return the same for a Trial, followed by the budget judge's verdict if there are ``limits``."""
+    verdicts = []
+    for ask in [*JUDGES.values(), *([functools.partial(budget.ask, budget=limits)] if limits else [])]:
+        verdicts.append(ask(trial))
+        if verdicts[-1].passed is False:
+            break
+    return verdicts

@@ -1,0 +1,71 @@
+"""Accesses to memory while a copy into or out of it is in flight."""
+
+from course_lib import grid
+from course_lib.judges.reading.copies_in_flight import (
+    Pending,
+    at_step,
+    its_source,
+    key_of,
+    named,
+    same_place,
+    semaphore_named,
+)
+from course_lib.judges.verdict import Complaint
+
+
+def started_twice(call, use: grid.Use, step: int, entry: int, pending: list[Pending]) -> Complaint | None:
+    """Report a copy into memory that another copy in flight goes to."""
+    if not any(same_place(use, entry, p) for p in pending):
+        return None
+    name = named(use.ref, use.part, entry)
+    return Complaint(
+        f"{at_step(call, step)} {call.name} starts a copy into {name} while another copy into it is under way.",
+        "wait for the first before the second is started; is one .start() too many?",
+    )
+
+
+def touched(
+    call, use: grid.Use, step: int, entry: int, pending: list[Pending], unread: list[Pending]
+) -> Complaint | None:
+    name = named(use.ref, use.part, entry)
+    for copy in pending:
+        into = same_place(use, entry, copy)
+        out_of = its_source(use, entry, copy)
+        if into and use.kind == "read" and any(same_place(use, entry, c) for c in unread):
+            return Complaint(
+                f"{at_step(call, step)} {call.name} reads {name} after the next copy of {copy.use.source} into it has "
+                "been started: what had arrived there was still in use.",
+                "copy into the other half of the buffer while this one is in use, or start the copy after the read.",
+            )
+        if into and use.kind == "read":
+            return Complaint(
+                f"{at_step(call, step)} {call.name} reads {name} before the copy of {copy.use.source} into it has been "
+                "waited for.",
+                f"call .wait() on the copy before {use.ref} is read.",
+            )
+        if use.kind == "write" and (into or out_of):
+            way = f"of {copy.use.source} into it" if into else f"of it into {copy.use.ref}"
+            return Complaint(
+                f"{at_step(call, step)} {call.name} writes to {name} while a copy {way} is under way.",
+                f"wait for the copy before {use.ref} is used again, or use another buffer in the meantime.",
+            )
+    return None
+
+
+def taken_for_another(
+    call, use: grid.Use, step: int, entry: int, pending: list[Pending], unsure: list[Pending]
+) -> Complaint | None:
+    """Report a read of the target, or a write to the source, of a copy whose wait may have counted another one."""
+    for copy in unsure:
+        touched = (same_place if use.kind == "read" else its_source)(use, entry, copy)
+        if touched and any(key_of(p) == key_of(copy) for p in pending):
+            name, does = (
+                semaphore_named(copy.use.semaphore_name, key_of(copy)),
+                "reads" if use.kind == "read" else "writes to",
+            )
+            return Complaint(
+                f"{at_step(call, step)} {call.name} {does} {named(use.ref, use.part, entry)} after one wait on {name}, "
+                "on which another copy is under way too: the wait ends when either of them has arrived.",
+                "a semaphore of its own for each copy that may be under way: SemaphoreType.DMA((n,)), and sem.at[i].",
+            )
+    return None

@@ -1,0 +1,118 @@
+"""Mistakes that make a kernel no kernel, or impossible to run: read off its code."""
+
+from course_lib import grid
+from course_lib.grid import jaxprs
+from course_lib.judges.verdict import Complaint
+
+# A longer grid would take the simulators minutes.
+MAX_STEPS = 50_000
+
+# A longer kernel comes from an unrolled Python loop, and would take the simulator minutes.
+MAX_KERNEL_LENGTH = 2000
+
+
+def complaint(walk: grid.Walk) -> Complaint | None:
+    """Report the first mistake in a function's kernels that does not depend on values."""
+    return not_a_kernel(walk) or bad_grid(walk) or too_long(walk) or ignores_an_output(walk) or writes_to_inputs(walk)
+
+
+def not_a_kernel(walk: grid.Walk) -> Complaint | None:
+    if not walk.jaxpr.jaxpr.outvars:
+        return Complaint("It returned nothing.", "is there a `return` at the end?")
+    used = _used(walk.jaxpr.jaxpr)
+    if not any(id(v) in used for kernel in grid.pallas_calls(walk.jaxpr.jaxpr) for v in kernel.outvars):
+        return Complaint(
+            "The result was computed without a kernel: no pallas_call has a part in it.", "call pl.pallas_call."
+        )
+    return None
+
+
+def bad_grid(walk: grid.Walk) -> Complaint | None:
+    for call in walk.calls:
+        if not call.steps:
+            return Complaint(
+                f"The grid {call.grid} of {call.name} has no steps.",
+                "is a size rounded down? 5 // 8 is 0; pl.cdiv(5, 8), which is 1, counts the last block too.",
+            )
+        if call.steps > MAX_STEPS:
+            return Complaint(
+                f"The grid {call.grid} of {call.name} has {call.steps:,} steps, too many for the "
+                f"simulators: they walk {MAX_STEPS:,} at most.",
+                "take larger blocks, or judge it with smaller arrays. compiler.compile_tpu takes any grid.",
+            )
+    return None
+
+
+def too_long(walk: grid.Walk) -> Complaint | None:
+    for call in walk.calls:
+        if (length := sum(1 for _ in grid.equations(call.kernel))) > MAX_KERNEL_LENGTH:
+            return Complaint(
+                f"{call.name} is {length:,} operations long: a Python loop in it is written out step by step while it "
+                "is traced, and neither the simulator nor the compiler can carry that.",
+                "work on whole blocks, x_ref[...] is all of one; or loop with jax.lax.fori_loop.",
+            )
+    return None
+
+
+def ignores_an_output(walk: grid.Walk) -> Complaint | None:
+    kernels = list(grid.pallas_calls(walk.jaxpr.jaxpr))
+    if len(kernels) != len(walk.calls):
+        return None
+    wanted = _used(walk.jaxpr.jaxpr)
+    for eqn, call in zip(kernels, walk.calls, strict=True):
+        used = {id(variable) for inner in call.kernel.eqns for variable in inner.invars}
+        refs = zip(call.kernel.invars, call.operands, strict=False)
+        written_by = [(v, o) for v, o in refs if o.role == "output"]
+        for (variable, operand), result in zip(written_by, eqn.outvars, strict=False):
+            if id(result) in wanted and id(variable) not in used:
+                return Complaint(f"{call.name} writes nothing to {operand.name}.", _how_to_write(operand))
+    return None
+
+
+def _how_to_write(operand: grid.Operand) -> str:
+    if operand.memory_space == "hbm":
+        return (
+            f"copy the result there: pltpu.sync_copy(buffer_ref, {operand.name}). An emit_pipeline returns a "
+            "function: has that been called with the refs?"
+        )
+    return (
+        f"write {operand.name}[...] = value, with [...] and one =. Without the [...] the line only gives the value a "
+        "name. Is it written so? Then a Python `for` or `if` around it does nothing here."
+    )
+
+
+def _used(jaxpr) -> set[int]:
+    """Return the ids of the variables that are used or returned, in inner jaxprs too."""
+    found = set(map(id, jaxpr.outvars))
+    for eqn in jaxpr.eqns:
+        found |= set(map(id, eqn.invars))
+        if eqn.primitive.name not in grid.KERNELS:
+            found |= set().union(*map(_used, jaxprs.inside(eqn)))
+    return found
+
+
+def writes_to_inputs(walk: grid.Walk) -> Complaint | None:
+    for call in walk.calls:
+        try:
+            written = grid.body(call).written
+        except grid.UnreadableCall:  # it is too long to follow
+            continue
+        changed = next((o.name for o in call.inputs if o.name in written and o.aliases is None), None)
+        if changed is None:
+            continue
+        if next(o for o in call.inputs if o.name == changed).memory_space == "hbm":
+            return Complaint(
+                f"{call.name} copies into its input {changed}, and may not change it.",
+                "the source comes first: make_async_copy(source, target, semaphore). Which way should this one go?",
+            )
+        if not written & {output.name for output in call.outputs}:
+            return Complaint(
+                f"{call.name} writes to {changed}, which is an input, and to none of its outputs.",
+                "refs come in a fixed order, whatever they are called: the inputs, then the outputs, then scratch.",
+            )
+        return Complaint(
+            f"{call.name} writes to its input {changed}. The simulators forgive that; on a chip the block is a copy "
+            "the pipeline owns, and what you put there may vanish or reach the caller's array.",
+            "compute into a value of your own, and write only to output refs.",
+        )
+    return None

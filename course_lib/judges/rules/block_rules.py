@@ -1,0 +1,211 @@
+"""Rules about blocks: which of them an index map asks for, and what lies at the edge of an array."""
+
+import itertools
+
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges.reading import index_maps, masking, memory, order, poisoning
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding
+
+
+def outside(found: Finding) -> Complaint | None:
+    """Report an index map that asks for a block outside the array."""
+    everywhere = (*found.walk.calls, *order.pipelines(found.walk))
+    return next((said for p in everywhere if (said := index_maps.outside(p))), None)
+
+
+def rows_outside(found: Finding) -> Complaint | None:
+    """Report rows that a ref does not have."""
+    for call in found.walk.calls:
+        if use := memory.outside(call):
+            ref, step, (start, end), length = use
+            rows = f"[{start}]" if end == start + 1 else f"[{start}:{end}]"
+            return Complaint(
+                f"At step {call.step(step)} the kernel touches {ref}{rows}, and axis 0 of {ref} has {length} elements.",
+                "indices count from 0, so the last one is the length minus 1; look at the last turn and the last step.",
+            )
+    return None
+
+
+def unvisited(found: Finding) -> Complaint | None:
+    """Report output blocks that no step has."""
+    if found.laid_out_by is None or not found.laid_out_by[1].unvisited():
+        return None
+    call, output = found.laid_out_by
+    visited = np.unique(output.indices, axis=0)
+    if len(visited) == 1 and call.steps > 1:
+        return Complaint(
+            f"The index map of {output.name} returns block {tuple(visited[0].tolist())} at every step.",
+            "an output's index map gets the grid indices, and returns the block that step writes.",
+        )
+    for axis, (length, block) in enumerate(zip(output.shape, output.block_shape, strict=True)):
+        if output.indices[:, axis].max() + 1 < -(-length // block):
+            keeps = call.steps == 1 and any((o.shape, o.dtype) == (output.shape, output.dtype) for o in call.inputs)
+            return Complaint(
+                "",
+                _too_few_blocks(call, output, axis)
+                if not keeps
+                else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
+            )
+    return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
+
+
+def _too_few_blocks(call: grid.Pipeline, output: grid.Operand, axis: int) -> str:
+    """Ask about an index map that does not reach the last blocks along an axis of the output."""
+    blocks = -(-output.shape[axis] // output.block_shape[axis])
+    makes = (
+        f"axis {axis} of {output.name} has {output.shape[axis]} elements, in blocks of {output.block_shape[axis]}: "
+        f"that makes pl.cdiv({output.shape[axis]}, {output.block_shape[axis]}) = {blocks} steps."
+    )
+    still = [n for n, steps in enumerate(call.grid) if steps == blocks and not order.depends_on(call, output, n)]
+    if not still:
+        return f"{makes} Is the grid too short?"
+    return (
+        f"{makes} Axis {still[0]} of the grid has so many, and the index map of {output.name} makes nothing of it. "
+        f"Should number {axis} of what it returns follow it? Or is the grid too short?"
+    )
+
+
+def in_a_pipeline(found: Finding) -> Complaint | None:
+    """Report an output block of a pipeline in the kernel's body that is left and revisited."""
+    return order.revisit_in_a_pipeline(found.walk)
+
+
+def index_map(found: Finding) -> Complaint | None:
+    """Report an input block that the output block depends on, and that its steps never read."""
+    if found.made_by is None or not len(found.steps):
+        return None
+    call, output = found.made_by
+    if len(found.walk.calls) > 1:  # its inputs may then not be the reference's
+        return None
+    try:
+        return poisoning.wrong_block(call, output, found.first, found.reference, found.args, found.number)
+    except Exception:  # a reference in NumPy, for example, which cannot be traced
+        return None
+
+
+def rows_left_out(found: Finding) -> Complaint | None:
+    """Report rows of an input block that the kernel never reads."""
+    for call in found.walk.calls:
+        for operand in call.inputs:
+            if operand.pipelined and (rows := memory.rows_untouched(call, operand, ("read",))):
+                return Complaint(
+                    f"{operand.name}[{rows[0]}:{rows[1]}] is never read.",
+                    "count the turns of the loop: it must go through the whole block.",
+                )
+    return None
+
+
+def past_the_edge(found: Finding) -> Complaint | None:
+    """Report NaN from beyond the end of an array whose last block is not full.
+
+    If several inputs extend past the end, the first that is not masked is blamed.
+    """
+    maker = found.laid_out_by
+    if not found.unwritten[found.first] or maker is None or maker[0] not in found.walk.calls:
+        return None
+    # The kernel that makes the output goes first, because rows past the end may do no harm in another.
+    for call in sorted(found.walk.calls, key=lambda call: call is not maker[0]):
+        blocks = [operand for operand in call.inputs if operand.pipelined and not any(operand.element)]
+        hanging = [(operand, axes) for operand in blocks if (axes := _hanging_axes(operand, found.steps))]
+        if complaint := _half_masked(call, hanging) or _masked_along_another_axis(call, hanging):
+            return complaint
+        if hanging:
+            if _chooses_by_an_index(call) and found.is_nan_without_garbage:
+                return None  # it makes NaN from its own numbers
+            operand, axes = hanging[0]
+            return _hangs_over(call, operand, axes[0])
+    return None
+
+
+def _hanging_axes(operand: grid.Operand, steps: np.ndarray) -> list[int]:
+    """Return the axes along which blocks extend past the end, those that do at these steps, and vary, first.
+
+    ``steps`` make the wrong output block. What extends past the end only at other steps has not reached it.
+    """
+    hangs = operand.starts + np.array(operand.block_shape) > np.array(operand.shape)
+    here = steps[steps < len(hangs)]
+
+    def reaches(axis: int) -> tuple[bool, bool]:
+        return hangs[here, axis].any(), len(set(operand.indices[here, axis].tolist())) > 1
+
+    return sorted(np.flatnonzero(hangs.any(axis=0)).tolist(), key=reaches, reverse=True)
+
+
+def _overhang(call: grid.Call, operand: grid.Operand, axis: int) -> str:
+    length, block = operand.shape[axis], operand.block_shape[axis]
+    ends = operand.starts[:, axis] + block
+    step, beyond = int(np.argmax(ends > length)), int(ends.max() - length)
+    return (
+        f"At step {call.step(step)} the block of {operand.name} hangs over the end of the array: axis {axis} has "
+        f"{length} elements, in blocks of {block}, so the last {beyond} of this block are garbage, NaN here."
+    )
+
+
+def _half_masked(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
+    """Report an input that is not masked where another is, if both extend past the end of axes of one length."""
+    if len(hanging) < 2 or not _chooses_by_an_index(call):  # jnp.where(y > 0, ...) is no mask
+        return None
+    masked = {operand.name: masking.is_masked(call, operand) for operand, _ in hanging}
+    for (one, its), (other, axes) in itertools.permutations(hanging, 2):
+        shared = [axis for axis in axes if other.shape[axis] in {one.shape[a] for a in its}]
+        if shared and masked[one.name] and not masked[other.name]:
+            return Complaint(
+                f"{_overhang(call, other, shared[0])} The kernel masks {one.name}, and not {other.name}.",
+                f"mask {other.name} as well: a product with 0 does not put NaN out, for NaN * 0 is NaN.",
+            )
+    return None
+
+
+def _masked_along_another_axis(call: grid.Call, hanging: list[tuple[grid.Operand, list[int]]]) -> Complaint | None:
+    """Report a mask along another axis of the block than the ragged one, which two inputs share."""
+    for (one, its), (other, axes) in itertools.permutations(hanging, 2):
+        shared = [axis for axis in axes if other.shape[axis] in {one.shape[a] for a in its}]
+        runs = masking.mask_axes(call, other) if shared else set()
+        if runs and runs.isdisjoint(shared):
+            axis, length = shared[0], other.shape[shared[0]]
+            return Complaint(
+                f"{_overhang(call, other, axis)} The mask of {other.name} runs along axis {min(runs)} of the block.",
+                f"mask {other.name} along axis {axis} of its block: that is the one whose {length} elements end.",
+            )
+    return None
+
+
+def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
+    length, block = operand.shape[axis], operand.block_shape[axis]
+    by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
+    what = _overhang(call, operand, axis)
+    if not by_mask and _chooses_by_an_index(call):
+        return Complaint(
+            f"{what} The kernel chooses by an index, and some of them get through.",
+            f"choose before the first sum or maximum; compare the index with {length}, and ask of it: does it run "
+            f"along axis {axis} of the block? Does it count from the beginning of the array, with pl.program_id of the "
+            f"right axis times {block} in it? Is {length} itself left out? Or compare the place in the block with "
+            f"{length} - {block} * pl.program_id.",
+        )
+    return Complaint(
+        what,
+        f"replace them before you sum or compare: jnp.where(index < {length}, x, 0), with -inf for 0 before a maximum, "
+        f"where index counts from the beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. "
+        f"Multiplying by 0 does not help, for NaN * 0 is NaN.{by_mask}",
+    )
+
+
+def _chooses_by_an_index(call: grid.Call) -> bool:
+    """Whether the kernel counts elements and chooses between values."""
+    return {"iota", "select_n"} <= {eqn.primitive.name for eqn in grid.equations(call.kernel)}
+
+
+def _multiplies_by_a_mask(call: grid.Call) -> bool:
+    """Whether the kernel converts a bool to a number and multiplies with it."""
+    masks = set()
+    for eqn in grid.equations(call.kernel):
+        if eqn.primitive.name == "mul" and any(id(v) in masks for v in eqn.invars):
+            return True
+        from_mask = any(id(v) in masks for v in eqn.invars)
+        converts = eqn.primitive.name == "convert_element_type" and eqn.invars[0].aval.dtype == np.bool_
+        if converts or (from_mask and eqn.primitive.name in ("broadcast_in_dim", "reshape", "convert_element_type")):
+            masks |= set(map(id, eqn.outvars))
+    return False

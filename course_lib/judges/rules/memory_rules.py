@@ -1,0 +1,257 @@
+"""Rules about memory: what is read before it is written, left over, written too early, or never."""
+
+import collections
+import re
+
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges.reading import copies, masking, memory, order
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding
+
+
+def copied_by_hand(found: Finding) -> Complaint | None:
+    """Report a copy by hand without a partner, or memory that is used while a copy is in flight."""
+    return copies.complaint(found.walk) or copies.early_use(found.walk)
+
+
+def shared(found: Finding) -> Complaint | None:
+    """Report steps that depend on their order, although they are marked parallel and the simulator reorders them."""
+    return None if found.in_order else order.shared_block(found.walk) or order.carried_on(found.walk)
+
+
+def written_over(found: Finding) -> Complaint | None:
+    """Report an input that shares an output's memory, and is read after the output has been written there."""
+    for call in found.walk.calls:
+        inputs = {operand.name: operand for operand in call.inputs}
+        for output in call.outputs:
+            source = inputs.get(output.aliases)
+            if source is None or not (source.pipelined and output.pipelined):
+                continue
+            if overwritten := _read_after_write(source, output):
+                before, step = map(call.step, overwritten)
+                block = tuple(source.indices[overwritten[1]].tolist())
+                return Complaint(
+                    f"{source.name} and {output.name} share their memory (input_output_aliases): at step {step} "
+                    f"{source.name} reads block {block}, which step {before} has written over.",
+                    "read a block at the step that writes it and never later, or leave the alias out.",
+                )
+    return None
+
+
+def _read_after_write(source: grid.Operand, output: grid.Operand) -> tuple[int, int] | None:
+    """Return (step that writes a block, later step that fetches it) of two operands in one memory; None if none."""
+    written: dict[tuple, int] = {}
+    for step, (read, write) in enumerate(zip(source.starts.tolist(), output.starts.tolist(), strict=True)):
+        if source.fetched[step] and tuple(read) in written:
+            return written[tuple(read)], step
+        if output.written[step]:
+            written[tuple(write)] = step
+    return None
+
+
+def read_first(found: Finding) -> Complaint | None:
+    """Report memory that is read before anything has been written there."""
+    for call in found.walk.calls:
+        for read in memory.unwritten_reads(call):
+            if not (masking.is_chosen(call, read.ref) and _is_kept_out(found)):
+                return _unwritten(call, read._replace(ref=_own_name(call, read.ref)))
+    return None
+
+
+def _is_kept_out(found: Finding) -> bool:
+    """Whether garbage, which is NaN, does not show in the first wrong element."""
+    return not found.unwritten[found.first] or found.is_nan_without_garbage
+
+
+def _own_name(call: grid.Call, ref: str) -> str:
+    """Return a ref's name; a buffer that emit_pipeline allocates gets that of the array whose blocks it holds."""
+    if (buffer := re.fullmatch(r"allocations\[(\d+)\]\.\w+", ref)) is None:
+        return ref
+    found = [p for p in order.pipelines(grid.Walk(calls=(call,), jaxpr=None)) if int(buffer[1]) < len(p.operands)]
+    return f"the block of {found[0].operands[int(buffer[1])].name}" if found else "a block of the pipeline"
+
+
+def _never_copied(call: grid.Call) -> str:
+    """Return the name of an input that is left in HBM and that no copy reads; "" if there is none."""
+    waiting = [operand.name for operand in call.inputs if operand.memory_space == "hbm"]
+    uses = memory.known_uses(call)
+    touched = {use.source for use in uses or ()} | {use.ref for use in uses or ()}
+    return next((name for name in waiting if uses is not None and name not in touched), "")
+
+
+def _unwritten(call: grid.Call, read: memory.Read) -> Complaint:
+    when = f" at step {call.step(read.step)}" if call.steps > 1 else ""
+    if read.rows:
+        start, end = read.rows
+        where = f"{read.ref}[{start}]" if end == start + 1 else f"{read.ref}[{start}:{end}]"
+        return Complaint(
+            f"{where} is read{when} before anything has been written to it.", f"write all of {read.ref} first."
+        )
+    at = f"At step {call.step(read.step)} {read.ref}" if call.steps > 1 else read.ref
+    what = f"{at} is read before anything has been written to it; `+=` reads too."
+    if read.written_at is not None and read.written_at > read.step:
+        what = f"{read.ref} is read{when}, and only at step {call.step(read.written_at)} is it written: too late."
+    output = next((o for o in call.outputs if o.name == read.ref), None)
+    if output is not None and output.aliases:
+        todo = f"{read.ref} shares the array of {output.aliases}, not its block in VMEM: read from {output.aliases}."
+    elif (unread := _never_copied(call)) and output is None:
+        todo = f"{unread} lies in HBM and no copy of it is started: is a line missing, or a pair of brackets, .start()?"
+    elif output is not None and _is_come_back_to(output):
+        todo = (
+            f"the blocks of {read.ref} are left and come back to: put the axis of the sum last in the grid, and set a "
+            "block at its first step, under pl.when, before anything is added."
+        )
+    elif call.steps == 1 or (output is not None and output.changes.all()):
+        todo = f"write {read.ref} with =, not with +=; where it grows in a loop, set it before the loop."
+    elif output is not None:
+        todo = f"set {read.ref} at the first step of each of its blocks, under pl.when, before anything is added."
+    else:
+        todo = (
+            f"set {read.ref} to what the reduction starts with when its index is 0: @pl.when(pl.program_id(axis) == 0)."
+        )
+    return Complaint(what, todo)
+
+
+def _is_come_back_to(output: grid.Operand) -> bool:
+    """Whether the grid leaves some block of the output and revisits it."""
+    visits = output.indices[np.flatnonzero(output.changes)]
+    return len(np.unique(visits, axis=0)) < len(visits)
+
+
+def left_unwritten(found: Finding) -> Complaint | None:
+    """Report an output block that none of its steps writes, although the kernel has a line that would."""
+    if found.made_by is None or not len(found.steps):
+        return None
+    call, output = found.made_by
+    if memory.writes(call, output.name, found.steps)[0] or memory.known_uses(call) is None:
+        return None
+    return Complaint(
+        f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
+        "the last step of axis a is pl.num_programs(a) - 1: steps count from 0.",
+    )
+
+
+def written_too_early(found: Finding) -> Complaint | None:
+    """Report an output block that is written for the last time while scratch still changes."""
+    if found.made_by is None or len(found.steps) < 2:
+        return None
+    call, output = found.made_by
+    at = set(found.steps.tolist())
+    last = {
+        use.ref: max(s for s in use.steps.tolist() if s in at)
+        for use in memory.known_uses(call) or ()
+        if use.kind == "write" and at & set(use.steps.tolist())
+    }
+    changes = {scratch.name: last[scratch.name] for scratch in call.scratch if scratch.name in last}
+    name = max(changes, key=changes.get, default="")
+    if output.name not in last or not name or last[output.name] >= changes[name]:
+        return None
+    return Complaint(
+        f"{output.name} is written for the last time at step {call.step(last[output.name])}, and {name} goes on "
+        f"changing until step {call.step(changes[name])}.",
+        f"write {output.name} at the last step of the reduction: its index is pl.num_programs(axis) - 1 there.",
+    )
+
+
+def nothing_carried(found: Finding) -> Complaint | None:
+    """Report several steps that make one output block and each start anew."""
+    if found.made_by is None or len(found.steps) < 2:
+        return None
+    call, output = found.made_by
+    if memory.known_uses(call) is None or memory.carries(call, found.steps) or grid.has_copies_by_hand(call):
+        return None
+    first, last = (call.step(int(found.steps[n])) for n in (0, -1))
+    what = f"Every step sets everything anew, so only what step {last} computes is left."
+    if ref := _set_again(call, found.steps):
+        return Complaint(
+            what,
+            f"{ref} is set at step {first} under a condition, as it may be; and then it is set again at every step. "
+            "There it should keep what it holds: += adds to it, jnp.maximum keeps the larger.",
+        )
+    if any(eqn.primitive.name == "cond" for eqn in grid.equations(call.kernel)):
+        return Complaint(
+            what,
+            f"look at the condition under pl.when: it should hold at step {first}, and not again up to {last}. Which "
+            "axis of the grid does it ask about?",
+        )
+    return Complaint(
+        what,
+        "carry what they find, a sum or the best so far: set it at the first of these steps only, under pl.when.",
+    )
+
+
+def _set_again(call: grid.Call, steps: np.ndarray) -> str:
+    """Return a ref written whole both at the first of these steps alone and again at all of them; "" if none is."""
+    these, when = set(steps.tolist()), collections.defaultdict(list)
+    for use in memory.known_uses(call) or ():
+        if use.kind == "write" and use.whole:
+            when[use.ref].append(these & set(use.steps.tolist()))
+    return next((ref for ref, at in when.items() if {min(these)} in at and these in at), "")
+
+
+def left_over(found: Finding) -> Complaint | None:
+    """Report sums of another output block that are still in the scratch, unless a jnp.where may leave them out."""
+    for call in found.walk.calls:
+        if (read := memory.stale_read(call)) is not None and len(call.outputs):
+            if masking.is_chosen(call, read.ref):
+                continue
+            if memory.set_once(call, read.ref) and not any(grid.returns(output) for output in call.outputs):
+                return _set_once(call, read)
+            return Complaint(
+                f"At step {call.step(read.step)}, where a new output block begins, {read.ref} holds what step "
+                f"{call.step(read.left_by)} has left there.",
+                _cure_of_leftovers(call, read.ref),
+            )
+    return None
+
+
+def _set_once(call: grid.Call, read: memory.Read) -> Complaint:
+    firsts = [call.step(n) for n in np.flatnonzero(memory.new_outputs(call)).tolist()]
+    more = ", ..." if len(firsts) > 3 else ""
+    return Complaint(
+        f"{read.ref} is set to its start once for the whole grid, at step {firsts[0]}. At step {call.step(read.step)}, "
+        f"where a new output block begins, {read.ref} holds what step {call.step(read.left_by)} has left there.",
+        f"set {read.ref} at the first step of every output block: {', '.join(map(str, firsts[:3]))}{more}. The "
+        "reduction index is 0 there.",
+    )
+
+
+def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
+    if any(grid.returns(output) for output in call.outputs):
+        return f"{ref} has room for one output block: put the reduction axis last, so that one is finished at a time."
+    return (
+        f"set {ref} to zero at the first step of every output block: when the reduction index is 0, not at the first "
+        "step of the whole grid."
+    )
+
+
+def never_written(found: Finding) -> Complaint | None:
+    if not found.unwritten[found.first]:
+        return None
+    what = "That is memory nothing has written: a buffer starts as NaN (an integer one as its largest value)."
+    if found.made_by and (rows := memory.rows_untouched(*found.made_by, ("write", "start"))):
+        what = f"{found.made_by[1].name}[{rows[0]}:{rows[1]}] is memory nothing has written, which starts as NaN."
+        what = what.replace("NaN", "the largest integer") if found.got.dtype.kind in "iu" else what
+    cure = "write every element of every output block; a condition around a write may never hold, a loop may end early."
+    return Complaint(what, cure)
+
+
+def computed(found: Finding) -> Complaint | None:
+    """Report NaN that is not garbage."""
+    if not is_computed(found):
+        return None
+    return Complaint(
+        f"The kernel writes all of {found.made_by[1].name}, so it computes that NaN itself.",
+        "NaN comes from 0 / 0, inf - inf, 0 * inf, or from NaN that was read: look for a sum that is 0, a row in which "
+        "everything is masked, an exp that overflows.",
+    )
+
+
+def is_computed(found: Finding) -> bool:
+    """Whether the first wrong element is NaN and lies in a block that the kernel writes completely."""
+    if found.made_by is None or found.got.dtype.kind in "iub" or not found.unwritten[found.first]:
+        return False
+    call, output = found.made_by
+    return bool(len(found.steps)) and memory.writes(call, output.name, found.steps)[1]

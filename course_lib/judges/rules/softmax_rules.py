@@ -1,0 +1,168 @@
+"""Rules about exponentials: a maximum that is not subtracted, and running sums that are not rescaled when it grows.
+
+A softmax over several blocks carries a running maximum m and sums of exp(x - m). When m grows from old to new, each
+such sum must be multiplied by exp(old - new). All of this is read off the kernel's code.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from course_lib import grid
+from course_lib.judges.reading import flow
+from course_lib.judges.reading.flow import Op
+from course_lib.judges.rules import memory_rules
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding
+
+_MOVES = {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "slice", flow.EITHER}
+_EXP = {"exp", "exp2", "pow"}
+_KEEP_SMALL = {"reduce_max", "max", "reduce_min", "min", "clamp", "select_n", "neg"}
+
+
+class _Kernel(NamedTuple):
+    """A kernel's operations, and the one that makes each value."""
+
+    call: grid.Call
+    ops: list[Op]
+    refs: dict[int, str]  # value of a ref -> the ref's name
+    made: dict[int, Op]
+
+    def origins(self, value: int | None) -> set[int]:
+        """Return the values that ``value`` is a copy of, in another shape or dtype, or from a branch."""
+        op = self.made.get(value)
+        if op is None or op.name not in _MOVES:
+            return {value}
+        return set().union(*map(self.origins, op.inputs))
+
+    def makers(self, value: int | None) -> list[Op]:
+        return [self.made[v] for v in self.origins(value) if v in self.made]
+
+    def is_read_of(self, value: int | None, ref: int) -> bool:
+        return any(op.name == "get" and op.inputs[0] == ref for op in self.makers(value))
+
+    def stores(self) -> Iterator[tuple[int, Op]]:
+        """Yield (ref, an operation that makes a value stored there)."""
+        for op in self.ops:
+            if op.name == "swap" and op.inputs[0] in self.refs:
+                for maker in self.makers(op.inputs[1]):
+                    yield op.inputs[0], maker
+            if op.name == "addupdate" and op.inputs[0] in self.refs:  # in place
+                yield op.inputs[0], op
+
+
+def no_maximum(found: Finding) -> Complaint | None:
+    """Report an exp that overflows because no maximum is subtracted."""
+    if not memory_rules.is_computed(found):
+        return None
+    names = {eqn.primitive.name for eqn in grid.equations(found.made_by[0].kernel)}
+    if names & _EXP and "div" in names and not names & _KEEP_SMALL:
+        return Complaint(
+            "The kernel takes exp of numbers from which no maximum is subtracted: exp(89) is more than a float32 "
+            "holds, and infinity over infinity is NaN.",
+            "subtract each row's maximum first: exp(x - m) is at most 1, and the quotient is the same.",
+        )
+    return None
+
+
+def running_sum(found: Finding) -> Complaint | None:
+    """Report running sums of exp(x - m) that are not rescaled when m grows, or for which no m is carried."""
+    return next((said for call in found.walk.calls if (said := complaint(call))), None)
+
+
+def complaint(call: grid.Call) -> Complaint | None:
+    """Report what is wrong with the running sums of one kernel, by its code alone."""
+    kernel = _read(call)
+    return _not_shrunk(kernel) or _no_running_maximum(kernel)
+
+
+def _read(call: grid.Call) -> _Kernel:
+    ops, refs, carried = flow.operations(call.kernel)
+    names = [ref.name for ref in (*call.operands, *call.scratch)]
+    made = {output: op for op in ops for output in op.outputs}
+    return _Kernel(call, ops, dict(zip(refs, names, strict=True)) | carried, made)
+
+
+def _maxima(kernel: _Kernel) -> dict[int, set[int]]:
+    """Return {ref of a running maximum: the values that are the new one}."""
+    found: dict[int, set[int]] = {}
+    for ref, op in kernel.stores():
+        if op.name == "max" and any(kernel.is_read_of(value, ref) for value in op.inputs):
+            found.setdefault(ref, set()).update(op.outputs)
+    return found
+
+
+def _sums(kernel: _Kernel) -> Iterator[tuple[int, Op | None, set[int]]]:
+    """Yield (ref, the product that rescales its old value or None, the values that are added) for each running sum."""
+
+    def product_of(op: Op, ref: int) -> bool:
+        return op.name in ("mul", "div") and any(kernel.is_read_of(value, ref) for value in op.inputs)
+
+    shrunk = {ref: op for ref, op in kernel.stores() if product_of(op, ref)}  # on a line of its own
+    for ref, op in kernel.stores():
+        if op.name == "addupdate":
+            yield ref, shrunk.get(ref), {op.inputs[1]}
+        if op.name not in ("add", "add_any"):
+            continue
+        for old, new in (op.inputs, op.inputs[::-1]):
+            if kernel.is_read_of(old, ref):
+                yield ref, shrunk.get(ref), {new}
+            for maker in kernel.makers(old):
+                if product_of(maker, ref):
+                    yield ref, maker, {new}
+
+
+def _not_shrunk(kernel: _Kernel) -> Complaint | None:
+    """Report a sum of exponentials that is not rescaled when its running maximum grows."""
+    for maximum, new in _maxima(kernel).items():
+        m = kernel.refs[maximum]
+        since = flow.spread(kernel.ops, new)
+        powers = {v for op in kernel.ops if op.name in _EXP and not since.isdisjoint(op.inputs) for v in op.outputs}
+        summed = flow.spread(kernel.ops, powers)
+        for ref, product, added in _sums(kernel):
+            if summed.isdisjoint(added):
+                continue
+            name = kernel.refs[ref]
+            if product is None:
+                return Complaint(
+                    f"{name} is added to, and what it holds already is not made smaller when {m} grows: it was summed "
+                    "with the old maximum.",
+                    f"before you add to {name}, multiply it by exp(old - new), where old is what {m} held and new is "
+                    "what it holds now.",
+                )
+            if _turned_round(kernel, product, maximum, new):
+                return Complaint(
+                    f"{name} is multiplied by exp(new - old), which makes it larger when {m} grows.",
+                    "turn it round: exp(old - new), which is at most 1.",
+                )
+    return None
+
+
+def _turned_round(kernel: _Kernel, product: Op, maximum: int, new: set[int]) -> bool:
+    """Whether a factor of the product is exp(new - old)."""
+    for factor in product.inputs:
+        for power in kernel.makers(factor):
+            for minus in kernel.makers(power.inputs[0]) if power.name in _EXP else ():
+                if minus.name == "sub" and kernel.origins(minus.inputs[0]) & new:
+                    return kernel.is_read_of(minus.inputs[1], maximum)
+    return False
+
+
+def _no_running_maximum(kernel: _Kernel) -> Complaint | None:
+    """Report a sum of exp(x - m) over several steps in which m is the maximum of only the step's block."""
+    if _maxima(kernel):
+        return None
+    of_block = {v for op in kernel.ops if op.name == "reduce_max" for v in op.outputs}
+    since = flow.spread(kernel.ops, of_block)
+    powers = {v for op in kernel.ops if op.name in _EXP and not since.isdisjoint(op.inputs) for v in op.outputs}
+    summed = flow.spread(kernel.ops, powers)
+    finished = flow.spread(kernel.ops, {v for op in kernel.ops if op.name == "div" for v in op.outputs})
+    for ref, product, added in _sums(kernel):
+        if product is None and not summed.isdisjoint(added) and finished.isdisjoint(added):
+            name = kernel.refs[ref]
+            return Complaint(
+                f"{name} sums exp(x - m) over several steps, and m is the maximum of one step's block: each step has "
+                "another, so the terms do not fit together.",
+                "carry the maximum from step to step too: new = maximum(old, this block's), multiply what has been "
+                "summed by exp(old - new), then add exp(x - new).",
+            )
+    return None

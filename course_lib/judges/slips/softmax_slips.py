@@ -1,0 +1,104 @@
+"""Slips in attention, or in another softmax in blocks, each tried in a new run of the reference.
+
+If the reference sums exponentials, its softmax is replaced by that of a kernel that forgets to rescale, masks within a
+block, leaves out the scale ... The one that equals the wrong output in every element, to rounding, is what has
+happened. Of the kernel's code only the sizes of blocks are used, and no name or shape.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+from course_lib.judges.slips import mask_slips, online_softmax, reference_softmax
+from course_lib.judges.slips import slip as slips
+from course_lib.judges.slips.reference_softmax import Softmax
+from course_lib.judges.slips.slip import Suspect
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding
+
+_MOST = 2**22  # scores: more would take too long to compute so often
+_MOST_BLOCKS = 32
+_UNKNOWN = 0.1  # of an output: a query to which a slip's mask leaves no key has no known value
+
+
+def slip(found: Finding) -> Complaint | None:
+    """Report the first known slip in a softmax that gives exactly what the function returned."""
+    if not jnp.issubdtype(found.got.dtype, jnp.floating) or len(found.leaves) < 1:
+        return None
+    try:
+        softmax = reference_softmax.find(found.reference, found.args)
+        suspects = () if softmax is None else _suspects(found, softmax)
+        return next((said for suspect in suspects if (said := slips.said_of(found, suspect))), None)
+    except Exception:  # JAX cannot trace the reference, so nothing is known of it
+        return None
+
+
+def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
+    scores = reference_softmax.shape(softmax)
+    if math.prod(scores) > _MOST:
+        return
+    blocks = reference_softmax.sizes_of_blocks(found.walk)
+    for block in sorted(b for b in blocks if b < scores[softmax.axis]):
+        number = -(-scores[softmax.axis] // block)
+        if number <= _MOST_BLOCKS:
+            for how, means, next_ in online_softmax.slips(block, number, softmax.depth):
+                weights = functools.partial(online_softmax.weights, block=block, how=how)
+                yield _suspect(found, means, next_, _with(softmax, weights))
+    for factor, means, next_ in _units(softmax):
+        yield _suspect(found, means, next_, _with(softmax, lambda x, by=factor: jax.nn.softmax(x * by)))
+    for means, next_, value in mask_slips.slips(softmax, found.args, blocks):
+        yield _suspect(found, means, next_, value)
+
+
+def _with(softmax: Softmax, weights: Callable) -> Callable:
+    return lambda args: reference_softmax.outputs_with(softmax, args, weights)
+
+
+def _suspect(found: Finding, means: str, next_: str, value: Callable[[tuple], list]) -> Suspect:
+    def of(*args):
+        outputs = value(args)
+        mine = outputs[found.number]
+        nobodys = jnp.isnan(mine)
+        if not isinstance(mine, jax.core.Tracer) and nobodys.mean() > _UNKNOWN:
+            return None
+        outputs[found.number] = jnp.where(nobodys, jnp.asarray(found.got, mine.dtype), mine)
+        return tuple(outputs)
+
+    return Suspect(means, next_, of, found.args)
+
+
+def _units(softmax: Softmax) -> Iterator[tuple[float, str, str]]:
+    """Yield (a factor of all scores, its meaning, what to try)."""
+    ln2, depth = math.log(2.0), softmax.depth
+    factors = [
+        (ln2, "2 ** (s - m) stands for exp(s - m)", "exp2(x * log2(e)) is exp(x), with log2(e) = 1.442695."),
+        (
+            1 / ln2,
+            "the scores are multiplied by log2(e), and exp(s - m) is taken of them",
+            "exp(x) or exp2(x * log2(e)).",
+        ),
+        (-1.0, "the sign of the scores is turned round", "softmax weighs a larger score more: exp(s - m)."),
+    ]
+    if depth:
+        root = math.sqrt(depth)
+        scale = f"the scores are not multiplied by the scale, 1 / sqrt({depth})"
+        factors = [
+            (root, scale, "s = q @ k.T * scale, before the maximum is taken; the mask comes after it."),
+            (
+                1 / root,
+                f"the scores are multiplied by 1 / sqrt({depth}) twice, or by 1 / {depth}",
+                "scale q or the scores, not both.",
+            ),
+            *factors,
+            (
+                root * ln2,
+                f"{scale} * log2(e), as exp2 needs it",
+                "exp2((s - m) * scale * log2(e)) is exp((s - m) * scale).",
+            ),
+        ]
+    yield from factors

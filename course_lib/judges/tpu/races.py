@@ -1,0 +1,30 @@
+"""The race judge: parallel axes that share an output block, and two simulated cores with a race detector."""
+
+from collections.abc import Callable
+
+from course_lib import errors
+from course_lib.judges.reading import order
+from course_lib.judges.tpu.run_and_compare import simulate_and_compare
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Verdict, complained, refused
+
+
+def races_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
+    """Refuse a kernel in which two cores, or a core and a copy, touch the same memory without an order.
+
+    The grid shows which cores share an output block; simulating two cores finds the rest.
+    """
+    return ask(Trial(fn, reference, args, chip))
+
+
+def ask(trial: Trial) -> Verdict:
+    """Return the race judge's verdict."""
+    try:
+        if complaint := order.shared_block(trial.walk):
+            return complained("races", complaint)
+    except Exception as error:
+        return refused("races", errors.explain(error), ran=False)
+    said = simulate_and_compare("races", trial, random_seed=1, num_cores_or_threads=2, detect_races=True)
+    if said.reason == "cpu-lacks-it":  # a bfloat16 matmul, which two simulated cores would need
+        return simulate_and_compare("races", trial, random_seed=1, detect_races=True)
+    return said

@@ -1,0 +1,29 @@
+"""The simulator judge: JAX's TPU simulator, one core with poisoned memory."""
+
+from collections.abc import Callable
+
+from course_lib.judges.reading import promises
+from course_lib.judges.running import garbage
+from course_lib.judges.tpu.run_and_compare import simulate_and_compare
+from course_lib.judges.trial import Trial
+from course_lib.judges.verdict import Verdict, complained
+
+
+def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
+    """Refuse what the TPU simulator refuses, copies without a wait, and values that are wrong in poisoned memory.
+
+    Also refuse a false ``pl.multiple_of``, if its value is known.
+    """
+    return ask(Trial(fn, reference, args, chip))
+
+
+def ask(trial: Trial) -> Verdict:
+    """Return the simulator judge's verdict."""
+    said = simulate_and_compare("simulator", trial, random_seed=0)
+    if said.passed and (complaint := promises.complaint(trial.walk)):  # which a simulation ignores
+        return complained("simulator", complaint)
+    if said.passed and (suspicion := garbage.suspicion(trial.walk)):
+        filling, complaint = suspicion
+        if simulate_and_compare("simulator", trial, filling, random_seed=0).passed is False:
+            return complained("simulator", complaint)
+    return said

@@ -1,1 +1,0 @@
-"""What a wrong result looks like, and where."""

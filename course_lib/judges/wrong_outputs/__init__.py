@@ -1,0 +1,1 @@
+"""What a wrong output looks like, and where."""

@@ -1,0 +1,107 @@
+"""What wrong values look like: the transpose, a neighbour's, a multiple of the right ones."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib.judges.tolerance.expected import right
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding, unwritten
+
+
+def an_argument(found: Finding) -> Complaint | None:
+    """Report an output that equals one of the arguments."""
+    for number, arg in enumerate(found.leaves):
+        if arg.shape == found.got.shape and arg.dtype == found.got.dtype and (arg == found.got).all():
+            return Complaint("", f"the output equals argument {number}, element by element: was the rest left out?")
+    return None
+
+
+def transposed(found: Finding) -> Complaint | None:
+    """Report an output with its last two axes swapped, as a whole or within each block."""
+    got = found.got
+    if got.ndim < 2:
+        return None
+    if found.made_by is not None and (within := _within_blocks(got, found.made_by[1].block_shape)) is not None:
+        if _matches(found, within):
+            return Complaint(
+                "Every block is where it should be, and is the transpose of what it should be.",
+                "transpose inside the kernel too: x_ref[...].T.",
+            )
+    if got.shape[-1] != got.shape[-2] or not _matches(found, np.swapaxes(got, -1, -2)):
+        return None
+    return Complaint(
+        f"{found.name} is the transpose of what it should be.",
+        "swap the two indices that an index map returns, or transpose inside the kernel, not both.",
+    )
+
+
+def shifted(found: Finding) -> Complaint | None:
+    """Report an output that is right, but some rows or columns too far along an axis."""
+    steps = {1}
+    if found.made_by is not None:
+        steps |= set(found.made_by[1].block_shape)
+    for axis in range(found.got.ndim):
+        for by in sorted(s for s in steps if 0 < s < found.got.shape[axis]):
+            for way in (by, -by):
+                if _matches(found, np.roll(found.got, -way, axis)):
+                    towards = "end" if way > 0 else "beginning"
+                    return Complaint(
+                        f"The numbers are right, and lie {abs(way)} too far towards the {towards} of axis {axis}.",
+                        "look for a 1 too many or too few: in an index map, in a slice, in the start of a loop.",
+                    )
+    return None
+
+
+def scaled(found: Finding) -> Complaint | None:
+    """Report wrong elements that are all the same multiple of the right ones, or off by the same amount."""
+    if found.got.dtype.kind in "b" or found.wrong.sum() < 4:
+        return None
+    got, want = found.got[found.wrong].astype(np.float64), found.want.value[found.wrong].astype(np.float64)
+    if not np.isfinite(got).all() or not np.isfinite(want).all():
+        return None
+    if not got.any():
+        return Complaint("Each wrong element is 0.", "is anything written there but the zeros it began with?")
+    same = 16 * 2.0 ** -_bits(found.got.dtype)  # equal up to the rounding of both
+    if np.abs(want).min() > 0 and np.ptp(ratio := got / want) <= same * abs(ratio.mean()) < 0.1 * abs(ratio.mean() - 1):
+        return Complaint(
+            f"Each wrong element is {ratio.mean():.4g} times the right one.",
+            "is a factor left out, or are steps added up more than once?",
+        )
+    off = got - want
+    if np.ptp(off) <= same * np.abs(want).max() < 0.1 * abs(off.mean()) and np.ptp(want):
+        way = "large" if off.mean() > 0 else "small"
+        return Complaint(
+            f"Each wrong element is too {way} by {abs(off.mean()):.4g}.", "is a term added twice, or left out?"
+        )
+    return None
+
+
+def swallowed_nan(found: Finding) -> Complaint | None:
+    """Report a number where the right answer is NaN or infinity."""
+    if np.isfinite(found.want.value[found.first].astype(np.float64)) or unwritten(found.got)[found.first]:
+        return None
+    return Complaint(
+        "The right answer is not a finite number there, and the kernel says otherwise.",
+        "NaN and infinity must come through: do not replace them, and mask by position, not by value.",
+    )
+
+
+def _bits(dtype) -> int:
+    """Return how many bits of a number the dtype keeps."""
+    return int(jnp.finfo(dtype).nmant) if jnp.issubdtype(dtype, jnp.floating) else 30
+
+
+def _within_blocks(array: np.ndarray, block: tuple[int, ...]) -> np.ndarray | None:
+    """Transpose each square block of the array; None if the blocks are not square, or do not fill it."""
+    *_, rows, columns = array.shape
+    *_, b, c = block
+    if b != c or b == 1 or rows % b or columns % b:
+        return None
+    parts = array.reshape(*array.shape[:-2], rows // b, b, columns // b, b)
+    return np.swapaxes(parts, -3, -1).reshape(array.shape)
+
+
+def _matches(found: Finding, changed: np.ndarray) -> bool:
+    """Whether ``changed`` is what was expected, apart from rolled-in edges and ties."""
+    fits = right(changed, found.want)
+    return bool(fits.mean() > 0.9 and fits[found.wrong].mean() > 0.8)

@@ -1,0 +1,140 @@
+"""Values that are nearly right, and the dtype that they were kept in on the way."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from course_lib import grid
+from course_lib.judges.verdict import Complaint
+from course_lib.judges.wrong_outputs.finding import Finding
+
+_FAR = 0.5  # of the values' size: no element is this far off
+_MOVES = ("concatenate", "transpose", "reshape", "broadcast_in_dim", "slice", "squeeze")
+_NEARLY = 0.1  # of the values' size: half of the wrong elements are closer
+
+
+def through_float32(found: Finding) -> Complaint | None:
+    """Report large integers that are off by less than the 24 bits of a float32."""
+    got, want = found.got, found.want.value
+    if got.dtype.kind not in "iu":
+        return None
+    numbers = [a for a in (*found.leaves, want) if a.dtype.kind in "iu" and a.size]
+    largest = max(float(np.abs(a.astype(float)).max()) for a in numbers)
+    if not np.abs(got.astype(float) - want).max() <= largest * 2.0**-22:
+        return None
+    return Complaint(
+        "",
+        "integers this large are off by less than one part in four million: somewhere on the way they were "
+        "float32, which holds 24 bits. Compute in the dtype you were given.",
+    )
+
+
+def too_few_bits(found: Finding) -> Complaint | None:
+    """Report an output in which every element is about right, but less exact than the reference asks."""
+    if found.want.exact is None or found.want.bound is None:
+        return None
+    got, exact = found.got.astype(np.float64), found.want.exact
+    size = np.sqrt(np.mean(exact**2, where=np.isfinite(exact))) if np.isfinite(exact).any() else 0.0
+    if not size or not np.isfinite(size):
+        return None
+    if not (np.isfinite(got) & np.isfinite(exact))[found.wrong].all():
+        return None
+    sound = np.isfinite(exact) & np.isfinite(found.want.bound)
+    worst = np.argmax(np.where(sound, np.abs(got - exact) - found.want.bound, -np.inf))
+    error, allowed = np.abs(got - exact).flat[worst] / size, found.want.bound.flat[worst] / size
+    if error > _FAR or np.median(np.abs(got - exact)[found.wrong]) / size > _NEARLY:
+        return None
+    what = f"All of it is nearly right: off by up to {_share(error)}, where {_share(allowed)} is allowed."
+    if error > float(jnp.finfo(jnp.bfloat16).eps) / 8:
+        if _approximates(found):
+            return Complaint(
+                f"{what} The kernel calls pl.reciprocal(..., approx=True), which is right to a few digits only.",
+                "leave approx=True out.",
+            )
+        kept = _kept_narrow(found)
+        if not _is_narrow_somewhere(found):
+            return Complaint(
+                what, "is a constant a little off, n where n - 1 is meant, a term left out? Does a formula cancel?"
+            )
+        if not kept and _rounds_a_factor(found):
+            return Complaint(
+                f"{what} The kernel turns numbers to bfloat16 and multiplies them then; bfloat16 has 8 bits.",
+                "multiply them in float32. If it is meant so, as in flash attention of bfloat16, let the reference "
+                "round the same numbers: jax.lax.reduce_precision(p, 8, 7).",
+            )
+        return Complaint(
+            what
+            + (f" {kept} is bfloat16." if kept else "")
+            + " So much is lost where numbers are kept, or sums collected, in bfloat16, which has 8 bits.",
+            "collect sums in float32: a float32 scratch or output block, preferred_element_type=jnp.float32 in every "
+            "dot. Turn to bfloat16 in the last line only, and not before a product.",
+        )
+    if _approximates(found):
+        return Complaint(
+            f"{what} The kernel calls pl.reciprocal(..., approx=True), which begins with 8 bits here; a Newton step "
+            "makes 16 of them, and a float32 has 24.",
+            "take one Newton step more, or leave approx=True out; or find a formula without a division.",
+        )
+    return Complaint(
+        what,
+        "is a term left out, a constant rounded, or a formula used that cancels? Compute in the dtype asked for.",
+    )
+
+
+def wrapped(found: Finding) -> Complaint | None:
+    """Report integers that are off by a multiple of 256 or 65,536, because a narrower dtype has wrapped them."""
+    got, want = found.got, found.want.value
+    if got.dtype.kind not in "iu":
+        return None
+    got, want = got[found.wrong].astype(np.int64), want[found.wrong].astype(np.int64)
+    for bits in (8, 16):
+        limit = 1 << (bits - 1)
+        fits = (-limit <= got) & (got < limit) & ~((-limit <= want) & (want < limit))
+        if (fits & ((got - want) % (1 << bits) == 0)).all():
+            return Complaint(
+                f"Numbers too large for int{bits} have wrapped around: each is off by a multiple of {1 << bits:,}.",
+                "widen before you compute: x_ref[...].astype(jnp.int32), or preferred_element_type=jnp.int32 in a dot.",
+            )
+    return None
+
+
+def _kept_narrow(found: Finding) -> str:
+    """Return the name of a scratch ref in bfloat16; "" if there is none."""
+    names = (
+        s.name
+        for call in found.walk.calls
+        for s in (*call.scratch, *grid.scoped_scratch(call))
+        if s.dtype == jnp.bfloat16
+    )
+    return next(names, "")
+
+
+def _rounds_a_factor(found: Finding) -> bool:
+    """Whether a kernel rounds float32 to bfloat16 and passes it to a matmul, as it is or moved about."""
+    rounded = set()
+    for eqn in (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel)):
+        name, given = eqn.primitive.name, {id(v) for v in eqn.invars}
+        if name == "dot_general" and not rounded.isdisjoint(given):
+            return True
+        turned = name == "convert_element_type" and eqn.params["new_dtype"] == jnp.bfloat16
+        if (turned and eqn.invars[0].aval.dtype == jnp.float32) or (name in _MOVES and not rounded.isdisjoint(given)):
+            rounded.add(id(eqn.outvars[0]))
+    return False
+
+
+def _approximates(found: Finding) -> bool:
+    """Whether a kernel asks for an approximate reciprocal."""
+    equations = (eqn for call in found.walk.calls for eqn in grid.equations(call.kernel))
+    return any(eqn.primitive.name == "reciprocal" and eqn.params.get("approx") for eqn in equations)
+
+
+def _is_narrow_somewhere(found: Finding) -> bool:
+    """Whether anything in the function is kept in less than float32."""
+    equations = [*grid.equations(found.walk.jaxpr.jaxpr)]
+    equations += [eqn for call in found.walk.calls for eqn in grid.equations(call.kernel)]
+    variables = (v for eqn in equations for v in (*eqn.invars, *eqn.outvars))
+    dtypes = (getattr(v.aval, "dtype", None) for v in variables)
+    return any(d is not None and jnp.issubdtype(d, jnp.floating) and jnp.finfo(d).bits < 32 for d in dtypes)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.2g} %"
