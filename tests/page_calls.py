@@ -52,6 +52,8 @@ JUDGED = {
     },
     "scale_add": {"scale_add": lambda: ((jnp.float32(-3), normal(5001), normal(5001)), {})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
+    "matmul_one_block": {"matmul_one_block": lambda: ((normal(129, 300), normal(300, 70)), {})},
+    "matmul_pipeline": {"matmul_pipelined": lambda: ((normal(70, 130), normal(130, 90)), {})},
     "norm": {
         "rms_norm": lambda: ((normal(33, 300), normal(300)), {}),
         "layer_norm": lambda: ((normal(33, 300), normal(300), normal(300)), {}),
@@ -73,6 +75,11 @@ FAST = [
     *(
         ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
+    ),
+    ("matmul_one_block", "matmul_one_block", "512 x 1024 x 512", (described(512, 1024), described(1024, 512)), {}),
+    *(
+        ("matmul_pipeline", "matmul_pipelined", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
+        for m, k, n in [(256, 1024, 512), (512, 8192, 2048)]
     ),
     *(
         (
