@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from accepted import accepted
 from conftest import needs_libtpu
 from jax.test_util import check_grads
 from sweeps import daily
 
-from course_lib import compiler, cost, grid, judges
+from course_lib import compiler, cost, grid
 from course_lib.kernels.linear import Blocks, linear, reference
 from course_lib.kernels.linear import blocks as linear_blocks
 from course_lib.kernels.linear_int8 import linear_int8, quantize
@@ -45,18 +46,13 @@ def value_and_gradients(layer):
     return of
 
 
-def approved(fn, want, *args):
-    verdicts = judges.judge(fn, want, *args)
-    assert all(v.passed is not False for v in verdicts), str(verdicts[-1])
-
-
 @pytest.mark.parametrize(
     "activation, dtype",
     daily((None, "f32"), ("relu", "bf16"), ("gelu", "f32"), of=itertools.product(ACTIVATIONS, DTYPES)),
 )
 def test_forward_by_four_judges(activation, dtype):
     x, w, b, _ = arrays(7, 13, 200, DTYPES[dtype])
-    approved(
+    accepted(
         functools.partial(linear, activation=activation), functools.partial(reference, activation=activation), x, w, b
     )
 
@@ -65,7 +61,7 @@ def test_forward_by_four_judges(activation, dtype):
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
     x, w, b, _ = arrays(140, 300, 200, DTYPES[dtype])
     layer = functools.partial(linear, activation="gelu", blocks=SMALL)
-    approved(layer, functools.partial(reference, activation="gelu"), x, w, b)
+    accepted(layer, functools.partial(reference, activation="gelu"), x, w, b)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +74,7 @@ def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
 )
 def test_gradients_by_four_judges(activation, residuals):
     layer = functools.partial(linear, activation=activation, residuals=residuals)
-    approved(gradients(layer), gradients(functools.partial(reference, activation=activation)), *arrays(13, 140, 200))
+    accepted(gradients(layer), gradients(functools.partial(reference, activation=activation)), *arrays(13, 140, 200))
 
 
 def test_gradients_by_four_judges_where_rows_are_cut_and_ragged(monkeypatch):
@@ -86,13 +82,13 @@ def test_gradients_by_four_judges_where_rows_are_cut_and_ragged(monkeypatch):
     monkeypatch.setattr(linear_blocks, "_SIDES", (128,))
     monkeypatch.setattr(matmul_blocks, "chosen", lambda blocks, problem: (128, 128, 128))
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
-    approved(gradients(layer), gradients(want), *arrays(200, 140, 150))
+    accepted(gradients(layer), gradients(want), *arrays(200, 140, 150))
 
 
 def test_gradients_by_four_judges_where_no_row_of_z_fits(monkeypatch):
     monkeypatch.setattr(linear_blocks, "_SIDES", ())
     layer, want = (functools.partial(f, activation="silu") for f in (linear, reference))
-    approved(gradients(layer), gradients(want), *arrays(13, 140, 200))
+    accepted(gradients(layer), gradients(want), *arrays(13, 140, 200))
     assert "linear_dx" not in [call.name for call in grid.walk(gradients(layer), *arrays(13, 140, 200)).calls]
 
 
@@ -198,7 +194,7 @@ def test_empty_arrays(shape):
 def test_int8_weights_by_four_judges(dtype, blocks):
     x, w, b, _ = arrays(70, 200, 140, DTYPES[dtype])
     layer = functools.partial(linear_int8, activation="silu", blocks=blocks)
-    approved(layer, functools.partial(reference_int8, activation="silu"), x, *quantize(w), b)
+    accepted(layer, functools.partial(reference_int8, activation="silu"), x, *quantize(w), b)
 
 
 def test_int8_weights_move_a_byte_each():
