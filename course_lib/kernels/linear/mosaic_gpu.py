@@ -32,7 +32,7 @@ def forward(
     multiply: Callable = matmul_gpu.product,
     **how,
 ) -> tuple[BFloat16[Array, "M N"], ...]:
-    """(y,), or (y, z) where z is to be ``save``d for the gradient.
+    """Return (y,), or (y, z) if z is to be ``save``d for the gradient.
 
     ``multiply`` is ``matmul_gpu.product`` or ``matmul_portable.product``, or either's ``product_here``, and ``how`` its
     blocks and the like.
@@ -42,12 +42,12 @@ def forward(
 
 
 def on_gpu(x: Array, w: Array, b: Array, **how) -> tuple[Array, ...]:
-    """``forward`` for x of any number of axes. Raises ``platforms.NoKernel`` where ``multiply`` does."""
+    """Run ``forward`` on x of any number of axes. Raises ``chip.NoKernel`` if ``multiply`` does."""
     return tuple(out.reshape(*x.shape[:-1], -1) for out in forward(_rows(x), w, b, **how))
 
 
 def gradients_on_gpu(x: Array, w: Array, g: Array, *z: Array, want_dx: bool, **how) -> tuple[Array, ...]:
-    """``gradients`` of arrays of any number of axes, without dx where it is not wanted; raises as ``on_gpu``."""
+    """Return ``gradients`` of arrays of any number of axes, without dx if it is not wanted; raises as ``on_gpu``."""
     rows = _rows(x), w, _rows(g), (_rows(z[0]) if z else None)
     dx, dw, db = gradients(*rows, want_dx=want_dx, **how)
     return (dx.reshape(x.shape), dw, db) if want_dx else (dw, db)
@@ -76,7 +76,7 @@ def gradients(
     multiply: Callable = matmul_gpu.product,
     **how,
 ) -> tuple[BFloat16[Array, "M K"] | None, BFloat16[Array, "K N"], Float32[Array, " N"]]:
-    """dx (None where it is not wanted), dw and db, for g, the cotangent of y. ``z`` None: there is no activation.
+    """Return dx (None if it is not wanted), dw and db, given g, the cotangent of y. ``z`` None: there is no activation.
 
     ``multiply`` and ``how`` as in ``forward``.
     """

@@ -4,9 +4,9 @@ Cost   bytes 2 * M * N * itemsize: each row read once and written once; weight a
 SMEM   a few words, through which the four warps add up what each has summed
 Regs   of a thread about N / 128 for its part of the row in f32, and as many for what becomes of it
 
-A warpgroup, 128 threads, takes ``rows`` rows one after another. A row lies in its registers from the one load to the
-one store, so statistics that need it twice cost no traffic. Several such blocks share an SM: while one waits for its
-row the others work. Neither TMA nor wgmma is needed.
+A warpgroup, 128 threads, computes ``rows`` rows one after another. A row stays in its registers from its only load to
+its only store, so statistics that need it twice cost no traffic. Several such blocks share an SM: while one waits for
+its row, the others compute. Neither TMA nor wgmma is needed.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ _LONGEST = 8192  # of a row: 64 numbers in each thread; twice as many, and Layer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Rows that a block of the grid takes, one after another. They never change the result."""
+    """Rows that a block of the grid computes, one after another. They change the speed, not the result."""
 
     rows: int = 4
 
@@ -37,7 +37,7 @@ class Blocks:
 
 
 def unfit(x: Array, *vectors: Array) -> str:
-    """Why these kernels cannot take it: "" where they can."""
+    """Return why these kernels cannot take the operands; "" if they can."""
     if x.dtype not in (jnp.float32, jnp.bfloat16):
         return f"it takes float32 and bfloat16, and x is {x.dtype}"
     if x.shape[-1] % _THREADS or x.shape[-1] > _LONGEST:
@@ -48,7 +48,7 @@ def unfit(x: Array, *vectors: Array) -> str:
 def rms_norm(
     x: Float[Array, "*shape N"], weight: Float[Array, " N"], *, eps: float = 1e-6, **how
 ) -> Float[Array, "*shape N"]:
-    """``norm.rms_norm``; ``how``: blocks and interpret, as in ``by_rows``."""
+    """Return ``norm.rms_norm``; ``how``: blocks and interpret, as in ``by_rows``."""
 
     def normed(x, weight):
         return x * lax.rsqrt(jnp.sum(x * x) / x.size + eps) * weight
@@ -59,7 +59,7 @@ def rms_norm(
 def layer_norm(
     x: Float[Array, "*shape N"], weight: Float[Array, " N"], bias: Float[Array, " N"], *, eps: float = 1e-6, **how
 ) -> Float[Array, "*shape N"]:
-    """``norm.layer_norm``; ``how`` as in ``by_rows``."""
+    """Return ``norm.layer_norm``; ``how`` as in ``by_rows``."""
 
     def normed(x, weight, bias):
         centred = x - jnp.sum(x) / x.size
@@ -69,7 +69,7 @@ def layer_norm(
 
 
 def softmax(x: Float[Array, "*shape N"], **how) -> Float[Array, "*shape N"]:
-    """``softmax.softmax``; ``how`` as in ``by_rows``."""
+    """Return ``softmax.softmax``; ``how`` as in ``by_rows``."""
 
     def shares(x):
         powers = jnp.exp(x - jnp.max(x))
@@ -79,7 +79,7 @@ def softmax(x: Float[Array, "*shape N"], **how) -> Float[Array, "*shape N"]:
 
 
 def on_gpu(x: Array, *vectors: Array, op: Callable, **how) -> Array:
-    """``op``, one of the three, for the GPU traced for. Raises ``chip.NoKernel`` where it cannot do it."""
+    """Run ``op``, one of the three, on the GPU traced for. Raises ``chip.NoKernel`` if it cannot take the operands."""
     if why := unfit(x, *vectors):
         raise chip.NoKernel(why)
     return op(x, *vectors, **how)
@@ -93,7 +93,7 @@ def by_rows(
     blocks: Blocks | None = None,
     interpret: plgpu.InterpretGPUParams | None = None,
 ) -> Float[Array, "*shape N"]:
-    """``compute(row, *vectors)`` of each row, all in f32, rounded once to the dtype of x."""
+    """Return ``compute(row, *vectors)`` for each row, computed in f32 and rounded once to the dtype of x."""
     rows, columns = (blocks or Blocks()).rows, x.shape[-1]
     flat = x.reshape(-1, columns)
 
