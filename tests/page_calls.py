@@ -51,6 +51,7 @@ JUDGED = {
         "max_over": lambda: ((normal(20, 5, 140) - 9,), {"axis": 1}),
     },
     "scale_add": {"scale_add": lambda: ((jnp.float32(-3), normal(5001), normal(5001)), {})},
+    "scan": {"cumsum": lambda: ((normal(150, 700),), {"reverse": True})},
     "matmul": {"matmul": lambda: ((normal(129, 1300), normal(1300, 70)), {})},
     "matmul_one_block": {"matmul_one_block": lambda: ((normal(129, 300), normal(300, 70)), {})},
     "matmul_pipeline": {"matmul_pipelined": lambda: ((normal(70, 130), normal(130, 90)), {})},
@@ -72,6 +73,8 @@ FAST = [
         for axis in (0, 1, None)
     ),
     ("scale_add", "scale_add", "4096 x 3072", (described(), described(4096, 3072), described(4096, 3072)), {}),
+    ("scan", "cumsum", "4 x 1000000", (described(4, 1_000_000, dtype=jnp.float32),), {}),
+    ("scan", "cumsum", "8192 x 2048", (described(8192, 2048),), {}),
     *(
         ("matmul", "matmul", f"{m} x {k} x {n}", (described(m, k), described(k, n)), {})
         for m, k, n in [(1024, 1024, 1024), (512, 8192, 2048), (777, 777, 777), (8, 5000, 777), (3136, 147, 96)]
