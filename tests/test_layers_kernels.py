@@ -4,6 +4,7 @@ import ast
 import pathlib
 
 import pytest
+from kernel_calls import WITHOUT_A_PAGE
 
 KERNELS = pathlib.Path(__file__).parent.parent / "course_lib/kernels"
 MAY_USE = {  # families whose kernels or ops another family uses
@@ -17,6 +18,7 @@ MAY_USE = {  # families whose kernels or ops another family uses
     "scale_add": {"elementwise"},
     "softmax": {"norm"},
 }
+DISPATCH_TOO = {"attention/backward.py", "block_sparse/launches.py"}  # until these families have an op.py of their own
 FAMILIES = sorted(file.parent.name for file in KERNELS.glob("*/kernel.py"))
 FILES = sorted(file for file in KERNELS.rglob("*.py") if file.parent != KERNELS)
 
@@ -45,6 +47,9 @@ def allowed(folder: str, file: str) -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(KERNELS).as_posix())
 def test_imports_inside_kernels_go_one_way(file):
     wrong = imported(ast.parse(file.read_text())) - allowed(file.parent.name, file.name)
+    if file.relative_to(KERNELS).as_posix() in DISPATCH_TOO:
+        assert wrong == {"dispatch"}, "take it out of DISPATCH_TOO"
+        return
     assert not wrong, f"{file.parent.name}/{file.name} may not import {', '.join(sorted(wrong))}"
 
 
@@ -61,7 +66,8 @@ def test_families_that_use_each_other_form_no_circle():
 def test_every_family_has_the_same_files():
     assert set(MAY_USE) <= set(FAMILIES)
     for family in FAMILIES:
-        assert {"__init__.py", "kernel.py", "op.py", "page.py"} <= {file.name for file in (KERNELS / family).iterdir()}
+        page = set() if family in WITHOUT_A_PAGE else {"page.py"}
+        assert {"__init__.py", "kernel.py", "op.py"} | page <= {file.name for file in (KERNELS / family).iterdir()}
 
 
 def test_a_wrong_import_is_found():
