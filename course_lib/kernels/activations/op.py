@@ -85,8 +85,7 @@ def pull_back(
     cuts: mesh_rules.Cuts = None,
 ) -> Float[Array, "*shape"]:
     """Return the gradient of x for the gradient g of the activation called ``name``: g times its slope, by a kernel."""
-    name = name or "none"
-    kernel, plain = fixed(KERNELS[1], name=name), fixed(pulled_back, name=name)
+    kernel, plain = (fixed(fn, name=name or "none") for fn in (KERNELS[1], pulled_back))
     return by_blocks(f"gradient of {name}", kernel, plain, g, x, blocks=blocks, cuts=cuts)
 
 

@@ -1,12 +1,12 @@
-"""Elementwise kernels on GPUs from Hopper on, by Mosaic GPU: what the reference of each elementwise op does.
+"""Elementwise kernels on GPUs from Hopper on, by Mosaic GPU: they compute what the reference of each op does.
 
 Cost   bytes size * (sum of the itemsizes of all operands): every element is read once, or written once
 SMEM   none
-Regs   of a thread ``elements`` / 128 for each operand
+Regs   ``elements`` / 128 of each thread for each operand
 
-An array of any shape is seen as a vector. A warpgroup takes ``elements`` of it, straight from memory into registers,
-each thread 16 bytes at a time and neighbours side by side; nothing is read twice, so nothing is gained by a stop in
-shared memory. Several such blocks share an SM, and hide the latency of one another.
+An array of any shape is seen as a vector. A warpgroup loads ``elements`` of it straight into registers, 16 bytes a
+thread at a time and coalesced. Nothing is read twice, so shared memory would gain nothing. Several such blocks share an
+SM and hide each other's latency.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _THREADS = 128
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Elements that a block of the grid takes, a multiple of 128. They never change the result."""
+    """How many elements a block of the grid takes, a multiple of 128. It changes the speed, not the result."""
 
     elements: int = 2048
 
@@ -35,19 +35,19 @@ class Blocks:
 
 
 def blocks_for(size: int) -> Blocks:
-    """The most elements, up to 2,048, that divide ``size``, a multiple of 128."""
+    """Return the largest block, of up to 2,048 elements, that divides ``size``, a multiple of 128."""
     return Blocks(elements=next(n for n in (2048, 1024, 512, 256, _THREADS) if size % n == 0))
 
 
 def unfit(*operands: Array) -> str:
-    """Why this kernel cannot take them: "" where it can."""
+    """Return why this kernel cannot take the operands; "" if it can."""
     if operands[0].size % _THREADS:
         return f"it takes a multiple of {_THREADS} elements, and x has {operands[0].size:,}"
     return ""
 
 
 def on_gpu(*operands: Array, compute: Callable, dtype, name: str) -> Array:
-    """``pointwise`` for the GPU traced for. Raises ``chip.NoKernel`` where this kernel cannot do it."""
+    """Run ``pointwise`` for the GPU traced for. Raises ``chip.NoKernel`` if this kernel cannot take the operands."""
     if why := unfit(*operands):
         raise chip.NoKernel(why)
     return pointwise(compute, *operands, dtype=dtype, name=name)
@@ -61,7 +61,7 @@ def pointwise(
     blocks: Blocks | None = None,
     interpret: plgpu.InterpretGPUParams | None = None,
 ) -> Num[Array, "*shape"]:
-    """``compute`` of the elements of operands of one shape, as ``dtype`` (None: that of the first)."""
+    """Compute ``compute`` of each element, for operands of one shape, as ``dtype`` (None: that of the first)."""
     x = operands[0]
     elements = (blocks or blocks_for(x.size)).elements
 

@@ -1,7 +1,7 @@
-"""The reduction along an axis that is neither the last nor one of a matrix: see ``reduce``, which calls it.
+"""The reduction along an axis N that is neither the last nor one of a matrix, where it lies.
 
-The array is seen as (A, N, C) or (A, N, R, C), N the axis (``axes``). Along N blocks are reduced register by register:
-no lanes are mixed, and of (A, N, C) the sublanes only once, at the last step.
+The array is seen as (A, N, C) or (A, N, R, C), as in ``common/axes.py``. Along N, blocks are reduced register by
+register. No lanes are mixed, and the sublanes of (A, N, C) only once, at the last step.
 """
 
 import functools
@@ -39,7 +39,7 @@ def _kernel(
         acc_ref[...] = jnp.full_like(acc_ref, start)
 
     x = x_ref[...].astype(acc_ref.dtype)
-    if size % bk:  # what was read past the edge is garbage
+    if size % bk:  # the last block reaches past the array into garbage
         at = n * bk + lax.broadcasted_iota(jnp.int32, x.shape, 1)
         x = jnp.where(at < size, x, start)
     if x.ndim == 3:
@@ -53,7 +53,7 @@ def _kernel(
 
 
 def along_middle(x: Array, reduction, bm: int, bn: int, dtype) -> Array:
-    """x of shape (A, N, C) or (A, N, R, C), reduced along N, as ``dtype``; ``reduction`` is one of ``reduce``."""
+    """Reduce x (A, N, C) or (A, N, R, C) along N, as ``dtype``, in blocks of about ``bm`` rows and ``bn`` columns."""
     block, partial = _block(x.shape, bm, bn)
     outer, along, *rest = (pl.cdiv(size, each) for size, each in zip(x.shape, block, strict=True))
     acc = accumulator(x.dtype)
@@ -74,7 +74,7 @@ def along_middle(x: Array, reduction, bm: int, bn: int, dtype) -> Array:
 
 
 def _block(view: tuple[int, ...], bm: int, bn: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Its shape, and that of the partial results."""
+    """Return the shape of a block, and that of its partial results."""
     view = planned(view)
     outer, size, *_ = view
     if len(view) == 3:
@@ -86,7 +86,7 @@ def _block(view: tuple[int, ...], bm: int, bn: int) -> tuple[tuple[int, ...], tu
 
 
 def vmem_bytes(view: tuple[int, ...], bm: int, bn: int, itemsize: int) -> int:
-    """VMEM that the blocks of x and of the result take, each twice, and the partial results."""
+    """Return the VMEM that the blocks of x and of the result take, each twice, and the partial results."""
     block, partial = _block(view, bm, bn)
     result = (block[0], *block[2:])
     return 2 * itemsize * (_padded(block) + _padded(result)) + 4 * _padded(partial)

@@ -1,7 +1,7 @@
-"""The passes of a reduction: each reduces along one axis, and what lies between them is in the dtype of the sums.
+"""The passes of a reduction: each reduces along one axis, and between them the array has the accumulator's dtype.
 
-Longer axes come first, so that less lies between. Everything is two passes over a matrix, its longer side first. Sizes
-of axes that are not reduced need not be known.
+Longer axes come first, so that less is written between passes. Everything is reduced in two passes over a matrix, its
+longer side first. Sizes of axes that are not reduced need not be known.
 """
 
 import math
@@ -19,11 +19,10 @@ class Pass(NamedTuple):
 
     view: tuple[int, ...]
     axis: int
-    turned: tuple[tuple[int, ...], int] | None = (
-        None  # a shape before, and which of its axes is moved behind the others
-    )
+    turned: tuple[tuple[int, ...], int] | None = None  # a shape, and which of its axes is moved behind the others first
 
     def seen(self, x: Array) -> Array:
+        """Return x in that view."""
         if self.turned:
             shape, axis = self.turned
             x = jnp.moveaxis(x.reshape(shape), axis, -1)
@@ -31,7 +30,7 @@ class Pass(NamedTuple):
 
 
 def passes(shape: tuple[int, ...], axis: tuple[int, ...] | None) -> list[Pass]:
-    """For an array of ``shape``, with one element or more, along the axes ``axis``; None for all."""
+    """Return the passes along the axes ``axis`` (None: all) for an array of ``shape`` that is not empty."""
     if axis is None:
         flat = rows, columns = math.prod(shape[:-1]), shape[-1]
         last = Pass((1, min(flat)), 1)

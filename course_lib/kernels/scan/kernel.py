@@ -109,7 +109,7 @@ def down(x, carry, reverse) -> tuple[Array, Array]:
 
 
 def _before(ends: Num[Array, "n 128"], pieces, reverse) -> tuple[Array, Array]:
-    """Return, of the sums of pieces, ``pieces`` to a row: the sum of those before each, and that of all 128."""
+    """Return the sum of the pieces before each piece, of ``pieces`` to a row, and that of all 128."""
     place, sums, by = lax.broadcasted_iota(jnp.int32, ends.shape, 1) % pieces, ends, 1
     while by < pieces:
         sums, by = sums + _moved(sums, place, by, pieces, reverse), 2 * by
