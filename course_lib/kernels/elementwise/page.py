@@ -56,16 +56,17 @@ _cast.defvjp(lambda x, *how: (_cast(x, *how), None), _cast_backward)
 
 def by_blocks(kernel, plain, *operands, dtype=None, blocks=None) -> Array:
     """Compute one array from ``operands`` of one shape: by ``kernel`` on a TPU, and by ``plain`` elsewhere."""
-    view, block = view_and_block(operands[0], blocks)
+    x = operands[0]
+    view, block = view_and_block(x, blocks, max(x.dtype.itemsize, jnp.dtype(dtype or x.dtype).itemsize))
     on_tpu = functools.partial(launch, kernel, view=view, block=block, dtype=dtype, vmem_limit_bytes=32 << 20)
     return lax.platform_dependent(*operands, tpu=on_tpu, default=plain)
 
 
-def view_and_block(x, blocks):
+def view_and_block(x, blocks, itemsize):
     """Return the shape that x is seen as, and that of its blocks: of about 1 MiB, unless ``blocks`` says otherwise."""
     columns = x.shape[-1] if x.ndim else 1
     bn = pl.cdiv(columns, 128 * pl.cdiv(columns, 2048)) * 128  # equal parts of up to 2048 columns
-    bm = 2**20 // x.dtype.itemsize // bn // 32 * 32
+    bm = 2**20 // itemsize // bn // 32 * 32
     bm, bn = (blocks.bm, blocks.bn) if blocks else (bm, bn)
     if x.ndim == 1:
         return x.shape, (min(columns, bm * bn),)

@@ -23,7 +23,7 @@ def _scale_add(a, x, y, blocks):
 
 
 def _run(run, plain, blocks, *operands):
-    view, block = view_and_block(operands[1], blocks)
+    view, block = view_and_block(operands[1], blocks, operands[1].dtype.itemsize)
     on_tpu = functools.partial(run, view=view, block=block, vmem_limit_bytes=32 << 20)
     return lax.platform_dependent(*operands, tpu=on_tpu, default=plain)
 
