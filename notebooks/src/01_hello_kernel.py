@@ -494,7 +494,7 @@ print(
 
 # %% [markdown]
 # The library has this layer for any shape, `course_lib.frameworks.keras.Add`. The kernel behind it is in
-# `course_lib/kernels/elementwise/kernel.py`: this lesson's kernel with a grid, gradients, and plain JAX where there is no TPU.
+# `course_lib/kernels/elementwise`: this lesson's kernel with a grid, gradients, and plain JAX where there is no TPU.
 
 # %% [markdown]
 # ## Five questions
