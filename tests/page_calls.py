@@ -5,9 +5,15 @@ import jax.numpy as jnp
 import kernel_calls
 import numpy as np
 
+from course_lib.kernels.block_sparse import Pattern
+
 F32, BF16 = jnp.float32, jnp.bfloat16
 CALLS = kernel_calls.CALLS
-NOT_PRINTED = {"matmul_transposed", "rms_norm_residual"}  # ops that the library has and the family's page leaves out
+NOT_PRINTED = {
+    "matmul_transposed",
+    "rms_norm_residual",
+    "sdd",
+}  # ops of the library that no page has
 
 
 def alone(family: str) -> dict[str, str]:
@@ -33,8 +39,19 @@ def int8(*shape: int) -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(jnp.round(40 * w), jnp.int8), jnp.abs(w[0]) / 40
 
 
+def places(rows: int, cols: int) -> Pattern:
+    """Return a pattern of 11 entries in no order: two are surplus, two places have two each, and a row has none."""
+    row, col = int32(3, 0, rows, 3, 1, 0, 2, 1, 3, -1, 2), np.arange(11, dtype=np.int32) * 2 % cols
+    return Pattern(jnp.asarray(row), jnp.asarray(col), (rows, cols))
+
+
+def some_places(count: int, *shape: int) -> Pattern:
+    return Pattern(described(count, dtype=jnp.int32), described(count, dtype=jnp.int32), shape)
+
+
 # {family: {op: a function of nothing that returns its arguments and options}}, of ragged shapes
 JUDGED = {
+    "block_sparse": {"dsd": lambda: ((normal(11, 16, 40), places(5, 3), normal(120, 300)), {})},
     "linear": {"linear": lambda: ((normal(129, 1300), normal(1300, 70), normal(70)), {"activation": "gelu"})},
     "grouped": {"grouped_matmul": lambda: ((normal(700, 140), normal(3, 140, 300), int32(200, 0, 400)), {})},
     "grouped_swiglu": {
@@ -126,4 +143,15 @@ FAST += [
 FAST += [
     ("grouped_swiglu", "grouped_swiglu", name, (described(4096, k), *[described(8, k, n)] * 2, sizes), {})
     for name, sizes, k, n in [("equal", EXPERTS["equal"], 1024, 2048), ("drawn", EXPERTS["drawn"], 2048, 1408)]
+]
+# The simulator needs more memory for the row of docs/results.md than it has by default.
+FAST += [
+    (
+        "block_sparse",
+        "dsd",
+        f"{z} blocks, {n} columns",
+        (described(z, h, w), some_places(z, r, c), described(c * w, n)),
+        {},
+    )
+    for z, h, w, r, c, n in [(20, 128, 128, 8, 8, 1024), (40, 16, 128, 8, 8, 1536)]
 ]

@@ -1,30 +1,26 @@
-"""Where the blocks of a block-sparse matrix lie, and how such a matrix is made from a mask, or from a dense one.
+"""Where the blocks of a block-sparse matrix lie.
 
-A matrix of (M, K) is cut into blocks of (h, w): R = M / h rows of blocks and C = K / w columns of them. Kept are Z
-blocks: their numbers, ``values`` of shape (Z, h, w), and a ``Pattern``, which says where each of them lies. The two are
-apart because values are learned, and places are not: a gradient is one of the values.
+A matrix (M, K) is cut into blocks (h, w): R = M / h rows and C = K / w columns of blocks. Z of them are kept: their
+elements are ``values`` of shape (Z, h, w), and a ``Pattern`` says where each lies. The two are apart because values are
+learned, and places are not: a gradient has the shape of ``values``.
 """
 
 import dataclasses
 import functools
-import numbers
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from course_lib.arrays import Array, Bool, Int32, Num
-from course_lib.kernels.common import arguments
-from course_lib.kernels.common.legal import shown
+from course_lib.arrays import Array, Int32, Num
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=("rows", "cols"), meta_fields=("shape",))
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pattern:
-    """Block z lies in row ``rows[z]`` and column ``cols[z]`` of blocks, of which there are ``shape``: (R, C).
+    """Block z lies in row ``rows[z]`` and column ``cols[z]`` of blocks; there are ``shape`` of these: (R, C).
 
-    In any order. Blocks at one place are added. An entry that lies outside of ``shape`` is surplus and counts for
-    nothing: so a list may be longer than its blocks are many, ``rows`` filled up with R.
+    Blocks come in any order, and those at one place are added. An entry outside of ``shape`` is surplus and counts for
+    nothing: so a list may be longer than there are blocks, with ``rows`` filled up with R.
     """
 
     rows: Int32[Array, " Z"]
@@ -33,147 +29,25 @@ class Pattern:
 
     @property
     def T(self) -> "Pattern":  # noqa: N802  as of an array
-        """Of the transposed matrix."""
+        """The pattern of the transposed matrix."""
         return Pattern(self.cols, self.rows, self.shape[::-1])
 
 
-def from_mask(mask: Bool[Array, "R C"] | np.ndarray | list, *, size: int | None = None) -> Pattern:
-    """The pattern that keeps the blocks where ``mask`` is true, row by row.
-
-    ``size``: how long the list is to be, with surplus entries at its end; None: as long as there are blocks. Under
-    ``jax.jit``, where nobody knows the mask, it must be given, and blocks past it are dropped.
-    Raises TypeError for a mask that is no array of numbers, and ValueError for one of other than two axes, and where
-    ``size`` is missing, too small or no whole number.
-    """
-    mask = _array_of(mask)
-    if mask.ndim != 2:
-        raise ValueError(
-            f"from_mask: mask is {shown(mask)}; it must have two axes, rows and columns of blocks. "
-            "Try a mask with one entry for each block, not for each number."
-        )
-    if size is not None and not _is_count(size):
-        raise ValueError(f"from_mask: size is {shown(size)}; it may be a whole number, 0 or more, or None. Try None.")
-    shape = mask.shape
-    if isinstance(mask, jax.core.Tracer):
-        if size is None:
-            raise ValueError(
-                "from_mask: under jax.jit nobody knows how many blocks mask keeps, and a list has a length. "
-                "Try size=..., the most there may be, or make the pattern outside."
-            )
-        rows, cols = jnp.nonzero(mask, size=size, fill_value=(shape[0], 0))
-        return Pattern(rows.astype(jnp.int32), cols.astype(jnp.int32), shape)
-    rows, cols = np.nonzero(mask)
-    size = len(rows) if size is None else size
-    if size < len(rows):
-        raise ValueError(
-            f"from_mask: size is {size}, and mask keeps {len(rows)} blocks; it may be that or more. Try size=None."
-        )
-    surplus = (0, size - len(rows))
-    rows, cols = np.pad(rows, surplus, constant_values=shape[0]), np.pad(cols, surplus)
-    return Pattern(jnp.asarray(rows, jnp.int32), jnp.asarray(cols, jnp.int32), shape)
-
-
-def _array_of(mask) -> Array | np.ndarray:
-    """A mask as an array. Raises TypeError where it is none of numbers."""
-    if isinstance(mask, jax.core.Tracer):
-        return mask
-    try:
-        array = np.asarray(mask)
-    except ValueError:  # rows of several lengths
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
-        raise TypeError(
-            f"from_mask: mask is {shown(mask)}; it must be an array of True and False, or of numbers, with rows of one "
-            "length. Try np.asarray(mask, bool)."
-        )
-    return array
-
-
-def _is_count(value, least: int = 0) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
-
-
-def from_dense(x: Num[Array, "M K"], block: tuple[int, int]) -> tuple[Num[Array, "Z h w"], Pattern]:
-    """The blocks of ``x`` that are not all zero, each of ``block``: (h, w), and where they lie. Not under ``jax.jit``.
-
-    Raises ValueError where blocks do not divide the matrix.
-    """
-    (x,) = arguments.arrays("from_dense", arguments.FLOATS, x=x)
-    if not isinstance(block, tuple | list) or len(block) != 2 or not all(_is_count(size, 1) for size in block):
-        raise ValueError(
-            f"from_dense: block is {shown(block)}; it must be (h, w), how many rows and columns a block has, "
-            "each 1 or more. Try (128, 128)."
-        )
-    if isinstance(x, jax.core.Tracer):
-        raise ValueError(
-            "from_dense: under jax.jit nobody knows which blocks of x are zero, and how many others there are. Make "
-            "values and pattern outside and hand them over, or take the blocks of a known pattern: "
-            "block_sparse.in_blocks(x, pattern.shape)[pattern.rows, pattern.cols]."
-        )
-    if x.ndim != 2 or x.size == 0 or x.shape[0] % block[0] or x.shape[1] % block[1]:
-        raise ValueError(
-            f"from_dense: x has shape {x.shape}, and block is {block}; x must be a matrix which such blocks divide, "
-            "one of them or more. Try jnp.pad."
-        )
-    blocks = in_blocks(x, (x.shape[0] // block[0], x.shape[1] // block[1]))
-    pattern = from_mask(jnp.any(blocks != 0, axis=(2, 3)))
-    return blocks[pattern.rows, pattern.cols], pattern
-
-
-def to_dense(values: Num[Array, "Z h w"], pattern: Pattern) -> Num[Array, "M K"]:
-    """The whole matrix, with zeros where there is no block.
-
-    Raises TypeError for what is no array or no pattern, and ValueError where there is not one block for each place.
-    """
-    rows, cols = check("to_dense", pattern)
-    (values,) = arguments.arrays("to_dense", arguments.FLOATS, values=values)
-    if values.ndim != 3 or values.shape[:1] != rows.shape:
-        raise ValueError(
-            f"to_dense: values has shape {values.shape}, and pattern {rows.shape[0]} entries; values must be "
-            f"{(*rows.shape, 'h', 'w')}. ".replace("'", "")
-            + "Try block_sparse.from_dense(A, (h, w))."
-        )
-    _, h, w = values.shape
-    rows, cols = counted(rows, cols, pattern.shape)
-    blocks = jnp.zeros((*pattern.shape, h, w), values.dtype).at[rows, cols].add(values, mode="drop")
-    return blocks.swapaxes(1, 2).reshape(pattern.shape[0] * h, pattern.shape[1] * w)
-
-
-def in_blocks(x: Num[Array, "M K"], shape: tuple[int, int]) -> Num[Array, "R C h w"]:
-    """A matrix as so many rows and columns of blocks."""
-    (rows, cols), (m, k) = shape, x.shape
-    return x.reshape(rows, m // rows, cols, k // cols).swapaxes(1, 2)
-
-
-def counted(rows: Int32[Array, " Z"], cols: Int32[Array, " Z"], shape: tuple[int, int]) -> tuple[Array, Array]:
-    """The lists with every surplus entry in row R and column 0, wherever outside it was."""
+def counted(rows: Int32[Array, "*z"], cols: Int32[Array, "*z"], shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Return rows and columns with every surplus entry in row R and column 0, wherever outside it was."""
     inside = (rows >= 0) & (rows < shape[0]) & (cols >= 0) & (cols < shape[1])
     return jnp.where(inside, rows, shape[0]), jnp.where(inside, cols, 0)
 
 
-def check(op: str, pattern: Pattern) -> tuple[Array, Array]:
-    """The lists of a pattern. Raises TypeError or ValueError, in the name of ``op``, where it is none."""
-    if not isinstance(pattern, Pattern):
-        raise TypeError(
-            f"{op}: pattern is {shown(pattern)}; it must be a block_sparse.Pattern. "
-            "Try block_sparse.from_mask(mask), of a mask with one entry for each block."
-        )
-    shape = pattern.shape
-    if not isinstance(shape, tuple) or len(shape) != 2 or not all(map(_is_count, shape)):
-        raise ValueError(
-            f"{op}: pattern.shape is {shown(shape)}; it must be (R, C), how many rows and columns of blocks there are. "
-            "Try block_sparse.from_mask(mask)."
-        )
-    lists = {"pattern.rows": pattern.rows, "pattern.cols": pattern.cols}
-    rows, cols = (_indices(op, name, value) for name, value in lists.items())
-    if rows.ndim != 1 or rows.shape != cols.shape:
-        raise ValueError(
-            f"{op}: pattern.rows has shape {rows.shape} and pattern.cols {cols.shape}; each must have one axis, and "
-            "both one length, that of values. Try block_sparse.from_mask(mask)."
-        )
-    return rows, cols
+def in_blocks(x: Num[Array, "M K"], shape: tuple[int, int]) -> Num[Array, "R C h w"]:
+    """Return a matrix as so many rows and columns of blocks."""
+    (rows, cols), (m, k) = shape, x.shape
+    return x.reshape(rows, m // rows, cols, k // cols).swapaxes(1, 2)
 
 
-def _indices(op: str, name: str, value) -> Array:
-    (array,) = arguments.arrays(op, ("int32",), **{name: value})
-    return array
+def dense_of(values: Num[Array, "Z h w"], pattern: Pattern) -> Num[Array, "M K"]:
+    """Return the whole matrix, with zeros where there is no block."""
+    (rows, cols), (_, h, w) = pattern.shape, values.shape
+    at = counted(pattern.rows, pattern.cols, pattern.shape)
+    blocks = jnp.zeros((rows, cols, h, w), values.dtype).at[at].add(values, mode="drop")
+    return blocks.swapaxes(1, 2).reshape(rows * h, cols * w)
