@@ -1,6 +1,6 @@
 """Every op of every family, and its arguments: in Python, of a matrix X, a weight W and a bias B, all f32."""
 
-WITHOUT_A_PAGE = {"attention", "block_sparse", "paged_attention"}  # still to be rebuilt as kernel.py, op.py and page.py
+WITHOUT_A_PAGE = {"block_sparse", "paged_attention"}  # still to be rebuilt as kernel.py, op.py and page.py
 CALLS = {
     "activations": {"relu": "X", "gelu": "X", "gelu_tanh": "X", "silu": "X"},
     "attention": {"flash_attention": "X, 2 * X, X"},

@@ -18,7 +18,7 @@ MAY_USE = {  # families whose kernels or ops another family uses
     "scale_add": {"elementwise"},
     "softmax": {"norm"},
 }
-DISPATCH_TOO = {"attention/backward.py", "block_sparse/launches.py"}  # until these families have an op.py of their own
+DISPATCH_TOO = {"block_sparse/launches.py"}  # until these families have an op.py of their own
 FAMILIES = sorted(file.parent.name for file in KERNELS.glob("*/kernel.py"))
 FILES = sorted(file for file in KERNELS.rglob("*.py") if file.parent != KERNELS)
 
