@@ -1,5 +1,8 @@
 """How the printed pages are called: alone, before the judges, and where their speed is compared with the library's."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import kernel_calls
@@ -19,6 +22,17 @@ NOT_PRINTED = {
 def alone(family: str) -> dict[str, str]:
     """Return the calls of kernel_calls for the ops that the page of ``family`` defines."""
     return {op: call for op, call in CALLS[family].items() if op not in NOT_PRINTED}
+
+
+def called(module, op: str, name: str, how: dict) -> Callable:
+    """Return the op of ``module`` as a function of arrays; of a row with gradients, as (o, gradients) of (..., do)."""
+    fn = functools.partial(getattr(module, op), **how)
+
+    def with_gradients(*args):
+        o, pull = jax.vjp(fn, *args[:-1])
+        return o, *pull(args[-1])
+
+    return with_gradients if name.endswith(", and gradients") else lambda *args: fn(*args)
 
 
 def normal(*shape: int, dtype=jnp.float32) -> jax.Array:
@@ -59,6 +73,9 @@ JUDGED = {
     },
     "linear_int8": {"linear_int8": lambda: ((normal(13, 300), *int8(300, 200), normal(200)), {"activation": "silu"})},
     "activations": {op: lambda: ((normal(33, 300),), {}) for op in ("relu", "gelu", "gelu_tanh", "silu")},
+    "attention": {
+        "flash_attention": lambda: ((normal(2, 300, 72), normal(1, 300, 72), normal(1, 300, 40)), {"causal": True})
+    },
     "elementwise": {
         **{op: lambda: ((normal(33, 1300), normal(33, 1300)), {}) for op in ("add", "subtract", "multiply")},
         "cast": lambda: ((normal(2, 3, 5, 300),), {"dtype": jnp.bfloat16}),
@@ -83,6 +100,12 @@ JUDGED = {
 FAST = [
     ("activations", "gelu", "4096 x 3072", (described(4096, 3072),), {}),
     ("activations", "silu", "2048 x 14336", (described(2048, 14336),), {}),
+    *(
+        ("attention", "flash_attention", "8 x 2048 x 128" + more, (described(8, 2048, 128),) * n, {"causal": causal})
+        for more, n in (("", 3), (", and gradients", 4))
+        for causal in (False, True)
+    ),
+    ("attention", "flash_attention", "32 x 512 x 128", (described(32, 512, 128),) * 3, {}),
     ("elementwise", "add", "8192 x 2048", (described(8192, 2048), described(8192, 2048)), {}),
     ("elementwise", "cast", "4096 x 3072", (described(4096, 3072),), {"dtype": jnp.float32}),
     *(

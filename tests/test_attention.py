@@ -7,16 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from accepted import accepted
 from attention_mistakes import MISTAKES
 from conftest import needs_libtpu
 from sweeps import daily
 
-from course_lib import compat, compiler, cost, grid, judges
-from course_lib.kernels import attention
+from course_lib import compat, compiler, cost, grid
+from course_lib.kernels import attention, one_page
 from course_lib.kernels.attention import Blocks
 from course_lib.kernels.attention import backward as attention_backward
+from course_lib.kernels.attention import blocks as attention_blocks
 from course_lib.kernels.attention import kernel as attention_forward
-from course_lib.kernels.attention import tiles as attention_tiles
+from course_lib.kernels.attention import op as attention_op
+from course_lib.kernels.attention import ragged_tiles as attention_tiles
 from course_lib.kernels.attention import transposed as attention_transposed
 from course_lib.kernels.attention.tiles import Tiles
 
@@ -66,13 +69,9 @@ DAILY = ("ragged", "window over tiles", "groups, narrow", "segments, narrow", "b
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Backwards too, where nobody chooses blocks."""
-    whole = Tiles.of.__func__
-
-    def of_these(cls, q, k, tile, **how):
-        return whole(cls, q, k, min(tile, 256), **how)
-
-    monkeypatch.setattr(Tiles, "of", classmethod(of_these))
-    monkeypatch.setattr(attention_backward, "_SIDE", 128)
+    whole = Tiles.__init__
+    monkeypatch.setattr(Tiles, "__init__", lambda self, s, t, tile, *how: whole(self, s, t, min(tile, 256), *how))
+    monkeypatch.setattr(attention_blocks, "_SIDE", 128)
 
 
 def simulated(fn, *args):
@@ -102,11 +101,6 @@ def test_the_kernels_are_the_reference_at_every_edge(name):
         np.testing.assert_allclose(found, wanted, rtol=near, atol=near * max(0.1, np.abs(wanted).max()))
 
 
-def accepted(fn, reference, *args):
-    verdicts = judges.judge(fn, reference, *args)
-    assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
-
-
 JUDGED = {
     "causal": (of(200, d=72), {"causal": True}),
     "narrow": (of(200), {"causal": True}),
@@ -122,11 +116,11 @@ def test_by_four_judges_forwards_and_backwards(name):
     accepted(gradients(attention.flash_attention, blocks=SMALL, **how), gradients(attention.reference, **how), *args)
 
 
-FILES = {
-    "forward": attention_forward,
-    "transposed": attention_transposed,
-    "backward": attention_backward,
-    "tiles": attention_tiles,
+FILES = {  # where a mistake is made: the file, who uses it, and what
+    "forward": (attention_forward, attention_op, "launch"),
+    "transposed": (attention_transposed, attention_op, "launch_transposed"),
+    "backward": (attention_backward, attention_op, "launch_gradient"),
+    "tiles": (attention_tiles, attention_blocks, "RaggedTiles"),
 }
 EVERY_DAY = ("the values are not rescaled", "a window off by one", "dk of the wrong queries")
 
@@ -135,23 +129,27 @@ EVERY_DAY = ("the values are not rescaled", "a window off by one", "dk of the wr
 def test_a_mistake_is_seen(name, monkeypatch):
     """The cases above can fail: with a kernel that has the mistake one of them does."""
     where, right, wrong, case = MISTAKES[name]
-    file = FILES[where]
+    file, user, what = FILES[where]
     source = inspect.getsource(file)
     assert right in source
     names = {"__name__": file.__name__}
     exec(compile(source.replace(right, wrong), file.__file__, "exec"), names)
-    names["_SIDE"] = 128
-    changed = {
-        "forward": ["on_tpu"],
-        "transposed": ["tile"],
-        "backward": ["_on_tpu"],
-        "tiles": ["counts", "span", "_tasks"],
-    }
-    for what in changed[where]:
-        new = vars(names["Tiles"]) if where == "tiles" else names
-        monkeypatch.setattr(Tiles if where == "tiles" else file, what, new[what])
+    monkeypatch.setattr(user, what, names[what])
     with pytest.raises((AssertionError, KeyError)):
         test_the_kernels_are_the_reference_at_every_edge(case)
+
+
+@pytest.mark.parametrize("name", daily("ragged", of=["ragged", "ragged diagonal", "groups"]))
+def test_the_page_has_the_kernels_of_the_reference(name):
+    """With tiles of its own, and a gradient for sequences that it pads."""
+    described, how = LENGTHS[name]
+    names = {"__name__": "page"}
+    exec(one_page.one_page("attention"), names)
+    args = of(**described, d=72)
+    got = simulated(gradients(names["flash_attention"], **how, blocks=names["Blocks"](tile=256, bq=128, bk=128)), *args)
+    want = jax.jit(gradients(attention.reference, **how))(*args)
+    for found, wanted in zip([got[0], *got[-3:]], want, strict=True):
+        np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=2e-4, atol=1e-4)
 
 
 def test_under_jit_vmap_and_remat_on_a_cpu():
@@ -288,9 +286,9 @@ def test_where_dq_of_a_group_does_not_fit_each_of_its_heads_goes_alone(monkeypat
     """With the same results, added up by XLA."""
     args = of(140, heads=4, key_heads=2)
     want = jax.jit(gradients(attention.reference))(*args)
-    fits = attention_backward._fitting
+    fits = attention_blocks.gradient
     needs_more = lambda q, k, v, group, scores: (*fits(q, k, v, group, scores)[:1], (1 << 40) * (group > 1))  # noqa: E731
-    monkeypatch.setattr(attention_backward, "_fitting", needs_more)
+    monkeypatch.setattr(attention_blocks, "gradient", needs_more)
     got = simulated(gradients(attention.flash_attention, blocks=SMALL), *args)
     for found, wanted in zip(got[-3:], want[1:], strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)

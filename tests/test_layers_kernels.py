@@ -18,7 +18,6 @@ MAY_USE = {  # families whose kernels or ops another family uses
     "scale_add": {"elementwise"},
     "softmax": {"norm"},
 }
-DISPATCH_TOO = {"attention/backward.py"}  # until this family has an op.py of its own
 FAMILIES = sorted(file.parent.name for file in KERNELS.glob("*/kernel.py"))
 FILES = sorted(file for file in KERNELS.rglob("*.py") if file.parent != KERNELS)
 
@@ -47,9 +46,6 @@ def allowed(folder: str, file: str) -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(KERNELS).as_posix())
 def test_imports_inside_kernels_go_one_way(file):
     wrong = imported(ast.parse(file.read_text())) - allowed(file.parent.name, file.name)
-    if file.relative_to(KERNELS).as_posix() in DISPATCH_TOO:
-        assert wrong == {"dispatch"}, "take it out of DISPATCH_TOO"
-        return
     assert not wrong, f"{file.parent.name}/{file.name} may not import {', '.join(sorted(wrong))}"
 
 

@@ -1,30 +1,26 @@
-"""Attention: ``o = softmax(scale * q @ k.T) @ v`` for each head, without the scores ever being in HBM; its gradient.
-
-Cost   FLOPs 4*S*T*D a head forward, 10*S*T*D backward; of a causal one half; HBM bytes 2*S*D*itemsize for q and o, and
-       2*T*D*itemsize for k and v, once for each tile of queries; 4*S for the logarithms that the gradient wants
-VMEM   8 * tile*D * itemsize for tiles of q, k, v and o, and some MiB of scores on their way; a sequence of several
-       tiles keeps 4 * tile*(256 + D) from one to the next
+"""``flash_attention`` for callers: arguments checked, on meshes, differentiable, and plain JAX where there is no TPU.
 
 Queries come in S rows, keys and values in T, heads in front of them: an array of (batch, heads, S, D). There may be
-fewer heads of keys than of queries; each then serves as many query heads, which follow one another. The grid is
-(key heads, query heads of one, tiles of queries, tiles of keys): see ``attention_forward``, and ``attention_backward``.
+fewer heads of keys than of queries; each then serves as many query heads, which follow one another.
 """
 
-import dataclasses
 import functools
+import math
 
+import jax
+import jax.numpy as jnp
 from jax import lax
-from jax.experimental import pallas as pl
 
 from course_lib.arrays import Array, Described, Float, Int32
 from course_lib.kernels.attention import arguments as attention_arguments
-from course_lib.kernels.attention import backward as attention_backward
-from course_lib.kernels.attention import kernel as attention_forward
-from course_lib.kernels.attention import scores as attention_scores
-from course_lib.kernels.attention.scores import Scores
-from course_lib.kernels.attention.tiles import Chosen, Tiles, largest_tiles
+from course_lib.kernels.attention import blocks as attention_blocks
+from course_lib.kernels.attention.backward import launch_gradient
+from course_lib.kernels.attention.kernel import Blocks, launch, plain
+from course_lib.kernels.attention.scores import gradient_to_bf16, to_bf16, which_count
+from course_lib.kernels.attention.transposed import launch_transposed
 from course_lib.kernels.common import chip, legal
-from course_lib.kernels.common.compiler_params import check_fits
+from course_lib.kernels.common.compiler_params import vmem_limit
+from course_lib.kernels.common.symbolic import is_known
 from course_lib.kernels.dispatch import sharding
 from course_lib.kernels.dispatch.derivatives import differentiable
 from course_lib.kernels.dispatch.launch import Op, fixed
@@ -42,29 +38,15 @@ def reference(
     softcap: float | None = None,
     scale: float | None = None,
 ) -> Float[Array, "*queries S E"]:
-    """What ``flash_attention`` must compute: scores, softmax and the sum of values in f32, rounded once.
+    """Return what ``flash_attention`` must compute: scores, softmax and the sum of values in f32, rounded once.
 
-    In bf16 the exponentials are rounded before the product as well, and backwards the gradients of scores.
+    In bf16 the exponentials are rounded before the product as well, and in the backward pass the gradients of scores.
     """
     q, k, v, *ids = attention_arguments.operands("reference", q, k, v, segments)
     options = {"causal": causal, "window": window, "softcap": softcap, "scale": scale, "precision": "highest"}
     scores = attention_arguments.options("reference", q, k, **options)
-    return attention_scores.plain(q, k, v, *ids, scores=scores, like_kernel=True)[0]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Blocks:
-    """Sizes in positions: of a tile, queries and keys, which a step has in VMEM; and of a product of bq x bk within it.
-
-    They change the speed, not the result. Legal: multiples of 128. All are cut down to a sequence that is shorter.
-    """
-
-    tile: int = 2048
-    bq: int = 512
-    bk: int = 512
-
-    def __post_init__(self):
-        legal.check(self, tile=legal.LANES, bq=legal.LANES, bk=legal.LANES)
+    rounded = (to_bf16, gradient_to_bf16) if q.dtype == jnp.bfloat16 else None
+    return _plain(q, k, v, *ids, scores=scores, rounded=rounded)[0]
 
 
 def flash_attention(
@@ -81,18 +63,18 @@ def flash_attention(
     blocks: Blocks | None = None,
     layout: Layout = None,
 ) -> Float[Array, "*queries S E"]:
-    """``softmax(scale * q @ k.T) @ v`` for q (..., H, S, D), k (..., G, T, D) and v (..., G, T, E), f32 or bf16.
+    """Return ``softmax(scale * q @ k.T) @ v`` for q (..., H, S, D), k (..., G, T, D), v (..., G, T, E), f32 or bf16.
 
     H is a multiple of G: each head of keys serves H / G heads of queries. The heads may be missing.
-    ``causal``: a query sees the keys up to its own place, with a ``window`` that many of these. ``segments``: int32 of
-    shape (..., S), or a tuple of such for S and for T: a query sees the keys of its own number; one that sees none gets
-    zeros. ``softcap``: a score s becomes ``softcap * tanh(s / softcap)``. ``scale`` None: D ** -0.5.
-    In bf16 the exponentials, and backwards the gradients of scores, are rounded to bf16 before they are multiplied; and
-    backwards each query's sum of o * do is that of the rounded o.
+    ``causal``: a query sees the keys up to its own place, and with a ``window`` that many of these. ``segments``: int32
+    of shape (..., S), or a tuple of two such arrays for S and for T. A query sees the keys with its own number; one
+    that sees none gets zeros. ``softcap``: a score s becomes ``softcap * tanh(s / softcap)``. ``scale`` None: D**-0.5.
+    In bf16 the exponentials, and in the backward pass the gradients of scores, are rounded to bf16 before they are
+    multiplied; the backward pass also uses the rounded o in each query's sum of o * do.
     ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how
     q, k, v and segments lie on a mesh with Auto axes; batch and heads may be cut.
     Differentiable in q, k and v. Runs the kernel on a TPU and plain JAX elsewhere.
-    Raises ValueError where shapes, dtypes or options do not fit, or blocks do not fit into VMEM.
+    Raises ValueError if shapes, dtypes or options do not fit, or blocks do not fit into VMEM.
     """
     operands = attention_arguments.operands("flash_attention", q, k, v, segments)
     options = {"causal": causal, "window": window, "softcap": softcap, "scale": scale, "precision": precision}
@@ -111,18 +93,11 @@ def blocks_for(
     causal: bool = False,
     **options,
 ) -> Blocks:
-    """The blocks that ``flash_attention`` chooses for these arguments, on the chip traced for (a v5e where it is none).
+    """Return the blocks chosen for these arguments, and for the chip that is traced for (a v5e if there is none).
 
-    Of the options only ``causal`` matters: the diagonal is cut finer.
+    Of the options only ``causal`` matters.
     """
-    bq, bk = (256, 512) if causal else (512, 512)
-    if _turned(k, v):
-        bq, bk = (512, 512) if causal else (1024, 256)
-    for tile in largest_tiles(q.dtype):
-        blocks = Blocks(tile=tile, bq=min(tile, bq), bk=min(tile, bk))
-        if _needed(blocks, q, k, v, causal) <= chip.usable_vmem_bytes():
-            return blocks
-    return Blocks(tile=128, bq=128, bk=128)
+    return attention_blocks.fastest(q, k, v, causal)
 
 
 def _rule(rank: int, segments: bool, *, backwards: bool = False) -> str:
@@ -133,63 +108,41 @@ def _rule(rank: int, segments: bool, *, backwards: bool = False) -> str:
     return f"{before}{arrays}{ids} -> " + (arrays if backwards else f"{batch} S E, {batch} S")
 
 
-_SCORES = 2**19  # of a step: of a short sequence several heads are taken at once, for a step is a wall, too
-
-
-def _windows(tiles: Tiles, q: Described, k: Described, v: Described) -> int:
-    """Bytes of VMEM that the tiles of q, k, v and o take, each held twice so that copies overlap work."""
-    return 2 * q.dtype.itemsize * (tiles.bq + tiles.bk) * _columns(k, v)
-
-
-def _columns(k: Described, v: Described) -> int:
-    return sum(pl.cdiv(x.shape[-1], legal.LANES) * legal.LANES for x in (k, v))
-
-
-def _needed(blocks: Blocks, q: Described, k: Described, v: Described, causal: bool) -> int:
-    """Bytes of VMEM: windows, each twice; what is carried between tiles; and products of scores, spilled."""
-    tiles = Tiles.of(q, k, blocks.tile, causal=causal, window=None)
-    carried = 4 * tiles.bq * (_columns(k, v) + 2 * legal.LANES) if tiles.columns > 1 else 0
-    queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
-    products = pl.cdiv(tiles.bq, queries) * pl.cdiv(tiles.bk, keys)
-    # Of a short program, and of positions in the lanes, up to 8 are in VMEM at once; of 16 and more 13 to 20 were seen.
-    spilled = 8 if _turned(k, v) else min(20, max(8, products))
-    return _windows(tiles, q, k, v) + carried + spilled * 4 * queries * keys
-
-
-def _chosen(q: Array, k: Array, v: Array, scores: Scores, *, blocks: Blocks | None) -> Chosen:
-    blocks = blocks or blocks_for(q, k, v, causal=scores.causal)
-    needed = _needed(blocks, q, k, v, scores.causal)
-    check_fits(blocks, needed)
-    tiles = Tiles.of(q, k, blocks.tile, causal=scores.causal, window=scores.window)
-    queries, keys = min(blocks.bq, tiles.bq), min(blocks.bk, tiles.bk)
-    heads, each = 1, _windows(tiles, q, k, v)
-    if tiles.rows == tiles.columns == 1:
-        heads = max(1, min(_SCORES // (tiles.bq * tiles.bk), (chip.usable_vmem_bytes() - needed) // each + 1))
-    cut = {"tiles": tiles, "queries": queries, "keys": keys, "turned": _turned(k, v), "heads": heads}
-    return Chosen(**cut, vmem_bytes=needed + (heads - 1) * each)
-
-
-def _turned(k: Described, v: Described) -> bool:
-    """Whether to compute with positions in the lanes, as XLA stores the arrays then: see ``attention_transposed``."""
-    return max(k.shape[-1], v.shape[-1]) <= legal.LANES // 2
-
-
 @functools.partial(differentiable, settings=3)
 def _flash(*args):
     return _with_logarithms(*args)[0]
 
 
 def _with_logarithms(*args) -> tuple[Array, Array]:
-    """The result, and the logarithm to base 2 of each query's sum of exponentials."""
+    """Return the result, and log2 of each query's sum of exponentials."""
     *operands, scores, blocks, cuts = args
-    launch = Op(
+    op = Op(
         name="flash_attention",
         rule=_rule(operands[0].ndim, len(operands) > 3),
-        tpu=fixed(attention_forward.on_tpu, scores=scores, chosen=fixed(_chosen, blocks=blocks)),
-        plain=fixed(attention_scores.plain, scores=scores),
+        tpu=fixed(_on_tpu, scores=scores, blocks=blocks),
+        plain=fixed(_plain, scores=scores),
         leading=tuple(range(len(operands))),
     )
-    return launch(*operands, cuts=cuts)
+    return op(*operands, cuts=cuts)
+
+
+def _plain(q, k, v, *segments, scores, rounded=None):
+    return plain(q, k, v, which_count(q, k, segments, scores), scores=scores, rounded=rounded)
+
+
+def _on_tpu(q, k, v, *segments, scores, blocks):
+    tiles, most, needed = attention_blocks.forward(q, k, v, scores, blocks)
+    key_heads = math.prod(k.shape[:-2])
+    ids, each = _ids(segments), key_heads // math.prod(segments[0].shape[:-1]) if segments else key_heads
+    heads = max(n for n in range(1, most + 1) if each % n == 0) if is_known(each) else 1
+    of_ids = tiles.of_segments(heads, each) if segments else ()
+    run = launch_transposed if attention_blocks.is_transposed(k, v) else launch
+    how = {"tiles": tiles, "heads": heads, "vmem_limit_bytes": vmem_limit(needed)}
+    return run(q, k, v, *ids, of_ids=of_ids, scores=scores, **how)
+
+
+def _ids(segments: tuple[Array, ...]) -> list[Array]:
+    return [ids.reshape(-1, 1, ids.shape[-1]) for ids in segments]
 
 
 def _forward(*args):
@@ -199,9 +152,37 @@ def _forward(*args):
 
 def _backward(scores, blocks, cuts, saved, g):
     operands, o, lse = saved
-    rule = _rule(operands[0].ndim, len(operands) > 3, backwards=True)
-    found = attention_backward.gradients(operands, o, lse, g, scores, rule, cuts)
-    return *found, *[None] * (len(operands) - 3)
+    op = Op(
+        name="gradient of flash_attention",
+        rule=_rule(operands[0].ndim, len(operands) > 3, backwards=True),
+        tpu=fixed(_gradient_on_tpu, scores=scores),
+        plain=fixed(_plain_gradient, scores=scores),
+        leading=tuple(range(len(operands) + 3)),
+    )
+    return *op(o, lse, g, *operands, cuts=cuts), *[None] * (len(operands) - 3)
 
 
 _flash.defvjp(_forward, _backward)
+
+
+def _plain_gradient(o, lse, do, q, k, v, *segments, scores):
+    return jax.vjp(lambda *arrays: _plain(*arrays, *segments, scores=scores)[0], q, k, v)[1](do)
+
+
+def _gradient_on_tpu(o, lse, do, q, k, v, *segments, scores):
+    heads = math.prod(k.shape[:-2])
+    group, apart = math.prod(q.shape[:-2]) // heads, 1
+    tiles, needed = attention_blocks.gradient(q, k, v, group, scores)
+    if needed > chip.usable_vmem_bytes():
+        apart = group  # each head of a group has a dk and a dv of its own
+        tiles, needed = attention_blocks.gradient(q, k, v, 1, scores)
+    if needed > chip.vmem_bytes():
+        raise ValueError(
+            f"flash_attention: the gradient keeps dq of all {q.shape[-2]} positions of a head in VMEM, "
+            f"{needed >> 20} MiB with the rest, and the chip has {chip.vmem_bytes() >> 20} MiB. "
+            "Try parts of q, one after another."
+        )
+    ids = _ids(segments)
+    of_ids = tiles.of_segments(1, heads * apart // ids[0].shape[0]) if ids else ()
+    how = {"scores": scores, "tiles": tiles, "apart": apart, "vmem_limit_bytes": vmem_limit(needed)}
+    return launch_gradient(q, k, v, o, lse, do, *ids, of_ids=of_ids, **how)
