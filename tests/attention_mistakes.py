@@ -93,7 +93,7 @@ MISTAKES = {
     ),
     "delta is forgotten": ("backward", "p * (dp - delta)", "p * dp", "diagonal"),
     "ds without p": ("backward", "p * (dp - delta)", "(dp - delta)", "diagonal"),
-    "the scale is forgotten in dq": ("backward", "(dq * scores.scale)", "dq", "diagonal"),
+    "the scale is forgotten in dq": ("backward", "(dq[:size] * scores.scale)", "dq[:size]", "diagonal"),
     "the scale is forgotten in dk": ("backward", "dk_ref, scores.scale)", "dk_ref, 1.0)", "diagonal"),
     "dq of the last keys alone": (
         "backward",

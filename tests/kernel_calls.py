@@ -1,6 +1,5 @@
 """Every op of every family, and its arguments: in Python, of a matrix X, a weight W and a bias B, all f32."""
 
-WITHOUT_A_PAGE = {"paged_attention"}  # its kernel.py, with all its kinds of pools, is longer than a page
 CALLS = {
     "activations": {"relu": "X", "gelu": "X", "gelu_tanh": "X", "silu": "X"},
     "attention": {"flash_attention": "X, 2 * X, X"},

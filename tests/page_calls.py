@@ -80,6 +80,12 @@ JUDGED = {
         **{op: lambda: ((normal(33, 1300), normal(33, 1300)), {}) for op in ("add", "subtract", "multiply")},
         "cast": lambda: ((normal(2, 3, 5, 300),), {"dtype": jnp.bfloat16}),
     },
+    "paged_attention": {
+        "paged_attention": lambda: (
+            (normal(3, 4, 72), normal(12, 2, 16, 144), int32(20, 0, 47), int32(*[5, 1, 11, 0, 3, 7] * 2).reshape(3, 4)),
+            {"window": 30},
+        )
+    },
     "reduce": {
         "sum_over": lambda: ((normal(300, 150),), {"axis": -1}),
         "max_over": lambda: ((normal(20, 5, 140) - 9,), {"axis": 1}),
@@ -144,6 +150,26 @@ FAST = [
         )
         for m, k, n in [(4096, 1024, 4096), (2048, 2048, 2048)]
         for activation in ("gelu", "gelu_tanh")
+    ),
+    *(
+        (
+            "paged_attention",
+            "paged_attention",
+            f"{len(lengths)} sequences of {lengths[0]}, {dtype.__name__}",
+            (
+                described(len(lengths), 32, 128),
+                described(1024, 8, 16, 256, dtype=dtype),
+                int32(*lengths),
+                np.arange(len(lengths) * 128, dtype=np.int32).reshape(-1, 128),
+                *([described(2, 8, dtype=F32)] if dtype == jnp.int8 else []),
+            ),
+            {},
+        )
+        for lengths, dtype in [
+            ((512,) * 8, BF16),
+            ((100, 1500, 0, 700, 16, 2048, 1, 512), BF16),
+            ((512,) * 8, jnp.int8),
+        ]
     ),
     *(
         ("norm", "rms_norm", f"{m} x {n}", (described(m, n, dtype=dtype), described(n, dtype=dtype)), {})

@@ -4,8 +4,13 @@
 MISTAKES = {
     "tokens for pages": ("kernel", "before(b) + j * count + t]", "before(b) + j * tokens + t]", "ragged"),
     "the first block's pages again": ("kernel", "before(b) + j * count + t]", "before(b) + t]", "ragged"),
-    "the last page is not masked": ("kernel", "jnp.where(live, scores.bent(s), MASKED)", "scores.bent(s)", "ragged"),
-    "a mask off by one": ("kernel", "place < rows * left", "place <= rows * left", "ragged"),
+    "the last page is not masked": (
+        "kernel",
+        "jnp.where(pool.live(s.shape, tokens, left, scores.window), scores.bent(s), MASKED)",
+        "scores.bent(s)",
+        "ragged",
+    ),
+    "a mask off by one": ("pools", "place < rows * left", "place <= rows * left", "ragged"),
     "masked with zero": ("kernel", "scores.bent(s), MASKED)", "scores.bent(s), 0.0)", "ragged"),
     "the last page is not cleaned": ("pools", "jnp.where(inside, block, jnp.zeros_like(block))", "block", "ragged"),
     "the last block's first page is cleaned": ("kernel", "last = lax.div(left - 1, page)", "last = 0", "no grouping"),
@@ -80,20 +85,22 @@ MISTAKES = {
     "values are not scaled": ("kernel", "o *= _wide(scales[0][1], o.shape[2])", "pass", "int8"),
     "keys are scaled behind the cap": (
         "kernel",
-        "    if scales:\n        s *= _wide(scales[0][0], s.shape[2])\n",
-        "    scores_bent = scores.bent(s)\n    if scales:\n        s = s + 0\n",
+        "s *= _wide(scales[0][0], s.shape[2])\n"
+        "            s = jnp.where(pool.live(s.shape, tokens, left, scores.window), scores.bent(s), MASKED)",
+        "s = scores.bent(s) * _wide(scales[0][0], s.shape[2])\n"
+        "            s = jnp.where(pool.live(s.shape, tokens, left, scores.window), s, MASKED)",
         "int8, heads of 64, softcap",
     ),
     "longer than its table": ("kernel", "jnp.minimum(lengths_ref[b], most)", "lengths_ref[b]", "longer than the table"),
-    "a window off by one": ("kernel", "left - window, 0)", "left - window - 1, 0)", "window"),
+    "a window off by one": ("pools", "left - window, 0)", "left - window - 1, 0)", "window"),
     "a window without the query's own token": (
-        "kernel",
+        "pools",
         "left - window, 0)",
         "left - window + 1, 0)",
         "window",
     ),
     "the window's first page is not masked": (
-        "kernel",
+        "pools",
         "seen & (place >= rows * jnp.maximum(left - window, 0))",
         "seen",
         "window",
@@ -101,8 +108,8 @@ MISTAKES = {
     "the sequence's first pages for the window's": ("kernel", "before(b) + j * count + t]", "j * count + t]", "window"),
     "the last page in front of the window is skipped too": (
         "kernel",
-        "scores.window, 0), page)",
-        "scores.window + page - 1, 0), page)",
+        "- window, 0), page)",
+        "- window + page - 1, 0), page)",
         "window",
     ),
 }

@@ -4,7 +4,6 @@ import ast
 import pathlib
 
 import pytest
-from kernel_calls import WITHOUT_A_PAGE
 
 KERNELS = pathlib.Path(__file__).parent.parent / "course_lib/kernels"
 MAY_USE = {  # families whose kernels or ops another family uses
@@ -62,8 +61,7 @@ def test_families_that_use_each_other_form_no_circle():
 def test_every_family_has_the_same_files():
     assert set(MAY_USE) <= set(FAMILIES)
     for family in FAMILIES:
-        page = set() if family in WITHOUT_A_PAGE else {"page.py"}
-        assert {"__init__.py", "kernel.py", "op.py"} | page <= {file.name for file in (KERNELS / family).iterdir()}
+        assert {"__init__.py", "kernel.py", "op.py", "page.py"} <= {file.name for file in (KERNELS / family).iterdir()}
 
 
 def test_a_wrong_import_is_found():

@@ -7,20 +7,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from accepted import accepted
 from conftest import needs_libtpu
 from jax.experimental.pallas import tpu as pltpu
 from paged_attention_mistakes import MISTAKES
 from paged_pools import CASES, SMALL, case, tokens
 from sweeps import daily
 
-from course_lib import chips, compat, compiler, grid, judges
+from course_lib import chips, compat, compiler, grid
 from course_lib.judges.running import watchdog
-from course_lib.kernels import paged_attention
+from course_lib.kernels import one_page, paged_attention
 from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.paged_attention import Blocks
+from course_lib.kernels.paged_attention import blocks as paged_attention_blocks
 from course_lib.kernels.paged_attention import kernel as paged_attention_kernel
+from course_lib.kernels.paged_attention import op as paged_attention_op
 from course_lib.kernels.paged_attention import pools as paged_attention_pools
-from course_lib.kernels.paged_attention import sizes as paged_attention_sizes
 from course_lib.roofline import constants
 
 
@@ -54,6 +56,16 @@ def test_the_kernel_is_the_reference(name):
     args = case(**described)
     options = {key: value for key, value in how.items() if key != "blocks"}
     got = simulated(functools.partial(paged_attention.paged_attention, **{"blocks": SMALL} | how), *args)
+    near(got, reference(*args, **options), tolerance(name))
+
+
+@pytest.mark.parametrize("name", daily("heads of 64", of=["ragged", "empty", "heads of 64", "int8", "window"]))
+def test_the_printed_page_is_the_reference(name):
+    described, how = CASES[name]
+    args, names = case(**described), {"__name__": "page"}
+    exec(one_page.one_page("paged_attention"), names)
+    options = {key: value for key, value in how.items() if key != "blocks"}
+    got = simulated(functools.partial(names["paged_attention"], **options), *args)
     near(got, reference(*args, **options), tolerance(name))
 
 
@@ -112,19 +124,14 @@ def test_a_mistake_is_seen(name, monkeypatch):
     names = {"__name__": file.__name__}
     exec(compile(source.replace(right, wrong), file.__file__, "exec"), names)
     if where == "kernel":
-        monkeypatch.setattr(file, "on_tpu", names["on_tpu"])
-    for part in ("both", "clean") if where == "pools" else ():
+        monkeypatch.setattr(paged_attention_op, "launch", names["launch"])
+    for part in ("both", "clean", "live") if where == "pools" else ():
         monkeypatch.setattr(file.Joined, part, vars(names["Joined"])[part])
     try:
         with watchdog.watched(), pytest.raises((AssertionError, jax.errors.JaxRuntimeError)):
             test_the_kernel_is_the_reference(shows)
     finally:
         pltpu.reset_tpu_interpret_mode_state()
-
-
-def accepted(fn, reference, *args):
-    verdicts = judges.judge(fn, reference, *args)
-    assert len(verdicts) == 4 and all(v.passed is not False for v in verdicts), str(verdicts[-1])
 
 
 JUDGED = {
@@ -217,7 +224,7 @@ def test_a_batch_in_front_is_one_kernel():
 def test_blocks_are_as_large_as_the_latency_asks():
     """Of three blocks two are under way while one is used: that must be the bytes that a latency takes, and more."""
     longest = max(read / constants.CLOCK_HZ[chip] for chip, (read, _) in constants.LATENCY_CYCLES.items())
-    assert longest == pytest.approx(paged_attention_sizes.LATENCY_S, rel=0.01)
+    assert longest == pytest.approx(paged_attention_blocks.LATENCY_S, rel=0.01)
     for heads, page, pages in ((8, 16, 16), (8, 128, 2), (1, 16, 96), (32, 16, 16)):
         described = [
             jax.ShapeDtypeStruct(shape, dtype)

@@ -1,7 +1,7 @@
-"""``paged_attention`` under the names, the arguments and with the pools of other libraries.
+"""``paged_attention`` under the names, with the arguments and the pools of other libraries.
 
-The kernel reads each of these pools as it is. So no pool is copied if XLA stores it so: with D a multiple of 128 (see
-docs/kernels.md). What an argument of theirs cannot do here is said below, and refused by name.
+The kernel reads each of these pools as it is, so no pool is copied if XLA stores it that way: if D is a multiple of 128
+(see docs/kernels.md). The docstrings say which of their arguments are not supported; those are refused by name.
 """
 
 import numbers
@@ -32,12 +32,12 @@ def paged_attention(
     mask_value: float | None = None,
     inline_seq_dim: bool = True,
 ) -> Float[Array, "B H D"]:
-    """As ``torch_xla.experimental.custom_kernel`` and ``jax.experimental.pallas.ops.tpu.paged_attention`` have it.
+    """Compute what ``torch_xla.experimental.custom_kernel`` and ``jax.experimental.pallas.ops.tpu.paged_attention`` do.
 
-    As theirs it does not scale: hand over ``q * D ** -0.5``. ``pages_per_compute_block``, ``megacore_mode``,
+    Like theirs it does not scale: pass ``q * D ** -0.5``. ``pages_per_compute_block``, ``megacore_mode``,
     ``mask_value`` and ``inline_seq_dim`` change no result, and are ignored. A sequence of no tokens gets zeros.
     Not supported: pages in int8 or f8, or as QuantizedTensor, with a scale for each token.
-    Raises TypeError and ValueError.
+    Raises TypeError or ValueError.
     """
     op, pool = "paged_attention", Apart()
     for name, pages in (("k_pages", k_pages), ("v_pages", v_pages)):
@@ -76,15 +76,16 @@ def ragged_paged_attention(
     num_queries_per_block: int | None = None,
     vmem_limit_bytes: int | None = None,
 ) -> Float[Array, "T H D"]:
-    """As vLLM calls it on a TPU, and ``jax.experimental.pallas.ops.tpu.ragged_paged_attention`` has it.
+    """Compute what vLLM asks for on a TPU, and ``jax.experimental.pallas.ops.tpu.ragged_paged_attention`` computes.
 
-    Queries of all sequences, one behind another: those of sequence s are rows ``cu_q_lens[s]`` to ``cu_q_lens[s + 1]``,
-    and the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own, or with ``sliding_window`` the last
-    so many of these. Meant for decoding: every query reads the pages of its sequence by itself, so a prompt of many is
-    right, and slow. Rows past the last sequence get zeros. ``k_scale`` and ``v_scale`` are for int8 pages.
+    The queries of all sequences follow one another: those of sequence s are rows ``cu_q_lens[s]`` to
+    ``cu_q_lens[s + 1]``, for the last of its ``kv_lens[s]`` tokens. Each sees the tokens up to its own, or with
+    ``sliding_window`` that many of these. It is meant for decoding: every query reads the pages of its sequence by
+    itself, so a long prompt is right, but slow. Rows past the last sequence get zeros. ``k_scale`` and ``v_scale`` are
+    for int8 pages.
     ``mask_value``, sizes of blocks and ``vmem_limit_bytes`` change no result, and are ignored. Not supported: f8;
     writing the new tokens into the pages, as the kernel of vLLM's third version does.
-    Raises TypeError and ValueError.
+    Raises TypeError or ValueError.
     """
     op, pool = "ragged_paged_attention", ByToken()
     given = {"kv_lens": kv_lens, "page_indices": page_indices, "cu_q_lens": cu_q_lens, "num_seqs": num_seqs}
@@ -120,7 +121,7 @@ def ragged_paged_attention(
 
 
 def _scale(op: str, name: str, scale) -> Float32[Array, ""]:
-    """What keys or values in int8 are multiplied by; 1 for None. Raises ValueError."""
+    """Return the factor for keys or values in int8; 1 for None. Raise ValueError."""
     number = 1.0 if scale is None else scale
     is_array = isinstance(number, jax.Array | np.generic | np.ndarray) and number.shape == ()
     if isinstance(number, bool) or not (is_array or isinstance(number, numbers.Real)):
@@ -129,7 +130,7 @@ def _scale(op: str, name: str, scale) -> Float32[Array, ""]:
 
 
 def _of_each_query(count: int, kv_lens: Array, cu_q_lens: Array, num_seqs: Array) -> tuple[Array, Array]:
-    """Its sequence, and how many tokens it sees: none where it is nobody's."""
+    """Return each query's sequence, and how many tokens it sees: none if it belongs to no sequence."""
     query, sequence = jnp.arange(count, dtype=jnp.int32), jnp.arange(kv_lens.size, dtype=jnp.int32)
     ends = jnp.where(sequence < num_seqs, cu_q_lens[1:], jnp.iinfo(jnp.int32).max)  # behind them stands anything
     sequence_of = jnp.sum(ends <= query[:, None], axis=1, dtype=jnp.int32)  # behind all of them: kv_lens.size

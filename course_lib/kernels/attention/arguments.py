@@ -1,4 +1,4 @@
-"""What ``flash_attention`` takes: its arrays and options, asked before anything else."""
+"""The checks of what ``flash_attention`` is given, arrays and options, before anything else happens."""
 
 import math
 import numbers
@@ -13,7 +13,7 @@ _ALL = 2**31 - 1  # keys: more cannot be counted in 32 bits
 
 
 def operands(op: str, q, k, v, segments) -> tuple[Array, ...]:
-    """q, k and v, and of segments those of the queries and those of the keys. Raises ValueError."""
+    """Return q, k and v, and the segments of queries and of keys if there are any. Raise TypeError or ValueError."""
     q, k, v = arguments.arrays(op, arguments.FLOATS, q=q, k=k, v=v)
     if not q.dtype == k.dtype == v.dtype:
         raise ValueError(
@@ -61,7 +61,7 @@ def _segments(op: str, q: Array, k: Array, segments) -> tuple[Array, Array]:
 
 
 def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, precision, called=None) -> Scores:
-    """The options, checked, as what the kernels ask for. ``called``: the names of those that ``op`` calls otherwise."""
+    """Return the options, checked; ``called`` has the names of those that ``op`` calls otherwise. Raise ValueError."""
     called = {"window": "window", "softcap": "softcap", "scale": "scale"} | (called or {})
     if not isinstance(causal, bool):
         raise ValueError(f"{op}: causal is {legal.shown(causal)}; it may be True or False. Try causal=True.")

@@ -77,8 +77,9 @@ def _gradient_kernel(
                 dq += jnp.where(j == 0, 0.0, dq_sum[h, i, at])
             dq_sum[h, i, at] = dq
             if at not in [other for other, _ in tasks[n + 1 :]]:
-                place = pl.ds(pl.multiple_of(i * tiles.bq, LANES) + at.start, dq.shape[0])
-                dq_ref[0, h, place] = (dq * scores.scale).astype(dq_ref.dtype)
+                size = tiles.count(kind, at)
+                place = pl.ds(pl.multiple_of(i * tiles.bq, LANES) + at.start, size)
+                dq_ref[0, h, place] = (dq[:size] * scores.scale).astype(dq_ref.dtype)
         for keys, (dk, dv) in sums.items():
             for total, part, out, factor in ((dk_sum, dk, dk_ref, scores.scale), (dv_sum, dv, dv_ref, 1.0)):
                 total[keys] = jnp.where(is_first, 0.0, total[keys]) + part
@@ -95,7 +96,7 @@ def launch_gradient(q, k, v, o, lse, do, *ids, of_ids=(), scores, tiles, apart=1
     of_q, of_do = (pl.BlockSpec((1, 1, bq, width), lambda n, j, h, i: (n, h, at(j, i), 0)) for width in (d, e))
     of_k, of_v = (pl.BlockSpec((1, bk, width), lambda n, j, h, i: (n // apart, j, 0)) for width in (d, e))
     of_dk, of_dv = (pl.BlockSpec((1, bk, width), lambda n, j, h, i: (n, j, 0)) for width in (d, e))
-    of_dq = pl.BlockSpec((1, group, tiles.rows * bq, d), lambda n, j, h, i: (n, 0, 0, 0))
+    of_dq = pl.BlockSpec((1, group, s, d), lambda n, j, h, i: (n, 0, 0, 0))
     of_row = pl.BlockSpec((1, 1, 1, bq), lambda n, j, h, i: (n, h, 0, at(j, i)))
     queries = [x.reshape(n, group, s, -1) for x in (q, do)] + [x.reshape(n, group, 1, s) for x in (lse, delta)]
     dq, dk, dv = pl.pallas_call(

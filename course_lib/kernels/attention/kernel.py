@@ -9,9 +9,9 @@ VMEM   8 * tile*D * itemsize for tiles of q, k, v and o, and some MiB of scores 
        carries 4 * tile*(256 + D) from one to the next
 
 m is the largest score of each query so far, l the sum of its exponentials, acc that of the values: online softmax
-(Milakov and Gimelshein 2018; Dao et al. 2022). A tile is a straight-line program of many small products, so that the
-compiler has something to do beside each wait: it computes the exponentials of one product while the MXU is busy with
-the next. l is kept as 128 sums a query, one a lane, which are added up once, at the end.
+(Milakov and Gimelshein 2018; Dao et al. 2022). A tile is a straight-line program of small products: the compiler
+computes the exponentials of one while the MXU is busy with the next. l is kept as 128 sums a query, one a lane, which
+are added up once, at the end.
 """
 
 import dataclasses
@@ -37,21 +37,20 @@ def plain(
     counts=None,  # which of the scores, (..., S, T); None for all
     *,
     scores,
-    rounded=None,  # what a kernel in bf16 does to exponentials, and to the gradients of scores, before a product
+    rounded=(lambda x: x,) * 2,  # what a kernel in bf16 does, before a product, to exponentials and gradients of scores
 ) -> tuple[Float[Array, "*queries S E"], Float32[Array, "*queries S"]]:
     """Return what the kernel must compute, in f32, rounded once: o, and log2 of each query's sum of exponentials."""
-    round_p, round_ds = rounded or (lambda x: x, lambda x: x)
     if q.ndim > 2 and q.shape[-3] is not k.shape[-3] and q.shape[-3] != k.shape[-3]:
         k, v = (jnp.repeat(x, q.shape[-3] // k.shape[-3], axis=-3) for x in (k, v))
     wide_q, wide_k, wide_v = (x.astype(jnp.float32) for x in (q, k, v))
     s = scores.bent(jnp.einsum("...sd,...td->...st", wide_q, wide_k, precision=scores.precision))
     s = s if counts is None else jnp.where(counts, s, MASKED)
     m = lax.stop_gradient(jnp.max(s, axis=-1, keepdims=True, initial=MASKED))
-    p = jnp.exp2(round_ds((s - m) * scores.rate))  # s - m first: it is exactly 0 where s is m
+    p = jnp.exp2(rounded[1]((s - m) * scores.rate))  # s - m first: it is exactly 0 where s is m
     p = p if counts is None else jnp.where(counts, p, 0)
     total = jnp.sum(p, axis=-1, keepdims=True)
     total = jnp.where(total == 0, 1, total)  # of a query that sees no key
-    o = jnp.einsum("...st,...te->...se", round_p(p / total), wide_v, precision=scores.precision)
+    o = jnp.einsum("...st,...te->...se", rounded[0](p / total), wide_v, precision=scores.precision)
     return o.astype(q.dtype), (m * scores.rate + jnp.log2(total))[..., 0]
 
 

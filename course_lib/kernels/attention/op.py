@@ -45,8 +45,8 @@ def reference(
     q, k, v, *ids = attention_arguments.operands("reference", q, k, v, segments)
     options = {"causal": causal, "window": window, "softcap": softcap, "scale": scale, "precision": "highest"}
     scores = attention_arguments.options("reference", q, k, **options)
-    rounded = (to_bf16, gradient_to_bf16) if q.dtype == jnp.bfloat16 else None
-    return _plain(q, k, v, *ids, scores=scores, rounded=rounded)[0]
+    how = {"rounded": (to_bf16, gradient_to_bf16)} if q.dtype == jnp.bfloat16 else {}
+    return _plain(q, k, v, *ids, scores=scores, **how)[0]
 
 
 def flash_attention(
@@ -126,8 +126,8 @@ def _with_logarithms(*args) -> tuple[Array, Array]:
     return op(*operands, cuts=cuts)
 
 
-def _plain(q, k, v, *segments, scores, rounded=None):
-    return plain(q, k, v, which_count(q, k, segments, scores), scores=scores, rounded=rounded)
+def _plain(q, k, v, *segments, scores, **how):
+    return plain(q, k, v, which_count(q, k, segments, scores), scores=scores, **how)
 
 
 def _on_tpu(q, k, v, *segments, scores, blocks):

@@ -95,13 +95,13 @@ class RaggedTiles(Tiles):
         found = set()
         for row, column in itertools.product(range(self.rows), range(self.columns)):
             ahead = (row - column) * self.bq if self.causal else None
-            every, some = self._count(ahead, slice(0, self.bq), slice(0, self.bk))
+            every, some = self._is_counted(ahead, slice(0, self.bq), slice(0, self.bk))
             queries = min(self.bq, self.s - row * self.bq) if self.gradient else self.bq
             if some:
                 found.add(Kind(None if every else ahead, queries, min(self.bk, self.t - column * self.bk)))
         return found
 
-    def _count(self, ahead: int | None, queries: slice, keys: slice) -> tuple[bool, bool]:
+    def _is_counted(self, ahead: int | None, queries: slice, keys: slice) -> tuple[bool, bool]:
         """Return whether all of these scores count by their place, and whether any does."""
         if ahead is None:
             return True, True
@@ -125,6 +125,10 @@ class RaggedTiles(Tiles):
         """Return rows of keys with zeros past the end: there may be NaN, and zero times NaN is NaN."""
         return zero_beyond(rows, axis, kind.keys - keys.start) if keys.stop > kind.keys else rows
 
+    def count(self, kind: Kind, queries: slice) -> int:
+        """Return how many of these queries exist."""
+        return min(queries.stop, kind.queries) - queries.start
+
     def tasks(self, kind: Kind) -> list[Product]:
         """Return the products of a tile, in the order in which they are computed."""
         return self._key_by_key(kind) if self.gradient else _alternating(self._query_by_query(kind))
@@ -132,7 +136,7 @@ class RaggedTiles(Tiles):
     def _key_by_key(self, kind: Kind) -> list[Product]:
         places = itertools.product(range(0, kind.keys, self.keys), range(0, kind.queries, self.queries))
         found = [(slice(q, min(q + self.queries, self.bq)), slice(k, min(k + self.keys, self.bk))) for k, q in places]
-        return [product for product in found if self._count(kind.ahead, *product)[1]]
+        return [product for product in found if self._is_counted(kind.ahead, *product)[1]]
 
     def _query_by_query(self, kind: Kind) -> list[list[Product]]:
         """Return a list for each block of queries; rounded to registers, and never with a key that no query sees."""
@@ -156,7 +160,7 @@ class RaggedTiles(Tiles):
         query, key = (
             functools.partial(lax.broadcasted_iota, jnp.int32, shape, n) for n in (query_axis, 1 - query_axis)
         )
-        if not self._count(kind.ahead, queries, keys)[0]:
+        if not self._is_counted(kind.ahead, queries, keys)[0]:
             q, k = queries.start + kind.ahead + query(), keys.start + key()
             yield k <= q if self.window is None else (k <= q) & (k > q - self.window)
         if ids:

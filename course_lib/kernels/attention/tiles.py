@@ -18,6 +18,7 @@ class Tiles:
 
     has_earlier = staticmethod(lambda kind, queries: True)  # whether earlier tiles of keys count for some queries
     existing_queries = existing_keys = staticmethod(lambda rows, kind, at, axis=0: rows)  # none lie past the end
+    count = staticmethod(lambda kind, queries: queries.stop - queries.start)  # of those that exist
 
     def __init__(self, s, t, tile, bq, bk, causal):
         self.t, self.causal = t, causal

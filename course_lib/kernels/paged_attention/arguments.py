@@ -1,16 +1,25 @@
-"""What ``paged_attention`` takes: its arrays, asked before anything else."""
+"""The checks of what ``paged_attention`` and its wrappers are given, before anything else happens."""
 
 import jax.numpy as jnp
 
 from course_lib.arrays import Array
 from course_lib.kernels.common import arguments
-from course_lib.kernels.paged_attention.pools import Pool
+from course_lib.kernels.paged_attention.pools import Apart, ByToken, Joined, Pool
 
 Named = dict[str, Array]  # by what the op calls them
+_TWO = "Are they two arrays? Then paged_attention_wrappers.paged_attention takes them."
+_STORED = {  # what the arrays of a pool must be, and what to try if they are not
+    Joined: ("(N, KH, P, 2*D), behind each key its value", _TWO),
+    Apart: (
+        "twice (KH, N, P, D), heads in front",
+        "Do the pages come first? Then hand over k_pages.swapaxes(0, 1), which copies all of them.",
+    ),
+    ByToken: ("(N, P, 2*KH, D), of each head a row of keys and one of values", _TWO),
+}
 
 
 def operands(op: str, pool: Pool, q, pages: Named, lengths: Named, table: Named, scales=None) -> tuple[Array, ...]:
-    """q, the arrays of the pool, lengths, table, and scales where there are any. Raises TypeError and ValueError."""
+    """Return q, the arrays of the pool, lengths, table, and scales if there are any. Raise TypeError or ValueError."""
     (q,) = arguments.arrays(op, arguments.FLOATS, q=q)
     pools = arguments.arrays(op, arguments.FACTORS, **pages)
     pages = dict(zip(pages, pools, strict=True))
@@ -29,23 +38,23 @@ def operands(op: str, pool: Pool, q, pages: Named, lengths: Named, table: Named,
 
 
 def _check_pages(op: str, pool: Pool, q: Array, pages: Named) -> None:
-    arrays = list(pages.values())
+    arrays, (stored, advice) = list(pages.values()), _STORED[type(pool)]
     wrong = f"{op}: q has shape {q.shape} and {' and '.join(f'{name} {x.shape}' for name, x in pages.items())}; "
     if q.ndim < 2 or any(x.ndim != 4 or x.shape != arrays[0].shape for x in arrays):
-        raise ValueError(f"{wrong}they must be (..., H, D) and {pool.stored}. {pool.advice}")
-    if reason := pool.refuses(*arrays):
-        raise ValueError(f"{wrong}{reason}")
+        raise ValueError(f"{wrong}they must be (..., H, D) and {stored}. {advice}")
+    if type(pool) is Joined and arrays[0].shape[3] % 2:
+        raise ValueError(f"{wrong}the last axis of pages holds a key and its value, and {arrays[0].shape[3]} is odd.")
+    if type(pool) is ByToken and arrays[0].shape[2] % 2:
+        raise ValueError(f"{wrong}the {arrays[0].shape[2]} rows of a token are no pairs of a key and a value. {advice}")
     heads, _, d = pool.shape(*arrays)
     if pool.size(*arrays) == 0:
         raise ValueError(f"{wrong}there must be one page at least, which nobody need have. Try jnp.zeros of a shape.")
     if q.shape[-1] != d:
-        raise ValueError(
-            f"{wrong}a query has {q.shape[-1]} elements and a key {d}; they must have as many. {pool.advice}"
-        )
+        raise ValueError(f"{wrong}a query has {q.shape[-1]} elements and a key {d}; they must have as many. {advice}")
     if not heads or q.shape[-2] % heads:
         raise ValueError(
             f"{wrong}the {q.shape[-2]} heads of queries must be a multiple of the {heads} heads of keys. "
-            f"Try jnp.repeat(q, ..., axis=-2). {pool.advice}"
+            f"Try jnp.repeat(q, ..., axis=-2). {advice}"
         )
 
 
