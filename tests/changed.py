@@ -73,7 +73,9 @@ def is_test(file: str) -> bool:
 @functools.cache
 def sources() -> list[str]:
     """Return every Python file that tests import or are."""
-    return git("ls-files", "-co", "--exclude-standard", "course_lib/*.py", "tests/*.py", "tools/*.py").splitlines()
+    return git(
+        "ls-files", "-co", "--exclude-standard", "course_lib/*.py", "tests/*.py", "tools/*.py", "benchmarks/*.py"
+    ).splitlines()
 
 
 @functools.cache
@@ -111,7 +113,7 @@ def imports(file: str) -> set[str]:
 @functools.cache
 def files_of(module: str, beside: str) -> set[str]:
     """Return the file of a module, looked for where the tests' sys.path has it."""
-    for folder in ("", f"{beside}/", "tests/", "tools/"):
+    for folder in ("", f"{beside}/", "tests/", "tools/", "benchmarks/"):
         for path in (f"{folder}{module}.py", f"{folder}{module}/__init__.py"):
             if path in set_of_sources():
                 return {path}
@@ -132,7 +134,8 @@ def named_in(file: str) -> set[str]:
         return set()
     names = [re.escape(name) for name in (path.name, path.parent.name if path.suffix == ".py" else path.name)]
     pattern = re.compile(rf"\b({'|'.join(names)})\b")
-    return {source for source in sources() if source != file and pattern.search(text(source))}
+    twin = {path.with_suffix(".py").as_posix()} & set_of_sources()  # a widget reads its script without naming it
+    return twin | {source for source in sources() if source != file and pattern.search(text(source))}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
     "file, first, among",
     [
         ("course_lib/grid/trace.py", "tests/test_grid.py", "tests/test_judges.py"),
-        ("course_lib/kernels/norm/kernel.py", "tests/test_kernels_contract.py", "tests/test_norm.py"),
+        ("course_lib/kernels/norm/kernel.py", "tests/test_kernels_portable.py", "tests/test_norm.py"),
         ("course_lib/viz/roof_plot/roof_plot.js", "tests/browser/test_roof_plot.py", "tests/test_viz.py"),
         ("docs/zoo.md", "tests/test_zoo.py", "tests/test_verdicts_page.py"),
         ("tests/fairness/copies.py", "tests/test_fairness.py", "tests/test_fairness_random.py"),
