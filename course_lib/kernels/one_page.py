@@ -1,6 +1,6 @@
-"""A family as one page: its kernel, the op on one device, and what they use of ours, run by JAX alone.
+"""One page per kernel family, which runs with JAX alone: the kernel, the op on one device, and what they use.
 
-First kernel.py as it stands, then page.py, then the functions of other files that they use. Checks of arguments,
+A page is kernel.py as it stands, then page.py, then the functions of other files that these use. Checks of arguments,
 meshes, GPUs, and the choice of blocks for any shape are left to the library.
 """
 
@@ -12,6 +12,7 @@ _FOLDER = pathlib.Path(__file__).parent
 _OURS = "course_lib.kernels"
 _ARRAYS = "course_lib.arrays"
 _PLAIN = {"Array", "Ref", "ShapeDtypeStruct"}  # of course_lib.arrays, which takes them from JAX
+_LEFT_OUT = "Left to the library: "  # begins the part of page.py's docstring that is printed
 _ANNOTATIONS = """\
 class Num:  # for reading: Num[Ref, "bm bk"] is a reference to a block of bm rows and bk columns
     __class_getitem__ = classmethod(lambda cls, annotated: annotated[0])
@@ -32,7 +33,8 @@ def one_page(family: str) -> str:
         for node in module.body:
             page.add(module, node)
     page.add_the_rest()
-    docstring = f'"""{kernel.docstring.rstrip()}\n\n{tail.docstring.rstrip()}\n"""'
+    left_out = tail.docstring[tail.docstring.index(_LEFT_OUT) :]
+    docstring = f'"""{kernel.docstring.rstrip()}\n\n{left_out.rstrip()}\n"""'
     return f"{docstring}\n\n{page.imports()}\n\n\n{page.text()}"
 
 
@@ -64,9 +66,13 @@ class _Module:
         return "\n".join(lines).rstrip()
 
 
+def _file(module: str) -> pathlib.Path:
+    return _FOLDER / (module.removeprefix(_OURS + ".").replace(".", "/") + ".py")
+
+
 @functools.cache
 def _module(name: str) -> _Module:
-    return _Module(_FOLDER / (name.removeprefix(_OURS + ".").replace(".", "/") + ".py"))
+    return _Module(_file(name))
 
 
 class _Page:
@@ -110,7 +116,7 @@ class _Page:
                 self.outside[name] = ("jax", there)
             elif not source.startswith("course_lib"):
                 self.outside[name] = (source, there)
-            elif there != name or there not in _module(source).defined:
+            elif there != name or not _file(source).exists() or there not in _module(source).defined:
                 raise ValueError(f"{name} of {source}: a page imports definitions of ours, under their own names")
             else:
                 self._find(_module(source), name)
@@ -139,7 +145,7 @@ class _Page:
                 apart = "\n\n\n" if number <= self.rest else "\n\n"
                 parts.append("\n" if is_constant and before is module else apart)
             if number == self.rest:
-                parts.append("# What these use of ours.\n")
+                parts.append("# What the code above uses from other files of the library.\n")
             parts.append(module.text(node))
             before = module if is_constant else False
         return "".join(parts) + "\n"

@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, empty arrays, meshes, GPUs, and blocks for any shape and layout."""
+"""The last part of the page that ``python -m course_lib.kernels activations`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, empty arrays, meshes, GPUs, and blocks for any shape and layout.
+"""
 
 import functools
 

@@ -71,7 +71,7 @@ def flash_attention(
     that sees none gets zeros. ``softcap``: a score s becomes ``softcap * tanh(s / softcap)``. ``scale`` None: D**-0.5.
     In bf16 the exponentials, and in the backward pass the gradients of scores, are rounded to bf16 before they are
     multiplied; the backward pass also uses the rounded o in each query's sum of o * do.
-    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how
+    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: those of ``blocks_for``. ``layout`` says how
     q, k, v and segments lie on a mesh with Auto axes; batch and heads may be cut.
     Differentiable in q, k and v. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError if shapes, dtypes or options do not fit, or blocks do not fit into VMEM.

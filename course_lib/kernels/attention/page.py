@@ -1,4 +1,6 @@
-"""Left to the library: checks of arguments, meshes, windows, segments, softcaps, sequences that end within a tile (here
+"""The last part of the page that ``python -m course_lib.kernels attention`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, windows, segments, softcaps, sequences that end within a tile (here
 they are padded), and the kernel for heads of up to 64 elements (in docs/results.md the row 8 x 2048 x 64).
 """
 

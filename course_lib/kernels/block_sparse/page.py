@@ -1,4 +1,6 @@
-"""Left to the library: sdd, which computes blocks of a dense product, so the gradient of values is plain JAX here;
+"""The last part of the page that ``python -m course_lib.kernels block_sparse`` prints, behind kernel.py.
+
+Left to the library: sdd, which computes blocks of a dense product, so the gradient of values is plain JAX here;
 checks of arguments, meshes, jax.vmap, blocks for any shape and chip, and an N that panels do not divide: b is padded.
 """
 

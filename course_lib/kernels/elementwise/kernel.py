@@ -44,8 +44,8 @@ def cast_reference(x: Num[Array, "*shape"], dtype: jax.typing.DTypeLike) -> Num[
 class Blocks:
     """Block sizes. They change the speed, not the result. 256 x 1024 in f32 takes 6 MiB of VMEM for three operands."""
 
-    bm: int = 256  # rows: a multiple of 8 (16 fills the registers of two-byte types; 32 if one type is int8), or all
-    bn: int = 1024  # elements of the last axis: a multiple of 128, or all
+    bm: int = 256  # rows: a multiple of 8 (16 fills the registers of two-byte types; 32 if one type is int8)
+    bn: int = 1024  # elements of the last axis: a multiple of 128
 
     def __post_init__(self):
         check(self, bm=SUBLANES, bn=LANES)

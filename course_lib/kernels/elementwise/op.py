@@ -25,7 +25,7 @@ def add(
 ) -> Num[Array, "*shape"]:
     """Add two arrays of one shape and one dtype (f32, bf16, int32); differentiable.
 
-    Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: chosen by ``blocks_for``. ``layout`` says how the
+    Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: those of ``blocks_for``. ``layout`` says how the
     arrays lie on a mesh with Auto axes. Raises ValueError if shapes or dtypes differ, or the blocks need more VMEM than
     there is.
     """

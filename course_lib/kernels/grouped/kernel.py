@@ -48,8 +48,8 @@ def reference(
 class Blocks:
     """Block sizes; all of K is in one block. They change the speed, not the result."""
 
-    bm: int = 512  # rows: a multiple of 8, or all
-    bn: int = 1024  # columns: a multiple of 128, or all
+    bm: int = 512  # rows: a multiple of 8
+    bn: int = 1024  # columns: a multiple of 128
 
     def __post_init__(self):
         check(self, bm=SUBLANES, bn=LANES)

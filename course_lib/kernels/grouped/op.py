@@ -32,7 +32,7 @@ def grouped_matmul(
 
     ``transpose_w``: w is (E, N, K), and ``x_e @ w[e].T`` is computed. Rows past the last group give zeros. A group that
     would reach past the last row ends there, and a negative size counts as 0.
-    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
+    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: those of ``blocks_for``.
     ``layout`` says how x, w and sizes lie on a mesh with Auto axes. N may be cut, and so may K: then the parts are
     added across the devices.
     Differentiable in x and w. Runs the kernel on a TPU and plain JAX elsewhere.

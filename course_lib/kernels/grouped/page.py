@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, meshes, blocks for any shape and chip. Elsewhere the reference runs."""
+"""The last part of the page that ``python -m course_lib.kernels grouped`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, blocks for any shape and chip. Elsewhere the reference runs.
+"""
 
 import functools
 

@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, meshes, blocks of one's own. Elsewhere than on a TPU the reference runs."""
+"""The last part of the page that ``python -m course_lib.kernels grouped_swiglu`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, blocks of one's own. Elsewhere than on a TPU the reference runs.
+"""
 
 import functools
 

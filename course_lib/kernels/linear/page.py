@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, meshes, GPUs, z computed again, dx left out, and blocks for any shape."""
+"""The last part of the page that ``python -m course_lib.kernels linear`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, GPUs, z computed again, dx left out, and blocks for any shape.
+"""
 
 import functools
 import math

@@ -20,9 +20,6 @@ from course_lib.kernels.common.activations import apply, slope
 from course_lib.kernels.common.layouts import as_rows, is_by_columns
 from course_lib.kernels.common.outputs import out_type
 from course_lib.kernels.common.products import dot, zero_beyond
-from course_lib.kernels.matmul.kernel import Blocks
-
-__all__ = ["Blocks"]  # those of ``matmul``
 
 
 def reference(

@@ -31,11 +31,11 @@ def quantize(w: Float[Array, "K N"]) -> tuple[Int8[Array, "K N"], Float32[Array,
     (w,) = arguments.arrays("quantize", arguments.FLOATS, w=w)
     if w.ndim != 2:
         raise ValueError(f"quantize: w has shape {w.shape}; it must have two axes, (K, N). Try jax.vmap for more.")
-    finite = jnp.isfinite(jnp.max(jnp.abs(w.astype(jnp.float32)), axis=0, initial=0))
-    if not isinstance(finite, jax.core.Tracer) and not finite.all():
-        column = int(jnp.argmin(finite))
+    q, scale = quantized(w)
+    if not isinstance(scale, jax.core.Tracer) and (wrong := jnp.isnan(scale)).any():
+        column = int(jnp.argmax(wrong))
         raise ValueError(f"quantize: column {column} of w has a NaN or an infinity. Try jnp.nan_to_num(w).")
-    return quantized(w)
+    return q, scale
 
 
 def linear_int8(

@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, meshes, blocks for any shape and chip, and kernels in the gradient."""
+"""The last part of the page that ``python -m course_lib.kernels linear_int8`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, blocks for any shape and chip, and kernels in the gradient.
+"""
 
 import functools
 import math

@@ -1,7 +1,7 @@
 """Matrix multiplication: ``o = x @ y``, for f32 and bf16; and for int8, accumulated in int32.
 
-Cost   FLOPs 2*M*N*K;  HBM bytes (M*K*reads + K*N*ceil(M/bm) + M*N) * itemsize: x is read once if all of K is one block,
-       ceil(N/bn) times otherwise; and y once if all of K and of N are one block
+Cost   FLOPs 2*M*N*K;  HBM bytes (M*K*ceil(N/bn) + K*N*ceil(M/bm) + M*N) * itemsize; but x is read only once if all of
+       K is one block, and so is y if all of K and all of N are
 VMEM   2 * (bm*bk + bk*bn + bm*bn) * itemsize, each block held twice; and 4*bm*bn for the accumulator if K is cut
 
 The grid is (i, j, k), k innermost: a block of o accumulates in f32 (int32 for int8) from step to step.
@@ -28,23 +28,23 @@ def reference(x: Num[Array, "M K"], y: Num[Array, "K N"]) -> Num[Array, "M N"]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Blocks:
-    """Block sizes. They change the speed, not the result."""
+    """Block sizes, cut down to a smaller array. They change the speed, not the result."""
 
-    bm: int = 512  # rows: a multiple of 8 (of 32 for int8, of 128 if x is stored transposed), or all
-    bk: int = 1024  # of the reduction: a multiple of 128, or all
-    bn: int = 512  # columns: likewise
+    bm: int = 512  # rows: a multiple of 8 (of 32 for int8, of 128 if x is stored transposed)
+    bk: int = 1024  # of the reduction: a multiple of 128
+    bn: int = 512  # columns: a multiple of 128
 
     def __post_init__(self):
         check(self, bm=SUBLANES, bk=LANES, bn=LANES)
 
 
 def _kernel(
-    x_ref: Num[Ref, "_bm _bk"],  # block (i, k); like all of them, (bk, bm) if the array is taken transposed
+    x_ref: Num[Ref, "_bm _bk"],  # block (i, k); if x is taken transposed, (bk, bm), and likewise y and o
     y_ref: Num[Ref, "_bk _bn"],  # block (k, j)
     o_ref: Num[Ref, "_bm _bn"],  # block (i, j): stays put while k runs
     acc_ref: Num[Ref, "_bm _bn"],  # scratch: survives from one grid step to the next
     *,
-    left,  # of k: elements of the reduction from that block on; None if it has no ragged block
+    left,  # a function of k: how many elements of the reduction are left from block k on; None if bk divides K
     product,
 ) -> None:
     k = pl.program_id(2)
@@ -62,12 +62,12 @@ def _kernel(
 
 
 def _whole_k_kernel(x_ref: Num[Ref, "_bm _K"], y_ref: Num[Ref, "_K _bn"], o_ref: Num[Ref, "_bm _bn"], *, product):
-    """Multiply with all of K in one block, so that the compiler interleaves loads, products and stores of a step."""
+    """Multiply with all of K in one block: one straight-line program, whose loads, products and stores overlap."""
     o_ref[...] = product(x_ref[...], y_ref[...]).astype(o_ref.dtype)
 
 
 def _product(x, y, transpose_x, transpose_y, transpose_o, precision, left=None):
-    """Return ``x @ y`` of two blocks, any of the three transposed on the way to the MXU: o.T is ``y.T @ x.T``."""
+    """Return ``x @ y`` of two blocks; x, y and the result may each be stored transposed: o.T is ``y.T @ x.T``."""
     if left is not None:
         x, y = zero_beyond(x, 0 if transpose_x else 1, left), zero_beyond(y, 1 if transpose_y else 0, left)
     if transpose_o:
@@ -76,7 +76,7 @@ def _product(x, y, transpose_x, transpose_y, transpose_o, precision, left=None):
 
 
 def launch(x, y, sizes, *, vmem_limit_bytes=None, transpose_x=False, transpose_y=False, precision=None) -> Array:
-    """Run the kernel on one TPU with blocks of ``sizes`` (bm, bk, bn), none larger than the arrays x and y."""
+    """Run the kernel on one TPU with blocks of ``sizes`` (bm, bk, bn), which must not be larger than x and y."""
     (x, transpose_x), (y, transpose_y) = as_stored(x, transpose_x), as_stored(y, transpose_y)
     (m, k_size), n = x.shape[::-1] if transpose_x else x.shape, y.shape[0 if transpose_y else 1]
     transpose_o = is_by_columns((m, n))
@@ -112,7 +112,7 @@ def launch(x, y, sizes, *, vmem_limit_bytes=None, transpose_x=False, transpose_y
 
 
 def gradient_products(x, y, g, multiply, *, transpose_x=False, transpose_y=False) -> tuple[Array, Array]:
-    """Return dx = g @ y.T and dy = x.T @ g; ``multiply`` is told what its m, k, n are in the forward product."""
+    """Return dx = g @ y.T and dy = x.T @ g. ``multiply``'s last argument: which forward axes its m, k, n are."""
     dx = multiply(y, g, transpose_y, True, "knm") if transpose_x else multiply(g, y, False, not transpose_y, "mnk")
     dy = multiply(g, x, True, transpose_x, "nmk") if transpose_y else multiply(x, g, not transpose_x, False, "kmn")
     return dx, dy

@@ -28,7 +28,7 @@ def matmul(
 
     ``precision`` is for f32 on a TPU: the MXU multiplies bf16 values, so "highest" takes six passes and is as good as
     f32; "high" takes three, and keeps about five decimal digits; "default" takes one, and keeps about three.
-    ``blocks`` None: chosen by ``blocks_for``.
+    ``blocks`` None: those of ``blocks_for``.
     ``layout`` says how x and y lie on a mesh with Auto axes; if K is cut, the parts are added across the devices.
     Differentiable for floats. Runs the kernel on a TPU and plain JAX elsewhere.
     Raises ValueError if shapes or dtypes do not fit, or blocks do not fit into VMEM.
@@ -114,7 +114,7 @@ def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
 
 
 def _on_tpu(x, y, *, transpose_x, transpose_y, precision, blocks):
-    """Run the kernel on one device's part of the arrays, for which blocks are chosen if the caller named none."""
+    """Run the kernel on one device's part of the arrays, and choose blocks for it unless the caller named some."""
     turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
     problem = matmul_blocks.problem("matmul", x, y, precision, **turned)
     sizes = matmul_blocks.chosen(blocks, problem)
@@ -141,7 +141,7 @@ _matmul.defvjp(_forward, _backward)
 def gradients(
     x: Array, y: Array, g: Array, precision: lax.Precision | None, cuts: mesh_rules.Cuts, **transposed: bool
 ) -> tuple[Array, Array]:
-    """Return dx and dy, by kernels with blocks of their own, on a mesh cut as the forward product was."""
+    """Return dx and dy, by kernels with blocks of their own; on a mesh, cut as the forward operands were."""
 
     def multiply(a, b, transpose_a, transpose_b, letters):
         return _matmul(a, b, transpose_a, transpose_b, precision, None, mesh_rules.renamed(cuts, letters, "mkn"))

@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, meshes, GPUs, ``matmul_transposed``, and blocks for any shape and chip."""
+"""The last part of the page that ``python -m course_lib.kernels matmul`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, GPUs, ``matmul_transposed``, and blocks for any shape and chip.
+"""
 
 import functools
 
@@ -16,7 +19,7 @@ def matmul(x: Array, y: Array, blocks: Blocks | None = None, precision: str = "h
     return _multiply(x, y, False, False, blocks=blocks, precision=precision)
 
 
-def _multiply(x, y, transpose_x, transpose_y, letters="mkn", *, precision, blocks=None):
+def _multiply(x, y, transpose_x, transpose_y, _axes=None, *, precision, blocks=None):
     (m, k), n = x.shape[::-1] if transpose_x else x.shape, y.shape[0 if transpose_y else 1]
     bm, bk, bn = (blocks.bm, blocks.bk, blocks.bn) if blocks else _CHOSEN.get((m, k, n, x.dtype.itemsize), _USUAL)
     how = {"transpose_x": transpose_x, "transpose_y": transpose_y}

@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments and sizes, and meshes."""
+"""The last part of the page that ``python -m course_lib.kernels matmul_one_block`` prints, behind kernel.py.
+
+Left to the library: checks of arguments and sizes, and meshes.
+"""
 
 import functools
 

@@ -1,4 +1,6 @@
-"""Left to the library: checks of arguments, meshes, blocks for any shape, and a gradient without transposed copies.
+"""The last part of the page that ``python -m course_lib.kernels matmul_pipeline`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, blocks for any shape, and a gradient without transposed copies.
 
 The library computes the gradient by the kernel of ``matmul``, which takes operands stored transposed as they are.
 """

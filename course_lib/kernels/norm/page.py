@@ -1,4 +1,7 @@
-"""Left to the library: ``rms_norm_residual``, no bias, a traced eps, checks of arguments, meshes, GPUs, other chips."""
+"""The last part of the page that ``python -m course_lib.kernels norm`` prints, behind kernel.py.
+
+Left to the library: ``rms_norm_residual``, no bias, a traced eps, checks of arguments, meshes, GPUs, other chips.
+"""
 
 import functools
 import math

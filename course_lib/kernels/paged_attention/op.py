@@ -75,7 +75,7 @@ def paged_attention(
     With a ``window`` the query sees the last ``window`` of its tokens, its own among them. Pages in front of these are
     not read; older tokens of the window's first page are, and a NaN in their values counts. ``softcap`` and ``scale``
     as in ``flash_attention``. In bf16 the exponentials are rounded to bf16 before they are multiplied.
-    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: chosen by ``blocks_for``.
+    ``precision`` is for f32 on a TPU, as in ``matmul``. ``blocks`` None: those of ``blocks_for``.
     ``layout`` says how the arrays lie on a mesh with Auto axes; batch and heads may be cut, those of queries and of
     keys alike, and each device then has all pages of its heads.
     Differentiable in q, scales and pages that are not int8, by plain JAX. Runs the kernel on a TPU and plain JAX

@@ -1,4 +1,6 @@
-"""Left to the library: checks of arguments, meshes, softcaps, tables that SMEM does not hold, blocks for any chip, and
+"""The last part of the page that ``python -m course_lib.kernels paged_attention`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, softcaps, tables that SMEM does not hold, blocks for any chip, and
 the pools of other libraries (as in the rows of docs/results.md).
 """
 

@@ -1,4 +1,6 @@
-"""Left to the library: checks of arguments, empty arrays, meshes, blocks for any shape, and reducing an axis between
+"""The last part of the page that ``python -m course_lib.kernels reduce`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, empty arrays, meshes, blocks for any shape, and reducing an axis between
 others where it lies: here XLA moves it behind the others first.
 """
 

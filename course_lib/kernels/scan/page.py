@@ -1,4 +1,7 @@
-"""Left to the library: checks, empty arrays, meshes, blocks for any shape, and kernels for vectors and other axes."""
+"""The last part of the page that ``python -m course_lib.kernels scan`` prints, behind kernel.py.
+
+Left to the library: checks, empty arrays, meshes, blocks for any shape, and kernels for vectors and other axes.
+"""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""The blocks of softmax: whole rows, rows cut into blocks of columns, or whole columns, whichever fits into VMEM.
+"""The blocks of softmax: whole rows, rows cut into pieces, or whole columns, whichever fits into VMEM.
 
 ``arrays`` is how many arrays like x a kernel holds: two forwards, three for the gradient. Columns that fit into no VMEM
 (from 37,000 f32 elements on, on a v5e) become rows, and XLA transposes them there and back: 2 * M * N * itemsize bytes

@@ -1,11 +1,11 @@
 """Softmax: ``o[i, j] = exp(x[i, j] - max_j x[i, j]) / sum_j exp(x[i, j] - max_j x[i, j])``, for f32 and bf16, in f32.
 
-Cost   FLOPs 5 * M * N;  HBM bytes 2 * M * N * itemsize: x is read once, o written once
-VMEM   bm * N * (4 * itemsize + 8): x and o, each held twice so that copies overlap work, and f32 values in between
+Cost   FLOPs 5 * M * N;  HBM bytes 2 * M * N * itemsize: x is read once (twice if its rows are cut), o written once
+VMEM   bm * N * (4 * itemsize + 8): x and o, each held twice so that copies overlap work, and two f32 intermediates
 
-An array of any rank is seen as (M, N), N its last axis, and cut into blocks of bm whole rows. Rows too long for VMEM
-are cut too, and read twice: first for the maximum and the sum of each row, then for the result. Along another axis the
-array is seen as (A, N, C) and cut into whole columns. The gradient, ``dx = y * (g - sum_j g * y)``, needs only y.
+An array of any rank is viewed as (M, N), N its last axis, and cut into blocks of bm whole rows. Rows too long for VMEM
+are cut into pieces and read twice: first for the maximum and the sum of each row, then for the result. Along another
+axis N the array is viewed as (A, N, C), and a block has all of N. The gradient is ``dx = o * (g - sum_j g * o)``.
 """
 
 import dataclasses
@@ -31,8 +31,8 @@ def reference(x: Float[Array, "*shape"], axis: int = -1) -> Float[Array, "*shape
 class Blocks:
     """Block sizes. They change the speed, not the result."""
 
-    bm: int  # rows, a multiple of 8; along another axis than the last, rows of all axes but the last
-    bn: int | None = None  # columns, a multiple of 128; None: whole rows, and x is read once
+    bm: int  # rows, a multiple of 8; the axes before the last are counted as one
+    bn: int | None = None  # elements of the last axis, a multiple of 128; None: all of them
 
     def __post_init__(self):
         check(self, bm=SUBLANES, bn=LANES)
@@ -44,9 +44,9 @@ def _whole_kernel(x_ref: Float[Ref, "*block"], o_ref: Float[Ref, "*block"], *, a
     o_ref[...] = (p / jnp.sum(p, axis=axis, keepdims=True)).astype(o_ref.dtype)
 
 
-def _columns_kernel(
+def _pieces_kernel(
     x_ref: Float[Ref, "bm bn"],  # block (i, j), in both passes
-    o_ref: Float[Ref, "bm bn"],  # block (i, j) in the second pass; block (i, 0) waits during the first
+    o_ref: Float[Ref, "bm bn"],  # block (i, j) in the second pass; block (i, 0), not written yet, in the first
     m_ref: Float32[Ref, "bm 1"],  # scratch: the maximum of each row so far
     l_ref: Float32[Ref, "bm 1"],  # scratch: the sum of exp(x - m) so far
     *,
@@ -73,14 +73,14 @@ def _columns_kernel(
 
 
 def launch(kernels, *operands: Array, view, block, vmem_limit_bytes=None) -> Array:
-    """Run the first of ``kernels`` along axis 1 of ``view``, (M, N) or (A, N, C); the second if blocks cut N."""
-    (whole, in_columns, statistics), x = kernels, operands[0]  # statistics: numbers that are kept of each row
+    """Run ``kernels`` along axis 1 of ``view``: the first if a block has all of it, else the second on its pieces."""
+    (whole, in_pieces, statistics), x = kernels, operands[0]  # statistics: how many values are kept per row
     outer, along, *behind = (pl.cdiv(size, length) for size, length in zip(view, block, strict=True))
     if along == 1:
         kernel, grid, scratch = functools.partial(whole, axis=1), (outer, *behind), []
         read = written = pl.BlockSpec(block, lambda i, *behind: (i, 0, *behind))
     else:
-        kernel, grid = functools.partial(in_columns, columns=view[1]), (outer, 2, along)
+        kernel, grid = functools.partial(in_pieces, columns=view[1]), (outer, 2, along)
         scratch = [pltpu.VMEM((block[0], 1), jnp.float32)] * statistics
         read = pl.BlockSpec(block, lambda i, second_pass, j: (i, j))
         written = pl.BlockSpec(block, lambda i, second_pass, j: (i, j * second_pass))
@@ -107,8 +107,8 @@ def _gradient_kernel(y_ref: Float[Ref, "*block"], g_ref: Float[Ref, "*block"], d
     dx_ref[...] = gradient_reference(y, g, axis).astype(dx_ref.dtype)
 
 
-def _gradient_columns_kernel(
-    y_ref: Float[Ref, "bm bn"],  # blocks as those of _columns_kernel
+def _gradient_pieces_kernel(
+    y_ref: Float[Ref, "bm bn"],  # blocks as those of _pieces_kernel
     g_ref: Float[Ref, "bm bn"],
     dx_ref: Float[Ref, "bm bn"],
     sum_ref: Float32[Ref, "bm 1"],  # scratch: the sum of g * y so far
@@ -131,5 +131,5 @@ def _gradient_columns_kernel(
         dx_ref[...] = (y * (g - sum_ref[...])).astype(dx_ref.dtype)
 
 
-KERNELS = _whole_kernel, _columns_kernel, 2
-GRADIENT_KERNELS = _gradient_kernel, _gradient_columns_kernel, 1
+KERNELS = _whole_kernel, _pieces_kernel, 2
+GRADIENT_KERNELS = _gradient_kernel, _gradient_pieces_kernel, 1

@@ -33,7 +33,7 @@ def softmax(
 ) -> Float[Array, "*shape"]:
     """Return the softmax of an f32 or bf16 array along one axis, as ``jax.nn.softmax`` does, infinities included.
 
-    Differentiable. Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: chosen by ``blocks_for``.
+    Differentiable. Runs the kernel on a TPU and plain JAX elsewhere. ``blocks`` None: those of ``blocks_for``.
     ``layout`` says how x lies on a mesh with Auto axes; if ``axis`` is cut among devices, plain JAX runs. Along another
     axis than the last, 128 columns are computed side by side; if fewer lie behind the axis, the other lanes are idle.
     Raises ValueError for another dtype, if x has no such axis, and for blocks that need more VMEM than there is.

@@ -1,4 +1,7 @@
-"""Left to the library: checks of arguments, meshes, GPUs, blocks for any chip, and columns too long for VMEM."""
+"""The last part of the page that ``python -m course_lib.kernels softmax`` prints, behind kernel.py.
+
+Left to the library: checks of arguments, meshes, GPUs, blocks for any chip, and columns too long for VMEM.
+"""
 
 import functools
 import math
