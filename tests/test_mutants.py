@@ -1,8 +1,7 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
-Every day those that run no kernel are asked about, and of those with kernels the first of each exercise and the first
-of the lesson for each judge; the others are a sweep. That our own answers pass is seen where the solutions are built
-anew (test_notebooks.py).
+Every day those that run no kernel are tried, and of those with kernels the first in each lesson for each judge; the others
+are a sweep. That our own answers pass is seen where the solutions are built (test_notebooks.py).
 """
 
 import collections
@@ -24,12 +23,12 @@ KERNELS = {task.id for task in TASKS if task.kind in JUDGED}
 
 def cases(stem):
     """A case for every wrong answer of a lesson: (its stem, the cell)."""
-    seen = set()  # exercises, and judges
+    seen = set()  # judges
     for cell in mutants(stem):
         id, judge = cell.metadata["answer"], cell.metadata["judge"]
         marks = [needs_libtpu] if judge == "compiler" else []
-        marks += [pytest.mark.sweep] if id in KERNELS and {id, judge} <= seen else []
-        seen |= {id, judge} if id in KERNELS else set()
+        marks += [pytest.mark.sweep] if id in KERNELS and judge in seen else []
+        seen |= {judge} if id in KERNELS else set()
         yield pytest.param(stem, cell, id=f"{id}: {cell.metadata['name']}", marks=marks)
 
 
