@@ -9,11 +9,9 @@ from jaxtyping import install_import_hook
 with install_import_hook("course_lib.kernels", "beartype.beartype"):
     from course_lib.kernels import activations, linear, matmul
 
-import importlib
-
 import jax
 import jax.numpy as jnp
-from kernel_calls import CALLS
+from kernel_calls import CALLS, arguments, module
 
 from course_lib import grid
 
@@ -23,12 +21,11 @@ WHOLE = {"matmul_one_block", "matmul_pipelined"}  # take no blocks, or none that
 
 def trace(family, op, x, **more):
     """One op with its gradient, if it has one, as it is traced for a TPU."""
-    w, b = jnp.ones((x.shape[-1], 200), x.dtype), jnp.ones(200, x.dtype)
-    names = {**vars(importlib.import_module(f"course_lib.kernels.{family}")), "X": x, "W": w, "B": b, "jnp": jnp}
-    args, named = eval(f"(lambda *a, **k: (a, k))({CALLS[family][op]})", names)
+    run = getattr(module(family), op)
+    args, named = arguments(family, op, x, jnp.ones((x.shape[-1], 200), x.dtype))
 
     def fn(first):
-        return names[op](first, *args[1:], **named, **more)
+        return run(first, *args[1:], **named, **more)
 
     def with_gradient(first):
         out, pull = jax.vjp(fn, first)
@@ -39,7 +36,7 @@ def trace(family, op, x, **more):
 
 
 for family, ops in CALLS.items():
-    blocks = getattr(importlib.import_module(f"course_lib.kernels.{family}"), "Blocks", None)
+    blocks = getattr(module(family), "Blocks", None)
     for op in ops:
         trace(family, op, jnp.ones((7, 13)))
         if family in ANY_RANK:

@@ -1,77 +1,21 @@
 """What every op promises alike: what it takes, on which platform, behind which of JAX's functions."""
 
-import importlib
 import inspect
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import kernel_calls
 import numpy as np
 import pytest
 from conftest import needs_libtpu
+from kernel_calls import FLOATS, NAMES, OPS
 from sweeps import daily
 
 from course_lib import chips, compiler, grid
+from course_lib.grid import jaxprs
 from course_lib.kernels import block_sparse, elementwise, linear, linear_int8, matmul, norm, reduce, scale_add, softmax
+from course_lib.kernels.dispatch import launch
 
-FLOATS, NUMBERS = ("float32", "bfloat16"), ("float32", "bfloat16", "int32")
-
-
-class Op(NamedTuple):
-    """How it is called: of an array X, a vector V as long as its rows, a weight W and a bias B; and of what ranks.
-
-    What stands behind its name, after a blank, tells ways to call it apart.
-    """
-
-    call: str
-    dtypes: tuple[str, ...]
-    ranks: tuple[int, ...] = (1, 2, 3)
-
-
-OPS = {
-    **{f"elementwise.{op}": Op("X, X + 1", NUMBERS, (0, 1, 2, 3)) for op in ("add", "subtract", "multiply")},
-    "elementwise.cast": Op("X, jnp.bfloat16 if X.dtype != jnp.bfloat16 else jnp.float32", NUMBERS, (0, 1, 2, 3)),
-    "scale_add.scale_add": Op("3, X, X + 1", NUMBERS, (0, 1, 2, 3)),
-    **{f"activations.{op}": Op("X", FLOATS, (0, 1, 2, 3)) for op in ("relu", "gelu", "gelu_tanh", "silu")},
-    "reduce.sum_over": Op("X, -1", NUMBERS),
-    "reduce.max_over": Op("X, -1", NUMBERS),
-    "reduce.max_over all": Op("X", NUMBERS),
-    "reduce.sum_over down": Op("X, 0", NUMBERS, (2, 3)),
-    "reduce.sum_over between": Op("X, 1", NUMBERS, (3,)),
-    "reduce.sum_over around": Op("X, (0, 2)", NUMBERS, (3,)),
-    "scan.cumsum": Op("X", NUMBERS),
-    "scan.cumsum down": Op("X, 0, reverse=True", NUMBERS, (2, 3)),
-    "scan.cumsum between": Op("X, 1", NUMBERS, (3,)),
-    "softmax.softmax": Op("X", FLOATS),
-    "softmax.softmax down": Op("X, 0", FLOATS, (2, 3)),
-    "attention.flash_attention": Op("X, X + 1, X", FLOATS, (2, 3)),
-    "attention.flash_attention in a window": Op("X, X + 1, -X, causal=True, window=5, softcap=9.0", FLOATS, (2, 3)),
-    "block_sparse.dsd": Op("X.reshape(-1, 4, 8), from_mask(np.ones((X.shape[0] // 4, len(W) // 8))), W", FLOATS, (2,)),
-    "block_sparse.sdd": Op("X, W, from_mask([[0, 1], [1, 1], [0, 0], [1, 0]])", FLOATS, (2,)),
-    "grouped.grouped_matmul": Op("X, jnp.stack([W, -W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)),
-    "grouped_swiglu.grouped_swiglu": Op(
-        "X, jnp.stack([W, -W]), jnp.stack([-W, W]), jnp.array([5, X.shape[0] // 2], jnp.int32)", FLOATS, (2,)
-    ),
-    "paged_attention.paged_attention": Op(
-        "X[:, None], jnp.stack([jnp.tile(W.T[:16], 2)] * 3)[:, None], jnp.full(X.shape[0], 20, jnp.int32), "
-        "jnp.ones((X.shape[0], 2), jnp.int32)",
-        FLOATS,
-        (2,),
-    ),
-    "norm.rms_norm": Op("X, V", FLOATS),
-    "norm.rms_norm of a traced eps": Op("X, V, jax.lax.stop_gradient(X.sum() * 0 + jnp.float32(1e-3))", FLOATS),
-    "norm.layer_norm": Op("X, V, V", FLOATS),
-    "norm.layer_norm without a bias": Op("X, V", FLOATS),
-    "norm.rms_norm_residual": Op("X, X + 1, V", FLOATS),
-    "linear.linear": Op("X, W, B, activation='gelu'", FLOATS),
-    "linear_int8.linear_int8": Op("X, *quantize(W), B, activation='silu'", FLOATS),
-    "matmul.matmul": Op("X, W", FLOATS, (2,)),
-    "matmul.matmul in three passes": Op("X, W, precision='high'", FLOATS, (2,)),
-    "matmul.matmul_transposed": Op("X, W.T, transpose_y=True", FLOATS, (2,)),
-    "matmul_one_block.matmul_one_block": Op("X, W", FLOATS, (2,)),
-    "matmul_pipeline.matmul_pipelined": Op("X, W", FLOATS, (2,)),
-}
-NAMES = [name for name in OPS if " " not in name]
 CASES = [(name, dtype, rank) for name, op in OPS.items() for dtype in op.dtypes for rank in op.ranks]
 SHAPES = {0: (), 1: (200,), 2: (12, 200), 3: (2, 6, 200)}
 EMPTY = [
@@ -85,26 +29,15 @@ EMPTY = [
 def functions(name):
     """The op and its reference, each a function of the first array."""
     family, op = name.split()[0].split(".")
-    module = vars(importlib.import_module(f"course_lib.kernels.{family}"))
+    module = vars(kernel_calls.module(family))
 
     def calling(function):
         def of(x):
             k = jnp.shape(x)[-1] if jnp.ndim(x) else 1
             dtype = x.dtype if hasattr(x, "dtype") and x.dtype in FLOATS else jnp.float32
             w = jnp.cos(jnp.arange(k * 130.0)).reshape(k, 130).astype(dtype) / 4
-            names = {
-                **module,
-                "f": function,
-                "X": x,
-                "V": w[:, 0],
-                "W": w,
-                "B": w[0] if k else w.sum(0),
-                "jax": jax,
-                "jnp": jnp,
-                "np": np,
-            }
             call = OPS[name].call if function is module[op] else OPS[name].call.replace(", precision='high'", "")
-            return eval(f"f({call})", names)
+            return eval(f"f({call})", kernel_calls.names(family, x, w) | {"f": function})
 
         return of
 
@@ -159,6 +92,19 @@ def test_on_a_cpu_it_is_the_reference_and_for_a_tpu_a_kernel(name, dtype, rank):
         near = (1e-4, 3e-2)[dtype == "bfloat16"]
         np.testing.assert_allclose(found, wanted, rtol=near, atol=near * max(1e-3, np.abs(wanted).max()))
     assert kernels_in(ours, x) >= len(got)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_a_rule_tells_the_results_that_plain_jax_has(name):
+    """Their shapes and dtypes are not found by tracing plain JAX, and are the same."""
+    for dtype in OPS[name].dtypes:
+        fn = transformed(functions(name)[0], name, dtype)
+        jaxpr = jax.make_jaxpr(fn)(array(name, dtype, OPS[name].ranks[-1]))
+        launches = [eqn for eqn in jaxprs.equations(jaxpr) if eqn.primitive is launch.PRIMITIVE]
+        assert len(launches) >= 3
+        for eqn in launches:
+            traced = jax.make_jaxpr(eqn.params["op"].run_plain)(*(operand.aval for operand in eqn.invars))
+            assert [result.aval for result in eqn.outvars] == traced.out_avals, eqn.params["op"].name
 
 
 @needs_libtpu
@@ -280,7 +226,7 @@ NO_ARRAYS["a description"] = jax.ShapeDtypeStruct((2,), jnp.float32)
 def test_what_is_no_array_is_refused_by_name(name):
     for what, value in NO_ARRAYS.items():
         family, op = name.split()[0].split(".")
-        fn = getattr(importlib.import_module(f"course_lib.kernels.{family}"), op)
+        fn = getattr(kernel_calls.module(family), op)
         arrays = [
             p
             for p in inspect.signature(fn).parameters.values()

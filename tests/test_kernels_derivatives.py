@@ -1,9 +1,8 @@
 """Second derivatives of every op: eagerly, jitted, and translated for a TPU, where gradients are kernels too."""
 
-import importlib
-
 import jax
 import jax.numpy as jnp
+import kernel_calls
 import numpy as np
 import pytest
 from jax.sharding import AbstractDevice, AbstractMesh, use_abstract_mesh
@@ -18,10 +17,9 @@ V5E = AbstractDevice(device_kind="TPU v5 lite", num_cores=1, platform="tpu")
 
 def op_and_reference(family, op):
     """Both as functions of the first argument, and that."""
-    names = {**vars(importlib.import_module(f"course_lib.kernels.{family}")), "X": X, "W": W, "B": W[0], "jnp": jnp}
-    args, named = eval(f"(lambda *a, **k: (a, k))({CALLS[family][op]})", names)
-    reference = names.get(f"{op}_reference") or names["reference"]
-    return *(lambda first, fn=fn: fn(first, *args[1:], **named) for fn in (names[op], reference)), args[0]
+    module, (args, named) = vars(kernel_calls.module(family)), kernel_calls.arguments(family, op, X, W)
+    reference = module.get(f"{op}_reference") or module["reference"]
+    return *(lambda first, fn=fn: fn(first, *args[1:], **named) for fn in (module[op], reference)), args[0]
 
 
 def squares(fn):

@@ -1,14 +1,14 @@
 """What holds for every family: a reference and blocks_for of the op's own arguments, and one rule of legal blocks."""
 
-import importlib
 import inspect
 import pathlib
 import subprocess
 import sys
 
 import jax.numpy as jnp
+import kernel_calls
 import pytest
-from kernel_calls import CALLS
+from kernel_calls import CALLS, module
 
 from course_lib import cost, grid
 from course_lib.kernels import elementwise, matmul, norm, one_page, reduce, scan, softmax
@@ -19,10 +19,6 @@ WITH_BLOCKS = [(family, op) for family, op in OPS if op != "matmul_one_block"]
 HOW = {"blocks", "precision", "residuals", "layout"}  # how an op computes, not what
 
 
-def module(family):
-    return importlib.import_module(f"course_lib.kernels.{family}")
-
-
 def beside(family, op, what):
     """``reference`` or ``blocks_for`` of an op: under the op's name where its family has several that differ."""
     return getattr(module(family), f"{op}_{what}", None) or getattr(module(family), what)
@@ -30,8 +26,7 @@ def beside(family, op, what):
 
 def arguments(family, op):
     """What the op is called with, of some size, so that blocks are not simply everything."""
-    names = {"X": jnp.zeros((1024, 1280)), "W": jnp.zeros((1280, 1024)), "B": jnp.zeros(1024), "jnp": jnp}
-    return eval(f"(lambda *a, **k: (a, k))({CALLS[family][op]})", {**vars(module(family)), **names})
+    return kernel_calls.arguments(family, op, jnp.zeros((1024, 1280)), jnp.zeros((1280, 1024)))
 
 
 def test_the_families_are_those_whose_ops_are_called_here():

@@ -7,12 +7,13 @@ import types
 
 import jax
 import jax.numpy as jnp
+import kernel_calls
 import pytest
 from jax.sharding import PartitionSpec as P
+from kernel_calls import NAMES
 
 from course_lib import bench, grid
 from course_lib.kernels import (
-    activations,
     attention,
     block_sparse,
     elementwise,
@@ -26,7 +27,6 @@ from course_lib.kernels import (
     paged_attention,
     paged_attention_wrappers,
     reduce,
-    scale_add,
     scan,
     softmax,
 )
@@ -37,40 +37,17 @@ PAGED = jnp.ones((3, 4, 8)), jnp.ones((5, 2, 16, 16)), jnp.ones(3, "int32"), jnp
 QUERIES, PAGES, LENGTHS, TABLE = PAGED
 Q = linear_int8.quantize(X)
 ONE = block_sparse.from_mask([[True]])
-OTHERS = norm.Blocks(bm=8)
-WITH_BLOCKS = {
-    "add": lambda blocks: elementwise.add(X, X, blocks=blocks),
-    "subtract": lambda blocks: elementwise.subtract(X, X, blocks=blocks),
-    "multiply": lambda blocks: elementwise.multiply(X, X, blocks=blocks),
-    "cast": lambda blocks: elementwise.cast(X, jnp.bfloat16, blocks=blocks),
-    "scale_add": lambda blocks: scale_add.scale_add(2.0, X, X, blocks=blocks),
-    "gelu": lambda blocks: activations.gelu(X, blocks=blocks),
-    "sum_over": lambda blocks: reduce.sum_over(X, blocks=blocks),
-    "max_over": lambda blocks: reduce.max_over(X, blocks=blocks),
-    "cumsum": lambda blocks: scan.cumsum(X, blocks=blocks),
-    "softmax": lambda blocks: softmax.softmax(X, blocks=blocks),
-    "flash_attention": lambda blocks: attention.flash_attention(X, X, X, blocks=blocks),
-    "paged_attention": lambda blocks: paged_attention.paged_attention(*PAGED, blocks=blocks),
-    "rms_norm": lambda blocks: norm.rms_norm(X, V, blocks=blocks),
-    "layer_norm": lambda blocks: norm.layer_norm(X, V, blocks=blocks),
-    "rms_norm_residual": lambda blocks: norm.rms_norm_residual(X, X, V, blocks=blocks),
-    "matmul": lambda blocks: matmul.matmul(X, X, blocks=blocks),
-    "matmul_transposed": lambda blocks: matmul.matmul_transposed(X, X, blocks=blocks),
-    "matmul_pipelined": lambda blocks: matmul_pipeline.matmul_pipelined(X, X, blocks=blocks),
-    "dsd": lambda blocks: block_sparse.dsd(X[None], ONE, X, blocks=blocks),
-    "sdd": lambda blocks: block_sparse.sdd(X, X, ONE, blocks=blocks),
-    "linear": lambda blocks: linear.linear(X, X, blocks=blocks),
-    "linear_int8": lambda blocks: linear_int8.linear_int8(X, *Q, blocks=blocks),
-}
+WHOLE = "matmul_one_block"  # an op without blocks
 
 
-@pytest.mark.parametrize("op", WITH_BLOCKS)
-def test_blocks_of_no_kind_of_its_own(op):
+@pytest.mark.parametrize("family, op", [tuple(name.split(".")) for name in NAMES if name != f"{WHOLE}.{WHOLE}"])
+def test_blocks_of_no_kind_of_its_own(family, op):
     """A tuple, a dict, and those of another family."""
-    others = matmul.Blocks() if op.endswith("norm") or op == "rms_norm_residual" else OTHERS
+    others = matmul.Blocks() if family == "norm" else norm.Blocks(bm=8)
+    args, named = kernel_calls.arguments(family, op, X, X)
     for blocks, was in (((8, 128), "(8, 128)"), ({"bm": 8}, "{'bm': 8}"), (others, f"{others}, of ")):
         with pytest.raises(ValueError) as error:
-            WITH_BLOCKS[op](blocks)
+            getattr(kernel_calls.module(family), op)(*args, **named, blocks=blocks)
         said = str(error.value)
         assert said.startswith(f"{op}: blocks is {was}") and "; it may be " in said and "Try blocks=" in said
         assert ".Blocks(...), or None" in said

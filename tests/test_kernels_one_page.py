@@ -34,7 +34,7 @@ RUN = """
         names = {"__name__": "__main__"}
         exec(compile(text, family + ".py", "exec"), names)
         names["jnp"] = jnp
-        exec("X = jnp.cos(jnp.arange(8. * 130).reshape(8, 130)); W = X[:7].T / 9; B = W[0]", names)
+        exec("X = jnp.cos(jnp.arange(8. * 130).reshape(8, 130)); W = X[:7].T / 9; B, V = W[0], W[:, 0]", names)
         for op, args in given["calls"][family].items():
             reference = op + "_reference" if op + "_reference" in names else "reference"
             first, _, rest = args.partition(", ")

@@ -9,8 +9,9 @@ import pytest
 from conftest import needs_libtpu
 from jax import export
 from jax.extend.mlir import refine_polymorphic_shapes
+from kernel_calls import OPS
 from sweeps import daily
-from test_kernels_contract import OPS, functions, squares
+from test_kernels_contract import functions, squares
 
 from course_lib import chips, compat, grid
 from course_lib.compiler.child import service
@@ -28,15 +29,11 @@ from course_lib.kernels import (
 )
 from course_lib.kernels.common import symbolic
 
-GROUPED = ["grouped.grouped_matmul", "grouped_swiglu.grouped_swiglu"]  # whose list of visits has a length
 WHOLE = ["matmul_one_block.matmul_one_block", "matmul_pipeline.matmul_pipelined"]  # blocks of which divide the arrays
 MEET = ["attention.flash_attention", "attention.flash_attention in a window"]  # along the rows of a matrix
-GROUPED = [
-    "grouped.grouped_matmul",
-    "grouped_swiglu.grouped_swiglu",
-]  # whose list of visits has as many as rows ask for
+GROUPED = ["grouped.grouped_matmul", "grouped_swiglu.grouped_swiglu"]  # whose list of visits is as long as rows ask for
 IN_SMEM = ["paged_attention.paged_attention"]  # whose lengths and table lie there
-PATTERNS = ["block_sparse.dsd", "block_sparse.sdd"]  # whose blocks divide the arrays
+PATTERNS = [name for name in OPS if name.startswith("block_sparse")]  # whose blocks divide the arrays
 ACROSS = ("down", "between", "around", "all")  # where elements of a batch meet, or there is a third axis
 BATCHED = [
     name

@@ -1,7 +1,7 @@
 """Wrong answers, and who refuses each of them with which sentence.
 
-Every day those that run no kernel are tried, and of those with kernels the first in each lesson for each judge; the others
-are a sweep. That our own answers pass is seen where the solutions are built (test_notebooks.py).
+Every day those that run no kernel are tried, and of those with kernels the first in each lesson for each judge; the
+others are a sweep. That our own answers pass is seen where the solutions are built (test_notebooks.py).
 """
 
 import collections

@@ -122,6 +122,7 @@ def _with_logarithms(*args) -> tuple[Array, Array]:
         tpu=fixed(_on_tpu, scores=scores, blocks=blocks),
         plain=fixed(_plain, scores=scores),
         leading=tuple(range(len(operands))),
+        dtypes=(operands[0].dtype, jnp.dtype(jnp.float32)),
     )
     return op(*operands, cuts=cuts)
 
@@ -158,6 +159,7 @@ def _backward(scores, blocks, cuts, saved, g):
         tpu=fixed(_gradient_on_tpu, scores=scores),
         plain=fixed(_plain_gradient, scores=scores),
         leading=tuple(range(len(operands) + 3)),
+        dtypes=tuple(operand.dtype for operand in operands[:3]),
     )
     return *op(o, lse, g, *operands, cuts=cuts), *[None] * (len(operands) - 3)
 

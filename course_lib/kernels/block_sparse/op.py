@@ -169,6 +169,8 @@ def _launch_dsd(
         tpu=fixed(_dsd_on_tpu, **how, blocks=blocks, mapped=False),
         tpu_mapped=fixed(_dsd_on_tpu, **how, blocks=blocks, mapped=True),
         plain=fixed(_dsd_plain, **how),
+        dtypes=(b.dtype,),
+        sizes=(("M", shape[1] * values.shape[2] if transpose_a else shape[0] * values.shape[1]),),
     )
     return op(values, b, rows, cols, cuts=cuts)
 
@@ -191,6 +193,7 @@ def _launch_sdd(a, b, rows, cols, shape, transpose_b, precision, blocks, cuts):
         plain=fixed(_sdd_plain, **how),
         one_at_a_time=has_parts(a.shape[1]),  # under vmap
         known="z",
+        sizes=(("H", a.shape[0] // shape[0]), ("W", b.shape[0 if transpose_b else 1] // shape[1])),
     )
     return op(a, b, rows, cols, cuts=cuts)
 

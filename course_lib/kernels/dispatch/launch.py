@@ -60,7 +60,8 @@ class Op:
     ``gpu`` launches a Mosaic GPU kernel and ``portable`` a Triton kernel; either may raise ``chip.NoKernel``. If it
     raises or is None, and outside ``gpu_kernels``, ``plain`` runs. Equal ops are compiled once, so pass functions
     defined at the top of a file, or ``fixed`` ones. ``since``: the first TPU generation that can run the kernel.
-    ``known``: letters of extra axes that must have static sizes; reduced axes always must.
+    ``known``: letters of extra axes that must have static sizes; reduced axes always must. ``dtypes`` are those of the
+    results, of the first operand if there are none; ``sizes`` those of letters of results that no operand has.
 
     Under ``jax.vmap``, the operands at the positions ``leading`` accept extra axes in front, and the results get them
     too; if exactly these are mapped, the op is called as it is. Otherwise ``tpu_mapped``, or ``tpu`` if it is None, is
@@ -77,6 +78,8 @@ class Op:
     tpu_mapped: Callable | None = None
     one_at_a_time: bool = False
     known: str = ""
+    dtypes: tuple[jnp.dtype, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
     since: int = 4
 
     def __call__(self, *operands: Array, cuts: mesh_rules.Cuts = None) -> Array | tuple[Array, ...]:
@@ -150,14 +153,19 @@ def _compiled(op: Op) -> Callable:
     return jax.jit(functools.partial(PRIMITIVE.bind, op=op))
 
 
+@PRIMITIVE.def_abstract_eval
+def _results(*operands, op: Op):
+    """Return the types of the results; how they lie on a mesh is known to plain JAX alone."""
+    if any(not operand.sharding.mesh.empty for operand in operands):
+        return jax.make_jaxpr(_traced_once(op))(*operands).out_avals
+    shapes = mesh_rules.shapes_of_results(op.rule, [operand.shape for operand in operands], op.sizes)
+    dtypes = op.dtypes or [operands[0].dtype] * len(shapes)
+    return [jax.core.ShapedArray(*result) for result in zip(shapes, dtypes, strict=True)]
+
+
 @functools.lru_cache(1024)
 def _traced_once(op: Op) -> Callable:
     return jax.jit(op.run_plain)
-
-
-@PRIMITIVE.def_abstract_eval
-def _results(*operands, op: Op):
-    return jax.make_jaxpr(_traced_once(op))(*operands).out_avals
 
 
 def _jvp(primals, tangents, *, op: Op):

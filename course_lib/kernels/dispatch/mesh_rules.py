@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from course_lib.arrays import Array
 from course_lib.kernels.common import symbolic
 
-SIGNS = "+^><"  # before a letter of a result
+SUMS, CARRIES = "+^", "><"  # before a letter of a result
 Layout = P | tuple[P | None, ...] | None  # of the operands on Auto axes: of the first, or of each
 Cuts = tuple[tuple[str, tuple[str, ...]], ...] | None  # the same by letter: ("m", ("data",)); None if not given
 
@@ -67,10 +67,27 @@ def parts(rule: str) -> tuple[list[list[str]], list[list[str]]]:
     return [axes.split() for axes in ins.split(",")], [axes.split() for axes in outs.split(",")]
 
 
+def shapes_of_results(rule: str, shapes: Sequence[tuple], sizes: Sequence[tuple[str, int]] = ()) -> list[tuple]:
+    """Return the shape of each result, from those of the operands; ``sizes``: those of letters that no operand has.
+
+    Where operands give one letter two sizes, as few heads of keys meet many of queries, the operand that shares most
+    letters with the result decides, and the first of equals.
+    """
+    ins, outs = parts(rule)
+    found = []
+    for axes in outs:
+        axes = [letter.lstrip(CARRIES) for letter in axes if letter[0] not in SUMS]
+        known = dict(sizes)
+        for letters_, shape in sorted(zip(ins, shapes, strict=True), key=lambda each: -len({*each[0]} & {*axes})):
+            known = dict(zip(letters_, shape, strict=True)) | known
+        found.append(tuple(known[letter] for letter in axes))
+    return found
+
+
 def unknown(rule: str, shapes: Sequence[tuple], known: str = "") -> str:
     """Return the first symbolic size of an axis that is reduced, needed whole or in ``known``; "" if there is none."""
     ins, outs = parts(rule)
-    meets = {letter[1:] for axes in outs for letter in axes if letter[0] in SIGNS}
+    meets = {letter[1:] for axes in outs for letter in axes if letter[0] in SUMS + CARRIES}
     for axes, shape in zip(ins, shapes, strict=True):
         for letter, size in zip(axes, shape, strict=True):
             if not symbolic.is_known(size) and (letter in meets or letter in known.split() or letter.isupper()):

@@ -18,7 +18,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from course_lib.arrays import Array
-from course_lib.kernels.dispatch.mesh_rules import Cuts, Layout, cuts, names_of, parts
+from course_lib.kernels.dispatch.mesh_rules import CARRIES, SUMS, Cuts, Layout, cuts, names_of, parts
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -35,8 +35,7 @@ def _of_the_largest(over, primals, tangents):
     return most, lax.psum(mine * tangent, over) / lax.psum(mine, over)
 
 
-_SUMS = {"+": lax.psum, "^": _largest}
-_CARRIES = "><"
+_TAKE = dict(zip(SUMS, (lax.psum, _largest), strict=True))
 
 
 def ready(op: str, rule: str, operands: Sequence[Array], layout: Layout = None) -> tuple[tuple[Array, ...], Cuts]:
@@ -159,7 +158,7 @@ class _Place:
         return [self._resharded(operand, self._spec(axes)) for operand, axes in zip(operands, self.ins, strict=True)]
 
     def _spec(self, axes: list[str]) -> P:
-        return P(*(self.cut.get(letter.lstrip(_CARRIES)) for letter in axes if letter[0] not in _SUMS))
+        return P(*(self.cut.get(letter.lstrip(CARRIES)) for letter in axes if letter[0] not in SUMS))
 
     def _resharded(self, operand: Array, spec: P) -> Array:
         known = P(*(tuple(axis for axis in names_of(names) if axis in self.explicit) or None for names in spec))
@@ -167,11 +166,11 @@ class _Place:
         return operand if jax.typeof(operand).sharding == wanted else jax.sharding.reshard(operand, wanted)
 
     def _collected(self, result: Array, axes: list[str]) -> Array:
-        for sign, take in _SUMS.items():
+        for sign, take in _TAKE.items():
             over = tuple(axis for letter in axes if letter[0] == sign for axis in self.cut.get(letter[1:], ()))
             result = take(result, over) if over else result
         for axis, letter in enumerate(axes):
-            if letter[0] in _CARRIES and (over := self.cut.get(letter[1:])):
+            if letter[0] in CARRIES and (over := self.cut.get(letter[1:])):
                 result = _carried(result, axis, over, reverse=letter[0] == "<")
         return result
 

@@ -172,6 +172,7 @@ def by_blocks(
         gpu=fixed(mosaic_gpu.on_gpu, compute=plain, dtype=dtype, name=op),
         portable=fixed(portable.by_elements, kernel=kernel, dtype=dtype, name=op),
         plain=plain,
+        dtypes=(dtype,),
         since=5 if x.ndim == 1 and dtype == jnp.int8 else 4,  # a v4 cannot write parts of a register of int8
     )
     return launch_op(*operands, cuts=cuts)

@@ -157,6 +157,7 @@ def gradients(
         plain=fixed(_gradient_plain, **how),
         one_at_a_time=True,
         known="k n",
+        dtypes=(w.dtype,),
     )
     return dx, op(x, g, sizes, cuts=cuts)
 

@@ -182,6 +182,7 @@ def _gradients(x, w, z, g, activation, precision, want_dx: bool, summed: bool, c
             gpu=fixed(on_gpu, multiply=matmul_gpu.product_here),
             portable=fixed(on_gpu, multiply=matmul_triton.product_here),
             plain=fixed(_plain_gradients, **how),
+            dtypes=(*[x.dtype] * (1 + want_dx), jnp.dtype(jnp.float32)),
         )
         grads = op(*operands, cuts=cuts)
     return grads if want_dx else (None, *grads)

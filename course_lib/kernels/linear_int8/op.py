@@ -147,7 +147,9 @@ def _backward(activation, precision, _, summed, cuts, saved, g):
     if 0 in (*x.shape, *q.shape):
         dx, dscale, db = plain(*saved, g)
     else:
-        dx, dscale, db = Op(name="gradient of linear_int8", rule=rule, tpu=on_tpu, plain=plain)(*saved, g, cuts=cuts)
+        dtypes = (x.dtype, *[jnp.dtype(jnp.float32)] * 2)
+        op = Op(name="gradient of linear_int8", rule=rule, tpu=on_tpu, plain=plain, dtypes=dtypes)
+        dx, dscale, db = op(*saved, g, cuts=cuts)
     return dx, None, dscale, db.astype(b.dtype)
 
 

@@ -107,6 +107,7 @@ def _matmul(x, y, transpose_x, transpose_y, precision, blocks, cuts):
         rule=_rule(transpose_x, transpose_y),
         tpu=fixed(_on_tpu, **turned, precision=precision, blocks=blocks),
         plain=fixed(_plain, **turned, precision=precision),
+        dtypes=(product_dtype(x.dtype),),
         since=generation_of(x.dtype),
         **(on_gpus if x.dtype != "int8" else {}),
     )

@@ -28,8 +28,8 @@ def matmul_one_block(
         return plain(x, y)
     rule = "m k, k n -> m n +k"
     (x, y), cuts = sharding.ready("matmul_one_block", rule, (x, y), layout)
-    on_tpu, since = fixed(_on_tpu, precision=level), generation_of(x.dtype)
-    return Op(name="matmul_one_block", rule=rule, tpu=on_tpu, plain=plain, since=since)(x, y, cuts=cuts)
+    how = {"tpu": fixed(_on_tpu, precision=level), "dtypes": (product_dtype(x.dtype),), "since": generation_of(x.dtype)}
+    return Op(name="matmul_one_block", rule=rule, plain=plain, **how)(x, y, cuts=cuts)
 
 
 def _check_fits(x: Array, y: Array) -> int:

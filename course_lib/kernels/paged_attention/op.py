@@ -189,8 +189,10 @@ def _backward(pool, scores, _, cuts, saved, g):
     """Return the gradients of q, of the pages unless they are int8, and of scales."""
     find = fixed(_gradients, pool=pool, scores=scores)
     rule = _rule(saved[0].ndim - 2, pool, len(saved), backwards=True)
-    dq, *found = Op(name="gradient of paged_attention", rule=rule, tpu=find, plain=find)(*saved, g, cuts=cuts)
     pools = len(_LETTERS[type(pool)])
+    dtypes = tuple(operand.dtype for operand in (*saved[: 1 + pools], *saved[3 + pools :]))
+    op = Op(name="gradient of paged_attention", rule=rule, tpu=find, plain=find, dtypes=dtypes)
+    dq, *found = op(*saved, g, cuts=cuts)
     return dq, *found[:pools], None, None, *found[pools:]
 
 

@@ -74,8 +74,8 @@ def _scale_add(a, x, y, blocks, cuts):
     if blocks:
         check_fits(blocks, _cut(blocks, x)[2])
     on_tpu = _on_tpus(launch, blocks)
-    leading = () if blocks else (1, 2)
-    return Op(name="scale_add", rule=_rule(x.ndim), plain=reference, leading=leading, **on_tpu)(a, x, y, cuts=cuts)
+    how = {"leading": () if blocks else (1, 2), "dtypes": (x.dtype,)}
+    return Op(name="scale_add", rule=_rule(x.ndim), plain=reference, **how, **on_tpu)(a, x, y, cuts=cuts)
 
 
 def _forward(a, x, y, blocks, cuts):
@@ -89,8 +89,8 @@ def _backward(blocks, cuts, saved, g):
         return da, dx, g
     axes = mesh_rules.letters(x.ndim)
     rule = f", {axes}, {axes} -> {' '.join('+' + axis for axis in axes.split())}, {axes}"
-    on_tpu = _on_tpus(launch_gradient, blocks)
-    da, dx = Op(name="gradient of scale_add", rule=rule, plain=gradient_reference, **on_tpu)(a, g, x, cuts=cuts)
+    how = {"plain": gradient_reference, "dtypes": (a.dtype, g.dtype)} | _on_tpus(launch_gradient, blocks)
+    da, dx = Op(name="gradient of scale_add", rule=rule, **how)(a, g, x, cuts=cuts)
     return da, dx, g
 
 
