@@ -23,6 +23,7 @@ import seconds
 
 from course_lib import compiler
 
+_WORKER_GIB = 3  # of a worker and its compilers
 UNTIL, TIME_IS_UP = "COURSE_TESTS_UNTIL", "the time is up"
 
 
@@ -51,9 +52,10 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
-    """One worker more than there are processors: tests that wait, for a browser or a time limit, leave none idle."""
+    """Two workers more than there are processors, if memory allows: many tests wait for a child or a browser."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return len(usable) + 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return max(1, min(len(usable) + 2, int(memory / _WORKER_GIB)))
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ WIDTHS = {"": 72, ", narrow": 16}
 EDGES = {
     f"{name}{of}": (how | {"d": d}, options) for name, (how, options) in LENGTHS.items() for of, d in WIDTHS.items()
 }
-DAILY = ("ragged", "window over tiles", "groups, narrow", "segments, narrow", "bf16")
+DAILY = ("ragged", "groups, narrow", "segments, narrow", "bf16")
 
 
 @pytest.fixture(autouse=True)

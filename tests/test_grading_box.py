@@ -23,7 +23,7 @@ from course_lib.checks import exercise
 from course_lib.grading import submission
 from course_lib.grading.box import bwrap, process, values
 from course_lib.grading.box import hidden as hidden_inputs
-from course_lib.grading.box.bench import Bench
+from course_lib.grading.box.grader import Grader
 from course_lib.grading.box.limits import STUDENT
 from course_lib.grading.graft import course_notebook
 
@@ -37,17 +37,17 @@ boxed = pytest.mark.skipif(bool(bwrap.problem()), reason=bwrap.problem() or "the
 
 
 @pytest.fixture(scope="module")
-def bench():
-    bench = Bench(1, seed=20261123)
-    yield bench
-    bench.end()
+def grader():
+    grader = Grader(1, seed=20261123)
+    yield grader
+    grader.end()
 
 
-def rows(bench, tmp_path, notebook, seconds=SECONDS):
+def rows(grader, tmp_path, notebook, seconds=SECONDS):
     path = tmp_path / "notebook.ipynb"
     path.write_text(json.dumps(notebook))
     submitted = submission.read(path)
-    return {row.id: row for row in bench.rows(course_notebook(submitted), submitted, seconds)}
+    return {row.id: row for row in grader.rows(course_notebook(submitted), submitted, seconds)}
 
 
 def answered(*attacks, path=EMPTY):
@@ -58,23 +58,23 @@ def answered(*attacks, path=EMPTY):
 
 
 @boxed
-def test_our_solutions_pass_and_blanks_are_not_attempted(bench, tmp_path):
-    solved = rows(bench, tmp_path, json.loads(SOLVED.read_text()))
+def test_our_solutions_pass_and_blanks_are_not_attempted(grader, tmp_path):
+    solved = rows(grader, tmp_path, json.loads(SOLVED.read_text()))
     assert {id: row.message for id, row in solved.items() if row.outcome != "passed"} == {}
     assert solved["01.11"].score == solved["01.11"].ours
-    given = bench.verdicts.given
-    again = rows(bench, tmp_path, json.loads(SOLVED.read_text()))
-    assert bench.verdicts.given == given, "what says the same is judged once"
+    given = grader.verdicts.given
+    again = rows(grader, tmp_path, json.loads(SOLVED.read_text()))
+    assert grader.verdicts.given == given, "what says the same is judged once"
     assert [row.outcome for row in again.values()] == [row.outcome for row in solved.values()]
-    blank = rows(bench, tmp_path, json.loads(EMPTY.read_text()))
+    blank = rows(grader, tmp_path, json.loads(EMPTY.read_text()))
     assert {row.outcome for row in blank.values()} == {"not attempted"}
 
 
 @boxed
 @pytest.mark.sweep
 @pytest.mark.parametrize("stem", LESSONS)
-def test_every_solution_of_the_course_passes_in_a_box(bench, tmp_path, stem):
-    found = rows(bench, tmp_path, json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), 120.0)
+def test_every_solution_of_the_course_passes_in_a_box(grader, tmp_path, stem):
+    found = rows(grader, tmp_path, json.loads((ROOT / f"solutions/{stem}.ipynb").read_text()), 120.0)
     assert {id: row.message for id, row in found.items() if row.outcome != "passed"} == {}
 
 
@@ -92,9 +92,9 @@ def wrong_everywhere(stem, number):
 @pytest.mark.sweep
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("stem", LESSONS)
-def test_no_mutant_of_the_course_passes_in_a_box(bench, tmp_path, stem, number):
+def test_no_mutant_of_the_course_passes_in_a_box(grader, tmp_path, stem, number):
     notebook, wrong = wrong_everywhere(stem, number)
-    found = rows(bench, tmp_path, notebook, 120.0)
+    found = rows(grader, tmp_path, notebook, 120.0)
     assert wrong or number > 2
     assert {name: found[id].message for id, name in wrong.items() if found[id].outcome != "not yet"} == {}
 
@@ -118,24 +118,24 @@ LASTING = together([attack for attack in ATTACKS if attack[0] in SLOW])
 
 @boxed
 @pytest.mark.parametrize("number", daily(0, of=range(len(QUICK))))
-def test_no_attack_has_a_mark(bench, tmp_path, number):
-    assert_no_mark(rows(bench, tmp_path, answered(*QUICK[number])), QUICK[number])
+def test_no_attack_has_a_mark(grader, tmp_path, number):
+    assert_no_mark(rows(grader, tmp_path, answered(*QUICK[number])), QUICK[number])
 
 
 @boxed
 @pytest.mark.sweep
 @pytest.mark.parametrize("number", range(len(LASTING)))
-def test_no_attack_that_lasts_has_a_mark(bench, tmp_path, number):
-    assert_no_mark(rows(bench, tmp_path, answered(*LASTING[number]), SHORT), LASTING[number])
-    honest = rows(bench, tmp_path, json.loads(SOLVED.read_text()))
+def test_no_attack_that_lasts_has_a_mark(grader, tmp_path, number):
+    assert_no_mark(rows(grader, tmp_path, answered(*LASTING[number]), SHORT), LASTING[number])
+    honest = rows(grader, tmp_path, json.loads(SOLVED.read_text()))
     assert all(row.outcome == "passed" for row in honest.values()), "the next notebook has lost something"
 
 
 @boxed
 @pytest.mark.sweep
 @pytest.mark.parametrize("attack", ATTACKS, ids=[name for name, _, _ in ATTACKS])
-def test_each_attack_alone_has_no_mark(bench, tmp_path, attack):
-    assert_no_mark(rows(bench, tmp_path, answered(attack), SHORT), [attack])
+def test_each_attack_alone_has_no_mark(grader, tmp_path, attack):
+    assert_no_mark(rows(grader, tmp_path, answered(attack), SHORT), [attack])
 
 
 def assert_no_mark(found, attacks):
@@ -153,9 +153,9 @@ def test_there_are_forty_attacks_or_more_each_with_a_name_of_its_own():
 
 
 @boxed
-def test_an_answer_that_takes_the_process_with_it_costs_no_other(bench, tmp_path):
+def test_an_answer_that_takes_the_process_with_it_costs_no_other(grader, tmp_path):
     ends = ("", "01-2", "import os\nos._exit(0)\n")
-    found = rows(bench, tmp_path, answered(ends, path=SOLVED))
+    found = rows(grader, tmp_path, answered(ends, path=SOLVED))
     assert found["01.2"].outcome == "error" and "os._exit" in found["01.2"].message
     assert {id for id, row in found.items() if row.outcome != "passed"} == {"01.2"}
 
@@ -181,8 +181,8 @@ WRONG_CALL = WRONG_NAME.replace("totl", "total.something()")
     ],
     ids=["a name that is nearly right", "a line"],
 )
-def test_the_verdict_says_where_to_look(bench, tmp_path, source, said):
-    row = rows(bench, tmp_path, answered(("", "01-1", source)))["01.1"]
+def test_the_verdict_says_where_to_look(grader, tmp_path, source, said):
+    row = rows(grader, tmp_path, answered(("", "01-1", source)))["01.1"]
     assert row.outcome == "not yet" and said in row.verdict
 
 

@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from sweeps import daily
 from zoo import attention as zoo
 from zoo.arrays import normal
 
@@ -88,17 +89,19 @@ def test_a_right_kernel_of_another_style_passes(reference):
     assert judges.numbers_judge(streaming, REFERENCES[reference], *ARGS).passed
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
+SLIPS = {
+    "is multiplied by exp(m_old - m_new), and the exponentials": {"shrink": lambda old, new: jnp.exp(old - new)},
+    "a query does not see the key at its own place": {"visible": lambda q, k: q > k},
+    "counts queries from the beginning of their block of 32": {"visible": lambda q, k: q % TILE >= k},
+}
+
+
 @pytest.mark.parametrize(
-    "wrong, says",
-    [
-        ({"shrink": lambda old, new: jnp.exp(old - new)}, "is multiplied by exp(m_old - m_new), and the exponentials"),
-        ({"visible": lambda q, k: q > k}, "a query does not see the key at its own place"),
-        ({"visible": lambda q, k: q % TILE >= k}, "counts queries from the beginning of their block of 32"),
-    ],
+    "reference, says",
+    daily(*zip(REFERENCES, SLIPS, strict=True), of=[(reference, says) for reference in REFERENCES for says in SLIPS]),
 )
-def test_slips_are_found_whatever_the_reference_looks_like(reference, wrong, says):
-    said = judges.numbers_judge(partial(streaming, **wrong), REFERENCES[reference], *ARGS)
+def test_slips_are_found_whatever_the_reference_looks_like(reference, says):
+    said = judges.numbers_judge(partial(streaming, **SLIPS[says]), REFERENCES[reference], *ARGS)
     assert said.passed is False and says in said.message, said.message
 
 
@@ -212,18 +215,23 @@ def attention_with(backward):
     return op
 
 
-@pytest.mark.parametrize("reference", REFERENCES)
+BACKWARDS = {
+    "": lambda p, dp, delta: p * (dp - delta),
+    "delta is left out of dq": lambda p, dp, delta: p * dp,
+    "delta is added in dq": lambda p, dp, delta: p * (dp + delta),
+    "dq is not multiplied by the scale, 1 / sqrt(24)": lambda p, dp, delta: p * (dp - delta) * 24**0.5,
+}
+
+
 @pytest.mark.parametrize(
-    "backward, says",
-    [
-        (lambda p, dp, delta: p * (dp - delta), ""),
-        (lambda p, dp, delta: p * dp, "delta is left out of dq"),
-        (lambda p, dp, delta: p * (dp + delta), "delta is added in dq"),
-        (lambda p, dp, delta: p * (dp - delta) * 24**0.5, "dq is not multiplied by the scale, 1 / sqrt(24)"),
-    ],
+    "reference, says",
+    daily(
+        *zip([*REFERENCES, "ours"], BACKWARDS, strict=True),
+        of=[(reference, says) for reference in REFERENCES for says in BACKWARDS],
+    ),
 )
-def test_slips_of_the_gradient_too(reference, backward, says):
-    said = judges.judge_gradient(attention_with(backward), REFERENCES[reference], *ARGS, judges=("numbers",))[-1]
+def test_slips_of_the_gradient_too(reference, says):
+    said = judges.judge_gradient(attention_with(BACKWARDS[says]), REFERENCES[reference], *ARGS, judges=("numbers",))[-1]
     assert said.passed is not bool(says) and says in said.message, said.message
 
 

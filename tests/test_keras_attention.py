@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
+from sweeps import daily
 
 from course_lib import grid
 from course_lib.frameworks.keras import FlashAttention
@@ -57,7 +58,7 @@ BY_KERAS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS | BY_KERAS)
+@pytest.mark.parametrize("name", daily(*list(CALLS)[1::2], *list(BY_KERAS)[::2], of=CALLS | BY_KERAS))
 def test_it_computes_what_its_twin_does(name):
     args, how, called = (CALLS | BY_KERAS)[name]
     ours, theirs = twins(*args, **how)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gpu_compiler import needs_gpu_compiler
+from sweeps import daily
 
 from course_lib import compat, compiler
 from course_lib.kernels import elementwise, linear, matmul, norm, softmax
@@ -111,7 +112,7 @@ KERNELS = {
 
 
 @needs_gpu_compiler
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", daily("linear", of=KERNELS))
 def test_no_register_is_spilled(name):
     fn, args = KERNELS[name]
     report = compiler.compile_gpu(fn, *args, chip="h200")
@@ -126,7 +127,7 @@ def test_no_register_is_spilled(name):
 
 
 @needs_gpu_compiler
-@pytest.mark.parametrize("chip", ["a100", "l4", "b200"])
+@pytest.mark.parametrize("chip", daily("l4", of=["a100", "l4", "b200"]))
 def test_rows_and_elements_need_no_hopper(chip):
     """By Triton or by Mosaic GPU. And all casts: what is lowered for them nobody should meet first on a GPU."""
     dtypes = jnp.float32, BF16, jnp.int32, jnp.int8

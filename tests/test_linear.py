@@ -48,7 +48,7 @@ def value_and_gradients(layer):
 
 @pytest.mark.parametrize(
     "activation, dtype",
-    daily((None, "f32"), ("relu", "bf16"), ("gelu", "f32"), of=itertools.product(ACTIVATIONS, DTYPES)),
+    daily(("relu", "bf16"), ("gelu", "f32"), of=itertools.product(ACTIVATIONS, DTYPES)),
 )
 def test_forward_by_four_judges(activation, dtype):
     x, w, b, _ = arrays(7, 13, 200, DTYPES[dtype])
@@ -67,7 +67,6 @@ def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
 @pytest.mark.parametrize(
     "activation, residuals",
     daily(
-        ("relu", "recompute"),
         ("gelu", "save"),
         of=itertools.product([None, "relu", "gelu"], ["save", "recompute"]),
     ),

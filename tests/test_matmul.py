@@ -41,7 +41,7 @@ def test_whole_reductions_by_four_judges(shape, dtype):
     accepted(matmul.matmul, reference, *pair(*shape, DTYPES[dtype]))
 
 
-@pytest.mark.parametrize("dtype", daily("bf16", "int8", of=DTYPES))
+@pytest.mark.parametrize("dtype", daily("int8", of=DTYPES))
 def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
     accepted(functools.partial(matmul.matmul, blocks=SMALL), reference, *pair(200, 300, 250, DTYPES[dtype]))
 
@@ -49,9 +49,7 @@ def test_reductions_in_blocks_with_ragged_edges_by_four_judges(dtype):
 BY_COLUMNS = {"x": (128, 200, 384), "y": (100, 256, 136), "both": (128, 200, 260), "the result": (200, 300, 140)}
 
 
-@pytest.mark.parametrize(
-    "which, dtype", daily(("both", "bf16"), ("the result", "f32"), of=itertools.product(BY_COLUMNS, ["f32", "bf16"]))
-)
+@pytest.mark.parametrize("which, dtype", daily(("both", "bf16"), of=itertools.product(BY_COLUMNS, ["f32", "bf16"])))
 def test_matrices_that_xla_stores_by_columns_by_four_judges(which, dtype):
     """Taken and returned as they lie: by the rest of the program too, if there is one."""
     x, y = pair(*BY_COLUMNS[which], DTYPES[dtype])
@@ -80,9 +78,7 @@ def test_which_matrices_xla_stores_by_columns(shape, by_columns):
     assert layouts.is_by_columns(shape) == by_columns
 
 
-@pytest.mark.parametrize(
-    "transposed", daily([False, True], [True, True], of=[[False, True], [True, False], [True, True]]), ids=str
-)
+@pytest.mark.parametrize("transposed", daily([False, True], of=[[False, True], [True, False], [True, True]]), ids=str)
 def test_operands_stored_transposed_by_four_judges(transposed):
     def product(x, y):
         return matmul.matmul_transposed(x, y, transpose_x=transposed[0], transpose_y=transposed[1], blocks=SMALL)

@@ -67,9 +67,12 @@ def span(stem, id):
 
 @functools.cache
 def names_before(stem, end):
-    """What the cells before number ``end`` define, with our answers; checks are left out."""
-    names = {"checks": checks}
-    for cell in code_cells("solutions/src", stem)[:end]:
+    """What the cells before number ``end``, the first of an exercise, define with our answers; checks are left out."""
+    cells = code_cells("solutions/src", stem)
+    firsts = {span(stem, cell.metadata["check"])[0] for cell in cells if "check" in cell.metadata}
+    begin = max((first for first in firsts if first < end), default=0)
+    names = dict(names_before(stem, begin)) if begin else {"checks": checks}
+    for cell in cells[begin:end]:
         if cell.source.strip() != "# FIRST CELL" and "check" not in cell.metadata:
             exec(cell.source, names)
     return names

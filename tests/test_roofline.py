@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from sweeps import daily
 
 from course_lib import chips, grid, roofline
 from course_lib.roofline import xla
@@ -437,7 +438,7 @@ def test_every_row_is_predicted_or_says_why_not():
             assert published_kernels.programs(row), row["id"]
 
 
-@pytest.mark.parametrize("chip", ["v5e", "v5p", *(pytest.param(c, marks=pytest.mark.sweep) for c in ("v6e", "tpu7x"))])
+@pytest.mark.parametrize("chip", daily("v5e", of=["v5e", "v5p", "v6e", "tpu7x"]))
 def test_the_constants_are_what_the_fit_gives(chip):
     rows = [row for row in published_kernels.rows() if row["chip"] == chip]
     found = bench_model.fit(bench_model.timed(rows, "fit"), chip)

@@ -23,7 +23,6 @@ def some(shape, dtype=jnp.float32):
 @pytest.mark.parametrize(
     "axis, reverse, dtype",
     daily(
-        (0, False, "bfloat16"),
         (-1, True, "int32"),
         of=[(*way, dtype) for way in WAYS for dtype in ("float32", "bfloat16", "int32")],
     ),
@@ -66,7 +65,7 @@ def test_few_long_rows_by_four_judges(shape, reverse, dtype):
 
 @pytest.mark.parametrize(
     "axis, reverse",
-    daily((0, True), (1, False), of=[(axis, reverse) for axis in (0, 1, 2) for reverse in (False, True)]),
+    daily((0, True), of=[(axis, reverse) for axis in (0, 1, 2) for reverse in (False, True)]),
 )
 def test_any_axis_by_four_judges(axis, reverse):
     def sums(x):
@@ -75,7 +74,7 @@ def test_any_axis_by_four_judges(axis, reverse):
     accepted(sums, lambda x: scan.reference(x, axis, reverse=reverse), some((5, 3, 40, 140)))
 
 
-@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("axis", daily(0, of=[0, 1]))
 def test_planes_go_by_in_blocks(axis, monkeypatch):
     monkeypatch.setattr("course_lib.kernels.scan.blocks._PLANES", 2 * 8 * 128)
     x = some((5, 3, 12, 200))

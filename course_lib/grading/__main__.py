@@ -82,15 +82,15 @@ def _no_box(options: argparse.Namespace) -> str:
 
 def _in_boxes(notebooks: dict[str, pathlib.Path], weights: dict, options: argparse.Namespace) -> list[Grade]:
     """Grade in closed boxes, and reuse the records of an earlier run that was killed."""
-    from course_lib.grading.box.bench import Bench
+    from course_lib.grading.box.grader import Grader
     from course_lib.grading.box.records import Records
 
     records = Records(options.out, f"{options.cell_timeout} {sorted(weights.items())}")
-    bench = Bench(options.jobs, records.seed)
+    grader = Grader(options.jobs, records.seed)
     try:
-        grades = _grade_all(notebooks, weights, options, bench.rows, records)
+        grades = _grade_all(notebooks, weights, options, grader.rows, records)
     finally:
-        bench.end()
+        grader.end()
     records.done()
     return grades
 

@@ -75,7 +75,7 @@ def grade(
     """Grade the notebook at ``path``; the grade uses ``name``, or the file's name without it.
 
     ``weights`` is {id: weight}; a missing exercise has weight 1. ``rows_of`` grades the answers, for example in boxes
-    (``Bench.rows``). Without it they run in processes of their own, as the calling user. Whatever is wrong with the
+    (``Grader.rows``). Without it they run in processes of their own, as the calling user. Whatever is wrong with the
     notebook is in the grade; raises FileNotFoundError only if the course's own exercise notebooks are missing.
     """
     started, name = time.monotonic(), clean(name or path.name)

@@ -42,7 +42,7 @@ from course_lib import compiler, testing
 
 # %% given="11.1-cases"
 def case_a(x):
-    """The mean of the blocks."""
+    """Return the mean of the blocks."""
 
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -62,7 +62,7 @@ def case_a(x):
 
 
 def case_b(x):
-    """The sum of the blocks."""
+    """Return the sum of the blocks."""
 
     def kernel(x_ref, o_ref, acc_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -86,7 +86,7 @@ def case_b(x):
 
 
 def case_c(x):
-    """The sum of the blocks."""
+    """Return the sum of the blocks."""
 
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -106,7 +106,7 @@ def case_c(x):
 
 
 def case_d(x):
-    """The sum of the blocks, which are copied by hand."""
+    """Return the sum of the blocks, which are copied by hand."""
     chunks = x.shape[0] // 8
 
     def kernel(x_hbm, o_ref, two_ref, sem):

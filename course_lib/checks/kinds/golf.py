@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import jax
 
 from course_lib import chips, compiler, cost, environment, grid, judges, text, vocabulary
-from course_lib.checks import hearing
+from course_lib.checks import asking
 from course_lib.checks.kinds import kernel
 from course_lib.checks.result import Result, not_yet
 from course_lib.compiler import progress
@@ -99,8 +99,8 @@ def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
         return None
     what = f"it at the size that is scored, {', '.join(str(leaf.shape) for leaf in jax.tree.leaves(case))}"
     with progress.shown(f"judging {task.id}") as say:
-        trials = hearing.trials_of(task, task.build(defined), [case])
-        refusal, *_ = hearing.heard(task, trials, None, say, what, asked=("numbers",))
+        trials = asking.trials_of(task, task.build(defined), [case])
+        refusal, *_ = asking.ask_judges(task, trials, None, say, what, asked=("numbers",))
     return refusal
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import compiler, errors, judges
-from course_lib.checks.hearing import heard, trials_of
+from course_lib.checks.asking import ask_judges, trials_of
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
@@ -46,7 +46,7 @@ def result(task: Exercise, defined: object) -> Result:
         judged = task.judges
         if "numbers" in judged and _all_run_in(of_gradient, trials):
             judged = ("numbers",)  # the others judge its kernels within the gradient
-        refusal, agreed, report = heard(task, trials, task.budget, say, asked=judged)
+        refusal, agreed, report = ask_judges(task, trials, task.budget, say, asked=judged)
         if refusal is None and task.gradient is not None:
             say(f"judging {task.id}: its gradient")
             refusal, more, its_report = _gradient_heard(task, of_gradient, say)
@@ -84,12 +84,12 @@ def _kernels(trial: judges.Trial) -> set[tuple]:
 def _gradient_heard(
     task: Exercise, trials: list[judges.Trial], say: Callable[[str], None]
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
-    """Run the judges on the gradient of a function that is right; the result is that of ``heard``."""
+    """Run the judges on the gradient of a function that is right; the result is that of ``ask_judges``."""
     asked = task.gradient
     free = task.arithmetic_around if asked.arithmetic_around is None else asked.arithmetic_around
     if not free and (complaint := _arithmetic_around(trials, "the gradient's arithmetic")):
         return not_yet(task.id, "part of the gradient is not in a kernel.", *complaint), [], None
-    return heard(task, trials, asked.budget, say, "its gradient", few=True)
+    return ask_judges(task, trials, asked.budget, say, "its gradient", few=True)
 
 
 def _attempted(task: Exercise, defined: object, trial: judges.Trial, not_built: Exception | None) -> bool:
@@ -184,9 +184,9 @@ def _explained(error: Exception) -> tuple[str, str]:
     return explanation.what, explanation.next
 
 
-def _agreement(heard: list[judges.Verdict], on: str = "") -> str:
+def _agreement(verdicts: list[judges.Verdict], on: str = "") -> str:
     """Return one line on which judges agree and which were skipped: always the same line for the same judges."""
-    agreed = list(dict.fromkeys(said.judge for said in heard if said.passed))
-    skipped = list(dict.fromkeys(said.judge for said in heard if said.passed is None))
+    agreed = list(dict.fromkeys(said.judge for said in verdicts if said.passed))
+    skipped = list(dict.fromkeys(said.judge for said in verdicts if said.passed is None))
     text = f"{', '.join(agreed[:-1])} and {agreed[-1]} agree{on}" if len(agreed) > 1 else f"{agreed[0]} agrees{on}"
     return f"{text}; skipped: {', '.join(skipped)}." if skipped else f"{text}."

@@ -52,7 +52,7 @@ class _Limit:
         return max(0.0, self.deadline - time.monotonic())
 
     def longer(self) -> bool:
-        """At the deadline: whether there is another, since the child was kept from working and goes on."""
+        """Whether there is another deadline behind this one, since the child was kept from working and goes on."""
         worked = _worked_s(self.pid) - self.before
         idle = self.seen is not None and worked - self.seen < _IDLE_SHARE * _LOOK_S
         if idle or not worked < self.seconds or time.monotonic() - self.begun > _BUSY * self.seconds:
@@ -62,7 +62,7 @@ class _Limit:
 
 
 def _worked_s(pid: int) -> float:
-    """Seconds of processor time that a process has had; infinite where nobody says."""
+    """Return the seconds of processor time that a process has had; infinite where nobody says."""
     try:
         user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -81,7 +81,7 @@ class Worker:
         self.kept = memory_bytes == MEMORY_BYTES  # others, for one large program, end with their answer
 
     def ask(self, topology: str, module: bytes, time_limit_s: float, cycles_only: bool = False) -> dict:
-        """The worker's answer, with the "dump" if all went well. Raises WorkerDied: a crash, or the time limit."""
+        """Return the worker's answer, with the "dump" if all went well. Raises WorkerDied: a crash, or too long."""
         self.start()
         try:
             header = json.dumps({"topology": topology, "bytes": len(module)}).encode() + b"\n"
@@ -159,7 +159,7 @@ class Worker:
 
 
 def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:
-    """What libtpu and JAX read when they load in the child."""
+    """Return what libtpu and JAX read when they load in the child."""
     flags = [
         f"--xla_jf_dump_to={folder}",
         "--xla_jf_dump_llo_text=true",
@@ -183,7 +183,7 @@ def _environment(folder: pathlib.Path, simulate: bool) -> dict[str, str]:
 
 
 def _settings(simulate: bool) -> str:
-    """All that libtpu reads in the child's environment, but for the name of the folder that it writes to.
+    """Return all that libtpu reads in the child's environment, but for the name of the folder that it writes to.
 
     And but for the place of libtpu itself, which JAX has put there: the key has its version, and no path.
     """
@@ -195,7 +195,7 @@ def _settings(simulate: bool) -> str:
 
 @functools.cache
 def _installed() -> str | None:
-    """The path of the installed libtpu; None without one."""
+    """Return the path of the installed libtpu; None without one."""
     found = importlib.util.find_spec("libtpu")
     return None if found is None else str(pathlib.Path(found.origin).with_name("libtpu.so"))
 
@@ -218,8 +218,9 @@ def compile_module(topology: str, module: bytes, *, simulate: bool, time_limit_s
 
 
 def cycles_of(topology: str, module: bytes, *, time_limit_s: float, memory_bytes: int) -> dict:
-    """The same with the simulator, for a part of a function of which nothing but the cycles is wanted: the "dump" has
-    no programs. They may have come with the course.
+    """Return the same with the simulator, for a part of a function of which nothing but the cycles is wanted.
+
+    The "dump" has no programs. The cycles may have come with the course.
     """
     how = {"topology": topology, "settings": _settings(True), "memory_bytes": memory_bytes}
     key = cache.key(module, **how, cycles_only=True)
@@ -280,7 +281,7 @@ def stop_all() -> None:
 
 
 def _forget() -> None:
-    """In a forked copy of this process: the children are the parent's, and so are the pipes to them."""
+    """Forget the children in a forked copy of this process: they are the parent's, and so are the pipes to them."""
     global _lock
     _lock = threading.Lock()
     for worker in _workers.values():

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def read_requests(dump: pathlib.Path) -> queue.Queue:
-    """Requests from stdin, read by a thread, so that the parent's death ends us even in the middle of a compile."""
+    """Return requests from stdin, read by a thread, so that the parent's death ends us even during a compile."""
     requests: queue.Queue = queue.Queue()
 
     def read() -> None:

@@ -46,7 +46,7 @@ _WAITS = (
 
 
 def time_split(lines: Iterable[str]) -> dict[str, int]:
-    """Cycles by what they are spent on, from the lines of a critical path; their sum is the program's length.
+    """Return cycles by what they are spent on, from the lines of a critical path; their sum is the program's length.
 
     Keys: "issue", of vector instructions; "DMA wait", "MXU", "XLU", "EUP", "VPU", "load", "store": waiting for what
     they do; and "scalar", issue and waiting of scalar instructions.
@@ -67,7 +67,7 @@ def time_split(lines: Iterable[str]) -> dict[str, int]:
 
 
 def waits_for(operation: str) -> str:
-    """What the program waits for while ``operation`` is under way."""
+    """Return what the program waits for while ``operation`` is under way."""
     if ".xlane" in operation:  # vadd.xlane and its kin add across lanes
         return "XLU"
     return next((unit for prefix, unit in _WAITS if operation.startswith(prefix)), SCALAR)

@@ -38,7 +38,7 @@ class Judge:
         self.process = None
 
 
-class Sitting:
+class Marking:
     """The marking of one notebook. Each request to the box, and each verdict, may take ``seconds``."""
 
     def __init__(self, course: CourseNotebook, answers: dict[str, str], judge: Judge, boxes: Boxes, seconds: float):

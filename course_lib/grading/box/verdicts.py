@@ -21,15 +21,15 @@ class Verdicts:
 
     def of(self, id: str, ask: Callable[[bytes], bytes], judged: Callable[[Callable], list]) -> list:
         """Return the verdict on what ``ask`` reaches: a remembered one, or that of ``judged(ask)``."""
-        heard: list[tuple[bytes, bytes]] = []
+        answered: list[tuple[bytes, bytes]] = []
         so_far = _hash(b"", id.encode())
         while isinstance(question := self._next.get(so_far), bytes):
-            heard.append((question, ask(question)))
-            so_far = _hash(so_far, heard[-1][1])
+            answered.append((question, ask(question)))
+            so_far = _hash(so_far, answered[-1][1])
         if question is not None:
             self.remembered += 1
             return question
-        so_far, again = _hash(b"", id.encode()), iter(heard)
+        so_far, again = _hash(b"", id.encode()), iter(answered)
 
         def asking(question: bytes) -> bytes:
             nonlocal so_far

@@ -7,7 +7,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 
 def case_a(x):
-    """The mean of the blocks."""
+    """Return the mean of the blocks."""
 
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -27,7 +27,7 @@ def case_a(x):
 
 
 def case_b(x):
-    """The sum of the blocks."""
+    """Return the sum of the blocks."""
 
     def kernel(x_ref, o_ref, acc_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -51,7 +51,7 @@ def case_b(x):
 
 
 def case_c(x):
-    """The sum of the blocks."""
+    """Return the sum of the blocks."""
 
     def kernel(x_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)
@@ -71,7 +71,7 @@ def case_c(x):
 
 
 def case_d(x):
-    """The sum of the blocks, which are copied by hand."""
+    """Return the sum of the blocks, which are copied by hand."""
     chunks = x.shape[0] // 8
 
     def kernel(x_hbm, o_ref, two_ref, sem):

@@ -33,7 +33,7 @@ def trials_of(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[j
     return trials
 
 
-def heard(
+def ask_judges(
     task: Exercise,
     trials: list[judges.Trial],
     limit: judges.Budget | None,
@@ -44,11 +44,11 @@ def heard(
 ) -> tuple[Result | None, list[judges.Verdict], compiler.Report | None]:
     """Return (the first refusal or None, the verdicts before it, the compiler's report on the first trial).
 
-    ``limit`` is the budget, and ``what`` names the refused thing in a message. ``few`` is as in ``_sessions``;
+    ``limit`` is the budget, and ``what`` names the refused thing in a message. ``few`` is as in ``_verdicts``;
     ``asked`` overrides the exercise's judges.
     """
     verdicts, report = [], None
-    for trial, said in _sessions(task, trials, limit, say, few, asked or task.judges):
+    for trial, said in _verdicts(task, trials, limit, say, few, asked or task.judges):
         report = report or (said.report if trial is trials[0] else None)
         if said.passed is False:
             return _refused(task, said, trial, trials, report, limit, what), verdicts, report
@@ -56,7 +56,7 @@ def heard(
     return None, verdicts, report
 
 
-def _sessions(
+def _verdicts(
     task: Exercise,
     trials: list[judges.Trial],
     limit: judges.Budget | None,
@@ -75,20 +75,20 @@ def _sessions(
     for_chips = [
         trial if chip == trial.chip else dataclasses.replace(trial, chip=chip) for trial in each for chip in task.chips
     ]
-    seats = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
-    order = [name for name in seats if name in asked]
+    asked_about = {"numbers": trials, "simulator": each, "races": trials[:1], "compiler": for_chips}
+    order = [name for name in asked_about if name in asked]
     if _is_long(trials[0]) and "compiler" in order:
         order.sort(key=lambda name: name != "compiler")  # as fast for any grid; it may spare the others a long walk
     if limit is not None:
         order.append("budget")
     if chips.on_a_tpu():
         order.append("device")
-    sitting = judges.JUDGES | {"budget": functools.partial(budget.ask, budget=limit), "device": device.ask}
-    seats |= {"budget": each, "device": trials}
+    ask = judges.JUDGES | {"budget": functools.partial(budget.ask, budget=limit), "device": device.ask}
+    asked_about |= {"budget": each, "device": trials}
     for name in order:
-        for trial in seats[name]:
+        for trial in asked_about[name]:
             say(f"judging {task.id}: {name}")
-            yield trial, sitting[name](trial)
+            yield trial, ask[name](trial)
 
 
 def _different(trials: list[judges.Trial]) -> list[judges.Trial]:

@@ -6,7 +6,7 @@ import contextlib
 import queue
 from collections.abc import Iterator
 
-from course_lib.grading.box.marking import Judge, Sitting
+from course_lib.grading.box.marking import Judge, Marking
 from course_lib.grading.box.pool import Boxes
 from course_lib.grading.box.verdicts import Verdicts
 from course_lib.grading.graft import CourseNotebook
@@ -19,7 +19,7 @@ _LOST = {
 }
 
 
-class Bench:
+class Grader:
     """The judges (``jobs``) and boxes for a class. ``seed`` makes its inputs, and is drawn once all answers are in."""
 
     def __init__(self, jobs: int, seed: int):
@@ -34,9 +34,9 @@ class Bench:
         given = {task.answer: submitted.get(task.answer) for task in course.tasks}
         answers = {name: "\n\n".join(sources) for name, sources in given.items() if sources}
         with self._judge() as judge:
-            sitting = Sitting(course, answers, judge, self.boxes, cell_timeout)
-            ran = sitting.marked()
-        errors = {id: _LOST[how].format(seconds=cell_timeout) for id, how in sitting.lost.items()}
+            marking = Marking(course, answers, judge, self.boxes, cell_timeout)
+            ran = marking.marked()
+        errors = {id: _LOST[how].format(seconds=cell_timeout) for id, how in marking.lost.items()}
         return rows(course, submitted, ran, errors)
 
     @contextlib.contextmanager
