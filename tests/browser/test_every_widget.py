@@ -8,10 +8,20 @@ from widget_page import is_too_wide, open_widget, smallest_letters
 browser = chromium.browser
 CONTROLS = "input, select, button, [tabindex]"
 STYLE = "(element) => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]"
-# Of all controls those that JupyterLab takes the keys from, and those that have no name for who hears the page.
-ROBBED = "(all) => all.filter((e) => !e.closest('[data-lm-suppress-shortcuts=true]')).map((e) => e.outerHTML)"
+# Of all controls those that have no name for who hears the page; and which keys, typed on a control, the page hears.
 NAMELESS = """(all) => all.filter((e) => !(e.ariaLabel || e.labels?.length || e.textContent.trim()))
     .map((e) => e.outerHTML)"""
+HEARD = """(all) => all.map((control) => {
+    const heard = [];
+    const listen = (event) => heard.push([event.key, event.ctrlKey, event.metaKey, event.shiftKey]);
+    document.addEventListener("keydown", listen);
+    for (const how of [{key: "d"}, {key: "Enter"}, {key: "ArrowDown"}, {key: "Enter", shiftKey: true},
+                       {key: "s", ctrlKey: true}, {key: "s", metaKey: true}])
+        control.dispatchEvent(new KeyboardEvent("keydown", {bubbles: true, ...how}));
+    document.removeEventListener("keydown", listen);
+    return heard;
+})"""
+FOR_JUPYTERLAB = [["Enter", False, False, True], ["s", True, False, False], ["s", False, True, False]]
 
 
 @pytest.fixture(params=WIDGETS)
@@ -52,10 +62,11 @@ def test_a_key_changes_it_and_the_focus_stays(page, kind):
     assert page.evaluate("(root) => document.activeElement.closest(`.${root}`) !== null", kind.root)
 
 
-def test_every_control_has_a_name_and_its_keys(page):
+def test_every_control_has_a_name_and_keeps_its_keys(page):
     controls = page.locator(CONTROLS)
     assert controls.count()
-    assert controls.evaluate_all(ROBBED) == [] == controls.evaluate_all(NAMELESS)
+    assert controls.evaluate_all(NAMELESS) == []
+    assert all(heard == FOR_JUPYTERLAB for heard in controls.evaluate_all(HEARD))
 
 
 def test_what_the_kernel_sets_is_shown_until_it_goes_away(page, kind):

@@ -12,6 +12,7 @@ from real_lab import open_lab, wait_until_asked
 EXERCISES_OF_LESSON_1 = tuple(f"01-{number}" for number in range(1, 10))
 RIGHT = "o_ref[...] = x_ref[...] + y_ref[...]"
 ACTIVE_CELL = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+CELLS = "window.jupyterapp.shell.currentWidget.context.model.toJSON().cells.map((cell) => [cell.id, cell.cell_type])"
 FOCUSED = "document.activeElement.className"
 
 
@@ -88,6 +89,18 @@ def test_buttons_of_the_player_listen_to_the_keyboard(lesson, player):
     lesson.page.keyboard.press("Enter")
     wait_for_step(player, 3)
     assert "course-next" in lesson.page.evaluate(FOCUSED)
+
+
+def test_keys_typed_on_a_widget_edit_no_cell(lesson, player):
+    """In JupyterLab "d d" deletes a cell, "b" adds one and "y" changes its kind; Shift+Enter still runs it."""
+    cells = lesson.page.evaluate(CELLS)
+    player.locator(".course-play").focus()
+    for key in ("d", "d", "b", "a", "y", "m"):
+        lesson.page.keyboard.press(key)
+    assert lesson.page.evaluate(CELLS) == cells
+    active = lesson.page.evaluate(ACTIVE_CELL)
+    lesson.page.keyboard.press("Shift+Enter")
+    lesson.page.wait_for_function(f"(was) => {ACTIVE_CELL} !== was", arg=active)
 
 
 def test_the_mouse_moves_the_player(player):

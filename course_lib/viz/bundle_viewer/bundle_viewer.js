@@ -184,7 +184,6 @@ function drawViewer(root, model, data) {
     };
     if (!moves[event.key]) return;
     event.preventDefault();
-    event.stopPropagation();
     column = Math.max(0, Math.min(columns - 1, moves[event.key][1]));
     goTo(moves[event.key][0]);
   };

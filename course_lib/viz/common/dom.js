@@ -8,9 +8,14 @@ function make(parent, tag, className = "", text = "") {
   return element;
 }
 
+// Keys that are typed here stay here: JupyterLab would delete a cell at "d d", and keep Enter from a number's box. But
+// what has Ctrl or Cmd, and Shift+Enter, which runs a cell, is JupyterLab's.
 function rootOf(el, className) {
   const root = make(el, "div", className);
-  root.dataset.lmSuppressShortcuts = "true"; // or JupyterLab would act on the keys as well
+  root.addEventListener("keydown", (event) => {
+    const labs = event.ctrlKey || event.metaKey || (event.shiftKey && event.key === "Enter");
+    if (!labs) event.stopPropagation();
+  });
   return root;
 }
 

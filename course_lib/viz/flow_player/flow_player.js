@@ -120,7 +120,6 @@ function render({ model, el }) {
     else if (moves[event.key] !== undefined) byHand(moves[event.key]);
     else return;
     event.preventDefault();
-    event.stopPropagation();
   };
   stage.onmousedown = (event) => { // so that the keys continue from the click
     event.preventDefault();

@@ -235,7 +235,6 @@ function drawKernel(root, kernel, unreadable, model, choose) {
     if (event.key === " " && !onButton) moves[" "] = toggle;
     if (!moves[event.key]) return;
     event.preventDefault();
-    event.stopPropagation();
     moves[event.key]();
   }
   function fit(width) {

@@ -239,7 +239,6 @@ function render({ model, el }) {
       ArrowUp: () => buffers(among + 1), ArrowDown: () => buffers(among - 1), " ": playing };
     if (!moves[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    event.stopPropagation();
     moves[event.key]();
   };
   play.onclick = playing;

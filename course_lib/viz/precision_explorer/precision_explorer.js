@@ -73,7 +73,6 @@ function render({ model, el }) {
     const k = at(), moves = { ArrowRight: k + 1, ArrowUp: k + 1, ArrowLeft: k - 1, ArrowDown: k - 1, Home: 0, End: last };
     if (moves[event.key] === undefined) return;
     event.preventDefault();
-    event.stopPropagation();
     goTo(moves[event.key]);
   };
   model.on("change:cursor", show);

@@ -287,7 +287,6 @@ function render({ model, el }) {
     };
     if (!moves[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    event.stopPropagation();
     moves[event.key]();
   };
 

@@ -139,7 +139,6 @@ function render({ model, el }) {
     const plays = event.key === " " && event.target.tagName !== "BUTTON";
     if (!plays && moves[event.key] === undefined) return;
     event.preventDefault();
-    event.stopPropagation();
     if (plays) toggle();
     else byHand(moves[event.key]);
   };
