@@ -294,12 +294,27 @@ def test_an_answer_that_leaves_python_is_not_yet(capsys):
     assert checks.check("01.3", lambda: sys.exit()).outcome == "not yet"
 
 
-def test_ctrl_c_goes_through():
-    def interrupted(x, y):
-        raise KeyboardInterrupt
+def interrupted(x, y):
+    raise KeyboardInterrupt
 
+
+@pytest.mark.parametrize("where", ["a program", "under_a_grader", "under_nbval"])
+def test_an_interrupt_ends_a_program_and_a_graders_cell(where, monkeypatch):
+    monkeypatch.setattr(environment, "in_a_notebook", lambda: where != "a program")
+    if where != "a program":
+        monkeypatch.setattr(environment, where, lambda: True)
     with pytest.raises(KeyboardInterrupt):
         checks.check("01.2", interrupted)
+
+
+def test_an_interrupted_check_says_one_sentence_and_records_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(environment, "in_a_notebook", lambda: True)
+    monkeypatch.setattr(environment, "under_nbval", lambda: False)
+    said = checks.check("01.2", interrupted)
+    printed = capsys.readouterr().out
+    assert printed == "01.2 interrupted; nothing is recorded. Is there a loop that never ends?\n"
+    assert not said.passed and record.entry("01.2") == record.Entry()
+    assert checks.report("01.2") is None and "There is one once an answer" in capsys.readouterr().out
 
 
 def test_an_empty_advice_leaves_no_gap():

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import itertools
 import json
 import os
 import re
@@ -64,8 +65,36 @@ def test_a_notebook_holds_the_cells_of_its_source(name):
         assert (ROOT / f"exercises/{stem}.ipynb").read_text() == blank, "run `make build`"
     assert [without_outputs(cell) for cell in stored.cells] == [without_outputs(cell) for cell in wanted.cells]
     executed = [cell for cell in stored.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in executed] == list(range(1, len(executed) + 1)), "run `make build`"
+    assert [c.execution_count for c in executed] == [
+        None if "outputs-not-stored" in c.metadata.get("tags", ()) else n for n, c in enumerate(executed, 1)
+    ], "run `make build`"
     assert not [cell.id for cell in executed for output in cell.outputs if output.output_type == "error"]
+
+
+ASKS_TO_PREDICT = re.compile(r"\*\*(Predict|Guess)\b")
+
+
+@pytest.mark.parametrize("stem", [name.removeprefix("notebooks/") for name in SOURCES if name.startswith("notebooks/")])
+def test_what_a_reader_shall_predict_is_folded(stem):
+    """The output below a "**Predict": it would be read before anybody has predicted anything."""
+    cells = nbformat.read(ROOT / f"notebooks/{stem}.ipynb", 4).cells
+    for number, cell in enumerate(cells):
+        if cell.cell_type == "markdown" and ASKS_TO_PREDICT.search(cell.source):
+            below = itertools.takewhile(lambda c: c.cell_type == "code", cells[number + 1 :])
+            answers = [c for c in below if c.outputs]
+            assert answers, f'below "{cell.source[-80:]}" no cell has an output'
+            assert [c.id for c in answers if not c.metadata.get("jupyter", {}).get("outputs_hidden")] == []
+
+
+def test_a_folded_output_stays_with_its_folded_source(tree):
+    (tree / "notebooks/src/90_new.py").write_text(
+        '# %% tags=["predict"]\n1 + 1\n\n# %% tags=["folded", "predict"]\n2\n\n# %% tags=["outputs-not-stored"]\n3\n'
+    )
+    read = source.read_source(tree / "notebooks/src/90_new.py")
+    folds = [cell.metadata.get("jupyter", {}) for cell in read.cells]
+    assert folds == [{"outputs_hidden": True}, {"source_hidden": True, "outputs_hidden": True}, {}]
+    executed = run.execute(read, tree / "notebooks/src/90_new.py").cells
+    assert [(cell.execution_count, len(cell.outputs)) for cell in executed] == [(1, 1), (2, 1), (None, 0)]
 
 
 def without_outputs(cell):

@@ -4,9 +4,12 @@ Everything runs on fake executables in a copy of the few files involved: nothing
 """
 
 import ast
+import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -488,9 +491,28 @@ def test_the_lab_takes_no_open_page_for_gone(run, place):
     program(place / "venv/bin/python", '#!/bin/sh\nfor arg do echo "$arg"; done\n')
     said = run("/bin/sh", "tools/lab.sh", "venv").stdout.splitlines()
     (settings,) = (line.partition("=")[2] for line in said if line.startswith("--ServerApp.tornado_settings="))
-    socket = WebSocketMixin()
-    socket.settings = ast.literal_eval(settings)
-    assert not socket.ping_interval or socket.ping_timeout >= 2 * socket.ping_interval
+    page = WebSocketMixin()
+    page.settings = ast.literal_eval(settings)
+    assert not page.ping_interval or page.ping_timeout >= 2 * page.ping_interval
+
+
+def test_a_port_that_is_taken_is_said_before_jupyterlab_starts(run, place):
+    program(
+        place / "venv/bin/python",
+        f'#!/bin/sh\ncase "$1" in -m) echo started ;; *) exec {sys.executable} "$@" ;; esac\n',
+    )
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("/bin/sh", "tools/lab.sh", "venv", PORT=str(port))
+    assert re.fullmatch(rf"Port {port} is taken. Try another: PORT=\d+ make lab", one_line(result))
+    assert result.stdout == "" and str(port) != result.stderr.split("PORT=")[1].split()[0]
+    assert "started" in run("/bin/sh", "tools/lab.sh", "venv", PORT=str(port)).stdout
+
+
+def test_saved_notebooks_keep_the_state_of_their_widgets(setup, place):
+    setup()
+    settings = json.loads((place / ".venv/share/jupyter/lab/settings/overrides.d/course.json").read_text())
+    assert settings["@jupyter-widgets/jupyterlab-manager:plugin"] == {"saveState": True}
 
 
 def test_no_browser_is_no_failure(run, place):

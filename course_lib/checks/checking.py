@@ -10,6 +10,7 @@ from course_lib.checks.kinds import ASKS, RESULTS
 from course_lib.checks.kinds.explain import ASSESSMENTS
 from course_lib.checks.result import NOT_ATTEMPTED, NOT_YET, NotPassed, Result, not_yet, on_a_screen
 
+INTERRUPTED = "interrupted"  # an outcome that is neither recorded nor kept for report()
 _last: dict[str, Result] = {}  # the last verdict on each exercise in this process, for report()
 _LEAVES = (
     "it leaves Python.",
@@ -23,13 +24,18 @@ def check(id: str, answer: object = None) -> Result:
 
     ``answer`` is what the exercise asks for: a function, a class, a number with its unit, a choice, some sentences. A
     wrong answer raises no exception, so that the notebook runs on. NotPassed is raised only under a grader (make grade
-    or nbgrader), or under nbval for a wrong answer. Raises ValueError for an id that does not exist.
+    or nbgrader), or under nbval for a wrong answer. A learner who interrupts the check in a notebook gets a sentence;
+    anywhere else KeyboardInterrupt is raised. Raises ValueError for an id that does not exist.
     """
     task = exercise(id)
     try:
         verdict = RESULTS[task.kind](task, answer)
-    except SystemExit:  # it would end the learner's kernel or a grader; Ctrl-C still gets through
+    except SystemExit:  # it would end the learner's kernel or a grader
         verdict = not_yet(id, *_LEAVES)
+    except KeyboardInterrupt:
+        if not environment.in_a_notebook() or environment.under_a_grader() or environment.under_nbval():
+            raise  # Ctrl-C ends a program, and graders end a cell that takes too long with it
+        return _interrupted(id)
     if verdict.outcome == NOT_YET:
         verdict = dataclasses.replace(verdict, hint=next_hint(id))
     _last[id] = verdict
@@ -40,6 +46,12 @@ def check(id: str, answer: object = None) -> Result:
         raise NotPassed(_with_map(verdict))
     _show(verdict)
     return verdict
+
+
+def _interrupted(id: str) -> Result:
+    """Say that the check was interrupted, in place of a traceback through the judges, and return a Result of that."""
+    print(f"{id} interrupted; nothing is recorded. Is there a loop that never ends?")
+    return Result(id=id, outcome=INTERRUPTED)
 
 
 def assess(id: str, answer: str) -> None:

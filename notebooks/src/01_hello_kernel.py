@@ -396,7 +396,7 @@ for verdict in judges.judge(add_with_element_offsets, jnp.add, c, d):
 # What do you expect: is the plain interpreter content? Is the compiler? Write down who refuses.
 
 
-# %%
+# %% tags=["predict"]
 def fold_kernel(x_ref, o_ref):
     @pl.when(pl.program_id(0) < 3)
     def write():

@@ -59,7 +59,7 @@ same = jnp.allclose(softmax(small, rows=8), softmax(small, rows=512), rtol=1e-6)
 print("the same result:", bool(same))
 
 
-# %%
+# %% tags=["predict"]
 def f32(*shape):
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
@@ -128,7 +128,7 @@ viz.core_picture()
 # The next cell reads the answer off the programs that the compiler makes.
 
 
-# %%
+# %% tags=["predict"]
 def applied(fn, *args):
     """A kernel that applies ``fn`` to whole arrays."""
 
@@ -235,7 +235,7 @@ for name in ("v5e", "v6e"):
 # longer than the copy? How much longer does each further multiplication make it?
 
 
-# %%
+# %% tags=["predict"]
 def times(x, n):
     value = x
     for _ in range(n):
@@ -256,7 +256,7 @@ axes.set(xlabel="multiplications for each number", ylabel="cycles more than a co
 axes.set_title("256 registers, predicted (compiler)")
 viz.plot_picture(fig, "Flat up to four multiplications, then a straight line.")
 
-# %%
+# %% tags=["predict"]
 for n in (4, 6, 12):
     print(f"{n:2} multiplications: {cycles[n] - cycles[0]:4} cycles more than a copy")
 tanh_and_four = compiler.compile_tpu(applied(lambda x: times(jnp.tanh(x), 4), big), big)
@@ -284,7 +284,7 @@ print(f" 4 and a tanh: {tanh_and_four.cycles - cycles[0]:9} cycles more than a c
 # the slowest to answer?
 
 
-# %%
+# %% tags=["predict"]
 def chained(x, op, n):
     def kernel(x_ref, o_ref):
         value = x_ref[0]
@@ -420,7 +420,7 @@ viz.systolic_stepper(rows=4, columns=4)
 # 8? And 256 than 32?
 
 
-# %%
+# %% tags=["predict"]
 def product(x, w, steps):
     """The same product at every step: the blocks stay, so nothing is copied between the steps."""
 
@@ -488,7 +488,7 @@ print(
 # difference between two copies and one, so that what stands around them drops out.
 
 
-# %%
+# %% tags=["predict"]
 def copies(x, times, at_once):
     rows = x.shape[0] // times
 
@@ -634,7 +634,7 @@ for shape, space in [((1,), pltpu.SMEM), ((1, 1), pltpu.VMEM)]:
 # many times longer does it take to add up numbers one by one?
 
 
-# %%
+# %% tags=["predict"]
 def sum_of_scalars(x):
     def kernel(x_ref, o_ref):
         def add(i, total):
@@ -811,7 +811,7 @@ for name in chips.GPU_NAMES:
 # v6e reach its peak so? The next cell divides, and asks the simulator what further rows of a product cost.
 
 
-# %%
+# %% tags=["predict"]
 def flops_of_a_cell(chip):
     """FLOPs of a cell in a cycle, predicted (compiler), of further rows of a product."""
     found = []

@@ -182,7 +182,7 @@ print(f"VPU: {vector_peak / 1e12:.1f} TFLOP/s, {vector_peak / peak:.0%} of the p
 # Take the simplest thing there is: adding two float32 vectors of 32 Mi numbers. That is 32 Mi additions, and three vectors that
 # pass between HBM and VMEM. Which takes longer? By how much? Guess, then run.
 
-# %%
+# %% tags=["predict"]
 numbers = 32 * 2**20
 additions, moved = numbers, 3 * numbers * 4
 print(f"arithmetic {additions / vector_peak * 1e6:6.1f} us")
@@ -384,7 +384,7 @@ print(f"its bytes alone        {bytes_of_a_step / bandwidth * 1e6:6.3f} us")
 # of the next cell: it is the same kernel, changed in these two ways.
 
 
-# %%
+# %% tags=["predict"]
 def without_copies(x, y):
     """The same steps on one block, which stays."""
     one = pl.BlockSpec((128, 128), lambda i, j, k: (0, 0))
@@ -654,7 +654,7 @@ for b in (256, 512):
 # **Predict first.** D = F = 2048. How much longer do 256 rows take than 64, four times as many? And 1024 than 256? Write down
 # two factors.
 
-# %%
+# %% tags=["predict"]
 D = 2048
 batches = (16, 32, 64, 128, 256, 512, 1024)
 us = {}
@@ -736,7 +736,7 @@ guesses = {  # milliseconds
 # *Model* is predicted (model), by `roofline.predict`. *Compiler* is predicted (compiler). *Published* was measured, by the
 # authors of the notebook in the JAX repository. Their clock had the host's 0.11 ms in it, so we add that to both predictions.
 
-# %%
+# %% tags=["predict"]
 PUBLISHED_LARGE |= {1024: 0.0001271, 4096: 0.0008891}
 PUBLISHED_XLA |= {1024: 0.0001194, 4096: 0.0008273}
 

@@ -97,7 +97,7 @@ for report in sorted(reports, key=lambda report: report.hbm_bytes):
 # the cell, write down for step (1, 2) the first row and the first column that it sees.
 
 
-# %%
+# %% tags=["predict"]
 def add_one_kernel(x_ref, o_ref):
     o_ref[...] = x_ref[...] + 1
 
@@ -168,7 +168,7 @@ viz.grid_player(add_one, sheet)
 # block that gets the number 4: is it to the right of block 0, or below it?
 
 
-# %%
+# %% tags=["predict"]
 def count_kernel(o_ref, count_ref):
     first = (pl.program_id(0) == 0) & (pl.program_id(1) == 0)
 
@@ -555,7 +555,7 @@ print(judges.numbers_judge(fold_without_zero, fold_in_jax, page))
 # that it has left. The player marks it in orange.
 
 
-# %%
+# %% tags=["predict"]
 def fold_k_first_kernel(x_ref, o_ref):
     @pl.when(pl.program_id(0) == 0)
     def zero():
@@ -577,7 +577,7 @@ def fold_k_first(x, interpret=False):
 
 viz.grid_player(fold_k_first, page)
 
-# %%
+# %% tags=["predict"]
 with pltpu.force_tpu_interpret_mode(None):
     result = fold_k_first(page, interpret=True)
 print("interpret=True gives the right numbers:", bool((result == fold_in_jax(page)).all()))
@@ -872,7 +872,7 @@ for block in ((6, 128), (3, 128), (8, 300), (6, 100)):
 # block is the first that does not fit?
 
 
-# %%
+# %% tags=["predict"]
 def copy_by(rows, limit=None, buffers=None):
     def call(x):
         block = pl.BlockSpec((rows, 1024), lambda i: (i, 0), pipeline_mode=buffers)

@@ -138,7 +138,7 @@ for verdict in judges.judge(doubled_by_hand, double, x):
 # and what happens on a chip? Guess both before you run the cell.
 
 
-# %%
+# %% tags=["predict"]
 def doubled_with(waits):
     def doubled(x):
         def kernel(x_hbm, o_ref, buffer_ref, sem):
@@ -267,7 +267,7 @@ for buffers in (1, 2, 3):
 # longer does a turn take for 100 cycles of work more? Write down four numbers.
 
 
-# %%
+# %% tags=["predict"]
 def cycles_of_a_turn(fn, rows=ROWS):
     """(cycles that a further chunk costs, of 48 less 24; those in which the core is busy)."""
     few, more = (
@@ -361,7 +361,7 @@ for buffers, report in ((2, two), (1, one)):
 # work to tell L from L + c. **Guess** what each of them takes: (L + c) / 2, L, or L + c.
 
 
-# %%
+# %% tags=["predict"]
 def placed(x, place, exps=64):
     """by_hand with two buffers; ``place``: where in a turn the next copy is started."""
     chunks = x.shape[0] // ROWS
@@ -558,7 +558,7 @@ print(f"emit_pipeline  {turn:4.0f} cycles a step with four")
 # Two things help: more copies under way, or longer copies. Here are both, for 32 MiB. The dashed line is what the bytes
 # take at the full speed of HBM. **Guess first:** with two buffers, from how large a block on do the bytes decide?
 
-# %%
+# %% tags=["predict"]
 long = jax.ShapeDtypeStruct((65536, 128), jnp.float32)
 floor = compiler.compile_tpu(
     functools.partial(in_chunks, rows=64, buffers=2), long
@@ -990,7 +990,7 @@ print(f"neighbours are {np.spacing(jnp.abs(reference).max()):.1e} apart at the l
 # Each is visited twice. **Guess first** what comes out with one buffer, and with two.
 
 
-# %%
+# %% tags=["predict"]
 def visited_twice(buffers):
     def add(x_ref, o_ref):
         @pl.when(pl.program_id(0) == 0)

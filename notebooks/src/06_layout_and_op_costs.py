@@ -67,7 +67,7 @@ viz.tile_painter((20, 200))
 # The painter only counts. Is it right? The program tells: it loads each register once. **Predict two more:** how many
 # registers take (3, 300) and (12, 4, 128)?
 
-# %%
+# %% tags=["predict"]
 for shape in (*SHAPES, (3, 300), (12, 4, 128)):
     price = prices.get(shape) or compiler.op_cost(plus_one, array(*shape))
     registers = grid.registers(shape, jnp.float32)
@@ -92,7 +92,7 @@ for shape in (*SHAPES, (3, 300), (12, 4, 128)):
 # And narrow numbers share a lane. **Predict the cycles** of a copy of (32, 256) in float32, in bfloat16 and in int8.
 
 
-# %%
+# %% tags=["predict"]
 def same(x):
     return x
 
@@ -114,7 +114,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
 # as a column, (1048576, 1)? As a row, as (8192, 128), as a vector of one axis? And the row, of bfloat16?
 
 
-# %%
+# %% tags=["predict"]
 def doubled(x, block, index):
     def kernel(x_ref, o_ref):
         o_ref[...] = 2 * x_ref[...]
@@ -164,10 +164,10 @@ for shape, block, index, dtype in (
 # **Predict first.** Of the medium ones, two cost no more than an addition, and two, of whole numbers, cost more than a sine.
 # Which? Here is each operation of that list, and some more, priced for three chips. (Try int32.)
 
-# %%
+# %% tags=["predict"]
 viz.cost_bars(compiler.op_prices())
 
-# %%
+# %% tags=["predict"]
 kept = compiler.op_prices()
 for name, column in (
     ("x + y, x - y", "f32, v5e"),
@@ -193,7 +193,7 @@ for name, column in (
 # Newton's?
 
 
-# %%
+# %% tags=["predict"]
 def by_rule(price):
     slots = {unit: price.slots.get(unit, 0) for unit in ("store", "load", "VPU", "EUP")}
     return max(slots["store"], slots["load"] / 3, slots["VPU"] / 4, slots["EUP"])
@@ -252,7 +252,7 @@ for name, (fn, *args) in LISTED.items():
 # **Predict the order** of each three, on a v5e.
 
 
-# %%
+# %% tags=["predict"]
 def cast_once(fn):
     """``fn`` in float32, of bfloat16 and to bfloat16."""
     return lambda *args: fn(*(x.astype(jnp.float32) for x in args)).astype(jnp.bfloat16)
@@ -286,7 +286,7 @@ for name, fn, count, row in (
 # 16,000 numbers are added. **Predict:** the order, and about the factors.
 
 
-# %%
+# %% tags=["predict"]
 def sums(*shape):
     for axis, name in enumerate(("leading", "sublanes", "lanes")):
         price = compiler.op_cost(
@@ -307,7 +307,7 @@ sums(16, 8, 128)
 # Is it the lanes that cost? Those over the lanes are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over
 # its first axis. **Predict the factor.**
 
-# %%
+# %% tags=["predict"]
 upright = compiler.op_cost(lambda x: jnp.sum(x, 0, keepdims=True), array(128, 128))
 print(f"128 sums of 128 numbers, upright: {upright.cycles:.0f} cycles")
 
@@ -318,7 +318,7 @@ print(f"128 sums of 128 numbers, upright: {upright.cycles:.0f} cycles")
 # So the lanes are the worst? Here are the same 8 rows a slice, eight times as long: (8, 8, 1024), four times as many
 # numbers. **Predict all three.**
 
-# %%
+# %% tags=["predict"]
 sums(8, 8, 1024)
 
 # %% [markdown]
@@ -334,7 +334,7 @@ sums(8, 8, 1024)
 # A reshape of a NumPy array is free: no number moves. In a kernel it is surely free if no number changes its sublane and its
 # lane. **Predict for each line:** free, paid for, or refused? Free means a cycle for each register: load it, store it.
 
-# %%
+# %% tags=["predict"]
 MOVES = {
     "(64, 128) to (8, 8, 128)": (lambda x: x.reshape(8, 8, 128), (64, 128)),
     "(8, 8, 128) to (64, 128)": (lambda x: x.reshape(64, 128), (8, 8, 128)),
@@ -365,7 +365,7 @@ for name, (fn, shape) in MOVES.items():
 # is dearer, eight rows that begin at 3, or 128 lanes that begin at 64? And in bfloat16, where two rows share each lane: rows
 # from 4, or from 3?
 
-# %%
+# %% tags=["predict"]
 wide, narrow_rows = array(64, 256), array(64, 128, dtype=jnp.bfloat16)
 eight, sixteen = array(8, 256), array(16, 128, dtype=jnp.bfloat16)
 for name, take, whole, part in (
@@ -388,7 +388,7 @@ for name, take, whole, part in (
 # Now `i` is known only when the kernel runs, and the Ref has 256 lanes if nothing else is said. **Predict:** three of these
 # are refused. Which?
 
-# %%
+# %% tags=["predict"]
 for name, take, whole, part in (
     ("8 rows from i", lambda x, i: x[pl.ds(i, 8)], wide, eight),
     ("8 rows from 8 * i", lambda x, i: x[pl.ds(8 * i, 8)], wide, eight),
@@ -479,7 +479,7 @@ print(f"in the simulator it is off by at most {float(worst):.1e}, bfloat16 by {2
 #
 # Casts are said to be cheap. **Predict:** which is dearer, float32 to int32 or back? And to uint32?
 
-# %%
+# %% tags=["predict"]
 print("                    VPU, v5e      cycles on a v5e   v5p   v6e")
 for before, after in (("int32", "float32"), ("float32", "int32"), ("float32", "uint32")):
     costs = [
@@ -499,7 +499,7 @@ for before, after in (("int32", "float32"), ("float32", "int32"), ("float32", "u
 #
 # A broadcast is a sum backwards. **Predict:** which of these costs more than its stores? The last three are other sums.
 
-# %%
+# %% tags=["predict"]
 for name, fn, x in (
     ("(1, 8, 128) to 8 slices", lambda x: jnp.broadcast_to(x, (8, 8, 128)), (1, 8, 128)),
     ("(1, 128) to 64 rows", lambda x: jnp.broadcast_to(x, (64, 128)), (1, 128)),
@@ -523,7 +523,7 @@ for name, fn, x in (
 #
 # **Predict:** which of these can be copied by a v5e's kernel, and which can be added?
 
-# %%
+# %% tags=["predict"]
 print("           copy      x + x")
 for name in "float32 bfloat16 float16 float8_e5m2 int32 uint32 int16 int8 int4".split():
     block = array(64, 256, dtype=jnp.dtype(name))
@@ -573,7 +573,7 @@ for name, made in {
 # the generator of the chip: `pltpu.prng_seed`, then `pltpu.prng_random_bits`. **Which is cheaper?**
 
 
-# %%
+# %% tags=["predict"]
 def from_key(s_ref, o_ref):
     key = jax.random.key(s_ref[0], impl="threefry2x32")
     o_ref[...] = jax.random.bits(key, o_ref.shape)
@@ -614,7 +614,7 @@ print("in the kernel as outside:", bool((drawn == outside).all()))
 # makes it and another takes the result, `doubled(a @ b) @ c`. **Predict:** how many times as many bytes does the first move as
 # the second? And who makes copies in the third?
 
-# %%
+# %% tags=["predict"]
 rows = functools.partial(doubled, index=lambda i: (i, 0))
 half, full = (
     functools.partial(rows, block=(4096, 64)),

@@ -95,7 +95,7 @@ print(f"XLA's own product: {xla.seconds * 1e6:5.0f} us, predicted (compiler)")
 # often does it go back to HBM? Then press Play: the lane below VMEM counts the parts of the sum in `o_ref`.
 
 
-# %%
+# %% tags=["predict"]
 def in_output_kernel(x_ref, y_ref, o_ref):
     @pl.when(pl.program_id(2) == 0)
     def zero():
@@ -125,7 +125,7 @@ y = jax.random.normal(jax.random.key(1), (384, 256), jnp.bfloat16)
 in_small_blocks = functools.partial(in_output, bm=16, bk=128, bn=128)
 viz.grid_player(in_small_blocks, x, y)
 
-# %%
+# %% tags=["predict"]
 for row in cost.traffic(grid.walk(in_small_blocks, x, y)):
     print(f"{row.name} {row.copies} copies {row.direction}")
 
@@ -139,7 +139,7 @@ for row in cost.traffic(grid.walk(in_small_blocks, x, y)):
 # kernel of the opening adds in a float32 scratch and rounds once. Lesson 4 compared the two in 32 steps. **What is the
 # difference in one step?** And how does each error go on from there? Sketch two curves.
 
-# %%
+# %% tags=["predict"]
 deep_x = jax.random.normal(jax.random.key(2), (16, 4096), jnp.bfloat16)
 deep_y = jax.random.normal(jax.random.key(3), (4096, 128), jnp.bfloat16)
 exact = np.asarray(deep_x, np.float64) @ np.asarray(deep_y, np.float64)
@@ -211,7 +211,7 @@ for name, report in reports.items():
 # To be sure, an experiment. Twice the bk or twice the bn: either way `A` has half as many steps, each with twice the work.
 # **What does the rule say of the two?**
 
-# %%
+# %% tags=["predict"]
 print("predicted (compiler)")
 for name, report in (
     ("A, (1024, 1024, 128)", reports["A"]),
@@ -230,7 +230,7 @@ for name, report in (
 # step of `C` that makes 2048 cycles, and it takes some 300 more. **Predict:** with half of `C`'s bk, and with twice its bk,
 # how many more are they: half and twice as many, or about as many?
 
-# %%
+# %% tags=["predict"]
 print("cycles of a step, predicted (compiler)")
 print("       bm    bk    bn   MXUs alone    all   beside the products   steps")
 by_depth = {256: compiled(512, 256, 512), 512: reports["C"], 1024: compiled(512, 1024, 512)}
@@ -263,11 +263,11 @@ for name, bm, bk, bn, report in (
 # bfloat16 and blocks of 1024 along all axes: **how much is that?** Does it fit into 16 MiB? Write down a number and a yes
 # or a no. In the table you can change the sizes; the compiler has the last word below it.
 
-# %%
+# %% tags=["predict"]
 in_large_blocks = functools.partial(product, bm=1024, bk=1024, bn=1024)
 viz.vmem_table(in_large_blocks, square, square)
 
-# %%
+# %% tags=["predict"]
 report = compiler.compile_tpu(in_large_blocks, square, square, simulate=False)
 print(f"counted: {cost.vmem_bytes(grid.walk(in_large_blocks, square, square)) / 2**20} MiB")
 print(report.error)
@@ -277,7 +277,7 @@ print(report.error)
 # more: with `vmem_limit_bytes=64 * 2**20` blocks may be longer. The longest bk is K itself: **all of K in one block,** and one
 # step along k. **Predict,** for bm = bn = 512: how often is x copied now?
 
-# %%
+# %% tags=["predict"]
 MIB = 2**20
 whole_k = compiled(512, 4096, 512, limit=64 * MIB)
 print(
@@ -385,7 +385,7 @@ for masks in ("", "x", "y", "xy"):
 #
 # **What is `x @ y.T`? And `x.T @ y`?** What is left of x comes first in the result, then what is left of y.
 
-# %%
+# %% tags=["predict"]
 x, y = jnp.ones((2, 3)), jnp.ones((4, 3))
 last = jax.lax.dot_general(x, y, (((1,), (1,)), ((), ())))
 print(f"the last axes meet:  {x.shape} and {y.shape} make {last.shape}, as x @ y.T does")
@@ -412,7 +412,7 @@ print(f"the first axes meet: {x.shape} and {y.shape} make {first.shape}, as x.T 
 # is the relative error of one pass, and of three? Do the errors rise with K?
 
 
-# %%
+# %% tags=["predict"]
 def parts(a, count):
     """``count`` bfloat16 numbers, held in float32, that add up to nearly a."""
     found = []
@@ -464,7 +464,7 @@ for name, curve in error_curves.items():
     )
 
 
-# %%
+# %% tags=["predict"]
 def dot_at(precision):
     """One product of 512 x 512 x 512 in each of 64 steps, all on the same blocks."""
 
@@ -549,7 +549,7 @@ print(f"VMEM {cost.vmem_bytes(walk) / MIB} MiB")
 # what factor does the *program* grow?
 
 
-# %%
+# %% tags=["predict"]
 def one_block(x, y):
     def kernel(x_ref, y_ref, o_ref):
         product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
@@ -590,7 +590,7 @@ for n in (256, 512, 1024, 2048, 4096):
 # copies? And is it the sum of `B`, four times as large, that makes its steps dearer?
 
 
-# %%
+# %% tags=["predict"]
 def overwriting_kernel(x_ref, y_ref, o_ref, acc_ref):  # = where in_scratch_kernel has +=
     acc_ref[...] = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 
@@ -639,7 +639,7 @@ for name in "BC":
 # **Guess** before you run the cell: blocks of 512, a product of 4096, float32 out with the sum in `o_ref`, or bfloat16 out
 # with scratch. Which is faster, which moves more bytes, which takes more VMEM?
 
-# %%
+# %% tags=["predict"]
 print("                              us    HBM MiB   VMEM MiB   predicted (compiler)")
 for name, report in (
     ("o_ref, float32 out", compiled(512, 512, 512, fn=in_output)),
@@ -692,7 +692,7 @@ viz.plot_picture(
 # 256 products of 10 and 10.
 
 
-# %%
+# %% tags=["predict"]
 def dot_of(dtype, preferred):
     def kernel(x_ref, y_ref, o_ref):
         product = jnp.dot(x_ref[...], y_ref[...], preferred_element_type=preferred)
@@ -763,7 +763,7 @@ print(f"the data sheet says {chip.int8_ops / chip.bf16_flops:.1f} times as many 
 # how much more than a plain product?
 
 
-# %%
+# %% tags=["predict"]
 def strips(kernel, x_axis, y_axis):
     """x @ y in blocks of 512; ``x_axis``, ``y_axis``: which axis of x and of y has the results' rows, columns."""
 
@@ -857,7 +857,7 @@ for name, report in by_level.items():
 # The rules give candidates; the compiler decides between them. `bench.autotune` compiles each and keeps the order. Here are
 # some for a shape that is all K: 512 x 8192 x 2048. **Guess the order** before you run the cell.
 
-# %%
+# %% tags=["predict"]
 rows, columns = (
     jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((512, 8192), (8192, 2048))
 )

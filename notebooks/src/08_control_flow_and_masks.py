@@ -100,7 +100,7 @@ for report in sorted(reports.values(), key=lambda report: report.seconds):
 # of them can be compiled?
 
 
-# %%
+# %% tags=["predict"]
 def with_python_if(x_ref, o_ref):
     if x_ref[0, 0] > 0:
         o_ref[...] = 2 * x_ref[...]
@@ -137,7 +137,7 @@ for kernel in (with_python_if, when_of_a_block, where_of_a_block):
 # times longer does a step take with `where`, on average, than with `cond`?
 
 
-# %%
+# %% tags=["predict"]
 def maybe_sine(x, how, in_steps):
     def kernel(x_ref, o_ref):
         x, wanted = x_ref[...], pl.program_id(0) < in_steps
@@ -169,7 +169,7 @@ for how in ("where", "cond"):
 # loop, and multiplied with a register. **Guess** the order of the three.
 
 
-# %%
+# %% tags=["predict"]
 IN_SMEM, IN_VMEM = (pl.BlockSpec(memory_space=m) for m in (pltpu.SMEM, pltpu.VMEM))
 
 
@@ -224,7 +224,7 @@ for where in ("SMEM", "VMEM", "a sum over VMEM"):
 # **Predict:** how many bundles has the program of a loop with 8 turns, and how many with 512?
 
 
-# %%
+# %% tags=["predict"]
 def turns(x, body, unroll=1):
     """o[i] = body(x[i]), a register in each turn."""
 
@@ -341,7 +341,7 @@ viz.unroll_viewer(
 # the two does unroll=8 help?**
 
 
-# %%
+# %% tags=["predict"]
 def chain_in_vmem(x, unroll):
     def kernel(x_ref, o_ref):
         def turn(i, carry):
@@ -382,7 +382,7 @@ for loop in (chain_in_vmem, carries_a_number):
 # times faster with one sum, and with four?
 
 
-# %%
+# %% tags=["predict"]
 def in_turns(x, of_each, in_a_turn, sums=1):
     """of_each(register), added up: ``in_a_turn`` registers in each turn, in so many sums."""
 
@@ -437,7 +437,7 @@ for of_each, in_a_turn, sums in (
 # not know; the report counts as if all of them held. **Predict:** how many times dearer than a mask is a condition each?
 
 
-# %%
+# %% tags=["predict"]
 def pieces(s, x, how, make):
     def kernel(s_ref, x_ref, o_ref):
         def piece(i):
@@ -518,7 +518,7 @@ viz.mask_painter(shape=(20, 300), block=(8, 128), step=(2, 2))
 # summed, and for no other. **How many of the four are right?**
 
 
-# %%
+# %% tags=["predict"]
 def ragged_sum(x, axis, masked, block=(8, 128)):
     """The sum of x along an axis, which is the last of the grid."""
     kept = 1 - axis
@@ -572,7 +572,7 @@ for axis in (0, 1):
 # a mask after the maximum; a mask before it with 0; before it with -inf; none. **Which are right?**
 
 
-# %%
+# %% tags=["predict"]
 def column_maxima(x, mask):
     rows = x.shape[0]
 
@@ -627,7 +627,7 @@ for mask in ("none", "after", "before, with 0", "before, with -inf"):
 # it saves in a sum over rows of 8092 numbers, in 16 blocks.
 
 
-# %%
+# %% tags=["predict"]
 def row_sums(x, mask, stays, wide=512):
     rows, columns = x.shape
     last = pl.cdiv(columns, wide) - 1
@@ -785,7 +785,7 @@ for says, call in (
 # (columns, 2, rows). **What binds, the core or HBM?**
 
 
-# %%
+# %% tags=["predict"]
 def two_reads(x, rows=512):
     def kernel(x_ref, o_ref, max_ref, sum_ref):
         second, i = pl.program_id(1), pl.program_id(2)
@@ -829,7 +829,7 @@ print(f"{report.seconds * 1e6:.0f} us, predicted (compiler); binds: {report.boun
 # the whole sum can be set right with one product. Below in plain JAX, for one column in four blocks. **Predict:** what is
 # the sum after the second block, [2, 90]?
 
-# %%
+# %% tags=["predict"]
 column = jnp.array([1.0, 3.0, 2.0, 90.0, 89.0, 5.0, 95.0, 94.0])
 largest, total = -jnp.inf, 0.0
 for block in column.reshape(4, 2):
@@ -911,7 +911,7 @@ print(f"{3 * np.exp(10 - 12) + 2 * np.exp(0):.2f}")
 # program, for 8 rows, for 512?
 
 
-# %%
+# %% tags=["predict"]
 def maybe_add(s, x):
     def kernel(s_ref, x_ref, o_ref):
         x = x_ref[...]
@@ -960,7 +960,7 @@ for note in report.notes:
 # which are written out. **Guess** what a register costs in each.
 
 
-# %%
+# %% tags=["predict"]
 def eight_in_a_turn(x):
     """``carried``, with an inner loop that JAX writes out."""
 
@@ -997,7 +997,7 @@ for name, loop in {
 # block. **Predict:** what is saved by skipping copies, and what by skipping work?
 
 
-# %%
+# %% tags=["predict"]
 def upper_sines(x, skip_work, copies, side=256):
     def kernel(x_ref, o_ref):
         j, i = pl.program_id(0), pl.program_id(1)

@@ -79,7 +79,7 @@ for verdict in judges.judge(functools.partial(fused, bm=64, bn=128), layer, x, w
     print(verdict)
 
 
-# %%
+# %% tags=["predict"]
 def product(x, w):
     return x @ w
 
@@ -127,7 +127,7 @@ print(compiler.program(layer, *sizes))
 # size.
 
 
-# %%
+# %% tags=["predict"]
 def in_pieces(x, w, b):
     z = jax.lax.optimization_barrier(x @ w)
     z = jax.lax.optimization_barrier(z + b)
@@ -176,7 +176,7 @@ print(compiler.program(in_pieces, *large))
 # once and write it once: two passes. **Predict** how many passes XLA's programs make. The array has 134,217,728 bytes.
 
 
-# %%
+# %% tags=["predict"]
 def rms_norm(x, weight):
     mean = jnp.mean(x * x, axis=-1, keepdims=True)
     return x * jax.lax.rsqrt(mean + 1e-6) * weight
@@ -277,7 +277,7 @@ for name, fn in [("XLA", rms_norm), ("kernel", rms_norm_kernel)]:
 # Write down how many bytes more it costs to leave the epilogue behind the kernel.
 
 
-# %%
+# %% tags=["predict"]
 def product_then_layer(x, w, b):
     z = fused(x, w, jnp.zeros_like(b), activation=lambda z: z)  # a product, no more
     return jax.nn.relu(z + b)
@@ -307,7 +307,7 @@ print(compiler.program(product_then_layer, *large))
 # own, the wide weights would go out to HBM and come in again. **Guess:** does it?
 
 
-# %%
+# %% tags=["predict"]
 def from_int8(x, q, scale):
     return jnp.dot(x, q.astype(x.dtype), preferred_element_type=jnp.float32) * scale
 
@@ -392,7 +392,7 @@ viz.plot_picture(
 # With one wait the host sends the next call while the device works on this one, and only the first dispatch is seen.
 # **Guess:** a norm of 2.6 us, a hundred calls, one wait. What does the clock show for one of them? Predicted (model):
 
-# %%
+# %% tags=["predict"]
 print(f"a dispatch, fitted on published times: {dispatch * 1e6:.0f} us")
 for mib in (128, 1):
     seconds = 2 * mib * 2**20 / chips.chip("v5e").hbm_bandwidth
@@ -425,7 +425,7 @@ except bench.Impossible as error:
 # for gaps, and for the side of the dashed line on which they are.
 
 
-# %%
+# %% tags=["predict"]
 def decide(name, fn, *args):
     least = bench.bound(fn, *args)
     moved = compiler.compile_tpu(fn, *args, simulate=False).hbm_bytes
@@ -570,7 +570,7 @@ print(compiler.program(lambda x: jax.nn.standardize(x, axis=-1), f32(65536, 4096
 # the passes of the first. And of the second: does it move more than x, w and the result?
 
 
-# %%
+# %% tags=["predict"]
 def weights_of(x, w):
     return softmax(jnp.dot(x, w, preferred_element_type=jnp.float32))
 
@@ -612,7 +612,7 @@ print(f"cycles waiting for copies: {waits}, a difference of {more * 1e6:.1f} us"
 #
 # Guess what gelu and silu add to the kernel, in per cent, for a K of 1024 and for one of 128.
 
-# %%
+# %% tags=["predict"]
 print("          K = 1024   K = 128   (us, predicted (compiler))")
 for name, activation in [
     ("none", lambda z: z),
@@ -775,7 +775,7 @@ print(f"{report.seconds * 1e6:.0f} us, its bytes alone {report.hbm_seconds * 1e6
 # each call in turn so that no cache knows them, the median and the spread, and a refusal of what cannot be. Without a chip it
 # says so:
 
-# %%
+# %% tags=["predict"]
 try:
     print(bench.measure(layer, x, w, b))
 except bench.NoAccelerator as error:

@@ -97,7 +97,7 @@ except ValueError as error:
 # each number that it returns has a cotangent of 1. What are the cotangents of x?
 
 
-# %%
+# %% tags=["predict"]
 def reads(x):
     return x[jnp.array([0, 0, 0, 2])]
 
@@ -115,7 +115,7 @@ print("gradient:  ", pull_back(jnp.ones(4))[0])
 # **Predict first:** `forward` runs on 3 x 3 steps, i for rows and j for columns. Over which axis is each of dx, dw and db
 # a sum?
 
-# %%
+# %% tags=["predict"]
 call = grid.walk(forward, x, w, b).calls[0]
 for operand in call.operands[:3]:
     steps = operand.indices.reshape(*call.grid, -1)
@@ -132,7 +132,7 @@ for operand in call.operands[:3]:
 # (0, j) of dw. **Guess:** which of the four judges refuses it, and why?
 
 
-# %%
+# %% tags=["predict"]
 def transposed(x, g):
     """dw = x.T @ g on the grid of the forward kernel."""
 
@@ -184,7 +184,7 @@ for verdict in judges.judge(transposed, lambda x, g: x.T @ g, x, g):
 # it leaves out the rows. **Write down all three** before you read the cell.
 
 
-# %%
+# %% tags=["predict"]
 @jax.custom_vjp
 def dense_guide(x, w, b):
     return forward(x, w, b)
@@ -487,7 +487,7 @@ print(
 # a block of 64 rows and a ragged one of 11. The twin is `keras.layers.Dense` with the same weights at the start. Two more
 # layers train with the slips. **Guess** the order of the four losses after 20 epochs.
 
-# %%
+# %% tags=["predict"]
 flowers, species = datasets.irises()
 
 
@@ -593,7 +593,7 @@ viz.plot_picture(
 #
 # **Predict:** which is the fastest? You know what lesson 9 found about bias and relu.
 
-# %% tags=["folded"]
+# %% tags=["folded", "predict"]
 from course_lib import compiler
 
 
@@ -756,7 +756,7 @@ print(f"recompute {again:14.1f} {added_up(2 * (X + W) + 3 * Y, 2):7.1f}")
 #
 # At z = 0 any slope from 0 to 1 would do for relu. Guess what JAX takes, for `jnp.maximum(z, 0)` and for `jax.nn.relu(z)`.
 
-# %%
+# %% tags=["predict"]
 print("jnp.maximum at 0:", jax.grad(lambda z: jnp.maximum(z, 0.0))(0.0))
 print("jax.nn.relu at 0:", jax.grad(jax.nn.relu)(0.0))
 
@@ -807,7 +807,7 @@ for scratch in (False, True):
 # 1 and around 30, and whether it does if only b is moved.
 
 
-# %%
+# %% tags=["predict"]
 from jax.test_util import check_grads
 
 
@@ -851,7 +851,7 @@ print(judged(wrong, rows=128)[-1])
 # `jax.vmap` over two batches do to the grid of the forward kernel, (3, 3)?
 
 
-# %%
+# %% tags=["predict"]
 def loss(fn):
     return lambda *args: (fn(*args) ** 2).sum()
 

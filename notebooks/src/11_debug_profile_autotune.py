@@ -135,7 +135,7 @@ for name in ("wrong axis", "not zeroed"):
 # `pl.debug_print` prints scalars from inside a kernel, at each step. **Predict** for "wrong axis" the four lines, "step (0, 0):
 # before -> after" and so on, and underline the first one that is wrong.
 
-# %%
+# %% tags=["predict"]
 _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 
 # %% [markdown]
@@ -177,7 +177,7 @@ for memory in ("zero", "nan"):
 # to zero, comes at another time?
 
 
-# %%
+# %% tags=["predict"]
 def order_of(fn, x, **knobs):
     """(the grid points in the order in which they ran, what came out)."""
     ran = []
@@ -227,7 +227,7 @@ for access in sorted(set(re.findall(pattern, printed.getvalue()))):
 # pass which bug. How many does the compiler see?
 
 
-# %%
+# %% tags=["predict"]
 def added(x):
     return x.reshape(x.shape[0], -1, 128).sum(axis=1)
 
@@ -256,7 +256,7 @@ for name, broken in BROKEN.items():
 # Back to the opening. A report splits the longest chain of instructions by what it waits for. **Guess** for `turn=8`:
 # which unit, or which wait, is the largest part?
 
-# %%
+# %% tags=["predict"]
 for turn in (8, 16, 32, 512):
     split = reports[turn].time_split
     largest = sorted(split, key=split.get, reverse=True)[:3]
@@ -333,7 +333,7 @@ viz.bundle_diff(codes, in_a_step=True)
 # And what do they cost? You have met the program that spills most, and the one that takes longest. **Predict:** how far are they
 # apart in time, with the copies there again?
 
-# %%
+# %% tags=["predict"]
 print("turn      us   HBM alone   core alone   spills   VMEM KiB   predicted (compiler)")
 for turn, report in reports.items():
     print(
@@ -423,7 +423,7 @@ for name, trace in traces.items():
 # > **autotuner**: a program that looks for the fastest choice of a search space, and asks as little as it can.
 
 
-# %%
+# %% tags=["predict"]
 def legal(shape):
     """Every (bm, bk, bn) that the rule allows."""
 
@@ -502,7 +502,7 @@ viz.search_map(search.seconds, asked=search.ours)
 # the twelve largest of those that fit into 15 MiB. **Predict** who comes out as ours does. (We chose these six products after a
 # first set had been too easy to tell anybody apart; they are a choice, and no proof.)
 
-# %%
+# %% tags=["predict"]
 print("the best found, as a multiple of the best there is: predicted (compiler)")
 print(" " * 26, "random: median, worst   largest   largest that fit   ours")
 for shape, search in list(datasets.product_searches().items())[:6]:
@@ -553,7 +553,7 @@ print(
 # **Which arguments?** For "not zeroed" anything will do. Which of these two shapes is no test for "wrong axis"?
 
 
-# %%
+# %% tags=["predict"]
 def passes(fn, x):
     try:
         testing.assert_kernel(fn, added, x)

@@ -33,6 +33,14 @@ READY = """async () => {
     await panel.sessionContext.session.kernel.info;
     for (const cell of panel.content.widgets) cell.node.dataset.courseCell = cell.model.id;
 }"""
+# What JupyterLab writes into a notebook when its kernel has started, it has written one turn after these are known.
+UNSAVED = """async () => {
+    const { context } = window.jupyterapp.shell.currentWidget;
+    const kernel = context.sessionContext.session.kernel;
+    await Promise.all([kernel.info, kernel.spec]);
+    await new Promise((done) => setTimeout(done));
+    return context.model.dirty;
+}"""
 # The promise is kept on the page: a dialog may have to be answered before it is awaited.
 EXECUTE = """([command, limit_s]) => { window.whenDone = Promise.race([
     window.jupyterapp.commands.execute(command),
@@ -69,6 +77,18 @@ class Notebook:
         self.page.evaluate(EXECUTE, ["notebook:restart-run-all", RUN_LIMIT_S])
         self.page.locator(".jp-Dialog-button.jp-mod-accept").click()
         self.page.evaluate(DONE)
+
+    def save(self) -> None:
+        self.page.evaluate(EXECUTE, ["docmanager:save", LIMIT_S])
+        self.page.evaluate(DONE)
+
+    def interrupt(self) -> None:
+        self.page.evaluate(EXECUTE, ["notebook:interrupt-kernel", LIMIT_S])
+        self.page.evaluate(DONE)
+
+    def unsaved(self) -> bool:
+        """Whether JupyterLab shows the dot of a notebook with changes that are not saved."""
+        return self.page.evaluate(UNSAVED)
 
     def press_shift_enter(self, first: str, last: str) -> int:
         """From one cell to another. Returns the last one's execution count before, for ``wait_until_run``."""

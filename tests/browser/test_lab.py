@@ -7,12 +7,17 @@ import re
 
 import pytest
 from conftest import needs_libtpu
-from real_lab import open_lab, wait_until_asked
+from real_lab import CELL, open_lab, wait_until_asked
 
 EXERCISES_OF_LESSON_1 = tuple(f"01-{number}" for number in range(1, 10))
 RIGHT = "o_ref[...] = x_ref[...] + y_ref[...]"
 ACTIVE_CELL = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
 CELLS = "window.jupyterapp.shell.currentWidget.context.model.toJSON().cells.map((cell) => [cell.id, cell.cell_type])"
+ALL_CELLS = "window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
+LESSON = "notebooks/01_hello_kernel.ipynb"
+LISTED = "async (folder) => (await window.jupyterapp.serviceManager.contents.get(folder)).content.map((f) => f.name)"
+RESTART = "window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()"
+RUNS = f"(id) => {CELL}(id).executionState === 'running'"
 FOCUSED = "document.activeElement.className"
 
 
@@ -24,7 +29,7 @@ def lab(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lesson(lab):
-    with lab.open("notebooks/01_hello_kernel.ipynb") as notebook:
+    with lab.open(LESSON) as notebook:
         notebook.run_all()
         yield notebook
 
@@ -133,6 +138,43 @@ def test_two_players_on_a_page_are_two(lesson, player):
     assert other.locator(".course-caption").text_content().startswith("Step 1 of 4")
 
 
+def test_widgets_outlive_their_kernel(lesson, lab):
+    """The reader has saved and comes back another day. Last of the tests of this page, whose kernel it restarts."""
+    lesson.save()
+    lesson.page.evaluate(RESTART)
+    with lab.open(LESSON) as again:
+        player = again.page.locator(".course-player").first
+        player.scroll_into_view_if_needed()
+        player.locator(".course-slider").fill("0")
+        player.locator(".course-next").click()
+        wait_for_step(player, 2)
+        again.screenshot("player-without-its-kernel")
+        assert again.page.get_by_text("Error displaying widget").count() == 0 and again.page_errors == []
+
+
+def test_a_notebook_as_it_is_shipped(lab):
+    """It counts as unchanged, its widgets are still images, and an output that the reader shall predict is folded."""
+    with lab.open("notebooks/02_the_machine.ipynb") as shipped:
+        assert not shipped.unsaved()
+        cells = shipped.page.evaluate(ALL_CELLS)
+        predicted = next(cell for cell in cells if "predict" in cell["metadata"].get("tags", []))
+        folded = shipped.cell(predicted["id"])
+        folded.scroll_into_view_if_needed()
+        folded.locator(".jp-OutputPlaceholder").click()
+        assert shipped.output(predicted["id"]) == "".join(predicted["outputs"][0]["text"])
+        widget = next(c for c in cells if any("image/svg+xml" in o.get("data", {}) for o in c.get("outputs", [])))
+        shipped.cell(widget["id"]).scroll_into_view_if_needed()
+        still = shipped.cell(widget["id"]).locator(".jp-OutputArea-output img")
+        still.wait_for()
+        assert still.evaluate("(image) => image.complete && image.naturalWidth") > 100
+        assert shipped.page_errors == []
+
+
+def test_the_file_browser_shows_what_a_learner_opens(exercises):
+    listed = exercises.page.evaluate(LISTED, "notebooks")
+    assert "00_start_here.ipynb" in listed and "src" not in listed
+
+
 def test_untouched_exercises_show_no_red(exercises):
     assert exercises.red() == []
     assert exercises.never_ran() == []
@@ -153,6 +195,18 @@ def test_a_wrong_answer_gets_a_verdict_and_the_right_one_passes(exercises):
     check(exercises, "01.1 passed: ")
     exercises.screenshot("verdict-right", of="01-1-check")
     assert exercises.page_errors == []
+
+
+def test_an_interrupted_check_says_one_sentence(exercises):
+    exercises.type_line("01-1", "while True: pass", instead=True)
+    before = exercises.press_shift_enter("01-1", "01-1-check")
+    exercises.page.wait_for_function(RUNS, arg="01-1-check")
+    exercises.interrupt()
+    exercises.wait_until_run("01-1-check", before)
+    said = "01.1 interrupted; nothing is recorded. Is there a loop that never ends?"
+    assert exercises.output("01-1-check").strip() == said and exercises.red() == []
+    exercises.type_line("01-1", RIGHT, instead=True)
+    check(exercises, "01.1 passed: ")
 
 
 @needs_libtpu

@@ -57,7 +57,7 @@ def execute(notebook: nbformat.NotebookNode, source: pathlib.Path) -> nbformat.N
         if cell.cell_type == "code":
             cell.outputs = [_stable(output, cell, source) for output in _joined(cell.outputs)]
             if "outputs-not-stored" in cell.metadata.get("tags", ()):  # they depend on the reader's machine
-                cell.outputs = []
+                cell.outputs, cell.execution_count = [], None  # a number without an output looks broken
     executed.metadata["language_info"] = {"name": "python"}
     executed.metadata.pop("widgets", None)
     return executed

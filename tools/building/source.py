@@ -18,6 +18,7 @@ from course_lib.checks.exercise import exercise
 
 FIRST_CELL = "# FIRST CELL"
 LESSONS = "<!-- lessons -->"  # replaced by the table of lessons
+FOLDED, PREDICT = "folded", "predict"  # tags: the source is folded; the output is, until the reader opens or runs it
 KEPT_METADATA = {"tags", "nbgrader", "deletable", "editable"}
 
 
@@ -49,8 +50,11 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
         seen.add(name)
         cell["id"] = name
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT_METADATA})
-        if name == "first-cell" or "folded" in cell.metadata.get("tags", ()):  # readers run it, but few read it
+        tags = cell.metadata.get("tags", ())
+        if name == "first-cell" or FOLDED in tags:  # readers run it, but few read it
             cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+        if PREDICT in tags:  # the answer, which a reader should not see before they have predicted it
+            cell.metadata["jupyter"] = cell.metadata.get("jupyter", {}) | {"outputs_hidden": True}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     if public["repo"]:
