@@ -47,6 +47,16 @@ def test_the_map_shows_how_far_you_are_and_where_to_go_on(course):
     assert "██████████" in row
 
 
+def test_below_the_picture_each_lesson_can_be_opened(course):
+    """From notebooks/, exercises/ and solutions/ alike; outside a clone there is nothing to open."""
+    shown = course._repr_mimebundle_()["text/html"]
+    doors = re.findall(r'<a href="([^"]+)">(\d+) ', shown)
+    assert [f"{int(number):02}" for _, number in doors] == list(errors.WRITTEN)
+    assert all((ROOT / "exercises" / address).is_file() for address, _ in doors)
+    outside = dataclasses.replace(course, stops=tuple(dataclasses.replace(stop, notebook="") for stop in course.stops))
+    assert "<a " not in outside._repr_mimebundle_()["text/html"]
+
+
 def test_when_all_is_done_nothing_is_next(monkeypatch):
     everything = {id: Entry(outcome="passed") for id in exercise.exercises()}
     monkeypatch.setattr(panel.record, "entries", lambda: everything)

@@ -309,8 +309,18 @@ def test_the_panel_in_a_notebook_is_a_table_with_bars(file):
     assert set(bundle) == {"text/html", "text/plain"}
     tags = Tags()
     tags.feed(bundle["text/html"])
-    assert tags.open == [] and {tag for tag, _ in tags.seen} == {"div", "table", "tr", "th", "td"}
+    assert tags.open == [] and {t for t, _ in tags.seen} == {"div", "details", "summary", "span", "table", "tr", "td"}
     assert "width: 8%" in bundle["text/html"] and "✓ passed" in tags.text
     assert f"1 of {TASKS} exercises passed" in tags.text and "Kept in course_progress.json" in tags.text
     rows = [attrs for tag, attrs in tags.seen if tag == "tr"]
-    assert len(rows) == len({id.partition(".")[0] for id in exercises()}) + TASKS
+    assert len(rows) == TASKS
+
+
+@pytest.mark.parametrize("tried, unfolded", [((), 1), (("01.8",), 1), (("01.8", "03.1"), 3), (("03.1", "02.1"), 3)])
+def test_the_panel_unfolds_the_lesson_that_the_reader_is_at(file, tried, unfolded):
+    for id in tried:
+        record.attempted(id, "not yet")
+    tags = Tags()
+    tags.feed(checks.progress()._repr_mimebundle_()["text/html"])
+    lessons = [attrs for tag, attrs in tags.seen if tag == "details"]
+    assert [n for n, attrs in enumerate(lessons, 1) if "open" in attrs] == [unfolded]

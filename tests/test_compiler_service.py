@@ -17,7 +17,7 @@ from sample_kernels import VECTOR, add, array, by_rows, endless, gathered, matmu
 from sweeps import daily
 
 from course_lib import compiler
-from course_lib.compiler.child import service
+from course_lib.compiler.child import idle, service
 
 pytestmark = [needs_libtpu, pytest.mark.usefixtures("nothing_kept")]
 HANG_LIMIT_S = 6
@@ -81,6 +81,21 @@ def test_after_a_crash_the_next_caller_gets_a_new_child():
     assert compiler.compile_tpu(fn, *args).cycles is None
     assert compiler.compile_tpu(add, VECTOR, VECTOR).cycles > 0
     assert service._worker(True, service.MEMORY_BYTES).process.pid != before
+
+
+def test_a_child_that_nobody_asks_ends_and_the_next_caller_gets_a_new_one(monkeypatch):
+    monkeypatch.setattr(idle, "LIMIT_S", 1.0)
+    monkeypatch.setattr(idle, "_watcher", None)
+    expected = compiler.compile_tpu(add, VECTOR, VECTOR).cycles
+    worker = service._worker(True, service.MEMORY_BYTES)
+    child = worker.process
+    with worker.lock:  # as while it is at work
+        idle._watcher.join(timeout=60)
+        assert child.poll() is None
+    idle.asked()
+    idle._watcher.join(timeout=60)
+    assert child.poll() is not None and worker.process is None
+    assert compiler.compile_tpu(add, VECTOR, VECTOR).cycles == expected
 
 
 def test_a_forked_process_has_children_of_its_own():

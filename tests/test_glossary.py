@@ -7,7 +7,8 @@ from lesson_files import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
 
-from building import BuildError, glossary
+import building
+from building import BuildError, glossary, links
 
 BOX = """\
 # %% [markdown]
@@ -59,3 +60,25 @@ def test_the_page_has_the_words_in_order_with_their_lessons():
     words = [row.split(" | ")[0].removeprefix("| ") for row in rows]
     assert len(words) >= 10
     assert words == sorted(words, key=str.lower)
+
+
+def test_words_of_earlier_lessons_lead_to_the_glossary_where_a_lesson_first_uses_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    for name, word in (("01_a", "index map"), ("02_b", "tile"), ("03_c", "later")):
+        (tmp_path / f"{name}.py").write_text(f"# %% [markdown]\n# > **{word}**: what it is.\n")
+    opening, text = links.to_glossary(["An index map.", TEXT], tmp_path / "02_b.py")
+    assert opening == "An index map." and text == LINKED
+
+
+TEXT = """\
+# An index map
+`index map`, **index map**, [index map](x.md), a sub-index map, <details>index map</details>
+
+    index map
+
+Two index maps and an index map; later, a tile.
+
+> **tile**: part of a register."""
+LINKED = TEXT.replace("Two index maps", "Two [index maps](../docs/glossary.md)").replace(
+    "**tile**", "**[tile](../docs/glossary.md)**"
+)

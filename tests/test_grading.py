@@ -549,8 +549,10 @@ def test_nbval_marks_in_an_answer_are_no_marks():
 
 def test_the_course_s_own_cells_carry_no_mark_either():
     course = copy.deepcopy(graft.course_notebook({"01-1"}))
+    assert "nbval-check-output" in cell(course.notebook, "01-1-check")["metadata"]["tags"]
     cell(course.notebook, "01-1-check")["source"] = "# NBVAL_CHECK_OUTPUT\nchecks.check('01.1', add_vectors)"
     cells = graft.graft(course, {})["cells"]
+    assert not any("tags" in c["metadata"] for c in cells if c["cell_type"] == "code")
     assert cell({"cells": cells}, "01-1-check")["source"].startswith("# (NBVAL_CHECK_OUTPUT)\n")
     assert not any(re.search(r"^\s*#[#\s]*NBVAL_\w+\s*$", c["source"], re.M) for c in cells if c["cell_type"] == "code")
 

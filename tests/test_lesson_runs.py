@@ -99,7 +99,7 @@ def test_the_stored_lines_are_passes_and_nbval_compares_them(stem):
     found = [cell for cell in code("solutions", stem) if is_check(cell)]
     assert len(found) == len(lesson(stem[:2]).exercises)
     for cell in found:
-        assert cell.source.startswith("# NBVAL_CHECK_OUTPUT\n"), cell.id
+        assert "nbval-check-output" in cell.metadata.tags and cell.source.startswith("checks.check("), cell.id
         (output,) = cell.outputs
         (line,) = output.text.splitlines()
         assert line.startswith(f"{cell.id.removesuffix('-check').replace('-', '.')} passed: ")

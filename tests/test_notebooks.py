@@ -71,6 +71,26 @@ def test_a_notebook_holds_the_cells_of_its_source(name):
     assert not [cell.id for cell in executed for output in cell.outputs if output.output_type == "error"]
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_notebook_leads_on(name):
+    """To the next lesson, back, and by links that lead somewhere."""
+    kind, stem = name.split("/")
+    notebook = ROOT / ("notebooks" if kind == "notebooks" else "exercises") / f"{stem}.ipynb"
+    texts = [cell.source for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "markdown"]
+    found = [link for text in texts for link in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in link]
+    assert [link for link in found if not (notebook.parent / link).exists()] == []
+    last = texts[-1].splitlines()[-1]
+    later = [other for other in LESSONS if other > stem]
+    wanted = ["../notebooks/00_start_here.ipynb", "../docs/glossary.md"]
+    wanted += [f"../notebooks/{other}.ipynb" for other in later[:1]]
+    if kind == "solutions":
+        wanted.append(f"../notebooks/{stem}.ipynb")
+        assert f"[lesson {int(stem[:2])}](../notebooks/{stem}.ipynb)" in texts[0]
+    elif stem in LESSONS:
+        wanted.append(f"../exercises/{stem}.ipynb")
+    assert set(re.findall(r"\]\(([^)]+)\)", last)) == set(wanted)
+
+
 ASKS_TO_PREDICT = re.compile(r"\*\*(Predict|Guess)\b")
 
 

@@ -179,13 +179,15 @@ shown=0
 for site in "$venv"/lib/python3*/site-packages; do
     printf '%s\n' ../../../.. 'import os; os.environ.setdefault("KERAS_BACKEND", "jax")' >"$site/course.pth"
 done
-# JupyterLab shall neither ask about news nor look for updates. And a saved notebook keeps the state of its widgets:
+# JupyterLab shall neither ask about news nor look for updates, and show our pages, to which the notebooks link, not their
+# Markdown. And a saved notebook keeps the state of its widgets:
 # without it, a reader who comes back after the kernel has ended finds "Error displaying widget" for each of them.
 lab_settings=$venv/share/jupyter/lab/settings/overrides.d
 mkdir -p "$lab_settings"
 cat >"$lab_settings/course.json" <<'END'
 {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false},
+    "@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}},
     "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": true}
 }
 END

@@ -3,12 +3,14 @@
 import dataclasses
 import importlib.resources
 import json
+import pathlib
 
 from course_lib import text
 from course_lib.checks.exercise import Lesson, lesson
 from course_lib.checks.panel import LessonProgress, progress
 
 _BAR = 10  # characters
+_NOTEBOOKS = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,7 @@ class Stop:
     progress: LessonProgress
     minutes: int | None  # of the lesson; None if its first cell does not say
     exercise_minutes: int | None
+    notebook: str  # the address of the lesson, from any folder beside its own; "" outside a clone
     needs: tuple[int, ...]  # direct prerequisites only: lessons that those build on are left out
 
     @property
@@ -77,6 +80,7 @@ def _stop(one: LessonProgress) -> Stop:
         progress=one,
         minutes=minutes.get("lesson"),
         exercise_minutes=minutes.get("exercises"),
+        notebook=next((f"../notebooks/{file.name}" for file in _NOTEBOOKS.glob(f"{one.number}_*.ipynb")), ""),
         needs=tuple(need for need in of.needs if not any(need in _before(other) for other in of.needs)),
     )
 

@@ -10,7 +10,7 @@ import jax
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compat, compiler, environment
-from course_lib.compiler.child import service
+from course_lib.compiler.child import idle, service
 
 SUPPORTED_JAX = ((0, 11, 2), (0, 13))
 
@@ -34,6 +34,7 @@ def start() -> None:
         device = "no TPU here; kernels run in the TPU simulator"
     if compiler.libtpu_version() is not None:
         service.warm_up()
+        idle.asked()
     print(f"jax {jax.__version__} {where}, {device}. {judges_line()}")
 
 

@@ -39,7 +39,7 @@ class LessonProgress:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Panel:
-    """The progress over the course. ``print`` gives text; a notebook cell shows the table."""
+    """The progress over the course. ``print`` gives text; a notebook cell shows tables, folded but for one lesson's."""
 
     lessons: tuple[LessonProgress, ...]
     kept: str  # one line about where it is stored; "" if it is not
@@ -49,6 +49,12 @@ class Panel:
         passed, points, of = (sum(getattr(x, n) for x in self.lessons) for n in ("passed", "points", "max_points"))
         count = sum(len(lesson.rows) for lesson in self.lessons)
         return f"{passed} of {count} exercises passed, {points} of {of} points."
+
+    @property
+    def current(self) -> LessonProgress:
+        """The lesson that the reader is at: the last in which anything was tried; the first, if nothing was."""
+        tried = [lesson for lesson in self.lessons if any(entry.attempts or entry.hints for _, entry in lesson.rows)]
+        return [*self.lessons[:1], *tried][-1]
 
     def __str__(self) -> str:
         return _as_text(self)

@@ -108,13 +108,14 @@ def course_notebook(names) -> CourseNotebook | None:
 def graft(course: CourseNotebook, answers: dict[str, str]) -> dict:
     """Return a copy of the course's notebook with the text of the cells in ``answers`` replaced.
 
-    nbval marks are disabled in it: those of an answer, and NBVAL_CHECK_OUTPUT in a check, because there is no stored
-    output to compare with.
+    nbval marks are disabled in it: the comments of an answer, and the tags of the course's own cells, because there is
+    no stored output to compare with.
     """
     notebook = copy.deepcopy(course.notebook)
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["source"] = unmarked(answers.get(cell["id"], "".join(cell["source"])))
+            cell["metadata"].pop("tags", None)
     return notebook
 
 

@@ -118,3 +118,5 @@ checks.progress()
 # ## If something is strange
 #
 # If a cell runs for too long: *Kernel*, *Interrupt*. Otherwise: *Kernel*, *Restart Kernel and Run All Cells*.
+#
+# <!-- next -->

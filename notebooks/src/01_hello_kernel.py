@@ -608,3 +608,6 @@ try:
     pl.load
 except AttributeError as error:
     print(errors.explain(error))
+
+# %% [markdown]
+# <!-- next -->

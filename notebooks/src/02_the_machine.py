@@ -926,3 +926,5 @@ for name, fn in [("cumsum", lambda x: jnp.cumsum(x, axis=0)), ("sort", jnp.sort)
 #   links that are switched by mirrors, and SparseCores.
 # - "How to Scale Your Model", chapter ["How to Think About TPUs"](https://jax-ml.github.io/scaling-book/tpus/): exercises 02.2 and 02.4 owe
 #   it their idea.
+#
+# <!-- next -->

@@ -1022,3 +1022,5 @@ print(roofline.predict(in_large_blocks, small, small))
 # core's own memory is small. By the rule for blocks such a kernel has 64 FLOPs per byte and is memory-bound. Yet it may be
 # compute-bound, because blocks that another core has just fetched come from L2 and not from HBM. A TPU has no such cache: what is
 # copied is what the grid says.
+#
+# <!-- next -->

@@ -1382,3 +1382,5 @@ print(compiler.compile_tpu(guide, wide, wide, simulate=False).error)
 # shown. It is inside one step that the matrix units share the work.
 #
 # And at 8192 in float32 the strips alone are the 16 MiB: two buffers for each of two strips of 4 MiB.
+#
+# <!-- next -->

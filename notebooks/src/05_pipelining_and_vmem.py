@@ -1039,3 +1039,6 @@ for name in roofline.LATENCY_CYCLES:
     seconds = roofline.latency(1.0, chip=name)["read_s"]
     meanwhile = seconds * chips.chip(name).program_bandwidth
     print(f"{name:7} {seconds * 1e9:8.0f}   {meanwhile / 1024:6.0f} KiB")
+
+# %% [markdown]
+# <!-- next -->

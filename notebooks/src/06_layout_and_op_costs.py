@@ -666,3 +666,5 @@ for width in (128, 1024, 2048):
 
 # %% [markdown]
 # Arrays of (n, 1, 1) spill soonest: they take the most registers for their numbers.
+#
+# <!-- next -->

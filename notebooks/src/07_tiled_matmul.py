@@ -955,3 +955,5 @@ for level in ("bfloat16", "float32"):
 # %% [markdown]
 # It does. So the same kernel may be five times dearer in somebody else's program. (And a bfloat16 kernel is refused there,
 # if it names no precision.) Where the digits matter, write the precision into the kernel.
+#
+# <!-- next -->

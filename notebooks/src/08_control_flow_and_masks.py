@@ -1042,3 +1042,5 @@ for copies in ("all", "needed", "one"):
 # blocks are worked on. Why is not 6 sixteenths of the time saved? Because a step with nothing to do has nothing to hide a
 # copy behind. In the last row there is but one copy (and a wrong result), and then 10 sixteenths of the time are left. Ask the
 # report what binds before you skip anything.
+#
+# <!-- next -->

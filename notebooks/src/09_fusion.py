@@ -914,3 +914,5 @@ print(compiler.program(lambda x, w, v: jax.nn.relu(x @ w) @ v, *hidden))
 
 # %% [markdown]
 # It does not pass: both products, and the ReLU, are one fusion.
+#
+# <!-- next -->

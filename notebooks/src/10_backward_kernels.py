@@ -943,3 +943,5 @@ for name, of in [("all of dx, dw, db", (0, 1, 2)), ("dw and db alone", (1, 2))]:
 # The library's layer is `course_lib.frameworks.keras.FusedDense`. Its dx kernel makes dz for dw on the way; where the
 # data asks for no gradient it knows beforehand, by `symbolic_zeros=True` of `defvjp`. Its argument `residuals` is this
 # lesson's question, "save" or "recompute".
+#
+# <!-- next -->

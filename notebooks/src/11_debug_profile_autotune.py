@@ -760,3 +760,6 @@ def checked(x):
 
 with pl.enable_debug_checks(True):
     print("nothing stopped it:", checked(-jnp.ones((8, 128)))[0, 0])
+
+# %% [markdown]
+# <!-- next -->

@@ -1,4 +1,4 @@
-# @title Run me first: I find the course's library, and say where you are.
+# @title Run me first. After a restart, run this cell again.
 import importlib.util
 import os
 import pathlib

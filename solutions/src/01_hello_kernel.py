@@ -5,7 +5,7 @@
 # lines, a cell that checks them, and hints if you ask. Nothing here needs a TPU. A wrong answer gets a sentence, not a
 # red page; only what is no Python at all, a missing bracket say, is red.
 #
-# Come here from lesson 1 (`notebooks/01_hello_kernel.ipynb`). About 53 minutes. Short of time? Do 01.1, 01.4 and 01.7.
+# Come here from [lesson 1](../notebooks/01_hello_kernel.ipynb). About 53 minutes. Short of time? Do 01.1, 01.4 and 01.7.
 # Want more? 01.10 and 01.11, 35 minutes, begin with an empty cell.
 #
 # What you have done is kept in `course_progress.json`, a small file that you may delete; `checks.progress()` shows it.
@@ -44,7 +44,6 @@ def add_vectors(x, y):
 
 
 # %% check="01.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.1", add_vectors)
 
 # %% [markdown]
@@ -78,7 +77,6 @@ def add_any(x, y):
 
 
 # %% check="01.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.2", add_any)
 
 # %%
@@ -113,7 +111,6 @@ class PallasAdd(keras.layers.Layer):
 
 
 # %% check="01.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.3", PallasAdd)
 
 # %%
@@ -139,7 +136,6 @@ def configure(n):
 
 
 # %% check="01.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.4", configure)
 
 # %%
@@ -182,7 +178,6 @@ def scaled_add(x, y):
 
 
 # %% check="01.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.5", scaled_add)
 
 # %%
@@ -203,7 +198,6 @@ moved = "72 KiB"
 ### END SOLUTION
 
 # %% check="01.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.6", moved)
 
 # %%
@@ -227,7 +221,6 @@ line = 8
 ### END SOLUTION
 
 # %% check="01.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.7", line)
 
 # %%
@@ -252,7 +245,6 @@ judge = "none"
 ### END SOLUTION
 
 # %% check="01.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.8", judge)
 
 # %%
@@ -277,7 +269,6 @@ checks.assess("01.9", "yes")
 ### END SOLUTION
 
 # %% check="01.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.9", why)
 
 # %%
@@ -316,7 +307,6 @@ def blend(x, y, t):
 ### END SOLUTION
 
 # %% check="01.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.10", blend)
 
 # %%
@@ -361,7 +351,6 @@ def add_to_each(x, ys):
 ### END SOLUTION
 
 # %% check="01.11"
-# NBVAL_CHECK_OUTPUT
 checks.check("01.11", add_to_each)
 
 # %%
@@ -373,3 +362,5 @@ checks.check("01.11", add_to_each)
 # All passed? You have written, typed, wrapped, tiled and repaired a kernel, and read two of other people's. Lesson 2
 # opens the machine that runs them. Lesson 3 asks how fast a kernel can be at best; lesson 4 takes up grids and blocks
 # where 01.4 leaves them.
+#
+# <!-- next -->

@@ -3,7 +3,7 @@
 #
 # First numbers, with pencil and paper, then programs. A wrong answer is read closely: most are wrong in a known way.
 #
-# Come here from lesson 2 (`notebooks/02_the_machine.ipynb`). About 59 minutes. Short of time? Do 02.5, 02.6 and 02.8.
+# Come here from [lesson 2](../notebooks/02_the_machine.ipynb). About 59 minutes. Short of time? Do 02.5, 02.6 and 02.8.
 # Want more? 02.10 and 02.11, 45 minutes: both begin with an empty cell.
 
 # %%
@@ -48,7 +48,6 @@ flops_per_byte["v5e, int8"] = c.int8_ops / c.hbm_bandwidth
 ### END SOLUTION
 
 # %% check="02.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.1", flops_per_byte)
 
 # %%
@@ -73,7 +72,6 @@ once |= {"v5e": "21.0 ms", "v5p": "41.9 ms", "tokens": 58.6}
 ### END SOLUTION
 
 # %% check="02.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.2", once)
 
 # %%
@@ -103,7 +101,6 @@ units |= {"share": "3.125 %", "operations": 16, "K = 32": "the MXU"}
 ### END SOLUTION
 
 # %% check="02.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.3", units)
 
 # %%
@@ -131,7 +128,6 @@ links |= {"one link": "1491 us", "first byte": "6 us", "all of it": "752 us"}
 ### END SOLUTION
 
 # %% check="02.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.4", links)
 
 # %%
@@ -188,7 +184,6 @@ unit_of |= {
 ### END SOLUTION
 
 # %% check="02.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.5", unit_of)
 
 # %% [markdown]
@@ -333,7 +328,6 @@ read |= {
 ### END SOLUTION
 
 # %% check="02.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.6", read)
 
 # %% [markdown]
@@ -388,7 +382,6 @@ line = 19
 ### END SOLUTION
 
 # %% check="02.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.7", line)
 
 # %%
@@ -442,7 +435,6 @@ def centre_kernel(x_ref, o_ref):
 
 
 # %% check="02.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.8", centre_kernel)
 
 # %%
@@ -468,7 +460,6 @@ checks.assess("02.9", "yes")
 ### END SOLUTION
 
 # %% check="02.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.9", why)
 
 # %%
@@ -533,7 +524,6 @@ def gated(x):
 ### END SOLUTION
 
 # %% check="02.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.10", gated)
 
 # %%
@@ -577,7 +567,6 @@ def gated(x):
 ### END SOLUTION
 
 # %% check="02.11"
-# NBVAL_CHECK_OUTPUT
 checks.check("02.11", gated)
 
 # %%
@@ -588,3 +577,5 @@ checks.check("02.11", gated)
 # ## Where next
 #
 # You know the machine. Lesson 3 says what it allows: how long an operation must take, whoever writes the kernel.
+#
+# <!-- next -->

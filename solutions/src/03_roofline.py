@@ -4,7 +4,7 @@
 # Pencil and paper first: most answers are a number, many with a unit, and few need more than a division. A wrong one is read
 # closely, for most wrong numbers are wrong in a known way. Nothing here needs a TPU.
 #
-# Come here from lesson 3 (`notebooks/03_roofline.ipynb`). About 85 minutes. Short of time? Do 03.1, 03.3 and 03.7.
+# Come here from [lesson 3](../notebooks/03_roofline.ipynb). About 85 minutes. Short of time? Do 03.1, 03.3 and 03.7.
 # Want more? 03.6, 03.11 and 03.12, 60 minutes. The first needs "Between chips", which the lesson has under "Further"; the other
 # two begin with an empty cell.
 
@@ -38,7 +38,6 @@ least = "982 us"
 ### END SOLUTION
 
 # %% check="03.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.1", least)
 
 # %%
@@ -66,7 +65,6 @@ def matmul_cost(m, k, n, itemsize):
 
 
 # %% check="03.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.2", matmul_cost)
 
 # %%
@@ -87,7 +85,6 @@ crossover = 2244
 ### END SOLUTION
 
 # %% check="03.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.3", crossover)
 
 # %%
@@ -109,7 +106,6 @@ batch = 120
 ### END SOLUTION
 
 # %% check="03.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.4", batch)
 
 # %%
@@ -139,7 +135,6 @@ def attention_cost(t, width, heads, kv_heads, causal):
 
 
 # %% check="03.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.5", attention_cost)
 
 # %% [markdown]
@@ -181,7 +176,6 @@ gathers |= {"ring": "699 us", "line": "1118 us", "small": "3 us"}
 ### END SOLUTION
 
 # %% check="03.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.6", gathers)
 
 # %%
@@ -261,7 +255,6 @@ verdicts |= {
 ### END SOLUTION
 
 # %% check="03.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.7", verdicts)
 
 # %%
@@ -291,7 +284,6 @@ guesses |= {"XLA, 16384": "44.6 ms", "triangle": "28.4 ms", "decode": "327 us"}
 ### END SOLUTION
 
 # %% check="03.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.8", guesses)
 
 # %% [markdown]
@@ -359,7 +351,6 @@ def choose_blocks(m, k, n):
 
 
 # %% check="03.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.9", choose_blocks)
 
 # %%
@@ -385,7 +376,6 @@ checks.assess("03.10", "yes")
 ### END SOLUTION
 
 # %% check="03.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.10", why)
 
 # %%
@@ -428,7 +418,6 @@ def rms_rows(x):
 ### END SOLUTION
 
 # %% check="03.11"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.11", rms_rows)
 
 # %%
@@ -480,7 +469,6 @@ def two_products(x, w, v):
 ### END SOLUTION
 
 # %% check="03.12"
-# NBVAL_CHECK_OUTPUT
 checks.check("03.12", two_products)
 
 # %%
@@ -491,3 +479,5 @@ checks.check("03.12", two_products)
 #
 # You can say how long a kernel must take before it is written, and that a clock that says less lies. Lesson 4 takes up what
 # this one took for granted: which bytes a grid moves.
+#
+# <!-- next -->

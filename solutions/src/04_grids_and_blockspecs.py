@@ -4,7 +4,7 @@
 # Four times a grid, its maps or its blocks to choose, one prediction in three parts, two repairs, one kernel to write, one
 # line to find, one thing to explain. Nothing here needs a TPU. A wrong answer gets a sentence, not a red page.
 #
-# Come here from lesson 4 (`notebooks/04_grids_and_blockspecs.ipynb`). About 75 minutes. Short of time? Do 04.1, 04.5 and
+# Come here from [lesson 4](../notebooks/04_grids_and_blockspecs.ipynb). About 75 minutes. Short of time? Do 04.1, 04.5 and
 # 04.8. Want more? 04.11 and 04.12, 60 minutes, begin with an empty cell.
 
 # %%
@@ -40,7 +40,6 @@ def configure(rows, columns):
 
 
 # %% check="04.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.1", configure)
 
 # %%
@@ -82,7 +81,6 @@ def transpose_blocks(x, r):
 
 
 # %% check="04.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.2", index_maps)
 
 # %% [markdown]
@@ -126,7 +124,6 @@ def legal_blocks():
 
 
 # %% check="04.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.3", legal_blocks)
 
 # %%
@@ -176,7 +173,6 @@ moved["bji"] = "6,389,760 bytes"  # x 60 blocks, w 15, the output 60
 ### END SOLUTION
 
 # %% check="04.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.4", moved)
 
 # %%
@@ -224,7 +220,6 @@ def strips(x, w):
 
 
 # %% check="04.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.5", order)
 
 # %%
@@ -267,7 +262,6 @@ def block_of_step(i, j, k):
 
 
 # %% check="04.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.6", block_of_step)
 
 # %% [markdown]
@@ -332,7 +326,6 @@ def fold(x):
 
 
 # %% check="04.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.7", fold)
 
 # %%
@@ -376,7 +369,6 @@ def row_sums(x):
 
 
 # %% check="04.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.8", row_sums)
 
 # %%
@@ -400,7 +392,6 @@ line = 12
 ### END SOLUTION
 
 # %% check="04.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.9", line)
 
 # %%
@@ -426,7 +417,6 @@ checks.assess("04.10", "yes")
 ### END SOLUTION
 
 # %% check="04.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.10", why)
 
 # %%
@@ -485,7 +475,6 @@ def matmul(x, w):
 ### END SOLUTION
 
 # %% check="04.11"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.11", matmul)
 
 # %%
@@ -534,7 +523,6 @@ def product(x, w):
 ### END SOLUTION
 
 # %% check="04.12"
-# NBVAL_CHECK_OUTPUT
 checks.check("04.12", product)
 
 # %%
@@ -545,3 +533,5 @@ checks.check("04.12", product)
 #
 # You choose blocks that a chip takes and orders that are right and cheap. Lesson 5 opens the machine that copies them: when a
 # copy starts, what it hides behind, and how much VMEM that costs.
+#
+# <!-- next -->

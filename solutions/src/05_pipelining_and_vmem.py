@@ -4,7 +4,7 @@
 # Three kernels that copy by hand or let `emit_pipeline` do it, two sets of numbers to predict, one size to choose, one
 # repair, one line to find. Nothing here needs a TPU. A kernel that waits for ever is found before it runs.
 #
-# Come here from lesson 5 (`notebooks/05_pipelining_and_vmem.ipynb`). About 58 minutes. Short of time? Do 05.1, 05.2 and
+# Come here from [lesson 5](../notebooks/05_pipelining_and_vmem.ipynb). About 58 minutes. Short of time? Do 05.1, 05.2 and
 # 05.4. Want more? 05.9 and 05.10, 60 minutes, begin with an empty cell.
 
 # %%
@@ -55,7 +55,6 @@ def squares(x):
 
 
 # %% check="05.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.1", squares)
 
 # %%
@@ -111,7 +110,6 @@ def folded(x):
 
 
 # %% check="05.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.2", folded)
 
 # %%
@@ -162,7 +160,6 @@ def piped(x):
 
 
 # %% check="05.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.3", piped)
 
 # %%
@@ -217,7 +214,6 @@ vmem |= {
 ### END SOLUTION
 
 # %% check="05.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.4", vmem)
 
 # %%
@@ -259,7 +255,6 @@ def added(x, y):
 
 
 # %% check="05.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.5", block_rows)
 
 # %%
@@ -336,7 +331,6 @@ turns |= {
 ### END SOLUTION
 
 # %% check="05.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.6", turns)
 
 # %%
@@ -422,7 +416,6 @@ def tripled(x):
 
 
 # %% check="05.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.7", tripled)
 
 # %%
@@ -446,7 +439,6 @@ line = 19
 ### END SOLUTION
 
 # %% check="05.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.8", line)
 
 # %%
@@ -528,7 +520,6 @@ def gathered(x, ids):
 ### END SOLUTION
 
 # %% check="05.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.9", gathered)
 
 # %%
@@ -603,7 +594,6 @@ def waves(x):
 ### END SOLUTION
 
 # %% check="05.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("05.10", waves)
 
 # %%
@@ -614,3 +604,5 @@ checks.check("05.10", waves)
 #
 # You know when a copy starts, what it hides behind, and what that costs in VMEM. Lesson 7 builds a
 # matrix product from it, and brings it to what XLA's own reaches.
+#
+# <!-- next -->

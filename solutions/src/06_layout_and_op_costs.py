@@ -4,7 +4,7 @@
 # First three to predict, with pencil and paper, then kernels with a budget. All cycles are those of a v5e, predicted
 # (compiler).
 #
-# Come here from lesson 6 (`notebooks/06_layout_and_op_costs.ipynb`). About 53 minutes. Short of time? Do 06.4 and 06.6.
+# Come here from [lesson 6](../notebooks/06_layout_and_op_costs.ipynb). About 53 minutes. Short of time? Do 06.4 and 06.6.
 # Want more? 06.8 and 06.9, 45 minutes: both begin with an empty cell.
 
 # %%
@@ -63,7 +63,6 @@ filled |= {
 ### END SOLUTION
 
 # %% check="06.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.1", filled)
 
 # %%
@@ -102,7 +101,6 @@ price_of |= {
 ### END SOLUTION
 
 # %% check="06.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.2", price_of)
 
 # %%
@@ -133,7 +131,6 @@ slices |= {"D": "free", "E": "refused", "F": "dearer"}
 ### END SOLUTION
 
 # %% check="06.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.3", slices)
 
 # %%
@@ -193,7 +190,6 @@ def energy(x):
 
 
 # %% check="06.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.4", energy)
 
 # %%
@@ -231,7 +227,6 @@ def both_sums(x):
 ### END SOLUTION
 
 # %% check="06.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.5", both_sums)
 
 # %%
@@ -284,7 +279,6 @@ def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
 
 
 # %% check="06.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.6", ripple_kernel)
 
 # %%
@@ -336,7 +330,6 @@ def decay(t):
 ### END SOLUTION
 
 # %% check="06.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.7", decay)
 
 # %%
@@ -396,7 +389,6 @@ def normed_heads(x):
 ### END SOLUTION
 
 # %% check="06.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.8", normed_heads)
 
 # %%
@@ -439,7 +431,6 @@ def minutes(s):
 ### END SOLUTION
 
 # %% check="06.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("06.9", minutes)
 
 # %%
@@ -450,3 +441,5 @@ checks.check("06.9", minutes)
 # ## Where next
 #
 # You can read a layout and a price. Lesson 7 multiplies: there the MXU is at work, and the question is which blocks let it.
+#
+# <!-- next -->

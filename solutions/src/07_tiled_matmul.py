@@ -4,7 +4,7 @@
 # Four kernels to write, blocks to choose for four shapes, four numbers and a choice to predict, one kernel with four
 # mistakes, one thing to explain. Nothing here needs a TPU.
 #
-# Come here from lesson 7 (`notebooks/07_tiled_matmul.ipynb`). About 60 minutes. Short of time? Do 07.1, 07.2, 07.5 and
+# Come here from [lesson 7](../notebooks/07_tiled_matmul.ipynb). About 60 minutes. Short of time? Do 07.1, 07.2, 07.5 and
 # 07.7. Want more? 07.9 and 07.10, 75 minutes, begin with an empty cell.
 
 # %%
@@ -55,7 +55,6 @@ def few_rows(x, y):
 
 
 # %% check="07.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.1", few_rows)
 
 # %%
@@ -107,7 +106,6 @@ def scaled(x, y, s):
 
 
 # %% check="07.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.2", scaled)
 
 # %%
@@ -138,7 +136,6 @@ held |= {
 ### END SOLUTION
 
 # %% check="07.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.3", held)
 
 # %%
@@ -171,7 +168,6 @@ def gradients(x, w, g):
 
 
 # %% check="07.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.4", gradients)
 
 # %%
@@ -234,7 +230,6 @@ def product(x, y):
 
 
 # %% check="07.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.5", blocks)
 
 # %%
@@ -307,7 +302,6 @@ def mended(x, y):
 
 
 # %% check="07.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.6", mended)
 
 # %%
@@ -367,7 +361,6 @@ def against_rows(x, y):
 
 
 # %% check="07.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.7", against_rows)
 
 # %%
@@ -393,7 +386,6 @@ checks.assess("07.8", "yes")
 ### END SOLUTION
 
 # %% check="07.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.8", why)
 
 # %%
@@ -451,7 +443,6 @@ def careful(x, y):
 ### END SOLUTION
 
 # %% check="07.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.9", careful)
 
 # %%
@@ -574,8 +565,10 @@ def fast(x, y):
 ### END SOLUTION
 
 # %% check="07.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("07.10", fast)
 
 # %%
 # checks.hint("07.10")
+
+# %% [markdown]
+# <!-- next -->

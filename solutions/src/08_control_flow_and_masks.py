@@ -4,7 +4,7 @@
 # Steps and copies to predict, four kernels to write, an index map to choose, one kernel with four mistakes, three loops to
 # judge. Nothing here needs a TPU.
 #
-# Come here from lesson 8 (`notebooks/08_control_flow_and_masks.ipynb`). About 59 minutes. Short of time? Do 08.2 and
+# Come here from [lesson 8](../notebooks/08_control_flow_and_masks.ipynb). About 59 minutes. Short of time? Do 08.2 and
 # 08.6. Want more? 08.9 and 08.10, 60 minutes, begin with an empty cell.
 
 # %%
@@ -43,7 +43,6 @@ skipped |= {
 ### END SOLUTION
 
 # %% check="08.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.1", skipped)
 
 # %%
@@ -84,7 +83,6 @@ def softmax(x):
 
 
 # %% check="08.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.2", softmax)
 
 # %%
@@ -127,7 +125,6 @@ def standardize(x):
 
 
 # %% check="08.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.3", standardize)
 
 # %%
@@ -183,7 +180,6 @@ def running_sum(x):
 
 
 # %% check="08.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.4", running_sum)
 
 # %%
@@ -236,7 +232,6 @@ def band_sums(x):
 
 
 # %% check="08.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.5", band_map)
 
 # %%
@@ -292,7 +287,6 @@ def log_sum(x):
 
 
 # %% check="08.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.6", log_sum)
 
 # %%
@@ -359,7 +353,6 @@ def mended(x):
 
 
 # %% check="08.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.7", mended)
 
 # %%
@@ -388,7 +381,6 @@ unrolled |= {
 ### END SOLUTION
 
 # %% check="08.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.8", unrolled)
 
 # %%
@@ -452,7 +444,6 @@ def pooled(s, v, n):
 ### END SOLUTION
 
 # %% check="08.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.9", pooled)
 
 # %%
@@ -511,8 +502,10 @@ def cumulated(x):
 ### END SOLUTION
 
 # %% check="08.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("08.10", cumulated)
 
 # %%
 # checks.hint("08.10")
+
+# %% [markdown]
+# <!-- next -->

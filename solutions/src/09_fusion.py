@@ -4,7 +4,7 @@
 # An epilogue, a prologue and a norm to write, a published kernel to explain and to mend, a benchmark to repair, and six
 # workloads of which some deserve a kernel. Nothing here needs a TPU.
 #
-# Come here from lesson 9 (`notebooks/09_fusion.ipynb`). About 76 minutes. Short of time? Do 09.1, 09.3 and 09.4.
+# Come here from [lesson 9](../notebooks/09_fusion.ipynb). About 76 minutes. Short of time? Do 09.1, 09.3 and 09.4.
 # Want more? 09.8 and 09.9, 60 minutes, begin with an empty cell.
 
 # %%
@@ -67,7 +67,6 @@ def layer(x, w, b, activation):
 
 
 # %% check="09.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.1", layer)
 
 # %%
@@ -111,7 +110,6 @@ def from_bytes(x, q, scale):
 
 
 # %% check="09.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.2", from_bytes)
 
 # %%
@@ -164,7 +162,6 @@ mystery |= {
 ### END SOLUTION
 
 # %% check="09.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.3", mystery)
 
 # %%
@@ -213,7 +210,6 @@ def mended(a, b):
 
 
 # %% check="09.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.4", mended)
 
 # %%
@@ -287,7 +283,6 @@ worth |= {
 ### END SOLUTION
 
 # %% check="09.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.5", worth)
 
 # %%
@@ -333,7 +328,6 @@ def add_and_norm(x, r, weight):
 
 
 # %% check="09.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.6", add_and_norm)
 
 # %%
@@ -389,7 +383,6 @@ def times(machine):
 
 
 # %% check="09.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.7", times)
 
 # %%
@@ -449,7 +442,6 @@ def softmax(x):
 ### END SOLUTION
 
 # %% check="09.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.8", softmax)
 
 # %%
@@ -505,7 +497,6 @@ def norm_product(x, w):
 ### END SOLUTION
 
 # %% check="09.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("09.9", norm_product)
 
 # %%
@@ -516,3 +507,5 @@ checks.check("09.9", norm_product)
 #
 # You know what XLA does by itself, and when a kernel moves fewer bytes than it. Lesson 10 is about the other half of a kernel
 # in a model: its gradient.
+#
+# <!-- next -->

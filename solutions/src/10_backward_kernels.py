@@ -4,7 +4,7 @@
 # Four steps to a layer that trains: two gradients in blocks, the assembly, the class. Then one set of numbers, one repair, one
 # choice. Nothing here needs a TPU.
 #
-# Come here from lesson 10 (`notebooks/10_backward_kernels.ipynb`). About 72 minutes. Short of time? Do 10.2, 10.4 and
+# Come here from [lesson 10](../notebooks/10_backward_kernels.ipynb). About 72 minutes. Short of time? Do 10.2, 10.4 and
 # 10.5. Want more? 10.3, 10.9 and 10.10, 72 minutes; the last two begin with an empty cell.
 #
 # In all of them x is [M, K], w [K, N], b [N], and y = relu(x @ w + b) and its cotangent g are [M, N]. K and N are
@@ -82,7 +82,6 @@ def grad_x(w, y, g):
 
 
 # %% check="10.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.1", grad_x)
 
 # %%
@@ -133,7 +132,6 @@ def grad_w(x, y, g):
 
 
 # %% check="10.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.2", grad_w)
 
 # %%
@@ -209,7 +207,6 @@ def grad_w_b(x, y, g):
 
 
 # %% check="10.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.3", grad_w_b)
 
 # %%
@@ -315,7 +312,6 @@ fused_dense.defvjp(fused_forward, fused_backward)
 ### END SOLUTION
 
 # %% check="10.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.4", fused_dense)
 
 # %%
@@ -369,7 +365,6 @@ class FusedDense(keras.layers.Layer):
 
 
 # %% check="10.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.5", FusedDense)
 
 # %%
@@ -402,7 +397,6 @@ kept |= {
 ### END SOLUTION
 
 # %% check="10.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.6", kept)
 
 # %%
@@ -514,7 +508,6 @@ def scaled(x, s, b):
 scaled.defvjp(scaled_rule, lambda kept, g: scaled_back(*kept, g))
 
 # %% check="10.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.7", scaled)
 
 # %%
@@ -540,7 +533,6 @@ happens = "weights stay"
 ### END SOLUTION
 
 # %% check="10.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.8", happens)
 
 # %%
@@ -625,7 +617,6 @@ rms_norm.defvjp(lambda x, s: (norm_call(x, s), (x, s)), lambda kept, g: norm_bac
 ### END SOLUTION
 
 # %% check="10.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.9", rms_norm)
 
 # %%
@@ -683,7 +674,6 @@ def all_back(x, w, y, g):
 ### END SOLUTION
 
 # %% check="10.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("10.10", all_back)
 
 # %%
@@ -696,3 +686,5 @@ checks.check("10.10", all_back)
 # knows relu alone, and SIDE = 128 is no good size for a block. `course_lib.frameworks.keras.FusedDense` goes on from
 # there: any shape, other activations, z saved or recomputed, blocks that it chooses. The last table of the lesson says
 # whether a kernel is worth it for your network. Lesson 11 finds out why a kernel is slow, and chooses its blocks.
+#
+# <!-- next -->

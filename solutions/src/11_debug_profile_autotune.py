@@ -4,7 +4,7 @@
 # Four cases for a detective, one repair, spills to remove, a line to fit, an autotuner and a table to write, a test to write,
 # one thing to explain. Nothing here needs a TPU.
 #
-# Come here from lesson 11 (`notebooks/11_debug_profile_autotune.ipynb`). About 60 minutes. Short of time? Do 11.1 and 11.5.
+# Come here from [lesson 11](../notebooks/11_debug_profile_autotune.ipynb). About 60 minutes. Short of time? Do 11.1 and 11.5.
 # Want more? 11.9 and 11.10, 60 minutes, begin with an empty cell.
 
 # %%
@@ -172,7 +172,6 @@ found |= {
 ### END SOLUTION
 
 # %% check="11.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.1", found)
 
 # %%
@@ -246,7 +245,6 @@ def mended(x):
 
 
 # %% check="11.2"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.2", mended)
 
 # %%
@@ -303,7 +301,6 @@ def mended(x):
 
 
 # %% check="11.3"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.3", mended)
 
 # %%
@@ -339,7 +336,6 @@ fit |= {
 ### END SOLUTION
 
 # %% check="11.4"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.4", fit)
 
 # %%
@@ -390,7 +386,6 @@ def tune(shape, ask):
 
 
 # %% check="11.5"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.5", tune)
 
 # %%
@@ -425,7 +420,6 @@ def keep(file, chip, shape, dtype, blocks):
 
 
 # %% check="11.6"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.6", table)
 
 # %%
@@ -455,7 +449,6 @@ def test_largest(largest):
 
 
 # %% check="11.7"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.7", data)
 
 # %%
@@ -481,7 +474,6 @@ checks.assess("11.8", "yes")
 ### END SOLUTION
 
 # %% check="11.8"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.8", advice)
 
 # %%
@@ -537,7 +529,6 @@ def census(x):
 ### END SOLUTION
 
 # %% check="11.9"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.9", census)
 
 # %%
@@ -592,8 +583,10 @@ def balanced(x):
 ### END SOLUTION
 
 # %% check="11.10"
-# NBVAL_CHECK_OUTPUT
 checks.check("11.10", balanced)
 
 # %%
 # checks.hint("11.10")
+
+# %% [markdown]
+# <!-- next -->

@@ -213,7 +213,7 @@ def open_lab(folder: Path) -> Iterator[Lab]:
 def _copy_of_the_course(copy: Path) -> Path:
     """What a learner opens, so that a test may write into it, and a venv/bin/python: ours, with the copy in front."""
     left_out = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for name in ("course_lib", "exercises", "notebooks", "tools"):
+    for name in ("course_lib", "docs", "exercises", "notebooks", "tools"):
         shutil.copytree(ROOT / name, copy / name, ignore=left_out)
     python = copy / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)

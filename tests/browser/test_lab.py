@@ -14,6 +14,7 @@ RIGHT = "o_ref[...] = x_ref[...] + y_ref[...]"
 ACTIVE_CELL = "window.jupyterapp.shell.currentWidget.content.activeCellIndex"
 CELLS = "window.jupyterapp.shell.currentWidget.context.model.toJSON().cells.map((cell) => [cell.id, cell.cell_type])"
 ALL_CELLS = "window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
+CLOSE_TAB = "window.jupyterapp.shell.currentWidget.close()"
 LESSON = "notebooks/01_hello_kernel.ipynb"
 LISTED = "async (folder) => (await window.jupyterapp.serviceManager.contents.get(folder)).content.map((f) => f.name)"
 RESTART = "window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.restart()"
@@ -152,22 +153,41 @@ def test_widgets_outlive_their_kernel(lesson, lab):
         assert again.page.get_by_text("Error displaying widget").count() == 0 and again.page_errors == []
 
 
-def test_a_notebook_as_it_is_shipped(lab):
+@pytest.fixture(scope="module")
+def shipped(lab):
+    with lab.open("notebooks/02_the_machine.ipynb") as notebook:
+        yield notebook
+
+
+def test_a_notebook_as_it_is_shipped(shipped):
     """It counts as unchanged, its widgets are still images, and an output that the reader shall predict is folded."""
-    with lab.open("notebooks/02_the_machine.ipynb") as shipped:
-        assert not shipped.unsaved()
-        cells = shipped.page.evaluate(ALL_CELLS)
-        predicted = next(cell for cell in cells if "predict" in cell["metadata"].get("tags", []))
-        folded = shipped.cell(predicted["id"])
-        folded.scroll_into_view_if_needed()
-        folded.locator(".jp-OutputPlaceholder").click()
-        assert shipped.output(predicted["id"]) == "".join(predicted["outputs"][0]["text"])
-        widget = next(c for c in cells if any("image/svg+xml" in o.get("data", {}) for o in c.get("outputs", [])))
-        shipped.cell(widget["id"]).scroll_into_view_if_needed()
-        still = shipped.cell(widget["id"]).locator(".jp-OutputArea-output img")
-        still.wait_for()
-        assert still.evaluate("(image) => image.complete && image.naturalWidth") > 100
-        assert shipped.page_errors == []
+    assert not shipped.unsaved()
+    cells = shipped.page.evaluate(ALL_CELLS)
+    predicted = next(cell for cell in cells if "predict" in cell["metadata"].get("tags", []))
+    folded = shipped.cell(predicted["id"])
+    folded.scroll_into_view_if_needed()
+    folded.locator(".jp-OutputPlaceholder").click()
+    assert shipped.output(predicted["id"]) == "".join(predicted["outputs"][0]["text"])
+    widget = next(c for c in cells if any("image/svg+xml" in o.get("data", {}) for o in c.get("outputs", [])))
+    shipped.cell(widget["id"]).scroll_into_view_if_needed()
+    still = shipped.cell(widget["id"]).locator(".jp-OutputArea-output img")
+    still.wait_for()
+    assert still.evaluate("(image) => image.complete && image.naturalWidth") > 100
+    assert shipped.page_errors == []
+
+
+def test_links_of_a_notebook_open_pages_to_read(shipped):
+    """A word in a box opens the glossary, as text and not as Markdown; the last cell opens the next notebook."""
+    box = next(c for c in shipped.page.evaluate(ALL_CELLS) if "**[MXU](" in "".join(c["source"]))
+    shipped.cell(box["id"]).scroll_into_view_if_needed()
+    shipped.cell(box["id"]).get_by_role("link", name="MXU").click()
+    shipped.page.locator(".jp-MarkdownViewer").get_by_role("cell", name="MXU", exact=True).wait_for()
+    shipped.page.evaluate(CLOSE_TAB)
+    last = shipped.page.evaluate(ALL_CELLS)[-1]
+    shipped.cell(last["id"]).scroll_into_view_if_needed()
+    shipped.cell(last["id"]).get_by_role("link", name="the exercises of this lesson").click()
+    shipped.page.get_by_role("tab", name="02_the_machine.ipynb").nth(1).wait_for()
+    assert shipped.page_errors == []
 
 
 def test_the_file_browser_shows_what_a_learner_opens(exercises):

@@ -31,18 +31,23 @@ def table(folder: pathlib.Path, but: str = "") -> str:
     for source in sorted(ROOT.glob("notebooks/src/[0-9]*.py")):
         if source.name == but:
             continue
-        text = source.read_text()
-        title, minutes = _TITLE.search(text), _MINUTES.search(text)
-        if title is None:
-            raise BuildError(f"{relative(source)} has no title: no line begins with `# # `.")
+        minutes = _MINUTES.search(source.read_text())
         cells = [
             source.stem[:2],
-            f"[{title[1]}]({_link(folder, 'notebooks', source)})",
+            f"[{title(source)}]({_link(folder, 'notebooks', source)})",
             f"{minutes[1]}, exercises {minutes[2]}" if minutes else "",
             f"[exercises]({_link(folder, 'exercises', source)})" if _has_exercises(source) else "",
         ]
         lines.append(f"| {' | '.join(cells + [badge(public, source)] * bool(public['repo']))} |")
     return "\n".join(lines)
+
+
+def title(source: pathlib.Path) -> str:
+    """Return the title of a lesson, without its number. Raise BuildError if it has none."""
+    said = _TITLE.search(source.read_text())
+    if said is None:
+        raise BuildError(f"{relative(source)} has no title: no line begins with `# # `.")
+    return said[1]
 
 
 def minutes(stem: str) -> dict[str, int]:

@@ -11,7 +11,7 @@ import re
 import jupytext
 import nbformat
 
-from building import ROOT, BuildError, relative
+from building import ROOT, BuildError, links, relative
 from building.answers import check_regions
 from building.lessons import address, badge, table
 from course_lib.checks.exercise import exercise
@@ -19,6 +19,7 @@ from course_lib.checks.exercise import exercise
 FIRST_CELL = "# FIRST CELL"
 LESSONS = "<!-- lessons -->"  # replaced by the table of lessons
 FOLDED, PREDICT = "folded", "predict"  # tags: the source is folded; the output is, until the reader opens or runs it
+COMPARED = "nbval-check-output"  # nbval's tag: a pass prints one line, the same everywhere, and nbval compares it
 KEPT_METADATA = {"tags", "nbgrader", "deletable", "editable"}
 
 
@@ -43,6 +44,8 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
             name = hashlib.sha1(f"{number}:{cell.source}".encode()).hexdigest()[:8]
             _expand_exercise(cell)
             name = cell.metadata.get("nbgrader", {}).get("grade_id", name)
+            if links.NEXT in cell.source:
+                cell.source = cell.source.replace(links.NEXT, links.way_on(source))
             if LESSONS in cell.source:
                 cell.source = cell.source.replace(LESSONS, table(ROOT / "notebooks", but=source.name))
         if name in seen:
@@ -57,6 +60,10 @@ def read_source(source: pathlib.Path) -> nbformat.NotebookNode:
             cell.metadata["jupyter"] = cell.metadata.get("jupyter", {}) | {"outputs_hidden": True}
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+    if source.parent.parent.name == "notebooks":
+        texts = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+        for cell, text in zip(texts, links.to_glossary([cell.source for cell in texts], source), strict=True):
+            cell.source = text
     if public["repo"]:
         notebook.cells.insert(0, nbformat.v4.new_markdown_cell(badge(public, source), id="colab-badge"))
     check_regions(notebook, source)
@@ -74,7 +81,10 @@ def _expand_exercise(cell: nbformat.NotebookNode) -> None:
                 "locked": kind != "answer",
                 "schema_version": 3,
                 "solution": kind == "answer",
-            } | ({"points": exercise(id).points} if is_check else {})
+            }
+            if is_check:
+                cell.metadata["nbgrader"]["points"] = exercise(id).points
+                cell.metadata["tags"] = [*cell.metadata.get("tags", ()), COMPARED]
 
 
 def first_cell(public: dict) -> str:

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercises $n: $title
 #
-# Come here from lesson $n (`notebooks/$name.ipynb`). About 5 minutes. Short of time? Do $number.1.
+# Come here from [lesson $n](../notebooks/$name.ipynb). About 5 minutes. Short of time? Do $number.1.
 
 # %%
 # FIRST CELL
@@ -34,8 +34,10 @@ def double(x):
 
 
 # %% check="$number.1"
-# NBVAL_CHECK_OUTPUT
 checks.check("$number.1", double)
 
 # %%
 # checks.hint("$number.1")
+
+# %% [markdown]
+# <!-- next -->

@@ -43,3 +43,5 @@ print(jax.jit(double)(jnp.arange(8.0)))
 # <details><summary>Answer</summary>The last one, <code>o_ref</code>: outputs stand after the inputs.</details>
 #
 # Open [the exercises of lesson $n](../exercises/$name.ipynb).
+#
+# <!-- next -->

@@ -10,7 +10,7 @@ import jax
 import jax.extend.core
 
 from course_lib import chips, grid
-from course_lib.compiler.child import service
+from course_lib.compiler.child import idle, service
 from course_lib.compiler.dumps import dump, hlo
 from course_lib.compiler.simulating import columns, divisions, extrapolate, one_axis, prefetched, simulation
 from course_lib.compiler.simulating.simulation import Simulation
@@ -102,7 +102,9 @@ def asking(chip: chips.Chip, lower: Callable, limits: Limits) -> Callable:
         except service.WorkerDied as died:
             if limits.memory_bytes or not simulate or "SIGSEGV" not in str(died):
                 raise
-        return asked(bundles=max(2 * bundles, _IN_FOUR_GIB))
+            return asked(bundles=max(2 * bundles, _IN_FOUR_GIB))
+        finally:
+            idle.asked()
 
     def once(jaxpr, args: tuple | None, *, simulate: bool, bundles: int, cycles_only: bool) -> dict:
         allowed = limits.of(bundles if simulate else 0)

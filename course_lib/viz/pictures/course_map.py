@@ -23,10 +23,18 @@ def picture(course) -> Picture:
     drawn = draw.Panel(lines + marks + body, tops[-1] + rows[-1].height)
     head = draw.paragraph(course.summary, size=14, bold=True)
     note = draw.paragraph(_NOTE, fill=draw.MUTED)
-    return Picture(
-        svg=draw.card(draw.stacked([head, note, drawn], gap=8), "The lessons of the course", str(course)),
-        text=str(course),
-    )
+    svg = draw.card(draw.stacked([head, note, drawn], gap=8), "The lessons of the course", str(course))
+    return Picture(svg=svg, text=str(course), html=draw.image(svg, str(course)) + _doors(course.stops))
+
+
+def _doors(stops) -> str:
+    """Return a line of HTML with a link to each lesson: in the picture itself nothing can be clicked."""
+    doors = [
+        f'<a href="{stop.notebook}">{int(stop.lesson.number)} {draw.escape(stop.lesson.title)}</a>'
+        for stop in stops
+        if stop.notebook
+    ]
+    return f"<p>Open a lesson: {', '.join(doors)}.</p>" if doors else ""
 
 
 def _row(stop, is_next: bool) -> draw.Panel:
