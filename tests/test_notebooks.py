@@ -164,7 +164,10 @@ def test_a_widgets_still_shrinks_with_the_page():
     output = nbformat.v4.new_output("display_data", data)
     stored = run._stable(output, nbformat.v4.new_code_cell(""), ROOT / "notebooks/src/99_x.py").data
     assert view not in stored and stored["image/svg+xml"] == svg
-    assert stored["text/html"].startswith("<img ") and "max-width: 100%; height: auto" in stored["text/html"]
+    assert (
+        stored["text/html"].startswith('<div class="course-card"')
+        and "max-width: 100%; height: auto" in stored["text/html"]
+    )
     assert 'alt="a &lt;still&gt;"' in stored["text/html"]
     plain = run._stable(
         nbformat.v4.new_output("display_data", {"image/svg+xml": svg}), nbformat.v4.new_code_cell(""), ROOT

@@ -27,17 +27,12 @@ def check(id: str, answer: object = None) -> Result:
     or nbgrader), or under nbval for a wrong answer. A learner who interrupts the check in a notebook gets a sentence;
     anywhere else KeyboardInterrupt is raised. Raises ValueError for an id that does not exist.
     """
-    task = exercise(id)
     try:
-        verdict = RESULTS[task.kind](task, answer)
-    except SystemExit:  # it would end the learner's kernel or a grader
-        verdict = not_yet(id, *_LEAVES)
+        verdict = _judged(id, answer)
     except KeyboardInterrupt:
         if not environment.in_a_notebook() or environment.under_a_grader() or environment.under_nbval():
             raise  # Ctrl-C ends a program, and graders end a cell that takes too long with it
         return _interrupted(id)
-    if verdict.outcome == NOT_YET:
-        verdict = dataclasses.replace(verdict, hint=next_hint(id))
     _last[id] = verdict
     record.attempted(id, verdict.outcome, verdict.score)
     if (environment.under_a_grader() and not verdict.passed) or (
@@ -46,6 +41,16 @@ def check(id: str, answer: object = None) -> Result:
         raise NotPassed(_with_map(verdict))
     _show(verdict)
     return verdict
+
+
+def _judged(id: str, answer: object) -> Result:
+    """Return the verdict on an answer, before it is recorded."""
+    task = exercise(id)
+    try:
+        verdict = RESULTS[task.kind](task, answer)
+    except SystemExit:  # it would end the learner's kernel or a grader
+        verdict = not_yet(id, *_LEAVES)
+    return dataclasses.replace(verdict, hint=next_hint(id)) if verdict.outcome == NOT_YET else verdict
 
 
 def _interrupted(id: str) -> Result:

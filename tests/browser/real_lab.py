@@ -86,6 +86,11 @@ class Notebook:
         self.page.evaluate(EXECUTE, ["notebook:interrupt-kernel", LIMIT_S])
         self.page.evaluate(DONE)
 
+    def choose_theme(self, name: str, *, light: str) -> None:
+        """Switch to a theme; ``light`` is what it says of itself once its style sheet is there."""
+        self.page.evaluate("(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", name)
+        self.page.wait_for_function("(light) => document.body.dataset.jpThemeLight === light", arg=light)
+
     def unsaved(self) -> bool:
         """Whether JupyterLab shows the dot of a notebook with changes that are not saved."""
         return self.page.evaluate(UNSAVED)

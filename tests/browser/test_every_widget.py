@@ -8,6 +8,8 @@ from widget_page import is_too_wide, open_widget, smallest_letters
 browser = chromium.browser
 CONTROLS = "input, select, button, [tabindex]"
 STYLE = "(element) => [getComputedStyle(element).backgroundColor, getComputedStyle(element).color]"
+# JupyterLab tells its theme so.
+FILTER = "(element, light) => { document.body.dataset.jpThemeLight = light; return getComputedStyle(element).filter; }"
 # Of all controls those that have no name for who hears the page; and which keys, typed on a control, the page hears.
 NAMELESS = """(all) => all.filter((e) => !(e.ariaLabel || e.labels?.length || e.textContent.trim()))
     .map((e) => e.outerHTML)"""
@@ -80,6 +82,11 @@ def test_what_the_kernel_sets_is_shown_until_it_goes_away(page, kind):
     said = shown(page, kind)
     set_by_kernel(page, kind, before)
     assert shown(page, kind) == said, "nothing listens, and nothing plays on"
+
+
+def test_its_card_turns_dark_with_jupyterlab(page, kind):
+    card = page.locator(f".{kind.root}")
+    assert [card.evaluate(FILTER, light) for light in ("true", "false")] == ["none", "invert(0.9) hue-rotate(180deg)"]
 
 
 @pytest.mark.parametrize("width, dark", [(1200, False), (480, True), (320, False)])

@@ -3,10 +3,12 @@
 The tests share one server and one browser. Screenshots go to tests/artifacts/.
 """
 
+import io
 import re
 
 import pytest
 from conftest import needs_libtpu
+from PIL import Image
 from real_lab import CELL, open_lab, wait_until_asked
 
 EXERCISES_OF_LESSON_1 = tuple(f"01-{number}" for number in range(1, 10))
@@ -139,6 +141,19 @@ def test_two_players_on_a_page_are_two(lesson, player):
     assert other.locator(".course-caption").text_content().startswith("Step 1 of 4")
 
 
+def test_a_player_is_dark_in_the_dark_theme(lesson, player):
+    lesson.choose_theme("JupyterLab Dark", light="false")
+    assert brightest_corner(player.screenshot()) < 60
+    lesson.screenshot("player-in-the-dark-theme")
+    lesson.choose_theme("JupyterLab Light", light="true")
+    assert brightest_corner(player.screenshot()) > 240
+
+
+def brightest_corner(png: bytes) -> int:
+    """The brightest channel of a pixel inside the upper left corner of a picture."""
+    return max(Image.open(io.BytesIO(png)).convert("RGB").getpixel((12, 8)))
+
+
 def test_widgets_outlive_their_kernel(lesson, lab):
     """The reader has saved and comes back another day. Last of the tests of this page, whose kernel it restarts."""
     lesson.save()
@@ -173,6 +188,11 @@ def test_a_notebook_as_it_is_shipped(shipped):
     still = shipped.cell(widget["id"]).locator(".jp-OutputArea-output img")
     still.wait_for()
     assert still.evaluate("(image) => image.complete && image.naturalWidth") > 100
+    assert brightest_corner(still.screenshot()) > 240
+    shipped.choose_theme("JupyterLab Dark", light="false")
+    assert brightest_corner(still.screenshot()) < 60
+    shipped.screenshot("still-in-the-dark-theme")
+    shipped.choose_theme("JupyterLab Light", light="true")
     assert shipped.page_errors == []
 
 

@@ -11,7 +11,7 @@ function make(parent, tag, className = "", text = "") {
 // Keys that are typed here stay here: JupyterLab would delete a cell at "d d", and keep Enter from a number's box. But
 // what has Ctrl or Cmd, and Shift+Enter, which runs a cell, is JupyterLab's.
 function rootOf(el, className) {
-  const root = make(el, "div", className);
+  const root = make(el, "div", `course-card ${className}`); // draw.py says what a card is
   root.addEventListener("keydown", (event) => {
     const labs = event.ctrlKey || event.metaKey || (event.shiftKey && event.key === "Enter");
     if (!labs) event.stopPropagation();

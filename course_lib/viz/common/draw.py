@@ -212,11 +212,24 @@ def _picture(width: float, height: float, body: str, title: str, description: st
     )
 
 
+# The class of what is drawn on a white card, and the rule that makes it a dark one in JupyterLab's dark theme: black
+# becomes white, and red stays red. A picture in an <img> cannot see the theme itself, and a card within a card is
+# turned with it. Where a page has no such theme, or strips style sheets, a card stays white.
+CARD = "course-card"
+DARK = f'[data-jp-theme-light="false"] .{CARD}:not(.{CARD} .{CARD}) {{ filter: invert(0.9) hue-rotate(180deg); }}'
+
+
+def in_a_card(body: str, style: str = "") -> str:
+    """Wrap HTML in a card; ``style`` is its CSS."""
+    how = f' style="{style}"' if style else ""
+    return f'<div class="{CARD}"{how}><style>{DARK}</style>{body}</div>'
+
+
 def image(svg: str, alternative: str) -> str:
-    """Wrap a picture in an HTML tag, because inline SVG does not survive in a notebook that is not trusted."""
+    """Wrap a picture in HTML tags, because inline SVG does not survive in a notebook that is not trusted."""
     data = base64.b64encode(svg.encode()).decode()
     width, height = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg).groups()
-    return (
+    return in_a_card(
         f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(alternative)}" width="{width}" height="{height}" '
         'style="max-width: 100%; height: auto; display: block"/>'
     )

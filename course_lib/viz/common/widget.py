@@ -4,6 +4,8 @@ import pathlib
 
 import anywidget
 
+from course_lib.viz.common import draw
+
 _COMMON = pathlib.Path(__file__).parent
 
 
@@ -17,7 +19,7 @@ def source(file: str, *before: str) -> tuple[str, str]:
     paths = [own.with_name(name) for name in before]
     paths = [path if path.exists() else _COMMON / path.name for path in paths]
     module = "\n".join(path.read_text("utf-8") for path in (*paths, own.with_suffix(".js")))
-    return module, own.with_suffix(".css").read_text("utf-8")
+    return module, f"{own.with_suffix('.css').read_text('utf-8')}\n{draw.DARK}\n"
 
 
 class Widget(anywidget.AnyWidget):

@@ -15,10 +15,9 @@ def html(panel) -> str:
         f"padding: 18px; max-width: 684px; font-family: {draw.SANS}; font-size: 13px"
     )
     body = "".join(_lesson_as_html(lesson, lesson is panel.current) for lesson in panel.lessons)
-    return (
-        f'<div style="{card}"><div style="font-weight: 600">{panel.summary}</div>{body}'
-        f'<div style="color: {draw.MUTED}; margin-top: 10px">{panel.kept}</div></div>'
-    )
+    head = f'<div style="font-weight: 600">{panel.summary}</div>'
+    foot = f'<div style="color: {draw.MUTED}; margin-top: 10px">{panel.kept}</div>'
+    return draw.in_a_card(head + body + foot, card)
 
 
 def _lesson_as_html(lesson, unfolded: bool) -> str:

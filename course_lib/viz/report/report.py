@@ -1,7 +1,8 @@
 """The card that shows a Report: one sentence, then where the time goes, the slots, the VMEM, the program.
 
 A notebook shows ``html``. Its picture is SVG in an <img>, because inline SVG and style sheets do not survive in a
-notebook that is not trusted yet. In a terminal, ``Report.__str__`` says the same in lines.
+notebook that is not trusted yet; the only style sheet is for the dark theme. In a terminal, ``Report.__str__`` says the
+same in lines.
 """
 
 from course_lib import text
@@ -22,7 +23,7 @@ def sentence(report: Report) -> str:
 
 
 def html(report: Report) -> str:
-    """Return the card as HTML without scripts or style sheets; the listing is inside <details>."""
+    """Return the card as HTML without scripts; the listing is inside <details>."""
     first, *more = _said(report)
     parts = [
         f'<div style="color: {draw.MUTED}; font-size: 12px">{_escaped(f"{report.name} for {report.chip}")}</div>',
@@ -37,7 +38,7 @@ def html(report: Report) -> str:
         parts.append(f'<div style="margin-top: 8px; font-size: 13px">{listing.html(report.listing)}</div>')
     if _versions(report):
         parts.append(f'<div style="color: {draw.MUTED}; font-size: 12px">{_escaped(_versions(report))}</div>')
-    return f'<div style="{_CARD}">{"".join(parts)}</div>'
+    return draw.in_a_card("".join(parts), _CARD)
 
 
 def comparison_html(reports: dict[str, Report]) -> str:
@@ -48,7 +49,7 @@ def comparison_html(reports: dict[str, Report]) -> str:
     )
     drawn = draw.sheet(comparison.panel(reports), "Kernels compared", comparison.sentence(reports))
     still = draw.image(drawn, comparison.sentence(reports))
-    return f'<div style="{_CARD}">{still}<div style="margin-top: 8px; font-size: 13px">{cards}</div></div>'
+    return draw.in_a_card(f'{still}<div style="margin-top: 8px; font-size: 13px">{cards}</div>', _CARD)
 
 
 def _said(report: Report) -> list[str]:
