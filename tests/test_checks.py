@@ -114,12 +114,14 @@ def test_a_verdict_fits_a_screen_and_loses_no_advice():
     assert on_a_screen(unbroken).splitlines()[-1] == "(hint 1 of 3: call)", "the hint is not torn apart"
 
 
-def test_a_notebook_draws_the_blocks(monkeypatch, capsys):
+def test_a_notebook_draws_a_card_and_the_blocks(monkeypatch, capsys):
     drawn = []
     monkeypatch.setattr(environment, "in_a_notebook", lambda: True)
-    monkeypatch.setattr("IPython.display.display", drawn.append)
+    monkeypatch.setattr("IPython.display.display", lambda data, raw=False: drawn.append(data))
     said = checks.check("01.1", with_kernel(first_half_kernel))
-    assert drawn == [said.blocks] and str(said.blocks) not in capsys.readouterr().out
+    card, blocks = drawn
+    assert card["text/plain"] == on_a_screen(said) and "<b>01.1 not yet</b>" in card["text/html"]
+    assert blocks is said.blocks and not capsys.readouterr().out
     assert "image/svg+xml" in said.blocks._repr_mimebundle_()
 
 

@@ -101,7 +101,8 @@ def test_the_stored_lines_are_passes_and_nbval_compares_them(stem):
     for cell in found:
         assert "nbval-check-output" in cell.metadata.tags and cell.source.startswith("checks.check("), cell.id
         (output,) = cell.outputs
-        (line,) = output.text.splitlines()
+        (line,) = output.data["text/plain"].splitlines()
+        assert output.data["text/html"].startswith('<div class="course-card"')
         assert line.startswith(f"{cell.id.removesuffix('-check').replace('-', '.')} passed: ")
 
 
@@ -119,7 +120,7 @@ def test_nbval_finds_what_differs(tmp_path):
     notebook = nbformat.read(ROOT / f"solutions/{LESSONS[0]}.ipynb", 4)
     found = [cell for cell in notebook.cells if is_check(cell)]
     for cell in found[:-1]:
-        cell.outputs[0].text = cell.outputs[0].text.replace("passed", "Passed")
+        cell.outputs[0].data = {kind: text.replace("passed", "Passed") for kind, text in cell.outputs[0].data.items()}
     nbformat.write(notebook, tmp_path / "changed.ipynb")
     failed, said = nbval(tmp_path / "changed.ipynb", tmp_path)
     assert failed == [cell.id for cell in found[:-1]]

@@ -3,7 +3,7 @@
 import dataclasses
 
 from course_lib import compiler, environment, text
-from course_lib.checks import record
+from course_lib.checks import cards, record
 from course_lib.checks.exercise import exercise, exercises
 from course_lib.checks.help import next_hint
 from course_lib.checks.kinds import ASKS, RESULTS
@@ -101,12 +101,12 @@ def _with_map(verdict: Result) -> str:
 
 
 def _show(verdict: Result) -> None:
-    """Print the verdict with the map of blocks, if any: as a picture in a notebook, as characters elsewhere."""
-    if verdict.blocks is None or not environment.in_a_notebook():
+    """Show the verdict with the map of blocks, if any: as a card and a picture in a notebook, as text elsewhere."""
+    if not environment.in_a_notebook():
         print(on_a_screen(verdict, "" if verdict.blocks is None else str(verdict.blocks)))
         return
-    print(on_a_screen(verdict))
-    if not environment.under_a_grader() and not environment.under_nbval():
+    cards.shown(cards.verdict(verdict), on_a_screen(verdict))
+    if verdict.blocks is not None and not environment.under_a_grader() and not environment.under_nbval():
         from IPython.display import display
 
         display(verdict.blocks)

@@ -4,16 +4,18 @@ import importlib.resources
 import json
 
 from course_lib import text
-from course_lib.checks import record
+from course_lib.checks import cards, record
 from course_lib.checks.exercise import exercise
 
 
 def hint(id: str) -> None:
-    """Print the next hint for exercise ``id``; after the last one, repeat it."""
+    """Show the next hint for exercise ``id``; after the last one, repeat it."""
     hints = exercise(id).hints
     number = min(record.entry(id).hints + 1, len(hints))
     record.hinted(id, number)
-    print(text.folded(f"{id}, hint {number} of {len(hints)}: {hints[number - 1]}"))
+    words = hints[number - 1]
+    card = cards.hint(id, number, len(hints), words)
+    cards.shown(card, text.folded(f"{id}, hint {number} of {len(hints)}: {words}"))
 
 
 def next_hint(id: str) -> str:

@@ -10,6 +10,7 @@ import jax
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compat, compiler, environment
+from course_lib.checks import cards
 from course_lib.compiler.child import idle, service
 
 SUPPORTED_JAX = ((0, 11, 2), (0, 13))
@@ -39,17 +40,19 @@ def start() -> None:
 
 
 def doctor() -> None:
-    """Print where we are, the versions, and each judge with its requirements."""
-    print("Where      " + ("Colab" if environment.on_colab() else f"{platform.system()} {platform.machine()}"))
-    print(f"Device     {_device()}")
-    for gpu in dict.fromkeys(chips.attached_gpus()):  # identical GPUs are listed once
-        print(f"GPU        {gpu}" + ("" if _jax_knows_gpus() else "; but this JAX is for the CPU and the TPU alone"))
-    print(f"Python     {platform.python_version()}")
-    for name in ("jax", "jaxlib", "libtpu", "keras", "jupyterlab"):
-        print(f"{name:<10} {_version(name)}")
-    for judge, (works, why) in judges_here().items():
-        print(f"{judge:<10} {'works' if works else 'missing'}: {why}")
-    print(jax_problem() or ("All is well." if _all_work() else "Everything else works; go on to lesson 1."))
+    """Show where we are, the versions, and each judge with its requirements."""
+    where = "Colab" if environment.on_colab() else f"{platform.system()} {platform.machine()}"
+    unused = "" if _jax_knows_gpus() else "; but this JAX is for the CPU and the TPU alone"
+    rows = [("Where", where, None), ("Device", _device(), None)]
+    rows += [("GPU", f"{gpu}{unused}", None) for gpu in dict.fromkeys(chips.attached_gpus())]  # identical ones once
+    rows += [("Python", platform.python_version(), None)]
+    rows += [(name, _version(name), None) for name in ("jax", "jaxlib", "libtpu", "keras", "jupyterlab")]
+    rows += [
+        (judge, f"{'works' if works else 'missing'}: {why}", works) for judge, (works, why) in judges_here().items()
+    ]
+    last = jax_problem() or ("All is well." if _all_work() else "Everything else works; go on to lesson 1.")
+    plain = "\n".join([*(f"{name:<10} {words}" for name, words, _ in rows), last])
+    cards.shown(cards.rows("This machine", rows, last), plain)
 
 
 def judges_here() -> dict[str, tuple[bool, str]]:

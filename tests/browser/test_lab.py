@@ -219,20 +219,20 @@ def test_untouched_exercises_show_no_red(exercises):
     assert exercises.red() == []
     assert exercises.never_ran() == []
     for id in EXERCISES_OF_LESSON_1:
-        assert exercises.output(f"{id}-check").startswith(f"{id.replace('-', '.')} not attempted")
+        assert exercises.output(f"{id}-check").startswith(f"… {id.replace('-', '.')} not attempted")
     assert exercises.page_errors == []
 
 
 def test_a_wrong_answer_gets_a_verdict_and_the_right_one_passes(exercises):
     exercises.type_line("01-1", "o_ref[...] = x_ref[...]")
     assert exercises.source("01-1").endswith('"""\n    o_ref[...] = x_ref[...]')
-    check(exercises, "01.1 not yet: the numbers judge refused it.")
-    assert "Next: " in exercises.output("01-1-check")
+    check(exercises, "○ 01.1 not yet: the numbers judge refused it.")
+    assert "Next:" in exercises.output("01-1-check")
     exercises.screenshot("verdict-wrong", of="01-1-check")
 
     exercises.type_line("01-1", RIGHT, instead=True)
     assert exercises.source("01-1").endswith(f'"""\n    {RIGHT}')
-    check(exercises, "01.1 passed: ")
+    check(exercises, "✓ 01.1 passed: ")
     exercises.screenshot("verdict-right", of="01-1-check")
     assert exercises.page_errors == []
 
@@ -253,13 +253,13 @@ def test_an_interrupted_check_says_one_sentence(exercises):
 def test_a_killed_compiler_comes_back(answered, lab):
     assert lab.compilers(), "no compiler runs, so this test would prove nothing"
     lab.kill(lab.compilers())
-    check(answered, "01.1 passed: numbers, simulator, races and compiler agree.")
+    check(answered, "✓ 01.1 passed: numbers, simulator, races and compiler agree.")
     assert lab.compilers()
 
 
 @needs_libtpu
 def test_a_compiler_killed_at_work_still_gives_a_verdict(answered, lab):
-    check(answered, "01.1 passed")
+    check(answered, "✓ 01.1 passed")
     answered.click_into("01-1")
     at_work = lab.compilers()
     for compiler in at_work:
@@ -268,14 +268,14 @@ def test_a_compiler_killed_at_work_still_gives_a_verdict(answered, lab):
     wait_until_asked(at_work)
     lab.kill(at_work)
     answered.wait_until_run("01-1-check", before)
-    assert answered.output("01-1-check").startswith("01.1 passed: numbers, simulator, races and compiler agree.")
+    assert answered.output("01-1-check").startswith("✓ 01.1 passed: numbers, simulator, races and compiler agree.")
     assert answered.red() == []
 
 
 def test_a_restarted_kernel_runs_the_page_again(answered):
     answered.restart_and_run_all()
     assert answered.red() == []
-    assert answered.output("01-1-check").startswith("01.1 passed: ")
+    assert answered.output("01-1-check").startswith("✓ 01.1 passed: ")
     assert answered.page_errors == []
 
 
