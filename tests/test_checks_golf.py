@@ -9,10 +9,11 @@ import pytest
 from conftest import needs_libtpu
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
+from sweeps import daily
 
 from course_lib import checks, compiler, errors, grid
 from course_lib.checks import record
-from course_lib.checks.exercise import Exercise, exercise
+from course_lib.checks.exercise import Exercise, exercise, exercises
 from course_lib.checks.inputs import arguments
 from course_lib.checks.kinds import golf, kernel
 from course_lib.checks.kinds.golf import Golf
@@ -47,6 +48,13 @@ def half_by_half(x):
 def in_hbm(x):
     anywhere = pl.BlockSpec(memory_space=pl.ANY)
     return pl.pallas_call(kernel_of, out_shape=x, in_specs=[anywhere], out_specs=anywhere)(x)
+
+
+@pytest.fixture
+def as_in_a_notebook():
+    checks.start()
+    yield
+    pltpu.set_tpu_interpret_mode(None)
 
 
 @pytest.fixture
@@ -399,6 +407,34 @@ def ours_to_four(x, ys):
 
     whole, each = pl.BlockSpec(x.shape, lambda i: (0,)), pl.BlockSpec(x.shape, lambda i: (i,))
     return pl.pallas_call(add, out_shape=ys, grid=(4,), in_specs=[whole, each], out_specs=each)(x, ys)
+
+
+GOLFS = [task.id for task in exercises().values() if task.kind == "golf"]
+
+
+def statement(task):
+    """What the exercise asks for, as it says it: all arrays in one block, and the reference as the kernel's body."""
+
+    def asked(*args):
+        def kernel(*refs):
+            found = task.reference(*(ref[...] for ref in refs[: len(args)]))
+            for ref, value in zip(refs[len(args) :], jax.tree.leaves(found), strict=True):
+                ref[...] = value
+
+        leaves, tree = jax.tree.flatten(jax.eval_shape(task.reference, *args))
+        return jax.tree.unflatten(tree, pl.pallas_call(kernel, out_shape=leaves)(*args))
+
+    asked.__name__ = task.defines
+    return asked
+
+
+@needs_libtpu
+@pytest.mark.parametrize("id", daily("01.11", "02.11", of=GOLFS))
+def test_the_statement_of_a_golf_does_not_pass(id, as_in_a_notebook):
+    """Or there would be nothing to win. It is above par, or has no score, or the budget or the compiler refuses it."""
+    said = golf.result(exercise(id), statement(exercise(id)))
+    assert said.outcome == "not yet", str(said)
+    assert said.judge in ("budget", "compiler") or said.headline in (golf.ABOVE_PAR, golf.NO_SCORE), str(said)
 
 
 def test_a_file_from_before_there_was_golf_is_read():

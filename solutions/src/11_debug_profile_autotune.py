@@ -540,7 +540,7 @@ checks.check("11.9", census)
 # *Difficulty 5 of 5. 30 minutes, 30 lines. Further.*
 #
 # Divide a matrix of positive numbers by the sum of each row, then by the sum of each column, six times: `reference` below. All of it fits into VMEM. Counted are
-# the cycles, predicted (compiler), for x[256, 512]. Par is 6,300.
+# the cycles, predicted (compiler), for x[256, 2048]. Par is 16,000.
 
 
 # %% given="11.10"

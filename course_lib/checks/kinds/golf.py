@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BYTES, CYCLES = "bytes", "cycles"
 ABOVE_PAR = "the judges agree, and it is above par."
+NO_SCORE = "the judges agree, and it has no score."
 SKIPPED = "skipped: its score."
 _PATIENCE_S = 60.0
 _FEW = 4  # grid steps: with more, the latency of their copies adds up
@@ -84,7 +85,7 @@ def result(task: Exercise, defined: object) -> Result:
         why = f"The judges agree. Cycles are predicted by the TPU's compiler, and there is none here. {error}"
         return not_yet(task.id, SKIPPED, why, "check it on a machine that has the compiler: Linux on Intel or AMD.")
     except NotCounted as error:
-        return not_yet(task.id, "the judges agree, and it has no score.", str(error), error.next, report=said.report)
+        return not_yet(task.id, NO_SCORE, str(error), error.next, report=said.report)
     if value > task.golf.par:
         what, next = _above_par(task, defined, value, report)
         return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report)
