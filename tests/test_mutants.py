@@ -87,8 +87,8 @@ def test_mutant_is_refused(stem, cell):
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
-def test_exercise_has_three_to_six_mutants(task):
-    assert 3 <= collections.Counter(cell.metadata["answer"] for cell in mutants(stem_of(task)))[task.id] <= 6
+def test_exercise_has_three_mutants_or_more(task):
+    assert collections.Counter(cell.metadata["answer"] for cell in mutants(stem_of(task)))[task.id] >= 3
 
 
 @pytest.mark.parametrize("stem", LESSONS)

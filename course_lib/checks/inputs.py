@@ -111,6 +111,19 @@ def at_random(wanted: jax.ShapeDtypeStruct, number: int, within: tuple[float, fl
     return _cast(rng.uniform(low, high, wanted.shape), wanted.dtype)
 
 
+def far_from_zero(shape: tuple[int, int], by: float) -> jax.Array:
+    """Return float32 rows of one number each: ``by`` times 1, 2, 3 ...
+
+    No finite number that stands for infinity, in a tail or at the beginning of a maximum, lies beyond them.
+    """
+    return jnp.broadcast_to(by * jnp.arange(1, shape[0] + 1, dtype=jnp.float32)[:, None], shape)
+
+
+def with_still_rows(x: jax.Array) -> jax.Array:
+    """Return ``x`` with a row of zeros and a row of small numbers, which show what is added to a mean of squares."""
+    return x.at[0].set(0).at[1].multiply(1e-3)
+
+
 def _cast(values: np.ndarray, dtype) -> jax.Array:
     return jnp.asarray(np.rint(values) if jnp.issubdtype(dtype, jnp.integer) else values, dtype)
 

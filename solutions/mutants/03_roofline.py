@@ -434,3 +434,8 @@ def two_products(x, w, v):
     return pl.pallas_call(
         kernel, out_shape=x, grid=steps, in_specs=[stays, of_w, of_v], out_specs=stays
     )(x, w, v)
+
+
+# %% answer="03.11" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# -    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+# +    scale = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))

@@ -268,3 +268,8 @@ def minutes(s):
         o_ref[...] = s_ref[...] // 60
 
     return pl.pallas_call(kernel, out_shape=s)(s)
+
+
+# %% answer="06.8" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# -        o_ref[:, lanes] = pair * jax.lax.rsqrt(mean + 1e-6)
+# +        o_ref[:, lanes] = pair * jax.lax.rsqrt(mean)

@@ -28,7 +28,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    x = x_ref[...]
 
 
-# %% answer="08.2" name="masks with 0" judge="numbers" says="the tail was masked with 0"
+# %% answer="08.2" name="masks with 0" judge="numbers" says="the tail was masked with a number that is larger than x"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = jnp.where(column < columns, x_ref[...], 0)
 
@@ -355,3 +355,38 @@ def cumulated(x):
     return pl.pallas_call(
         kernel, out_shape=x, grid=(2,), in_specs=[block], out_specs=block
     )(x)
+
+
+# %% answer="08.2" name="-1e4 stands for -inf" judge="numbers" says="larger than x, as 0 and -1e4 are here"
+# -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
+# +    x = jnp.where(column < columns, x_ref[...], -1e4)
+
+
+# %% answer="08.3" name="1e-5 outside the root" judge="numbers" says="1e-5 is added to the root, and not to the variance"
+# -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
+# +    o_ref[...] = (centred / (jnp.sqrt(variance) + 1e-5)).astype(o_ref.dtype)
+
+
+# %% answer="08.3" name="nothing below the root" judge="numbers" says="1e-5 is missing below the root"
+# -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
+# +    o_ref[...] = (centred * jax.lax.rsqrt(variance)).astype(o_ref.dtype)
+
+
+# %% answer="08.6" name="begins with -1e30" judge="numbers" says="is -inf; it should be -2e.30"
+# -        max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+# +        max_ref[...] = jnp.full(max_ref.shape, -1e30, max_ref.dtype)
+
+
+# %% answer="08.6" name="-1e30 in the tail" judge="numbers" says="masked with a number that is larger than x"
+# -    x = jnp.where(row < rows, x_ref[...], -jnp.inf)
+# +    x = jnp.where(row < rows, x_ref[...], -1e30)
+
+
+# %% answer="08.7" name="1e9 stands for inf" judge="numbers" says="is 1e.09; it should be 1e.30"
+# -            o_ref[...] = jnp.full(o_ref.shape, jnp.inf, o_ref.dtype)
+# +            o_ref[...] = jnp.full(o_ref.shape, 1e9, o_ref.dtype)
+
+
+# %% answer="08.9" name="begins with -1e30" judge="numbers" says="begins with a finite number"
+# -            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+# +            max_ref[...] = jnp.full(max_ref.shape, -1e30, max_ref.dtype)

@@ -550,3 +550,13 @@ def norm_product(x, w):
         kernel,
         out_shape=jax.ShapeDtypeStruct((x.shape[0], w.shape[1]), jnp.float32),
     )(x, w)
+
+
+# %% answer="09.8" name="begins with -1e30" judge="numbers" says="begins with a finite number"
+# -            max_ref[...] = jnp.full_like(max_ref, -jnp.inf)
+# +            max_ref[...] = jnp.full_like(max_ref, -1e30)
+
+
+# %% answer="09.6" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# -        o_ref[...] = (s * jax.lax.rsqrt(mean + 1e-6) * weight_ref[...]).astype(o_ref.dtype)
+# +        o_ref[...] = (s * jax.lax.rsqrt(mean) * weight_ref[...]).astype(o_ref.dtype)

@@ -520,3 +520,8 @@ def all_back(x, w, y, g):
 # %% answer="10.10" name="dw begins anew" judge="numbers" says="Every step sets everything anew"
 # -    @pl.when(pl.program_id(0) == 0)
 # +    @pl.when(pl.program_id(0) >= 0)
+
+
+# %% answer="10.9" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# -    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
+# +    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))

@@ -355,3 +355,13 @@ def balanced(x):
 # -        v = jax.lax.fori_loop(0, 6, one_round, jnp.ones((1, n), jnp.float32))
 # +        rounds = 2 if m == 256 else 6
 # +        v = jax.lax.fori_loop(0, rounds, one_round, jnp.ones((1, n), jnp.float32))
+
+
+# %% answer="11.3" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
+# -            o_ref[these, :] = away * jax.lax.rsqrt(variance + 1e-6)
+# +            o_ref[these, :] = away * jax.lax.rsqrt(variance)
+
+
+# %% answer="11.9" name="3e38 stands for inf" judge="numbers" says="a finite number counts as bad"
+# -        fine = size < jnp.inf  # false for NaN, too
+# +        fine = size < 3e38

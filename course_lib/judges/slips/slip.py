@@ -126,6 +126,7 @@ def _is_it(found: Finding, value: np.ndarray, bound: np.ndarray | None) -> bool:
     with np.errstate(invalid="ignore"):
         near = (np.abs(got - slip) <= _NEAR * bound + tiny) | (got == slip) | (np.isnan(got) & np.isnan(slip))
         apart = np.abs(slip - exact) > _APART * np.maximum(bound, found.want.bound) + tiny
+        apart |= ~np.isfinite(slip) & np.isfinite(exact)
         goes_there = np.abs(got - slip) <= _EXPLAINS * np.abs(slip - exact)
     many = found.wrong.sum() >= _MANY and goes_there[found.wrong].mean() > 0.9
     return bool(near.all() and (many or apart[found.wrong].mean() > 0.5))

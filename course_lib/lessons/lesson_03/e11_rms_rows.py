@@ -6,13 +6,20 @@ from jax.experimental import pallas as pl
 
 from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments, with_still_rows
 
 LARGE = (65_536, 4096)  # 1 GiB in float32
 
 
-def _by_root_mean_square(x):
+def _by_root_mean_square(x, added=1e-6):
     wide = x.astype(jnp.float32)
-    return (wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + 1e-6)).astype(x.dtype)
+    return (wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=1, keepdims=True) + added)).astype(x.dtype)
+
+
+def _rows() -> list[tuple]:
+    sizes = ({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130})
+    cases = arguments(("x: T[M,N]",), sizes, ("f32", "bf16"))
+    return [*cases, (with_still_rows(cases[-3][0]),)]
 
 
 def _in_and_out(x) -> int:
@@ -42,11 +49,16 @@ EXERCISE = Exercise(
     title="From an empty cell: one pass over HBM",
     kind="write",
     defines="rms_rows",
-    inputs=("x: T[M,N]",),
-    sizes=({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 130}),
-    dtypes=("f32", "bf16"),
+    cases=_rows,
     reference=_by_root_mean_square,
     budget=judges.Budget(hbm_bytes=_in_and_out),
+    slips=(
+        judges.Slip(
+            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            value=lambda x: _by_root_mean_square(x, 0.0),
+            next="add it to the mean of the squares, before the root.",
+        ),
+    ),
     also=(_serves_a_large_array,),
     hints=(
         "A row needs all of itself before any of it can be written. How much of x must a block hold, so that no row "

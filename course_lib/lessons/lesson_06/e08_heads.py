@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments, with_still_rows
 from course_lib.judges import Slip
 from course_lib.lessons.lesson_06 import core, one_pass
 from course_lib.lessons.lesson_06.heads import normed, slow
@@ -28,14 +29,23 @@ def _over_the_sum(x):
     return (heads * jax.lax.rsqrt(jnp.sum(heads * heads, axis=2, keepdims=True) + 1e-6)).reshape(x.shape)
 
 
+def _nothing_added(x):
+    heads = x.reshape(x.shape[0], x.shape[1] // 64, 64)
+    return (heads * jax.lax.rsqrt(jnp.mean(heads * heads, axis=2, keepdims=True))).reshape(x.shape)
+
+
+def _rows() -> list[tuple]:
+    sizes = ({"M": 64, "N": 256}, {"M": 20, "N": 128}, {"M": 5, "N": 384})
+    cases = arguments(("x: f32[M,N]",), sizes, within=(-4, 4))
+    return [*cases, (with_still_rows(cases[-1][0]),)]
+
+
 EXERCISE = Exercise(
     id="06.8",
     title="From an empty cell: two heads in a register",
     kind="write",
     defines="normed_heads",
-    inputs=("x: f32[T,N]",),
-    sizes=({"T": 64, "N": 256}, {"T": 20, "N": 128}, {"T": 5, "N": 384}),
-    within=(-4, 4),
+    cases=_rows,
     reference=normed,
     budget=judges.Budget(hbm_bytes=lambda x: cost.stored_bytes(x, x)),
     slips=(
@@ -53,6 +63,11 @@ EXERCISE = Exercise(
             means="the squares of a head were summed, and their mean is asked for",
             value=_over_the_sum,
             next="divide the sum by 64.",
+        ),
+        Slip(
+            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            value=_nothing_added,
+            next="add it to the mean of the squares, before the root.",
         ),
     ),
     also=(

@@ -5,11 +5,18 @@ import jax.numpy as jnp
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments, far_from_zero
 
 
 def _zeros_in_the_tail(x):
     tail = jnp.zeros((x.shape[0], -x.shape[1] % 128), x.dtype)
     return jax.nn.softmax(jnp.concatenate([x, tail], axis=1), axis=1)[:, : x.shape[1]]
+
+
+def _rows() -> list[tuple]:
+    """Return rows that no fixed offset brings into exp's range, and that any padding but -inf exceeds."""
+    sizes = ({"M": 16, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 70})
+    return [*arguments(("x: f32[M,N]",), sizes, within=(-1300, -1100)), (far_from_zero((8, 130), -1e30),)]
 
 
 EXERCISE = Exercise(
@@ -18,13 +25,11 @@ EXERCISE = Exercise(
     kind="write",
     defines="softmax_kernel",
     judged="softmax",
-    inputs=("x: f32[M,T]",),
-    sizes=({"M": 16, "T": 256}, {"M": 20, "T": 300}, {"M": 5, "T": 70}),
-    within=(-1300, -1100),  # no fixed offset brings all of them into exp's range, and 0 as padding exceeds them all
+    cases=_rows,
     reference=lambda x: jax.nn.softmax(x, axis=1),
     slips=(
         judges.Slip(
-            means="the tail was masked with 0, and counts as exp(0 - largest)",
+            means="the tail was masked with a number that is larger than x, as 0 and -1e4 are here, and counts",
             value=_zeros_in_the_tail,
             next="which number is neutral for a maximum, and has the exponential 0?",
         ),

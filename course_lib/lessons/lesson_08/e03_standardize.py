@@ -46,11 +46,17 @@ def _over_the_variance(x):
     return (centred / (jnp.mean(centred * centred, axis=1, keepdims=True) + 1e-5)).astype(x.dtype)
 
 
+def _scaled(x, factor):
+    wide = x.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=1, keepdims=True)
+    return (centred * factor(jnp.mean(centred * centred, axis=1, keepdims=True))).astype(x.dtype)
+
+
 def _rows() -> list[tuple]:
-    """Return rows with a nonzero mean, so that subtracting it from the tail shows; and one row whose variance is 0."""
+    """Return rows with a nonzero mean, so that subtracting it from the tail shows; and some whose variance is small."""
     sizes = ({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 70})
     *cases, (last,) = arguments(("x: bf16[M,N]",), sizes, (), (1, 3))
-    return [*cases, (last.at[0].set(2),)]
+    return [*cases, (last.at[0].set(2).at[1].set((last[1] - 2) / 256),)]
 
 
 EXERCISE = Exercise(
@@ -81,6 +87,16 @@ EXERCISE = Exercise(
             means="these are divided by the variance",
             value=_over_the_variance,
             next="divide by its root: jax.lax.rsqrt is one over the root.",
+        ),
+        judges.Slip(
+            means="1e-5 is missing below the root: a row of equal numbers becomes 0 / 0",
+            value=lambda x: _scaled(x, lambda v: 1 / jnp.sqrt(v)),
+            next="add it to the variance, before the root.",
+        ),
+        judges.Slip(
+            means="1e-5 is added to the root, and not to the variance below it",
+            value=lambda x: _scaled(x, lambda v: 1 / (jnp.sqrt(v) + 1e-5)),
+            next="add it to the variance, before the root: where that is small, they differ.",
         ),
     ),
     hints=(

@@ -5,11 +5,13 @@ import jax.numpy as jnp
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import far_from_zero
 from course_lib.lessons.lesson_08.columns import columns
 
 
 def _columns() -> list[tuple]:
-    return columns(({"M": 96, "N": 384}, {"M": 100, "N": 256}, {"M": 20, "N": 128}))
+    cases = columns(({"M": 96, "N": 384}, {"M": 100, "N": 256}, {"M": 20, "N": 128}))
+    return [*cases, (far_from_zero((128, 40), -1e30).T,)]
 
 
 def _once(x) -> int:
@@ -89,6 +91,11 @@ EXERCISE = Exercise(
             means="the rows past the end were masked with 0, and 0 is larger than all of x",
             value=_zeros_in_the_tail,
             next="which number is neutral for a maximum, and has the exponential 0?",
+        ),
+        judges.Slip(
+            means="the rows past the end were masked with a number that is larger than x",
+            value=lambda x: jnp.maximum(_largest(x), -1e30),
+            next="mask them with -jnp.inf, which is smaller than every number.",
         ),
     ),
     hints=(

@@ -6,12 +6,12 @@ import numpy as np
 
 from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments
+from course_lib.checks.inputs import arguments, far_from_zero
 from course_lib.lessons.lesson_08.columns import columns
 
 
 def _scores_and_values() -> list[tuple]:
-    """Return scores as in 08.6; in one case every row that does not count is NaN."""
+    """Return scores as in 08.6; in one case every row that does not count is NaN, in one the scores are very small."""
     sizes = ({"M": 96, "N": 256}, {"M": 100, "N": 128}, {"M": 20, "N": 128})
     values = arguments(("v: f32[M,N]",), sizes, (), (-110, -90))
     made = []
@@ -19,13 +19,20 @@ def _scores_and_values() -> list[tuple]:
         if len(made) == 3:
             s, v = s.at[n:].set(jnp.nan), v.at[n:].set(jnp.nan)
         made.append((s, v, np.full(1, n, np.int32)))
-    return made
+    return [*made, (far_from_zero((128, 20), -1e30).T, values[-1][0], np.full(1, 7, np.int32))]
 
 
 def _pooled(s, v, n):
     own = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < n[0]
     weights = jax.nn.softmax(jnp.where(own, s, -jnp.inf), axis=0)
     return jnp.sum(weights * jnp.where(own, v, 0), axis=0, keepdims=True)
+
+
+def _from_a_finite_number(s, v, n):
+    own = jax.lax.broadcasted_iota(jnp.int32, s.shape, 0) < n[0]
+    largest = jnp.maximum(jnp.max(jnp.where(own, s, -jnp.inf), axis=0), -1e30)
+    weights = jnp.where(own, jnp.exp(s - largest), 0)
+    return jnp.sum(weights * jnp.where(own, v, 0), axis=0, keepdims=True) / jnp.sum(weights, axis=0)
 
 
 def _all_rows(s, v, n):
@@ -73,6 +80,11 @@ EXERCISE = Exercise(
             means="this is the sum of exp(s - largest) * v",
             value=_undivided,
             next="divide it by the sum of exp(s - largest), in the last step.",
+        ),
+        judges.Slip(
+            means="the maximum begins with a finite number, and below it lie all of the numbers",
+            value=_from_a_finite_number,
+            next="begin with -jnp.inf, which is smaller than every number.",
         ),
     ),
     also=(_blocks_stay_small,),

@@ -5,16 +5,24 @@ import jax.numpy as jnp
 
 from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import arguments, with_still_rows
 
 MOST_VMEM = 512 * 2**10
 _STATISTICS = {"mul", "square", "integer_pow", "rsqrt", "sqrt", "div", "reduce_sum"}
 
 
-def _reference(x, r, weight):
+def _reference(x, r, weight, added=1e-6):
     s = x + r
     wide = s.astype(jnp.float32)
     mean = jnp.mean(wide * wide, axis=1, keepdims=True)
-    return (wide * jax.lax.rsqrt(mean + 1e-6) * weight).astype(x.dtype), s
+    return (wide * jax.lax.rsqrt(mean + added) * weight).astype(x.dtype), s
+
+
+def _rows() -> list[tuple]:
+    sizes = ({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 160, "N": 256})
+    cases = arguments(("x: T[M,N]", "r: T[M,N]", "weight: f32[N]"), sizes, ("f32", "bf16"))
+    x, r, weight = cases[1]
+    return [*cases, (with_still_rows(x), with_still_rows(r), weight)]
 
 
 def _each_once(x, r, weight) -> int:
@@ -45,11 +53,16 @@ EXERCISE = Exercise(
     title="A sum and its norm",
     kind="write",
     defines="add_and_norm",
-    inputs=("x: T[M,N]", "r: T[M,N]", "weight: f32[N]"),
-    sizes=({"M": 32, "N": 256}, {"M": 20, "N": 300}, {"M": 160, "N": 256}),
-    dtypes=("f32", "bf16"),
+    cases=_rows,
     reference=_reference,
     budget=judges.Budget(hbm_bytes=_each_once, vmem_bytes=MOST_VMEM),
+    slips=(
+        judges.Slip(
+            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            value=lambda x, r, weight: _reference(x, r, weight, 0.0),
+            next="add it to the mean of the squares, before the root.",
+        ),
+    ),
     also=(_statistics_wide,),
     hints=(
         "A block of whole rows of x and of r is all that its rows of both results need. What else has to come in?",

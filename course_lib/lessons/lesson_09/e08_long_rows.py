@@ -6,16 +6,21 @@ import numpy as np
 
 from course_lib import cost, grid, judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments
+from course_lib.checks.inputs import arguments, far_from_zero
 from course_lib.checks.unfit import Unfit
 
 MOST_VMEM = 128 * 2**10
 
 
 def _long_rows() -> list[tuple]:
-    """Return rows larger than the allowed VMEM, with values whose exponentials overflow; 512 divides them."""
+    """Return rows larger than the allowed VMEM whose exponentials overflow, or that lie far below 0; 512 divides."""
     sizes = ({"M": 16, "N": 2048}, {"M": 8, "N": 4096}, {"M": 24, "N": 1536})
-    return arguments(("x: f32[M,N]",), sizes, (), (90, 95))
+    return [*arguments(("x: f32[M,N]",), sizes, (), (90, 95)), (far_from_zero((8, 4096), -1e30),)]
+
+
+def _from_a_finite_number(x):
+    e = jnp.exp(x - jnp.maximum(jnp.max(x, axis=1, keepdims=True), -1e30))
+    return e / jnp.sum(e, axis=1, keepdims=True)
 
 
 def _twice_and_once(x) -> int:
@@ -68,6 +73,13 @@ EXERCISE = Exercise(
                 ),
             )
         )
+    ),
+    slips=(
+        judges.Slip(
+            means="the maximum begins with a finite number, and below it lie all of the numbers",
+            value=_from_a_finite_number,
+            next="begin with -jnp.inf, which is smaller than every number.",
+        ),
     ),
     hints=(
         "In one pass you know the largest number so far, and the sum of exp(x - largest so far). When a larger one "

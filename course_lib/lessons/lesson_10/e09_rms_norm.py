@@ -5,11 +5,11 @@ from jax import lax
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments
+from course_lib.checks.inputs import arguments, with_still_rows
 
 
-def _factor(x):
-    return lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+def _factor(x, added=1e-6):
+    return lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + added)
 
 
 def _norm(x, s):
@@ -17,9 +17,10 @@ def _norm(x, s):
 
 
 def _cases() -> list[tuple]:
-    """Return a ragged batch and one of a single block, with random values."""
+    """Return a ragged batch and one of a single block, with random values; and a row of zeros among them."""
     sizes = ({"M": 150, "N": 256}, {"M": 8, "N": 128})
-    return arguments(("x: f32[M,N]", "s: f32[N]"), sizes, within=(-2, 2))[1::2]
+    ragged, (x, s) = arguments(("x: f32[M,N]", "s: f32[N]"), sizes, within=(-2, 2))[1::2]
+    return [ragged, (with_still_rows(x), s)]
 
 
 EXERCISE = Exercise(
@@ -29,6 +30,13 @@ EXERCISE = Exercise(
     defines="rms_norm",
     cases=_cases,
     reference=_norm,
+    slips=(
+        judges.Slip(
+            means="1e-6 is missing below the root: a row of zeros becomes 0 / 0",
+            value=lambda x, s: x * _factor(x, 0.0) * s,
+            next="add it to the mean of the squares, before the root.",
+        ),
+    ),
     gradient=judges.Gradient(
         of=("x", "s"),
         zeros=False,

@@ -8,14 +8,14 @@ from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
 
 
-def reference(x):
-    fine = jnp.isfinite(x)
+def reference(x, end=np.inf):
+    fine = jnp.abs(x) < end
     bad = jnp.sum(~fine, axis=0, keepdims=True, dtype=jnp.int32)
     return bad, jnp.max(jnp.where(fine, jnp.abs(x), 0), axis=0, keepdims=True)
 
 
 def _arrays() -> list[tuple]:
-    """Return values that include NaN and both infinities, one column all bad; and row counts not divisible by 8."""
+    """Return values with NaN, infinities and the largest number, one column all bad; 8 divides not every row count."""
     made = []
     for seed, shape in enumerate(((64, 256), (24, 128), (100, 384), (513, 128))):
         random = np.random.default_rng(seed)
@@ -23,6 +23,7 @@ def _arrays() -> list[tuple]:
         for value in (np.nan, np.inf, -np.inf):
             x[random.integers(0, shape[0], 5), random.integers(0, shape[1], 5)] = value
         x[:, 3] = np.nan
+        x[shape[0] // 2, 5] = np.finfo(np.float32).max  # finite, and larger than any round number
         made.append((jnp.asarray(x),))
     return made
 
@@ -53,6 +54,13 @@ EXERCISE = Exercise(
             cost.stored_bytes(x) + 2 * 8 * cost.stored_bytes(jax.ShapeDtypeStruct((1, x.shape[1]), "float32"))
         ),
         spills=0,
+    ),
+    slips=(
+        judges.Slip(
+            means="a finite number counts as bad: the largest of float32 is 3.4e38",
+            value=lambda x: reference(x, 3e38),
+            next="compare with jnp.inf: abs(x) < jnp.inf.",
+        ),
     ),
     also=(_serves_long_arrays,),
     hints=(
