@@ -48,8 +48,10 @@ def too_long(walk: grid.Walk) -> Complaint | None:
         if (length := sum(1 for _ in grid.equations(call.kernel))) > MAX_KERNEL_LENGTH:
             return Complaint(
                 f"{call.name} is {length:,} operations long: a Python loop in it is written out step by step while it "
-                "is traced, and neither the simulator nor the compiler can carry that.",
-                "work on whole blocks, x_ref[...] is all of one; or loop with jax.lax.fori_loop.",
+                f"is traced. The simulator carries {MAX_KERNEL_LENGTH:,}, and would take minutes for more; the "
+                "compiler may take it.",
+                "work on whole blocks, x_ref[...] is all of one; or loop with jax.lax.fori_loop, and write out the "
+                "work of one turn alone.",
             )
     return None
 

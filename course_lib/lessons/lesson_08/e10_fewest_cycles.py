@@ -31,7 +31,8 @@ EXERCISE = Exercise(
         "Row by row is a chain of 2048 sums, each of which fills an eighth of a register. so_far of 08.4 needs five "
         "steps for 32 rows, whatever their number of registers.",
         "Within one register of eight rows three steps do. From register to register only one row is carried. Write "
-        "the registers out, in one basic block: then one register's steps fill the gaps of another's.",
+        "some registers out, in one basic block: then one register's steps fill the gaps of another's. The simulator "
+        "carries 2,000 operations.",
         "A grid brings the copies beside the work. But each step waits for half a copy's latency: how few blocks are "
         "enough to hide something?",
     ),
