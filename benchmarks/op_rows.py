@@ -27,6 +27,13 @@ def of(fn, operands=1, says="", integers=False, floats=True) -> Elementwise:
     return Elementwise(fn=fn, operands=operands, says=says, integers=integers, floats=floats)
 
 
+def _after(y: jax.Array, x: jax.Array, count: int) -> jax.Array:
+    """Apply ``count`` operations of the VPU to y: additions of x and products with it, in turn."""
+    for number in range(count):
+        y = y * x if number % 2 else y + x
+    return y
+
+
 ELEMENTWISE = {
     "x": of(lambda x: x, integers=True),
     "x + y, x - y": of(jnp.add, 2, CHEAP, integers=True),
@@ -44,6 +51,8 @@ ELEMENTWISE = {
     "log(x)": of(jnp.log),
     "log1p(x)": of(jnp.log1p),
     "tanh(x)": of(jnp.tanh, 1, MEDIUM),
+    "tanh(x), and 3 of the VPU": of(lambda x: _after(jnp.tanh(x), x, 3)),
+    "tanh(x), and 4 of the VPU": of(lambda x: _after(jnp.tanh(x), x, 4)),
     "sqrt(x)": of(jnp.sqrt),
     "rsqrt(x)": of(lax.rsqrt),
     "1 / x": of(lambda x: 1 / x),

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import judges
 
@@ -33,9 +34,10 @@ def column(x, axis=1):
     return 128 * pl.program_id(axis) + jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
 
 
-def verdict(keep, rows=16):
+def verdict(keep, rows=16, of=lambda x: x):
+    """What the judges say of the sum of ``keep``, where that of ``of`` is asked for."""
     x = jnp.arange(float(rows * COLUMNS)).reshape(rows, COLUMNS)
-    return judges.judge(row_sums(keep), lambda x: x.sum(axis=1, keepdims=True), x)[-1]
+    return judges.judge(row_sums(keep), lambda x: of(x).sum(axis=1, keepdims=True), x)[-1]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +48,75 @@ def verdict(keep, rows=16):
 def test_garbage_told_by_its_being_nan(keep):
     said = verdict(keep)
     assert said.judge == "simulator" and said.passed is False
-    assert "With 1234.5 there instead, its numbers are wrong" in said.message and "by where it lies" in said.next
+    assert "With 1234.5 there instead, its results are wrong" in said.message and "by where it lies" in said.next
 
 
-@pytest.mark.parametrize("keep", [lambda x: jnp.where(x > 0, x, 0), lambda x: jnp.where(x >= 1, x, 0)])
-def test_a_comparison_that_keeps_garbage_out_because_it_is_nan(keep):
-    said = verdict(keep)
+@pytest.mark.parametrize(
+    "keep, filling",
+    [
+        (lambda x: jnp.where(x > 0, x, 0), "inf"),
+        (lambda x: jnp.where(x >= 1, x, 0), "inf"),
+        (lambda x: jnp.where(x < 7, 1.0, 0), "-inf"),
+        (lambda x: jnp.where((x > 10) & (x < 1e6), x, 0), "2400"),  # the middle one of the data
+        (lambda x: jnp.where(x == 7, x, 0), "7"),
+        (lambda x: jnp.where(x.astype(jnp.int32) > 5, 1.0, 0), "inf"),
+    ],
+    ids=["> 0", ">= 1", "< 7", "between two", "== 7", "converted to integers"],
+)
+def test_a_comparison_that_keeps_garbage_out_because_it_is_nan(keep, filling):
+    said = verdict(keep, of=keep)
     assert said.judge == "simulator" and said.passed is False
-    assert "no comparison with NaN is true" in said.message and "y > 0 is no mask" in said.next
+    assert f"wrong with {filling} past the end of the array that x_ref reads" in said.message
+    assert "never true for NaN" in said.message and "y > 0 is no mask" in said.next
+
+
+def test_integers_that_neither_the_largest_nor_the_smallest_one_shows():
+    """The simulator fills integers with the largest one, the plain interpreter with the smallest."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def start():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        small = (x_ref[...] > 0) & (x_ref[...] < 999)
+        o_ref[...] += jnp.sum(small.astype(jnp.int32), axis=0, keepdims=True)
+
+    def count(x):
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((1, 128), x.dtype),
+            grid=(3,),
+            in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+            out_specs=pl.BlockSpec((1, 128), lambda i: (0, 0)),
+        )(x)
+
+    x = 3 + jnp.arange(20 * 128).reshape(20, 128)
+    said = judges.judge(count, lambda x: jnp.sum((x > 0) & (x < 999), axis=0, keepdims=True), x)[-1]
+    assert said.judge == "simulator" and "wrong with the integer 3 past the end" in said.message
+    assert "compare the index with the length" in said.next
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_running_maximum_that_starts_from_scratch_nobody_wrote(sign):
+    def kernel(x_ref, o_ref, best_ref):
+        best_ref[...] = jnp.where(best_ref[...] > x_ref[...], best_ref[...], x_ref[...])
+        o_ref[...] = best_ref[...]
+
+    def largest(x):
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+            grid=(4,),
+            in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+            scratch_shapes=[pltpu.VMEM((8, 128), x.dtype)],
+        )(x)
+
+    x = sign * (1 + jnp.arange(32.0 * 128).reshape(32, 128))
+    said = judges.judge(largest, lambda x: x.reshape(4, 8, 128).max(0), x)[-1]
+    assert said.judge == "simulator" and said.passed is False, said
+    assert "wrong with inf in best_ref, which step (0,) reads before anything has been written" in said.message
+    assert "write that memory before the first step" in said.next
 
 
 def test_a_comparison_beside_a_mask_by_the_index_is_right():

@@ -104,7 +104,7 @@ def test_garbage_that_is_a_number_is_not_run_with_what_was_compiled_for_nan(coun
     x = jnp.arange(16.0 * 300).reshape(16, 300)
     before = judges.Trial(row_sums(jnp.nan_to_num), lambda x: x.sum(axis=1, keepdims=True), (x,))
     assert judges.JUDGES["numbers"](before).passed
-    for _ in range(2):  # the second time both runs are compiled, that of NaN and that of 1234.5
+    for _ in range(2):  # the second time both runs are compiled, that of NaN and that of other garbage
         said = judges.JUDGES["simulator"](dataclasses.replace(before, like=before))
         assert said.passed is False and "With 1234.5 there instead" in said.message
         assert (counted["traces"], counted["compiled runs"]) == (1, 3)

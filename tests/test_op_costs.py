@@ -62,6 +62,14 @@ def test_who_computes_bf16_in_f32(chip, unpacks, each):
     assert any("unpack" in text for text in said) == unpacks
 
 
+@needs_libtpu
+@pytest.mark.parametrize("shape", [(2, 3, 128), (2, 5, 300)])
+def test_what_other_work_of_the_kernel_hides_has_no_price(shape):
+    """Slices of three or five rows are addressed one by one, by scalar operations under which the stores vanish."""
+    with pytest.raises(ValueError, match=r"op_cost: .*has no price.*stores of one alone take.*Try whole registers"):
+        compiler.op_cost(lambda x: x + 1, array(*shape))
+
+
 def sum_down(x):
     return x.sum(0, keepdims=True)
 

@@ -62,7 +62,8 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
 
     ``args`` are shapes of at least two axes; ``fn`` returns one array of at least two. The cost includes a load of each
     operand and a store of the result. If the compiler refuses the operation, the result has no cost but the reason.
-    Raises ValueError for an unknown chip and for arguments that make no kernel; Unavailable if libtpu is missing.
+    Raises ValueError for an unknown chip, for arguments that make no kernel, and for those so small that other work
+    of the kernel hides the operation; Unavailable if libtpu is missing.
     """
     chips.chip(chip)
     result = jax.eval_shape(fn, *args)
@@ -81,12 +82,20 @@ def op_cost(fn: Callable, *args: jax.ShapeDtypeStruct, chip: str = "v5e") -> OpC
             return OpCost(**facts, why=report.error.what if report.error else "; ".join(report.notes))
         reports.append(report)
     (smaller, larger), more = reports[-2:], n << len(reports) - 2
-    return OpCost(
+    cost = OpCost(
         **facts,
         cycles=(larger.cycles - smaller.cycles) / more,
         slots=slope(smaller, larger, more),
         spills=(larger.spills - smaller.spills) / more,
     )
+    stores = cost.slots.get("store", 0) / chips.chip(chip).slots["store"]
+    if cost.cycles < (1 - _SAME) * stores:
+        raise ValueError(
+            f"op_cost: {name_of(fn)} of {', '.join(str(a.shape) for a in args)} has no price. {2 * more:,} of them "
+            f"differ from {more:,} by {cost.cycles:.3g} cycles each, and the stores of one alone take {stores:.3g}: "
+            f"other work of the kernel hides them. Try whole registers, {(8, _LANES)} or {(64, _LANES)}."
+        )
+    return cost
 
 
 def _settled(cycles: list[int]) -> bool:

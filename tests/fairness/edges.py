@@ -150,6 +150,92 @@ def masked_store(x):
     return pl.pallas_call(kernel, out_shape=x)(x)
 
 
+def count_between(x, low, high):
+    """How many numbers of each column lie between two; the comparison is masked by the row."""
+
+    def kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def start():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        row = 8 * pl.program_id(0) + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        hit = (row < x.shape[0]) & (x_ref[...] > low) & (x_ref[...] <= high)
+        o_ref[...] += jnp.sum(hit.astype(jnp.int32), axis=0, keepdims=True)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, x.shape[1]), jnp.int32),
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((1, x.shape[1]), lambda i: (0, 0)),
+    )(x)
+
+
+def counts_between(x, low, high):
+    return jnp.sum(((x > low) & (x <= high)).astype(jnp.int32), axis=0, keepdims=True)
+
+
+def relu_past_the_edge(x):
+    """A comparison of what lies past the edge; nothing of it is written back."""
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = jnp.where(x_ref[...] > 0, x_ref[...], 0)
+
+    spec = pl.BlockSpec((8, 128), lambda i, j: (i, j))
+    grid = pl.cdiv(x.shape[0], 8), pl.cdiv(x.shape[1], 128)
+    return pl.pallas_call(kernel, out_shape=x, grid=grid, in_specs=[spec], out_specs=spec)(x)
+
+
+def gradient_masked_by_where(x, y, g):
+    """x.T @ (g where y > 0), and every factor is masked by the row."""
+
+    def kernel(x_ref, y_ref, g_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def start():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        inside = 8 * pl.program_id(0) + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0) < x.shape[0]
+        dz = jnp.where(inside & (y_ref[...] > 0), g_ref[...], 0)
+        o_ref[...] += jnp.dot(jnp.where(inside, x_ref[...], 0).T, dz, precision=jax.lax.Precision.HIGHEST)
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((128, 128), x.dtype),
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[pl.BlockSpec((8, 128), lambda i: (i, 0))] * 3,
+        out_specs=pl.BlockSpec((128, 128), lambda i: (0, 0)),
+    )(x, y, g)
+
+
+def gradient(x, y, g):
+    return jnp.dot(x.T, jnp.where(y > 0, g, 0), precision=jax.lax.Precision.HIGHEST)
+
+
+def first_of_the_largest(x):
+    """The row of each column's first largest value; integers past the edge are masked as the values are."""
+
+    def kernel(x_ref, o_ref, best_ref):
+        row = 8 * pl.program_id(0) + jax.lax.broadcasted_iota(jnp.int32, x_ref.shape, 0)
+        inside = row < x.shape[0]
+        block = jnp.where(inside, x_ref[...], jnp.iinfo(jnp.int32).min)
+        largest = jnp.max(block, axis=0, keepdims=True)
+        at = jnp.min(jnp.where(inside & (block == largest), row, x.shape[0]), axis=0, keepdims=True)
+        better = (pl.program_id(0) == 0) | (largest > best_ref[...])
+        o_ref[...] = jnp.where(better, at, o_ref[...])
+        best_ref[...] = jnp.where(better, largest, best_ref[...])
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((1, x.shape[1]), jnp.int32),
+        grid=(pl.cdiv(x.shape[0], 8),),
+        in_specs=[pl.BlockSpec((8, x.shape[1]), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((1, x.shape[1]), lambda i: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((1, x.shape[1]), jnp.int32)],
+    )(x)
+
+
+EDGE = normal((ROWS, 128))
+
 RIGHT = (
     Right("row sums masked by where", masked_row_sums, sum_of_rows, (whole((ROWS, COLUMNS), -9999, 9999),)),
     Right("row sums of padded rows", padded_row_sums, sum_of_rows, (normal((ROWS, COLUMNS)),)),
@@ -172,4 +258,18 @@ RIGHT = (
         (normal((16, COLUMNS), jnp.bfloat16), normal((COLUMNS, 130), jnp.bfloat16, seed=1)),
     ),
     Right("zeros by a masked store", masked_store, jnp.tril, (normal((128, 128)),)),
+    Right(
+        "a comparison, masked by the row",
+        lambda x: count_between(x, -0.5, 0.5),
+        lambda x: counts_between(x, -0.5, 0.5),
+        (EDGE,),
+    ),
+    Right("a comparison past the edge, not written back", relu_past_the_edge, jax.nn.relu, (normal((ROWS, COLUMNS)),)),
+    Right("a comparison and both factors masked", gradient_masked_by_where, gradient, (EDGE, EDGE[::-1], EDGE + 1)),
+    Right(
+        "the best so far, integers past the edge masked",
+        first_of_the_largest,
+        lambda x: jnp.argmax(x, axis=0, keepdims=True).astype(jnp.int32),
+        (jnp.round(3 * EDGE).astype(jnp.int32),),
+    ),
 )

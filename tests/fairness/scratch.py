@@ -101,6 +101,28 @@ def interleaved(x):
     return jnp.stack([x[:32], x[32:]], axis=1).reshape(x.shape)
 
 
+def largest_by_comparison(x):
+    """A running maximum by a comparison; at the first step a select drops what the scratch holds."""
+
+    def kernel(x_ref, o_ref, best_ref):
+        kept = (pl.program_id(0) > 0) & (best_ref[...] > x_ref[...])
+        best_ref[...] = jnp.where(kept, best_ref[...], x_ref[...])
+        o_ref[...] = best_ref[...]
+
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8, 128), x.dtype),
+        grid=(x.shape[0] // 8,),
+        in_specs=[ROWS],
+        out_specs=pl.BlockSpec((8, 128), lambda i: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((8, 128), x.dtype)],
+    )(x)
+
+
+def largest(x):
+    return jnp.max(x.reshape(-1, 8, 128), axis=0)
+
+
 WEIGHTS = normal((64, 128), jnp.bfloat16), normal((128, 128), jnp.bfloat16, seed=1)
 
 RIGHT = (
@@ -108,4 +130,5 @@ RIGHT = (
     Right("a block carried through the grid", running_block, running_blocks, (X,)),
     Right("a sum cleared when it is finished", cleared_at_the_end, sums_of_lanes, (counted((32, 256)),)),
     Right("scratch filled every other row", filled_row_by_row, interleaved, (X,)),
+    Right("a running maximum, a select drops the garbage", largest_by_comparison, largest, (-X,)),
 )

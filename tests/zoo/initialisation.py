@@ -93,12 +93,33 @@ def written_at_a_step_that_never_comes(x):
     )(x)
 
 
+def largest_so_far(x):
+    """The largest of four blocks, kept in scratch by a comparison. Nothing sets the scratch to -inf first."""
+
+    def maximum_kernel(x_ref, o_ref, best_ref):
+        best_ref[...] = jnp.where(best_ref[...] > x_ref[...], best_ref[...], x_ref[...])
+        o_ref[...] = best_ref[...]
+
+    return pl.pallas_call(
+        maximum_kernel,
+        out_shape=jax.ShapeDtypeStruct((ROWS, 128), x.dtype),
+        grid=(x.shape[0] // ROWS,),
+        in_specs=[pl.BlockSpec((ROWS, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((ROWS, 128), lambda i: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((ROWS, 128), x.dtype)],
+    )(x)
+
+
 def in_threes(x):
     return x.reshape(ROWS, 2, 3, 128).sum(2).reshape(ROWS, 256)
 
 
 def block_sum(x):
     return x.reshape(4, ROWS, 128).sum(0)
+
+
+def block_maximum(x):
+    return x.reshape(4, ROWS, 128).max(0)
 
 
 def neighbours(x):
@@ -162,4 +183,14 @@ BUGS = tuple(
             r"(?s)None of the steps.*writes to o_ref.*num_programs\(a\) - 1",
         ),
     )
+) + (
+    Bug(
+        kind="initialisation",
+        name="running maximum that starts from garbage",
+        fn=largest_so_far,
+        reference=block_maximum,
+        args=FOUR_BLOCKS,
+        caught_by="simulator",
+        says=r"(?s)wrong with inf in best_ref, which step \(0,\) reads before anything.*write that memory before",
+    ),
 )

@@ -45,6 +45,25 @@ def ragged_sum(x, mask):
     )(x)
 
 
+def count_of_negatives(x):
+    """How many numbers of each column are negative, eight rows at a step; the last four rows of 24 are not of x."""
+
+    def count_kernel(x_ref, o_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _start():
+            o_ref[...] = jnp.zeros_like(o_ref)
+
+        o_ref[...] += (x_ref[...] < 0).astype(jnp.float32).sum(0, keepdims=True)
+
+    return pl.pallas_call(
+        count_kernel,
+        out_shape=jax.ShapeDtypeStruct((1, 128), x.dtype),
+        grid=(3,),
+        in_specs=[pl.BlockSpec((ROWS, 128), lambda i: (i, 0))],
+        out_specs=pl.BlockSpec((1, 128), lambda i: (0, 0)),
+    )(x)
+
+
 def inside(block, first_row):
     return first_row + jax.lax.broadcasted_iota(jnp.int32, block.shape, 0) < 20
 
@@ -122,6 +141,10 @@ def total(x):
     return x.sum(0, keepdims=True)
 
 
+def negatives(x):
+    return (x < 0).astype(jnp.float32).sum(0, keepdims=True)
+
+
 def causal_softmax(scores):
     mask = jnp.tril(jnp.ones(scores.shape, bool))
     return jax.nn.softmax(jnp.where(mask, scores, -jnp.inf), axis=-1)
@@ -188,7 +211,15 @@ BUGS = tuple(
             total,
             RAGGED,
             "simulator",
-            r"With 1234\.5 there instead, its numbers are wrong",
+            r"With 1234\.5 there instead, its results are wrong",
+        ),
+        (
+            "comparison in the place of a mask",
+            count_of_negatives,
+            negatives,
+            (normal(20, 128),),
+            "simulator",
+            r"(?s)wrong with -inf past the end of the array that x_ref reads.*mask by index.*y > 0 is no mask",
         ),
         (
             "mask after the sum",

@@ -29,19 +29,19 @@ _CPU_OPTIONS = {
 class Traced:
     """A function traced for arguments of certain shapes and dtypes; ``result``: the shapes and dtypes that it returns.
 
-    Each interpret mode is compiled on its first run, once for each filling of memory.
+    Each interpret mode is compiled on its first run, and once more for garbage that is not NaN.
     """
 
     jaxpr: jax.extend.core.ClosedJaxpr
     result: object
     _modes: dict[object, Callable] = dataclasses.field(default_factory=dict)
 
-    def run(self, interpret, args: tuple, filling: float | None = None) -> list[np.ndarray]:
+    def run(self, interpret, args: tuple, filling: garbage.Filling | None = None) -> list[np.ndarray]:
         """Return the outputs on the CPU, where the simulators run. Raises what the simulator raises, and for a race.
 
-        ``filling``: the float in memory that the kernel has not written, in the simulator; None: NaN.
+        ``filling``: what memory holds in the simulator before the kernel writes it; None: NaN, or the largest integer.
         """
-        mode = (interpret, filling)  # the filling becomes part of the compiled program
+        mode = (interpret, filling is None)
         if mode not in self._modes:
             self._modes[mode] = jax.jit(lambda *a: grid.run(self.jaxpr, interpret, *a), compiler_options=_CPU_OPTIONS)
         racing = interpret is not True and interpret.detect_races

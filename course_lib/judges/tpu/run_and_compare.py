@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from course_lib import compat, errors, grid
 from course_lib.judges.difference import difference, other_structure
 from course_lib.judges.reading import copies, index_maps, memory, order
+from course_lib.judges.running import garbage
 from course_lib.judges.trial import Trial
 from course_lib.judges.verdict import Complaint, Verdict, complained, refused
 
 
-def run_and_compare(judge: str, trial: Trial, interpret, filling: float | None = None) -> Verdict:
+def run_and_compare(judge: str, trial: Trial, interpret, filling: garbage.Filling | None = None) -> Verdict:
     """Run the function in one interpret mode on the CPU, and compare with the reference. ``filling``: see Traced."""
     walk = trial.walk
     try:
@@ -41,7 +42,7 @@ def run_and_compare(judge: str, trial: Trial, interpret, filling: float | None =
     return complained(judge, complaint) if complaint else Verdict(judge=judge, passed=True)
 
 
-def simulate_and_compare(judge: str, trial: Trial, filling: float | None = None, **params) -> Verdict:
+def simulate_and_compare(judge: str, trial: Trial, filling: garbage.Filling | None = None, **params) -> Verdict:
     """Run the function in the TPU simulator and compare, unless ``Trial.cannot_simulate`` says why not."""
     try:
         complaint = trial.cannot_simulate
@@ -56,7 +57,7 @@ def _with_likely_garbage(trial: Trial) -> Iterator[list]:
     """Yield the simulator's outputs with unwritten memory set to the arguments' minimum, then to their maximum."""
     floats = [leaf for leaf in jax.tree.leaves(trial.args) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     for least_or_largest in (jnp.nanmin, jnp.nanmax) if floats else ():
-        filling = float(least_or_largest(floats[0]))
+        filling = garbage.Filling(float(least_or_largest(floats[0])))
         yield trial.traced.run(compat.interpret_params(random_seed=0), trial.args, filling)
 
 

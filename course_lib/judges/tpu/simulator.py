@@ -22,8 +22,8 @@ def ask(trial: Trial) -> Verdict:
     said = simulate_and_compare("simulator", trial, random_seed=0)
     if said.passed and (complaint := promises.complaint(trial.walk)):  # which a simulation ignores
         return complained("simulator", complaint)
-    if said.passed and (suspicion := garbage.suspicion(trial.walk)):
-        filling, complaint = suspicion
-        if simulate_and_compare("simulator", trial, filling, random_seed=0).passed is False:
-            return complained("simulator", complaint)
+    if said.passed and (suspicion := garbage.suspicion(trial.walk, trial.args)):
+        for filling in suspicion.fillings:
+            if simulate_and_compare("simulator", trial, filling, random_seed=0).passed is False:
+                return complained("simulator", suspicion.complaint(filling))
     return said
