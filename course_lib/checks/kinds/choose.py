@@ -60,10 +60,15 @@ def _no_option(answer: object, chosen: str, options: tuple[str, ...]) -> tuple[s
     named = [option for option in options if re.search(rf"\b{re.escape(option.lower())}\b", chosen)]
     if len(named) > 1:
         return "that is more than one.", f"You chose {answer!r:.60}.", f"choose one of {_listed(options)}."
-    close = difflib.get_close_matches(chosen, [option.lower() for option in options], n=1)
+    alike = [option.lower() for option in options if _digits(option) == _digits(chosen)]  # "line 79" is not "line 75"
+    close = difflib.get_close_matches(chosen, alike, n=1)
     meant = (named or [option for option in options if option.lower() in close] or [""])[0]
     ask = f'did you mean "{meant}"? Choose' if meant else "choose"
     return "that is none of the options.", f"You chose {answer!r:.60}.", f"{ask} one of {_listed(options)}."
+
+
+def _digits(words: str) -> str:
+    return re.sub(r"\D", "", words)
 
 
 def _listed(options: tuple[str, ...]) -> str:

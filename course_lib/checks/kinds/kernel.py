@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from course_lib import compiler, errors, judges
+from course_lib.checks import one_pass
 from course_lib.checks.asking import ask_judges, trials_of
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
@@ -53,10 +54,14 @@ def result(task: Exercise, defined: object) -> Result:
             agreed, report = agreed + more, its_report or report
     if refusal is not None:
         return refusal
+    for trial in (trials[0], *of_gradient[:1]):
+        if complaint := one_pass.complaint(trial):
+            return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
     if complaint := _further_demand(task, defined):
         headline, what, next = complaint
         return not_yet(task.id, headline, what, next, report=report)
-    return passed(task.id, _agreement(agreed, "" if task.gradient is None else ", on the gradient too"), report=report)
+    agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
+    return passed(task.id, f"{task.achieved}: {agreement}" if task.achieved else agreement, report=report)
 
 
 def _gradient_trials(task: Exercise, fn: Callable, cases: list[tuple]) -> list[judges.Trial]:

@@ -100,7 +100,8 @@ def most_traffic(walk: grid.Walk) -> Complaint:
     array, size = arrays.get(worst.name), sizes.get(worst.name, 0)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
-    what = f"{worst.name} is {does} {worst.copies:,} times: {text.size(worst.bytes)}{again}."
+    often = "once" if worst.copies == 1 else f"{worst.copies:,} times"
+    what = f"{worst.name} is {does} {often}: {text.size(worst.bytes)}{again}."
     if array is not None and (padded := cost.padding_of(worst, array)):
         return Complaint(f"{what} {padded}", cost.AGAINST_PADDING)
     return Complaint(

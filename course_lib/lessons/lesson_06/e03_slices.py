@@ -54,7 +54,8 @@ EXERCISE = Exercise(
     asks=Several(parts={name: _asked(name) for name in RIGHT}, why="as the compiler has it."),
     hints=(
         "Refused are only starts that the compiler does not know and of which it cannot prove enough.",
-        "A tile of float32 or bfloat16 has 8 rows, one of int8 has 32. Lanes begin at multiples of 128.",
+        "In memory a tile of float32 or bfloat16 has 8 rows, and one of int8 has 32. A register of bfloat16 holds two "
+        "such tiles, and a load may begin at either. Lanes begin at multiples of 128.",
         "A float32 Ref that is 128 wide has each row right behind the one before. And is 4 * i a multiple of 8?",
     ),
     points=1,

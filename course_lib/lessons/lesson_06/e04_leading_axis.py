@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 from course_lib.judges import Slip
-from course_lib.lessons.lesson_06 import core, one_pass
+from course_lib.lessons.lesson_06 import core
 from course_lib.lessons.lesson_06.energy import energies, slow
 
 POINTS = jax.ShapeDtypeStruct((2048, 16), jnp.float32)
@@ -46,7 +46,6 @@ EXERCISE = Exercise(
             "they do not lie along the lanes, in one block or few. What is done outside the kernel does not count.",
             POINTS,
         ),
-        one_pass.refused(_points),
     ),
     hints=(
         "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",

@@ -1,22 +1,8 @@
 """Checks that a kernel's matmuls have bfloat16 operands, as the matrix units multiply them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import jax
-
-
-def dots(fn: Callable, *args) -> Iterator:
-    """Yield every dot_general of ``fn``, including those inside its kernels."""
-    yield from _dots(jax.make_jaxpr(fn)(*args).jaxpr)
-
-
-def _dots(jaxpr) -> Iterator:
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general":
-            yield eqn
-        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
-            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                yield from _dots(getattr(inner, "jaxpr", inner))
+from course_lib.checks.matmuls import dots
 
 
 def other_operands(fn: Callable, *args) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from course_lib import chips, cost, grid, text
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit
+from course_lib.checks.matmuls import dots
 from course_lib.lessons.lesson_07 import bfloat16_dots
 
 MOST = 3e-5  # relative to the size of the values
@@ -16,7 +17,7 @@ LONG = 65_536
 
 def _of_bfloat16_alone(careful):
     case = EXERCISE.arguments()[0]
-    if not any(bfloat16_dots.dots(careful, *case)):
+    if not any(dots(careful, *case)):
         return (
             "There is no product in it that a matrix unit could make: no dot.",
             "split each block into two bfloat16 parts, and multiply the parts with jnp.dot.",

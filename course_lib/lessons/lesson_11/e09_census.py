@@ -56,9 +56,9 @@ EXERCISE = Exercise(
     ),
     also=(_serves_long_arrays,),
     hints=(
-        "Two outputs, both [1, N], both of which stay while the rows go by. What do they begin with? jnp.isfinite "
-        "is not "
-        "there on a TPU: which numbers are smaller than infinity in size?",
+        "Two outputs, both [1, N], both of which stay while the rows go by. What do they begin with? In a kernel "
+        "jnp.isfinite takes float32 only. A comparison does the same for every dtype: which values are smaller than "
+        "infinity in size?",
         "abs(x) < inf is false for NaN and for infinities. The last block of rows hangs over the end: what lies "
         "there is "
         "not x's, and may look bad.",
