@@ -7,7 +7,7 @@ import pytest
 from course_lib import checks
 from course_lib.checks import checking, quantity, record
 from course_lib.checks.exercise import Exercise, exercise
-from course_lib.checks.kinds import find, predict
+from course_lib.checks.kinds import choose, find, predict
 from course_lib.checks.kinds.choose import Choose
 from course_lib.checks.kinds.explain import Explain
 from course_lib.checks.kinds.find import Find
@@ -197,6 +197,12 @@ def test_the_right_choice_passes(answer, capsys):
 def test_what_may_be_meant(answer, headline, next):
     said = checks.check("01.8", answer)
     assert said.headline == headline and said.next.startswith(next)
+
+
+def test_another_number_is_not_what_was_meant():
+    lines = choose.Choose(options=("line 75", "line 112"), right="line 75", wrong={"line 112": "No."}, why="", next="")
+    said = choose.result(Exercise(id="99.1", title="", kind="choose", defines="found", asks=lines), "line 79")
+    assert said.next == 'choose one of "line 75", "line 112".'
 
 
 @pytest.mark.parametrize("answer", ["simulater", 3, ["none"], "all", checks])

@@ -7,8 +7,8 @@ from course_lib import judges
 from course_lib.checks.matmuls import dots_in
 
 _SAID = (
-    "A matmul in it has float32 operands and no precision. The simulator multiplies them exactly, but a chip rounds them "
-    "to bfloat16, and the reference computes in float32."
+    "A matmul in it has float32 operands and no precision. The simulator multiplies them exactly, but a chip rounds "
+    "them to bfloat16, and the reference computes in float32."
 )
 _NEXT = 'ask for precision="highest", which takes several passes of the MXU. jnp.sum adds float32 as it is.'
 

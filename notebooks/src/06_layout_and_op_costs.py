@@ -64,8 +64,9 @@ for cycles in sorted(price.cycles for price in prices.values()):
 viz.tile_painter((20, 200))
 
 # %% [markdown]
-# The painter only counts. Is it right? The program tells: it loads each register once. **Predict two more:** how many
-# registers take (3, 300) and (12, 4, 128)?
+# The painter only counts. Is it right? The program tells, because it loads each register of float32 once. (A few flat rows of
+# bfloat16 or int8 may take more loads than registers.) **Predict two more:** how many registers take (3, 300) and
+# (12, 4, 128)?
 
 # %% tags=["predict"]
 for shape in (*SHAPES, (3, 300), (12, 4, 128)):
@@ -104,7 +105,7 @@ for dtype in (jnp.float32, jnp.bfloat16, jnp.int8):
     )
 
 # %% [markdown]
-# A register holds 16 x 128 numbers of bfloat16, and 32 x 128 of int8. A quarter of the bytes is a quarter of the cycles, as
+# A register holds 16 x 128 numbers of bfloat16, two tiles of 8 rows, and 32 x 128 of int8. A quarter of the bytes is a quarter of the cycles, as
 # long as nothing is computed and the rows fill the register.
 #
 # ## In HBM, too
@@ -228,12 +229,20 @@ for name, (fn, *args) in LISTED.items():
     print(f"{name:25}{price.of_a_register:7.2f}", end="")
     print(f"{by_rule(price) / each:14.2f}{vpu:6.0f}{eup:6.0f}")
 
+print("for one register         x / y   Newton by hand")
+for chip in ("v5e", "v5p", "v6e"):
+    pair = [compiler.op_cost(f, x, x, chip=chip) for f in (jnp.divide, newton)]
+    print(f"{chip:22}{pair[0].of_a_register:8.2f}{pair[1].of_a_register:17.2f}")
+
 # %% [markdown]
-# An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway.
+# An exp is a product and one operation of the EUP. Both fit beside the load and the store that are needed anyway. The rule
+# counts slots, so it is a lower bound: where the EUP works beside many operations of the VPU, as in Newton by hand, the
+# schedule may be longer.
 #
 # The guess times x, and nothing else, costs what a copy costs. A step of Newton's, four operations more, squares the error of
 # the guess, and with it half the price of the division is reached. The other half is for zeros, infinities and very small
-# numbers. If y is none of them, write the step yourself.
+# numbers. If y is none of them, write the step yourself on a v5e or a v5p. On a v6e do not: there the division of float32 is
+# a guess and one product, and Newton by hand makes it slower. (How exact that division is, only a v6e can tell.)
 #
 # - **A power of an array** is dear, for it has to be exact, for all numbers. If x is above 0, take exp2(y log2(x)): two
 #   operations of the EUP, two cycles. It is less exact, and the more so the larger y log2(x) is. A constant whole power is a

@@ -408,6 +408,10 @@ print(f"the first axes meet: {x.shape} and {y.shape} make {first.shape}, as x.T 
 #
 # > **pass**: one product of bfloat16 matrices on the matrix units. A product of float32 takes one, three or six.
 #
+# So what does a kernel owe? The precision of its reference. If the reference names none, a chip rounds both alike. If it says
+# `"highest"`, or adds without a product, a kernel whose product names no precision is wrong on a chip, and the checks of this
+# course refuse it.
+#
 # Below the passes are spelled out in plain JAX. A bfloat16 keeps 8 binary digits, two parts keep 16. **Predict:** about what
 # is the relative error of one pass, and of three? Do the errors rise with K?
 

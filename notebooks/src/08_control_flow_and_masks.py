@@ -3,7 +3,8 @@
 #
 # *60 minutes, then 59 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
 # lesson 1, lesson 4, and of lesson 2 the units and the bundles. A TPU adds one thing: what lies past the end of an array
-# there is whatever was left. It may look like good numbers, and it may be NaN; the simulator always puts NaN.*
+# there is whatever was left. It may look like good numbers, and it may be NaN. The simulator first puts NaN there (the largest
+# integer among integers), and other values where NaN could not show a mistake.*
 #
 # Below is one sum, made in three ways: of each column of a square table, the numbers on the diagonal and above it. Nearly
 # half of the blocks lie below the diagonal and have nothing to add. `A` works on all of them, with a mask. `B` skips the
@@ -162,8 +163,7 @@ for how in ("where", "cond"):
 # %% [markdown]
 # `where` pays for the sine in every step, `cond` in those that want it. It is not four times, since a step without the sine
 # still reads its block and writes it. And where every step wants it, `cond` is the dearer one. (`cond` returns a value;
-# `pl.when` writes to refs, or not. Both sides of a `cond` that are as short as an addition the compiler may compute, and
-# choose: *Further*.)
+# `pl.when` writes to refs, or not. If both branches are small, the compiler may compute both and select: *Further*.)
 #
 # A scalar predicate wants a scalar. Where should that number lie? Below one number is read in each turn of a
 # loop, and multiplied with a register. **Guess** the order of the three.
@@ -375,9 +375,10 @@ for loop in (chain_in_vmem, carries_a_number):
         print(f"{loop.__name__:16} unroll={unroll}: {found:5.1f}   {bundles} bundles")
 
 # %% [markdown]
-# The chain is unrolled, and the loop that carries is not. **A loop that carries anything the compiler does not unroll, whether
-# its turns wait for each other or not.** Its program is the same to the bundle (unless you ask for all turns: *Further*).
-# So take several in a turn yourself: write them out. Below, registers are added up, 1, 4 or 8 in a turn, in one sum or in
+# The chain is unrolled, and the loop that carries is not. **Under `jax.jit` the compiler ignores `unroll` on a loop that carries
+# a value, whether its turns wait for each other or not.** Its program is the same to the bundle (unless you ask for all turns:
+# *Further*). `jax.export` writes the turns out before the compiler sees the loop. So take several in a turn yourself: write
+# them out. Below, registers are added up, 1, 4 or 8 in a turn, in one sum or in
 # several that grow side by side; and then the eight exponentials of each register. **Predict** for four in a turn: how many
 # times faster with one sum, and with four?
 
@@ -903,32 +904,39 @@ print(f"{3 * np.exp(10 - 12) + 2 * np.exp(0):.2f}")
 # %% [markdown]
 # ## Further
 #
-# A branch that is none, a loop whose end the data decide, all turns written out, and work that is worth skipping.
+# Branches that are none, a loop whose end the data decide, all turns written out, and work that is worth skipping.
 #
-# ### A branch that is none
+# ### Branches that are none
 #
-# Both sides of a `cond` that are short may be computed, and one chosen. **Guess** for an addition: is there a branch in the
-# program, for 8 rows, for 512?
+# If both branches of a `cond` are small, the compiler may compute both and select. Then the program has no branch. How small is
+# small? **Guess** for an addition, a division and a sine, on 1, 4, 16 and 64 registers.
 
 
 # %% tags=["predict"]
-def maybe_add(s, x):
+def maybe(op, s, x):
     def kernel(s_ref, x_ref, o_ref):
         x = x_ref[...]
-        o_ref[...] = jax.lax.cond(s_ref[0] == 1, lambda: x + 1, lambda: x)
+        o_ref[...] = jax.lax.cond(s_ref[0] == 1, lambda: op(x), lambda: x)
 
     return pl.pallas_call(kernel, out_shape=x, in_specs=[IN_SMEM, IN_VMEM])(s, x)
 
 
-for rows in (8, 512):
-    report = compiler.compile_tpu(maybe_add, integers(1), f32(rows, 128))
-    told = [told for bundle in report.listing for told in bundle.instructions]
-    print(
-        f"{rows:3} rows: branches in the program: {sum('sbr.rel' in each for each in told)}"
-    )
+OPS = {"addition": lambda x: x + 1, "division": lambda x: 1 / x, "sine": jnp.sin}
+print("registers                1         4        16        64")
+for chip in ("v5e", "v6e"):
+    for name, op in OPS.items():
+        print(f"{chip} {name:10}", end="")
+        for registers in (1, 4, 16, 64):
+            asked = functools.partial(maybe, op), integers(1), f32(8 * registers, 128)
+            report = compiler.compile_tpu(*asked, chip=chip, simulate=False)
+            words = [each for bundle in report.listing for each in bundle.instructions]
+            found = any("sbr.rel" in each for each in words)
+            print(f"{'branch' if found else 'both':>10}", end="")
+        print()
 
 # %% [markdown]
-# For one register there is none.
+# Length decides: the compiler computes both branches if they are short, up to some dozens of bundles. The limit depends on the
+# operation and the chip, so if it matters, look for `sbr.rel` in the program.
 #
 # ### A loop whose end the data decide
 #

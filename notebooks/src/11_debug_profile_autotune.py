@@ -146,7 +146,7 @@ _ = jax.block_until_ready(in_columns(ones, zero_axis=0, say=True))
 #
 # ### Poison
 #
-# "Not zeroed" gives NaN here. On a chip, scratch holds what the last program left there, often zeros. What would you see
+# "Not zeroed" gives NaN here. On a chip, scratch holds what was there before, which may be zeros. What would you see
 # then? The simulator can play both.
 #
 # > **poison**: values put into memory that nobody has written, chosen so that whoever reads them notices: NaN for floats.
@@ -169,6 +169,9 @@ for memory in ("zero", "nan"):
 # %% [markdown]
 # With zeros and one block of rows the bug does not exist; with two it is another bug. With poison it is there at once. So never
 # test with `uninitialized_memory="zero"`. (A chip can be asked for poison, too: *Further*.)
+#
+# NaN finds what reaches the result by arithmetic. A comparison with NaN is false, so a bug behind `where(a > b, ...)` hides: 0, a
+# large positive and a large negative number may show it. The simulator judge tries those, too, where a kernel compares.
 #
 # ### The simulator's log
 #
@@ -246,8 +249,8 @@ for name, broken in BROKEN.items():
 # %% [markdown]
 # The compiler sees none: each of the three is a legal program.
 #
-# > **A kernel that compiles, and is right once, has shown little. Poison, another order and a race detector find what depends on
-# > memory or order. What depends on the numbers only your data finds.**
+# > **A kernel that compiles, and is right once, has shown little. Poison of several kinds, another order and a race detector
+# > find what depends on memory or order. What depends on the numbers only your data finds.**
 #
 # Exercise 11.2 has a kernel that all four judges pass, with the data of its author.
 #
@@ -343,9 +346,9 @@ for turn, report in reports.items():
 
 # %% [markdown]
 # Not the same one. The one with 516 spills has the fastest core, and the slow one has none. In time five of the seven are equal, for the bytes
-# bind. So **a spill is a symptom, and not a price: ask what the kernel waits for.** A kernel whose core is all that counts might pay for
-# its loads and stores. We have not found one here: with blocks that stay, above, the program with most spills is the fastest, too. What
-# spills do take is VMEM: look at the last column. Here are wider rows, 256 at a step.
+# bind. So **ask what binds before you remove a spill. A spill is free while store slots are empty or copies bind. If stores bind, each
+# one costs a cycle.** In this softmax store slots are empty: with blocks that stay, above, the program with most spills is the fastest,
+# too. (*Further* has a kernel in which stores bind.) What spills always take is VMEM: look at the last column. Here are wider rows, 256 at a step.
 
 # %%
 wide = jax.ShapeDtypeStruct((2048, 3584), jnp.float32)
@@ -581,7 +584,8 @@ for shape in ((8, 128), (24, 256)):
 # promised?</details>
 #
 # <details><summary>2. A report says 200 spills. What do you look at before you do anything?</summary>
-# At what binds. If the bytes or the copies do, the spills cost no time. And at VMEM, of which they take a part.</details>
+# At what binds. If the bytes or the copies do, the spills cost no time; if stores do, each costs a cycle. And at VMEM, of which
+# they take a part.</details>
 #
 # <details><summary>3. In a profile the device is idle half of the time. Will a faster kernel help?</summary>
 # Not the gap: find out whom it waits for, a loader, a dispatch, another chip. If loading and computing take turns, a faster kernel
@@ -640,6 +644,59 @@ for number, words in (spilled[0], next(found for found in spilled if "vld" in fo
     print(f"bundle {number}: {words}")
 
 # %% [markdown]
+# ### A kernel that pays for its spills
+#
+# A Walsh-Hadamard transform adds and subtracts pairs of registers, here 128 of them, in seven rounds. In one pass all 128 are alive
+# at once. In two passes, 8 at a time and then 16, few are. The additions are the same. **Guess** which is faster, and by how much.
+# The block stays, so no copy hides anything.
+
+
+# %% tags=["predict"]
+def butterflies(values):
+    """Add and subtract registers whose numbers differ in one bit, bit after bit."""
+    bit = 1
+    while bit < len(values):
+        values = [
+            values[i ^ bit] - v if i & bit else v + values[i ^ bit]
+            for i, v in enumerate(values)
+        ]
+        bit *= 2
+    return values
+
+
+def transform(steps, passes, x):
+    def kernel(x_ref, o_ref):
+        first = [range(128)] if passes == 1 else [range(i, i + 8) for i in range(0, 128, 8)]
+        second = [] if passes == 1 else [range(i, 128, 8) for i in range(8)]
+        for ref, groups in ((x_ref, first), (o_ref, second)):
+            for group in groups:
+                for i, value in zip(group, butterflies([ref[i] for i in group]), strict=True):
+                    o_ref[i] = value
+
+    block = pl.BlockSpec((128, 8, 128), lambda i: (0, 0, 0))
+    return pl.pallas_call(
+        kernel, out_shape=x, grid=(steps,), in_specs=[block], out_specs=block
+    )(x)
+
+
+print("chip  passes   cycles a step   spills   predicted (compiler)")
+for chip in ("v5e", "v6e"):
+    for passes in (1, 2):
+        few, many = (
+            compiler.compile_tpu(
+                functools.partial(transform, steps, passes),
+                jax.ShapeDtypeStruct((128, 8, 128), jnp.float32),
+                chip=chip,
+            )
+            for steps in (2, 4)
+        )
+        a_step = (many.cycles - few.cycles) / 2
+        print(f"{chip:6}{passes:6}{a_step:16,.0f}{many.spills:9}")
+
+# %% [markdown]
+# The second pass loads and stores all 128 registers once more, and still wins: on a v5e a bundle stores one register, and the spills
+# of the first take most of those slots.
+#
 # ### Where the roofline is wrong
 #
 # The JAX team's article warns that a roofline takes the peak for granted. Pipelining bubbles, units that are not full, latency: this

@@ -28,7 +28,8 @@ from course_lib import compiler, cost, grid
 # `layer(x, w, b, activation)` returns `activation(x @ w + b)`, in the dtype of x. x is (M, K), w (K, N), b (N,), all float32
 # or all bfloat16; M, K and N are multiples of 128. `activation` is a function such as `jax.nn.relu`, `jax.nn.gelu` or
 # `jax.nn.silu`: call it in the kernel. Take blocks of 128 in all three directions, K last in the grid, and add up in float32.
-# The bias and the activation come on top of the finished sum, **once for each block of the result**.
+# The bias and the activation come on top of the finished sum, **once for each block of the result**. The reference names no
+# precision, so the product need not either: a chip rounds the factors of both to bfloat16 (lesson 7).
 #
 # A reshape around the kernel is free: `b.reshape(1, -1)` has rows and columns, as blocks do.
 

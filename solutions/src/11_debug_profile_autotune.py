@@ -257,7 +257,7 @@ checks.check("11.2", mended)
 #
 # `spilling(x)` takes the mean off each row, and divides by the deviation, in blocks of 256 rows. Compile it for x[2048, 2048], look at its spills and
 # at what binds, and write `mended(x)`: the same blocks, **no spill**, and a time, predicted (compiler), of at most 1.1 times that of its bytes. 256 divides M.
-# It wins no time here, for the bytes bind. It gives VMEM back; and the lesson's kernel was refused over less than two MiB of it.
+# That saves no time here, because the bytes bind. It saves VMEM, and the lesson's kernel was refused over less than two MiB of it.
 
 
 # %% given="11.3-spilling"

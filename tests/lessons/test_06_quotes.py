@@ -4,10 +4,7 @@ import ast
 import inspect
 import re
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 from lesson_files import ROOT, code_cells
 
 from course_lib.lessons.lesson_06 import (
@@ -19,7 +16,6 @@ from course_lib.lessons.lesson_06 import (
     e09_minutes,
     energy,
     heads,
-    one_pass,
     slices,
 )
 
@@ -82,13 +78,3 @@ def test_a_demand_on_the_core_names_both_figures():
     said, next = core.at_most(lambda: 10, "{mine} and {most}", "less.", *args)(slow)
     assert re.fullmatch(r"[\d,]+ and 10", said) and next == "less."
     assert core.at_most(lambda: 10**9, "{mine} and {most}", "less.", *args)(slow) is None
-
-
-@pytest.mark.parametrize(
-    ("dtype", "precision", "asked"),
-    [("float32", None, True), ("float32", "default", True), ("float32", "highest", False), ("bfloat16", None, False)],
-)
-def test_a_product_that_a_chip_would_round_is_refused(dtype, precision, asked):
-    square = jax.ShapeDtypeStruct((128, 128), dtype)
-    said = one_pass.refused(lambda: [(square,)])(lambda x: jnp.dot(x, x, precision=precision))
-    assert bool(said) == asked

@@ -137,7 +137,9 @@ def _told_by_nan(filling: Filling) -> Complaint:
 def _depends(where: str, filling: Filling) -> Complaint:
     """Say that results depend on garbage that NaN, or the largest integer, did not show."""
     tried = [f"{filling.floats:g}"] if filling.floats is not None else []
-    hidden = ["NaN there, and a comparison such as y > 0 is never true for NaN, so that run looks right"] if tried else []
+    hidden = (
+        ["NaN there, and a comparison such as y > 0 is never true for NaN, so that run looks right"] if tried else []
+    )
     if filling.integers is not None:
         tried.append(f"the integer {filling.integers}")
         hidden.append("the largest integer there, and that run looks right, too")

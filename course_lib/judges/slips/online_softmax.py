@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,6 +87,29 @@ def slips(block: int, blocks: int, depth: int | None) -> Iterator[tuple[Recurren
             else f"the first key block, keys 0 to {block - 1}, is left out",
             "count the turns of the loop over the keys: range(n) ends with n - 1; and T / block may have a rest.",
         )
+
+
+_WORDS = {  # of attention, and what they mean in any softmax
+    r"\bl, the sum of exponentials,": "the sum of exponentials",
+    r"\bl is the sum of exponentials": "the sum of exponentials is that",
+    r"\bm (?=grows|began|from)": "the maximum ",
+    r"\bl\b(?! =| \*)": "the sum of exponentials",
+    r"\bl\b": "sum",
+    r"\bm = m_new": "maximum = new",
+    r"\bacc\b": "the weighted sum",
+    r"\bmaximum m\b": "maximum",
+    r"\bkey block": "block",
+    r"\bkeys (\d)": r"elements \1",
+    r"\bkeys\b": "elements",
+    r"\bm_(old|new)\b": r"\1",
+}
+
+
+def without_attention(words: str) -> str:
+    """Return what a slip means without keys, l, m and acc, which only an attention kernel has."""
+    for pattern, plain in _WORDS.items():
+        words = re.sub(pattern, plain, words)
+    return words
 
 
 def _turned_round() -> Iterator[tuple[Recurrence, str, str]]:

@@ -48,7 +48,8 @@ def _suspects(found: Finding, softmax: Softmax) -> Iterator[Suspect]:
         if number <= _MOST_BLOCKS:
             for how, means, next_ in online_softmax.slips(block, number, softmax.depth):
                 weights = functools.partial(online_softmax.weights, block=block, how=how)
-                yield _suspect(found, means, next_, _with(softmax, weights))
+                said = (means, next_) if softmax.depth else map(online_softmax.without_attention, (means, next_))
+                yield _suspect(found, *said, _with(softmax, weights))
     for factor, means, next_ in _units(softmax):
         yield _suspect(found, means, next_, _with(softmax, lambda x, by=factor: jax.nn.softmax(x * by)))
     for means, next_, value in mask_slips.slips(softmax, found.args, blocks):

@@ -6,8 +6,8 @@ import numpy as np
 
 from course_lib import chips, cost, grid, text
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.unfit import Unfit
 from course_lib.checks.matmuls import dots
+from course_lib.checks.unfit import Unfit
 from course_lib.lessons.lesson_07 import bfloat16_dots
 
 MOST = 3e-5  # relative to the size of the values
