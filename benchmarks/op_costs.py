@@ -46,8 +46,8 @@ kernels in Pallas has sorted the operation.
 On a v5e each bundle can hold 3 loads, 1 store, 4 operations of the VPU and 1 of the EUP. So a price is
 max(stores, loads / 3, VPU / 4, EUP): of the {counted} f32 rows on a v5e {fit} are within 5 % of that. An operation of
 the EUP also takes one of the four VPU slots, and the VPU's count includes it: `tanh(x)` alone is 1 VPU and 1 EUP. So
-four VPU operations are free beside the store that an array needs anyway, or three if the EUP works too. The rule is a lower
-bound: one VPU operation more, and `tanh(x), and 4 of the VPU` takes longer than the 1.25 cycles of its slots.
+four VPU operations are free beside the store that an array needs anyway, or three if the EUP works too. The rule is a
+lower bound: one VPU operation more, and `tanh(x), and 4 of the VPU` takes longer than the 1.25 cycles of its slots.
 
 16 bits are priced on rows of 512 numbers. A v5e and a v5p compute bf16 in f32, and turn it there and back; a v6e has
 operations of its own for it.
