@@ -670,7 +670,8 @@ def transform(steps, passes, x):
         second = [] if passes == 1 else [range(i, 128, 8) for i in range(8)]
         for ref, groups in ((x_ref, first), (o_ref, second)):
             for group in groups:
-                for i, value in zip(group, butterflies([ref[i] for i in group]), strict=True):
+                made = butterflies([ref[i] for i in group])
+                for i, value in zip(group, made, strict=True):
                     o_ref[i] = value
 
     block = pl.BlockSpec((128, 8, 128), lambda i: (0, 0, 0))
