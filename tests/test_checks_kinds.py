@@ -200,8 +200,11 @@ def test_what_may_be_meant(answer, headline, next):
 
 
 def test_another_number_is_not_what_was_meant():
-    lines = choose.Choose(options=("line 75", "line 112"), right="line 75", wrong={"line 112": "No."}, why="", proof=str)
-    said = choose.result(Exercise(id="99.1", title="", kind="choose", defines="found", asks=lines), "line 79")
+    options = ("line 75", "line 112")
+    lines = choose.Choose(options=options, right="line 75", wrong={"line 112": "No."}, why="so.", proof=str)
+    hints = ("a", "b", "c")
+    task = Exercise(id="99.1", title="Lines", kind="choose", defines="found", asks=lines, hints=hints, points=1)
+    said = choose.result(task, "line 79")
     assert said.next == 'choose one of "line 75", "line 112".'
 
 

@@ -55,7 +55,8 @@ def _judged(id: str, answer: object) -> Result:
 
 def _interrupted(id: str) -> Result:
     """Say that the check was interrupted, in place of a traceback through the judges, and return a Result of that."""
-    print(f"{id} interrupted; nothing is recorded. Is there a loop that never ends?")
+    said = "interrupted; nothing is recorded. Is there a loop that never ends?"
+    cards.shown(cards.card("○", cards.GREY, f"<b>{id}</b> {said}", []), f"{id} {said}")
     return Result(id=id, outcome=INTERRUPTED)
 
 

@@ -100,8 +100,9 @@ checks.course_map()
 # %% [markdown]
 # <!-- lessons -->
 #
-# Read a lesson, run its cells, then open its exercises. More are being written: where a lesson points to one that is not in
-# the table, it is not here yet.
+# Read a lesson, run its cells, then open its exercises. Where a lesson asks you to predict something, the answer is folded:
+# write your guess down first, then run the cell or click the three dots. More lessons are being written: where one points
+# to a lesson that is not in the table, it is not here yet.
 #
 # A word you do not know? Every word of the course is on [one page](../docs/glossary.md), with the lesson that explains it.
 #
@@ -117,6 +118,7 @@ checks.progress()
 # %% [markdown]
 # ## If something is strange
 #
-# If a cell runs for too long: *Kernel*, *Interrupt*. Otherwise: *Kernel*, *Restart Kernel and Run All Cells*.
+# If a cell runs for too long: *Kernel*, *Interrupt*. Otherwise: *Kernel*, *Restart Kernel and Run All Cells*. If a restart
+# is followed by `NameError: name 'checks' is not defined`, run the notebook's first code cell again.
 #
 # <!-- next -->
