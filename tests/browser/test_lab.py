@@ -243,10 +243,10 @@ def test_an_interrupted_check_says_one_sentence(exercises):
     exercises.page.wait_for_function(RUNS, arg="01-1-check")
     exercises.interrupt()
     exercises.wait_until_run("01-1-check", before)
-    said = "01.1 interrupted; nothing is recorded. Is there a loop that never ends?"
+    said = "○ 01.1 interrupted; nothing is recorded. Is there a loop that never ends?"
     assert exercises.output("01-1-check").strip() == said and exercises.red() == []
     exercises.type_line("01-1", RIGHT, instead=True)
-    check(exercises, "01.1 passed: ")
+    check(exercises, "✓ 01.1 passed: ")
 
 
 @needs_libtpu
