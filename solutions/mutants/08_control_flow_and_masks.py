@@ -93,7 +93,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    o_ref[...] = (centred / (variance + 1e-5)).astype(o_ref.dtype)
 
 
-# %% answer="08.3" name="without the 0.00001" judge="numbers" says="computes\\s+that\\s+NaN\\s+itself"
+# %% answer="08.3" name="without the 0.00001" judge="numbers" says="1e-5 is missing below the root"
 # -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
 # +    o_ref[...] = (centred * jax.lax.rsqrt(variance)).astype(o_ref.dtype)
 
@@ -367,11 +367,6 @@ def cumulated(x):
 # +    o_ref[...] = (centred / (jnp.sqrt(variance) + 1e-5)).astype(o_ref.dtype)
 
 
-# %% answer="08.3" name="nothing below the root" judge="numbers" says="1e-5 is missing below the root"
-# -    o_ref[...] = (centred * jax.lax.rsqrt(variance + 1e-5)).astype(o_ref.dtype)
-# +    o_ref[...] = (centred * jax.lax.rsqrt(variance)).astype(o_ref.dtype)
-
-
 # %% answer="08.6" name="begins with -1e30" judge="numbers" says="is -inf; it should be -2e.30"
 # -        max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
 # +        max_ref[...] = jnp.full(max_ref.shape, -1e30, max_ref.dtype)
@@ -390,3 +385,8 @@ def cumulated(x):
 # %% answer="08.9" name="begins with -1e30" judge="numbers" says="begins with a finite number"
 # -            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
 # +            max_ref[...] = jnp.full(max_ref.shape, -1e30, max_ref.dtype)
+
+
+# %% answer="08.3" name="an estimate from a sample" judge="numbers" says="the squares are divided by columns - 1"
+# -    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
+# +    variance = jnp.sum(squares, axis=1, keepdims=True) / (columns - 1)

@@ -40,6 +40,13 @@ def _divides_by_the_block(x):
     return (centred / jnp.sqrt(variance + 1e-5)).astype(x.dtype)
 
 
+def _divides_by_one_less(x):
+    wide = x.astype(jnp.float32)
+    centred = wide - jnp.mean(wide, axis=1, keepdims=True)
+    variance = jnp.sum(centred * centred, axis=1, keepdims=True) / (x.shape[1] - 1)
+    return (centred / jnp.sqrt(variance + 1e-5)).astype(x.dtype)
+
+
 def _over_the_variance(x):
     wide = x.astype(jnp.float32)
     centred = wide - jnp.mean(wide, axis=1, keepdims=True)
@@ -82,6 +89,11 @@ EXERCISE = Exercise(
             means="the tail counts: the sums are divided by the width of the block",
             value=_divides_by_the_block,
             next="divide by columns, the length of a row.",
+        ),
+        judges.Slip(
+            means="the squares are divided by columns - 1",
+            value=_divides_by_one_less,
+            next="divide by columns: this is the mean of the squares, and no estimate from a sample.",
         ),
         judges.Slip(
             means="these are divided by the variance",

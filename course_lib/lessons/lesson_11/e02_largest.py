@@ -1,5 +1,8 @@
 """A maximum with two mistakes that positive numbers hide."""
 
+import jax.numpy as jnp
+
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments, far_from_zero
 from course_lib.lessons.lesson_11.largest import reference
@@ -19,6 +22,13 @@ EXERCISE = Exercise(
     defines="mended",
     cases=_cases,
     reference=reference,
+    slips=(
+        judges.Slip(
+            means="a 0 is among the numbers, and it is larger than all of x",
+            value=lambda x: jnp.maximum(reference(x), 0),
+            next="which number is smaller than every other? Ask it of the beginning, and of the mask.",
+        ),
+    ),
     hints=(
         "Which numbers does the test draw? Which has it never seen?",
         "What is the largest of three negative numbers and 0? Where does a 0 come from? "

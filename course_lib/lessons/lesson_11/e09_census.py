@@ -57,6 +57,24 @@ EXERCISE = Exercise(
     ),
     slips=(
         judges.Slip(
+            means="where a column has no good number the answer is 0, and this is -inf",
+            value=lambda x: (
+                reference(x)[0],
+                jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), -jnp.inf), axis=0, keepdims=True),
+            ),
+            next="begin with 0, and choose 0 for what is bad: no size is smaller.",
+        ),
+        judges.Slip(
+            means="the largest number is asked for by its size, and the sign counts here",
+            value=lambda x: (reference(x)[0], jnp.max(jnp.where(jnp.isfinite(x), x, 0), axis=0, keepdims=True)),
+            next="take jnp.abs before you compare.",
+        ),
+        judges.Slip(
+            means="infinities are bad as well, and NaN alone is counted",
+            value=lambda x: (jnp.sum(jnp.isnan(x), axis=0, keepdims=True, dtype=jnp.int32), reference(x)[1]),
+            next="abs(x) < inf is false for both.",
+        ),
+        judges.Slip(
             means="a finite number counts as bad: the largest of float32 is 3.4e38",
             value=lambda x: reference(x, 3e38),
             next="compare with jnp.inf: abs(x) < jnp.inf.",
