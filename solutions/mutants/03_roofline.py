@@ -241,7 +241,7 @@ def rms_rows(x):
     )(x)
 
 
-# %% answer="03.11" name="two kernels" judge="budget" says="x_ref is fetched"
+# %% answer="03.11" name="two kernels" judge="budget" says="o_ref .float32.32,1.. lies in HBM in tiles"
 def rms_rows(x):
     def means(x_ref, o_ref):
         x = x_ref[...].astype(jnp.float32)

@@ -367,13 +367,6 @@ def balanced(x):
 # +        fine = size < 3e38
 
 
-# %% answer="11.9" name="begins with -inf" judge="numbers" says="where a column has no good number the answer is 0"
-# -            size_ref[...] = jnp.zeros_like(size_ref)
-# +            size_ref[...] = jnp.full_like(size_ref, -jnp.inf)
-# -        largest = jnp.max(jnp.where(ours & fine, size, 0.0), axis=0, keepdims=True)
-# +        largest = jnp.max(jnp.where(ours & fine, size, -jnp.inf), axis=0, keepdims=True)
-
-
 # %% answer="11.9" name="the sign counts" judge="numbers" says="the sign counts here"
 # -        largest = jnp.max(jnp.where(ours & fine, size, 0.0), axis=0, keepdims=True)
 # +        largest = jnp.max(jnp.where(ours & fine, x_ref[...], 0.0), axis=0, keepdims=True)
@@ -386,4 +379,4 @@ def balanced(x):
 
 # %% answer="11.10" name="approximate reciprocals" judge="exercise" says="is a reciprocal approximate"
 # -                u = 1 / jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True)
-# +                u = pl.reciprocal(jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True), approx=True)
+# +                u = pltpu.reciprocal(jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True), approx=True)

@@ -88,16 +88,22 @@ def most_traffic(walk: grid.Walk) -> Complaint:
 
     If none moves more than that, it is the one that moves most padding; without padding, the one that moves most bytes.
     """
-    arrays = {o.name: o for call in walk.calls for o in call.operands}
-    sizes = {name: grid.stored_bytes(o.shape, o.dtype) for name, o in arrays.items()}
+    rows = [
+        (row, next((o for o in call.operands if o.name == row.name), None))  # two kernels may both have an o_ref
+        for call in walk.calls
+        for row in cost.traffic(dataclasses.replace(walk, calls=(call,)))
+    ]
 
-    def waste(row: cost.Traffic) -> tuple[int, int, int]:
-        array = arrays.get(row.name)
+    def stored(array: grid.Operand | None) -> int:
+        return grid.stored_bytes(array.shape, array.dtype) if array is not None else 0
+
+    def waste(found: tuple[cost.Traffic, grid.Operand | None]) -> tuple[int, int, int]:
+        row, array = found
         padded = array is not None and bool(cost.padding_of(row, array))
-        return max(0, row.bytes - sizes.get(row.name, 0)), padded * (row.bytes - row.payload), row.bytes
+        return max(0, row.bytes - stored(array)), padded * (row.bytes - row.payload), row.bytes
 
-    worst = max(cost.traffic(walk), key=waste)
-    array, size = arrays.get(worst.name), sizes.get(worst.name, 0)
+    worst, array = max(rows, key=waste)
+    size = stored(array)
     again = f", {worst.bytes / size:.3g} times the whole array" if size and worst.bytes > size else ""
     does = "fetched" if worst.direction == "in" else "written back"
     often = "once" if worst.copies == 1 else f"{worst.copies:,} times"

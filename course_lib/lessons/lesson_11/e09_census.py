@@ -57,14 +57,6 @@ EXERCISE = Exercise(
     ),
     slips=(
         judges.Slip(
-            means="where a column has no good number the answer is 0, and this is -inf",
-            value=lambda x: (
-                reference(x)[0],
-                jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), -jnp.inf), axis=0, keepdims=True),
-            ),
-            next="begin with 0, and choose 0 for what is bad: no size is smaller.",
-        ),
-        judges.Slip(
             means="the largest number is asked for by its size, and the sign counts here",
             value=lambda x: (reference(x)[0], jnp.max(jnp.where(jnp.isfinite(x), x, 0), axis=0, keepdims=True)),
             next="take jnp.abs before you compare.",
