@@ -21,7 +21,7 @@ class KernelDied(RuntimeError):
 
 
 class Kernel(RunningKernel):
-    """A running kernel. ``printed`` is the end of what the cell wrote to stdout.
+    """A running kernel. ``printed`` is the end of what the cell wrote to stdout, or displayed, as text.
 
     Of a cell's outputs nbval sees only the exception, because the exercise notebooks have no outputs to compare with.
     """
@@ -79,6 +79,8 @@ class Kernel(RunningKernel):
         ours = message["parent_header"].get("msg_id") == self.cell
         if kind == "stream" and ours and content["name"] == "stdout":
             self.printed = (self.printed + content["text"])[-KEPT_CHARACTERS:]
+        elif kind == "display_data" and ours:  # so that no answer gains by hiding from checks that a grader runs them
+            self.printed = f"{self.printed}{content['data'].get('text/plain', '')}\n"[-KEPT_CHARACTERS:]
         elif kind == "error":
             content |= {"evalue": content["evalue"][:KEPT_CHARACTERS], "traceback": []}
         if kind in ("status", "error"):

@@ -124,7 +124,7 @@ EXERCISE = Exercise(
     cases=_small,
     reference=lambda x, y: jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype),
     build=with_tuner,
-    achieved="your tuner finds fast blocks within its questions, and the matmul with them is right",
+    achieved="your tuner finds fast blocks",
     hints=(
         "Three parts: all legal choices (itertools.product), those that fit, and an order. Then ask, and take the "
         "fastest "

@@ -58,7 +58,7 @@ EXERCISE = Exercise(
     within=(-4, -1),
     reference=reference,
     build=tried,
-    achieved="your data fails both bugs and passes the mended kernel",
+    achieved="your data fails both bugs",
     hints=(
         "Look at broken in 11.2, and find its two mistakes. Run the test on it first. Does it fail?",
         "One x has to show both mistakes, each of them alone. Which numbers show the one, which widths the other?",
