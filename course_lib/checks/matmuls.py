@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 import jax
 
+from course_lib.grid import jaxprs
+
 
 def dots(fn: Callable, *args) -> Iterator:
     """Yield every dot_general of ``fn``, including those inside its kernels."""
@@ -12,9 +14,4 @@ def dots(fn: Callable, *args) -> Iterator:
 
 def dots_in(jaxpr) -> Iterator:
     """Yield every dot_general of a jaxpr, including those of the jaxprs in its operations."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "dot_general":
-            yield eqn
-        for inner in jax.tree.leaves(eqn.params, is_leaf=lambda v: hasattr(v, "eqns") or hasattr(v, "jaxpr")):
-            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                yield from dots_in(getattr(inner, "jaxpr", inner))
+    yield from (eqn for eqn in jaxprs.equations(jaxpr, closed=()) if eqn.primitive.name == "dot_general")
