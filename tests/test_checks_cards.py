@@ -45,6 +45,11 @@ def test_outcome_place_cause_and_what_next_have_a_line_each():
     ]
 
 
+def test_a_sentence_that_begins_with_a_number_is_one():
+    found = cards.parts_of("The output at [0] is 0.5; it should be 1. 4,096 of 4,096 elements are wrong.")
+    assert found == ["The output at [0] is 0.5; it should be 1.", "4,096 of 4,096 elements are wrong."]
+
+
 def test_a_sign_and_a_colour_of_its_own_for_each_outcome():
     found = [cards.verdict(Result(id="01.1", outcome=outcome)) for outcome in cards.SIGNS]
     assert [lines(card)[0] for card in found] == ["✓ 01.1 passed.", "○ 01.1 not yet.", "… 01.1 not attempted."]

@@ -15,7 +15,7 @@ _SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-se
 _CODE = re.compile(r"checks\.\w+\([^()]*\)")
 _INDEX = re.compile(r"\(\d+(, \d+)+\)")
 # The first sentence of a message says where; what follows says why.
-_FIRST_SENTENCE = re.compile(r"(?<=[.?!]) (?=[A-Z(\"])")
+_FIRST_SENTENCE = re.compile(r"(?<=[.?!]) (?=[A-Z0-9(\"])")
 
 
 def shown(html: str, plain: str) -> None:
@@ -87,7 +87,7 @@ def card(sign: str, colour: str, first: str, lines: Iterable[str]) -> str:
 def _words(text: str) -> str:
     """Return text as HTML, with calls of ``checks`` as code; no line ends inside an index such as (0, 1)."""
     text = _INDEX.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
-    code = '<code style="font-size: 13px; background: none; color: inherit">{}</code>'
+    code = '<code style="font-size: 13px; background: none; padding: 0; color: inherit">{}</code>'
     found, end = [], 0
     for call in _CODE.finditer(text):
         found += [escape(text[end : call.start()]), code.format(escape(call[0]))]
