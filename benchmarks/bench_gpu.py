@@ -4,6 +4,7 @@
     python benchmarks/bench_gpu.py --write    and append them to docs/results.md
     python benchmarks/bench_gpu.py matmul     only rows whose name or shape contains "matmul"
     python benchmarks/bench_gpu.py --tune     which of our blocks are the fastest here, row by row
+    python benchmarks/bench_gpu.py --json rows.json --limit-s 200    and the figures as JSON; no row begins after 200 s
 
 Every implementation of a row gets normally distributed values, and its result is compared with plain JAX in f32. Wrong
 results are not timed. The rest are timed by the device's own clock, after a warm-up, with arguments in rotation that
@@ -13,6 +14,9 @@ exceed the L2 cache; a time that the GPU's data sheet rules out is refused (``co
 import argparse
 import dataclasses
 import datetime
+import json
+import pathlib
+import time
 from collections.abc import Callable
 
 import gpu_rows
@@ -20,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import results_page
 from bench_kernels import show_progress, table, us
+from gpu_rows import TRITON
 from jax._src import hardware_utils
 from kernel_rows import OURS, XLA
 
@@ -34,8 +39,8 @@ TABLES = """\
 ### {kind}, {date}
 
 {versions}. Numbers are drawn from N(0, 1); arguments come in turn from so many copies that the L2 cache cannot hold
-them. *Error* is the largest of |o - r| / (|r| + rms(r)), where r is computed in f32; from {wrong:.3f} on nothing is
-timed. Times are medians of {rounds} rounds, and behind ± half the distance of their quartiles.
+them. *Error* is the largest of |o - r| / (|r| + rms(r)), where r is computed in f32, and rms is its row's; from
+{wrong:.3f} on nothing is timed. Times are medians of {rounds} rounds, with half the distance of their quartiles.
 *Of the sheet*: the share of what NVIDIA prints for this GPU that ours reaches; *of a copy*: of the bandwidth that the
 copy in the first row reaches."""
 
@@ -54,7 +59,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("only", nargs="?", default="", help="only rows whose name or shape contains this")
     parser.add_argument("--tune", action="store_true", help="try our blocks, and say which are the fastest")
     parser.add_argument("--write", action="store_true", help="append the tables to docs/results.md too")
+    parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file too, row by row")
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin no row after so many seconds")
     arguments = parser.parse_args(argv)
+    until = time.monotonic() + arguments.limit_s
     if arguments.write and (arguments.only or arguments.tune):
         parser.error("--write writes every row: leave out --tune, and the word that chooses some")
     try:
@@ -65,9 +73,11 @@ def main(argv: list[str] | None = None) -> None:
     if not rows:
         parser.error(f"no row contains {arguments.only!r}")
     if arguments.tune:
-        print("\n\n".join(tuned(row) for row in rows if row.choices))
+        for row in rows:
+            if row.choices and time.monotonic() < until:
+                print(tuned(row), end="\n\n", flush=True)
         return
-    part = page(device, measured(rows), datetime.date.today())
+    part = page(device, measured(rows, until, arguments.json), datetime.date.today())
     print(part)
     if arguments.write:
         results_page.append(part)
@@ -86,16 +96,32 @@ def no_gpu(error: bench.NoAccelerator) -> str:
 Line = tuple[gpu_rows.Row, dict[str, Found]]
 
 
-def measured(rows: list[gpu_rows.Row]) -> list[Line]:
-    """Return each row with the results of its implementations."""
+def measured(rows: list[gpu_rows.Row], until: float = float("inf"), file: pathlib.Path | None = None) -> list[Line]:
+    """Return each row with the results of its implementations, those begun ``until`` then; write them to a file too."""
     lines = []
     for number, row in enumerate(rows, 1):
+        if time.monotonic() > until:
+            break
         show_progress(f"{number} of {len(rows)}: {words(row)}")
         arrays = operands(row)
         right = reference(row.plain, arrays)
-        lines.append((row, {name: found(row, load, arrays, right) for name, load in row.implementations.items()}))
+        lines.append((row, {name: found(row, name, load, arrays, right) for name, load in row.implementations.items()}))
+        if file:
+            file.write_text(json.dumps([as_json(*line) for line in lines], indent=1))
     show_progress("")
     return lines
+
+
+def as_json(row: gpu_rows.Row, figures: dict[str, Found]) -> dict:
+    """Return a row and its results with nothing left out: each round in seconds, how it was measured, and errors."""
+
+    def of(figure: Found) -> dict:
+        times = figure.measured
+        said = {"times": times.times, "how": times.how, "copies": times.copies} if times else {}
+        return said | {"error": None if figure.error is None else float(figure.error), "why": figure.why}
+
+    said = {name: of(figure) for name, figure in figures.items()}
+    return {"kernel": row.kernel, "shape": row.shape, "dtype": row.dtype, "found": said}
 
 
 def words(row: gpu_rows.Row) -> str:
@@ -115,16 +141,16 @@ def reference(plain: Callable, arrays: list[jax.Array]):
         return jax.jit(plain)(*(array.astype(jnp.float32) for array in arrays))
 
 
-def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Array], right) -> Found:
-    """Check and time one implementation. A wrong one is not timed, and one that does not run has a reason."""
+def found(row: gpu_rows.Row, name: str, load: Callable[[], Callable], arrays: list[jax.Array], right) -> Found:
+    """Check and time the implementation called ``name``, unless it is wrong; say why there is no time."""
     error = None
     try:
-        with launch.gpu_kernels(strict=True):  # plain JAX must not pass for a kernel of ours
+        with launch.gpu_kernels(strict=True, by_triton=name == TRITON):  # plain JAX must not pass for a kernel of ours
             fn = load()
             error = error_of(jax.jit(fn)(*arrays), right)
             if not error < WRONG[row.dtype]:
                 return Found(error=error, why=f"wrong: its error is {error:.3g}")
-            return Found(error=error, measured=bench.measure(fn, *arrays, rounds=ROUNDS, plain=row.plain))
+            return Found(error=error, measured=bench.measure(fn, *arrays, rounds=ROUNDS, plain=row.least or row.plain))
     except (ImportError, AttributeError) as missing:
         return Found(why=f"not here: {missing}")
     except this_chip.NoKernel as why:
@@ -135,11 +161,17 @@ def found(row: gpu_rows.Row, load: Callable[[], Callable], arrays: list[jax.Arra
 
 @jax.jit
 def error_of(out, right) -> jax.Array:
-    """Return the largest |o - r| / (|r| + rms(r)) over all elements of all results; NaN counts as infinite."""
+    """Return the largest |o - r| / (|r| + rms(r)) over all elements of all results, with the rms of the element's row.
+
+    Two NaNs and two equal infinities are no error; one NaN is an infinite one.
+    """
 
     def worst(o, r):
-        off = jnp.abs(o.astype(jnp.float32) - r) / (jnp.abs(r) + jnp.sqrt(jnp.mean(r * r)))
-        return jnp.max(jnp.where(jnp.isnan(off), jnp.inf, off))
+        o, r = o.astype(jnp.float32), r.astype(jnp.float32)
+        finite = jnp.where(jnp.isfinite(r), r, 0)
+        off = jnp.abs(o - r) / (jnp.abs(r) + jnp.sqrt(jnp.mean(finite * finite, axis=-1, keepdims=True)))
+        same = (o == r) | (jnp.isnan(o) & jnp.isnan(r))
+        return jnp.max(jnp.where(same, 0, jnp.where(jnp.isnan(off), jnp.inf, off)))
 
     return jnp.max(jnp.stack(jax.tree.leaves(jax.tree.map(worst, out, right))))
 
@@ -150,7 +182,7 @@ def tuned(row: gpu_rows.Row) -> str:
     right, times, refused = reference(row.plain, arrays), {}, {}
     for number, (blocks, load) in enumerate(row.choices.items(), 1):
         show_progress(f"{words(row)}: {number} of {len(row.choices)}")
-        tried = found(row, load, arrays, right)
+        tried = found(row, OURS, load, arrays, right)
         if tried.measured:
             times[blocks] = tried.measured
         else:

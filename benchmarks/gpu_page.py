@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from course_lib import compiler, text
-from course_lib.kernels import activations, elementwise, linear, matmul, norm, softmax
+from course_lib.kernels import activations, attention, elementwise, linear, matmul, norm, softmax
 from course_lib.kernels.dispatch import launch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -37,6 +37,7 @@ def linear_of(activation, save=False):
 
 SQUARE, VECTOR = array(4096, 4096), array(4096)
 ROWS, WEIGHT = array(4096, 8192), array(8192)
+HEADS = array(4, 16, 2048, 128)
 # name -> the function, its arguments, its GPUs
 KERNELS = {
     "matmul": (matmul.matmul, (SQUARE, SQUARE), PRODUCTS),
@@ -53,6 +54,8 @@ KERNELS = {
     "matmul, a small result": (matmul.matmul, (array(512, 4096), array(4096, 512)), PRODUCTS),
     **{f"linear, {name}": (linear_of(name), (SQUARE, SQUARE, VECTOR), PRODUCTS) for name in activations.ACTIVATIONS},
     "linear, gelu, z saved": (linear_of("gelu", save=True), (SQUARE, SQUARE, VECTOR), PRODUCTS),
+    "flash_attention": (attention.flash_attention, (HEADS, HEADS, HEADS), PRODUCTS),
+    "flash_attention, causal": (functools.partial(attention.flash_attention, causal=True), (HEADS,) * 3, PRODUCTS),
     "rms_norm": (norm.rms_norm, (ROWS, WEIGHT), ALL),
     "rms_norm_residual": (norm.rms_norm_residual, (ROWS, ROWS, WEIGHT), BY_TRITON),
     "layer_norm": (norm.layer_norm, (ROWS, WEIGHT, WEIGHT), ALL),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import json
 import pathlib
 import sys
 import types
@@ -16,12 +17,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchma
 import bench as command  # noqa: E402
 import bench_gpu  # noqa: E402
 import bench_kernels  # noqa: E402
+import gpu_attention_rows  # noqa: E402
+import gpu_checks  # noqa: E402
 import gpu_rows  # noqa: E402
 import results_page  # noqa: E402
 from kernel_rows import OURS, TOKAMAX, XLA  # noqa: E402
 
 from course_lib import bench, chips, compiler  # noqa: E402
 from course_lib.kernels import matmul  # noqa: E402
+from course_lib.kernels.dispatch import launch  # noqa: E402
 
 ROWS = gpu_rows.rows()
 DAY = datetime.date(2026, 11, 23)
@@ -56,7 +60,7 @@ def test_all_implementations_of_a_row_return_what_its_definition_does(line):
     """Like for like: or a ratio means nothing. For a Hopper GPU, each is a kernel where it says so."""
     wanted = jax.tree.leaves(jax.eval_shape(line.plain, *line.args))
     for name, load in {**line.implementations, **dict(list(line.choices.items())[:1])}.items():
-        if name == TOKAMAX:  # it wants a GPU of this machine's before it traces anything
+        if name in (TOKAMAX, gpu_attention_rows.CUDNN):  # each wants a GPU of this machine's before it traces anything
             continue
         with chips.gpu_target("h200").target():
             found = jax.tree.leaves(jax.eval_shape(load(), *line.args))
@@ -120,9 +124,9 @@ def test_plain_jax_does_not_pass_for_a_kernel_of_ours(timed):
         with chips.gpu_target("h200").target():
             jax.jit(matmul.matmul).trace(x[:, :60], y[:60]).lower(lowering_platforms=("cuda",))
 
-    found = bench_gpu.found(row(), lambda: on_an_h200, bench_gpu.operands(row()), jnp.zeros((64, 64)))
+    found = bench_gpu.found(row(), OURS, lambda: on_an_h200, bench_gpu.operands(row()), jnp.zeros((64, 64)))
     assert found.measured is None and not timed
-    assert "no kernel: TMA copies rows of a multiple of 8 numbers" in found.why
+    assert "no kernel: Mosaic GPU copies 8 rows of 64 numbers" in found.why
 
 
 def test_the_page(timed):
@@ -150,6 +154,57 @@ def test_blocks_are_ranked_by_what_was_measured(timed, monkeypatch):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("| ")]
     assert rows[2:4] == [["narrow", "2.0 us", "1.000"], ["wide", "2.0 us", "1.000"]]
     assert rows[4][0] == "wrong" and "wrong" in rows[4][2]
+
+
+def test_a_row_and_its_rounds_are_kept_as_they_come(timed, tmp_path):
+    lines = bench_gpu.measured([row(**{OURS: lambda x, y: x @ y}), row()], file=tmp_path / "rows.json")
+    kept = json.loads((tmp_path / "rows.json").read_text())
+    assert [line["kernel"] for line in kept] == ["matmul", "matmul"] and len(lines) == 2
+    assert kept[0]["found"][OURS]["times"] == [1.9e-6, 2e-6, 2.1e-6] and kept[0]["found"][OURS]["error"] < 2**-8
+    assert bench_gpu.measured([row()], until=0) == []
+
+
+# Whether the kernels are right
+
+
+def test_an_error_counts_beside_its_row_and_nan_as_one():
+    right = jnp.array([[1000.0, 1000.0], [1.0, 1.0]])
+    assert bench_gpu.error_of(right.at[1, 0].add(0.5), right) == pytest.approx(0.25)
+    assert bench_gpu.error_of(right.at[0, 0].set(jnp.nan), right) == jnp.inf
+    right = right.at[0, 0].set(jnp.nan).at[1, 1].set(-jnp.inf)
+    assert bench_gpu.error_of(right, right) == 0
+
+
+def test_the_cases_lower_for_a_hopper_on_the_roads_they_name():
+    """A few of them: what they compute is tested where the kernels are."""
+    cases = gpu_checks.cases()
+    assert len(cases) > 100
+    for name in (
+        "matmul 200 x 192 x 320",
+        "matmul 513 x 1025 x 2049",
+        "gradient of linear, gelu",
+        "cast int8 to float32",
+    ):
+        for road in cases[name].roads:
+            with chips.gpu_target("h100").target(), launch.gpu_kernels(strict=True, by_triton=road == "Triton"):
+                jax.jit(cases[name].fn).trace(*cases[name].args).lower(lowering_platforms=("cuda",))
+    assert cases["matmul 513 x 1025 x 2049"].roads == ("Triton",)
+
+
+def test_what_a_case_is_found_to_be():
+    """On the CPU plain JAX runs, so that only the kernel is missing."""
+    said = gpu_checks.run(gpu_checks.cases()["softmax 1003 x 256 bf16, far numbers"], "Triton")
+    assert gpu_checks.verdict(said) == "no kernel ran"
+    assert gpu_checks.verdict(said | {"kernels": 1}) == "right"
+    assert gpu_checks.verdict(said | {"kernels": 1, "error": 0.5, "repeats": False}) == (
+        "wrong, its error is 0.5; differs from run to run"
+    )
+
+    def broken(x):
+        raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    with pytest.raises(RuntimeError):  # plain JAX must compute it first
+        gpu_checks.run(dataclasses.replace(gpu_checks.cases()["silu f32"], fn=broken), "Triton")
 
 
 # Which machine, and where the tables go

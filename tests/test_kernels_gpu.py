@@ -15,6 +15,9 @@ from sweeps import daily
 
 from course_lib import compat, compiler
 from course_lib.kernels import elementwise, linear, matmul, norm, softmax
+from course_lib.kernels.attention import mosaic_gpu as attention_gpu
+from course_lib.kernels.attention.kernel import plain as plain_attention
+from course_lib.kernels.attention.scores import Scores, which_count
 from course_lib.kernels.dispatch import launch
 from course_lib.kernels.elementwise import mosaic_gpu as elementwise_gpu
 from course_lib.kernels.linear import mosaic_gpu as linear_gpu
@@ -52,7 +55,7 @@ def assert_near(found, wanted, ulps=2):
 # Numbers and races
 
 PRODUCTS = [
-    ((200, 136), (136, 264), {}),  # every edge ragged: 2 x 3 tiles for two SMs, 3 steps of K for two stages
+    ((200, 192), (192, 320), {}),  # ragged tiles: 2 x 3 of them for two SMs, 3 steps of K for two stages
     ((128, 128), (256, 128), {"transpose_y": True}),
     ((128, 256), (128, 128), {"transpose_x": True}),
 ]
@@ -66,18 +69,37 @@ def test_a_product(x, y, turned):
 
 
 def test_a_linear_layer_and_what_it_saves():
-    x, w, b = array(0, 136, 72), array(1, 72, 136), array(2, 136)
+    x, w, b = array(0, 136, 64), array(1, 64, 192), array(2, 192)
     y, z = simulated(linear_gpu.forward, x, w, b, activation="gelu", save=True, **SMALL | {"sms": 1})
     assert_near(y, linear.reference(x, w, b, activation="gelu"))
     assert_near(z, linear.reference(x, w, b))
 
 
 def test_the_gradient_of_a_linear_layer():
-    x, w, b, g = array(0, 72, 64), array(1, 64, 72), array(2, 72), array(3, 72, 72)
+    x, w, b, g = array(0, 72, 64), array(1, 64, 64), array(2, 64), array(3, 72, 64)
     z, wanted = linear.reference(x, w, b), functools.partial(linear.reference, activation="silu")
     found = simulated(linear_gpu.gradients, x, w, g, z, activation="silu", **SMALL | {"sms": 1})
     for ours, theirs in zip(found, jax.vjp(wanted, x, w, b)[1](g), strict=True):
         assert_near(ours, theirs, ulps=4)  # the reference rounds dz nowhere, and we to bf16
+
+
+HEADS = {  # queries, keys, causal
+    "one block": ((1, 128, 64), (1, 128, 64), False),
+    "ragged": ((2, 136, 64), (1, 264, 64), False),
+    "causal": ((2, 392, 128), (1, 392, 128), True),
+}
+
+
+@pytest.mark.parametrize("name", daily("causal", of=HEADS))
+def test_attention(name):
+    """Two heads of queries share one of keys; more blocks of keys than stages."""
+    q, k, causal = HEADS[name]
+    q, k, v = 3 * array(0, *q), array(1, *k), array(2, *k)
+    scores = Scores(scale=0.125, softcap=None, causal=causal, window=None, precision=jax.lax.Precision.HIGHEST)
+    o, lse = simulated(attention_gpu.forward, q, k, v, scores=scores)
+    wanted_o, wanted_lse = plain_attention(q, k, v, which_count(q, k, (), scores), scores=scores)
+    assert_near(o, wanted_o)
+    assert_near(lse, wanted_lse, ulps=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, BF16], ids=["f32", "bf16"])
@@ -101,18 +123,20 @@ def test_elements():
 # What ptxas makes of them
 
 N = 4096
-SQUARE, VECTOR = shape(N, N), shape(N)
+SQUARE, VECTOR, MANY = shape(N, N), shape(N), shape(4, 8, 2048, 128)
+CAUSAL = Scores(scale=0.125, softcap=None, causal=True, window=None, precision=None)
 KERNELS = {
     "matmul": (matmul_gpu.product, (SQUARE, SQUARE)),
     "matmul, x turned": (functools.partial(matmul_gpu.product, transpose_x=True), (SQUARE, SQUARE)),
     "matmul, small": (matmul_gpu.product, (shape(512, N), shape(N, 512))),
     "linear": (functools.partial(linear_gpu.forward, activation="gelu", save=True), (SQUARE, SQUARE, VECTOR)),
+    "attention": (functools.partial(attention_gpu.forward, scores=CAUSAL), (MANY, MANY, MANY)),
     "layer_norm": (norm_gpu.layer_norm, (shape(N, 8192, dtype=jnp.float32),) + (shape(8192, dtype=jnp.float32),) * 2),
 }  # fmt: skip
 
 
 @needs_gpu_compiler
-@pytest.mark.parametrize("name", daily("linear", of=KERNELS))
+@pytest.mark.parametrize("name", daily("linear", "attention", of=KERNELS))
 def test_no_register_is_spilled(name):
     fn, args = KERNELS[name]
     report = compiler.compile_gpu(fn, *args, chip="h200")
@@ -121,7 +145,9 @@ def test_no_register_is_spilled(name):
     assert (kernel.spill_stores, kernel.spill_loads, kernel.serialized) == (0, 0, False)
     if fn is not norm_gpu.layer_norm:
         assert kernel.instructions["wgmma"] and kernel.instructions["TMA loads"] and kernel.instructions["TMA stores"]
-        assert kernel.threads == 384 and kernel.grid == (132, 1, 1)
+        assert kernel.threads == 384
+    if name not in ("layer_norm", "attention"):
+        assert kernel.grid == (132, 1, 1)
         said = matmul_gpu.blocks_for(args[0].shape[0], args[1].shape[1], 132).smem_bytes
         assert kernel.shared_bytes <= said < kernel.shared_bytes + 2048
 
@@ -164,3 +190,11 @@ def test_blocks_that_cannot_be_are_refused():
         elementwise_gpu.Blocks(elements=100)
     with pytest.raises(ValueError, match="rows must be 1 or more"):
         norm_gpu.Blocks(rows=0)
+    with pytest.raises(ValueError, match="bq must be 128, bk a multiple of it"):
+        attention_gpu.Blocks(bk=64)
+
+
+def test_the_tile_is_the_one_that_is_done_first():
+    """One wave of narrow tiles beats half a wave of wide ones, by the shares of their rate that were measured."""
+    wanted = {(4096, 4096): 256, (2048, 2048): 256, (8, 14336): 128, (1024, 1024): 64, (512, 2048): 64}
+    assert {shape: matmul_gpu.blocks_for(*shape, sms=132).bn for shape in wanted} == wanted

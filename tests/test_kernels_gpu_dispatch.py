@@ -12,7 +12,18 @@ import jax.numpy as jnp
 import pytest
 
 from course_lib import chips
-from course_lib.kernels import activations, elementwise, linear, matmul, norm, reduce, scale_add, scan, softmax
+from course_lib.kernels import (
+    activations,
+    attention,
+    elementwise,
+    linear,
+    matmul,
+    norm,
+    reduce,
+    scale_add,
+    scan,
+    softmax,
+)
 from course_lib.kernels.common import chip as this_chip
 from course_lib.kernels.dispatch import launch
 
@@ -45,6 +56,7 @@ def gradient(op, count):
     return jax.grad(loss, tuple(range(count)))
 
 
+HEADS = shape(2, 3, 128, 64)
 X, W, B, V = shape(64, 256), shape(256, 128), shape(128), shape(256)
 linear_gelu = functools.partial(linear.linear, activation="gelu")
 # name -> the op, its arguments, kernels in the program for an H200 and for an A100: forwards, and with the gradient
@@ -56,6 +68,7 @@ OPS = {
     "rms_norm_residual": (norm.rms_norm_residual, (X, X, V), (0, 1), (0, 1)),
     "layer_norm": (norm.layer_norm, (X, V, V), (1, 1), (1, 1)),
     "layer_norm, vmapped": (jax.vmap(norm.layer_norm, (0, None, None)), (shape(3, 64, 256), V, V), (1, 1), (1, 1)),
+    "flash_attention": (attention.flash_attention, (HEADS, HEADS, HEADS), (1, 1), (1, 1)),
     "softmax": (softmax.softmax, (X,), (1, 1), (1, 2)),
     "softmax, of columns": (lambda x: softmax.softmax(x, 0), (X,), (0, 0), (0, 0)),
     "add": (elementwise.add, (X, X), (1, 1), (1, 1)),
@@ -91,20 +104,47 @@ def test_the_doctor_says_of_a_gpu_what_the_kernels_do_there(gpu):
         assert (this_chip.not_a_hopper() == "") == ("wgmma and TMA" in says)
 
 
-def test_on_a_gpu_plain_jax_runs_unless_kernels_are_asked_for():
+def test_kernels_run_unasked_on_hoppers_alone():
     """The same function too, once inside and once outside: JAX must not take the program of the one for the other's."""
-    plain = functools.partial(lowered, softmax.softmax, X, on=contextlib.nullcontext)
-    for chip in ("h200", "a100", T4):
-        assert kernels(plain(chip=chip)) == (0, 0)
+    unasked = functools.partial(lowered, softmax.softmax, X, on=contextlib.nullcontext)
+    assert {chip: kernels(unasked(chip=chip)) for chip in ("h100", "h200")} == dict.fromkeys(("h100", "h200"), (1, 0))
+    for chip in ("a100", "b200", T4):
+        assert kernels(unasked(chip=chip)) == (0, 0)
     assert kernels(lowered(softmax.softmax, X, chip="a100")) == (0, 1)
-    assert kernels(plain(chip="a100")) == (0, 0)
+    assert kernels(unasked(chip="a100")) == (0, 0)
+
+
+def test_a_hopper_can_be_told_to_run_none_or_those_of_triton():
+    assert kernels(lowered(softmax.softmax, X, on=functools.partial(launch.gpu_kernels, False))) == (0, 0)
+    assert kernels(lowered(softmax.softmax, X, on=functools.partial(launch.gpu_kernels, by_triton=True))) == (0, 1)
+    with pytest.raises(this_chip.NoKernels):  # and no older GPU runs those of Triton
+        lowered(softmax.softmax, X, chip=T4, on=functools.partial(launch.gpu_kernels, strict=True, by_triton=True))
+
+
+def test_where_nobody_asked_a_kernel_that_cannot_run_is_no_news(recwarn):
+    program = lowered(matmul.matmul, shape(64, 250), shape(250, 128), chip="h100", on=contextlib.nullcontext)
+    assert kernels(program) == (0, 0) and not recwarn
+
+
+flash = attention.flash_attention
+
+
+def heads(length, width, **dtype):
+    return (shape(2, length, width, **dtype),) * 3
 
 
 UNFIT = {
     "f32": (matmul.matmul, (shape(64, 256, dtype=jnp.float32), shape(256, 128, dtype=jnp.float32)), "h100",
             "matmul: plain JAX instead of the kernel, for it multiplies bfloat16, and x is float32."),
     "odd rows": (matmul.matmul, (shape(64, 250), shape(250, 128)), "h100",
-                 r"TMA copies rows of a multiple of 8 numbers of bfloat16, and an operand has shape \(64, 250\)"),
+                 r"Mosaic GPU copies 8 rows of 64 numbers .* and one of the arrays has shape \(64, 250\)"),
+    "few columns": (matmul.matmul, (shape(64, 256), shape(256, 24)), "h200", r"has shape \(256, 24\)"),
+    "odd columns of the result": (matmul.matmul, (shape(129, 64), shape(64, 64)), "h200", r"has shape \(129, 64\)"),
+    "narrow heads": (flash, heads(128, 32), "h100", "it takes heads of 64 or 128 numbers"),
+    "odd heads on Ampere": (flash, heads(128, 80), "a100", "heads of 16, 32, 64, 128 numbers"),
+    "odd sequences": (flash, heads(100, 64), "h100", "TMA copies multiples of 8 rows"),
+    "softcap": (functools.partial(flash, softcap=30.0), heads(128, 64), "h100", "neither segments nor"),
+    "attention in f32": (flash, heads(128, 64, dtype=jnp.float32), "a100", "q is float32"),
     "Blackwell": (matmul.matmul, (X, W), "b200", "it is for Hopper GPUs .* and this NVIDIA B200 has 10.0."),
     "Turing": (softmax.softmax, (X,), T4,
                "^Plain JAX instead of all kernels, for they are for GPUs from Ampere on, .* and this Tesla T4 has 7.5"),

@@ -10,8 +10,9 @@ What makes a timing wrong, and what this module does about it:
 - One number hides the scatter, so there are many rounds, with their median and quartiles.
 - The clock may be wrong, so a time that beats the data sheet's peaks is refused (``possible``).
 
-This module was written without access to a TPU: the profile reader, the loop, the statistics and the refusal are tested
-with synthetic profiles and clocks, and with the CPU; ``measure`` as a whole has never run on hardware.
+``measure`` has run on an H100, by the profile. There the loop said 16 % more for a copy of 32 MiB and 17 % more for a
+product, because XLA copies the arguments that the loop hands on. On a TPU it has never run: the profile reader is tested
+with synthetic profiles.
 """
 
 import contextlib

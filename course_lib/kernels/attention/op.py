@@ -14,6 +14,7 @@ from jax import lax
 from course_lib.arrays import Array, Described, Float, Int32
 from course_lib.kernels.attention import arguments as attention_arguments
 from course_lib.kernels.attention import blocks as attention_blocks
+from course_lib.kernels.attention import mosaic_gpu, triton
 from course_lib.kernels.attention.backward import launch_gradient
 from course_lib.kernels.attention.kernel import Blocks, launch, plain
 from course_lib.kernels.attention.scores import gradient_to_bf16, to_bf16, which_count
@@ -121,6 +122,8 @@ def _with_logarithms(*args) -> tuple[Array, Array]:
         rule=_rule(operands[0].ndim, len(operands) > 3),
         tpu=fixed(_on_tpu, scores=scores, blocks=blocks),
         plain=fixed(_plain, scores=scores),
+        gpu=fixed(mosaic_gpu.on_gpu, scores=scores),
+        portable=fixed(triton.on_gpu, scores=scores),
         leading=tuple(range(len(operands))),
         dtypes=(operands[0].dtype, jnp.dtype(jnp.float32)),
     )

@@ -128,14 +128,14 @@ def gpu_road() -> Road:
 
 
 @contextlib.contextmanager
-def quiet_triton() -> Iterator[None]:
+def quiet_triton(always: bool = False) -> Iterator[None]:
     """Silence JAX's deprecation warning for each Triton kernel; docs/gpu.md says so once.
 
     With other compilers warnings are left alone, because changing the filters makes Python repeat what it has shown.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(NoKernels):
-            if gpu_road() == "triton":
+            if always or gpu_road() == "triton":
                 stack.enter_context(warnings.catch_warnings())
                 warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
         yield

@@ -24,18 +24,23 @@ from course_lib.kernels.common import chip
 from course_lib.kernels.common.symbolic import is_known
 from course_lib.kernels.dispatch import mesh_rules, sharding
 
-_on_gpus = jax.make_user_context("plain JAX")  # or "kernels", or "kernels or an error"; jax.jit compiles apart
+# jax.jit compiles apart for each value of these.
+_on_gpus = jax.make_user_context("")  # kernels on Hopper; or "plain JAX", "kernels", "kernels or an error"
+_road = jax.make_user_context("")  # the GPU's own; or "triton"
 
 
 @contextlib.contextmanager
-def gpu_kernels(*, strict: bool = False) -> Iterator[None]:
-    """Run kernels on GPUs too. Outside this context plain JAX runs there, because no GPU has run these kernels yet.
+def gpu_kernels(run: bool = True, *, strict: bool = False, by_triton: bool = False) -> Iterator[None]:
+    """Run kernels on every GPU that has some; with ``run=False`` on none.
 
-    If a kernel cannot run on a GPU, plain JAX does and a warning says why; with ``strict``, ``chip.NoKernel`` is
-    raised instead. An op without a GPU kernel is plain JAX either way. A function under ``jax.jit`` is compiled
-    once for inside the context and once for outside.
+    Outside this context they run on Hopper GPUs, where they were measured (docs/results.md), and plain JAX runs on all
+    others. If a kernel cannot run, plain JAX does; inside the context a warning says why, and with ``strict``
+    ``chip.NoKernel`` is raised instead. An op without a GPU kernel is plain JAX either way. ``by_triton`` runs the
+    kernels for Ampere and Ada on a Hopper too, for comparison. A function under ``jax.jit`` is compiled once for each
+    of these.
     """
-    with _on_gpus("kernels or an error" if strict else "kernels"):
+    wanted = ("kernels or an error" if strict else "kernels") if run else "plain JAX"
+    with _on_gpus(wanted), _road("triton" if by_triton else ""):
         yield
 
 
@@ -58,7 +63,7 @@ class Op:
 
     Each takes the operands and returns an array, or a tuple with one array per result of ``rule`` (see ``mesh_rules``).
     ``gpu`` launches a Mosaic GPU kernel and ``portable`` a Triton kernel; either may raise ``chip.NoKernel``. If it
-    raises or is None, and outside ``gpu_kernels``, ``plain`` runs. Equal ops are compiled once, so pass functions
+    raises or is None, and where ``gpu_kernels`` says so, ``plain`` runs. Equal ops are compiled once, so pass functions
     defined at the top of a file, or ``fixed`` ones. ``since``: the first TPU generation that can run the kernel.
     ``known``: letters of extra axes that must have static sizes; reduced axes always must. ``dtypes`` are those of the
     results, of the first operand if there are none; ``sizes`` those of letters of results that no operand has.
@@ -116,18 +121,22 @@ class Op:
     def run_gpu(self, *operands: Array) -> tuple[Array, ...]:
         """Run the kernel on this GPU; plain JAX if there is none, with a warning if there is one that cannot run."""
         sizes = [size for operand in operands for size in operand.shape]
-        if _on_gpus.value == "plain JAX" or not (self.gpu or self.portable) or 0 in sizes:
+        wanted = _on_gpus.value or ("plain JAX" if chip.not_a_hopper() else "kernels where they can")
+        if wanted == "plain JAX" or not (self.gpu or self.portable) or 0 in sizes:
             return self.run_plain(*operands)
         try:
-            if not (kernel := {"mosaic": self.gpu, "triton": self.portable}[chip.gpu_road()]):
+            road = chip.gpu_road()
+            if not (kernel := {"mosaic": self.gpu, "triton": self.portable}[_road.value or road]):
                 return self.run_plain(*operands)
             if not all(map(is_known, sizes)):
                 raise chip.NoKernel("it needs to know all sizes")
             with pltpu.force_tpu_interpret_mode(False), jax.enable_x64(False):  # the same switch simulates GPUs
                 return _tuple(kernel(*operands))
         except chip.NoKernel as why:
-            if _on_gpus.value == "kernels or an error":
+            if wanted == "kernels or an error":
                 raise
+            if wanted == "kernels where they can":
+                return self.run_plain(*operands)
             what = f"{self.name}: plain JAX instead of the kernel"
             if isinstance(why, chip.NoKernels):
                 what = "Plain JAX instead of all kernels"  # the same sentence for all ops, which Python shows once
@@ -236,7 +245,7 @@ def lower_for(run: str, ctx, *operands, op: Op):
             stacklevel=2,
         )
         return _lower_plain(ctx, *operands, op=op)
-    with chip.some_tpu() if run == "run_tpu" else chip.quiet_triton():
+    with chip.some_tpu() if run == "run_tpu" else chip.quiet_triton(always=_road.value == "triton"):
         return mlir.lower_fun(getattr(op, run), multiple_results=True)(ctx, *operands)
 
 

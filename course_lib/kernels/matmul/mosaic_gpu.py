@@ -10,7 +10,9 @@ has three warpgroups of 128 threads. One copies: TMA brings blocks of x and y in
 as there is room. Two multiply, each its half of the rows: wgmma reads both operands from the ring and accumulates in
 registers. Two barriers per stage say when it is full, and when both warpgroups have finished with it.
 
-Past the edge of an array TMA reads zeros and writes nothing, so the edges need no mask.
+Past the edge of an array TMA reads zeros and writes nothing, so the edges of tiles need no mask. But Mosaic GPU copies
+in units of 8 rows by 64 columns: it refuses an array that is not a whole number of them, and of one with fewer columns
+than a unit it copies something else (on an H100, with JAX 0.11.2).
 """
 
 import dataclasses
@@ -29,7 +31,7 @@ _MULTIPLIERS, _COPIER = 2, 2  # warpgroups 0 and 1 multiply, number 2 copies
 _REGISTERS = {"copies": 40, "multiplies": 232}  # of a thread; an SM has 65,536, which is 168 for each of 384 threads
 PIECE = 64  # columns of o written at once: beside the ring SMEM has no room for a whole tile
 _A_COLUMN_EACH = plgpu.Layout.WGMMA.reduce(0)  # of a vector: where wgmma keeps the columns of its sums
-_TMA_ROW = 8  # numbers of bf16 in 16 bytes, of which TMA wants the rows of an array to be a multiple
+_UNIT = 8, 64  # rows and columns of bf16 that Mosaic GPU copies at once, and wgmma reads from SMEM
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class Blocks:
     bn: int = 256
     bk: int = 64
     stages: int = 4
-    snake: int = 8  # tiles side by side before the order reverses
+    snake: int = 16  # tiles side by side before the order reverses
 
     def __post_init__(self):
         if self.bm != 128 or self.bn not in (64, 128, 256) or self.bk not in (64, 128) or self.stages < 2:
@@ -57,26 +59,43 @@ class Blocks:
         return ring + 4 * self.bm * PIECE + 1024 + 16 * self.stages  # and the barriers
 
 
+# Tiles by their width, with the share of the widest one's rate that they reach: measured on an H100 (docs/results.md).
+# A narrow tile reads more of shared memory for each multiplication.
+_TILES = {256: (Blocks(), 1.0), 128: (Blocks(bn=128, stages=6), 0.94), 64: (Blocks(bn=64, stages=8), 0.72)}
+
+
 def blocks_for(m: int, n: int, sms: int) -> Blocks:
-    """Return the largest tile if there are enough to give each SM one, else a narrow one."""
-    tiles = pl.cdiv(m, 128) * pl.cdiv(n, 256)
-    return Blocks() if tiles >= sms else Blocks(bn=128, stages=6)
+    """Return the tile with which the SM that has the most to do is done first."""
+
+    def longest(bn):
+        turns = pl.cdiv(pl.cdiv(m, _TILES[bn][0].bm) * pl.cdiv(n, bn), sms)
+        return turns * bn / _TILES[bn][1]
+
+    return _TILES[min(_TILES, key=longest)][0]
 
 
-def unfit(x: Array, y: Array) -> str:
+def unfit(x: Array, y: Array, *, transpose_x: bool = False, transpose_y: bool = False) -> str:
     """Return why this kernel cannot multiply x and y; "" if it can."""
     if x.dtype != jnp.bfloat16:
         return f"it multiplies bfloat16, and x is {x.dtype}"
-    if odd := [a.shape for a in (x, y) if a.shape[1] % _TMA_ROW]:
-        return f"TMA copies rows of a multiple of {_TMA_ROW} numbers of bfloat16, and an operand has shape {odd[0]}"
+    o_shape = x.shape[1 if transpose_x else 0], y.shape[0 if transpose_y else 1]
+    for rows, columns in (x.shape, y.shape, o_shape):
+        if columns % _UNIT[1] or (rows % _UNIT[0] and rows > _UNIT[0]):
+            return (
+                f"Mosaic GPU copies 8 rows of {_UNIT[1]} numbers of bfloat16 at a time, and one of the arrays has "
+                f"shape {(rows, columns)}"
+            )
     return chip.not_a_hopper()
 
 
-def product_here(x: Array, y: Array, *columns: Array, **how) -> tuple[Array, ...]:
+def product_here(
+    x: Array, y: Array, *columns: Array, transpose_x: bool = False, transpose_y: bool = False, **how
+) -> tuple[Array, ...]:
     """Return ``product`` for the GPU traced for. Raises ``chip.NoKernel`` if this kernel cannot compute it."""
-    if why := unfit(x, y):
+    turned = {"transpose_x": transpose_x, "transpose_y": transpose_y}
+    if why := unfit(x, y, **turned):
         raise chip.NoKernel(why)
-    return product(x, y, *columns, **how)
+    return product(x, y, *columns, **turned, **how)
 
 
 def on_gpu(x: Array, y: Array, *, transpose_x: bool, transpose_y: bool) -> Array:
