@@ -14,13 +14,19 @@ cache=$(mktemp -d) && trap 'rm -rf "$cache"' EXIT
 export JAX_COMPILATION_CACHE_DIR="$cache" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0  # a row is compiled twice
 export PYTHONPATH="$PWD" PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false TF_CPP_MIN_LOG_LEVEL=2
 
-for part in ${*:-checks rows tune}; do
+set -- ${*:-checks rows tune}
+for part in "$@"; do
+    case $part in
+        checks | rows | tune) ;;
+        *) echo "$part: no such part. There are checks, rows and tune." >&2 && exit 2 ;;
+    esac
+done
+for part in "$@"; do
     echo "== $part"
     case $part in
         checks) timeout 90 "$python" benchmarks/gpu_checks.py --json "$out/checks.json" ;;
         rows) timeout 320 "$python" benchmarks/bench_gpu.py --json "$out/rows.json" --limit-s 290 ;;
         tune) timeout 70 "$python" benchmarks/bench_gpu.py --tune --limit-s 50 ;;
-        *) echo "$part: no such part. There are checks, rows and tune." >&2 && exit 2 ;;
     esac >"$out/$part.txt" 2>&1
     tail -n 40 "$out/$part.txt"
 done
