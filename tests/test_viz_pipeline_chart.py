@@ -17,9 +17,9 @@ from shapes import words_on_words
 from viz_samples import overflowing, parsed, words
 
 from course_lib import compiler, roofline, viz
+from course_lib.viz.common.draw import stride
 from course_lib.viz.pipeline_chart import pipeline_data, pipeline_lanes, pipeline_words
 from course_lib.viz.pipeline_chart.pipeline_lanes import PLAYED, Settings
-from course_lib.viz.pipeline_chart.pipeline_still import stride
 
 TALL = array((256 * 64, 128))
 
@@ -263,7 +263,7 @@ def test_the_still_picture_follows_the_settings():
 
 def test_ticks_are_round_and_few():
     for end in (0.3, 7, 80, 1234, 5e6):
-        every = stride(end)
+        every = stride(end, 8)
         assert 2 <= end / every <= 8 and float(f"{every:.0e}"[0]) in (1, 2, 5)
 
 

@@ -13,9 +13,11 @@ from course_lib.viz.flow_player.stages import Stage
 from course_lib.viz.flow_player.traffic import traffic
 from course_lib.viz.grid_player.grid_player import GridPlayer, grid_player
 from course_lib.viz.memory_ladder.memory_ladder import MemoryLadder, memory_ladder
+from course_lib.viz.pictures.chains import chains
 from course_lib.viz.pictures.core_picture import core_picture
 from course_lib.viz.pictures.plots import PLOT_STYLE, plot_picture
 from course_lib.viz.pictures.search_map import search_map
+from course_lib.viz.pictures.sum_over_axis import sum_over_axis
 from course_lib.viz.pictures.trace_lanes import trace_lanes
 from course_lib.viz.pipeline_chart.pipeline_chart import PipelineChart, pipeline_chart
 from course_lib.viz.pipeline_chart.predicted_trace import predicted_trace
@@ -45,6 +47,7 @@ __all__ = [
     "VmemTable",
     "bundle_diff",
     "bundle_viewer",
+    "chains",
     "core_picture",
     "cost_bars",
     "gradient_flow",
@@ -57,6 +60,7 @@ __all__ = [
     "predicted_trace",
     "roof_plot",
     "search_map",
+    "sum_over_axis",
     "systolic_stepper",
     "three_roofs",
     "tile_painter",

@@ -312,7 +312,11 @@ sums(16, 8, 128)
 # each register is folded three times, 8 rows to 4 to 2 to 1, and each fold is a rotation and an addition. Over the lanes
 # it is one instruction of the XLU for each register. There are three XLUs, and one instruction keeps one busy for eight
 # cycles: 16 of them take 43.
-#
+
+# %%
+viz.sum_over_axis(16)
+
+# %% [markdown]
 # Is it the lanes that cost? Those over the lanes are 128 sums of 128 numbers. Put them upright: an array of (128, 128), and sum over
 # its first axis. **Predict the factor.**
 
@@ -525,7 +529,8 @@ for name, fn, x in (
 
 # %% [markdown]
 # A slice or a row for all is the stores alone. A column takes a trip to the XLU for each 8 rows. With 1,024 columns that hides
-# behind the stores. Two axes can be summed at once, and an argmax costs what a sum costs; a product along the lanes is
+# behind the stores. A kernel that subtracts one value per row from block after block, as attention subtracts the maximum,
+# avoids that trip by keeping the value in all 128 lanes ([lesson 8](08_control_flow_and_masks.ipynb), *Further*). Two axes can be summed at once, and an argmax costs what a sum costs; a product along the lanes is
 # refused.
 #
 # ### Which numbers may a kernel have?

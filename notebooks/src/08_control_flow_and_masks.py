@@ -419,8 +419,13 @@ for of_each, in_a_turn, sums in (
 
 # %% [markdown]
 # Most of a turn's seven cycles are the loop's own. Four registers share them, and what is left is the chain; several sums
-# take that away too. The exponentials need one sum only, for they do not wait for it.
-#
+# take that away too. The exponentials need one sum only, for they do not wait for it. An addition takes two cycles. The
+# VPU can begin several at once, but in a single sum each has to wait for the one before it:
+
+# %%
+viz.chains(8, sums=(1, 4), latency=2)
+
+# %% [markdown]
 # > **Unroll loops that carry nothing. In a loop that carries, write several turns out yourself; if they wait for each other,
 # > carry several things.**
 #
@@ -843,8 +848,8 @@ print(f"{jnp.exp(column - column.max()).sum():.4f}")
 
 # %% [markdown]
 # In the end it is the same. After [2, 90] it is 1: all that came before is too small to count. (The first factor is
-# exp(-inf) = 0, so nothing special is to be done at the beginning, unless a whole first block is -inf: -inf - (-inf) is
-# NaN. Then begin with a large negative number that is finite, or skip that block, as 08.9 does.)
+# exp(-inf) = 0, so the beginning needs no special case, unless the whole first block is -inf: -inf - (-inf) is NaN. A kernel
+# that can meet such a block subtracts 0 for as long as the maximum is -inf, as 08.9 does.)
 #
 # > **online softmax**: maximum and sum of exponentials in one pass: when the maximum grows, the sum is multiplied by exp(old
 # > maximum - new maximum).
@@ -1050,5 +1055,71 @@ for copies in ("all", "needed", "one"):
 # blocks are worked on. Why is not 6 sixteenths of the time saved? Because a step with nothing to do has nothing to hide a
 # copy behind. In the last row there is but one copy (and a wrong result), and then 10 sixteenths of the time are left. Ask the
 # report what binds before you skip anything.
+#
+# ### One maximum per row
+#
+# In the log-sum-exp above each column had its own maximum, so the statistics of 512 columns filled whole registers. Attention
+# reduces the other way: each row holds the scores of one query, and the reduction runs along the lanes. A block of bq
+# queries then has bq maxima, and a kernel can keep them in two shapes. As (bq, 1) they use one lane of each register, and
+# before the next block of scores can be compared with them, the XLU has to broadcast that lane to the other 127. As
+# (bq, 128) every lane holds the maximum of its row, so the statistics combine with the scores register by register. Below
+# is attention to given scores in both shapes. The scores are read from HBM here, which attention does not do, so we leave
+# out the cycles that wait for copies. **Predict:** which shape needs more VMEM, and which more cycles?
+
+
+# %% tags=["predict"]
+def attend(s, v, lanes, bq=256, bk=512):
+    def kernel(s_ref, v_ref, o_ref, max_ref, sum_ref, acc_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def begin():
+            max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        old = max_ref[...]
+        new = jnp.maximum(old, jnp.max(s_ref[...], axis=1, keepdims=True))
+        e = jnp.exp(s_ref[...] - (new if lanes == 1 else jnp.tile(new, (1, bk // 128))))
+        shrink = jnp.exp(old - new)
+        weighted = jnp.dot(e.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32)
+        sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=1, keepdims=True)
+        acc_ref[...] = acc_ref[...] * shrink + weighted
+        max_ref[...] = new
+
+        @pl.when(pl.program_id(1) == pl.num_programs(1) - 1)
+        def store():
+            o_ref[...] = acc_ref[...] / sum_ref[...]
+
+    statistics = pltpu.VMEM((bq, lanes), jnp.float32)
+    return pl.pallas_call(
+        kernel,
+        out_shape=f32(s.shape[0], 128),
+        grid=(s.shape[0] // bq, s.shape[1] // bk),
+        in_specs=[
+            pl.BlockSpec((bq, bk), lambda i, j: (i, j)),
+            pl.BlockSpec((bk, 128), lambda i, j: (j, 0)),
+        ],
+        out_specs=pl.BlockSpec((bq, 128), lambda i, j: (i, 0)),
+        scratch_shapes=[statistics, statistics, pltpu.VMEM((bq, 128), jnp.float32)],
+    )(s, v)
+
+
+values = jax.ShapeDtypeStruct((4096, 128), jnp.bfloat16)
+for lanes in (1, 128):
+    report = compiler.compile_tpu(
+        functools.partial(attend, lanes=lanes), f32(1024, 4096), values
+    )
+    kept = sum(part.bytes for part in report.vmem if part.name in ("max_ref", "sum_ref"))
+    work = (report.cycles - report.time_split["DMA wait"]) / report.steps
+    print(f"({256}, {lanes:3}): {kept >> 10} KiB, {work:.0f} cycles a step,", end=" ")
+    print(f"{report.slots['XLU']:.0%} of the XLU's slots filled")
+
+# %% [markdown]
+# Both shapes take the same VMEM, because a (256, 1) array is padded to 128 lanes anyway. The narrow one costs more cycles:
+# it fills more of the XLU's slots with broadcasts, and it needs more registers to hold their results. So flash attention
+# keeps its statistics as (bq, 128). The exponentials are rounded to bfloat16 before they are multiplied with v, which is what
+# the MXU takes, and their sum is computed from the unrounded ones. (08.9 asks for full float32, so that it can be checked to
+# the last digits.)
+#
+# > **statistic per row**: keep it in all 128 lanes. It takes no more VMEM than one lane does, and needs no broadcast.
 #
 # <!-- next -->

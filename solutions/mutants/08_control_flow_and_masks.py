@@ -286,38 +286,51 @@ unrolled = {"A": "fewer", "B": "the same", "C": "fewer"}
 
 
 # %% answer="08.9" name="v is not masked" judge="numbers" says="masks s_ref,\\s+and\\s+not\\s+v_ref"
-# -            v = jnp.where(row < n_ref[0], v_ref[...], 0)
-# +            v = v_ref[...]
+# -        v = jnp.where(row < keys, v_ref[...], 0)
+# +        v = v_ref[...]
 
 
 # %% answer="08.9" name="the weighted sum does not shrink" judge="numbers" says="before you add to acc_ref"
-# -            acc_ref[...] = acc_ref[...] * shrink + jnp.sum(e * v, axis=0, keepdims=True)
-# +            acc_ref[...] = acc_ref[...] + jnp.sum(e * v, axis=0, keepdims=True)
+# -        acc_ref[...] = acc_ref[...] * shrink + product
+# +        acc_ref[...] = acc_ref[...] + product
 
 
-# %% answer="08.9" name="takes all rows" judge="numbers" says="rows from n.0. on count"
-# -        @pl.when(side * i < n_ref[0])
-# +        @pl.when(side * i < rows)
-
-# -            s = jnp.where(row < n_ref[0], s_ref[...], -jnp.inf)
-# -            v = jnp.where(row < n_ref[0], v_ref[...], 0)
-# +            s = jnp.where(row < rows, s_ref[...], -jnp.inf)
-# +            v = jnp.where(row < rows, v_ref[...], 0)
+# %% answer="08.9" name="takes all keys" judge="numbers" says="keys from n on count"
+# -        s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
+# +        s = jnp.where(key < keys, s_ref[...], -jnp.inf)
 
 
-# %% answer="08.9" name="all of M in one block" judge="exercise" says="has all of them"
-# -    side = 32
-# +    side = rows
+# %% answer="08.9" name="all of N in one block" judge="exercise" says="has all of them"
+# -    bq, bk = min(queries, 128), 128
+# +    bq, bk = min(queries, 128), pl.cdiv(keys, 128) * 128
+
+# -        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe)
+# +        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe[:, :1])
 
 
 # %% answer="08.9" name="the sum is not divided" judge="numbers" says="divide it by the sum"
-# -            o_ref[...] = acc_ref[...] / sum_ref[...]
+# -            o_ref[...] = acc_ref[...] / jnp.where(total == 0, 1, total)
 # +            o_ref[...] = acc_ref[...]
 
 
-# %% answer="08.9" name="masks v by the rows of the array" judge="numbers" says="is\\s+NaN,\\s+and\\s+must\\s+not\\s+count"
-# -            v = jnp.where(row < n_ref[0], v_ref[...], 0)
-# +            v = jnp.where(row < rows, v_ref[...], 0)
+# %% answer="08.9" name="a query without keys is NaN" judge="numbers" says="sees no key becomes NaN"
+# -        safe = jnp.where(new == -jnp.inf, 0, new)  # of a query that has seen no key
+# +        safe = new
+
+
+# %% answer="08.9" name="0 / 0 for a query without keys" judge="numbers" says="sees no key becomes NaN"
+# -            o_ref[...] = acc_ref[...] / jnp.where(total == 0, 1, total)
+# +            o_ref[...] = acc_ref[...] / total
+
+
+# %% answer="08.9" name="a finite mask" judge="numbers" says="gets the mean of all values"
+# -        s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
+# +        s = jnp.where(key < n_ref[...], s_ref[...], -1e30)
+
+
+# %% answer="08.9" name="the sum does not shrink" judge="numbers" says="before you add to sum_ref"
+# -        sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=1, keepdims=True)
+# +        sum_ref[...] = sum_ref[...] + jnp.sum(e, axis=1, keepdims=True)
 
 
 # %% answer="08.10" name="doubling over all rows" judge="exercise" says="above par"

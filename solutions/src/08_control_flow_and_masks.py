@@ -387,64 +387,71 @@ checks.check("08.8", unrolled)
 # checks.hint("08.8")
 
 # %% [markdown]
-# ## 08.9 From an empty cell: a weighted mean, in one pass
+# ## 08.9 From an empty cell: attention to given scores
 #
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
-# Write `pooled(s, v, n)`. s and v are float32[M, N], n is int32[1]. Of each column take the first n[0] numbers of s, and their
-# softmax; the result, float32[1, N], is the sum of v with these weights. What lies in rows from n[0] on counts for nothing,
-# whatever it is. M is anything, 128 divides N, n[0] is 1 or more and M at most. s and v may be read once, and blocks may not
-# grow with M. (Blocks that begin at n[0] or later need no work; a `pl.when` saves it, but not their copies.) Attention does
-# this for every query.
+# Write `attend(s, v, n)`, which is attention with the scores already computed. s is float32[M, N] and has the scores of M
+# queries, one row each, for N keys. v is float32[N, 128] and has a value for each key. n is int32[M, 1]. The result is
+# float32[M, 128]: row i is the softmax of the first n[i] scores of row i, multiplied by the first n[i] rows of v. Scores
+# from n[i] on do not count, whatever they are, and a query with n[i] = 0 gets zeros.
+#
+# 8 divides M, and N is anything. s may be read once, v once for every 128 queries, and blocks may not grow with N. Multiply
+# in full float32, with `precision="highest"`.
 
 # %% answer="08.9"
-pooled = None
+attend = None
 ### BEGIN SOLUTION
 
 
-def pooled(s, v, n):
-    rows, columns = s.shape
-    side = 32
+def attend(s, v, n):
+    queries, keys = s.shape
+    bq, bk = min(queries, 128), 128
 
     def kernel(n_ref, s_ref, v_ref, o_ref, max_ref, sum_ref, acc_ref):
-        i = pl.program_id(1)
+        j = pl.program_id(1)
 
-        @pl.when(i == 0)
+        @pl.when(j == 0)
         def begin():
             max_ref[...] = jnp.full(max_ref.shape, -jnp.inf, max_ref.dtype)
             sum_ref[...] = jnp.zeros_like(sum_ref)
             acc_ref[...] = jnp.zeros_like(acc_ref)
 
-        @pl.when(side * i < n_ref[0])
-        def add():
-            row = side * i + jax.lax.broadcasted_iota(jnp.int32, s_ref.shape, 0)
-            s = jnp.where(row < n_ref[0], s_ref[...], -jnp.inf)
-            v = jnp.where(row < n_ref[0], v_ref[...], 0)
-            new = jnp.maximum(max_ref[...], jnp.max(s, axis=0, keepdims=True))
-            shrink, e = jnp.exp(max_ref[...] - new), jnp.exp(s - new)
-            sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=0, keepdims=True)
-            acc_ref[...] = acc_ref[...] * shrink + jnp.sum(e * v, axis=0, keepdims=True)
-            max_ref[...] = new
+        key = bk * j + jax.lax.broadcasted_iota(jnp.int32, s_ref.shape, 1)
+        row = bk * j + jax.lax.broadcasted_iota(jnp.int32, v_ref.shape, 0)
+        s = jnp.where(key < n_ref[...], s_ref[...], -jnp.inf)
+        v = jnp.where(row < keys, v_ref[...], 0)
+        new = jnp.maximum(max_ref[...], jnp.max(s, axis=1, keepdims=True))
+        safe = jnp.where(new == -jnp.inf, 0, new)  # of a query that has seen no key
+        shrink, e = jnp.exp(max_ref[...] - safe), jnp.exp(s - safe)
+        product = jnp.dot(e, v, precision="highest", preferred_element_type=jnp.float32)
+        sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=1, keepdims=True)
+        acc_ref[...] = acc_ref[...] * shrink + product
+        max_ref[...] = new
 
-        @pl.when(i == pl.num_programs(1) - 1)
+        @pl.when(j == pl.num_programs(1) - 1)
         def store():
-            o_ref[...] = acc_ref[...] / sum_ref[...]
+            total = sum_ref[...]
+            o_ref[...] = acc_ref[...] / jnp.where(total == 0, 1, total)
 
-    block = pl.BlockSpec((side, 128), lambda j, i: (i, j))
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct((1, columns), s.dtype),
-        grid=(columns // 128, pl.cdiv(rows, side)),
-        in_specs=[pl.BlockSpec(memory_space=pltpu.SMEM), block, block],
-        out_specs=pl.BlockSpec((1, 128), lambda j, i: (0, j)),
-        scratch_shapes=[pltpu.VMEM((1, 128), jnp.float32)] * 3,
+        out_shape=jax.ShapeDtypeStruct((queries, 128), s.dtype),
+        grid=(pl.cdiv(queries, bq), pl.cdiv(keys, bk)),
+        in_specs=[
+            pl.BlockSpec((bq, 1), lambda i, j: (i, 0)),
+            pl.BlockSpec((bq, bk), lambda i, j: (i, j)),
+            pl.BlockSpec((bk, 128), lambda i, j: (j, 0)),
+        ],
+        out_specs=pl.BlockSpec((bq, 128), lambda i, j: (i, 0)),
+        scratch_shapes=[pltpu.VMEM((bq, 128), jnp.float32)] * 3,
     )(n, s, v)
 
 
 ### END SOLUTION
 
 # %% check="08.9"
-checks.check("08.9", pooled)
+checks.check("08.9", attend)
 
 # %%
 # checks.hint("08.9")

@@ -62,5 +62,5 @@ class Choices(Widget):
 
     def _panels(self, numbers: Sequence[int]) -> list[draw.Panel]:
         shown, chosen = self.state(*numbers), zip(self.groups, numbers, strict=True)
-        heading = draw.heading(", ".join(f"{group['name']} {group['options'][n]}" for group, n in chosen))
-        return [heading, shown.panel, draw.paragraph(shown.caption, size=16)]
+        title = ", ".join(f"{group['name']} {group['options'][n]}" for group, n in chosen)
+        return [draw.paragraph(title, size=16, bold=True), shown.panel, draw.paragraph(shown.caption, size=14)]

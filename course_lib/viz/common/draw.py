@@ -7,6 +7,7 @@ readers can tell apart, and a hatch or a word always repeats what a colour says.
 
 import base64
 import itertools
+import math
 import re
 from typing import NamedTuple
 
@@ -161,6 +162,12 @@ def hatch(x: float, y: float, width: float, height: float, stroke: str = PAPER, 
         strokes.append(f"M{number(x + left)} {number(y + low)}L{number(x + right)} {number(y + high)}")
         start += gap
     return f'<path d="{"".join(strokes)}" stroke="{stroke}" stroke-width="1.3" stroke-opacity="0.75" fill="none"/>'
+
+
+def stride(span: float, most: int) -> float:
+    """Return the distance between ticks: 1, 2 or 5 times a power of ten, so that ``most`` of them fit into ``span``."""
+    power = 10.0 ** math.floor(math.log10(span / most))
+    return next(n * power for n in (1, 2, 5, 10) if span / (n * power) <= most)
 
 
 def heading(text: str, note: str = "") -> Panel:

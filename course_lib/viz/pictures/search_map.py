@@ -59,9 +59,19 @@ def _square(x: float, y: float, seconds: float | None, best: float, ringed: bool
     shown = "x" if ratio is None else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     square = draw.box(x, y, _SIDE - 2, _SIDE - 2, shade)
     frame = draw.box(x + 1, y + 1, _SIDE - 4, _SIDE - 4, "none", stroke=draw.INK) if ratio == 1 else ""
-    ring = draw.box(x + 3, y + 3, _SIDE - 8, _SIDE - 8, "none", stroke=draw.ORANGE, radius=8) if ringed else ""
+    ring = _ring(x + _SIDE / 2 - 1, y + _SIDE / 2 - 1) if ringed else ""
     label = draw.label(x + _SIDE / 2 - 1, y + 30, shown, _SIDE - 4, size=14, fill=ink, anchor="middle", bold=ratio == 1)
     return square + frame + ring + label
+
+
+def _ring(x: float, y: float) -> str:
+    """Draw a ring in white and, inside it, in ink, so that it shows on every shade."""
+    outer, inner = (
+        f'<circle cx="{draw.number(x)}" cy="{draw.number(y)}" r="{_SIDE / 2 - 5}" fill="none" stroke="{colour}" '
+        f'stroke-width="{width}"/>'
+        for colour, width in ((draw.PAPER, 6), (draw.INK, 2.5))
+    )
+    return outer + inner
 
 
 def _words(seconds: Mapping, best: float, asked, names: str) -> str:

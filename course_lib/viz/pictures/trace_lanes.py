@@ -1,5 +1,6 @@
 """A recorded profile as lanes over time: what ran when on which thread, and the gaps in between."""
 
+import math
 from collections.abc import Mapping
 
 from course_lib import text
@@ -7,7 +8,7 @@ from course_lib.viz.common import draw
 from course_lib.viz.common.picture import Picture
 
 _NAME, _LANE, _AXIS = 120, 34, 26
-_TICKS = 5
+_TICKS = 6  # at most
 _COLOURS = (draw.BLUE, draw.ORANGE, draw.GREEN, draw.PURPLE, draw.SKY, draw.RED)
 _LEGEND = 6  # names with a colour of their own; the others are grey
 
@@ -72,11 +73,11 @@ def _holds(outer: dict, inner: dict) -> bool:
 
 
 def _axis(first: float, last: float) -> draw.Panel:
-    room, parts = draw.INNER - _NAME, []
-    for tick in range(_TICKS):
-        left = _NAME + room * tick / (_TICKS - 1)
-        anchor = "start" if tick == 0 else "end" if tick == _TICKS - 1 else "middle"
-        shown = _time(first + (last - first) * tick / (_TICKS - 1), last)
+    room, parts, every = draw.INNER - _NAME, [], draw.stride(last - first, _TICKS)
+    for tick in range(math.ceil(first / every), math.floor(last / every) + 1):
+        left = _NAME + room * (tick * every - first) / (last - first)
+        anchor = "start" if left < _NAME + 20 else "end" if left > draw.INNER - 20 else "middle"
+        shown = _time(tick * every, last)
         parts += [draw.line(left, 0, left, 6), draw.label(left, 20, shown, 80, size=12, anchor=anchor)]
     return draw.Panel("".join(parts), _AXIS)
 

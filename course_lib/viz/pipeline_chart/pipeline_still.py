@@ -109,18 +109,12 @@ def _axis(end: float, wide: float, y: float, unit: str, down: float) -> str:
     """Draw an axis with ticks at round numbers up to ``end``, and the unit on the left."""
     parts = [draw.line(_LEFT, y, _LEFT + wide, y, draw.GREY)]
     parts.append(draw.label(_LEFT - 8, y + down, unit, _LEFT - 8, anchor="end", fill=draw.MUTED))
-    every = stride(end)
+    every = draw.stride(end, _TICKS)
     for n in range(math.floor(end / every) + 1):
         x, words = _LEFT + n * every * wide / end, text.significant(n * every, 3)
         parts.append(draw.line(x, y - 3, x, y + 3, draw.GREY))
         parts.append(draw.label(x, y + down, words, 60, anchor="middle", fill=draw.MUTED))
     return "".join(parts)
-
-
-def stride(end: float) -> float:
-    """Return the distance between ticks, 1, 2 or 5 times a power of ten, such that few lie below ``end``."""
-    power = 10.0 ** math.floor(math.log10(end / _TICKS))
-    return next(n * power for n in (1, 2, 5, 10) if end / (n * power) <= _TICKS)
 
 
 def _legend(kinds: set[str]) -> draw.Panel:
