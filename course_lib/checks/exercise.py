@@ -41,7 +41,7 @@ class Exercise:
     chips: tuple[str, ...] = ("v5e",)  # for the compiler
     budget: Budget | None = None
     also: tuple[Callable, ...] = ()
-    achieved: str = ""  # what a pass shows, if the judged kernel is not the learner's own
+    achieved: str | Callable = ""  # what a pass shows beyond the judges; or a function of what the learner defined
     golf: Golf | None = None  # the unit of the score, and par
     probes: tuple[Probe, ...] = ()  # what scratch must hold after a step, for verdicts on wrong values
     slips: tuple[Slip, ...] = ()  # what likely mistakes would return, for verdicts on wrong values

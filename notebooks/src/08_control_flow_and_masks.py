@@ -1110,7 +1110,7 @@ for lanes in (1, 128):
     )
     kept = sum(part.bytes for part in report.vmem if part.name in ("max_ref", "sum_ref"))
     work = (report.cycles - report.time_split["DMA wait"]) / report.steps
-    print(f"({256}, {lanes:3}): {kept >> 10} KiB, {work:.0f} cycles a step,", end=" ")
+    print(f"(256, {lanes:3}): {kept >> 10} KiB, {work:.0f} cycles a step,", end=" ")
     print(f"{report.slots['XLU']:.0%} of the XLU's slots filled")
 
 # %% [markdown]

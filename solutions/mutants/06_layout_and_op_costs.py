@@ -273,3 +273,42 @@ def minutes(s):
 # %% answer="06.8" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
 # -        o_ref[:, lanes] = pair * jax.lax.rsqrt(mean + 1e-6)
 # +        o_ref[:, lanes] = pair * jax.lax.rsqrt(mean)
+
+
+# %% answer="06.5" name="a kernel for each sum" judge="budget" says="2 kernels each read the argument"
+def both_sums(x):
+    m, n = x.shape
+
+    def sum_rows(x_ref, o_ref):
+        o_ref[...] = jnp.sum(x_ref[...], axis=1)
+
+    def sum_columns(x_ref, o_ref):
+        o_ref[...] = jnp.sum(x_ref[...], axis=0)
+
+    rows = pl.pallas_call(sum_rows, out_shape=array(m))(x)
+    return rows, pl.pallas_call(sum_columns, out_shape=array(n))(x)
+
+
+# %% answer="06.8" name="eight steps" judge="exercise" says="your grid has 8 steps"
+# -    return pl.pallas_call(heads_kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
+# +    block = pl.BlockSpec((32, x.shape[1]), lambda i: (i, 0))
+# +    return pl.pallas_call(
+# +        heads_kernel,
+# +        out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+# +        grid=(pl.cdiv(x.shape[0], 32),),
+# +        in_specs=[block],
+# +        out_specs=block,
+# +    )(x)
+
+
+# %% answer="06.9" name="a reciprocal that is too small" judge="numbers" says="comes out just below the minute"
+# -    since_midnight = (s >> 2) * 34953 >> 19
+# +    since_midnight = (s >> 2) * 4369 >> 16
+
+
+# %% answer="06.9" name="four steps" judge="exercise" says="each of 4 steps waits"
+# -    block = pl.BlockSpec((s.shape[0] // 2, s.shape[1]), lambda i: (i, 0))
+# +    block = pl.BlockSpec((s.shape[0] // 4, s.shape[1]), lambda i: (i, 0))
+
+# -        grid=(2,),
+# +        grid=(4,),

@@ -33,7 +33,7 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    x = jnp.where(column < columns, x_ref[...], 0)
 
 
-# %% answer="08.2" name="masks the exponentials, behind the maximum" judge="numbers" says="some of them get through(?s:.)*before the first sum or maximum"
+# %% answer="08.2" name="masks the exponentials, behind the maximum" judge="numbers" says="masks\\s+x_ref\\s+before\\s+its\\s+sum,\\s+and\\s+not\\s+before\\s+its\\s+maximum"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = x_ref[...]
 #      e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
@@ -403,3 +403,13 @@ def cumulated(x):
 # %% answer="08.3" name="an estimate from a sample" judge="numbers" says="the squares are divided by columns - 1"
 # -    variance = jnp.sum(squares, axis=1, keepdims=True) / columns
 # +    variance = jnp.sum(squares, axis=1, keepdims=True) / (columns - 1)
+
+
+# %% answer="08.2" name="the maximum is masked, and the sum is not" judge="numbers" says="before\\s+its\\s+maximum,\\s+and\\s+not\\s+before\\s+its\\s+sum"
+# -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+# +    e = jnp.exp(x_ref[...] - jnp.max(x, axis=1, keepdims=True))
+
+
+# %% answer="08.6" name="begins on axis 0" judge="numbers" says="give max_ref its first value again"
+# -    @pl.when(i == 0)
+# +    @pl.when(pl.program_id(0) == 0)

@@ -380,3 +380,16 @@ def balanced(x):
 # %% answer="11.10" name="approximate reciprocals" judge="exercise" says="is a reciprocal approximate"
 # -                u = 1 / jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True)
 # +                u = pltpu.reciprocal(jnp.sum(x_ref[these, :] * v, axis=1, keepdims=True), approx=True)
+
+
+# %% answer="11.9" name="minus infinity is not bad" judge="numbers" says="minus infinity is not counted"
+# -        ours, size = row < m, jnp.abs(x_ref[...])
+# +        ours, size = row < m, x_ref[...]
+
+
+# %% answer="11.9" name="-inf where nothing is left" judge="numbers" says="nothing is\\s+left the largest size is -inf"
+# -            size_ref[...] = jnp.zeros_like(size_ref)
+# +            size_ref[...] = jnp.full_like(size_ref, -jnp.inf)
+
+# -        largest = jnp.max(jnp.where(ours & fine, size, 0.0), axis=0, keepdims=True)
+# +        largest = jnp.max(jnp.where(ours & fine, size, -jnp.inf), axis=0, keepdims=True)

@@ -31,7 +31,7 @@ ABOVE_PAR = "the judges agree, and it is above par."
 NO_SCORE = "the judges agree, and it has no score."
 SKIPPED = "skipped: its score."
 _PATIENCE_S = 60.0
-_FEW = 4  # grid steps: with more, the latency of their copies adds up
+_FEW = 2  # grid steps: with more, the latency of their copies adds up
 # Operations that move no data outside the kernels: names and reshapes.
 _FREE = {"reshape", "squeeze", "expand_dims", "stop_gradient", "name", "device_put", "optimization_barrier"}
 

@@ -61,7 +61,8 @@ def result(task: Exercise, defined: object) -> Result:
         headline, what, next = complaint
         return not_yet(task.id, headline, what, next, report=report)
     agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
-    return passed(task.id, f"{task.achieved}: {agreement}" if task.achieved else agreement, report=report)
+    achieved = task.achieved(defined) if callable(task.achieved) else task.achieved
+    return passed(task.id, f"{achieved}: {agreement}" if achieved else agreement, report=report)
 
 
 def _gradient_trials(task: Exercise, fn: Callable, cases: list[tuple]) -> list[judges.Trial]:

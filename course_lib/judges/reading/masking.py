@@ -17,6 +17,16 @@ def is_masked(call: grid.Call, operand: grid.Operand) -> bool:
     return not any(op.name.startswith(_COMBINE) and not unmasked.isdisjoint(op.inputs) for op in ops)
 
 
+def combined(call: grid.Call, operand: grid.Operand) -> tuple[set[str], set[str]]:
+    """Return the names of operations that combine an operand's elements: those behind a jnp.where, and the others."""
+    ops, refs, _ = flow.operations(call.kernel)
+    read = flow.read(ops, refs[call.operands.index(operand)])
+    unmasked, all_of_it = flow.spread(ops, read, stops=_chooses_or_stores), flow.spread(ops, read, stops=_stores)
+    combining = [op for op in ops if op.name.startswith(_COMBINE) and not all_of_it.isdisjoint(op.inputs)]
+    open_to_garbage = {op.name for op in combining if not unmasked.isdisjoint(op.inputs)}
+    return {op.name for op in combining} - open_to_garbage, open_to_garbage
+
+
 def is_chosen(call: grid.Call, ref: str) -> bool:
     """Whether the kernel's first read of a ref passes through a jnp.where before it is stored anywhere.
 

@@ -9,6 +9,8 @@ from course_lib.judges.reading import index_maps, masking, memory, order, poison
 from course_lib.judges.verdict import Complaint
 from course_lib.judges.wrong_outputs.finding import Finding
 
+_WORDS = {"reduce_max": "maximum", "reduce_min": "minimum", "reduce_sum": "sum", "dot_general": "matmul"}
+
 
 def outside(found: Finding) -> Complaint | None:
     """Report an index map that asks for a block outside the array."""
@@ -177,6 +179,12 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
     length, block = operand.shape[axis], operand.block_shape[axis]
     by_mask = " That is what this kernel does." if _multiplies_by_a_mask(call) else ""
     what = _overhang(call, operand, axis)
+    if not by_mask and (partly := _masked_in_part(call, operand)):
+        masked, open_to_garbage = partly
+        return Complaint(
+            f"{what} The kernel masks {operand.name} before its {masked}, and not before its {open_to_garbage}.",
+            f"take the masked values for the {open_to_garbage} too: those that jnp.where returned.",
+        )
     if not by_mask and _chooses_by_an_index(call):
         return Complaint(
             f"{what} The kernel chooses by an index, and some of them get through.",
@@ -191,6 +199,14 @@ def _hangs_over(call: grid.Call, operand: grid.Operand, axis: int) -> Complaint:
         f"where index counts from the beginning of the array: pl.program_id(...) * {block} + broadcasted_iota. "
         f"Multiplying by 0 does not help, for NaN * 0 is NaN.{by_mask}",
     )
+
+
+def _masked_in_part(call: grid.Call, operand: grid.Operand) -> tuple[str, str] | None:
+    """Return (what combines masked elements of an operand, what combines the others); None unless there are both."""
+    masked, open_to_garbage = masking.combined(call, operand)
+    if not _chooses_by_an_index(call) or not masked or not open_to_garbage:
+        return None
+    return tuple(" and ".join(sorted(_WORDS.get(name, name) for name in names)) for names in (masked, open_to_garbage))
 
 
 def _chooses_by_an_index(call: grid.Call) -> bool:

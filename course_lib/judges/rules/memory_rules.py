@@ -222,8 +222,8 @@ def _cure_of_leftovers(call: grid.Call, ref: str) -> str:
     if any(grid.returns(output) for output in call.outputs):
         return f"{ref} has room for one output block: put the reduction axis last, so that one is finished at a time."
     return (
-        f"set {ref} to zero at the first step of every output block: when the reduction index is 0, not at the first "
-        "step of the whole grid."
+        f"give {ref} its first value again at the first step of every output block: when the reduction index is 0, not "
+        "at the first step of the whole grid."
     )
 
 

@@ -102,8 +102,9 @@ def _alike(got: np.ndarray, value: np.ndarray) -> bool:
     g, v = got.astype(np.float64), value.astype(np.float64)
     if not np.array_equal(np.isfinite(g), np.isfinite(v)):
         return False
-    size = np.abs(v[np.isfinite(v)]).max(initial=0.0)
-    return bool((np.abs(g - v)[np.isfinite(v)] <= _ALIKE * size).all())
+    finite = np.isfinite(v)
+    size = np.abs(v[finite]).max(initial=0.0)
+    return bool((np.abs(g[finite] - v[finite]) <= _ALIKE * size).all())
 
 
 def _closer(found: Finding, value: np.ndarray) -> bool:

@@ -78,9 +78,29 @@ def _traffic(walk: grid.Walk, limit: int | None) -> Complaint | None:
     total = sum(row.bytes for row in cost.traffic(walk))
     if total <= limit:
         return None
-    most = most_traffic(walk)
+    most = _read_by_several(walk, total - limit) or most_traffic(walk)
     moves = f"It moves {text.size(total)} between HBM and VMEM; the budget is {text.size(limit)}."
     return Complaint(f"{moves} {most.what}", most.next)
+
+
+def _read_by_several(walk: grid.Walk, excess: int) -> Complaint | None:
+    """Report an argument that several kernels read, if reading it once would save the ``excess`` bytes."""
+    if len(walk.calls) < 2:
+        return None
+    jaxpr = walk.jaxpr.jaxpr
+    arguments = [(v.aval.shape, v.aval.dtype) for v in jaxpr.invars if hasattr(v.aval, "shape")]
+    made = {(o.shape, o.dtype) for call in walk.calls for o in call.outputs}
+    readers = [(o.shape, o.dtype) for call in walk.calls for o in call.inputs if o.pipelined]
+    for shape, dtype in dict.fromkeys(readers):
+        many = readers.count((shape, dtype))
+        known = arguments.count((shape, dtype)) == 1 and (shape, dtype) not in made
+        if known and many > 1 and (many - 1) * grid.stored_bytes(shape, dtype) >= excess:
+            which = f"{dtype}[{','.join(map(str, shape))}]"
+            return Complaint(
+                f"{many} kernels each read the argument of {which}, {text.size(grid.stored_bytes(shape, dtype))}.",
+                "do all of it in one kernel, which may have several outputs: it reads each block once.",
+            )
+    return None
 
 
 def most_traffic(walk: grid.Walk) -> Complaint:

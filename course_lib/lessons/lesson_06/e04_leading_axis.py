@@ -47,6 +47,7 @@ EXERCISE = Exercise(
             POINTS,
         ),
     ),
+    achieved=core.won("slow_energy takes", lambda: core.cycles_once(slow, POINTS), POINTS),
     hints=(
         "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",
         "x.T is (16, T). Its columns are summed over sublanes, by the VPU. As (16, T / 128, 128) they are summed over "

@@ -68,6 +68,7 @@ EXERCISE = Exercise(
             build=calling,
         ),
     ),
+    achieved=core.won("slow_ripple takes", lambda: core.cycles_once(slow, *LARGE), *LARGE, build=calling),
     hints=(
         "The power and the sine can be had for two cycles a register or less each. What does a division by one row "
         "cost? Price it alone.",

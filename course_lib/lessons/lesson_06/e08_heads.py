@@ -80,6 +80,7 @@ EXERCISE = Exercise(
             BLOCK,
         ),
     ),
+    achieved=core.won("slow_heads takes", lambda: core.cycles_once(slow, BLOCK), BLOCK),
     hints=(
         "Leave the numbers in their lanes. In each register the first 64 lanes are one head, the others the next.",
         "v * v with zeros in the lanes of the other head (jnp.where, and a broadcasted_iota along axis 1), summed "

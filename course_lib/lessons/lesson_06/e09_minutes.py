@@ -16,6 +16,15 @@ def _seconds() -> list[tuple]:
     return [(first.reshape(256, 512),), (jax.random.randint(jax.random.key(0), (64, 256), 0, DAY, jnp.int32),)]
 
 
+def _just_below(s):
+    return ((s >> 2) * 4369 >> 16) - 60 * (s // 3600)
+
+
+def _just_below_in_floats(s):
+    minutes, hours = (jnp.floor(s.astype(jnp.float32) * jnp.float32(1 / n)) for n in (60, 3600))
+    return (minutes - 60 * hours).astype(jnp.int32)
+
+
 EXERCISE = Exercise(
     id="06.9",
     title="Golf: minutes on the clock",
@@ -28,6 +37,15 @@ EXERCISE = Exercise(
             means="these are the minutes since midnight",
             value=lambda s: s // 60,
             next="take off 60 for each full hour.",
+        ),
+        *(
+            Slip(
+                means="at some whole minutes the quotient comes out just below the minute, and is rounded down",
+                value=value,
+                next="take a reciprocal that is a little too large, such as 34953 / 2**19 for 1 / 15, or add half a "
+                "second before you divide.",
+            )
+            for value in (_just_below, _just_below_in_floats)
         ),
         Slip(
             means="these are the seconds on the clock",

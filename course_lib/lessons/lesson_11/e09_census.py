@@ -67,6 +67,18 @@ EXERCISE = Exercise(
             next="abs(x) < inf is false for both.",
         ),
         judges.Slip(
+            output=0,
+            means="minus infinity is not counted, because it is smaller than infinity",
+            value=lambda x: jnp.sum(~(x < jnp.inf), axis=0, keepdims=True, dtype=jnp.int32),
+            next="compare the size, abs(x) < inf.",
+        ),
+        judges.Slip(
+            output=1,
+            means="in a column where nothing is left the largest size is -inf, and must be 0",
+            value=lambda x: jnp.max(jnp.where(jnp.isfinite(x), jnp.abs(x), -jnp.inf), axis=0, keepdims=True),
+            next="begin with 0, and put 0 in the place of what does not count: no size is smaller.",
+        ),
+        judges.Slip(
             means="a finite number counts as bad: the largest of float32 is 3.4e38",
             value=lambda x: reference(x, 3e38),
             next="compare with jnp.inf: abs(x) < jnp.inf.",
