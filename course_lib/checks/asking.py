@@ -12,6 +12,7 @@ import jax
 from course_lib import chips, compiler, grid, judges, roofline, text
 from course_lib.checks import inputs
 from course_lib.checks.result import NOT_YET, Result
+from course_lib.compiler import progress
 from course_lib.judges.tpu import budget, device
 
 if TYPE_CHECKING:
@@ -31,6 +32,20 @@ def trials_of(task: Exercise, fn: Callable | None, cases: list[tuple]) -> list[j
         )
         first.setdefault(_shapes(case), trials[-1])
     return trials
+
+
+def refused_at(task: Exercise, fn: Callable, case: tuple, which: str) -> Result | None:
+    """Return the numbers judge's refusal for further arguments, at the size ``which``: "that is scored".
+
+    None if it agrees, and if the arguments are shapes, for which there are no numbers.
+    """
+    leaves = jax.tree.leaves(case)
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return None
+    what = f"it at the size {which}, {', '.join(str(leaf.shape) for leaf in leaves)}"
+    with progress.shown(f"judging {task.id}") as say:
+        refusal, *_ = ask_judges(task, trials_of(task, fn, [case]), None, say, what, asked=("numbers",))
+    return refusal
 
 
 def ask_judges(

@@ -393,3 +393,8 @@ def balanced(x):
 
 # -        largest = jnp.max(jnp.where(ours & fine, size, 0.0), axis=0, keepdims=True)
 # +        largest = jnp.max(jnp.where(ours & fine, size, -jnp.inf), axis=0, keepdims=True)
+
+
+# %% answer="11.6" name="digits without a separator" judge="exercise" says="(?s)For the same digits.*something\\s+between"
+# -    key = f"{chip} {shape} {dtype}"
+# +    key = f"{chip} {''.join(map(str, shape))} {dtype}"

@@ -11,9 +11,9 @@ from widget_page import computed, is_too_wide, open_widget, smallest_letters
 
 from course_lib import viz
 from course_lib.roofline import pipeline
+from course_lib.viz.common.draw import stride
 from course_lib.viz.pipeline_chart import pipeline_lanes, pipeline_words
 from course_lib.viz.pipeline_chart.pipeline_lanes import Settings
-from course_lib.viz.pipeline_chart.pipeline_still import stride
 
 COMPARED = """(module, data, settings) => settings.map((s) => {
     const found = module.played(data, s), bars = module.bars(found, s);
@@ -87,7 +87,7 @@ def compare(data: dict, s: Settings, their: dict, name: str) -> None:
     )
     for figure in ("read", "work", "step", "end"):
         assert their[figure] == pytest.approx(getattr(found, figure), rel=1e-9), (name, figure, s)
-    assert their["bound"] == found.bound and their["stride"] == stride(found.end)
+    assert their["bound"] == found.bound and their["stride"] == stride(found.end, 8)
     assert [number for number, *_ in their["bubbles"]] == [number for number, *_ in found.bubbles]
     drawn = pipeline_lanes.bars(found, s)
     assert [tuple(bar[:3]) for bar in their["bars"]] == [bar[:3] for bar in drawn], (name, s)

@@ -8,6 +8,7 @@ import types
 import warnings
 
 import pytest
+from sweeps import share
 
 # Tokamax's benchmarks import xprof, 100 MB; its test bases do not use it: a module of that name will do.
 XPROF = ("xprof", "xprof.cli", "xprof.cli.tools", "xprof.cli.tools.get_kernel_stats_tool")
@@ -34,16 +35,17 @@ def test_base(op: str) -> types.ModuleType:
 def cases(base: type, wanted: tuple[str, ...], but: tuple[str, ...] = (), *, daily: tuple[str, ...]) -> dict:
     """For a subclass of ``base`` its tests whose names begin with ``wanted``, ``but`` these; None for the others.
 
-    What is not among ``daily`` is a sweep.
+    What is not among ``daily`` is a sweep, of which one in three runs.
     """
-    methods = {}
-    for name in (name for name in dir(base) if name.startswith("test")):
+    methods, names = {}, [name for name in dir(base) if name.startswith("test")]
+    turn = share(names, one_in=3)
+    for name in names:
 
         def method(self, name=name):
             getattr(base, name)(self)
 
         method.__name__ = name
-        known = name.startswith(wanted) and not name.startswith(but or ("-",))
+        known = name.startswith(wanted) and not name.startswith(but or ("-",)) and (name in daily or name in turn)
         methods[name] = (method if name in daily else pytest.mark.sweep(method)) if known else None
     assert set(daily) <= {name for name, method in methods.items() if method}, "a case is called otherwise now"
     return methods

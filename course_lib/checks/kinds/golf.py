@@ -20,7 +20,6 @@ from course_lib import chips, compiler, cost, environment, grid, judges, text, v
 from course_lib.checks import asking
 from course_lib.checks.kinds import kernel
 from course_lib.checks.result import Result, not_yet
-from course_lib.compiler import progress
 from course_lib.grid import jaxprs
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def result(task: Exercise, defined: object) -> Result:
     said = kernel.result(task, defined)
     if not said.passed:
         return said
-    if refusal := _refused_where_scored(task, defined):
+    if task.golf.at and (refusal := asking.refused_at(task, task.build(defined), task.golf.at(), "that is scored")):
         return dataclasses.replace(refusal, report=said.report)
     try:
         report = _scored(task, defined) if task.golf.at else said.report
@@ -91,18 +90,6 @@ def result(task: Exercise, defined: object) -> Result:
         return not_yet(task.id, ABOVE_PAR, what, next, score=value, report=said.report)
     skipped = said.headline.rstrip(".").partition("; skipped: ")[2]
     return dataclasses.replace(said, headline=headline(task, value, skipped), score=value)
-
-
-def _refused_where_scored(task: Exercise, defined: object) -> Result | None:
-    """Return the numbers judge's refusal for the arguments of ``golf.at``; None if there is none or they are shapes."""
-    case = task.golf.at() if task.golf.at else ()
-    if not case or any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(case)):
-        return None
-    what = f"it at the size that is scored, {', '.join(str(leaf.shape) for leaf in jax.tree.leaves(case))}"
-    with progress.shown(f"judging {task.id}") as say:
-        trials = asking.trials_of(task, task.build(defined), [case])
-        refusal, *_ = asking.ask_judges(task, trials, None, say, what, asked=("numbers",))
-    return refusal
 
 
 def _scored(task: Exercise, defined: object) -> compiler.Report:

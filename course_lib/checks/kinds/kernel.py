@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import numpy as np
 
 from course_lib import compiler, errors, judges
 from course_lib.checks import one_pass
-from course_lib.checks.asking import ask_judges, trials_of
+from course_lib.checks.asking import ask_judges, refused_at, trials_of
 from course_lib.checks.result import Result, does_nothing, not_attempted, not_yet, passed
 from course_lib.checks.unfit import Unfit, described
 from course_lib.compiler import progress
@@ -60,6 +61,8 @@ def result(task: Exercise, defined: object) -> Result:
     if complaint := _further_demand(task, defined):
         headline, what, next = complaint
         return not_yet(task.id, headline, what, next, report=report)
+    if task.also_at and (refusal := refused_at(task, fn, task.also_at(), "whose cycles count")):
+        return dataclasses.replace(refusal, report=report)
     agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
     achieved = task.achieved(defined) if callable(task.achieved) else task.achieved
     return passed(task.id, f"{achieved}: {agreement}" if achieved else agreement, report=report)

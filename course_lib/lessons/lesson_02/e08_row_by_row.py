@@ -8,6 +8,7 @@ from jax.experimental import pallas as pl
 
 from course_lib import compiler, judges, text
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 
 BLOCK = (512, 256)
 MOST_TIMES = 1.25  # times as long as a copy, by the compiler
@@ -71,6 +72,7 @@ EXERCISE = Exercise(
         ),
     ),
     also=(_takes_little_longer_than_a_copy,),
+    also_at=lambda: (at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0),),
     hints=(
         "How many of the 8 sublanes of a register does one row use? And how many row sums are under way at a time?",
         "There is no need for a loop: x_ref[...] is the whole block, and jnp.mean takes an axis.",

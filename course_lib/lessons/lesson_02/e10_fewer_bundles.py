@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from course_lib import compiler
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 from course_lib.lessons.lesson_02.gate import SLIPS, accepted, slow
 
 BLOCK = (1024, 256)
@@ -50,6 +51,7 @@ EXERCISE = Exercise(
     reference=accepted,
     slips=SLIPS,
     also=(_keeps_the_core_for_a_twentieth_of_the_time,),
+    also_at=lambda: (at_random(jax.ShapeDtypeStruct(BLOCK, jnp.float32), 0, (-4, 4)),),
     hints=(
         "The opening's medicine first: the whole block at once, or many rows in a turn. checks.report then says "
         "what the core does.",

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments
+from course_lib.checks.inputs import arguments, at_random
 from course_lib.judges import Slip
 from course_lib.lessons.lesson_06 import core
 from course_lib.lessons.lesson_06.energy import energies, slow
@@ -47,6 +47,7 @@ EXERCISE = Exercise(
             POINTS,
         ),
     ),
+    also_at=lambda: (at_random(POINTS, 0, (-2, 2)),),
     achieved=core.won("slow_energy takes", lambda: core.cycles_once(slow, POINTS), POINTS),
     hints=(
         "Only the way the array lies is wrong. A transpose outside the kernel may put the 16 anywhere.",

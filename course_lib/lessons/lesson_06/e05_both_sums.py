@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.inputs import at_random
 from course_lib.judges import Slip
 from course_lib.lessons.lesson_06 import core
 
@@ -48,6 +49,7 @@ EXERCISE = Exercise(
             BLOCK,
         ),
     ),
+    also_at=lambda: (at_random(BLOCK, 0),),
     hints=(
         "Two outputs: out_shape is a tuple of two shapes, and the kernel gets two Refs after x_ref.",
         "With keepdims the sums of the rows come as a column, one number a row. A column in HBM is 128 times its "

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from course_lib import cost, judges
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.inputs import arguments, with_still_rows
+from course_lib.checks.inputs import arguments, at_random, with_still_rows
 from course_lib.judges import Slip
 from course_lib.lessons.lesson_06 import core
 from course_lib.lessons.lesson_06.heads import normed, slow
@@ -80,6 +80,7 @@ EXERCISE = Exercise(
             BLOCK,
         ),
     ),
+    also_at=lambda: (at_random(BLOCK, 0, (-4, 4)),),
     achieved=core.won("slow_heads takes", lambda: core.cycles_once(slow, BLOCK), BLOCK),
     hints=(
         "Leave the numbers in their lanes. In each register the first 64 lanes are one head, the others the next.",

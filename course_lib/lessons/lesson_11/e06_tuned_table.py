@@ -18,6 +18,7 @@ OTHERS = {  # further entries, each different from the first in only one respect
     "another n": (("v5e", (256, 256, 512), "bfloat16"), (256, 128, 256)),
     "another dtype": (("v5e", (256, 256, 256), "float32"), (128, 128, 128)),
     "a third dtype": (("v5e", (256, 256, 256), "float16"), (128, 128, 256)),
+    "the same digits": (("v5e", (2562, 56, 256), "bfloat16"), (256, 56, 256)),  # as a key without separators has them
 }
 
 
@@ -76,7 +77,8 @@ def _none(found, who: str) -> None:
     if found is not None:
         raise _lost(
             f"{who} it found {described(found)}: nobody has kept that.",
-            "return None for what is not there; the key names the chip, the shape and the dtype.",
+            "return None for what is not there; the key names the chip, all three sizes with something between them, "
+            "and the dtype.",
         )
 
 
