@@ -460,7 +460,7 @@ def fast(x, y):
     )(x, y)
 
 
-# %% answer="07.10" name="multiplies nothing at the size that is scored" judge="exercise" says="The work alone\\s+takes 1,048,576"
+# %% answer="07.10" name="multiplies nothing at the size that is scored" judge="numbers" says="at the size that is scored, .4096, 4096."
 def fast(x, y):
     (m, depth), n = x.shape, y.shape[1]
 
