@@ -15,6 +15,8 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from course_lib.kernels.matmul import mosaic_gpu as matmul_gpu
+
 RNG = np.random.default_rng(0)
 V = RNG.normal(size=512).astype(np.float32)
 X, Y = (np.asarray(RNG.normal(size=shape), jnp.bfloat16) for shape in ((128, 256), (256, 128)))
@@ -39,6 +41,11 @@ class GpuBug:
 
 def product(x, y):
     return jnp.dot(x, y, preferred_element_type=jnp.float32).astype(x.dtype)
+
+
+def narrow_product(x, y):
+    """Right in the simulator and for ptxas; an H100 computes something else."""
+    return matmul_gpu.product(x, y, blocks=matmul_gpu.Blocks(bn=64, stages=2), sms=1)[0]
 
 
 def by_tma(x, *, commit=True, wait=True, grid=4, overlap=False):
@@ -235,6 +242,9 @@ BUGS = (
         says="(completed again before|overwrites shared memory that may|before the copy into it)", **RING),
     bug("the wrong swizzle: tiles that wgmma cannot read", in_64_byte_tiles, caught_by="compiler",
         says="no way to lay the values out", args=(X, Y), reference=lambda x, y: product(x[:, :64], y[:64])),
+    bug("an array narrower than what TMA copies for wgmma", narrow_product, caught_by="compiler",
+        says=r"an array of shape \(64, 24\) for wgmma(?s:.)*an H100 got wrong products",
+        args=(X[:, :64], Y[:64, :24]), reference=product),
     bug("too many registers", wide, caught_by="compiler", args=(RNG.normal(size=1 << 15).astype(np.float32),),
         reference=lambda x: jnp.exp(x - jnp.max(x)) + x, says="spills: a thread has 255 registers"),
     bug("a ragged edge without a mask", functools.partial(by_triton, mask=False), caught_by="numbers", args=(RAGGED,),

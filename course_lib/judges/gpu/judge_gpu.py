@@ -3,7 +3,8 @@
 numbers   JAX's GPU simulator: threads, barriers, TMA, memory that starts as NaN, accesses past an array, a kernel that
           waits for ever
 races     the same run, with vector clocks: whether two accesses to one place are ordered
-compiler  ``compile_gpu``: refusals, register spills, and wgmma that ptxas serializes
+compiler  ``compile_gpu``: refusals, register spills, and wgmma that ptxas serializes; copies of arrays that are
+          narrower than a unit, which ptxas accepts and an H100 gets wrong
 
 The simulator treats wgmma as synchronous, and models neither layouts nor swizzles. It is for Mosaic GPU. A
 ``pl.pallas_call``, which goes through Triton, runs in JAX's plain interpreter, and ``gpu_blocks`` reads its code.
@@ -20,7 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compat, compiler, errors, grid
 from course_lib.judges.difference import difference, other_structure
-from course_lib.judges.gpu import gpu_blocks, gpu_races
+from course_lib.judges.gpu import gpu_blocks, gpu_copies, gpu_races
 from course_lib.judges.running.interpreted import Traced, quiet
 from course_lib.judges.running.watchdog import watched
 from course_lib.judges.trial import Trial
@@ -71,6 +72,8 @@ def judge_gpu(fn: Callable, reference: Callable, *args, chip: str = "h100") -> l
     if wrong:
         return [complained("numbers", wrong)]
     passed = [Verdict(judge=judge, passed=True) for judge in ("numbers", "races")]
+    if "pallas_call" not in calls and (copied := gpu_copies.narrow(jaxpr)):
+        return [*passed, complained("compiler", copied)]
     return [*passed, _compiled(fn, trial.args, chip)]
 
 

@@ -1,0 +1,37 @@
+"""What a Mosaic GPU kernel copies for wgmma, read from its code: arrays narrower than a unit that TMA copies."""
+
+import jax
+
+from course_lib import grid
+from course_lib.grid import jaxprs
+from course_lib.judges.verdict import Complaint
+
+_UNIT_BYTES = 128  # of a row, in the layout that wgmma reads from shared memory
+
+
+def narrow(jaxpr: jax.extend.core.ClosedJaxpr) -> Complaint | None:
+    """Report an array narrower than 128 bytes, and than the block, that TMA copies into memory which wgmma reads.
+
+    JAX 0.11.2 lowers such a copy, the simulator finds it right, and an H100 computed wrong products.
+    """
+    for kernel in grid.pallas_calls(jaxpr.jaxpr):
+        equations = [eqn for inner in jaxprs.inside(kernel) for eqn in jaxprs.equations(inner)]
+        operands = {_aval(v) for eqn in equations if eqn.primitive.name == "wgmma_ref" for v in eqn.invars[1:3]}
+        for eqn in equations:
+            if eqn.primitive.name != "copy_gmem_to_smem" or _aval(eqn.invars[1]) not in operands:
+                continue
+            (shape, dtype), (block, _) = map(_aval, eqn.invars[:2])
+            if shape and shape[-1] < block[-1] and shape[-1] * dtype.itemsize < _UNIT_BYTES:
+                columns = _UNIT_BYTES // dtype.itemsize
+                return Complaint(
+                    f"TMA copies an array of shape {shape} for wgmma, whose rows have {shape[-1]} elements of "
+                    f"{dtype}. It copies units of {columns} columns, and of a narrower array an H100 got wrong "
+                    "products, which no simulator shows.",
+                    f"pad the array to {columns} columns, or multiply it in plain JAX.",
+                )
+    return None
+
+
+def _aval(v) -> tuple:
+    aval = getattr(v, "aval", None)
+    return getattr(aval, "shape", ()), getattr(aval, "dtype", None)
