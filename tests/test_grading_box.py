@@ -338,8 +338,9 @@ def test_arrays_that_are_scored_are_none_that_anybody_has_seen():
     (seen,), (hidden,) = public.golf.at(), hidden_inputs.task(public, 7).golf.at()
     assert hidden.shape == seen.shape and hidden.dtype == seen.dtype
     assert (np.asarray(hidden) != np.asarray(seen)).any() and sorted(np.ravel(hidden)) == sorted(np.ravel(seen))
-    shapes = exercise.exercise("07.10").golf.at()
-    assert hidden_inputs.task(exercise.exercise("07.10"), 7).golf.at() == shapes
+    counted = exercise.exercise("02.8")
+    (seen,), (hidden,) = counted.also_at(), hidden_inputs.task(counted, 7).also_at()
+    assert hidden.shape == seen.shape and (np.asarray(hidden) != np.asarray(seen)).any()
 
 
 # What comes out of a box

@@ -1080,7 +1080,9 @@ def attend(s, v, lanes, bq=256, bk=512):
         new = jnp.maximum(old, jnp.max(s_ref[...], axis=1, keepdims=True))
         e = jnp.exp(s_ref[...] - (new if lanes == 1 else jnp.tile(new, (1, bk // 128))))
         shrink = jnp.exp(old - new)
-        weighted = jnp.dot(e.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32)
+        weighted = jnp.dot(
+            e.astype(v_ref.dtype), v_ref[...], preferred_element_type=jnp.float32
+        )
         sum_ref[...] = sum_ref[...] * shrink + jnp.sum(e, axis=1, keepdims=True)
         acc_ref[...] = acc_ref[...] * shrink + weighted
         max_ref[...] = new

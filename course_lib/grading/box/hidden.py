@@ -26,6 +26,9 @@ def task(public: Exercise, seed: int) -> Exercise:
         at = public.golf.at
         golf = dataclasses.replace(public.golf, at=lambda: _permuted(at(), np.random.default_rng(seed)))
         public = dataclasses.replace(public, golf=golf)
+    if public.also_at is not None:
+        also_at = public.also_at
+        public = dataclasses.replace(public, also_at=lambda: _permuted(also_at(), np.random.default_rng(seed)))
     if public.cases is not None:
         return dataclasses.replace(public, cases=lambda: _shuffled(public.cases(), np.random.default_rng(seed)))
     sizes = _sizes(public.sizes, rng)
