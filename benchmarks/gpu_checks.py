@@ -1,4 +1,5 @@
-"""Whether the GPU kernels are right on this machine's NVIDIA GPU: every op and its gradient, on both roads.
+"""Whether the GPU kernels are right on this machine's NVIDIA GPU: every op and its gradient, by Mosaic GPU
+and by Triton.
 
     python benchmarks/gpu_checks.py              the table
     python benchmarks/gpu_checks.py softmax      only cases whose name contains "softmax"

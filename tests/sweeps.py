@@ -1,4 +1,4 @@
-"""Wide sweeps: every case in `make test-all`, and in `make test` those that are named, at least one of each class.
+"""Wide sweeps: cases for `make test-all`; in `make test` those that are named, at least one of each class.
 
 A sweep of many slow cases runs a share of them: ``SLICE``, a whole number (0 unless set), says which. The nightly run
 counts it up, so that every case has its turn. tests/README.md lists what is left to `make test-all`.

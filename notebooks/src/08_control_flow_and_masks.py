@@ -419,8 +419,33 @@ for of_each, in_a_turn, sums in (
 
 # %% [markdown]
 # Most of a turn's seven cycles are the loop's own. Four registers share them, and what is left is the chain; several sums
-# take that away too. The exponentials need one sum only, for they do not wait for it. An addition takes two cycles. The
-# VPU can begin several at once, but in a single sum each has to wait for the one before it:
+# take that away too. The exponentials need one sum only, for they do not wait for it. Without a loop the chain stands alone:
+# below the same additions are written out in a straight line, and the difference of two lengths is divided by their number.
+
+
+# %%
+def written_out(x, length, sums):
+    def kernel(x_ref, o_ref):
+        parts = [x_ref[k] for k in range(sums)]
+        for k in range(sums, length):
+            parts[k % sums] += x_ref[k]
+        o_ref[...] = sum(parts[1:], parts[0])
+
+    return pl.pallas_call(kernel, out_shape=f32(8, 128))(x)
+
+
+for sums in (1, 2, 4):
+    short, long = (
+        compiler.compile_tpu(
+            functools.partial(written_out, length=length, sums=sums), f32(96, 8, 128)
+        ).cycles
+        for length in (32, 96)  # of the same 96 registers, so that the copies are the same
+    )
+    print(f"sums: {sums}   {(long - short) / 64:.1f} cycles for each addition")
+
+# %% [markdown]
+# An addition takes two cycles, and in a single sum each has to wait for the one before it. Additions of different sums can
+# begin in the same cycle:
 
 # %%
 viz.chains(8, sums=(1, 4), latency=2)
@@ -1113,12 +1138,12 @@ for lanes in (1, 128):
     kept = sum(part.bytes for part in report.vmem if part.name in ("max_ref", "sum_ref"))
     work = (report.cycles - report.time_split["DMA wait"]) / report.steps
     print(f"(256, {lanes:3}): {kept >> 10} KiB, {work:.0f} cycles a step,", end=" ")
-    print(f"{report.slots['XLU']:.0%} of the XLU's slots filled")
+    print(f"{report.slots['XLU']:.0%} of the XLU's slots filled, {report.spills} spills")
 
 # %% [markdown]
 # Both shapes take the same VMEM, because a (256, 1) array is padded to 128 lanes anyway. The narrow one costs more cycles:
-# it fills more of the XLU's slots with broadcasts, and it needs more registers to hold their results. So flash attention
-# keeps its statistics as (bq, 128). The exponentials are rounded to bfloat16 before they are multiplied with v, which is what
+# it fills more of the XLU's slots, and it spills more. So the library's `flash_attention` keeps its statistics as (bq, 128).
+# The exponentials are rounded to bfloat16 before they are multiplied with v, which is what
 # the MXU takes, and their sum is computed from the unrounded ones. (08.9 asks for full float32, so that it can be checked to
 # the last digits.)
 #

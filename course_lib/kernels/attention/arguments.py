@@ -3,6 +3,8 @@
 import math
 import numbers
 
+import jax.numpy as jnp
+
 from course_lib.arrays import Array
 from course_lib.kernels.attention.scores import Scores
 from course_lib.kernels.common import arguments, legal
@@ -58,6 +60,15 @@ def _segments(op: str, q: Array, k: Array, segments) -> tuple[Array, Array]:
             )
         found.append(ids)
     return found[0], found[1]
+
+
+def unfit_for_gpus(q: Array, segments: tuple[Array, ...], scores: Scores) -> str:
+    """Return why no GPU kernel can compute this attention; "" if that depends on the kernel."""
+    if q.dtype != jnp.bfloat16:
+        return f"it multiplies bfloat16, and q is {q.dtype}"
+    if segments or scores.window is not None or scores.softcap is not None:
+        return "it knows neither segments nor windows nor softcap"
+    return ""
 
 
 def options(op: str, q: Array, k: Array, *, causal, window, softcap, scale, precision, called=None) -> Scores:

@@ -22,6 +22,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from course_lib.arrays import Array, BFloat16, Float32
+from course_lib.kernels.attention import arguments
 from course_lib.kernels.attention.scores import Scores
 from course_lib.kernels.common import chip
 
@@ -46,10 +47,8 @@ class Blocks:
 
 def unfit(q: Array, k: Array, v: Array, *segments: Array, scores: Scores) -> str:
     """Return why this kernel cannot compute the attention; "" if it can."""
-    if q.dtype != jnp.bfloat16:
-        return f"it multiplies bfloat16, and q is {q.dtype}"
-    if segments or scores.window is not None or scores.softcap is not None:
-        return "it knows neither segments nor windows nor softcap"
+    if why := arguments.unfit_for_gpus(q, segments, scores):
+        return why
     if q.shape[-1] not in _WIDTHS or v.shape[-1] != q.shape[-1]:
         return f"it takes heads of {_WIDTHS[0]} or {_WIDTHS[1]} numbers, and q, k and v have shapes {_shapes(q, k, v)}"
     if any(x.shape[-2] % 8 for x in (q, k)):

@@ -17,6 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plt
 
 from course_lib.arrays import Array, BFloat16, Float32
+from course_lib.kernels.attention import arguments
 from course_lib.kernels.attention.scores import Scores
 from course_lib.kernels.common import chip, portable
 from course_lib.kernels.common.products import dot
@@ -40,10 +41,8 @@ class Blocks:
 
 def unfit(q: Array, k: Array, v: Array, *segments: Array, scores: Scores) -> str:
     """Return why this kernel cannot compute the attention; "" if it can."""
-    if q.dtype != jnp.bfloat16:
-        return f"it multiplies bfloat16, and q is {q.dtype}"
-    if segments or scores.window is not None or scores.softcap is not None:
-        return "it knows neither segments nor windows nor softcap"
+    if why := arguments.unfit_for_gpus(q, segments, scores):
+        return why
     if q.shape[-1] not in _WIDTHS or v.shape[-1] not in _WIDTHS:
         return f"it takes heads of {', '.join(map(str, _WIDTHS))} numbers, and q is {q.shape}, v is {v.shape}"
     return ""

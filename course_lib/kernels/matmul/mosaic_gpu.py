@@ -59,8 +59,8 @@ class Blocks:
         return ring + 4 * self.bm * PIECE + 1024 + 16 * self.stages  # and the barriers
 
 
-# Tiles by their width, with the share of the widest one's rate that they reach: measured on an H100 (docs/results.md).
-# A narrow tile reads more of shared memory for each multiplication.
+# Tiles by their width, with the share of the widest one's rate that they reach. 512 x 8192 x 2048, where each SM has at
+# most one tile, took an H100 76.7 us with 256 columns, 41 us with 128, and 26.7 us with 64.
 _TILES = {256: (Blocks(), 1.0), 128: (Blocks(bn=128, stages=6), 0.94), 64: (Blocks(bn=64, stages=8), 0.72)}
 
 

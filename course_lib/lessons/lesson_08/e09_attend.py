@@ -31,11 +31,16 @@ def _cases() -> list[tuple]:
     return [*made, (far_from_zero((8, 200), -1e30), made[-1][1], np.full((8, 1), 200, np.int32))]
 
 
-def _attention(s, v, n, least=-jnp.inf):
-    """Return the softmax of the first n scores of each row, times v; zeros where n is 0."""
+def _exponentials(s, n, least=-jnp.inf):
+    """Return exp(s - largest) of the first n scores of each row, and 0 for the others."""
     counts = jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < n
     scores = jnp.where(counts, s, -jnp.inf)
-    e = jnp.where(counts, jnp.exp(scores - jnp.maximum(jnp.max(scores, axis=1, keepdims=True), least)), 0)
+    return jnp.where(counts, jnp.exp(scores - jnp.maximum(jnp.max(scores, axis=1, keepdims=True), least)), 0)
+
+
+def _attention(s, v, n, least=-jnp.inf):
+    """Return the softmax of the first n scores of each row, times v; zeros where n is 0."""
+    e = _exponentials(s, n, least)
     total = jnp.sum(e, axis=1, keepdims=True)
     return jnp.dot(e, v, precision="highest") / jnp.where(total == 0, 1, total)
 
@@ -45,10 +50,7 @@ def _all_keys(s, v, n):
 
 
 def _undivided(s, v, n):
-    counts = jax.lax.broadcasted_iota(jnp.int32, s.shape, 1) < n
-    scores = jnp.where(counts, s, -jnp.inf)
-    e = jnp.where(counts, jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True)), 0)
-    return jnp.dot(e, v, precision="highest")
+    return jnp.dot(_exponentials(s, n), v, precision="highest")
 
 
 def _mean_without_keys(s, v, n):
