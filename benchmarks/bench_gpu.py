@@ -2,7 +2,7 @@
 
     python benchmarks/bench_gpu.py            the tables
     python benchmarks/bench_gpu.py --write    and append them to docs/results.md
-    python benchmarks/bench_gpu.py matmul     only rows whose name or shape contains "matmul"
+    python benchmarks/bench_gpu.py matmul gelu    only rows whose name or shape contains "matmul" or "gelu"
     python benchmarks/bench_gpu.py --tune     which of our blocks are the fastest here, row by row
     python benchmarks/bench_gpu.py --json rows.json --limit-s 200    and the figures as JSON; no row begins after 200 s
 
@@ -14,6 +14,7 @@ exceed the L2 cache; a time that the GPU's data sheet rules out is refused (``co
 import argparse
 import dataclasses
 import datetime
+import functools
 import json
 import pathlib
 import time
@@ -56,7 +57,7 @@ class Found:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("only", nargs="?", default="", help="only rows whose name or shape contains this")
+    parser.add_argument("only", nargs="*", help="only rows whose name or shape contains one of these")
     parser.add_argument("--tune", action="store_true", help="try our blocks, and say which are the fastest")
     parser.add_argument("--write", action="store_true", help="append the tables to docs/results.md too")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures to this file too, row by row")
@@ -69,9 +70,10 @@ def main(argv: list[str] | None = None) -> None:
         device = bench.accelerator()
     except bench.NoAccelerator as error:
         parser.exit(1, f"{no_gpu(error)}\n")
-    rows = [row for row in gpu_rows.rows() if arguments.only.lower() in words(row).lower()]
+    only = [word.lower() for word in arguments.only or [""]]
+    rows = [row for row in gpu_rows.rows() if any(word in words(row).lower() for word in only)]
     if not rows:
-        parser.error(f"no row contains {arguments.only!r}")
+        parser.error(f"no row contains {' or '.join(map(repr, only))}")
     if arguments.tune:
         for row in rows:
             if row.choices and time.monotonic() < until:
@@ -159,17 +161,18 @@ def found(row: gpu_rows.Row, name: str, load: Callable[[], Callable], arrays: li
         return Found(error=error, why=f"{type(failure).__name__}: {failure}".splitlines()[0])
 
 
-@jax.jit
-def error_of(out, right) -> jax.Array:
+@functools.partial(jax.jit, static_argnames="axis")
+def error_of(out, right, *, axis: int | None = -1) -> jax.Array:
     """Return the largest |o - r| / (|r| + rms(r)) over all elements of all results, with the rms of the element's row.
 
-    Two NaNs and two equal infinities are no error; one NaN is an infinite one.
+    With ``axis=None`` it is the rms of the whole array: gradients may vanish in a row. Two NaNs and two equal
+    infinities are no error; one NaN is an infinite one.
     """
 
     def worst(o, r):
         o, r = o.astype(jnp.float32), r.astype(jnp.float32)
         finite = jnp.where(jnp.isfinite(r), r, 0)
-        off = jnp.abs(o - r) / (jnp.abs(r) + jnp.sqrt(jnp.mean(finite * finite, axis=-1, keepdims=True)))
+        off = jnp.abs(o - r) / (jnp.abs(r) + jnp.sqrt(jnp.mean(finite * finite, axis=axis, keepdims=True)))
         same = (o == r) | (jnp.isnan(o) & jnp.isnan(r))
         return jnp.max(jnp.where(same, 0, jnp.where(jnp.isnan(off), jnp.inf, off)))
 

@@ -14,7 +14,7 @@ from course_lib.kernels.attention.scores import Scores
 
 CUDNN = "cuDNN"
 BLOCKS = {
-    64: tuple(mosaic_gpu.Blocks(bk=bk, stages=stages) for bk, stages in ((128, 2), (128, 3), (128, 4), (256, 2))),
+    64: tuple(mosaic_gpu.Blocks(stages=stages) for stages in (2, 3, 4)),
     128: (mosaic_gpu.Blocks(),),
 }
 

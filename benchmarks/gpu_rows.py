@@ -20,6 +20,7 @@ from course_lib.kernels.matmul import mosaic_gpu as matmul_gpu
 from course_lib.kernels.norm import mosaic_gpu as norm_gpu
 
 TRITON = "ours, by Triton"  # the kernels for Ampere and Ada
+ROW_WISE = "softmax", "RMSNorm", "LayerNorm", "gelu"
 COPY = "copy"  # the row whose bandwidth the other memory-limited rows are compared with
 
 
@@ -49,7 +50,8 @@ def rows() -> list[Row]:
 
     return [
         _copy(8192, 8192),
-        *(_row_wise(kernel, 8192, 8192) for kernel in ("softmax", "RMSNorm", "LayerNorm", "gelu")),
+        *(_row_wise(kernel, 8192, 8192) for kernel in ROW_WISE),
+        *(_row_wise(kernel, 8192, 4096, dtype="f32") for kernel in ROW_WISE),
         *(_matmul(*sizes) for sizes in kernel_rows.MATMULS),
         *(_linear(4096, 1024, 4096, activation) for activation in kernel_rows.GELUS),
         *(_linear(8192, 4096, 4096, activation) for activation in kernel_rows.GELUS),
@@ -68,8 +70,8 @@ def _copy(*shape: int) -> Row:
     )
 
 
-def _row_wise(kernel: str, *shape: int) -> Row:
-    of_models = kernel_rows.row_wise_of_a_model("", kernel, shape, "bf16")
+def _row_wise(kernel: str, *shape: int, dtype: str = "bf16") -> Row:
+    of_models = kernel_rows.row_wise_of_a_model("", kernel, shape, dtype)
     plain = _in_f32(of_models.implementations[XLA]())
     others = {}
     if kernel.endswith("Norm"):
