@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
-from course_lib import errors
+from course_lib import errors, viz
 from course_lib.compiler.report import Bundle, Extrapolation, Op, Report
 from course_lib.cost import Allocation
 from course_lib.viz.common import draw
@@ -90,6 +90,25 @@ def refused(**changes) -> Report:
 def program(op: str = "mm", length: int = 200, loop: range = range(20, 180), full: range = range(60, 110)):
     """A program with one loop, busiest in ``full``; its second full bundle spills."""
     return tuple(_bundle(op, n, loop, full) for n in range(length))
+
+
+DENSITIES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+DENSE = bare(name="dense", seconds=91.9 / 1e6, hbm_bytes=25_200_000)
+
+
+def by_density() -> dict[str, list[viz.Sparse]]:
+    """Two sparse kernels: one breaks even between 1/8 and 1/4, the other is faster than DENSE at every density."""
+    figures = {
+        "one block a step": ((53.8, 24.6, 64), (88.9, 28.8, 128), (161.1, 33.6, 256), (311.4, 41.9, 512)),
+        "eight blocks a step": ((25.9, 18.9, 8), (33.7, 21.0, 16), (49.3, 25.2, 32), (80.7, 33.6, 64)),
+    }
+    return {
+        name: [
+            viz.Sparse(density, steps, bare(seconds=us / 1e6, hbm_bytes=round(mb * 1e6)))
+            for density, (us, mb, steps) in zip(DENSITIES, rows, strict=True)
+        ]
+        for name, rows in figures.items()
+    }
 
 
 EXTRAPOLATION = Extrapolation(steps=512, small=(32, 79_928), large=(64, 156_074))

@@ -7,6 +7,7 @@ from bundle_samples import code, viewer
 from flow_samples import GELU, SOFTMAX
 from player_samples import SAMPLES
 from sample_kernels import array, matmul
+from viz_samples import DENSE, by_density
 
 from course_lib import compiler, viz
 from course_lib.viz.common.widget import Widget
@@ -45,6 +46,8 @@ WIDGETS = {
     "bundle_viewer": Kind(viewer, "course-bundles", "[role=grid]", "ArrowDown", "row", 45),
     "cost_bars": Kind(lambda: viz.cost_bars(PRICES, all_rows=True), "course-costs", "select", "ArrowDown", "column",
                       PRICES.columns[1]),
+    "density_dial": Kind(lambda: viz.density_dial(by_density(), DENSE, shown=1 / 8), "course-pick", "input:checked",
+                         "ArrowRight", "at", [3]),
     "gradient_flow": Kind(lambda: viz.gradient_flow(GELU), "course-flows", SLIDER, "ArrowLeft", "step", 1),
     "grid_player": Kind(a_player, "course-player", SLIDER, "ArrowRight", "step", 17),
     "mask_painter": Kind(lambda: viz.mask_painter((20, 300), (8, 128)), "course-pick", "input:checked", "ArrowRight",

@@ -4,6 +4,8 @@ from course_lib.viz.bundle_viewer.bundle_diff import bundle_diff
 from course_lib.viz.bundle_viewer.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.bundle_viewer.unroll_viewer import unroll_viewer
 from course_lib.viz.choices.choices import Choices
+from course_lib.viz.choices.density_data import Sparse
+from course_lib.viz.choices.density_dial import density_dial
 from course_lib.viz.choices.mask_painter import mask_painter
 from course_lib.viz.common.picture import Picture
 from course_lib.viz.cost_bars.cost_bars import CostBars, cost_bars
@@ -41,6 +43,7 @@ __all__ = [
     "Point",
     "PrecisionExplorer",
     "RoofPlot",
+    "Sparse",
     "Stage",
     "SystolicStepper",
     "TilePainter",
@@ -50,6 +53,7 @@ __all__ = [
     "chains",
     "core_picture",
     "cost_bars",
+    "density_dial",
     "gradient_flow",
     "grid_player",
     "mask_painter",
