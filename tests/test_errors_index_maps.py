@@ -34,6 +34,10 @@ FAILURES = {
         compiled(prefetching(lambda i, indices_ref: (indices_ref, 0)), INDICES, X),
         "The index map returned the prefetched ref indices_ref itself",
     ),
+    "index-map-order": (
+        compiled(prefetching(lambda indices_ref, i: (indices_ref[i], 0)), INDICES, X),
+        "A prefetched ref stands where a number should",
+    ),
     "index-map-table": (
         compiled(call(copy, (8, 512), (32,), lambda i: ([*range(32)][i], 0))),
         "An index map looks a number up in a list or an array from outside.",

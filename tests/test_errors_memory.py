@@ -6,7 +6,7 @@ import provoke
 import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from provoke import SMEM, Shape, X, call, compiled, copy, simulated
+from provoke import SMEM, Shape, X, call, compiled, copy, prefetching, simulated
 
 from course_lib import errors
 
@@ -98,6 +98,10 @@ FAILURES = {
     "smem-buffer": (
         compiled(in_smem, Shape((2048, 1024), jnp.float32)),
         "The block of input 0, f32[2048,1024], needs 8.00 MiB of SMEM, and the chip has 1.00 MiB.",
+    ),
+    "smem-all": (
+        compiled(prefetching(lambda i, indices_ref: (indices_ref[i], 0)), Shape((1 << 18,), jnp.int32), X),
+        "with what the program itself needs there, is 1.00 MiB, a little more than the 1.00 MiB that",
     ),
     "hbm": (
         compiled(call(copy, (8, 65536), (8192,), lambda i: (i, 0)), Shape((65536, 65536), jnp.float32)),

@@ -38,6 +38,14 @@ ROWS = (
         "12",
     ),
     Row(
+        "index-map-order",
+        r"IndexError: only integers, slices .* are valid indices\. Got JitTracer\(Ref<",
+        "A prefetched ref stands where a number should: something is indexed by it.",
+        "an index map gets the grid indices first and then the prefetched refs, lambda i, list_ref: (list_ref[i], 0); "
+        "a kernel gets the prefetched refs first.",
+        "12",
+    ),
+    Row(
         "index-map-table",
         r"Index map function .* must not capture constants|"
         r"Tracer(?:Array|Integer)ConversionError: .*? for pallas_call index_map",

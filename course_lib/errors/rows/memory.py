@@ -57,6 +57,14 @@ ROWS = (
         _buffer,
     ),
     Row(
+        "smem-all",
+        r"Ran out of memory in memory space smem\. Used (?P<size>[\d.]+[KMG]?) of (?P<limit>[\d.]+[KMG]?) smem",
+        "What the kernel keeps in SMEM, with what the program itself needs there, is {size}, a little more than the "
+        "{limit} that there is.",
+        "SMEM is for the few numbers that steer the kernel: prefetch fewer scalars.",
+        "12",
+    ),
+    Row(
         "hbm",
         r"Ran out of memory on HBM, the total memory required for .*? \((?P<size>[\d.]+[KMG])\) exceeds available HBM "
         r"\((?P<limit>[\d.]+[KMG])\)",

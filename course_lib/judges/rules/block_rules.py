@@ -51,6 +51,8 @@ def unvisited(found: Finding) -> Complaint | None:
                 if not keeps
                 else "to keep what is there already, let the output share an input's memory: input_output_aliases.",
             )
+    if len(found.steps):  # this block has its steps, so the others are no reason
+        return None
     return Complaint("", f"the grid and the index map of {output.name} must reach every block.")
 
 

@@ -18,8 +18,8 @@ def no_entry(found: Finding) -> Complaint | None:
     return Complaint(
         f"Its index map looks blocks up in {lists}, and no entry leads to this one: the {call.steps} steps have "
         f"{visited} blocks.",
-        "what is empty needs an entry, too, with a step that writes zeros; or fill the output with zeros beforehand, "
-        "and let it share that memory: input_output_aliases.",
+        "what is empty needs an entry, too, with a step that writes what belongs there; or fill the output with that "
+        "beforehand, as an input whose memory it shares: input_output_aliases.",
     )
 
 

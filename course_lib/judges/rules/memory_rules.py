@@ -127,6 +127,11 @@ def left_unwritten(found: Finding) -> Complaint | None:
     call, output = found.made_by
     if memory.writes(call, output.name, found.steps)[0] or memory.known_uses(call) is None:
         return None
+    if memory.writes(call, output.name, np.arange(call.steps))[0]:
+        return Complaint(
+            f"None of the steps that have this block writes to {output.name}: there the condition around it is false.",
+            "an output block starts as garbage. Write to it in the other case too, zeros for example, or do so before.",
+        )
     return Complaint(
         f"None of the steps that have this block writes to {output.name}: the condition around it is never true.",
         "the last step of axis a is pl.num_programs(a) - 1: steps count from 0.",

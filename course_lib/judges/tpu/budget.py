@@ -130,6 +130,8 @@ def most_traffic(walk: grid.Walk) -> Complaint:
     what = f"{worst.name} is {does} {often}: {text.size(worst.bytes)}{again}."
     if array is not None and (padded := cost.padding_of(worst, array)):
         return Complaint(f"{what} {padded}", cost.AGAINST_PADDING)
+    if worst.copies == 1 and worst.direction == "in":
+        return Complaint(what, f"take a smaller block of {worst.name}, with only what the kernel needs of it.")
     return Complaint(
         what,
         "a block is copied again whenever its index changes from one step to the next: choose the order of the grid, "

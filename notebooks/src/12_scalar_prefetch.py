@@ -1,0 +1,705 @@
+# %% [markdown]
+# # Lesson 12: Scalar prefetch
+#
+# *60 minutes, then 60 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
+# lesson 4 for index maps, lesson 5 for copies that run ahead, lesson 7 for the accumulator and lesson 8 for `pl.when`. A TPU
+# is not needed: one adds that the kernels run on it.*
+#
+# A language model begins by looking words up: every token is the number of a row in a table. The kernel below does that for
+# blocks of eight rows. Its body is one line, and all the work is in the index map, which looks up in `wanted` which block of
+# the table comes next. Run the three cells.
+
+# %%
+# FIRST CELL
+
+# %%
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib import chips, compiler, cost, errors, grid, judges, viz
+
+table = jax.random.normal(jax.random.key(0), (64, 256))
+wanted = jnp.array([5, 2, 7, 2], jnp.int32)
+
+
+def copy_kernel(x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+def look_up(table, wanted):
+    return pl.pallas_call(
+        copy_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * len(wanted), 256), table.dtype),
+        grid=(len(wanted),),
+        in_specs=[pl.BlockSpec((8, 256), lambda t: (wanted[t], 0))],
+        out_specs=pl.BlockSpec((8, 256), lambda t: (t, 0)),
+    )(table)
+
+
+# %%
+try:
+    look_up(table, wanted)
+except ValueError as error:
+    print("JAX says:  ", re.sub(r" at \S+", "", str(error))[:91])
+    print("We say:    ", errors.explain(error))
+
+# %% [markdown]
+# JAX refuses the index map, because `wanted` is an array, and the index map has to be compiled into the kernel. Until now,
+# everything an index map knew was the number of the step. Here the next block depends on data that arrives with the call.
+#
+# **Before you read on, write down where `wanted` has to be, and from when on.** It could stay in HBM, where all arguments
+# are. It could come into VMEM with a block, as x does. Who reads it, and at which moment? At the end of this lesson you
+# will know, and you will know why a kernel with an eighth of the work can take as long as one with all of it.
+#
+# After this lesson you can
+# - write kernels in which data decides which block comes next,
+# - count from a list how many copies a kernel will make,
+# - multiply a matrix that is mostly zeros, block by block, and give its empty rows zeros,
+# - say from which density on the dense product is faster,
+# - leave the size of a grid open until the call.
+#
+# ## Who reads an index map?
+#
+# Lesson 5 showed that a block's copy is started one step before the step that uses it. So the index map of step t + 1 is
+# evaluated during step t, and that of the first step before any step has run. The scalar unit evaluates it: it is the unit
+# that counts the steps and starts the copies. It cannot read HBM, and it does not compute with vectors from VMEM. It reads
+# single numbers from SMEM.
+#
+# So the list has to be in SMEM before the first step. That is what *scalar prefetch* means. You ask for it with
+# `pltpu.PrefetchScalarGridSpec`, which holds everything that `grid`, `in_specs`, `out_specs` and `scratch_shapes` held
+# before, and one number more: how many of the arguments are prefetched.
+#
+# > **scalar prefetch**: arguments of a kernel that are copied to SMEM as a whole before the first step. Index maps and the
+# > kernel's body can read single numbers of them.
+
+
+# %%
+def gather_kernel(wanted_ref, x_ref, o_ref):
+    o_ref[...] = x_ref[...]
+
+
+def gather(table, wanted):
+    return pl.pallas_call(
+        gather_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * len(wanted), 256), table.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(len(wanted),),
+            in_specs=[pl.BlockSpec((8, 256), lambda t, wanted_ref: (wanted_ref[t], 0))],
+            out_specs=pl.BlockSpec((8, 256), lambda t, wanted_ref: (t, 0)),
+        ),
+    )(wanted, table)
+
+
+def gathered(table, wanted):
+    return table.reshape(-1, 8, 256)[wanted].reshape(-1, 256)
+
+
+for verdict in judges.judge(gather, gathered, table, wanted):
+    print(verdict)
+
+# %% [markdown]
+# The order of arguments is the part that people get wrong, so look at it once more. In the call, prefetched arrays come
+# *before* the others. In the kernel, their refs come *before* all other refs, and this kernel ignores its one. In an index
+# map, their refs come *after* the grid indices. Every index map gets them, also the one that does not need them.
+#
+# ## What a list costs
+#
+# In lesson 4 a block was copied only when its index changed from one step to the next. That rule has not changed; only the
+# index now comes from data. So the bytes that move depend on the *order* of the list.
+#
+# **Predict:** here are three lists of eight blocks. How many blocks of the table does each of them copy?
+#
+# - **A** `[3, 3, 3, 1, 1, 3, 3, 0]`
+# - **B** the same numbers, sorted
+# - **C** the same numbers, so that no two equal ones are neighbors
+
+# %% tags=["predict"]
+lists = {
+    "A": [3, 3, 3, 1, 1, 3, 3, 0],
+    "B": [0, 1, 1, 3, 3, 3, 3, 3],
+    "C": [3, 1, 3, 0, 3, 1, 3, 0],
+}
+
+
+for name, each in lists.items():
+    moved = cost.traffic(grid.walk(gather, table, jnp.array(each, jnp.int32)))
+    copies = next(row.copies for row in moved if row.name == "x_ref")
+    print(f"{name}: {copies} of 8 steps copy a block of the table")
+
+# %% [markdown]
+# Step through the same kernel for list A. **Look for** the steps at which the table's row says that nothing is copied.
+
+# %%
+viz.grid_player(gather, table, jnp.array(lists["A"], jnp.int32))
+
+# %% [markdown]
+# A list holds block numbers, as an index map returns them, and a block number that the array does not have is a mistake that
+# no compiler can find: the list is data. The simulator finds it when it gets there. The table has 64 rows, which are blocks 0
+# to 7. Somebody asks for the row 40, and puts 40 into the list.
+
+
+# %%
+def verdict_on(fn, reference, *args):
+    """What the first judge says that refuses."""
+    refused = [v for v in judges.judge(fn, reference, *args) if v.passed is False]
+    return refused[0] if refused else "no judge refuses it"
+
+
+print(verdict_on(gather, gathered, table, jnp.array([5, 2, 40], jnp.int32)))
+
+# %% [markdown]
+# ## Where a list leads: outputs
+#
+# The index map of an output can read a list too. Then data decides where a result goes. Suppose every block of eight rows
+# belongs to a group, and the blocks of a group are to be added up: `total[g]` is the sum of the blocks whose group is g. In
+# the map of the output stands `group_ref[t]`, and the body adds to the block, or starts it anew when the group is another one
+# than a step before.
+
+
+# %%
+def totals_kernel(group_ref, x_ref, o_ref):
+    t = pl.program_id(0)
+    new = (t == 0) | (group_ref[t] != group_ref[jnp.maximum(t - 1, 0)])
+
+    @pl.when(new)
+    def start():
+        o_ref[...] = x_ref[...]
+
+    @pl.when(jnp.logical_not(new))
+    def add():
+        o_ref[...] += x_ref[...]
+
+
+def totals(x, group, groups):
+    return pl.pallas_call(
+        totals_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * groups, x.shape[1]), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(len(group),),
+            in_specs=[pl.BlockSpec((8, x.shape[1]), lambda t, group_ref: (t, 0))],
+            out_specs=pl.BlockSpec((8, x.shape[1]), lambda t, group_ref: (group_ref[t], 0)),
+        ),
+    )(group, x)
+
+
+def summed(x, group, groups):
+    blocks = x.reshape(-1, 8, x.shape[1])
+    return jax.ops.segment_sum(blocks, group, groups).reshape(-1, x.shape[1])
+
+
+x = jax.random.normal(jax.random.key(1), (64, 256))
+group = jnp.array([0, 0, 1, 1, 1, 2, 3, 3], jnp.int32)
+print(verdict_on(lambda x, g: totals(x, g, 4), lambda x, g: summed(x, g, 4), x, group))
+
+# %% [markdown]
+# That is right. The kernel needs only one number beyond its own step's, `group_ref[t - 1]`, and the body may read any
+# element of a prefetched list. `jnp.maximum` keeps the first step from reading in front of the list.
+#
+# Now two other lists, for the same kernel. In the first, the groups are not sorted. In the second, no block belongs to
+# group 2. **Predict** for each: is the result right, and if not, which block of it is wrong and why?
+
+# %% tags=["predict"]
+shuffled = jnp.array([0, 1, 0, 3, 1, 2, 3, 1], jnp.int32)
+no_two = jnp.array([0, 0, 1, 1, 1, 1, 3, 3], jnp.int32)
+for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
+    verdict = verdict_on(
+        lambda x, g: totals(x, g, 4), lambda x, g: summed(x, g, 4), x, each
+    )
+    print(f"{name}\n{verdict}\n")
+
+# %% [markdown]
+# Both rules are lesson 4's. An output block leaves VMEM when its index changes, and a kernel that comes back to it does
+# not find its old sum. So **the steps that lead to one output block must be neighbors: sort the list.** And a block that no step
+# leads to is never written, so **what is empty stays garbage.**
+#
+# There are two remedies for empty blocks. You can put an entry into the list for each of them, with a step that writes zeros.
+# Or you can have the output begin as an array of zeros: `input_output_aliases={2: 0}` tells JAX that argument 2 of the call,
+# counted with the prefetched ones, and output 0 share their memory. A block that is never visited then keeps its zeros. The
+# kernel gets one more ref, which it does not use.
+#
+# > **alias**: an input and an output that share memory in HBM. What a kernel does not write keeps the input's values.
+
+
+# %%
+def totals_over_zeros(x, group, groups):
+    def kernel(group_ref, x_ref, zeros_ref, o_ref):
+        totals_kernel(group_ref, x_ref, o_ref)
+
+    block = (8, x.shape[1])
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * groups, x.shape[1]), x.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(len(group),),
+            in_specs=[
+                pl.BlockSpec(block, lambda t, group_ref: (t, 0)),
+                pl.BlockSpec(memory_space=pl.ANY),  # stays in HBM: nothing of it is copied
+            ],
+            out_specs=pl.BlockSpec(block, lambda t, group_ref: (group_ref[t], 0)),
+        ),
+        input_output_aliases={2: 0},
+    )(group, x, jnp.zeros((8 * groups, x.shape[1]), x.dtype))
+
+
+for name, each in [("nobody in group 2", no_two), ("sorted first", jnp.sort(shuffled))]:
+    verdict = verdict_on(
+        lambda x, g: totals_over_zeros(x, g, 4), lambda x, g: summed(x, g, 4), x, each
+    )
+    print(f"{name}: {verdict}")
+
+# %% [markdown]
+# ## A matrix that is mostly zeros
+#
+# Some matrices are zero in whole blocks: a mask of attention, weights that were pruned, a graph sorted by neighborhood. Then it
+# pays to store only the blocks that are not zero, and where they belong.
+#
+# > **block-COO**: a list of blocks with two lists of numbers beside it, the row and the column of each, counted in blocks. (COO
+# > stands for coordinates.)
+#
+# Below, 32 blocks of a matrix of 16 x 16 blocks are kept, an eighth. The product with a dense matrix b needs one
+# multiplication for each stored block: block (r, c) times the rows of b that belong to column c, added to the rows of the
+# result that belong to row r. You have met all the parts: the map of b looks up `cols`, the map of the result looks up
+# `rows`, and the accumulator starts anew when the row changes. Read the kernel, then answer: **what are the two
+# `pl.when` for, and why does one look back and the other ahead?**
+
+# %%
+SIDE = 128  # of a block
+BN = 512  # columns of b and of the result at once
+
+
+def sparse_kernel(rows_ref, cols_ref, a_ref, b_ref, zeros_ref, o_ref, acc_ref):
+    t, last = pl.program_id(1), pl.num_programs(1) - 1
+
+    @pl.when((t == 0) | (rows_ref[t] != rows_ref[jnp.maximum(t - 1, 0)]))
+    def a_new_row():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    acc_ref[...] += jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+
+    @pl.when((t == last) | (rows_ref[t] != rows_ref[jnp.minimum(t + 1, last)]))
+    def the_row_is_done():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+def sparse_times_dense(values, rows, cols, b, bn=BN):
+    """A @ b, where A has as many rows as b and the blocks ``values`` at (rows, cols)."""
+    k, n = b.shape
+    out = pl.BlockSpec((SIDE, bn), lambda j, t, rows_ref, cols_ref: (rows_ref[t], j))
+    return pl.pallas_call(
+        sparse_kernel,
+        out_shape=jax.ShapeDtypeStruct((k, n), b.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(n // bn, len(rows)),
+            in_specs=[
+                pl.BlockSpec(
+                    (None, SIDE, SIDE), lambda j, t, rows_ref, cols_ref: (t, 0, 0)
+                ),
+                pl.BlockSpec((SIDE, bn), lambda j, t, rows_ref, cols_ref: (cols_ref[t], j)),
+                pl.BlockSpec(memory_space=pl.ANY),
+            ],
+            out_specs=out,
+            scratch_shapes=[pltpu.VMEM((SIDE, bn), jnp.float32)],
+        ),
+        input_output_aliases={4: 0},
+    )(rows, cols, values, b, jnp.zeros((k, n), b.dtype))
+
+
+def plain(values, rows, cols, b):
+    products = jnp.einsum(
+        "zik,zkn->zin",
+        values.astype(jnp.float32),
+        b.reshape(-1, SIDE, b.shape[1])[cols].astype(jnp.float32),
+        precision="highest",
+    )
+    total = jax.ops.segment_sum(products, rows, len(b) // SIDE)
+    return total.reshape(b.shape).astype(b.dtype)
+
+
+def drawn(side, count, seed=0):
+    """Rows and columns of ``count`` blocks of a matrix of side x side blocks, sorted by row."""
+    places = np.sort(np.random.default_rng(seed).choice(side * side, count, replace=False))
+    return jnp.array(places // side, jnp.int32), jnp.array(places % side, jnp.int32)
+
+
+rows, cols = drawn(4, 6)
+keys = jax.random.split(jax.random.key(2))
+values = jax.random.normal(keys[0], (6, SIDE, SIDE), jnp.bfloat16)
+b = jax.random.normal(keys[1], (4 * SIDE, BN), jnp.bfloat16)
+print("rows   ", rows)
+print("columns", cols)
+print(verdict_on(sparse_times_dense, plain, values, rows, cols, b))
+
+# %% [markdown]
+# The first looks back, because a sum starts where the row differs from the one before. The second looks ahead, because a sum
+# may be written where the next step belongs to another row: after this step the block leaves. Rows without blocks keep their
+# zeros.
+#
+# ## An eighth of the work
+#
+# Now the full size: 32 of 256 blocks, times a b of 2048 x 2048 in bfloat16. The dense product of that size is the rival:
+# it multiplies all 256 blocks. **Guess** how many times faster the sparse kernel is on a v5e, predicted (compiler).
+
+# %% tags=["predict"]
+rows, cols = drawn(16, 32)
+values = jax.ShapeDtypeStruct((32, SIDE, SIDE), jnp.bfloat16)
+b = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
+
+dense = compiler.compile_tpu(jnp.matmul, b, b)
+sparse = compiler.compile_tpu(sparse_times_dense, values, rows, cols, b)
+for name, report in [("dense, by XLA", dense), ("an eighth of the blocks", sparse)]:
+    print(
+        f"{name:24} {report.seconds * 1e6:5.1f} us, {report.hbm_bytes / 1e6:.0f} MB of HBM"
+    )
+
+# %% [markdown]
+# An eighth of the work, and hardly less time. What does the rest of the time go to? Three suspects come to mind:
+#
+# - **Bandwidth.** 29 MB have to move, whatever the kernel does with them.
+# - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every stored
+#   block, and has to wait for it.
+# - **Small steps.** A step multiplies one block of 128 x 128 by 512 columns. That may be too little to hide what a step costs.
+#
+# The first suspect has an alibi that you can compute: divide the bytes by the bandwidth. For the second we take the copies of b away:
+# all rows of 512 columns of b come into VMEM at once, as one block that stays for all 32 steps, and the kernel picks
+# the 128 rows it needs with `pl.ds`. The result gets the same room, so that the order of the list no longer matters and
+# empty rows are zeroed at the first step. For the third, a step takes several stored blocks. **Guess** what each
+# of the two changes does to the time.
+
+
+# %%
+def panels_kernel(rows_ref, cols_ref, a_ref, b_ref, o_ref, acc_ref, *, per_step):
+    t = pl.program_id(1)
+
+    @pl.when(t == 0)
+    def zero():
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
+    for n in range(per_step):
+        row = pl.multiple_of(rows_ref[t * per_step + n] * SIDE, SIDE)
+        col = pl.multiple_of(cols_ref[t * per_step + n] * SIDE, SIDE)
+        acc_ref[pl.ds(row, SIDE)] += jnp.dot(
+            a_ref[n], b_ref[pl.ds(col, SIDE)], preferred_element_type=jnp.float32
+        )
+
+    @pl.when(t == pl.num_programs(1) - 1)
+    def store():
+        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+
+def in_panels(values, rows, cols, b, per_step=1, bn=BN):
+    """The same product; ``per_step`` divides the number of blocks."""
+    k, n = b.shape
+    panel = pl.BlockSpec((k, bn), lambda j, t, *_: (0, j))
+    blocks = pl.BlockSpec((per_step, SIDE, SIDE), lambda j, t, *_: (t, 0, 0))
+    return pl.pallas_call(
+        functools.partial(panels_kernel, per_step=per_step),
+        out_shape=jax.ShapeDtypeStruct((k, n), b.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(n // bn, len(rows) // per_step),
+            in_specs=[blocks, panel],
+            out_specs=panel,
+            scratch_shapes=[pltpu.VMEM((k, bn), jnp.float32)],
+        ),
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=32 << 20),
+    )(rows, cols, values, b)
+
+
+# %% tags=["predict"]
+v5e = chips.chip("v5e")
+print(f"bytes over bandwidth:      {sparse.hbm_bytes / v5e.hbm_bandwidth * 1e6:5.1f} us")
+print(f"b fetched block by block:  {sparse.seconds * 1e6:5.1f} us")
+taken = {}
+for per_step in (1, 2, 4, 8):
+    fn = functools.partial(in_panels, per_step=per_step)
+    taken[per_step] = compiler.compile_tpu(fn, values, rows, cols, b)
+    print(
+        f"b in VMEM, {per_step} a step:      {taken[per_step].seconds * 1e6:5.1f} us, "
+        f"{taken[per_step].hbm_bytes / 1e6:.0f} MB"
+    )
+
+# %% [markdown]
+# The second suspect is innocent too. With b in VMEM nothing of it is fetched twice, and the time hardly moves. It falls when a
+# step takes more blocks. So the cause is the third: **each step pays for its copies and its scalar code, and one small block
+# is too little work to hide them.** Where does the time of a step go? The compiler's report says it for both.
+
+# %%
+for per_step, report in taken.items():
+    waiting = report.time_split["DMA wait"] / report.cycles
+    print(
+        f"{per_step} a step: {report.cycles / report.steps:5,.0f} cycles, "
+        f"{waiting:.0%} of them waiting for copies"
+    )
+
+# %% [markdown]
+# With one block, a step takes about a thousand cycles, and waits for more than half of them. How long would its work and its
+# bytes take if nothing were in the way?
+
+# %%
+macs = 4 * 128 * 128  # multiply-adds of four MXUs in a cycle
+per_cycle = v5e.hbm_bandwidth / v5e.clock_hz
+print(f"product of one block:  {SIDE * SIDE * BN / macs:6.0f} cycles in the MXU")
+print(f"copy of one block:     {2 * SIDE * SIDE / per_cycle:6.0f} cycles at full bandwidth")
+print(
+    f"eight panels:          {8 * 2 * 2048 * BN / per_cycle:6.0f} cycles at full bandwidth"
+)
+print(f"eight a step, waiting: {taken[8].time_split['DMA wait']:6.0f} cycles in all")
+
+# %% [markdown]
+# The first two do not explain why single blocks wait. What is left is latency: a copy takes its time from start to end even if it
+# is short, and each step waits for the copy that the step before it started. Eight blocks a step wait once where single
+# blocks wait eight times. What still has to be waited for is then no longer than the panels take, four of b and four of the
+# result with 2 MiB each.
+#
+# ## From which density on is dense faster?
+#
+# The share of blocks that are stored is the *density*. The dense product takes the same time at every density. The sparse
+# kernels take time for each block. Where the two lines cross, sparsity stops paying.
+#
+# > **density**: the share of a matrix's blocks that are stored.
+# >
+# > **break-even**: the density at which the sparse kernel takes as long as the dense one.
+#
+# On paper two things limit the second kernel: the MXU, for a time in proportion to the density, and HBM, which carries b, the
+# result and the stored blocks. **Predict by roofline**, as if copies and products overlapped perfectly: at which density does
+# the sparse product take as long as the dense one, which the MXU limits?
+
+
+# %% tags=["predict"]
+def roof(density):
+    """The least time of the sparse product by roofline, in seconds."""
+    flops = density * 2 * 2048**3
+    moved = 2 * (2048 * 2048 * (2 + density))  # b and the result, and the stored blocks
+    return max(flops / v5e.bf16_flops, moved / v5e.hbm_bandwidth)
+
+
+for density in (0, 1 / 8, 1 / 2, 1):
+    print(f"{density:5.1%} of the blocks: at least {roof(density) * 1e6:4.1f} us")
+print(f"dense: at least {2 * 2048**3 / v5e.bf16_flops * 1e6:.1f} us")
+
+# %% [markdown]
+# By roofline the sparse product is never slower: half of the blocks take half of the time, and below some density only b and the
+# result count. Now turn the dial, which has the compiler's figures for both kernels. **Look for** the density at which each of them
+# crosses the line of the dense product.
+
+# %%
+curves = {"one block a step": [], "eight blocks a step": []}
+for density in (1 / 16, 1 / 8, 1 / 4, 1 / 2):
+    count = int(density * 256)
+    stored = jax.ShapeDtypeStruct((count, SIDE, SIDE), jnp.bfloat16), *drawn(16, count), b
+    for name, fn, steps in [
+        ("one block a step", sparse_times_dense, 4 * count),
+        ("eight blocks a step", functools.partial(in_panels, per_step=8), 4 * count // 8),
+    ]:
+        report = compiler.compile_tpu(fn, *stored)
+        curves[name].append(viz.Sparse(density, steps, report))
+viz.density_dial(curves, dense)
+
+
+# %% [markdown]
+# The kernels do not keep the roofline's promise, because neither of them reaches the roof. The one with a block a step breaks even near
+# the density that we began with, and the other one much later. So before you ask whether a matrix is sparse
+# enough, ask how much of the roof your kernel reaches.
+#
+# ## Only some blocks of a dense product
+#
+# There is a twin. Two dense matrices a and b are multiplied, and only some blocks of the result are wanted: the scores of an
+# attention with a sparse mask, for example. Now the output is the list of blocks. Step t multiplies the rows of a that
+# `rows_ref[t]` names by the columns of b that `cols_ref[t]` names.
+
+
+# %%
+def sampled_kernel(rows_ref, cols_ref, a_ref, b_ref, o_ref):
+    product = jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+    o_ref[...] = product.astype(o_ref.dtype)
+
+
+def sampled(a, b, rows, cols):
+    """The blocks (rows[t], cols[t]) of a @ b, as an array [T, SIDE, SIDE]."""
+    k = a.shape[1]
+    return pl.pallas_call(
+        sampled_kernel,
+        out_shape=jax.ShapeDtypeStruct((len(rows), SIDE, SIDE), a.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(len(rows),),
+            in_specs=[
+                pl.BlockSpec((SIDE, k), lambda t, rows_ref, cols_ref: (rows_ref[t], 0)),
+                pl.BlockSpec((k, SIDE), lambda t, rows_ref, cols_ref: (0, cols_ref[t])),
+            ],
+            out_specs=pl.BlockSpec((None, SIDE, SIDE), lambda t, *_: (t, 0, 0)),
+        ),
+    )(rows, cols, a, b)
+
+
+# %% [markdown]
+# Here every step writes a block of its own, so the result is right for every order of the list. **Predict:** does the order
+# matter at all? The next cell counts the bytes for two orders of the same 32 blocks.
+
+# %% tags=["predict"]
+a = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
+mixed = np.random.default_rng(1).permutation(32)
+rows, cols = drawn(16, 32)
+for name, order in [("sorted by row", slice(None)), ("mixed", mixed)]:
+    moved = cost.hbm_bytes(grid.walk(sampled, a, b, rows[order], cols[order]))
+    print(f"{name:14} {moved / 1e6:.1f} MB")
+
+# %% [markdown]
+# For an output that is added to, the order decides whether the kernel is right. For inputs, it decides how much the kernel
+# reads: a panel of a stays in VMEM as long as the row stays the same. Exercise 12.10 asks how little is possible.
+#
+# ## As many steps as there are entries
+#
+# So far the length of the list was part of the program: a list of another length is another program, and JAX compiles
+# again. But how many blocks are stored may itself be data, for example when a router decides at run time which experts get
+# work. Two ways are open.
+#
+# - **A grid of a size that is data.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
+#   fixed length, and the steps beyond `count` do not run.
+# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and a list that
+#   repeats its last entry skips the copies.
+#
+# Both compile once. The next cell has the first way for our gather. **Predict:** what do the last blocks of the result hold, for which no
+# step runs?
+
+
+# %% tags=["predict"]
+@jax.jit
+def gather_some(table, wanted, count):
+    return pl.pallas_call(
+        gather_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * len(wanted), 256), table.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(count,),
+            in_specs=[pl.BlockSpec((8, 256), lambda t, wanted_ref: (wanted_ref[t], 0))],
+            out_specs=pl.BlockSpec((8, 256), lambda t, wanted_ref: (t, 0)),
+        ),
+    )(wanted, table)
+
+
+wanted = jnp.array([5, 2, 7, 2, 0, 0, 0, 0], jnp.int32)
+for count in (4, 6):
+    found = gather_some(table, wanted, jnp.int32(count)).reshape(8, -1)
+    right = gathered(table, wanted).reshape(8, -1)
+    print(
+        f"count {count}: blocks that are right:",
+        np.flatnonzero((found == right).all(axis=1)),
+    )
+
+# %% [markdown]
+# Blocks that no step writes hold whatever was in that memory, so nothing after the kernel may look at them.
+#
+# ## How much fits into SMEM
+#
+# The lists are copied to SMEM as a whole, and SMEM is small. **Predict** which of these three lists of 6000 numbers
+# the compiler accepts: one of 6000 numbers, one of 2 x 3000, one of 3000 x 2.
+
+
+# %% tags=["predict"]
+def first_of(table, pairs):
+    """A gather whose list has one axis or two."""
+    index = (
+        (lambda t, ref: (ref[t], 0)) if pairs.ndim == 1 else (lambda t, ref: (ref[0, t], 0))
+    )
+    return pl.pallas_call(
+        gather_kernel,
+        out_shape=jax.ShapeDtypeStruct((16, 256), table.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(2,),
+            in_specs=[pl.BlockSpec((8, 256), index)],
+            out_specs=pl.BlockSpec((8, 256), lambda t, ref: (t, 0)),
+        ),
+    )(pairs, table)
+
+
+for shape in ((6000,), (2, 3000), (3000, 2)):
+    pairs = jax.ShapeDtypeStruct(shape, jnp.int32)
+    report = compiler.compile_tpu(first_of, table, pairs, simulate=False)
+    print(f"{shape!s:10}", "accepted" if report.ok else report.error)
+
+# %% [markdown]
+# In SMEM, too, the last axis is padded to 128 numbers. A list of pairs belongs into an array of two rows, or into two lists.
+#
+# ## The guess
+#
+# `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
+# ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there are.
+# What data does not change is what a step costs. A kernel with an eighth of the work and steps that
+# are too small takes as long as one with all of it.
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel has two prefetched lists, one input and one output. In which order does its body get the four refs, and
+# what are the arguments of its index maps, on a grid with two axes?</summary>
+# The body: both lists, the input, the output. The index maps: two grid indices, then both lists.</details>
+#
+# <details><summary>2. The map of an input is <code>lambda t, list_ref: (list_ref[t], 0)</code>, and the list is 4, 4, 0, 0, 4. How many
+# blocks are copied?</summary>
+# Three: 4, 0 and 4 again. Between the last two entries the index changes.</details>
+#
+# <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
+# The sum of block 4 is lost when the kernel leaves the block, or is added to garbage when it comes back. The list must be
+# sorted.</details>
+#
+# <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what does it
+# cost?</summary>
+# The output then shares the memory of the zeros, and a block that no step writes keeps them. Somebody has to write the zeros
+# first, so all of the output goes through HBM once more.</details>
+#
+# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you look
+# first?</summary>
+# At the time of a step in the compiler's report: whether it waits for copies, and how much work it has. Take several blocks
+# a step, or larger ones.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own documentation that
+# reads one number too many.
+#
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### What the figures of this lesson rest on
+#
+# libtpu's simulator takes every number that a kernel loads from a prefetched list to be 0. Asked about our kernels as they
+# are, it would see a block that never changes, and would count far too few copies. Since the lists are known
+# here, the library adds to each such load the number that it should have found, and checks over the whole grid that the kernel then
+# visits the same blocks as with the real list. The instructions that this adds are counted with the kernel's own: some 5 to 40
+# for each look-up. So a figure of this lesson is a little too high for kernels with short steps, and *predicted* here means a bit less than
+# elsewhere in the course. Without values there are no cycles:
+
+# %%
+unknown = jax.ShapeDtypeStruct((32,), jnp.int32)
+report = compiler.compile_tpu(
+    sparse_times_dense,
+    jax.ShapeDtypeStruct((32, SIDE, SIDE), jnp.bfloat16),
+    unknown,
+    unknown,
+    b,
+)
+print(report)
+
+# %% [markdown]
+# ### The library's kernel
+#
+# `block_sparse.dsd`, in `course_lib.kernels`, keeps panels of b and of the result in VMEM as `in_panels` does, and copies them by hand: the next panel of b
+# is requested before this one is multiplied. It has a gradient, takes blocks in any order, and pads nothing.
+#
+# <!-- next -->
