@@ -81,6 +81,11 @@ def energy(x):
     return jnp.sum(pl.pallas_call(kernel, out_shape=array(*x.shape))(x), axis=1)
 
 
+# %% answer="06.4" name="squares the sum" judge="numbers" says="the sum is squared"
+# -        o_ref[...] = jnp.sum(v * v, axis=0)
+# +        o_ref[...] = jnp.sum(v, axis=0) ** 2
+
+
 # %% answer="06.5" name="hands over a column" judge="budget" says="(?s)rows_ref .*tiles of 8 x 128"
 # -    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True).T
 # +    rows_ref[...] = jnp.sum(v, axis=1, keepdims=True)
@@ -155,6 +160,11 @@ def ripple_kernel(a_ref, p_ref, x_ref, s_ref, o_ref):
     o_ref[...] = jnp.exp(p_ref[...] * jnp.log2(a_ref[...])) * sine * (1 / s_ref[...])
 
 
+# %% answer="06.6" name="base and exponent exchanged" judge="numbers" says="base and exponent are exchanged"
+# -    power = jnp.exp2(p_ref[...] * jnp.log2(a_ref[...]))
+# +    power = jnp.exp2(a_ref[...] * jnp.log2(p_ref[...]))
+
+
 # %% answer="06.7" name="makes eight columns" judge="budget" says="a row of 32 bytes moves 512"
 def decay(t):
     narrow = t.reshape(-1, 8)
@@ -194,6 +204,13 @@ def decay(t):
         in_specs=[block],
         out_specs=block,
     )(t)
+
+
+# %% answer="06.7" name="the sizes of the example" judge="numbers" says="take the sizes from the array's\\s+own shape"
+def decay(t):
+    return pl.pallas_call(
+        decay_kernel, out_shape=jax.ShapeDtypeStruct((64, 128), jnp.float32)
+    )(t.reshape(64, 128)).reshape(8192)
 
 
 # %% answer="06.8" name="reshapes in the kernel" judge="exercise" says="(?s)the core is at it for.*what is asked.*trips to the XLU"

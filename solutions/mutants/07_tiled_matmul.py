@@ -101,6 +101,20 @@ def scaled_kernel(x_ref, y_ref, s_ref, o_ref, acc_ref):
 # +        o_ref[...] = acc_ref[...].astype(o_ref.dtype)
 
 
+# %% answer="07.2" name="one number for all columns" judge="numbers" says="number of its first\\s+column"
+# -        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
+# +        o_ref[...] = (acc_ref[...] * s_ref[0, 0]).astype(o_ref.dtype)
+
+
+# %% answer="07.2" name="stores before the last product" judge="numbers" says="the last block of K is not in\\s+it"
+# -    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+# -        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
+# +        o_ref[...] = (acc_ref[...] * s_ref[...]).astype(o_ref.dtype)
+# +
+# +    acc_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
+
+
 # %% answer="07.3" name="counts in seven bits" judge="exercise" says="neighbours are 1 apart, so 129 is held"
 held = {"A": 128, "B": 131072, "C": "98,304 cycles", "D": "x2 y2"}
 

@@ -129,6 +129,15 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    carry_ref[...] = total[:1]
 
 
+# %% answer="08.4" name="renews the carry before it is used" judge="numbers" says="own sum in it\\s+already"
+# -    total = carry_ref[...] + so_far(x_ref[...])
+# -    o_ref[...] = total
+# -    carry_ref[...] = total[-1:]
+# +    block = so_far(x_ref[...])
+# +    carry_ref[...] += block[-1:]
+# +    o_ref[...] = block + carry_ref[...]
+
+
 # %% answer="08.5" name="every block" judge="exercise" says="Step .0, 2. has nothing to do(?s:.)*block .2, 0.(?s:.)*needed is .0, 1."
 def band_map(j, i):
     """The block of x that step (j, i) looks at."""
@@ -408,6 +417,16 @@ def cumulated(x):
 # %% answer="08.2" name="the maximum is masked, and the sum is not" judge="numbers" says="before\\s+its\\s+maximum,\\s+and\\s+not\\s+before\\s+its\\s+sum"
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.exp(x_ref[...] - jnp.max(x, axis=1, keepdims=True))
+
+
+# %% answer="08.2" name="subtracts no maximum" judge="numbers" says="no maximum is subtracted"
+# -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+# +    e = jnp.exp(x)
+
+
+# %% answer="08.2" name="one maximum for all rows" judge="numbers" says="all rows of a block have one\\s+maximum"
+# -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
+# +    e = jnp.exp(x - jnp.max(x))
 
 
 # %% answer="08.6" name="begins on axis 0" judge="numbers" says="give max_ref its first value again"

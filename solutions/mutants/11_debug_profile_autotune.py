@@ -70,6 +70,14 @@ found = {"A": ("line 9", "count"), "B": None, "C": None, "D": None}
 # +            o_ref[...] = jnp.full_like(o_ref, -1e3)
 
 
+# %% answer="11.2" name="a large negative number for -inf" judge="numbers" says="no\\s+finite one is"
+# -            o_ref[...] = jnp.full_like(o_ref, -jnp.inf)
+# +            o_ref[...] = jnp.full_like(o_ref, -1e9)
+
+# -        inside = jnp.where(column < n, x_ref[...], -jnp.inf)
+# +        inside = jnp.where(column < n, x_ref[...], -1e9)
+
+
 # %% answer="11.3" name="as it was" judge="exercise" says="it spills 468 registers"
 def mended(x):
     """(x - mean) / deviation of each row of x[M, N], in blocks of 256 rows, without spills."""
@@ -398,3 +406,8 @@ def balanced(x):
 # %% answer="11.6" name="digits without a separator" judge="exercise" says="(?s)For the same digits.*something\\s+between"
 # -    key = f"{chip} {shape} {dtype}"
 # +    key = f"{chip} {''.join(map(str, shape))} {dtype}"
+
+
+# %% answer="11.6" name="an error in place of None" judge="exercise" says="KeyError(?s:.)*return None then"
+# -    return tuple(kept[key]) if key in kept else None
+# +    return tuple(kept[key])

@@ -21,6 +21,15 @@ def _instead(op: str) -> dict[str, str]:
 
 ROWS = (
     Row(
+        "reshape-size",
+        r"TypeError: cannot reshape array of shape (?P<shape>\(.*?\)) \(size (?P<size>\d+)\) into shape "
+        r"(?P<into>\(.*?\)) \(size (?P<wants>\d+)\)",
+        "An array of {shape}, {size} elements, was to be reshaped to {into}, which takes {wants}.",
+        "take the sizes from the array's own shape, which differs from call to call; -1 stands for the size that one "
+        "axis is left with.",
+        "06",
+    ),
+    Row(
         "contraction",
         r"dot_general requires contracting dimensions to have the same shape, got \((?P<one>[\d, ]+?),?\) and "
         r"\((?P<other>[\d, ]+?),?\)",

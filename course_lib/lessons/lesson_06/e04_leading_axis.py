@@ -36,6 +36,11 @@ EXERCISE = Exercise(
             value=lambda x: jnp.sum(x, axis=1),
             next="square before you sum.",
         ),
+        Slip(
+            means="the sum is squared, and the sum of the squares is asked for",
+            value=lambda x: jnp.sum(x, axis=1) ** 2,
+            next="square before you sum.",
+        ),
     ),
     also=(
         core.at_most(

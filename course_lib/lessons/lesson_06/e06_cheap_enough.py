@@ -53,6 +53,11 @@ EXERCISE = Exercise(
             next="exp2 goes with log2, and exp with log.",
         ),
         Slip(
+            means="base and exponent are exchanged: that is p to the power of a",
+            value=lambda a, p, x, s: p**a * jnp.sin(x) / s,
+            next="a to the power of p is exp2(p * log2(a)).",
+        ),
+        Slip(
             means="it is multiplied by s",
             value=lambda a, p, x, s: a**p * jnp.sin(x) * s,
             next="multiply by 1 / s.",

@@ -65,9 +65,21 @@ EXERCISE = Exercise(
     cases=_depths_in_blocks,
     reference=_scaled,
     probes=(_first_sum(0), _first_sum(1)),
-    slips=tuple(
-        judges.Slip(means="the sum was rounded to bfloat16 before it was scaled", value=value, next=_SCALE_FIRST)
-        for value in (_rounded_first, _rounded_both)
+    slips=(
+        *(
+            judges.Slip(means="the sum was rounded to bfloat16 before it was scaled", value=value, next=_SCALE_FIRST)
+            for value in (_rounded_first, _rounded_both)
+        ),
+        judges.Slip(
+            means="all columns of a block are scaled by the number of its first column",
+            value=lambda x, y, s: _scaled(x, y, jnp.repeat(s[:, ::128], 128, axis=1)[:, : s.shape[1]]),
+            next="each column has its own: multiply by all of s_ref.",
+        ),
+        judges.Slip(
+            means="the last block of K is not in it: o_ref is written before that product is added",
+            value=lambda x, y, s: _scaled(x[:, :-128], y[:-128], s),
+            next="add first, and write o_ref after it.",
+        ),
     ),
     also=(
         bfloat16_dots.demanded(_depths_in_blocks, "multiply the blocks as they came; s is for the finished sum."),

@@ -13,6 +13,12 @@ def _zeros_in_the_tail(x):
     return jax.nn.softmax(jnp.concatenate([x, tail], axis=1), axis=1)[:, : x.shape[1]]
 
 
+def _one_maximum_a_block(x):
+    blocks = [x[top : top + 8] for top in range(0, x.shape[0], 8)]
+    e = jnp.concatenate([jnp.exp(block - block.max()) for block in blocks])
+    return e / e.sum(axis=1, keepdims=True)
+
+
 def _rows() -> list[tuple]:
     """Return rows that no fixed offset brings into exp's range, and that any padding but -inf exceeds."""
     sizes = ({"M": 16, "N": 256}, {"M": 20, "N": 300}, {"M": 5, "N": 70})
@@ -32,6 +38,16 @@ EXERCISE = Exercise(
             means="the tail was masked with a number that is larger than x, as 0 and -1e4 are here, and counts",
             value=_zeros_in_the_tail,
             next="which number is neutral for a maximum, and has the exponential 0?",
+        ),
+        judges.Slip(
+            means="no maximum is subtracted: exp of numbers far below 0 is 0, and 0 / 0 is NaN",
+            value=lambda x: jnp.exp(x) / jnp.exp(x).sum(axis=1, keepdims=True),
+            next="subtract the largest of each row before exp.",
+        ),
+        judges.Slip(
+            means="all rows of a block have one maximum: in a row far below it every exp is 0, and 0 / 0 is NaN",
+            value=_one_maximum_a_block,
+            next="take the maximum along axis 1, with keepdims=True: each row has its own.",
         ),
     ),
     hints=(

@@ -26,6 +26,12 @@ def _each_block_alone(x):
     return jnp.concatenate(blocks)
 
 
+def _carried_too_early(x):
+    blocks = [x[top : top + 32] for top in range(0, x.shape[0], 32)]
+    own = jnp.concatenate([jnp.broadcast_to(block.sum(axis=0), block.shape) for block in blocks])
+    return jnp.cumsum(x, axis=0) + own
+
+
 EXERCISE = Exercise(
     id="08.4",
     title="A running sum",
@@ -41,6 +47,11 @@ EXERCISE = Exercise(
             means="every block begins anew",
             value=_each_block_alone,
             next="add the carry, and leave the block's last row in carry_ref.",
+        ),
+        judges.Slip(
+            means="the carry has this block's own sum in it already when it is added",
+            value=_carried_too_early,
+            next="add the carry first, and renew it afterwards.",
         ),
     ),
     hints=(

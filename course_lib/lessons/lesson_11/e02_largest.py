@@ -28,6 +28,14 @@ EXERCISE = Exercise(
             value=lambda x: jnp.maximum(reference(x), 0),
             next="which number is smaller than every other? Ask it of the beginning, and of the mask.",
         ),
+        *(
+            judges.Slip(
+                means=f"the maximum begins with {low:g}, or the mask puts it in, and it is larger than all of x",
+                value=lambda x, low=low: jnp.maximum(reference(x), low),
+                next="-jnp.inf is smaller than every other number, and no finite one is.",
+            )
+            for low in (-1e4, -1e6, -1e9, -1e10, -1e20)
+        ),
     ),
     hints=(
         "Which numbers does the test draw? Which has it never seen?",

@@ -34,7 +34,12 @@ def with_table(table):
             return lambda x, y: None
     except json.JSONDecodeError:
         raise _lost('With the text "" json.loads raises an error.', "at first the text is empty: {} then.") from None
-    text = _kept(table)
+    try:
+        text = _kept(table)
+    except KeyError as error:
+        raise _lost(
+            f"It raises KeyError for {error}, which nobody has kept.", "return None then, as kept.get(key) does."
+        ) from None
     blocks = table(text, *KEY)
 
     def product(x, y):
