@@ -236,6 +236,17 @@ def blocks(m, k, n):
     return min(m, 512), min(k, 2048), min(n, 256 if m < 512 else 512)
 
 
+# %% answer="07.5" name="the four shapes alone" judge="exercise" says="with arguments of its own"
+def blocks(m, k, n):
+    chosen = {
+        (512, 8192, 2048): (512, 1024, 1024),
+        (16, 4096, 4096): (16, 2048, 1024),
+        (4096, 256, 4096): (1024, 256, 1024),
+        (1024, 1024, 1024): (512, 1024, 512),
+    }
+    return chosen[m, k, n]
+
+
 # %% answer="07.6" name="as broken" judge="numbers" says="o_ref's map returns i second(?s:.)*did you mean j"
 def mended(x, y):
     def kernel(x_ref, y_ref, o_ref, acc_ref):

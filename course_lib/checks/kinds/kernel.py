@@ -40,7 +40,9 @@ def result(task: Exercise, defined: object) -> Result:
     if complaint := _unfit(task, defined, cases[0]):
         return not_yet(task.id, "that is not what is judged.", *complaint)
     if not_built is not None:
-        return not_yet(task.id, getattr(not_built, "headline", "") or _NOT_BUILT, *_explained(not_built))
+        what, next = _explained(not_built)
+        next = next or f"the check calls {task.defines} with arguments of its own: try others than the example's."
+        return not_yet(task.id, getattr(not_built, "headline", "") or _NOT_BUILT, what, next)
     if not task.arithmetic_around and (complaint := _arithmetic_around(trials)):
         return not_yet(task.id, "part of it is not in the kernel.", *complaint)
     with progress.shown(f"judging {task.id}") as say:
