@@ -267,6 +267,11 @@ def grad_w_b(x, y, g):
 fused_dense = forward_pass
 
 
+# %% answer="10.4" name="y and g exchanged in grad_b" judge="numbers" says="the\\s+two\\s+are\\s+exchanged"
+# -    return grad_x(w, y, g), grad_w(x, y, g), grad_b(y, g)
+# +    return grad_x(w, y, g), grad_w(x, y, g), grad_b(g, y)
+
+
 # %% answer="10.5" name="reads its weights in build" judge="exercise" says="computes with other weights"
 #          self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
 # +        self.read = self.kernel.value + 0
@@ -325,6 +330,13 @@ class FusedDense(keras.layers.Layer):
 # %% answer="10.5" name="drops the keyword arguments" judge="exercise" says="it computes in float32"
 # -        super().__init__(**kwargs)
 # +        super().__init__()
+
+
+# %% answer="10.5" name="keeps its weights in bfloat16" judge="exercise" says="weights are kept in bfloat16"
+# -        self.kernel = self.add_weight(name="kernel", shape=shape, initializer=self.start)
+# +        self.kernel = self.add_weight(
+# +            name="kernel", shape=shape, initializer=self.start, dtype=self.compute_dtype
+# +        )
 
 
 # %% answer="10.6" name="four bytes a number" judge="exercise" says="4 bytes a number"
@@ -415,6 +427,16 @@ kept = {
 # %% answer="10.7" name="the slope at 0" judge="numbers" says="(?i)0|kink"
 # -        dz = jnp.where(y_ref[...] > 0, g_ref[...], 0)
 # +        dz = jnp.where(y_ref[...] >= 0, g_ref[...], 0)
+
+
+# %% answer="10.7" name="x from y and s" judge="numbers" says="y / s, which is x \\+ b / s"
+# -        ds_ref[...] += jnp.sum(dz * x_ref[...], axis=0, keepdims=True)
+# +        ds_ref[...] += jnp.sum(dz * y_ref[...] / s_ref[...], axis=0, keepdims=True)
+
+
+# %% answer="10.7" name="the slope of x" judge="numbers" says="slope is taken\\s+from\\s+x"
+# -        dz = jnp.where(y_ref[...] > 0, g_ref[...], 0)
+# +        dz = jnp.where(x_ref[...] > 0, g_ref[...], 0)
 
 
 # %% answer="10.8" name="says trains" judge="exercise" says="Does the result depend"
@@ -522,6 +544,16 @@ def all_back(x, w, y, g):
 # +    @pl.when(pl.program_id(0) >= 0)
 
 
+# %% answer="10.10" name="dw of the last rows alone" judge="numbers" says="last 128 rows\\s+alone"
+# -    dw_ref[...] += product(x_ref[...], dz, 0, 0)
+# +    dw_ref[...] = product(x_ref[...], dz, 0, 0)
+
+
 # %% answer="10.9" name="nothing below the root" judge="numbers" says="1e-6 is missing below the root"
 # -    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + EPSILON)
 # +    return jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True))
+
+
+# %% answer="10.9" name="no 1e-6 on the way back" judge="numbers" says="missing\\s+below\\s+the\\s+root\\s+on\\s+the\\s+way\\s+back"
+# -        r, h = factor(x), g * s_ref[...]
+# +        r, h = jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True)), g * s_ref[...]

@@ -38,7 +38,19 @@ EXERCISE = Exercise(
     defines="fused_dense",
     cases=cases,
     reference=layers.layer,
-    gradient=judges.Gradient(of=("x", "w", "b"), pre=layers.before_relu, activation=jax.nn.relu),
+    gradient=judges.Gradient(
+        of=("x", "w", "b"),
+        pre=layers.before_relu,
+        activation=jax.nn.relu,
+        slips=(
+            judges.Slip(
+                means="db sums y where g is above 0: the two are exchanged",
+                value=lambda x, w, b, g: jnp.where(g > 0, layers.layer(x, w, b), 0).sum(axis=0),
+                next="grad_b takes y first, and then g.",
+                output="db",
+            ),
+        ),
+    ),
     also=(_under_vmap,),
     hints=(
         "Three functions: fused_dense(x, w, b) under @jax.custom_vjp, a rule that returns (y, residuals), and "

@@ -85,6 +85,11 @@ def _must_compute_in_bfloat16(layer_class) -> None:
             "hand on what __init__ is given: super().__init__(**kwargs).",
         )
     layer.build((None, WIDTH))
+    if narrow := [str(v.dtype) for v in layer.trainable_variables if str(v.dtype) != "float32"]:
+        raise Unfit(
+            f"Under mixed_bfloat16 its weights are kept in {narrow[0]}, which rounds small updates away.",
+            "leave dtype out of add_weight: weights stay float32, and call casts them.",
+        )
     weights = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((WIDTH, WIDTH), (WIDTH,))]
     x = jax.ShapeDtypeStruct((8, WIDTH), jnp.bfloat16)
     try:

@@ -45,6 +45,18 @@ EXERCISE = Exercise(
                 output="ds",
             ),
             judges.Slip(
+                means="ds is made of y / s, which is x + b / s, and not x",
+                value=lambda x, s, b, g: (_dz(x, s, b, g) * _scaled(x, s, b) / s).sum(axis=0),
+                next="x is among the residuals: multiply dz by it.",
+                output="ds",
+            ),
+            judges.Slip(
+                means="relu's slope is taken from x, and it is that of z = x s + b",
+                value=lambda x, s, b, g: jnp.where(x > 0, g, 0) * s,
+                next="y tells it: z > 0 where y > 0.",
+                output="dx",
+            ),
+            judges.Slip(
                 means="db sums g, without relu's slope",
                 value=lambda x, s, b, g: g.sum(axis=0),
                 next="sum dz, as ds does.",

@@ -48,6 +48,14 @@ EXERCISE = Exercise(
                 output="dx",
             ),
             judges.Slip(
+                means="1e-6 is missing below the root on the way back: a row of zeros becomes inf * 0",
+                value=lambda x, s, g: (
+                    _factor(x, 0.0) * g * s - x * _factor(x, 0.0) ** 3 * jnp.mean(g * s * x, axis=1, keepdims=True)
+                ),
+                next="add it there too: the factor is that of the way forward.",
+                output="dx",
+            ),
+            judges.Slip(
                 means="a row's mean is missing: the second term is summed over the row, and not divided by N",
                 value=lambda x, s, g: (
                     _factor(x) * g * s - x * _factor(x) ** 3 * jnp.sum(g * s * x, axis=1, keepdims=True)

@@ -33,6 +33,15 @@ EXERCISE = Exercise(
             next="sum dz.",
             output=2,
         ),
+        *(
+            judges.Slip(
+                means=f"dw comes from the last {rows} rows alone: each step overwrites what was there",
+                value=lambda x, w, y, g, rows=rows: layers.dw(x[-rows:], y[-rows:], g[-rows:]),
+                next="add to dw_ref, as to db_ref.",
+                output=1,
+            )
+            for rows in (64, 128, 256)
+        ),
     ),
     hints=(
         "y and g are the largest arrays, and each of the three gradients needs them. Who reads them once?",
