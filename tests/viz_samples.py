@@ -111,6 +111,7 @@ def by_density() -> dict[str, list[viz.Sparse]]:
     }
 
 
+SCORES = [2, 1, 0.5, -1, 5, 1, 1, 2, 3, -1, 4, 0.25]  # of one query; the maximum grows in the second block of four
 EXTRAPOLATION = Extrapolation(steps=512, small=(32, 79_928), large=(64, 156_074))
 
 

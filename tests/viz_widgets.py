@@ -7,7 +7,7 @@ from bundle_samples import code, viewer
 from flow_samples import GELU, SOFTMAX
 from player_samples import SAMPLES
 from sample_kernels import array, matmul
-from viz_samples import DENSE, by_density
+from viz_samples import DENSE, SCORES, by_density
 
 from course_lib import compiler, viz
 from course_lib.viz.common.widget import Widget
@@ -56,6 +56,8 @@ WIDGETS = {
     "pipeline_chart": Kind(viz.pipeline_chart, "course-pipeline", ".course-plot", "ArrowRight", "step", 5),
     "precision_explorer": Kind(an_explorer, "course-precision", SLIDER, "ArrowLeft", "cursor", 0),
     "roof_plot": Kind(viz.roof_plot, "course-roofs", ".course-point", "ArrowLeft", "m", 1024),
+    "softmax_stepper": Kind(lambda: viz.softmax_stepper(SCORES), "course-softmax", ".course-next", "ArrowRight", "step",
+                            2),
     "systolic_stepper": Kind(viz.systolic_stepper, "course-systolic", SLIDER, "ArrowRight", "cycle", 7),
     "tile_painter": Kind(viz.tile_painter, "course-tiles", ".course-shape", "ArrowUp", "shape", [3, 20, 200]),
     "traffic": Kind(lambda: viz.traffic(SOFTMAX), "course-flows", SLIDER, "ArrowLeft", "step", 1),

@@ -26,6 +26,7 @@ from course_lib.viz.pipeline_chart.predicted_trace import predicted_trace
 from course_lib.viz.precision_explorer.precision_explorer import PrecisionExplorer, precision_explorer
 from course_lib.viz.roof_plot.roof_plot import RoofPlot, roof_plot
 from course_lib.viz.roof_plot.roofs import Point, three_roofs
+from course_lib.viz.softmax_stepper.softmax_stepper import SoftmaxStepper, softmax_stepper
 from course_lib.viz.systolic_stepper.systolic_stepper import SystolicStepper, systolic_stepper
 from course_lib.viz.tile_painter.tile_painter import TilePainter, tile_painter
 from course_lib.viz.vmem_table.vmem_table import VmemTable, vmem_table
@@ -43,6 +44,7 @@ __all__ = [
     "Point",
     "PrecisionExplorer",
     "RoofPlot",
+    "SoftmaxStepper",
     "Sparse",
     "Stage",
     "SystolicStepper",
@@ -64,6 +66,7 @@ __all__ = [
     "predicted_trace",
     "roof_plot",
     "search_map",
+    "softmax_stepper",
     "sum_over_axis",
     "systolic_stepper",
     "three_roofs",

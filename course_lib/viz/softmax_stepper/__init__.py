@@ -1,0 +1,1 @@
+"""Online softmax of one row of scores, block by block: ``softmax_stepper``."""
