@@ -3,15 +3,18 @@
 In a browser: tests/browser/test_softmax_stepper.py and tests/browser/test_every_widget.py.
 """
 
+import itertools
 import math
 import random
+import re
 
 import numpy as np
 import pytest
 from shapes import words_on_words
-from viz_samples import SCORES, boxes, overflowing, parsed, words
+from viz_samples import BLOCKS, SCORES, boxes, overflowing, parsed, words
 
 from course_lib import viz
+from course_lib.viz.choices.block_kinds import Scores, counted, kinds
 from course_lib.viz.common import draw
 from course_lib.viz.softmax_stepper.softmax_steps import ended, figure, plain, result, said, score_words, steps
 
@@ -140,3 +143,123 @@ NO_ROW = [
 def test_what_is_no_row_of_scores_is_refused(given, says):
     with pytest.raises(ValueError, match=f"softmax_stepper: {says}"):
         viz.softmax_stepper(*given)
+
+
+# Blocks of scores
+
+MAPS = {
+    "square": (1024, 1024, 128, 128, 300, (200, 500, 324)),
+    "flat blocks": (512, 512, 64, 256, 1, (1, 511)),
+    "ragged": (300, 300, 64, 128, 70, (64, 64, 172)),
+    "one block": (7, 7, 16, 16, 3, (7,)),
+    "largest": (4096, 4096, 256, 256, 10_000, (256,) * 16),
+    "one query": (1, 500, 1, 128, None, ()),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("mask", ["none", "causal", "window"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_blocks_are_counted_as_numpy_counts_them(name, mask, apart):
+    scores = Scores(*MAPS[name])
+    if scores.queries != scores.keys and (apart or mask != "none"):
+        return
+    q, k = np.arange(scores.queries)[:, None], np.arange(scores.keys)
+    counts = np.ones((scores.queries, scores.keys), bool)
+    if mask != "none":
+        counts &= k <= q
+    if mask == "window":
+        counts &= k > q - scores.window
+    if apart:
+        document = np.repeat(np.arange(len(scores.segments)), scores.segments)
+        counts &= document[:, None] == document
+    found = counted(scores, mask, apart)
+    for i, j in np.ndindex(found.shape):
+        block = counts[i * scores.bq : (i + 1) * scores.bq, j * scores.bk : (j + 1) * scores.bk]
+        assert found[i, j] == block.sum()
+        whole = block.all() and block.shape[1] == scores.bk
+        assert kinds(scores, mask, apart)[i][j] == ("full" if whole else "partial" if block.any() else "skipped")
+
+
+def test_the_caption_counts_blocks_and_says_what_is_left():
+    widget = viz.block_map(**BLOCKS)
+    assert widget.groups == [
+        {"name": "mask", "options": ["none", "causal", "window"]},
+        {"name": "segments", "options": ["off", "on"]},
+    ]
+    assert widget.at == [2, 1], "everything that the arguments allow"
+    assert widget.captions[2] == (
+        "Each query sees its own key and all keys before it. Of 64 blocks, 28 are full (no mask), 8 are partial "
+        "(masked), and 28 are skipped (no matmul, no copy). So 56 % of the matmuls are left, and 50 % of the scores "
+        "count."
+    )
+    assert widget.captions[0].startswith(
+        "Each query sees every key. Of 64 blocks, 64 are full (no mask), 0 are partial"
+    )
+    starts = [widget.captions[n].split(".")[0] for n in (1, 4, 5)]
+    assert starts == [
+        "Each query sees every key within its own document, one of 3",
+        "Each query sees its own key and the 299 keys before it",
+        "Each query sees its own key and the 299 keys before it within its own document, one of 3",
+    ]
+    alone = viz.block_map(8, 8, 2, 2, window=1)
+    assert alone.groups == [{"name": "mask", "options": ["none", "window"]}]
+    assert alone.captions[1].startswith("Each query sees only its own key. Of 16 blocks, 0 are full (no mask), 4 are")
+
+
+def test_where_nothing_is_to_be_chosen_the_map_is_a_picture():
+    picture = viz.block_map(1000, 300, 300, 128)
+    assert isinstance(picture, viz.Picture) and is_legible(picture.svg)
+    assert picture.text.endswith(
+        "Of 12 blocks, 8 are full (no mask), 4 are partial (masked), and 0 are skipped (no matmul, no copy). So 100 % "
+        "of the matmuls are left, and 100 % of the scores count. The last block of keys reaches past the array, so it "
+        "always needs a mask."
+    )
+    seen = words(picture.svg)
+    assert [seen.count(letter) for letter in "FPS"] == [8 + 1, 4 + 1, 1], "one of each in the legend"
+    assert {"8 full", "4 partial", "0 skipped", "100 % left"} <= set(seen)
+
+
+def test_blocks_differ_by_more_than_color():
+    widget = viz.block_map(**BLOCKS)
+    for svg, caption in zip(widget.drawings, widget.captions, strict=True):
+        full, partial, skipped = (int(part.split()[0]) for part in re.findall(r"\d+ are", caption))
+        seen = words(svg)
+        assert [seen.count(letter) for letter in "FPS"] == [full + 1, partial + 1, skipped + 1]
+        hatches = [path for path in parsed(svg).iter("{http://www.w3.org/2000/svg}path")]
+        assert len(hatches) == partial + 1
+
+
+@pytest.mark.parametrize("name", [name for name, given in MAPS.items() if given[-1]])
+def test_every_map_is_legible(name):
+    queries, keys, bq, bk, window, segments = MAPS[name]
+    widget = viz.block_map(queries, keys, bq, bk, causal=True, window=window, segments=segments)
+    for svg in (*widget.drawings, widget._repr_mimebundle_()[0]["image/svg+xml"]):
+        assert is_legible(svg) and len(svg) < 70_000
+    assert len(widget.drawings) == len(list(itertools.product(*(group["options"] for group in widget.groups))))
+
+
+NO_MAP = [
+    ((0, 8, 1, 1), {}, "queries=0 is no size, but must be an integer above 0"),
+    ((8, 8.0, 1, 1), {}, "keys=8.0 is no size"),
+    ((8, 8, 1, True), {}, "bk=True is no size"),
+    ((8, 8, 1, 1), {"window": 0}, "window=0 is no size"),
+    ((1700, 8, 100, 1), {}, "bq=100 cuts 1,700 queries into 17 blocks, but there is room for 16; take a larger bq"),
+    ((8, 17, 1, 1), {}, "bk=1 cuts 17 keys into 17 blocks"),
+    ((8, 16, 1, 1), {"causal": True}, "queries=8 and keys=16 differ, but must be equal for causal, window and segm"),
+    ((8, 16, 1, 1), {"window": 3}, "queries=8 and keys=16 differ"),
+    (
+        (8, 8, 1, 1),
+        {"segments": [3, 4]},
+        r"segments=\[3, 4\] are no documents, but must be lengths above 0 that sum to",
+    ),
+    ((8, 8, 1, 1), {"segments": [8, 0]}, r"segments=\[8, 0\] are no documents"),
+    ((8, 8, 1, 1), {"segments": []}, r"segments=\[\] are no documents"),
+    ((8, 8, 1, 1), {"segments": 8}, "segments=8 are no documents"),
+]
+
+
+@pytest.mark.parametrize("sizes, masks, says", NO_MAP, ids=range(len(NO_MAP)))
+def test_what_is_no_map_is_refused(sizes, masks, says):
+    with pytest.raises(ValueError, match=f"block_map: {says}"):
+        viz.block_map(*sizes, **masks)

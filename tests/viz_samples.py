@@ -112,6 +112,7 @@ def by_density() -> dict[str, list[viz.Sparse]]:
 
 
 SCORES = [2, 1, 0.5, -1, 5, 1, 1, 2, 3, -1, 4, 0.25]  # of one query; the maximum grows in the second block of four
+BLOCKS = dict(queries=1024, keys=1024, bq=128, bk=128, causal=True, window=300, segments=[200, 500, 324])
 EXTRAPOLATION = Extrapolation(steps=512, small=(32, 79_928), large=(64, 156_074))
 
 

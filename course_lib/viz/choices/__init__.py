@@ -1,1 +1,1 @@
-"""A picture for each combination of choices, behind ``mask_painter``, ``density_dial`` and ``unroll_viewer``."""
+"""A picture for each combination of choices, behind ``mask_painter``, ``density_dial`` and others."""
