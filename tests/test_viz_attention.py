@@ -13,7 +13,8 @@ import pytest
 from shapes import words_on_words
 from viz_samples import BLOCKS, SCORES, boxes, overflowing, parsed, words
 
-from course_lib import viz
+from course_lib import chips, viz
+from course_lib.viz.choices.attention_costs import LENGTHS, Layer, fused, turn, unfused
 from course_lib.viz.choices.block_kinds import Scores, counted, kinds
 from course_lib.viz.common import draw
 from course_lib.viz.softmax_stepper.softmax_steps import ended, figure, plain, result, said, score_words, steps
@@ -263,3 +264,84 @@ NO_MAP = [
 def test_what_is_no_map_is_refused(sizes, masks, says):
     with pytest.raises(ValueError, match=f"block_map: {says}"):
         viz.block_map(*sizes, **masks)
+
+
+# Attention under the roofs
+
+V5E = chips.chip("v5e")
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_costs_are_those_of_the_arrays(length, size, causal):
+    layer = Layer(V5E, 8, 2, size, causal)
+    whole, apart = fused(layer, length), unfused(layer, length)
+    operand, scores = np.empty((8, length, size), np.float16).nbytes, 8 * length * length
+    products = 2 * (2 * scores * size)  # of q with k, and of the weights with v
+    assert (apart.flops, whole.flops) == (products, products / 2 if causal else products)
+    assert whole.hbm_bytes == 4 * operand
+    assert apart.hbm_bytes == 4 * operand + 4 * scores * np.dtype(np.float32).itemsize
+    for cost in (whole, apart):
+        assert cost.seconds == max(cost.flops / V5E.bf16_flops, cost.hbm_bytes / V5E.hbm_bandwidth)
+    assert apart.bound == "HBM"
+    near = abs(whole.compute_s / whole.hbm_s - 1) < 0.05
+    assert near or whole.bound == ("HBM" if length < turn(layer) else "compute")
+
+
+@pytest.mark.parametrize("chip", chips.NAMES)
+def test_the_fused_kernel_turns_where_both_take_as_long(chip):
+    for itemsize, causal in itertools.product((1, 2, 4), (False, True)):
+        layer = Layer(chips.chip(chip), 8, itemsize, 128, causal)
+        at = fused(layer, turn(layer))
+        assert at.compute_s == pytest.approx(at.hbm_s)
+
+
+def test_the_caption_says_times_bytes_and_what_is_assumed():
+    widget = viz.attention_roof()
+    assert widget.at == [1, 0]
+    assert widget._repr_mimebundle_()[0]["text/plain"] == widget.captions[2]
+    assert widget.captions[2] == (
+        "At T = 4,096, the fused kernel takes 349 us and moves 65 times fewer bytes than the unfused one, which takes "
+        "2.66 ms; at T = 32,768, it moves 513 times fewer. The fused kernel is bound by HBM up to T = 480 and bound by "
+        "compute beyond. It reads q, k and v and writes o, in 2 bytes an element. The unfused one also writes and "
+        "reads the T x T scores of each head, and then the softmax weights, both in float32. Times are predicted "
+        "(model) for one v5e core, 8 heads and one sequence: the longer of compute and HBM."
+    )
+    assert "up to T = 961" in widget.captions[3] and "The fused kernel skips half of the scores" in widget.captions[3]
+    assert "is bound by compute at every T shown" in viz.attention_roof(itemsize=1).captions[0], "T = 240"
+
+
+def test_the_plot_marks_the_turn_and_lists_some_lengths():
+    widget = viz.attention_roof()
+    seen = words(widget.drawings[2])
+    assert "T = 480: HBM = compute" in seen and "T = 961: HBM = compute" in words(widget.drawings[3])
+    assert not any("HBM = compute" in each for each in words(viz.attention_roof(itemsize=1).drawings[0]))
+    start = seen.index("2,048", seen.index("fewer bytes"))
+    assert seen[start : start + 6] == ["2,048", "87.2 us", "compute", "675 us", "HBM", "33 times"]
+    assert any("predicted (model)" in each and "4 x T x T x 128 FLOPs a head" in each for each in seen)
+    assert any("2 x T x T x 256 FLOPs a head" in each for each in words(widget.drawings[5]))
+
+
+@pytest.mark.parametrize("chip", chips.NAMES)
+@pytest.mark.parametrize("heads, itemsize", [(1, 1), (8, 2), (1024, 4)])
+def test_every_plot_of_attention_is_legible(chip, heads, itemsize):
+    widget = viz.attention_roof(chip=chip, heads=heads, itemsize=itemsize)
+    for svg in (*widget.drawings, widget._repr_mimebundle_()[0]["image/svg+xml"]):
+        assert is_legible(svg) and len(svg) < 20_000
+        assert not any("…" in each for each in words(svg))
+
+
+NO_LAYER = [
+    ({"chip": "v9"}, "chip='v9' is not known. Choose one of: v4, v5e"),
+    ({"heads": 0}, "attention_roof: heads=0 is no number of heads; it may be 1 to 1,024"),
+    ({"heads": 2.0}, "attention_roof: heads=2.0 is no number"),
+    ({"itemsize": 3}, "attention_roof: itemsize=3 is no size of an element; it may be 1, 2 or 4 bytes"),
+    ({"itemsize": True}, "attention_roof: itemsize=True is no size"),
+]
+
+
+@pytest.mark.parametrize("given, says", NO_LAYER, ids=range(len(NO_LAYER)))
+def test_what_is_no_layer_is_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        viz.attention_roof(**given)

@@ -43,6 +43,7 @@ def a_table() -> Widget:
 PRICES, SLIDER, SMALLER = compiler.op_prices(), ".course-slider", [[8, 512], *[[512, 512]] * 3]
 UNROLLED = {1: code(), 2: code(length=58)}
 WIDGETS = {
+    "attention_roof": Kind(viz.attention_roof, "course-pick", "input:checked", "ArrowRight", "at", [0, 1]),
     "block_map": Kind(lambda: viz.block_map(**BLOCKS), "course-pick", "input:checked", "ArrowLeft", "at", [0, 1]),
     "bundle_viewer": Kind(viewer, "course-bundles", "[role=grid]", "ArrowDown", "row", 45),
     "cost_bars": Kind(lambda: viz.cost_bars(PRICES, all_rows=True), "course-costs", "select", "ArrowDown", "column",

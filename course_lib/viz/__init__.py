@@ -3,6 +3,7 @@
 from course_lib.viz.bundle_viewer.bundle_diff import bundle_diff
 from course_lib.viz.bundle_viewer.bundle_viewer import BundleViewer, bundle_viewer
 from course_lib.viz.bundle_viewer.unroll_viewer import unroll_viewer
+from course_lib.viz.choices.attention_roof import attention_roof
 from course_lib.viz.choices.block_map import block_map
 from course_lib.viz.choices.choices import Choices
 from course_lib.viz.choices.density_data import Sparse
@@ -51,6 +52,7 @@ __all__ = [
     "SystolicStepper",
     "TilePainter",
     "VmemTable",
+    "attention_roof",
     "block_map",
     "bundle_diff",
     "bundle_viewer",
