@@ -13,7 +13,14 @@ blocks that are visited again later, and what their buffers contain then.
 from course_lib.grid.accumulators import Accumulator, accumulators
 from course_lib.grid.body import Body, Broken, Copy, Use
 from course_lib.grid.call import Call, Operand, Pipeline, Scratch, Walk
-from course_lib.grid.following.follow import body, broken_promise, has_copies_by_hand, memory_uses, scoped_scratch
+from course_lib.grid.following.follow import (
+    body,
+    broken_promise,
+    has_copies_by_hand,
+    memory_uses,
+    read_below_zero,
+    scoped_scratch,
+)
 from course_lib.grid.following.refs import space_of
 from course_lib.grid.jaxprs import KERNELS, equations, pallas_calls
 from course_lib.grid.origin import made_by
@@ -51,6 +58,7 @@ __all__ = [
     "pallas_calls",
     "registers",
     "returns",
+    "read_below_zero",
     "rows_in_a_word",
     "run",
     "scoped_scratch",

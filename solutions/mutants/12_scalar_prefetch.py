@@ -126,6 +126,16 @@ def window(x, start):
 # +        input_output_aliases={1: 0},
 
 
+# %% answer="12.4" name="begins at the first step alone" judge="simulator" says="wrong"
+# -        new = (t == 0) | (group_ref[t] != group_ref[jnp.maximum(t - 1, 0)])
+# +        new = t == 0
+
+
+# %% answer="12.4" name="reads entry -1" judge="simulator" says="does not\\s+count\\s+from\\s+the\\s+end"
+# -        new = (t == 0) | (group_ref[t] != group_ref[jnp.maximum(t - 1, 0)])
+# +        new = (t == 0) | (group_ref[t] != group_ref[t - 1])
+
+
 # %% answer="12.5" name="the lists swapped in the maps" judge="numbers" says="index map of o_ref asks for block"
 # -    return rows_ref[t], 0
 # +    return cols_ref[t], 0
@@ -168,6 +178,11 @@ def window(x, start):
 # -    acc_ref[...] += product(a_ref[...], b_ref[...], 0, 0)
 # +    total = acc_ref[...].astype(jnp.bfloat16) + product(a_ref[...], b_ref[...], 0, 0).astype(jnp.bfloat16)
 # +    acc_ref[...] = total.astype(jnp.float32)
+
+
+# %% answer="12.5" name="reads entry -1" judge="simulator" says="does not\\s+count\\s+from\\s+the\\s+end"
+# -    @pl.when((t == 0) | (cols_ref[t] != cols_ref[jnp.maximum(t - 1, 0)]))
+# +    @pl.when((t == 0) | (cols_ref[t] != cols_ref[t - 1]))
 
 
 # %% answer="12.6" name="the line that looks back" judge="exercise" says="largest entry that this line can read"
@@ -229,6 +244,41 @@ line = 13
 # -        o_ref[...] = jnp.zeros_like(o_ref)
 
 
+# %% answer="12.7" name="block 0 after the last wanted one" judge="exercise" says="no other is needed"
+# -    step = jnp.arange(down * across)
+# -    last_wanted = jax.lax.cummax(jnp.where(wanted.reshape(-1) == 1, step, -1))
+# -    first = jnp.argmax(wanted.reshape(-1))  # before it, what comes next does no harm
+# -    return jnp.where(last_wanted < 0, first, last_wanted) % across
+# +    step = jnp.where(wanted.reshape(-1) == 1, jnp.arange(down * across), down * across)
+# +    return jax.lax.cummin(step, reverse=True) % across
+
+
+# %% answer="12.7" name="computes and drops" judge="exercise" says="Every step computes its matmul"
+# -    @pl.when(flag == 1)
+# -    def work():
+# -        dimensions = (((1,), (1,)), ((), ()))
+# -        o_ref[...] = jax.lax.dot_general(
+# -            q_ref[...],
+# -            k_ref[...],
+# -            dimensions,
+# -            precision="highest",
+# -            preferred_element_type=jnp.float32,
+# -        )
+# -
+# -    @pl.when(flag == 0)
+# -    def nothing():
+# -        o_ref[...] = jnp.zeros_like(o_ref)
+# +    dimensions = (((1,), (1,)), ((), ()))
+# +    product = jax.lax.dot_general(
+# +        q_ref[...],
+# +        k_ref[...],
+# +        dimensions,
+# +        precision="highest",
+# +        preferred_element_type=jnp.float32,
+# +    )
+# +    o_ref[...] = jnp.where(flag == 1, product, 0)
+
+
 # %% answer="12.8" name="above one" judge="exercise" says="no more than all of its blocks"
 # -    return min(1, dense_seconds / (cycles / clock))
 # +    return dense_seconds / (cycles / clock)
@@ -283,6 +333,44 @@ line = 13
 # %% answer="12.9" name="one block a step" judge="budget" says="cycles"
 # -    (k, n), count, per_step, width = b.shape, len(rows), 8, 512
 # +    (k, n), count, per_step, width = b.shape, len(rows), 1, 512
+
+
+# %% answer="12.9" name="sorts, and takes one block a step" judge="budget" says="gives none for it|cycles; the budget"
+def sparse_product(values, rows, cols, b):
+    order = jnp.argsort(rows)
+    values, rows, cols = values[order], rows[order], cols[order]
+    n, width = b.shape[1], 256
+
+    def kernel(rows_ref, cols_ref, a_ref, b_ref, zeros_ref, o_ref, acc_ref):
+        t, last = pl.program_id(1), pl.num_programs(1) - 1
+
+        @pl.when((t == 0) | (rows_ref[t] != rows_ref[jnp.maximum(t - 1, 0)]))
+        def new():
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        acc_ref[...] += jnp.dot(a_ref[...], b_ref[...], preferred_element_type=jnp.float32)
+
+        @pl.when((t == last) | (rows_ref[t] != rows_ref[jnp.minimum(t + 1, last)]))
+        def done():
+            o_ref[...] = acc_ref[...].astype(o_ref.dtype)
+
+    out = pl.BlockSpec((SIDE, width), lambda j, t, rows_ref, cols_ref: (rows_ref[t], j))
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((ROWS * SIDE, n), b.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=2,
+            grid=(n // width, len(rows)),
+            in_specs=[
+                pl.BlockSpec((None, SIDE, SIDE), lambda j, t, rows_ref, cols_ref: (t, 0, 0)),
+                pl.BlockSpec((SIDE, width), lambda j, t, rows_ref, cols_ref: (cols_ref[t], j)),
+                pl.BlockSpec(memory_space=pl.ANY),
+            ],
+            out_specs=out,
+            scratch_shapes=[pltpu.VMEM((SIDE, width), jnp.float32)],
+        ),
+        input_output_aliases={4: 0},
+    )(rows, cols, values, b, jnp.zeros((ROWS * SIDE, n), b.dtype))
 
 
 # %% answer="12.10" name="the statement" judge="exercise" says="(?s)above par.*a_ref is fetched 23 times"

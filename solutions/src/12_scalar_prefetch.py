@@ -24,7 +24,7 @@ SIDE = 128  # of a block of a block-sparse matrix
 # *Difficulty 2 of 5. 5 minutes, 4 lines.*
 #
 # `chosen` is the list `[7, 7, 2, 2, 2, 7, 0, 0]`, and it is prefetched. The map of x returns `(chosen_ref[t], 0)`. How
-# many blocks of x are copied from HBM, on each of these grids? Four plain numbers:
+# many blocks of x are copied from HBM, on each of these grids? Give four plain numbers:
 #
 # - **A** on a grid (8,) with the axis t
 # - **B** on a grid (3, 8) with the axes j and t
@@ -195,7 +195,7 @@ checks.check("12.4", largest)
 #
 # A is [M, K] in blocks of 128 x 128, of which `values` are stored, bfloat16[Z, 128, 128], at block rows `rows` and block
 # columns `cols`. This time the lists are sorted by *column*, and every column has a block. `transposed_product(values, rows, cols, b)`
-# returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given, but for the two index maps that look
+# returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given, except for the two index maps that look
 # something up. Write them and the kernel. `product(a, b, 0, 0)` is a.T @ b.
 
 
@@ -273,9 +273,8 @@ checks.check("12.5", transposed_product)
 # *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
 # This is the sparse kernel of JAX's own guide to scalar prefetch ("Scalar Prefetch and Block-Sparse Computation", as of
-# November 2026), shortened. Its result is right, on a chip as well as here. The simulator says of it: *The kernel read
-# outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to change? Answer with its number, or
-# with the line as it should be.
+# November 2026), shortened. That page shows its result to be right on a v5e, and it is right here. The simulator says of it: *The kernel read
+# outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to change? Answer with its number.
 
 # %% given="12.6"
 checks.listing("12.6")
@@ -298,8 +297,8 @@ checks.check("12.6", line)
 # *Difficulty 3 of 5. 10 minutes, 8 lines.*
 #
 # `wanted_scores(q, k, wanted)` multiplies q, float32[M, 128], by the transpose of k, float32[N, 128], in blocks of 128 x 128.
-# `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and costs no
-# product. Three things are wrong with this version. One makes it wrong for matrices that are not square, one leaves
+# `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and must not cost
+# a matmul. Three things are wrong with this version. One reads the wrong flag, one leaves
 # garbage in the result, and one copies blocks of k that no product needs. k is to be copied only for wanted
 # blocks, so prefetch a second list that says, for each step, which block of k should be there. `arrivals` is meant for it, and may use
 # JAX. Tip: `jax.lax.cummax` carries the largest value so far along an axis.

@@ -34,7 +34,8 @@ ROWS = (
         r"traced for pallas_call index_map returned a mutable array reference of type .*?passed in as the argument "
         r"(?P<name>\w+)",
         "The index map returned the prefetched ref {name} itself, which is a place with many numbers in it.",
-        "read one of them: {name}[i].",
+        "read one of them: {name}[i]. If {name} was to be a grid index: those come first, and the prefetched refs "
+        "after them.",
         "12",
     ),
     Row(

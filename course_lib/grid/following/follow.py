@@ -49,11 +49,20 @@ def prefetched_reads(call: Call) -> tuple[np.ndarray, ...]:
     return _followed(call, in_detail=False).read
 
 
+def read_below_zero(call: Call) -> tuple[str, int] | None:
+    """Return (name, index) of the first prefetched array that the body reads below index 0; None if none is known.
+
+    Raises UnreadableCall where ``body`` does.
+    """
+    return next(((name, index) for name, index in _followed(call, in_detail=False).below if index < 0), None)
+
+
 class _Followed(NamedTuple):
     body: Body
     uses: tuple[Use, ...]
     broken: Broken | None
     read: tuple[np.ndarray, ...]
+    below: tuple[tuple[str, int], ...]
 
 
 def _followed(call: Call, in_detail: bool) -> _Followed:
@@ -74,8 +83,9 @@ def _outcome(call: Call, in_detail: bool) -> _Followed | UnreadableCall:
             follower = _follower_in_order(call, refs, in_detail)
     except UnreadableCall as error:
         return error.with_traceback(None)
-    read = tuple(ref.read for ref in refs[: len(call.scalars)])
-    return _Followed(follower.result(), tuple(follower.uses or ()), follower.broken, read)
+    prefetched = refs[: len(call.scalars)]
+    read, below = tuple(ref.read for ref in prefetched), tuple((ref.name, ref.below) for ref in prefetched)
+    return _Followed(follower.result(), tuple(follower.uses or ()), follower.broken, read, below)
 
 
 def _follower_of_all_steps(call: Call, refs: list, in_detail: bool) -> Follower:

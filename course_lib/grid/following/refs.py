@@ -20,6 +20,7 @@ class Ref:
         if space == "smem":
             self.values, self.known = np.zeros(aval.shape, aval.dtype), np.zeros(aval.shape, bool)
             self.read = np.zeros(aval.shape, bool)
+            self.below = 0  # the smallest index that was read, if it is below 0
 
     def give(self, array) -> None:
         self.values, self.known = np.array(array), np.ones(self.aval.shape, bool)
@@ -104,10 +105,12 @@ def element(array: np.ndarray, index: tuple):
 
 def ask_for(ref: Ref, index: tuple, active) -> None:
     """Record that a kernel reads ``ref[index]`` at the steps in ``active``."""
-    index = _clipped(index, ref.aval.shape)
     if np.ndim(active):
         index = tuple(np.broadcast_to(i, active.shape)[active] for i in index)
-    ref.read[index] = True
+    elif not active:
+        return
+    ref.below = min(ref.below, *(int(np.min(i, initial=0)) for i in index))
+    ref.read[_clipped(index, ref.aval.shape)] = True
 
 
 def _clipped(index: tuple, shape: tuple[int, ...]) -> tuple:

@@ -33,8 +33,8 @@ def come_back_to(found: Finding) -> Complaint | None:
     other = tuple(output.indices[found.steps[gap] + 1].tolist())
     return Complaint(
         f"The entries that lead to this block do not follow one another: after step {left} {output.name} leaves it "
-        f"for block {other}, and at step {back} it comes back. What was summed in between is another block's.",
-        "sort the list by output block; or keep all of the output in VMEM, where the order makes no difference.",
+        f"for block {other}, and at step {back} it comes back. The steps in between belong to other blocks.",
+        "sort the list by output block; or keep all of the output in VMEM, and begin each of its blocks once.",
     )
 
 
@@ -72,6 +72,9 @@ def written_late(found: Finding) -> Complaint | None:
     writes = {s for use in uses if use.ref == output.name and use.kind == "write" for s in use.steps.tolist()}
     if last + 1 not in writes:
         return None
+    start = output.starts[last + 1].tolist()
+    if not found.wrong[tuple(slice(s, s + b) for s, b in zip(start, output.block_shape, strict=True))].any():
+        return None  # what that step writes belongs to its own block
     other = tuple(output.indices[last + 1].tolist())
     return Complaint(
         f"Step {call.step(last)} is the last that has this block, and {output.name} is written one step later, at "

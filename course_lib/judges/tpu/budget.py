@@ -160,7 +160,15 @@ def _type(buffer: cost.Allocation) -> str:
 
 
 def _cycles(report: compiler.Report, most: int | None) -> Complaint | None:
-    if most is None or report.cycles is None or report.cycles <= most:
+    if most is None:
+        return None
+    if report.cycles is None:
+        why = next((note for note in report.notes if note.startswith("no cycles")), "no cycles")
+        return Complaint(
+            f"The budget is {most:,} cycles, and the compiler gives none for it: {why.removeprefix('no cycles: ')}",
+            "change what stands in the way of its simulator: prepare lists before the call, for example.",
+        )
+    if report.cycles <= most:
         return None
     return Complaint(
         f"{vocabulary.COMPILER.capitalize()}: it takes {report.cycles:,} cycles; the budget is {most:,}."

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from course_lib.judges.reading import promises
+from course_lib.judges.reading import lists, promises
 from course_lib.judges.running import garbage
 from course_lib.judges.tpu.run_and_compare import simulate_and_compare
 from course_lib.judges.trial import Trial
@@ -21,6 +21,8 @@ def ask(trial: Trial) -> Verdict:
     """Return the simulator judge's verdict."""
     said = simulate_and_compare("simulator", trial, random_seed=0)
     if said.passed and (complaint := promises.complaint(trial.walk)):  # which a simulation ignores
+        return complained("simulator", complaint)
+    if said.passed and (complaint := lists.complaint(trial.walk)):
         return complained("simulator", complaint)
     if said.passed and (suspicion := garbage.suspicion(trial.walk, trial.args)):
         for filling in suspicion.fillings:

@@ -59,7 +59,7 @@ EXERCISE = Exercise(
         "The lesson's sparse_kernel looks at rows_ref, because there the result's rows change with it. Which list "
         "tells here where a sum begins and ends?",
         "b_map returns (rows_ref[t], 0) and o_map (cols_ref[t], 0). Zero where cols_ref[t] differs from the entry "
-        "before, add product(a_ref[...], b_ref[...], 0, 0), store where it differs from the entry behind.",
+        "before, add product(a_ref[...], b_ref[...], 0, 0), store where it differs from the next entry.",
     ),
     points=3,
 )

@@ -79,7 +79,7 @@ EXERCISE = Exercise(
     hints=(
         "The simulator names the ref and the entry that was read. Which lines read rows_ref, and at which t could the "
         "index be 6?",
-        "One line reads the entry before, one the entry behind. Both are kept inside the list by a minimum or a "
+        "One line reads the entry before, one the next entry. Both are kept inside the list by a minimum or a "
         "maximum. What is the largest value of each?",
         "jnp.minimum(t + 1, blocks) is `blocks` at the last step, and the last entry is number blocks - 1.",
     ),

@@ -13,6 +13,7 @@ FLAGS = (
     ((0, 0, 1, 0), (1, 0, 0, 1)),
     ((1, 0, 0), (0, 1, 0), (0, 0, 0), (0, 1, 1)),
     ((0, 1),),
+    ((0, 0, 1, 0), (0, 1, 0, 0)),
 )
 
 
@@ -74,6 +75,17 @@ def _no_copy_without_work(wanted_scores):
     return None
 
 
+def _no_product_without_need(wanted_scores):
+    """Demand that the matmul stands under a condition: with a `where` around it, every step computes it."""
+    (call,) = grid.walk(wanted_scores, *_cases()[0]).calls
+    if any(eqn.primitive.name == "dot_general" for eqn in call.kernel.eqns):
+        return (
+            "Every step computes its matmul, and drops it where it is not wanted.",
+            "put it under pl.when(flag == 1).",
+        )
+    return None
+
+
 EXERCISE = Exercise(
     id="12.7",
     title="Repair: blocks that nobody wants",
@@ -83,7 +95,7 @@ EXERCISE = Exercise(
     cases=_cases,
     reference=_wanted,
     arithmetic_around=True,
-    also=(_no_copy_without_work,),
+    also=(_no_copy_without_work, _no_product_without_need),
     slips=(
         judges.Slip(
             means="the flags were read column by column",
@@ -102,7 +114,7 @@ EXERCISE = Exercise(
         "At a step without work, k's map may return any block that costs nothing: the one that is there, or the next "
         "one needed. In front of the first wanted block only the second will do.",
         "Number the steps 0, 1, 2 ... jax.lax.cummax(jnp.where(wanted, step, -1)) is the last wanted step so far, "
-        "and -1 in front of the first. Its remainder by `across` is the block of k.",
+        "and -1 before the first: take the first wanted step there. Its remainder by `across` is the block of k.",
     ),
     points=3,
 )

@@ -25,6 +25,7 @@ EXERCISE = Exercise(
             Formula(
                 name="the density",
                 unit="",
+                tolerance=1e-5,
                 formula="min(1, 2 * side * side * width * clock / (peak * cycles))",
                 proof=_counted,
                 near={

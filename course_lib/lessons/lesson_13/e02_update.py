@@ -1,0 +1,115 @@
+"""The forward kernel of attention: three sums that are rescaled."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_13 import plain
+
+
+def _cases() -> list[tuple]:
+    """Return scores of a few hundred in both signs, growing and shrinking from block to block; and small ones."""
+    cases = []
+    for seed, (heads, t, s, d, high) in enumerate(
+        ((2, 256, 384, 128, 5.0), (1, 128, 256, 64, 6.0), (3, 128, 128, 128, 1.0))
+    ):
+        q, k, v = plain.drawn(seed, (heads, t, d), (heads, s, d), (heads, s, d), high=high)
+        rising = jnp.linspace(0.3, 1.5, s)[None, :, None]
+        cases.append((q, k * rising if seed == 0 else k, v))
+    return cases
+
+
+def _blocks(q, k, v):
+    return [(k[:, at : at + 128], v[:, at : at + 128]) for at in range(0, k.shape[1], 128)]
+
+
+def _folded(q, k, v, *, of_acc: bool, of_l: bool):
+    """Return the result if acc or l is not rescaled when the maximum grows."""
+    m = jnp.full((*q.shape[:2], 1), -jnp.inf)
+    l = acc = 0.0  # noqa: E741
+    for k_block, v_block in _blocks(q, k, v):
+        s = plain.scores(q, k_block)
+        new = jnp.maximum(m, s.max(axis=-1, keepdims=True))
+        p, shrink = jnp.exp(s - new), jnp.exp(m - new)
+        l = l * (shrink if of_l else 1) + p.sum(axis=-1, keepdims=True)  # noqa: E741
+        acc = acc * (shrink if of_acc else 1) + plain.weighted(p, v_block)
+        m = new
+    return acc / l
+
+
+def _last_block(q, k, v):
+    return plain.attention(q, *_blocks(q, k, v)[-1])
+
+
+def _own_maximum(q, k, v):
+    """Return the result if every block has a maximum of its own, and nothing is rescaled."""
+    l = acc = 0.0  # noqa: E741
+    for k_block, v_block in _blocks(q, k, v):
+        s = plain.scores(q, k_block)
+        p = jnp.exp(s - s.max(axis=-1, keepdims=True))
+        l, acc = l + p.sum(axis=-1, keepdims=True), acc + plain.weighted(p, v_block)  # noqa: E741
+    return acc / l
+
+
+def _scaled(by):
+    return lambda q, k, v: plain.attention(q * by(q.shape[-1]), k, v)
+
+
+EXERCISE = Exercise(
+    id="13.2",
+    title="The update",
+    kind="write",
+    defines="attention_kernel",
+    judged="attention",
+    cases=_cases,
+    reference=lambda q, k, v: plain.attention(q, k, v),
+    slips=(
+        judges.Slip(
+            means="acc is not rescaled when the maximum grows",
+            value=lambda q, k, v: _folded(q, k, v, of_acc=False, of_l=True),
+            next="multiply acc_ref by exp(old - new) before you add, as l_ref.",
+        ),
+        judges.Slip(
+            means="l is not rescaled when the maximum grows",
+            value=lambda q, k, v: _folded(q, k, v, of_acc=True, of_l=False),
+            next="multiply l_ref by exp(old - new) before you add, as acc_ref.",
+        ),
+        judges.Slip(
+            means="neither l nor acc is rescaled: exp(old - new) is missing, or m_ref was renewed before it was read",
+            value=lambda q, k, v: _folded(q, k, v, of_acc=False, of_l=False),
+            next="read the old maximum first, and multiply both by exp(old - new) before you add.",
+        ),
+        judges.Slip(
+            means="every block has a maximum of its own, and the sums of different blocks do not fit together",
+            value=_own_maximum,
+            next="compare the block's maximum with m_ref, and rescale what was summed with the old one.",
+        ),
+        judges.Slip(
+            means="only the last block of keys is in it",
+            value=_last_block,
+            next="begin at j == 0 alone, and add at every step.",
+        ),
+        judges.Slip(means="the scores are not scaled", value=_scaled(lambda d: d**0.5), next="divide them by sqrt(D)."),
+        judges.Slip(
+            means="the scores are divided by D, and not by its root",
+            value=_scaled(lambda d: d**-0.5),
+            next="divide them by sqrt(D).",
+        ),
+        judges.Slip(
+            means="the sums are not divided by l",
+            value=lambda q, k, v: plain.weighted(
+                jnp.exp(plain.scores(q, k) - plain.scores(q, k).max(axis=-1, keepdims=True)), v
+            ),
+            next="at the last step, write acc_ref / l_ref.",
+        ),
+    ),
+    hints=(
+        "Three parts: at the first block of keys m is -inf and the sums are 0; at every block the update; at the last "
+        "one acc / l.",
+        "Read the old maximum, compute the new one, and then p = exp(s - new) and shrink = exp(old - new). Which of "
+        "the three refs are multiplied by shrink?",
+        "l_ref[...] = l_ref[...] * shrink + the sums of the rows of p; acc_ref[...] = acc_ref[...] * shrink + "
+        "product(p, v_ref[...], 1, 0); m_ref[...] = new.",
+    ),
+    points=3,
+)

@@ -1,0 +1,149 @@
+"""Which blocks of a causal kernel work, which need a mask, and which keys are there."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit, described
+from course_lib.lessons.lesson_13 import plain
+
+BQ, BK = 256, 128
+
+
+def _cases() -> list[tuple]:
+    cases = []
+    for seed, (heads, t, d) in enumerate(((2, 768, 128), (1, 256, 64), (1, 1024, 64))):
+        cases.append(tuple(plain.drawn(seed, *[(heads, t, d)] * 3)))
+    return cases
+
+
+def _with_plan(plan):
+    """Return the causal kernel with the learner's plan. Raise Unfit where it is wrong for a block."""
+    found = plan(0, 0)
+    if not isinstance(found, tuple | list) or len(found) != 3:
+        raise Unfit(
+            f"plan(0, 0) returns {described(found)}, and three things are asked for.",
+            "return works, needs_mask, block_of_keys.",
+        )
+    _each_block_is_right(plan)
+    _no_copy_without_work(plan)
+
+    def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+        i, j = pl.program_id(1), pl.program_id(2)
+
+        @pl.when(j == 0)
+        def begin():
+            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+            l_ref[...] = jnp.zeros_like(l_ref)
+            acc_ref[...] = jnp.zeros_like(acc_ref)
+
+        works, needs_mask, _ = plan(i, j)
+
+        @pl.when(works)
+        def work():
+            s = jax.lax.dot_general(
+                q_ref[...],
+                k_ref[...],
+                (((1,), (1,)), ((), ())),
+                precision="highest",
+                preferred_element_type=jnp.float32,
+            ) / math.sqrt(q_ref.shape[1])
+            row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, axis) for axis in (0, 1))
+            counts = (j * BK + column <= i * BQ + row) | jnp.logical_not(needs_mask)
+            s = jnp.where(counts, s, -jnp.inf)
+            old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
+            p, shrink = jnp.exp(s - m), jnp.exp(old - m)
+            m_ref[...] = m
+            l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
+            acc_ref[...] = acc_ref[...] * shrink + jnp.dot(
+                p, v_ref[...], precision="highest", preferred_element_type=jnp.float32
+            )
+
+        @pl.when(j == pl.num_programs(2) - 1)
+        def store():
+            o_ref[...] = acc_ref[...] / l_ref[...]
+
+    def attention(q, k, v):
+        heads, t, d = q.shape
+        queries = pl.BlockSpec((None, BQ, d), lambda h, i, j: (h, i, 0))
+        keys = pl.BlockSpec((None, BK, d), lambda h, i, j: (h, plan(i, j)[2], 0))
+        statistic = pltpu.VMEM((BQ, 1), jnp.float32)
+        return pl.pallas_call(
+            kernel,
+            out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+            grid=(heads, t // BQ, t // BK),
+            in_specs=[queries, keys, keys],
+            out_specs=queries,
+            scratch_shapes=[statistic, statistic, pltpu.VMEM((BQ, d), jnp.float32)],
+        )(q, k, v)
+
+    return attention
+
+
+def _blocks():
+    """Yield (i, j, whether any score counts, whether all do) for 1024 positions, by their positions."""
+    counts = jax.device_get(plain.causal(1024))
+    for i in range(1024 // BQ):
+        for j in range(1024 // BK):
+            block = counts[i * BQ : (i + 1) * BQ, j * BK : (j + 1) * BK]
+            yield i, j, bool(block.any()), bool(block.all())
+
+
+def _each_block_is_right(plan) -> None:
+    for i, j, some, full in _blocks():
+        works, needs_mask, _ = plan(i, j)
+        where = f"Block ({i}, {j}) has queries {i * BQ} to {i * BQ + BQ - 1} and keys {j * BK} to {j * BK + BK - 1}"
+        if bool(works) != some:
+            said = (
+                "some of its scores count, and the plan says that there is no work"
+                if some
+                else "none counts, and the plan says that there is work"
+            )
+            raise Unfit(f"{where}: {said}.", "compare the first key of the block with its last query.")
+        if some and bool(needs_mask) == full:
+            said = (
+                "all of its scores count, and the plan asks for a mask"
+                if full
+                else "not all of its scores count, and the plan asks for no mask"
+            )
+            raise Unfit(f"{where}: {said}.", "compare the last key of the block with its first query.")
+
+
+def _no_copy_without_work(plan) -> None:
+    before = None
+    for i, j, some, _ in _blocks():
+        block = int(plan(i, j)[2])
+        if some and block != j:
+            raise Unfit(
+                f"Block ({i}, {j}) needs block {j} of the keys, and the plan names {block}.",
+                "where a step works, its keys are those of j.",
+            )
+        if not some and block not in (before, 0 if j == 1024 // BK - 1 else before):
+            raise Unfit(
+                f"Step ({i}, {j}) has no work, and the plan asks for keys {block}; block {before} of them is there.",
+                "stay at the last block that this i needs.",
+                headline="keys are copied that nobody reads.",
+            )
+        before = block
+
+
+EXERCISE = Exercise(
+    id="13.3",
+    title="Configure only: causal, in blocks of two sizes",
+    kind="configure",
+    defines="plan",
+    cases=_cases,
+    reference=lambda q, k, v: plain.attention(q, k, v, plain.causal(q.shape[1])),
+    build=_with_plan,
+    hints=(
+        "Query r sees keys up to r. Write down first and last query of block i, and first and last key of block j.",
+        "A block has work if its first key is not behind its last query. It needs a mask if its last key is behind its "
+        "first query.",
+        "The last block of keys that block i of the queries needs holds its last query: (i * BQ + BQ - 1) // BK.",
+    ),
+    points=2,
+)

@@ -1,0 +1,92 @@
+"""Index maps for heads of queries that share heads of keys, in a batch."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.unfit import Unfit, described
+from course_lib.lessons.lesson_13 import plain
+
+SIDE = 128
+
+
+def _cases() -> list[tuple]:
+    cases = []
+    for seed, (batch, heads, key_heads, t, d) in enumerate(
+        ((2, 4, 2, 256, 128), (3, 2, 1, 128, 64), (2, 3, 3, 128, 128))
+    ):
+        shapes = (batch, heads, t, d), (batch, key_heads, t, d), (batch, key_heads, t, d)
+        cases.append(tuple(plain.drawn(seed, *shapes)))
+    return cases
+
+
+def _shared(q, k, v, of_head=lambda h, heads, key_heads: h // (heads // key_heads)):
+    heads, key_heads = q.shape[1], k.shape[1]
+    chosen = of_head(jnp.arange(heads), heads, key_heads)
+    return plain.attention(q, k[:, chosen], v[:, chosen])
+
+
+def _with_blocks(blocks):
+    """Return attention with the learner's index maps. Raise Unfit for what are not two indices of four numbers."""
+
+    def attention(q, k, v):
+        (batch, heads, t, d), key_heads = q.shape, k.shape[1]
+        found = blocks(0, 0, 0, heads, key_heads)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise Unfit(
+                f"blocks(0, 0, 0, {heads}, {key_heads}) returns {described(found)}, and two indices are asked for.",
+                "return (index of q's block), (index of k's block), four numbers each.",
+            )
+        of_q, of_k = (
+            pl.BlockSpec((None, None, size, d), lambda *at, n=n: blocks(*at, heads, key_heads)[n])
+            for n, size in enumerate((SIDE, t))
+        )
+        return pl.pallas_call(
+            _attention_kernel,
+            out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+            grid=(batch * heads, t // SIDE, 1),
+            in_specs=[of_q, of_k, of_k],
+            out_specs=of_q,
+        )(q, k, v)
+
+    return attention
+
+
+def _attention_kernel(q_ref, k_ref, v_ref, o_ref):
+    how = {"precision": "highest", "preferred_element_type": jnp.float32}
+    s = jax.lax.dot_general(q_ref[...], k_ref[...], (((1,), (1,)), ((), ())), **how) / math.sqrt(q_ref.shape[1])
+    p = jnp.exp(s - jnp.max(s, axis=1, keepdims=True))
+    o_ref[...] = jnp.dot(p, v_ref[...], **how) / jnp.sum(p, axis=1, keepdims=True)
+
+
+EXERCISE = Exercise(
+    id="13.4",
+    title="Configure only: grouped heads in a batch",
+    kind="configure",
+    defines="blocks",
+    cases=_cases,
+    reference=_shared,
+    build=_with_blocks,
+    slips=(
+        judges.Slip(
+            means="heads of queries that follow each other take heads of keys in turn",
+            value=lambda q, k, v: _shared(q, k, v, lambda h, heads, key_heads: h % key_heads),
+            next="the first heads share head 0 of the keys: divide, and do not take the remainder.",
+        ),
+        judges.Slip(
+            means="all heads of queries take head 0 of the keys",
+            value=lambda q, k, v: _shared(q, k, v, lambda h, heads, key_heads: 0 * h),
+            next="head h takes head h // (heads // key_heads).",
+        ),
+    ),
+    hints=(
+        "Take n apart first: which sequence is it, and which head of queries?",
+        "n // heads is the sequence, and n % heads the head. heads // key_heads of them share a head of keys.",
+        "(n // heads, n % heads, i, 0), and for k and v (n // heads, n % heads // (heads // key_heads), j, 0).",
+    ),
+    points=1,
+)

@@ -1,0 +1,86 @@
+"""Attention within documents that are packed in a row: to be repaired."""
+
+import jax.numpy as jnp
+
+from course_lib import judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_13 import plain
+
+LENGTHS = ((100, 90, 40, -26), (128,), (-60, 200, 124))  # of documents; below 0: of padding
+
+
+def _ids(lengths: tuple[int, ...]):
+    ids = [jnp.full(abs(n), 0 if n < 0 else number) for number, n in enumerate(lengths, 1)]
+    return jnp.concatenate(ids).astype(jnp.int32)[None]
+
+
+def _cases() -> list[tuple]:
+    """Return documents of several lengths with padding; scores of several hundreds, the largest in another document."""
+    cases = []
+    for seed, lengths in enumerate(LENGTHS):
+        ids = _ids(lengths)
+        t = ids.shape[1] // 128 * 128
+        q, k, v = plain.drawn(seed, *[(2, t, 128)] * 3, high=4.0)
+        loud = jnp.where(ids[0, :t] == 2, 8.0, 1.0)[None, :, None]
+        cases.append((q, k * loud, v, ids[:, :t]))
+    return cases
+
+
+def _documents(q, k, v, ids):
+    seen = (ids.T == ids) & (ids.T > 0)
+    return jnp.where(ids.T > 0, plain.attention(q, k, v, seen | (ids.T == 0)), 0)
+
+
+def _with_padding(q, k, v, ids):
+    return plain.attention(q, k, v, ids.T == ids)
+
+
+def _sum_of_all(q, k, v, ids):
+    """Return each block of 128 queries divided by the sum of all its weights."""
+    s = jnp.where((ids.T == ids) & (ids.T > 0), plain.scores(q, k), -jnp.inf)
+    m = s.max(axis=-1, keepdims=True)
+    p = jnp.exp(s - jnp.where(jnp.isneginf(m), 0, m))
+    total = p.reshape(len(q), -1, 128, p.shape[-1]).sum(axis=(2, 3))
+    return plain.weighted(p, v) / jnp.repeat(total, 128, axis=1)[..., None]
+
+
+def _maximum_of_all(q, k, v, ids):
+    """Return it with the maximum taken over keys of other documents too."""
+    s = plain.scores(q, k)
+    p = jnp.where((ids.T == ids) & (ids.T > 0), jnp.exp(s - s.max(axis=-1, keepdims=True)), 0)
+    total = p.sum(axis=-1, keepdims=True)
+    return plain.weighted(p, v) / jnp.where(total == 0, 1, total)
+
+
+EXERCISE = Exercise(
+    id="13.7",
+    title="Repair: documents in a row",
+    kind="repair",
+    defines="documents_kernel",
+    judged="documents",
+    cases=_cases,
+    reference=_documents,
+    slips=(
+        judges.Slip(
+            means="padding attends to padding",
+            value=_with_padding,
+            next="a query whose id is 0 sees nothing, and its result is 0.",
+        ),
+        judges.Slip(
+            means="all queries of a block are divided by one sum, that of all their weights",
+            value=_sum_of_all,
+            next="sum along axis 1, with keepdims=True.",
+        ),
+        judges.Slip(
+            means="the maximum is taken over keys of other documents too, beside which a query's own weights become 0",
+            value=_maximum_of_all,
+            next="mask the scores with -inf before the maximum.",
+        ),
+    ),
+    hints=(
+        "Which scores does the maximum see, which weights does the sum add up, and what does a query with id 0 see?",
+        "Mask the scores, with -inf, before the maximum; then the exponentials need no mask. Sum each row by itself.",
+        "Of a row without keys the maximum is -inf, and -inf - (-inf) is NaN: subtract 0 there, and divide by 1.",
+    ),
+    points=3,
+)

@@ -1,0 +1,51 @@
+"""The head size at which recomputing the weights takes as long as keeping them."""
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.compute import Compute, Formula
+
+
+def _by_times(itemsize: int, peak: float, bandwidth: float) -> float:
+    """Return the D at which both times are equal for a head of 1024 positions, found by halving an interval."""
+    low, high = 0.0, 1e9
+    weights = 1024 * 1024
+    keeps = 2 * weights * itemsize / bandwidth
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if weights * 2 * middle / peak < keeps else (low, middle)
+    return low
+
+
+EXERCISE = Exercise(
+    id="13.8",
+    title="Compute: keep the weights, or make them again?",
+    kind="compute",
+    defines="head_size",
+    asks=Compute(
+        takes=("itemsize", "peak", "bandwidth"),
+        results=(
+            Formula(
+                name="the head size",
+                unit="",
+                tolerance=0.001,
+                formula="itemsize * peak / bandwidth",
+                proof=_by_times,
+                near={
+                    "itemsize * peak / (2 * bandwidth)": "The weights are written, and then read: they pass twice.",
+                    "2 * itemsize * peak / bandwidth": "A score takes 2 D FLOPs: D multiplications and D additions.",
+                    "peak / bandwidth": "How many bytes has a weight?",
+                    "2 * peak / bandwidth": "A weight has itemsize bytes, and not always two.",
+                    "bandwidth / (itemsize * peak)": "It is upside down: D grows with the peak.",
+                    "itemsize * bandwidth / peak": "It is upside down: D grows with the peak, not with the bandwidth.",
+                },
+            ),
+        ),
+        cases=((2, 197e12, 819e9), (4, 197e12, 819e9), (2, 918e12, 1640e9), (1, 394e12, 819e9)),
+        why="two passes of a weight, and 2 D FLOPs for it.",
+    ),
+    hints=(
+        "Take one weight. How many bytes pass to keep it, and how many FLOPs does it take to make it again?",
+        "2 * itemsize / bandwidth seconds against 2 * D / peak seconds.",
+        "Set them equal: the twos cancel, and D = itemsize * peak / bandwidth.",
+    ),
+    points=1,
+)

@@ -1,0 +1,77 @@
+"""A whole kernel from an empty cell: attention and its log-sum-exp, within a limit on cycles."""
+
+import jax
+import jax.numpy as jnp
+
+from course_lib import compiler, judges
+from course_lib.checks.exercise import Exercise
+from course_lib.lessons.lesson_13 import plain
+
+LARGE = jax.ShapeDtypeStruct((2, 2048, 128), jnp.bfloat16)
+MOST_CYCLES = 52_000
+
+
+def _cases() -> list[tuple]:
+    cases = []
+    for seed, (heads, t, high) in enumerate(((2, 512, 3.0), (1, 256, 2.5), (1, 768, 4.0))):
+        cases.append(tuple(x.astype(jnp.bfloat16) for x in plain.drawn(seed, *[(heads, t, 128)] * 3, high=high)))
+    return cases
+
+
+def _both(q, k, v):
+    lse = jax.nn.logsumexp(plain.scores(q.astype(jnp.float32), k.astype(jnp.float32)), axis=-1)
+    return plain.attention_of_bfloat16(q, k, v), lse[:, None, :]
+
+
+def _fast_enough(flash):
+    """Demand at most MOST_CYCLES for two heads of 2048, where a compiler is at hand."""
+    try:
+        report = compiler.compile_tpu(flash, LARGE, LARGE, LARGE)
+    except compiler.Unavailable:
+        return None
+    if not report.ok:
+        return f"For 2 heads of 2048 the compiler refuses it: {report.error}", "mind the VMEM that a long head takes."
+    if report.cycles is None or report.cycles <= MOST_CYCLES:
+        return None
+    busy = ", ".join(f"{unit} {report.slots.get(unit, 0):.0%}" for unit in ("MXU", "XLU", "EUP"))
+    return (
+        f"For 2 heads of 2048 it takes {report.cycles:,.0f} cycles, predicted (compiler), and {MOST_CYCLES:,} are "
+        f"asked for. Of their slots are filled: {busy}.",
+        "keep m and l in all lanes, and let a step do all keys of a head in straight-line code.",
+    )
+
+
+EXERCISE = Exercise(
+    id="13.9",
+    title="From an empty cell: attention and its log-sum-exp",
+    kind="write",
+    defines="flash",
+    cases=_cases,
+    reference=_both,
+    slips=(
+        judges.Slip(
+            means="lse has no maximum in it: that is log(l)",
+            value=lambda q, k, v: _both(q, k, v)[1] - _largest(q, k),
+            next="lse = m / sqrt(D) + log(l).",
+            output=1,
+        ),
+        judges.Slip(
+            means="lse is to the base 2",
+            value=lambda q, k, v: _both(q, k, v)[1] / jnp.log(2.0),
+            next="multiply by log(2), or take jnp.log of l and the scaled maximum.",
+            output=1,
+        ),
+    ),
+    also=(_fast_enough,),
+    hints=(
+        "Begin with the lesson's straight-line kernel: all keys of a head in VMEM, the loop over them in Python.",
+        "lse is m + log(l) for scaled scores. If m is the largest unscaled product, divide it by sqrt(128).",
+        "A column of lse for 512 queries becomes a row by .T: lse_ref[...] = (m[:, :1] / math.sqrt(d) + jnp.log(l)).T, "
+        "for a block of (None, 1, 512).",
+    ),
+    points=4,
+)
+
+
+def _largest(q, k):
+    return plain.scores(q.astype(jnp.float32), k.astype(jnp.float32)).max(axis=-1)[:, None, :]

@@ -1,0 +1,38 @@
+"""Golf: causal attention of short sequences in the fewest cycles."""
+
+import jax.numpy as jnp
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.kinds.golf import CYCLES, Golf
+from course_lib.lessons.lesson_13 import plain
+
+
+def _cases() -> list[tuple]:
+    cases = []
+    for seed, (heads, t) in enumerate(((2, 1024), (1, 512))):
+        cases.append(tuple(x.astype(jnp.bfloat16) for x in plain.drawn(seed, *[(heads, t, 128)] * 3)))
+    return cases
+
+
+def _causal(q, k, v):
+    return plain.attention_of_bfloat16(q, k, v, plain.causal(q.shape[1]))
+
+
+EXERCISE = Exercise(
+    id="13.10",
+    title="Golf: causal, in the fewest cycles",
+    kind="golf",
+    defines="causal",
+    cases=_cases,
+    reference=_causal,
+    golf=Golf(unit=CYCLES, par=10_500, floor=6_144),
+    hints=(
+        "A step for each head, with all of its queries, has the fewest walls. What lies above the diagonal is never "
+        "computed, since Python's loops decide it.",
+        "If a block of queries has all of its scores in one array, its maximum is known at once: nothing has to be "
+        "rescaled. Mask the triangle on the diagonal alone.",
+        "With blocks of 256 queries, ask for the scores of the next block before the softmax of this one: the MXU then "
+        "has work while the exponentials are computed.",
+    ),
+    points=4,
+)

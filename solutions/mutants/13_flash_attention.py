@@ -1,0 +1,232 @@
+# Wrong answers to the exercises of lesson 13: edits of our answer, as in a diff, or whole answers. `judge` must
+# refuse each, and the verdict must match the regular expression `says`. tests/test_mutants.py runs them all.
+
+
+# %% answer="13.1" name="without the result" judge="exercise" says="The result has to come out as well"
+numbers = {"A": 9437184, "B": 603979776, "C": 78, "D": 12}
+
+
+# %% answer="13.1" name="half of the blocks" judge="exercise" says="What about the blocks on the diagonal"
+numbers = {"A": 12582912, "B": 603979776, "C": 72, "D": 12}
+
+
+# %% answer="13.1" name="a mask for every block" judge="exercise" says="below the diagonal is full"
+numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
+
+
+# %% answer="13.2" name="acc is not rescaled" judge="numbers" says="acc"
+# -    acc_ref[...] = acc_ref[...] * shrink + product(p, v_ref[...], 1, 0)
+# +    acc_ref[...] = acc_ref[...] + product(p, v_ref[...], 1, 0)
+
+
+# %% answer="13.2" name="l is not rescaled" judge="numbers" says="rescaled|l_ref"
+# -    l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
+# +    l_ref[...] = l_ref[...] + jnp.sum(p, axis=1, keepdims=True)
+
+
+# %% answer="13.2" name="m is renewed too early" judge="numbers" says="neither l nor acc is\\s+rescaled|rescaled"
+# -    p, shrink = jnp.exp(s - m), jnp.exp(old - m)
+# -    m_ref[...] = m
+# +    m_ref[...] = m
+# +    p, shrink = jnp.exp(s - m), jnp.exp(m_ref[...] - m)
+
+
+# %% answer="13.2" name="no scale" judge="numbers" says="scores are not scaled"
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(q_ref.shape[1])
+# +    s = product(q_ref[...], k_ref[...], 1, 1)
+
+
+# %% answer="13.2" name="divides by D" judge="numbers" says="divided by D"
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(q_ref.shape[1])
+# +    s = product(q_ref[...], k_ref[...], 1, 1) / q_ref.shape[1]
+
+
+# %% answer="13.2" name="not divided by l" judge="numbers" says="not divided by l"
+# -        o_ref[...] = acc_ref[...] / l_ref[...]
+# +        o_ref[...] = acc_ref[...]
+
+
+# %% answer="13.2" name="begins anew at every block" judge="numbers" says="last block of keys|anew"
+# -    @pl.when(j == 0)
+# -    def begin():
+# -        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+# -        l_ref[...] = jnp.zeros_like(l_ref)
+# -        acc_ref[...] = jnp.zeros_like(acc_ref)
+# +    m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+# +    l_ref[...] = jnp.zeros_like(l_ref)
+# +    acc_ref[...] = jnp.zeros_like(acc_ref)
+
+
+# %% answer="13.3" name="whole blocks of queries alone" judge="exercise" says="some of its scores count, and the plan says\\s+that there is no work"
+# -    works = j * BK <= last_query
+# +    works = j * BK <= first_query
+
+
+# %% answer="13.3" name="compares block numbers" judge="exercise" says="Block \\(0, 1\\)"
+# -    works = j * BK <= last_query
+# +    works = j <= i
+
+
+# %% answer="13.3" name="a mask everywhere" judge="exercise" says="all of its scores count, and the plan asks\\s+for a mask"
+# -    needs_mask = j * BK + BK - 1 > first_query
+# +    needs_mask = j >= 0
+
+
+# %% answer="13.3" name="no mask in the second half" judge="exercise" says="asks\\s+for no mask"
+# -    needs_mask = j * BK + BK - 1 > first_query
+# +    needs_mask = j * BK > first_query
+
+
+# %% answer="13.3" name="copies all keys" judge="exercise" says="block \\d of them is there"
+# -    return works, needs_mask, jnp.minimum(j, last_query // BK)
+# +    return works, needs_mask, j
+
+
+# %% answer="13.4" name="heads in turn" judge="numbers" says="heads of keys in\\s+turn"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+# +    return (sequence, head, i, 0), (sequence, head % key_heads, j, 0)
+
+
+# %% answer="13.4" name="divides by the heads of keys" judge="numbers" says="wrong"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+# +    return (sequence, head, i, 0), (sequence, head // key_heads, j, 0)
+
+
+# %% answer="13.4" name="one index" judge="numbers" says="two indices are\\s+asked for"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+# +    return sequence, head, i, 0
+
+
+# %% answer="13.4" name="one sequence for all" judge="numbers" says="wrong"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+# +    return (sequence, head, i, 0), (0, head // (heads // key_heads), j, 0)
+
+
+# %% answer="13.5" name="no scale at the end" judge="numbers" says="the scale is missing"
+# -        dq_ref[...] = acc_ref[...] * scale
+# +        dq_ref[...] = acc_ref[...]
+
+
+# %% answer="13.5" name="no delta" judge="numbers" says="delta is missing"
+# -    ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +    ds = p * product(v_ref[...], g_ref[...], 1, 1)
+
+
+# %% answer="13.5" name="no p" judge="numbers" says="factor p is missing"
+# -    ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +    ds = product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...]
+
+
+# %% answer="13.5" name="the scale twice" judge="numbers" says="scale is in it twice"
+# -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
+# +    acc_ref[...] += product(ds * scale, k_ref[...], 0, 0)
+
+
+# %% answer="13.6" name="no scale in dk" judge="numbers" says="scale is missing in dk"
+# -        dk_ref[...] += scale * product(ds, q_ref[...], 1, 0)
+# +        dk_ref[...] += product(ds, q_ref[...], 1, 0)
+
+
+# %% answer="13.6" name="dv from ds" judge="numbers" says="dv is made of ds"
+# -        dv_ref[...] += product(p, g_ref[...], 1, 0)
+# +        dv_ref[...] += product(ds, g_ref[...], 1, 0)
+
+
+# %% answer="13.6" name="no delta" judge="numbers" says="delta is missing"
+# -        ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +        ds = p * product(v_ref[...], g_ref[...], 1, 1)
+
+
+# %% answer="13.6" name="never begins" judge="numbers|simulator" says="dk_ref|dv_ref"
+# -        @pl.when(pl.program_id(2) == 0)
+# -        def zero():
+# -            dk_ref[...] = jnp.zeros_like(dk_ref)
+# -            dv_ref[...] = jnp.zeros_like(dv_ref)
+
+
+# %% answer="13.6" name="the queries in the middle" judge="numbers" says="last|came back|left"
+# -    of_q = pl.BlockSpec((None, SIDE, d), lambda h, j, i: (h, i, 0))
+# -    of_k = pl.BlockSpec((None, SIDE, d), lambda h, j, i: (h, j, 0))
+# -    row = pl.BlockSpec((None, 1, SIDE), lambda h, j, i: (h, 0, i))
+# +    of_q = pl.BlockSpec((None, SIDE, d), lambda h, i, j: (h, i, 0))
+# +    of_k = pl.BlockSpec((None, SIDE, d), lambda h, i, j: (h, j, 0))
+# +    row = pl.BlockSpec((None, 1, SIDE), lambda h, i, j: (h, 0, i))
+
+# -        grid=(heads, keys // SIDE, t // SIDE),
+# +        grid=(heads, t // SIDE, keys // SIDE),
+
+
+# %% answer="13.7" name="masks behind the maximum" judge="numbers" says="maximum is taken over keys of other\\s+documents"
+# -    s = jnp.where(seen, s, -jnp.inf)
+# -    m = jnp.max(s, axis=1, keepdims=True)
+# -    p = jnp.exp(s - jnp.where(m == -jnp.inf, 0, m))
+# +    m = jnp.max(s, axis=1, keepdims=True)
+# +    p = jnp.where(seen, jnp.exp(s - m), 0)
+
+
+# %% answer="13.7" name="padding sees padding" judge="numbers" says="padding attends to padding"
+# -    seen = (of_q_ref[...] == of_k_ref[...]) & (of_q_ref[...] > 0)
+# +    seen = of_q_ref[...] == of_k_ref[...]
+
+
+# %% answer="13.7" name="one sum for a block" judge="numbers" says="divided by one sum"
+# -    total = jnp.sum(p, axis=1, keepdims=True)
+# +    total = jnp.sum(p)
+
+
+# %% answer="13.7" name="no care for rows without keys" judge="numbers" says="(?i)nan"
+# -    p = jnp.exp(s - jnp.where(m == -jnp.inf, 0, m))
+# +    p = jnp.exp(s - m)
+
+
+# %% answer="13.8" name="written alone" judge="exercise" says="they pass twice"
+# -    return itemsize * peak / bandwidth
+# +    return itemsize * peak / (2 * bandwidth)
+
+
+# %% answer="13.8" name="one FLOP" judge="exercise" says="D multiplications and D additions"
+# -    return itemsize * peak / bandwidth
+# +    return 2 * itemsize * peak / bandwidth
+
+
+# %% answer="13.8" name="upside down" judge="exercise" says="upside down"
+# -    return itemsize * peak / bandwidth
+# +    return bandwidth / (itemsize * peak)
+
+
+# %% answer="13.9" name="lse without the maximum" judge="numbers" says="no maximum in it"
+# -        lse_ref[...] = (m[:, :1] / math.sqrt(d) + jnp.log(total)).T
+# +        lse_ref[...] = jnp.log(total).T
+
+
+# %% answer="13.9" name="lse to the base 2" judge="numbers" says="to the base 2"
+# -        lse_ref[...] = (m[:, :1] / math.sqrt(d) + jnp.log(total)).T
+# +        lse_ref[...] = (m[:, :1] * RATE + jnp.log2(total)).T
+
+
+# %% answer="13.9" name="small blocks" judge="exercise" says="cycles, predicted \\(compiler\\), and\\s+52,000"
+# -    bq, bk = min(512, t), 512 if t % 512 == 0 else 256
+# +    bq, bk = 128, 128
+
+
+# %% answer="13.9" name="the sum after the cast" judge="numbers" says="nearly right|bfloat16"
+# -            shrink = jnp.exp2((m - new) * RATE)
+# +            p, shrink = p.astype(v.dtype), jnp.exp2((m - new) * RATE)
+
+
+# %% answer="13.10" name="the first keys masked" judge="numbers" says="wrong"
+# -            triangle = jnp.where(column <= row, s[:, i * bq :], -jnp.inf)
+# +            triangle = jnp.where(column < row, s[:, i * bq :], -jnp.inf)
+
+
+# %% answer="13.10" name="one block after the other" judge="exercise" says="above par"
+# -        ahead = scores(0)
+# -        for i in range(t // bq):
+# -            s, ahead = ahead, scores(i + 1) if i + 1 < t // bq else None
+# +        for i in range(t // bq):
+# +            s = scores(i)
+
+
+# %% answer="13.10" name="not causal" judge="numbers" says="wrong"
+# -            triangle = jnp.where(column <= row, s[:, i * bq :], -jnp.inf)
+# +            triangle = s[:, i * bq :]
