@@ -174,6 +174,16 @@ def scaled_add_kernel(x_ref, y_ref, o_ref):
     o_ref[...] += y_ref[...]
 
 
+# %% answer="01.5" name="doubles both" judge="numbers" says="y is doubled as well"
+# -    o_ref[...] = 2 * x_ref[...] + y_ref[...]
+# +    o_ref[...] = 2 * (x_ref[...] + y_ref[...])
+
+
+# %% answer="01.5" name="doubles y" judge="numbers" says="x and y have changed places"
+# -    o_ref[...] = 2 * x_ref[...] + y_ref[...]
+# +    o_ref[...] = x_ref[...] + 2 * y_ref[...]
+
+
 # %% answer="01.6" name="forgets the unit" judge="exercise" says="(?s)unit is missing.*73,728 of what\\?"
 moved = 73728
 
@@ -316,6 +326,11 @@ def blend(x, y, t):
         in_specs=[block],
         out_specs=block,
     )(x, y, t)
+
+
+# %% answer="01.10" name="blends the other way round" judge="numbers" says="x and y have changed\\s+places"
+# -    o_ref[...] = x_ref[...] + t_ref[...] * (y_ref[...] - x_ref[...])
+# +    o_ref[...] = y_ref[...] + t_ref[...] * (x_ref[...] - y_ref[...])
 
 
 # %% answer="01.11" name="fetches x for each of the four" judge="exercise" says="above par.*(?s:.)*moves 196,608 bytes(?s:.)*x_ref is fetched 16 times: 64 KiB, 4\\s+times the whole array"

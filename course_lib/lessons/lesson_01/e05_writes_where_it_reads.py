@@ -1,5 +1,6 @@
 """A kernel that writes to an input, to repair."""
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_01.vectors import LENGTHS, VECTORS
 
@@ -12,6 +13,14 @@ EXERCISE = Exercise(
     inputs=VECTORS,
     sizes=LENGTHS,
     reference=lambda x, y: 2 * x + y,
+    slips=(
+        judges.Slip(
+            means="y is doubled as well", value=lambda x, y: 2 * (x + y), next="double x alone, and then add y."
+        ),
+        judges.Slip(
+            means="x and y have changed places: y is doubled", value=lambda x, y: x + 2 * y, next="double x, and add y."
+        ),
+    ),
     hints=(
         "Which refs may a kernel write to? Read the signature: inputs first, outputs last.",
         "You need no room in memory for 2 * x: a value read from a ref is yours to compute with.",

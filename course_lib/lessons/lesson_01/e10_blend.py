@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from course_lib import chips, cost, grid, text
+from course_lib import chips, cost, grid, judges, text
 from course_lib.checks.exercise import Exercise
 
 HUGE = 64 * 2**20  # elements; three such vectors take 768 MiB
@@ -31,6 +31,13 @@ EXERCISE = Exercise(
     sizes=({"N": 4096}, {"N": 2500}, {"N": 130}),
     within=(0, 1),
     reference=lambda x, y, t: x + t * (y - x),
+    slips=(
+        judges.Slip(
+            means="x and y have changed places: where t is 0, the result is y",
+            value=lambda x, y, t: y + t * (x - y),
+            next="where t is 0 the result is x, and where it is 1, y.",
+        ),
+    ),
     also=(_serves_a_huge_vector,),
     hints=(
         "Begin with what you know: a kernel of four refs, and a pallas_call as in add_vectors. Does it pass for short "
