@@ -252,6 +252,12 @@ def gated(x):
     return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
 
 
+# %% answer="02.10" name="the root mean square of x" judge="numbers" says="not\\s+by\\s+that\\s+of\\s+the\\s+gated\\s+numbers"
+# -    o_ref[...] = s * jax.lax.rsqrt(jnp.mean(s * s, axis=1, keepdims=True) + 1e-6)
+# +    x = x_ref[...]
+# +    o_ref[...] = s * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6)
+
+
 # %% answer="02.11" name="leaves it in one block" judge="exercise" says="(?s)it is above par.*DMA wait.*what if there are two"
 def gated(x):
     def kernel(x_ref, o_ref):

@@ -46,6 +46,11 @@ def squares_kernel(x_hbm, o_hbm, buffer_ref, sem):
 # +    arriving.wait
 
 
+# %% answer="05.1" name="doubles" judge="numbers" says="numbers\\s+are\\s+doubled"
+# -    buffer_ref[...] = buffer_ref[...] * buffer_ref[...]
+# +    buffer_ref[...] = 2 * buffer_ref[...]
+
+
 # %% answer="05.2" name="one after another" judge="exercise" says="Wait number 0, counted from 0, finds one copy.*asked for: 2"
 def folded_kernel(x_hbm, o_ref, in_ref, in_sem, *, chunks):
     o_ref[...] = jnp.zeros_like(o_ref)

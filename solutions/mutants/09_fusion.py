@@ -74,6 +74,13 @@ def layer(x, w, b, activation):
     )(x, w, b.reshape(1, n))
 
 
+# %% answer="09.1" name="the bias behind the activation" judge="numbers" says="added behind the\\s+activation"
+# -            z = acc_ref[...] + b_ref[...].astype(jnp.float32)
+# -            o_ref[...] = activation(z).astype(o_ref.dtype)
+# +            z = activation(acc_ref[...]) + b_ref[...].astype(jnp.float32)
+# +            o_ref[...] = z.astype(o_ref.dtype)
+
+
 # %% answer="09.2" name="widens in HBM" judge="exercise" says="made wide before the kernel"
 # -        wide = q_ref[...].astype(x_ref.dtype)
 # -        product = jnp.dot(x_ref[...], wide, preferred_element_type=jnp.float32)

@@ -46,6 +46,11 @@ SLIPS = (
         next="(1 + tanh(y)) / 2 is 1 / (1 + exp(-2 y)). What is y?",
     ),
     Slip(
+        means="the rows are divided by the root mean square of x, and not by that of the gated numbers",
+        value=lambda x: _gated(x) * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + 1e-6),
+        next="gate first, and take the mean of the squares of what comes of it.",
+    ),
+    Slip(
         means="each number is multiplied by itself as well",
         value=lambda x: _over_its_root_mean_square(x * x * (0.5 * jnp.tanh(0.5 * x) + 0.5)),
         next="x over 1 + exp(-x) is x times the gate already.",

@@ -1,5 +1,6 @@
 """Copy in, compute, copy out, waiting for each copy."""
 
+from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.inputs import arguments
 
@@ -17,6 +18,13 @@ EXERCISE = Exercise(
     judged="squares",
     cases=_whole_tiles,
     reference=lambda x: x * x,
+    slips=(
+        judges.Slip(
+            means="the numbers are doubled, as in the lesson, and their squares are asked for",
+            value=lambda x: 2 * x,
+            next="multiply the block by itself.",
+        ),
+    ),
     hints=(
         "Four lines move things: a copy in is started and waited for, and a copy out as well. Where does the work "
         "stand?",

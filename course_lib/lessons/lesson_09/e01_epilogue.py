@@ -90,6 +90,13 @@ EXERCISE = Exercise(
     defines="layer",
     cases=_sizes,
     reference=_reference,
+    slips=(
+        judges.Slip(
+            means="the bias is added behind the activation",
+            value=lambda x, w, b: _reference(x, w, 0 * b) + b,
+            next="add it first: activation(x @ w + b).",
+        ),
+    ),
     build=_rows_of_bias,
     also=(_once_for_each_block,),
     probes=(
