@@ -362,8 +362,12 @@ def sparse_product(values, rows, cols, b):
             num_scalar_prefetch=2,
             grid=(n // width, len(rows)),
             in_specs=[
-                pl.BlockSpec((None, SIDE, SIDE), lambda j, t, rows_ref, cols_ref: (t, 0, 0)),
-                pl.BlockSpec((SIDE, width), lambda j, t, rows_ref, cols_ref: (cols_ref[t], j)),
+                pl.BlockSpec(
+                    (None, SIDE, SIDE), lambda j, t, rows_ref, cols_ref: (t, 0, 0)
+                ),
+                pl.BlockSpec(
+                    (SIDE, width), lambda j, t, rows_ref, cols_ref: (cols_ref[t], j)
+                ),
                 pl.BlockSpec(memory_space=pl.ANY),
             ],
             out_specs=out,
