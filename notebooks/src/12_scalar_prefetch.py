@@ -2,7 +2,8 @@
 # # Lesson 12: Scalar prefetch
 #
 # *60 minutes, then 60 for the exercises. The "Further" part is optional and not counted in these times. You need
-# lesson 4 for index maps, lesson 5 for copies that run ahead, lesson 7 for the accumulator and lesson 8 for `pl.when`. You do not need a TPU; with one, the kernels also run on it.*
+# lesson 4 for index maps, lesson 5 for copies that run ahead, lesson 7 for the accumulator and lesson 8 for `pl.when`. You
+# do not need a TPU; with one, the kernels also run on it.*
 #
 # A language model begins by looking words up: every token is the number of a row in a table. The kernel below does that for
 # blocks of eight rows. Its body is one line, and all the work is in the index map, which looks up in `wanted` which block of
@@ -54,21 +55,20 @@ except ValueError as error:
 #
 # **Before you read on, write down where `wanted` must be stored, and by when.** It could stay in HBM, where all arguments
 # are. It could come into VMEM with a block, as x does. Who reads it, and at which moment? At the end of this lesson you
-# will know, and you will know why a kernel with an eighth of the work can take as long as one with all of it.
+# will know, and you will know why a kernel with an eighth of the work can take nearly as long as one with all of it.
 #
 # After this lesson you can
 # - write kernels in which data decides which block comes next,
 # - count from a list how many copies a kernel will make,
 # - multiply a matrix that is mostly zeros, block by block, and give its empty rows zeros,
-# - say from which density on the dense product is faster,
+# - say at which density the dense product becomes the faster one,
 # - leave the size of a grid open until the call.
 #
 # ## Who reads an index map?
 #
 # Lesson 5 showed that a block's copy is started one step before the step that uses it. So the index map of step t + 1 is
-# evaluated during step t, and that of the first step before any step has run. The scalar unit evaluates it: it is the unit
-# that counts the steps and starts the copies. It cannot read HBM, and it does not compute with vectors from VMEM. It reads
-# single numbers from SMEM.
+# evaluated during step t at the latest, and that of the first step before any step has run. The scalar unit evaluates it:
+# it is the unit that counts the steps and starts the copies, and the memory for its single numbers is SMEM (lesson 2).
 #
 # So the list has to be in SMEM before the first step. That is what *scalar prefetch* means. You ask for it with
 # `pltpu.PrefetchScalarGridSpec`, which holds `grid`, `in_specs`, `out_specs` and `scratch_shapes`, plus
@@ -157,8 +157,9 @@ print(verdict_on(gather, gathered, table, jnp.array([5, 2, 40], jnp.int32)))
 # ## Where a list leads: outputs
 #
 # The index map of an output can read a list too. Then data decides where a result goes. Suppose every block of eight rows
-# belongs to a group, and the blocks of a group are to be added up: `total[g]` is the sum of the blocks whose group is g. The output's index map returns `group_ref[t]`. The body
-# adds to the block, or overwrites it when the group differs from that of the previous step.
+# belongs to a group, and the blocks of a group are to be added up: `total[g]` is the sum of the blocks whose group is g.
+# The output's index map returns `group_ref[t]`. The body adds to the block, or overwrites it when the group differs from
+# that of the previous step.
 
 
 # %%
@@ -215,9 +216,9 @@ for name, each in [("shuffled", shuffled), ("nobody in group 2", no_two)]:
     print(f"{name}\n{verdict}\n")
 
 # %% [markdown]
-# Both rules are lesson 4's. This kernel begins anew at every change of the group, and it could not go on if it wanted to, because an
-# output block leaves VMEM when its index changes. So **the steps that lead to one output block must be neighbors: sort the list.** And a block that no step
-# leads to is never written, so **what is empty stays garbage.**
+# Both rules are lesson 4's. This kernel begins anew at every change of the group, and it could not go on if it wanted to,
+# because an output block leaves VMEM when its index changes. So **the steps that lead to one output block must be
+# neighbors: sort the list.** And a block that no step leads to is never written, so **what is empty stays garbage.**
 #
 # There are two remedies for empty blocks. You can put an entry into the list for each of them, with a step that writes zeros.
 # Or you can have the output begin as an array of zeros: `input_output_aliases={2: 0}` tells JAX that argument 2 of the call,
@@ -258,17 +259,18 @@ for name, each in [("nobody in group 2", no_two), ("sorted first", jnp.sort(shuf
 # %% [markdown]
 # ## A matrix that is mostly zeros
 #
-# Some matrices are zero in whole blocks: a mask of attention, weights that were pruned, a graph sorted by neighborhood. Then it
-# pays to store only the blocks that are not zero, and where they belong.
+# Some matrices are zero in whole blocks: a mask of attention, weights that were pruned, a graph sorted by neighborhood.
+# Then it pays to store only the blocks that are not zero, and where they belong.
 #
-# > **block-COO**: a list of blocks with two lists of numbers beside it, the row and the column of each, counted in blocks. (COO
+# > **block-COO**: a list of blocks with two lists of numbers beside it, the row and the column of each, counted in blocks.
+# > (COO
 # > stands for coordinates.)
 #
 # Below, 32 blocks of a matrix of 16 x 16 blocks are kept, an eighth. The product with a dense matrix b needs one
 # multiplication for each stored block: block (r, c) times the rows of b that belong to column c, added to the rows of the
 # result that belong to row r. You have met all the parts: the map of b looks up `cols`, the map of the result looks up
-# `rows`, and the accumulator is reset when the row changes. (`still` is for an experiment later.) Read the kernel, then answer: **what are the two
-# `pl.when` for, and why does one look back and the other ahead?**
+# `rows`, and the accumulator is reset when the row changes. (`still` is for an experiment later.) Read the kernel, then
+# answer: **what are the two `pl.when` for, and why does one look back and the other ahead?**
 
 # %%
 SIDE = 128  # of a block
@@ -346,8 +348,9 @@ print("columns", cols)
 print(verdict_on(sparse_times_dense, plain, values, rows, cols, b))
 
 # %% [markdown]
-# The first looks back, because a sum starts where the row differs from the one before. The second looks ahead, because the sum must be
-# stored at the last step of its row: after that step the block is written back. Rows without blocks keep their zeros.
+# The first looks back, because a sum starts where the row differs from the one before. The second looks ahead, because the
+# sum must be stored at the last step of its row: after that step the block is written back. Rows without blocks keep their
+# zeros.
 #
 # ## An eighth of the work
 #
@@ -372,13 +375,14 @@ for name, report in [("dense, by XLA", dense), ("an eighth of the blocks", spars
 # An eighth of the work, and hardly less time. What does the rest of the time go to? Three suspects come to mind:
 #
 # - **Bandwidth.** The bytes have to move, whatever the kernel does with them.
-# - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every stored
-#   block, and has to wait for it.
-# - **Small steps.** A step multiplies one block of 128 x 128 by 512 columns. That may be too little to hide what a step costs.
+# - **Copies of b.** The dense kernel reads each block of b for many rows at once. This one fetches a block of b for every
+#   stored block, and has to wait for it.
+# - **Small steps.** A step multiplies one block of 128 x 128 by 512 columns. That may be too little to hide what a step
+#   costs.
 #
-# The first suspect has an alibi that you can compute: divide the bytes by the bandwidth. For the second we take copies away, by index maps
-# that stay at block 0: first those of b, then those of the stored blocks, then both. The results are wrong, and the prices are
-# what we want to see. **Guess** them.
+# The first suspect has an alibi that you can compute: divide the bytes by the bandwidth. For the second we take copies
+# away, by index maps that stay at block 0: first those of b, then those of the stored blocks, then both. The results are
+# wrong, and the prices are what we want to see. **Guess** them.
 
 # %% tags=["predict"]
 v5e = chips.chip("v5e")
@@ -390,13 +394,14 @@ for still in ("", "b", "values", "b and values"):
     print(f"{what:33} {report.seconds * 1e6:5.1f} us")
 
 # %% [markdown]
-# Taking away one kind of copy changes little, because each step still waits for the other. Without both, most of the wait is gone. So it is
-# not b in particular. **Each step waits for whatever short copy it has asked for, and one small block is too little work to hide it.**
+# Taking away one kind of copy changes little, because each step still waits for the other. Without both, most of the wait
+# is gone. So it is not b in particular. **Each step waits for whatever short copy it has asked for, and one small block is
+# too little work to hide it.**
 #
-# Then the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b come into VMEM at once, as one block that stays for all
-# 32 steps, and the kernel picks the 128 rows it needs with `pl.ds`. A panel of the result stays in VMEM too, so that the order of
-# the list no longer matters and empty rows are zeroed at the first step. And a step can take several stored blocks. **Guess** what
-# happens to the time with 1, 2, 4 and 8 blocks a step.
+# Then the cure is fewer and larger steps. In the next kernel all rows of 512 columns of b come into VMEM at once, as one
+# block that stays for all 32 steps, and the kernel picks the 128 rows it needs with `pl.ds`. A panel of the result stays in
+# VMEM too, so that the order of the list no longer matters and empty rows are zeroed at the first step. And a step can take
+# several stored blocks. **Guess** what happens to the time with 1, 2, 4 and 8 blocks a step.
 
 
 # %%
@@ -449,8 +454,8 @@ for per_step in (1, 2, 4, 8):
     )
 
 # %% [markdown]
-# With one block a step, having b in VMEM does not help: the step still waits for its block of A. With more blocks the time falls. Where
-# does it go? The report says how much of it is waiting for copies.
+# With one block a step, having b in VMEM does not help: the step still waits for its block of A. With more blocks the time
+# falls. Where does it go? The report says how much of it is waiting for copies.
 
 # %%
 for per_step, report in taken.items():
@@ -475,9 +480,9 @@ print(
 print(f"eight a step, waiting: {taken[8].time_split['DMA wait']:6.0f} cycles in all")
 
 # %% [markdown]
-# The first two do not explain why single blocks wait. What is left is latency: even a short copy takes a fixed time from start to
-# end, and each step waits for the copy that the step before it started. With eight blocks a step, the wait that remains is shorter
-# than the time that the panels take, four of b and four of the result with 2 MiB each.
+# The first two do not explain why single blocks wait. What is left is latency: even a short copy takes a fixed time from
+# start to end, and each step waits for the copy that the step before it started. With eight blocks a step, the wait that
+# remains is shorter than the time that the panels take, four of b and four of the result with 2 MiB each.
 #
 # ## At what density does the dense matmul win?
 #
@@ -506,9 +511,9 @@ for density in (0, 1 / 8, 1 / 2, 1):
 print(f"dense: at least {2 * 2048**3 / v5e.bf16_flops * 1e6:.1f} us")
 
 # %% [markdown]
-# By roofline the sparse product is never slower: half of the blocks take half of the time, and below some density only b and the
-# result count. Now turn the dial, which has the compiler's figures for both kernels. **Look for** the density at which each of them
-# crosses the line of the dense product.
+# By roofline the sparse product is never slower: half of the blocks take half of the time, and below some density only b
+# and the result count. Now turn the dial, which has the compiler's figures for both kernels. **Look for** the density at
+# which each of them crosses the line of the dense product.
 
 # %%
 curves = {"one block a step": [], "eight blocks a step": []}
@@ -525,10 +530,11 @@ viz.density_dial(curves, dense)
 
 
 # %% [markdown]
-# The kernels do not keep the roofline's promise, because neither of them reaches the roof. The one with a block a step breaks even near
-# the density that we began with, and the other one much later. So before you ask whether a matrix is sparse
-# enough, ask how much of the roof your kernel reaches. Larger blocks help too: JAX's own guide, which stores blocks of 512 x 512 at a
-# density of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and Block-Sparse Computation").
+# The kernels do not keep the roofline's promise, because neither of them reaches the roof. The one with a block a step
+# breaks even near the density that we began with, and the other one much later. So before you ask whether a matrix is
+# sparse enough, ask how much of the roof your kernel reaches. Larger blocks help too: JAX's own guide, which stores blocks
+# of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and
+# Block-Sparse Computation").
 #
 # ## Only some blocks of a dense product
 #
@@ -585,12 +591,12 @@ for name, order in [("sorted by row", slice(None)), ("mixed", mixed)]:
 #
 # - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
 #   fixed length, and the steps beyond `count` do not run.
-# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and lists that repeat
-#   their last entry skip the copies, those of the output too.
+# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and
+#   lists that repeat their last entry skip the copies, those of the output too.
 #
 # Both compile once. The first saves the empty steps; the second
-# is the safer choice where something after the kernel reads all of the result. The next cell uses the first for our gather. **Predict:** what do the last blocks of the result hold, for which no
-# step runs?
+# is the safer choice where something after the kernel reads all of the result. The next cell uses the first for our gather.
+# **Predict:** what do the last blocks of the result hold, for which no step runs?
 
 
 # %% tags=["predict"]
@@ -650,48 +656,47 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
     print(f"{shape!s:10}", "accepted" if report.ok else report.error)
 
 # %% [markdown]
-# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs into an array of two rows, or into two lists.
+# In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs into an array of two rows, or
+# into two lists.
 #
 # ## The guess
 #
 # `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
 # ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there are.
 # And data decides whether a step copies anything;
-# a step that does pays the latency of its copy, however little it computes. That is why a kernel with an eighth of the work can take
-# nearly as long as one with all of it.
+# a step that does pays the latency of its copy, however little it computes. That is why a kernel with an eighth of the work
+# can take nearly as long as one with all of it.
 
 # %% [markdown]
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. A kernel has two prefetched lists, one input and one output. In which order does its body get the four refs, and
-# what are the arguments of its index maps, on a grid with two axes?</summary>
-# The body: both lists, the input, the output. The index maps: two grid indices, then both lists.</details>
+# <details><summary>1. A kernel has two prefetched lists, one input and one output. In which order does its body get the
+# four refs, and what are the arguments of its index maps, on a grid with two axes?</summary> The body: both lists, the
+# input, the output. The index maps: two grid indices, then both lists.</details>
 #
-# <details><summary>2. The map of an input is <code>lambda t, list_ref: (list_ref[t], 0)</code>, and the list is 4, 4, 0, 0, 4. How many
-# blocks are copied?</summary>
-# Three: 4, 0 and 4 again. Between the last two entries the index changes.</details>
+# <details><summary>2. The map of an input is <code>lambda t, list_ref: (list_ref[t], 0)</code>, and the list is 4, 4, 0, 0,
+# 4. How many blocks are copied?</summary> Three: 4, 0 and 4 again. Between the last two entries the index
+# changes.</details>
 #
 # <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
 # When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. The list
 # must be sorted.</details>
 #
-# <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what does it
-# cost?</summary>
-# The output then shares the memory of the zeros, and a block that no step writes keeps them. Somebody has to write the zeros
-# first, so all of the output goes through HBM once more.</details>
+# <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what
+# does it cost?</summary> The output then shares the memory of the zeros, and a block that no step writes keeps them.
+# Somebody has to write the zeros first, so all of the output goes through HBM once more.</details>
 #
-# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you look
-# first?</summary>
-# At the time of a step in the compiler's report: whether it waits for copies, and how much work it has. Take several blocks
-# a step, or larger ones.</details>
+# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you
+# look first?</summary> At the time of a step in the compiler's report: whether it waits for copies, and how much work it
+# has. Take several blocks a step, or larger ones.</details>
 
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own documentation that
-# reads one number too many.
+# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own
+# documentation that reads one number too many.
 #
 # ## Further
 #
@@ -701,11 +706,11 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
 #
 # libtpu's simulator takes every number that a kernel loads from a prefetched list to be 0. Asked about our kernels as they
 # are, it would see a block that never changes, and would count far too few copies. Since the lists are known
-# here, the library adds to each such load the number that it should have found, and checks over the whole grid that the kernel then
-# visits the same blocks as with the real list. The instructions that this adds are counted with the kernel's own: some 5 to 40
-# for each look-up. For the kernels of this lesson that is about one
-# percent. The simulator's latency of a copy is probably too long ([compiler.md](../docs/compiler.md)), so single blocks may cost less on a
-# chip than here. Where a list decides which block comes, there are no cycles without its values:
+# here, the library adds to each such load the number that it should have found, and checks over the whole grid that the
+# kernel then visits the same blocks as with the real list. The instructions that this adds are counted with the kernel's
+# own: some 5 to 40 for each look-up. For the kernels of this lesson that is about one percent. The simulator's latency of a
+# copy is probably too long ([compiler.md](../docs/compiler.md)), so single blocks may cost less on a chip than here. Where
+# a list decides which block comes, there are no cycles without its values:
 
 # %%
 unknown = jax.ShapeDtypeStruct((32,), jnp.int32)
@@ -721,7 +726,8 @@ print(report)
 # %% [markdown]
 # ### The library's kernel
 #
-# `block_sparse.dsd`, in `course_lib.kernels`, keeps panels of b and of the result in VMEM as `in_panels` does, and copies them by hand: the next panel of b
-# is requested before this one is multiplied. It has a gradient, takes blocks in any order, and pads nothing.
+# `block_sparse.dsd`, in `course_lib.kernels`, keeps panels of b and of the result in VMEM as `in_panels` does, and copies
+# them by hand: the next panel of b is requested before this one is multiplied. It has a gradient, and takes blocks in any
+# order.
 #
 # <!-- next -->

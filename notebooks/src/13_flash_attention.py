@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Lesson 13: Flash attention
 #
-# *60 minutes, then 70 for the exercises. What stands under "Further" is not counted, and no exercise needs it. You need
-# lesson 7 for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. A
-# TPU is not needed: one adds that the kernels run on it.*
+# *60 minutes, then 70 for the exercises. You need
+# lesson 7 for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`.
+# You do not need a TPU; with one, the kernels also run on it.*
 #
 # *This lesson is a draft.*
 #
@@ -48,9 +48,10 @@ print(f"attention, compiled by XLA:  {unfused.seconds * 1e6:5.1f} us, predicted 
 print(f"its products at the peak:    {products * 1e6:5.1f} us")
 
 # %% [markdown]
-# **Where do the other 260 us go?** Write down a guess before you go on: to the exponentials, of which there are 34 million? To the
-# memory, because the scores of one layer take 134 MB in float32? To the products, which may not reach the peak? At the end
-# you will have a kernel that takes 100 us, and for each of the steps that lead there, you will know what it saved and why.
+# **Where do the other 260 us go?** Write down a guess before you go on: to the exponentials, of which there are 34 million?
+# To the memory, because the scores of one layer take 134 MB in float32? To the products, which may not reach the peak? At
+# the end you will have a kernel that takes 100 us, and for each of the steps that lead there, you will know what it saved
+# and why.
 #
 # After this lesson you can
 # - compute attention without ever writing a score to HBM,
@@ -63,8 +64,8 @@ print(f"its products at the peak:    {products * 1e6:5.1f} us")
 # ## What the scores cost
 #
 # The arrays that attention reads and writes are small: q, k, v and o have T x D numbers for each head. The scores have T x T.
-# **Predict:** by how much do the bytes exceed those of q, k, v and o, if the scores are written in float32, read for the softmax, and
-# the weights are written and read in bfloat16?
+# **Predict:** by how much do the bytes exceed those of q, k, v and o, if the scores are written in float32, read for the
+# softmax, and the weights are written and read in bfloat16?
 
 # %% tags=["predict"]
 arrays = 4 * HEADS * T * D * 2
@@ -79,10 +80,10 @@ for name, moved in [
     )
 
 # %% [markdown]
-# XLA fuses a part of this, and what it moves is still many times what the arguments have. At full bandwidth, moving it takes as long as
-# the whole computation, so the memory is what XLA's version waits for. A kernel can do better if a block of scores never leaves VMEM:
-# compute it, make weights of it, multiply by the values, and forget it. One thing stands in the way. The softmax of a row needs the
-# sum over the *whole* row, and its largest score, before the first weight is known.
+# XLA fuses a part of this, and what it moves is still many times what the arguments have. At full bandwidth, moving it
+# takes as long as the whole computation, so the memory is what XLA's version waits for. A kernel can do better if a block
+# of scores never leaves VMEM: compute it, make weights of it, multiply by the values, and forget it. One thing stands in
+# the way. The softmax of a row needs the sum over the *whole* row, and its largest score, before the first weight is known.
 #
 # ## Online softmax, once more
 #
@@ -94,14 +95,15 @@ for name, moved in [
 # - l, the sum of exp(s - m) so far,
 # - acc, the sum of exp(s - m) times the values so far.
 #
-# Compute the three numbers after each block of the row below by hand, with blocks of three keys: scores 1, 3, 2, then 5, 1, 1; the
-# values are 1, 2, 3, 4, 5, 6. Then step through it. Change a score and watch what is rescaled.
+# Compute the three numbers after each block of the row below by hand, with blocks of three keys: scores 1, 3, 2, then 5, 1,
+# 1; the values are 1, 2, 3, 4, 5, 6. Then step through it. Change a score and watch what is rescaled.
 
 # %%
 viz.softmax_stepper([1.0, 3.0, 2.0, 5.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], block=3)
 
 # %% [markdown]
-# The last step divides: o = acc / l. Nothing in this depends on the order of the blocks, or on their size, which you can check in NumPy.
+# The last step divides: o = acc / l. Nothing in this depends on the order of the blocks, or on their size, which you can
+# check in NumPy.
 
 # %%
 rng = np.random.default_rng(0)
@@ -124,9 +126,10 @@ for name, order in [("8 blocks of 8", np.arange(64)), ("mixed", rng.permutation(
 # %% [markdown]
 # ## The kernel
 #
-# A grid of three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l and acc stay in scratch
-# while j goes through all keys. Two products stand in a step: queries times keys, and weights times values. Read `update`
-# first, and find the lines that rescale what was summed before. What belongs to `causal` and `group` comes later.
+# A grid of three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l and acc
+# stay in scratch while j goes through all keys. Two products stand in a step: queries times keys, and weights times values.
+# Read `update` first, and find the lines that rescale what was summed before. What belongs to `causal` and `group` comes
+# later.
 
 
 # %%
@@ -209,7 +212,8 @@ small = drawn(2, 256, 128)
 print(verdict_on(functools.partial(flash, bq=128, bk=128), plain, *small))
 
 # %% [markdown]
-# It is right, and no score is ever in HBM. Is it fast? **Guess** the time for blocks of 128, 256 and 512: XLA's kernel took 348 us.
+# It is right, and no score is ever in HBM. Is it fast? **Guess** the time for blocks of 128, 256 and 512: XLA's kernel took
+# 348 us.
 
 # %% tags=["predict"]
 steps = {}
@@ -219,15 +223,16 @@ for size in (128, 256, 512):
     print(f"{size}: {report.seconds * 1e6:7.1f} us, {report.hbm_bytes / 1e6:5.0f} MB")
 
 # %% [markdown]
-# With small blocks it is four times *slower* than XLA, although it moves half of the bytes, and with large ones it moves a seventh and
-# takes two thirds of the time. The memory is no longer what it waits for, and something else is. The rest of the lesson is about
-# finding out what.
+# With small blocks it is four times *slower* than XLA, although it moves half of the bytes, and with large ones it moves a
+# seventh and takes two thirds of the time. The memory is no longer what it waits for, and something else is. The rest of
+# the lesson is about finding out what.
 #
 # ## Which unit is it waiting for?
 #
-# A v5e core has several units that work at the same time: the MXU multiplies matrices, the VPU adds and compares, the EUP computes
-# exponentials, the XLU moves numbers between lanes. For attention the MXU should be the busy one. The report says which share of its
-# instruction slots each unit has filled. In the picture, **look for** the unit that is busiest in each version.
+# A v5e core has several units that work at the same time: the MXU multiplies matrices, the VPU adds and compares, the EUP
+# computes exponentials, the XLU moves numbers between lanes. For attention the MXU should be the busy one. The report says
+# which share of its instruction slots each unit has filled. In the picture, **look for** the unit that is busiest in each
+# version.
 
 
 # %%
@@ -250,11 +255,12 @@ def slots_of(reports, title):
 slots_of(steps, "Three sizes of blocks")
 
 # %% [markdown]
-# Even with blocks of 512 the MXU fills a little more than a third of its slots, and the XLU nearly as many. What do we need the XLU
-# for? A row of scores lies along the lanes, so its maximum takes a reduction across lanes. That one is needed. But there is another:
-# m and l have one number for each row, in one lane, and wherever they meet the scores, the XLU has to copy that lane to
-# the other 127. Lesson 8 had this under *One maximum per row*. The cure costs nothing: keep the same number in all 128
-# lanes, so that it meets the scores register by register. **Predict** how much time this saves. It changes one argument.
+# Even with blocks of 512 the MXU fills a little more than a third of its slots, and the XLU nearly as many. What do we need
+# the XLU for? A row of scores lies along the lanes, so its maximum takes a reduction across lanes. That one is needed. But
+# there is another: m and l have one number for each row, in one lane, and wherever they meet the scores, the XLU has to
+# copy that lane to the other 127. Lesson 8 had this under *One maximum per row*. The cure costs nothing: keep the same
+# number in all 128 lanes, so that it meets the scores register by register. **Predict** how much time this saves. It
+# changes one argument.
 
 # %% tags=["predict"]
 in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), x, x, x)
@@ -273,14 +279,15 @@ for name, report in versions.items():
 # %% [markdown]
 # ## No walls
 #
-# What else keeps the MXU waiting? In a step the two products and the softmax depend on each other: scores, then the maximum, then
-# exponentials, then the product with the values. While the VPU and the EUP work on the exponentials of *this* block, the MXU could work on the scores of
-# the *next*. The compiler may reorder instructions like that, but only within straight-line code. A grid step is a wall: nothing
-# of the next step begins before this one has ended. A `pl.when` is a wall, too.
+# What else keeps the MXU waiting? In a step the two products and the softmax depend on each other: scores, then the
+# maximum, then exponentials, then the product with the values. While the VPU and the EUP work on the exponentials of *this*
+# block, the MXU could work on the scores of the *next*. The compiler may reorder instructions like that, but only within
+# straight-line code. A grid step is a wall: nothing of the next step begins before this one has ended. A `pl.when` is a
+# wall, too.
 #
 # So give it more straight-line code. The keys and values of a head fit into VMEM, 512 KiB each. The kernel below takes them
-# whole, has no third grid axis, and writes the loop over blocks of keys out in Python. m, l and acc become plain values: no scratch, no
-# `pl.when`. **Guess** its time.
+# whole, has no third grid axis, and writes the loop over blocks of keys out in Python. m, l and acc become plain values: no
+# scratch, no `pl.when`. **Guess** its time.
 
 
 # %% tags=["predict"]
@@ -362,13 +369,14 @@ chosen = ("blocks of 512", "m and l in all lanes", "l added up at the end")
 slots_of({name: ladder[name] for name in chosen}, "From waiting to multiplying")
 
 # %% [markdown]
-# In straight-line code the MXU fills nine of ten slots. Larger blocks help for the same reason, a little: there is more code between two
-# walls. The last line is an idea like the lanes of m: l may stay a sum for each lane until the end, which saves the XLU a
-# reduction in every block. It does save a third of the XLU's slots, and no time at all, because nobody waits for the XLU any more.
-# Before you make a unit's work cheaper, ask whether it is the one that the others wait for.
+# In straight-line code the MXU fills nine of ten slots. Larger blocks help for the same reason, a little: there is more
+# code between two walls. The last line is an idea like the lanes of m: l may stay a sum for each lane until the end, which
+# saves the XLU a reduction in every block. It does save a third of the XLU's slots, and no time at all, because nobody
+# waits for the XLU any more. Before you make a unit's work cheaper, ask whether it is the one that the others wait for.
 #
-# The exponentials are all still there. They cost no time because they are computed while the MXU is busy. **The units have to work at
-# the same time, and that takes independent work without a wall between it.**
+# The exponentials are all still there, and the kernel takes little longer than its products: most of them are computed
+# while the MXU is busy. **The units have to work at the same time, and that takes independent work without a wall between
+# it.**
 #
 # ## Causal attention
 #
@@ -379,10 +387,10 @@ slots_of({name: ladder[name] for name in chosen}, "From waiting to multiplying")
 viz.block_map(2048, 2048, 512, 512, causal=True)
 
 # %% [markdown]
-# How much of the time does that save? There are three things to do about a block that does not count. One can mask it. One can skip its
-# work with `pl.when`. And one can skip its copies with an index map that stays where it is: `jnp.minimum(i, j)`, as in lesson
-# 8. **Predict** the order of the four times, and which step saves the most: masking everything, skipping work, skipping copies
-# too, and straight-line code that never mentions the blocks that do not count.
+# How much of the time does that save? There are three things to do about a block that does not count. One can mask it. One
+# can skip its work with `pl.when`. And one can skip its copies with an index map that stays where it is, as in lesson 8:
+# `jnp.minimum(i, j)`. **Predict** the order of the four times, and which step saves the most: masking everything, skipping
+# work, skipping copies too, and straight-line code that never mentions the blocks that do not count.
 
 
 # %% tags=["predict"]
@@ -410,15 +418,15 @@ for name, fn in causal.items():
     )
 
 # %% [markdown]
-# Skipping work saves less than one might hope, because a step that does nothing still waits for its copies. When those are skipped too,
-# it saves twice as much. Straight-line code wins again, for the same reason as before. There, every block of queries has a program of its own, under a
-# `pl.when`, so the walls are few, and blocks above the diagonal do not occur.
+# Skipping work saves less than one might hope, because a step that does nothing still waits for its copies. When those are
+# skipped too, it saves twice as much. Straight-line code wins again, for the same reason as before. There, every block of
+# queries has a program of its own, under a `pl.when`, so the walls are few, and blocks above the diagonal do not occur.
 #
 # ## What the backward pass needs
 #
-# The gradient of a softmax needs its weights, and there are T x T of them. Keep them, and all that was saved is lost. Recompute them? From q and
-# k come the scores, and from a score the weight, if one knows m and l of its row. In fact one number is enough, their
-# *log-sum-exp*: p = exp(s) / sum(exp(s)) = exp(s - lse).
+# The gradient of a softmax needs its weights, and there are T x T of them. Keep them, and all that was saved is lost.
+# Recompute them? From q and k come the scores, and from a score the weight, if one knows m and l of its row. In fact one
+# number is enough, their *log-sum-exp*: p = exp(s) / sum(exp(s)) = exp(s - lse).
 #
 # > **log-sum-exp** (lse): log(sum(exp(s))) of a row, which is m + log(l). With it, a weight is exp(s - lse).
 #
@@ -429,8 +437,9 @@ for name, fn in causal.items():
 # - ds = p (dp - delta), where delta is the sum of o * g for each query
 # - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
 #
-# Where does delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. The gradient of a
-# softmax is p (dp - sum(p dp)), and the sum over the keys of p dp is the sum over d of o g, which is much cheaper. Check all of it in plain JAX, in float32.
+# Where does delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. The
+# gradient of a softmax is p (dp - sum(p dp)), and the sum over the keys of p dp is the sum over d of o g, which is much
+# cheaper. Check all of it in plain JAX, in float32.
 
 
 # %%
@@ -466,9 +475,10 @@ print(
 #
 # ## Grouped queries
 #
-# Many models let several query heads share one head of keys and values. For the kernel that is an index map: `h // group` for k and v. The
-# heads of a group follow each other, so in the straight-line kernel, where k and v of a head are one block, the copy is
-# skipped for all but the first. **Predict** the bytes of k and v in both kernels: 8 query heads on 2 heads of keys.
+# Many models let several query heads share one head of keys and values. For the kernel that is an index map: `h // group`
+# for k and v. The heads of a group follow each other, so in the straight-line kernel, where k and v of a head are one
+# block, the copy is skipped for all but the first. **Predict** the bytes of k and v in both kernels: 8 query heads on 2
+# heads of keys.
 
 # %% tags=["predict"]
 shared = jax.ShapeDtypeStruct((2, T, D), jnp.bfloat16)
@@ -481,48 +491,47 @@ for name, kv, group in [("a head for each", x, 1), ("8 on 2", shared, 4)]:
     print()
 
 # %% [markdown]
-# The first kernel reads all keys anew for every block of queries of every head, so its bytes stay the same. Only the straight-line kernel, which
-# keeps the keys of a head in VMEM, moves four times fewer. What shrinks in both is the cache that has to be stored,
-# and that is why models do it.
+# The first kernel reads all keys anew for every block of queries of every head, so its bytes stay the same. Only the
+# straight-line kernel, which keeps the keys of a head in VMEM, moves four times fewer. What shrinks in both is the cache
+# that has to be stored, and that is why models do it.
 #
 # ## When it does not help
 #
-# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save. And when there is one query instead of T, as in a
-# model that writes a text word by word, the scores are a single row, and what has to be read is the cache of keys and values:
-# the kernel is bound by HBM, whatever it does with its scores. Lesson 14 is about that case.
+# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save. And when there is one query
+# instead of T, as in a model that writes a text word by word, the scores are a single row, and what has to be read is the
+# cache of keys and values: the kernel is bound by HBM, whatever it does with its scores. Lesson 14 is about that case.
 
 # %%
 viz.attention_roof(heads=HEADS)
 
 # %% [markdown]
-# **Look for** the sequence length at which the fused line leaves the slanted HBM roof and becomes compute-bound, and how far above it the unfused
-# line runs from there on.
+# **Look for** the sequence length at which the fused line leaves the slanted HBM roof and becomes compute-bound, and how
+# far above it the unfused line runs from there on.
 #
 # ## The guess
 #
-# XLA's version waits for the memory: what it moves takes all of its time at full bandwidth. But taking those bytes away did not make
-# attention fast by itself. A kernel without them, in small blocks, was slower than XLA. What made it fast was to let the units work at
-# the same time: statistics in the lanes where they are needed, larger blocks, and straight-line code that gives the compiler something
-# to put beside each product. The exponentials were never the problem.
+# XLA's version waits for the memory: what it moves takes all of its time at full bandwidth. But taking those bytes away did
+# not make attention fast by itself. A kernel without them, in small blocks, was slower than XLA. What made it fast was to
+# let the units work at the same time: statistics in the lanes where they are needed, larger blocks, and straight-line code
+# that gives the compiler something to put beside each product.
 
 # %% [markdown]
 # ## Five questions
 #
 # Answer each before you open it.
 #
-# <details><summary>1. So far m is 2, l is 3 and acc is 6. A block comes with the scores 4 and 4 and the values 1 and 3. What are m, l and
-# acc now?</summary>
-# m is 4; l is 3 exp(-2) + 2, about 2.41; acc is 6 exp(-2) + 4, about 4.81.</details>
+# <details><summary>1. So far m is 2, l is 3 and acc is 6. A block comes with the scores 4 and 4 and the values 1 and 3.
+# What are m, l and acc now?</summary> m is 4; l is 3 exp(-2) + 2, about 2.41; acc is 6 exp(-2) + 4, about 4.81.</details>
 #
 # <details><summary>2. Why does a mask use -inf, and not 0, and why before the maximum?</summary>
 # exp(-inf) is 0, so the key does not count in l and acc. And a maximum over keys that do not count may be so large that
 # all weights of those that do count become 0.</details>
 #
-# <details><summary>3. A causal kernel skips the work of half of its steps, and takes three quarters of the time. What is missing?</summary>
-# An index map that stays where it is, so that the copies of those steps are skipped as well.</details>
+# <details><summary>3. A causal kernel skips the work of half of its steps, and takes three quarters of the time. What is
+# missing?</summary> An index map that stays where it is, so that the copies of those steps are skipped as well.</details>
 #
-# <details><summary>4. What does the forward pass keep for the backward pass, and how many numbers is that for T positions?</summary>
-# q, k, v and o, and one log-sum-exp for each query: T numbers, and no T x T array.</details>
+# <details><summary>4. What does the forward pass keep for the backward pass, and how many numbers is that for T
+# positions?</summary> q, k, v and o, and one log-sum-exp for each query: T numbers, and no T x T array.</details>
 #
 # <details><summary>5. Your attention kernel fills 40 % of the MXU's slots, and no other unit more. What do you try?</summary>
 # Fewer walls: larger blocks, several blocks of keys in one step, no pl.when inside. The units are idle because they wait for
@@ -531,6 +540,7 @@ viz.attention_roof(heads=HEADS)
 # %% [markdown]
 # ## Now you
 #
-# Open [the exercises of lesson 13](../exercises/13_flash_attention.ipynb). You write the update yourself, and then both gradients.
+# Open [the exercises of lesson 13](../exercises/13_flash_attention.ipynb). You write the update yourself, and then both
+# gradients.
 #
 # <!-- next -->

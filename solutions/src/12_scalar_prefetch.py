@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Exercises 12: Scalar prefetch
 #
-# Copies to predict, index maps to configure, three kernels to write, a published one to read, one to repair, and a break-even.
-# Nothing here needs a TPU.
+# Copies to predict, index maps to configure, three kernels to write, a published one to read, one to repair, and a
+# break-even. Nothing here needs a TPU.
 #
 # Come here from [lesson 12](../notebooks/12_scalar_prefetch.ipynb). About 60 minutes. Short of time? Do 12.2 and
 # 12.5. Want more? 12.9 and 12.10, 50 minutes, begin with an empty cell.
@@ -139,9 +139,9 @@ checks.check("12.3", window)
 # *Difficulty 3 of 5. 9 minutes, 25 lines.*
 #
 # x is float32[8 T, N], T blocks of eight rows. Block t belongs to group `group[t]`; the list is int32[T] and sorted.
-# `largest(x, group)` returns, for each of the `GROUPS` groups, eight rows that hold the element-by-element maximum of the group's
-# blocks: [8 * GROUPS, N] in all. A group without blocks gets -inf. Write kernel and call; a step looks at one block of
-# x, and x is read once.
+# `largest(x, group)` returns, for each of the `GROUPS` groups, eight rows that hold the element-by-element maximum of the
+# group's blocks: [8 * GROUPS, N] in all. A group without blocks gets -inf. Write kernel and call; a step looks at one block
+# of x, and x is read once.
 
 # %% given="12.4"
 GROUPS = 6
@@ -194,9 +194,9 @@ checks.check("12.4", largest)
 # *Difficulty 3 of 5. 10 minutes, 16 lines. Fast track.*
 #
 # A is [M, K] in blocks of 128 x 128, of which `values` are stored, bfloat16[Z, 128, 128], at block rows `rows` and block
-# columns `cols`. This time the lists are sorted by *column*, and every column has a block. `transposed_product(values, rows, cols, b)`
-# returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given, except for the two index maps that look
-# something up. Write them and the kernel. `product(a, b, 0, 0)` is a.T @ b.
+# columns `cols`. This time the lists are sorted by *column*, and every column has a block. `transposed_product(values,
+# rows, cols, b)` returns A.T @ b, [K, N], for b of [M, N] in bfloat16; sums are kept in float32. The call is given, except
+# for the two index maps that look something up. Write them and the kernel. `product(a, b, 0, 0)` is a.T @ b.
 
 
 # %% given="12.5"
@@ -273,8 +273,9 @@ checks.check("12.5", transposed_product)
 # *Difficulty 2 of 5. 5 minutes, 1 line.*
 #
 # This is the sparse kernel of JAX's own guide to scalar prefetch ("Scalar Prefetch and Block-Sparse Computation", as of
-# November 2026), shortened. That page shows its result to be right on a v5e, and it is right here. The simulator says of it: *The kernel read
-# outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to change? Answer with its number.
+# November 2026), shortened. That page shows its result to be right on a v5e, and it is right here. The simulator says of
+# it: *The kernel read outside rows_ref: [6] of shape (6,).* Run the cell for the listing. Which line has to change? Answer
+# with its number.
 
 # %% given="12.6"
 checks.listing("12.6")
@@ -297,11 +298,11 @@ checks.check("12.6", line)
 # *Difficulty 3 of 5. 10 minutes, 8 lines.*
 #
 # `wanted_scores(q, k, wanted)` multiplies q, float32[M, 128], by the transpose of k, float32[N, 128], in blocks of 128 x 128.
-# `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and must not cost
-# a matmul. Three things are wrong with this version. One reads the wrong flag, one leaves
-# garbage in the result, and one copies blocks of k that no product needs. k is to be copied only for wanted
-# blocks, so prefetch a second list that says, for each step, which block of k should be there. `arrivals` is meant for it, and may use
-# JAX. Tip: `jax.lax.cummax` carries the largest value so far along an axis.
+# `wanted` holds a 1 or a 0 for each block of the result, int32[M / 128, N / 128]; a block with a 0 is to be zeros, and must
+# not cost a matmul. Three things are wrong with this version. One reads the wrong flag, one leaves garbage in the result,
+# and one copies blocks of k that no product needs. k is to be copied only for wanted blocks, so prefetch a second list that
+# says, for each step, which block of k should be there. `arrivals` is meant for it, and may use JAX. Tip: `jax.lax.cummax`
+# carries the largest value so far along an axis.
 
 
 # %% given="12.7"
@@ -399,7 +400,8 @@ checks.check("12.7", wanted_scores)
 # A kernel takes `cycles` cycles for each stored block of `side` x `side` elements and each panel of `width` columns of b, in
 # bfloat16, and nothing else. The dense product runs at the chip's peak of `peak` FLOP/s; the clock is `clock` Hz. At
 # which density do both take the same time? `break_even(side, width, cycles, clock, peak)` returns a share, 0.25 for a
-# quarter. Where the sparse kernel is the faster one at every density, the answer is 1. (The size of the matrix does not occur. Why not?)
+# quarter. Where the sparse kernel is the faster one at every density, the answer is 1. (The size of the matrix does not
+# occur. Why not?)
 
 
 # %% answer="12.8"
@@ -422,10 +424,11 @@ checks.check("12.8", break_even)
 #
 # *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
-# `sparse_product(values, rows, cols, b)` is A @ b again: `values` are bfloat16[Z, 128, 128], b is bfloat16[K, N], and the result
-# has `ROWS` block rows, [128 * ROWS, N], with sums kept in float32. But the lists come in any order, a place may occur more
-# than once, in which case its blocks add up, rows may be empty, and Z is any number, 13 for example. N is a multiple of 256. The lesson's second kernel is a
-# good start. At Z = 40, K = N = 1024 and 8 block rows, at most 28,000 cycles on a v5e (predicted (compiler)).
+# `sparse_product(values, rows, cols, b)` is A @ b again: `values` are bfloat16[Z, 128, 128], b is bfloat16[K, N], and the
+# result has `ROWS` block rows, [128 * ROWS, N], with sums kept in float32. But the lists come in any order, a place may
+# occur more than once, in which case its blocks add up, rows may be empty, and Z is any number, 13 for example. N is a
+# multiple of 256. The lesson's second kernel is a good start. At Z = 40, K = N = 1024 and 8 block rows, at most 28,000
+# cycles on a v5e (predicted (compiler)).
 
 # %% given="12.9"
 ROWS = 8
@@ -490,10 +493,10 @@ checks.check("12.9", sparse_product)
 #
 # *Difficulty 5 of 5. 20 minutes, 35 lines. Further.*
 #
-# `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of the lists, which
-# is any order. a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The fewest bytes between HBM and VMEM win: par is 3,500,000
-# for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM. The lesson's kernel moves twice as many. JAX
-# may prepare lists, and only lists, outside the kernel.
+# `sampled(a, b, rows, cols)` returns the blocks `(rows[t], cols[t])` of a @ b, bfloat16[T, 128, 128], in the order of the
+# lists, which is any order. a is bfloat16[M, K], b is bfloat16[K, N], and sums are kept in float32. The fewest bytes
+# between HBM and VMEM win: par is 3,500,000 for 24 blocks, M = N = 1024 and K = 512, with at most 1.75 MiB of VMEM. The
+# lesson's kernel moves twice as many. JAX may prepare lists, and only lists, outside the kernel.
 
 
 # %% answer="12.10"

@@ -118,10 +118,10 @@ checks.check("13.2", attention)
 #
 # *Difficulty 3 of 5. 8 minutes, 3 lines.*
 #
-# A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys. For each step it asks `plan(i, j)` of yours, which returns three
-# things: whether block (i, j) has any score that counts, without which the step does nothing; whether some of its scores
-# do *not* count, so that it needs a mask; and which block of keys should be in VMEM. A step without work should cost no
-# copy. i and j are traced numbers, so write no `if`.
+# A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys. For each step it asks `plan(i, j)` of yours, which
+# returns three things: whether block (i, j) has any score that counts, without which the step does nothing; whether some of
+# its scores do *not* count, so that it needs a mask; and which block of keys should be in VMEM. A step without work should
+# cost no copy. i and j are traced numbers, so write no `if`.
 
 
 # %% given="13.3"
@@ -150,10 +150,11 @@ checks.check("13.3", plan)
 #
 # *Difficulty 2 of 5. 5 minutes, 2 lines.*
 #
-# q is [B, H, T, D], k and v are [B, KH, T, D], and H is a multiple of KH: query heads 0, 1, ... share the first head of keys, and so on.
-# The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of sequence 0, then
-# those of sequence 1. Write `blocks(n, i, j, heads, key_heads)`, which returns two indices: that of q's block, which is o's as
-# well, and that of the blocks of k and v. A block has the shape (1, 1, 128, D), so each index has four numbers.
+# q is [B, H, T, D], k and v are [B, KH, T, D], and H is a multiple of KH: query heads 0, 1, ... share the first head of
+# keys, and so on. The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of
+# sequence 0, then those of sequence 1. Write `blocks(n, i, j, heads, key_heads)`, which returns two indices: that of q's
+# block, which is o's as well, and that of the blocks of k and v. A block has the shape (1, 1, 128, D), so each index has
+# four numbers.
 
 
 # %% answer="13.4"
@@ -176,11 +177,11 @@ checks.check("13.4", blocks)
 #
 # *Difficulty 3 of 5. 9 minutes, 12 lines.*
 #
-# Arrays are float32[heads, T, D]. For each query the forward kernel has kept lse, the logarithm of the sum of the exponentials of its scaled scores, and
-# `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head. A row fits a *transposed* block of scores,
-# keys down and queries across, because it is broadcast down the sublanes: s.T = k @ q.T. Write the kernel of dq = scale * ds @ k,
-# where ds = p * (dp - delta), p = exp(s - lse), dp = g @ v.T and scale = 1 / sqrt(D). The call is given, with the
-# keys as the last axis of its grid.
+# Arrays are float32[heads, T, D]. For each query the forward kernel has kept lse, the logarithm of the sum of the
+# exponentials of its scaled scores, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head.
+# A row fits a *transposed* block of scores, keys down and queries across, because it is broadcast down the sublanes: s.T =
+# k @ q.T. Write the kernel of dq = scale * ds @ k, where ds = p * (dp - delta), p = exp(s - lse), dp = g @ v.T and scale =
+# 1 / sqrt(D). The call is given, with the keys as the last axis of its grid.
 
 
 # %% answer="13.5"
@@ -232,8 +233,8 @@ checks.check("13.5", grad_q)
 #
 # *Difficulty 4 of 5. 14 minutes, 32 lines. Fast track.*
 #
-# `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel, with the arrays of 13.5. Write kernel and
-# call, in blocks of 128. Both are sums over the queries: which axis of the grid goes last?
+# `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel, with the arrays of 13.5.
+# Write kernel and call, in blocks of 128. Both are sums over the queries: which axis of the grid goes last?
 
 
 # %% answer="13.6"
@@ -279,9 +280,10 @@ checks.check("13.6", grad_kv)
 #
 # *Difficulty 3 of 5. 10 minutes, 6 lines.*
 #
-# Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a query sees only keys of
-# its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The kernel below has three mistakes. It
-# looks at one query block at a time, with all keys in one block, so there is nothing to rescale.
+# Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a
+# query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The kernel
+# below has three mistakes. It looks at one query block at a time, with all keys in one block, so there is nothing to
+# rescale.
 
 
 # %% given="13.7"
@@ -339,9 +341,9 @@ checks.check("13.7", documents)
 # *Difficulty 2 of 5. 6 minutes, 2 lines.*
 #
 # The backward pass needs the weights p. One could write them to HBM in the forward pass and read them in the backward pass,
-# `itemsize` bytes each. Or one recomputes the scores, 2 D FLOPs for each. By roofline, and as if nothing overlapped: for which head size D do
-# both take the same time, on a chip with `peak` FLOP/s and `bandwidth` B/s? Write `head_size(itemsize, peak, bandwidth)`. (And is D
-# usually larger or smaller than that on a v5e?)
+# `itemsize` bytes each. Or one recomputes the scores, 2 D FLOPs for each. By roofline, and as if nothing overlapped: for
+# which head size D do both take the same time, on a chip with `peak` FLOP/s and `bandwidth` B/s? Write `head_size(itemsize,
+# peak, bandwidth)`. (And is D usually larger or smaller than that on a v5e?)
 
 
 # %% answer="13.8"
@@ -363,10 +365,10 @@ checks.check("13.8", head_size)
 #
 # *Difficulty 5 of 5. 35 minutes, 40 lines. Further.*
 #
-# `flash(q, k, v)` takes bfloat16[heads, T, 128], T a multiple of 256 up to 2048, and returns (o, lse): attention with the scale 1 / sqrt(128) in
-# bfloat16, and for each query the logarithm of the sum of the exponentials of its scaled scores, float32[heads, 1, T].
-# For 2 heads of 2048 at most 52,000 cycles on a v5e, predicted (compiler), which leaves you 1.3 times what ours
-# takes. `x.T` turns a column into a row.
+# `flash(q, k, v)` takes bfloat16[heads, T, 128], T a multiple of 256 up to 2048, and returns (o, lse): attention with the
+# scale 1 / sqrt(128) in bfloat16, and for each query the logarithm of the sum of the exponentials of its scaled scores,
+# float32[heads, 1, T]. For 2 heads of 2048 at most 52,000 cycles on a v5e, predicted (compiler), which leaves you 1.3 times
+# what ours takes. `x.T` turns a column into a row.
 
 
 # %% answer="13.9"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from course_lib.judges.reading import lists, promises
+from course_lib.judges.reading import prefetched, promises
 from course_lib.judges.running import garbage
 from course_lib.judges.tpu.run_and_compare import simulate_and_compare
 from course_lib.judges.trial import Trial
@@ -12,7 +12,7 @@ from course_lib.judges.verdict import Verdict, complained
 def simulator_judge(fn: Callable, reference: Callable, *args, chip: str = "v5e") -> Verdict:
     """Refuse what the TPU simulator refuses, copies without a wait, and values that are wrong in poisoned memory.
 
-    Also refuse a false ``pl.multiple_of``, if its value is known.
+    Also refuse a false ``pl.multiple_of``, and a prefetched array read below index 0, if the values are known.
     """
     return ask(Trial(fn, reference, args, chip))
 
@@ -22,7 +22,7 @@ def ask(trial: Trial) -> Verdict:
     said = simulate_and_compare("simulator", trial, random_seed=0)
     if said.passed and (complaint := promises.complaint(trial.walk)):  # which a simulation ignores
         return complained("simulator", complaint)
-    if said.passed and (complaint := lists.complaint(trial.walk)):
+    if said.passed and (complaint := prefetched.complaint(trial.walk)):
         return complained("simulator", complaint)
     if said.passed and (suspicion := garbage.suspicion(trial.walk, trial.args)):
         for filling in suspicion.fillings:

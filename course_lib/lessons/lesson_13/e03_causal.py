@@ -122,10 +122,10 @@ def _no_copy_without_work(plan) -> None:
                 f"Block ({i}, {j}) needs block {j} of the keys, and the plan names {block}.",
                 "where a step works, its keys are those of j.",
             )
-        if not some and block not in (before, 0 if j == 1024 // BK - 1 else before):
+        if not some and block not in (before, 0):  # which the next queries need first
             raise Unfit(
                 f"Step ({i}, {j}) has no work, and the plan asks for keys {block}; block {before} of them is there.",
-                "stay at the last block that this i needs.",
+                "stay at the last block that this i needs, or go to block 0, which the next one begins with.",
                 headline="keys are copied that nobody reads.",
             )
         before = block
