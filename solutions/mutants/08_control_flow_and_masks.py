@@ -46,13 +46,13 @@ skipped = {"A": 28, "B": 49, "C": 28, "D": 35}
 # +    x = jnp.where(jnp.isnan(x_ref[...]), -jnp.inf, x_ref[...])
 
 
-# %% answer="08.2" name="a fixed number for the maximum" judge="numbers" says="a sum that\\s+is\\s+0"
+# %% answer="08.2" name="a fixed number for the maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # -    e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))
 # +    e = jnp.where(column < columns, jnp.exp(x_ref[...] + 100), 0)
 
 
-# %% answer="08.2" name="masks with 0, and once more" judge="numbers" says="computes\\s+that\\s+NaN\\s+itself"
+# %% answer="08.2" name="masks with 0, and once more" judge="numbers" says="the\\s+0\\s+in\\s+the\\s+masked\\s+tail"
 # -    x = jnp.where(column < columns, x_ref[...], -jnp.inf)
 # +    x = jnp.where(column < columns, x_ref[...], 0)
 #      e = jnp.exp(x - jnp.max(x, axis=1, keepdims=True))

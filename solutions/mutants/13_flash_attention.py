@@ -137,7 +137,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +        ds = p * product(v_ref[...], g_ref[...], 1, 1)
 
 
-# %% answer="13.6" name="never begins" judge="numbers|simulator" says="dk_ref|dv_ref"
+# %% answer="13.6" name="never begins" judge="numbers" says="is\\s+read\\s+before\\s+anything\\s+has\\s+been\\s+written"
 # -        @pl.when(pl.program_id(2) == 0)
 # -        def zero():
 # -            dk_ref[...] = jnp.zeros_like(dk_ref)

@@ -83,6 +83,8 @@ def said_of(found: Finding, suspect: Suspect) -> Complaint | None:
         if value is None or not _alike(found.got, value) or not _closer(found, value):
             return None
         same = _is_it(found, value, found.want.bound) or _is_it(found, value, _own_bound(found, suspect))
+        if same and np.isnan(value.astype(np.float64)[found.wrong]).all() and found.is_nan_by_garbage:
+            return None  # any NaN equals any other; this one comes from memory
     except Exception:  # it does not run with these arguments, so it is not what happened
         return None
     return Complaint(f"That is a known slip: {suspect.means.rstrip('.')}.", suspect.next) if same else None

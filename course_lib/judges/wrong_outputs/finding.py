@@ -98,6 +98,11 @@ class Finding:
             return False
         return bool(values) and bool(np.isnan(values).all())
 
+    @property
+    def is_nan_by_garbage(self) -> bool:
+        """Whether the first wrong element is NaN, and becomes a number with likely numbers in unwritten memory."""
+        return bool(self.unwritten[self.first]) and self.tame is not None and not self.is_nan_without_garbage
+
 
 def unwritten(array: np.ndarray) -> np.ndarray:
     """Return bool[shape]: NaN, or the largest integer, with which the interpreters fill fresh memory."""

@@ -13,6 +13,12 @@ def _zeros_in_the_tail(x):
     return jax.nn.softmax(jnp.concatenate([x, tail], axis=1), axis=1)[:, : x.shape[1]]
 
 
+def _zeros_in_the_maximum(x):
+    largest = jnp.maximum(x.max(axis=1, keepdims=True), 0 if x.shape[1] % 128 else -jnp.inf)
+    e = jnp.exp(x - largest)
+    return e / e.sum(axis=1, keepdims=True)
+
+
 def _one_maximum_a_block(x):
     blocks = [x[top : top + 8] for top in range(0, x.shape[0], 8)]
     e = jnp.concatenate([jnp.exp(block - block.max()) for block in blocks])
@@ -38,6 +44,11 @@ EXERCISE = Exercise(
             means="the tail was masked with a number that is larger than x, as 0 and -1e4 are here, and counts",
             value=_zeros_in_the_tail,
             next="which number is neutral for a maximum, and has the exponential 0?",
+        ),
+        judges.Slip(
+            means="the 0 in the masked tail is the largest number of each row: every exp is 0, and 0 / 0 is NaN",
+            value=_zeros_in_the_maximum,
+            next="mask with the number that is neutral for a maximum, and let the maximum see no other.",
         ),
         judges.Slip(
             means="no maximum is subtracted: exp of numbers far below 0 is 0, and 0 / 0 is NaN",
