@@ -1,4 +1,4 @@
-"""The cuts for half a day, a day and two: their minutes add up, and what they point to is there."""
+"""The cuts for half a day to three days: their minutes add up, and what they point to is there."""
 
 import re
 
@@ -19,8 +19,9 @@ def plan(lesson):
     return [start for start, _ in rows] + [sum(rows[-1])]
 
 
-def test_there_are_three():
-    assert [name for name, _, _ in CUTS] == ["Half a day", "One day", "Two days"]
+def test_all_are_there():
+    names = [name for name, _, _ in CUTS]
+    assert names == ["Half a day", "One day", "Two days", "Two days to attention", "Three days"]
 
 
 @pytest.mark.parametrize(("name", "whole", "body"), CUTS, ids=[name for name, _, _ in CUTS])

@@ -27,12 +27,12 @@ def report(
     pieces = naming.allocations(said.vmem, module, walk)
     flops, doubt = _flops(walk)
     doubt = (*doubt, *_unsure_xla(walk, rows))
-    endless = [op.name for op in module.ops if op.times is None and op.name in simulated.cycles]
+    untimed = _untimed(module, simulated)
     return Report(
         chip=chip.name,
         ok=True,
-        cycles=None if endless else ops.cycles(rows),
-        seconds=None if endless else ops.seconds(rows, chip),
+        cycles=None if untimed else ops.cycles(rows),
+        seconds=None if untimed else ops.seconds(rows, chip),
         hbm_bytes=ops.hbm_bytes(rows),
         flops=flops,
         vmem_bytes=_largest(said.vmem),
@@ -40,14 +40,14 @@ def report(
         vmem=_renamed(pieces, names, "op"),
         code_bytes=answer["code_bytes"],
         hlo=answer["hlo"],
-        time_split={} if endless else simulation.time_split(simulated, module),
-        steps=None if endless else _steps(walk, rows),
+        time_split={} if untimed else simulation.time_split(simulated, module),
+        steps=None if untimed else _steps(walk, rows),
         ops=_renamed(rows, names, "name"),
         extrapolation=max(simulated.lines.values(), key=lambda line: line.cycles, default=None),
         notes=(
             *notes,
             *doubt,
-            *_doubts(endless, simulated, chip),
+            *_doubts(untimed, simulated, chip),
             *_lines(simulated),
             *_counted_once(module),
             *around.notes(module, rows, walk),
@@ -75,10 +75,19 @@ def _flops(walk: grid.Walk | None) -> tuple[int | None, tuple[str, ...]]:
     return work.total or None, (f"operations: {work.doubt}.",) if work.doubt else ()
 
 
-def _doubts(endless: list[str], simulated: Simulation, chip: chips.Chip) -> list[str]:
-    """Say which figures are missing, and why."""
+def _untimed(module: hlo.Module, simulated: Simulation) -> str:
+    """Return why the program has no time: an op that runs a number of times not known, or one of 0 cycles; else ""."""
+    endless = [op.name for op in module.ops if op.times is None and op.name in simulated.cycles]
     if endless:
-        return [f"no cycles: how often {', '.join(endless)} runs depends on data."]
+        return f"how often {', '.join(endless)} runs depends on data."
+    silent = [op.name for op in module.ops if simulated.cycles.get(op.name) == 0 and op.hbm_bytes]
+    return f"the simulator counts 0 for {', '.join(silent)}, which moves bytes." if silent else ""
+
+
+def _doubts(untimed: str, simulated: Simulation, chip: chips.Chip) -> list[str]:
+    """Say which figures are missing, and why."""
+    if untimed:
+        return [f"no cycles: {untimed}"]
     if simulated.cycles and chip.clock_hz is None:
         return [f"no predicted time: the clock of a {chip.name} is not known in two ways that agree."]
     return []

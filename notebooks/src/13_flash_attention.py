@@ -1,16 +1,14 @@
 # %% [markdown]
 # # Lesson 13: Flash attention
 #
-# *60 minutes, then 70 for the exercises. You need
-# lesson 7 for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`.
-# You do not need a TPU; with one, the kernels also run on it.*
+# *60 minutes, then 75 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
+# for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. You do
+# not need a TPU; with one, the kernels also run on it.*
 #
-# *This lesson is a draft.*
-#
-# Attention is two matrix products with a softmax between them. For each of T queries it computes T scores, makes weights
-# of them, and returns the weighted mean of T values. Below is attention as one would write it, for eight heads with 2048
-# positions of 128 numbers. The compiler says how long it takes on a v5e, and the next line says how long its products
-# alone would take. Run the cells.
+# Attention is two matmuls with a softmax between them. Each of T queries computes T scores, turns them into weights, and
+# returns the weighted mean of T values. Below is attention as one would write it in JAX, for eight heads with 2048
+# positions of 128 elements. The compiler predicts how long it takes on a v5e, and the next line says how long its matmuls
+# alone would take at the peak. Run the cells.
 
 # %%
 # FIRST CELL
@@ -27,83 +25,106 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compiler, cost, grid, judges, viz
+from course_lib.kernels.attention import flash_attention
 
 HEADS, T, D = 8, 2048, 128
 v5e = chips.chip("v5e")
 
 
 def plain(q, k, v):
-    """Attention of q, k and v, each [heads, T, D]; scores and softmax in float32."""
+    """Return attention of q, k and v, each [heads, T, D]; scores and softmax in float32."""
     s = jnp.einsum("htd,hsd->hts", q, k, preferred_element_type=jnp.float32)
     p = jax.nn.softmax(s / math.sqrt(q.shape[-1]), axis=-1)
     o = jnp.einsum("hts,hsd->htd", p.astype(v.dtype), v, preferred_element_type=jnp.float32)
     return o.astype(q.dtype)
 
 
+def arrays(heads, t, d=D):
+    """Return the shapes of q, k and v, which are all the same."""
+    return [jax.ShapeDtypeStruct((heads, t, d), jnp.bfloat16)] * 3
+
+
+def matmul_us(heads, t):
+    """Return the microseconds that the two matmuls take at the MXU's peak."""
+    return 2 * 2 * heads * t * t * D / v5e.bf16_flops * 1e6
+
+
 # %%
-x = jax.ShapeDtypeStruct((HEADS, T, D), jnp.bfloat16)
-unfused = compiler.compile_tpu(plain, x, x, x)
-products = 2 * 2 * HEADS * T * T * D / v5e.bf16_flops
+qkv = arrays(HEADS, T)
+unfused = compiler.compile_tpu(plain, *qkv)
 print(f"attention, compiled by XLA:  {unfused.seconds * 1e6:5.1f} us, predicted (compiler)")
-print(f"its products at the peak:    {products * 1e6:5.1f} us")
+print(f"its matmuls at the peak:     {matmul_us(HEADS, T):5.1f} us")
 
 # %% [markdown]
-# **Where do the other 260 us go?** Write down a guess before you go on: to the exponentials, of which there are 34 million?
-# To the memory, because the scores of one layer take 134 MB in float32? To the products, which may not reach the peak? At
-# the end you will have a kernel that takes 100 us, and for each of the steps that lead there, you will know what it saved
-# and why.
+# **Where do the other 260 us go?** Write down a guess before you go on. Do they go to the exponentials, of which there
+# are 34 million? To the memory, because the scores of one layer take 134 MB in float32? To the matmuls, which may not
+# reach the peak? At the end you will have a kernel that comes close to the second line, and for each step on the way you
+# will know what it saved, and why.
 #
 # After this lesson you can
 # - compute attention without ever writing a score to HBM,
 # - derive the update of the online softmax, and say what has to be kept for each query,
-# - read from the compiler's report which unit an attention kernel waits for, and give it more to do,
+# - read from the compiler's report what an attention kernel waits for, and remove it,
 # - skip the half of the work that a causal mask rules out, together with its copies,
-# - write the backward pass from two numbers for each query,
+# - write the backward pass from two values for each query,
 # - say when none of this helps.
 #
 # ## What the scores cost
 #
-# The arrays that attention reads and writes are small: q, k, v and o have T x D numbers for each head. The scores have T x T.
-# **Predict:** by how much do the bytes exceed those of q, k, v and o, if the scores are written in float32, read for the
-# softmax, and the weights are written and read in bfloat16?
+# The arrays that attention reads and writes are small: q, k, v and o have T x D elements for each head. The scores have T
+# x T. **Predict:** how many bytes are the four arrays, and how many move if the scores are written in float32, read for
+# the softmax, and the weights are then written and read in bfloat16?
 
 # %% tags=["predict"]
-arrays = 4 * HEADS * T * D * 2
-scores = HEADS * T * T * (4 + 4 + 2 + 2)
-for name, moved in [
-    ("q, k, v and o", arrays),
-    ("scores and weights", scores),
-    ("XLA moves", unfused.hbm_bytes),
-]:
+moved = {
+    "q, k, v and o": 4 * HEADS * T * D * 2,
+    "scores and weights": HEADS * T * T * (4 + 4 + 2 + 2),
+    "XLA moves": unfused.hbm_bytes,
+}
+for name, bytes_ in moved.items():
     print(
-        f"{name:18} {moved / 1e6:6.1f} MB, {moved / v5e.hbm_bandwidth * 1e6:6.1f} us at least"
+        f"{name:18} {bytes_ / 1e6:6.1f} MB, {bytes_ / v5e.hbm_bandwidth * 1e6:6.1f} us at least"
     )
 
 # %% [markdown]
-# XLA fuses a part of this, and what it moves is still many times what the arguments have. At full bandwidth, moving it
-# takes as long as the whole computation, so the memory is what XLA's version waits for. A kernel can do better if a block
-# of scores never leaves VMEM: compute it, make weights of it, multiply by the values, and forget it. One thing stands in
-# the way. The softmax of a row needs the sum over the *whole* row, and its largest score, before the first weight is known.
+# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. Are those bytes the reason why
+# it is slow? There is an experiment: give it half of the heads. The scores of four heads take 67 MB in float32, so the
+# compiler can keep them in VMEM, which has 128 MiB. **Predict** the time for one head in both cases.
+
+# %% tags=["predict"]
+for heads in (4, 8):
+    report = compiler.compile_tpu(plain, *arrays(heads, T))
+    print(
+        f"{heads} heads: {report.seconds * 1e6 / heads:5.1f} us and {report.hbm_bytes / 1e6 / heads:5.1f} MB a head"
+    )
+
+# %% [markdown]
+# A head takes less than half of the time once its scores stay in VMEM, so yes: with eight heads, XLA's version waits for
+# the memory. But four heads of 2048 positions are a small problem. Twice the positions would have four times the scores,
+# and those of a single head of 8192 positions take 268 MB. A kernel can do better if it never holds more than a *block*
+# of scores: it computes the block, turns it into weights, multiplies them by the values, and forgets them. One thing
+# stands in the way. A weight is exp(s - m) / l, where m is the largest score of the whole row and l the sum over the
+# whole row, and a block knows neither.
 #
 # ## Online softmax, once more
 #
 # Lesson 8 solved that for sums of exponentials. Keep the largest score so far, m, and the sum l of exp(s - m). When a new
-# block has a larger maximum, what was summed so far is too large by a known factor, so multiply it by exp(m_old - m_new). The
-# weighted sum of the values is such a sum as well. So three things are kept for each query:
+# block has a larger maximum, what was summed so far is too large by a known factor, so multiply it by exp(m_old - m_new).
+# The weighted sum of the values is such a sum as well. So three things are kept for each query:
 #
 # - m, the largest score so far,
 # - l, the sum of exp(s - m) so far,
 # - acc, the sum of exp(s - m) times the values so far.
 #
-# Compute the three numbers after each block of the row below by hand, with blocks of three keys: scores 1, 3, 2, then 5, 1,
-# 1; the values are 1, 2, 3, 4, 5, 6. Then step through it. Change a score and watch what is rescaled.
+# Compute the three by hand for the row below, after each block of three keys: the scores are 1, 3, 2, then 5, 1, 1, and
+# the values 1, 2, 3, 4, 5, 6. Then step through it. Change a score and watch what is rescaled.
 
 # %%
 viz.softmax_stepper([1.0, 3.0, 2.0, 5.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], block=3)
 
 # %% [markdown]
-# The last step divides: o = acc / l. Nothing in this depends on the order of the blocks, or on their size, which you can
-# check in NumPy.
+# The last step divides: o = acc / l. Apart from rounding, the result depends neither on the order of the keys nor on the
+# size of the blocks. Check that in NumPy.
 
 # %%
 rng = np.random.default_rng(0)
@@ -120,27 +141,32 @@ def online(blocks):
 
 
 exact = (np.exp(row) * value).sum() / np.exp(row).sum()
-for name, order in [("8 blocks of 8", np.arange(64)), ("mixed", rng.permutation(64))]:
-    print(f"{name:14} differs by {abs(online(order.reshape(8, 8)) - exact):.0e}")
+in_order, mixed = np.arange(64), rng.permutation(64)
+for name, blocks in [
+    ("8 blocks of 8", in_order.reshape(8, 8)),
+    ("4 blocks of 16", in_order.reshape(4, 16)),
+    ("8 of 8, mixed", mixed.reshape(8, 8)),
+]:
+    print(f"{name:14} differs by {abs(online(blocks) - exact):.0e}")
 
 # %% [markdown]
 # ## The kernel
 #
-# A grid of three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l and acc
-# stay in scratch while j goes through all keys. Two products stand in a step: queries times keys, and weights times values.
-# Read `update` first, and find the lines that rescale what was summed before. What belongs to `causal` and `group` comes
-# later.
+# The grid has three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l and
+# acc stay in scratch while j goes through all keys. A step has two matmuls, queries times keys and weights times values.
+# Read `update` first, and find the lines that rescale what was summed before. The arguments from `lanes` on are for
+# later; as they stand, m and l are columns, and every step works.
 
 
 # %%
 def dot_of_rows(q, k):
-    """q @ k.T, summed in float32."""
+    """Return q @ k.T, summed in float32."""
     dimensions = (((1,), (1,)), ((), ()))
     return jax.lax.dot_general(q, k, dimensions, preferred_element_type=jnp.float32)
 
 
 def update(s, v_ref, m_ref, l_ref, acc_ref):
-    """One block of scores: what was summed before is rescaled, and the block is added."""
+    """Add one block of scores to l and acc, after rescaling both to the new maximum."""
     m_old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
     p = jnp.exp(s - (m if m.shape[1] == 1 else jnp.tile(m, (1, s.shape[1] // 128))))
     shrink = jnp.exp(m_old - m)
@@ -152,44 +178,61 @@ def update(s, v_ref, m_ref, l_ref, acc_ref):
     acc_ref[...] = acc_ref[...] * shrink + of_values
 
 
-def flash(q, k, v, bq=512, bk=512, lanes=1, causal="", group=1):
-    """Attention, block by block; m and l are kept in ``lanes`` columns."""
+def above_diagonal(s, first_query, first_key):
+    """Return the scores with -inf where the key comes after the query."""
+    row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1))
+    return jnp.where(first_key + column <= first_query + row, s, -jnp.inf)
+
+
+def flash(
+    q,
+    k,
+    v,
+    bq=512,
+    bk=512,
+    lanes=1,
+    causal=False,
+    works=None,
+    keys_of=None,
+    last_first=False,
+):
+    """Return attention, block by block; m and l are kept in ``lanes`` columns."""
     heads, t, d = q.shape
+    blocks = t // bk
 
-    def kernel(q_ref, k_ref, v_ref, o_ref, *kept):
-        i, j = pl.program_id(1), pl.program_id(2)
-        m_ref, l_ref, acc_ref = kept
+    def block_of(step):
+        return blocks - 1 - step if last_first else step
 
-        @pl.when(j == 0)
+    def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+        i, j = pl.program_id(1), block_of(pl.program_id(2))
+
+        @pl.when(pl.program_id(2) == 0)
         def begin():
             m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
             l_ref[...] = jnp.zeros_like(l_ref)
             acc_ref[...] = jnp.zeros_like(acc_ref)
 
-        @pl.when(j <= i if causal.startswith("skips") else True)
+        @pl.when(works(i, j) if works else True)
         def work():
             s = dot_of_rows(q_ref[...], k_ref[...]) / math.sqrt(d)
-            if causal:
-                row, column = (
-                    jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1)
-                )
-                s = jnp.where(j * bk + column <= i * bq + row, s, -jnp.inf)
+            s = above_diagonal(s, i * bq, j * bk) if causal else s
             update(s, v_ref, m_ref, l_ref, acc_ref)
 
-        @pl.when(j == pl.num_programs(2) - 1)
+        @pl.when(pl.program_id(2) == blocks - 1)
         def store():
             o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
 
-    def of_keys(h, i, j):
-        return h // group, jnp.minimum(i, j) if causal == "skips copies" else j, 0
+    def of_keys(h, i, step):
+        j = block_of(step)
+        return h, keys_of(i, j) if keys_of else j, 0
 
-    queries = pl.BlockSpec((None, bq, d), lambda h, i, j: (h, i, 0))
+    queries = pl.BlockSpec((None, bq, d), lambda h, i, step: (h, i, 0))
     keys = pl.BlockSpec((None, bk, d), of_keys)
     statistic = pltpu.VMEM((bq, lanes), jnp.float32)
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
-        grid=(heads, t // bq, t // bk),
+        grid=(heads, t // bq, blocks),
         in_specs=[queries, keys, keys],
         out_specs=queries,
         scratch_shapes=[statistic, statistic, pltpu.VMEM((bq, d), jnp.float32)],
@@ -203,7 +246,7 @@ def drawn(*shape):
 
 
 def verdict_on(fn, reference, *args):
-    """What the first judge says that refuses."""
+    """Return the verdict of the first judge that refuses."""
     refused = [v for v in judges.judge(fn, reference, *args) if v.passed is False]
     return refused[0] if refused else "no judge refuses it"
 
@@ -212,308 +255,400 @@ small = drawn(2, 256, 128)
 print(verdict_on(functools.partial(flash, bq=128, bk=128), plain, *small))
 
 # %% [markdown]
-# It is right, and no score is ever in HBM. Is it fast? **Guess** the time for blocks of 128, 256 and 512: XLA's kernel took
-# 348 us.
+# The kernel is right, and no score is ever in HBM. Is it fast? **Guess** the time for blocks of 128, 256 and 512. XLA's
+# version takes 348 us.
 
 # %% tags=["predict"]
-steps = {}
-for size in (128, 256, 512):
-    report = compiler.compile_tpu(functools.partial(flash, bq=size, bk=size), x, x, x)
-    steps[f"blocks of {size}"] = report
+steps = {
+    size: compiler.compile_tpu(functools.partial(flash, bq=size, bk=size), *qkv)
+    for size in (128, 256, 512)
+}
+for size, report in steps.items():
     print(f"{size}: {report.seconds * 1e6:7.1f} us, {report.hbm_bytes / 1e6:5.0f} MB")
 
 # %% [markdown]
-# With small blocks it is four times *slower* than XLA, although it moves half of the bytes, and with large ones it moves a
-# seventh and takes two thirds of the time. The memory is no longer what it waits for, and something else is. The rest of
-# the lesson is about finding out what.
+# With small blocks the kernel is four times *slower* than XLA, although it moves half of the bytes. With large blocks it
+# takes two thirds of XLA's time. It still moves more than the 17 MB of its arrays, because every block of queries reads
+# all keys and values again: T / bq times. So the bytes of this kernel still grow with T x T, but divided by the size of a
+# block.
 #
-# ## Which unit is it waiting for?
+# ## What does it wait for?
 #
-# A v5e core has several units that work at the same time: the MXU multiplies matrices, the VPU adds and compares, the EUP
-# computes exponentials, the XLU moves numbers between lanes. For attention the MXU should be the busy one. The report says
-# which share of its instruction slots each unit has filled. In the picture, **look for** the unit that is busiest in each
-# version.
+# The compiler's report divides the cycles by what the core was waiting for. Here they are for one step, beside what the
+# two matmuls of that step take at the peak. "Issue" is time in which instructions are issued; "MXU" and "XLU" is time
+# spent waiting for a result of that unit. **Look for** the reason why blocks of 128 are so slow.
+
+# %%
+WAITS = {
+    "issue": "issue",
+    "MXU": "MXU",
+    "XLU": "XLU",
+    "DMA wait": "copies",
+    "scalar": "scalar",
+}
+print(
+    "block   cycles a step" + "".join(f"{name:>8}" for name in WAITS.values()) + "  matmuls"
+)
+for size, report in steps.items():
+    waits = [report.time_split.get(name, 0) / report.steps for name in WAITS]
+    matmuls = 2 * size * size * D / (v5e.bf16_flops / 2 / v5e.clock_hz)
+    row = "".join(f"{cycles:8,.0f}" for cycles in waits)
+    print(f"{size:5} {report.cycles / report.steps:15,.0f}{row}{matmuls:9,.0f}")
+
+# %% [markdown]
+# A step with blocks of 128 takes 16 times as long as its matmuls. A quarter of that is waiting for copies. Most of the
+# rest is a chain: the first matmul, the maximum across the lanes, the exponential, the second matmul. Each has to wait
+# for the result of the one before, and that wait is the same whether the block is small or large. A step of 512 does 16
+# times as much work, and waits only 1.6 times as long for the two units. It hardly waits for copies at all. So the memory
+# no longer limits this kernel, and yet it needs 2.6 times as long as its matmuls.
+#
+# ## One number in 128 lanes
+#
+# What does the kernel need the XLU for? A row of scores lies along the lanes, so its maximum takes a reduction across
+# lanes. That one is needed. But there is another use: m and l have one value for each row, in one lane, and wherever they
+# meet the scores, the XLU has to copy that lane to the other 127. Lesson 8 had this under *One maximum per row*. The
+# remedy costs nothing: keep the same value in all 128 lanes, so that it meets the scores register by register.
+# **Predict** how much time this saves. It changes one argument.
+
+# %% tags=["predict"]
+in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), *qkv)
+for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
+    print(
+        f"{name:9} {report.seconds * 1e6:6.1f} us; a step waits {report.time_split.get('XLU', 0) / report.steps:4.0f} "
+        f"cycles for the XLU, which fills {report.slots['XLU']:.0%} of its slots"
+    )
+
+# %% [markdown]
+# ## One basic block
+#
+# What else keeps the MXU waiting? While the VPU and the EUP work on the exponentials of *this* block, the MXU could work
+# on the scores of the *next*. The compiler does reorder instructions like that, but only within a basic block, as lesson
+# 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only its copies do.
+#
+# So put several blocks of keys into one basic block. The keys and values of a head fit into VMEM, 512 KiB each. The
+# kernel below takes them whole, and has no third grid axis. Instead it has a loop over the blocks of keys, which carries
+# m, l and acc as values. With `unroll=True` the four turns of the loop become one basic block; without it each turn is a
+# block of its own, as a grid step is. Everything else is the same. The scale of the scores goes into the exponent, and
+# exp becomes exp2, which is what the EUP computes. **Guess** both times.
 
 
 # %%
-def slots_of(reports, title):
-    units = ("MXU", "VPU", "EUP", "XLU", "store")
-    plt.rcParams.update(viz.PLOT_STYLE)
-    fig, ax = plt.subplots()
-    for n, (name, report) in enumerate(reports.items()):
-        places = np.arange(len(units)) + (n - (len(reports) - 1) / 2) * 0.8 / len(reports)
-        filled = [round(100 * report.slots.get(unit, 0)) for unit in units]
-        ax.bar(places, filled, 0.8 / len(reports), label=name)
-    ax.set(title=title, ylabel="% of the slots", ylim=(0, 100))
-    ax.set_xticks(range(len(units)), units)
-    ax.legend()
-    return viz.plot_picture(
-        fig, "Filled slots by unit, for each version, from the compiler's program."
-    )
-
-
-slots_of(steps, "Three sizes of blocks")
-
-# %% [markdown]
-# Even with blocks of 512 the MXU fills a little more than a third of its slots, and the XLU nearly as many. What do we need
-# the XLU for? A row of scores lies along the lanes, so its maximum takes a reduction across lanes. That one is needed. But
-# there is another: m and l have one number for each row, in one lane, and wherever they meet the scores, the XLU has to
-# copy that lane to the other 127. Lesson 8 had this under *One maximum per row*. The cure costs nothing: keep the same
-# number in all 128 lanes, so that it meets the scores register by register. **Predict** how much time this saves. It
-# changes one argument.
-
-# %% tags=["predict"]
-in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), x, x, x)
-versions = {"one lane": steps["blocks of 512"], "all lanes": in_all_lanes}
-
-
-def line(report):
-    """Time and two units, for a table."""
-    mxu, xlu = (report.slots[unit] for unit in ("MXU", "XLU"))
-    return f"{report.seconds * 1e6:6.1f} us, MXU {mxu:.0%}, XLU {xlu:.0%}"
-
-
-for name, report in versions.items():
-    print(f"{name:10} {line(report)}")
-
-# %% [markdown]
-# ## No walls
-#
-# What else keeps the MXU waiting? In a step the two products and the softmax depend on each other: scores, then the
-# maximum, then exponentials, then the product with the values. While the VPU and the EUP work on the exponentials of *this*
-# block, the MXU could work on the scores of the *next*. The compiler may reorder instructions like that, but only within
-# straight-line code. A grid step is a wall: nothing of the next step begins before this one has ended. A `pl.when` is a
-# wall, too.
-#
-# So give it more straight-line code. The keys and values of a head fit into VMEM, 512 KiB each. The kernel below takes them
-# whole, has no third grid axis, and writes the loop over blocks of keys out in Python. m, l and acc become plain values: no
-# scratch, no `pl.when`. **Guess** its time.
-
-
-# %% tags=["predict"]
 RATE = math.log2(math.e) / math.sqrt(D)  # exp(s / sqrt(D)) is exp2(s * RATE)
 
 
-def straight(q, k, v, bq=512, bk=512, by_lanes=False, causal=False, group=1):
-    """Attention with all keys of a head in VMEM; ``by_lanes`` adds up l at the end."""
+def attend(q, k_ref, v_ref, blocks, bk, unroll=True, by_lanes=False, causal=False):
+    """Return o and lse of a block of queries over the first ``blocks`` blocks of keys.
+
+    ``causal``: mask the last of them, which lies on the diagonal. ``by_lanes``: add up l across lanes at the end.
+    """
+
+    def step(j, carry, masked=False):
+        m, total, acc = carry
+        keys = pl.ds(pl.multiple_of(j * bk, bk), bk)
+        s = dot_of_rows(q, k_ref[keys])
+        s = above_diagonal(s, 0, 0) if masked else s
+        new = jnp.maximum(m, jnp.max(s, axis=1, keepdims=True))
+        p = jnp.exp2((s - jnp.tile(new, (1, bk // 128))) * RATE)
+        shrink = jnp.exp2((m - new) * RATE)
+        parts = [p[:, lane : lane + 128] for lane in range(0, bk, 128)]
+        added = sum(parts) if by_lanes else jnp.sum(p, axis=1, keepdims=True)
+        of_values = jnp.dot(
+            p.astype(v_ref.dtype), v_ref[keys], preferred_element_type=jnp.float32
+        )
+        return new, total * shrink + added, acc * shrink + of_values
+
+    rows = jnp.zeros(
+        (q.shape[0], 128), jnp.float32
+    )  # of m and l, in all lanes; acc has D of them too
+    carry = jax.lax.fori_loop(
+        0, blocks - causal, step, (rows - jnp.inf, rows, rows), unroll=unroll
+    )
+    m, total, acc = step(blocks - 1, carry, masked=True) if causal else carry
+    total = jnp.sum(total, axis=1, keepdims=True) if by_lanes else total
+    return acc / total, m / math.sqrt(D) + jnp.log(total)
+
+
+def straight(q, k, v, bq=512, bk=512, causal=False, **how):
+    """Return attention and its log-sum-exp, with all keys of a head in VMEM; D is 128."""
     heads, t, d = q.shape
 
-    def rows(q_ref, k_ref, v_ref, o_ref, blocks):
-        m = jnp.full((bq, 128), -jnp.inf, jnp.float32)  # of each row, in all lanes
-        sums, acc = jnp.zeros((bq, 128), jnp.float32), jnp.zeros((bq, d), jnp.float32)
-        for j in range(blocks):
-            keys = pl.ds(j * bk, bk)
-            s = dot_of_rows(q_ref[...], k_ref[keys])
-            if causal and j == blocks - 1:
-                row, column = (
-                    jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1)
-                )
-                s = jnp.where(column <= row, s, -jnp.inf)
-            new = jnp.maximum(m, jnp.max(s, axis=1, keepdims=True))
-            p = jnp.exp2((s - jnp.tile(new, (1, bk // 128))) * RATE)
-            shrink = jnp.exp2((m - new) * RATE)
-            parts = [p[:, lane : lane + 128] for lane in range(0, bk, 128)]
-            sums = sums * shrink + (
-                sum(parts) if by_lanes else jnp.sum(p, axis=1, keepdims=True)
-            )
-            of_values = jnp.dot(
-                p.astype(v.dtype), v_ref[keys], preferred_element_type=jnp.float32
-            )
-            m, acc = new, acc * shrink + of_values
-        total = jnp.sum(sums, axis=1, keepdims=True) if by_lanes else sums
-        o_ref[...] = (acc / total).astype(o_ref.dtype)
+    def kernel(q_ref, k_ref, v_ref, o_ref, lse_ref):
+        def rows(blocks):
+            o, lse = attend(q_ref[...], k_ref, v_ref, blocks, bk, causal=causal, **how)
+            o_ref[...], lse_ref[...] = o.astype(o_ref.dtype), lse[:, :1].T
 
-    def kernel(q_ref, k_ref, v_ref, o_ref):
-        refs = q_ref, k_ref, v_ref, o_ref
         if not causal:
-            rows(*refs, blocks=t // bk)
+            rows(t // bk)
             return
-        for i in range(t // bq):  # each block of queries has a program of its own
-            pl.when(pl.program_id(1) == i)(functools.partial(rows, *refs, blocks=i + 1))
+        for i in range(t // bq):  # each block of queries has a branch of its own
+            pl.when(pl.program_id(1) == i)(functools.partial(rows, i + 1))
 
     queries = pl.BlockSpec((None, bq, d), lambda h, i: (h, i, 0))
-    keys = pl.BlockSpec((None, t, d), lambda h, i: (h // group, 0, 0))
+    keys = pl.BlockSpec((None, t, d), lambda h, i: (h, 0, 0))
     return pl.pallas_call(
         kernel,
-        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        out_shape=[q, jax.ShapeDtypeStruct((heads, 1, t), jnp.float32)],
         grid=(heads, t // bq),
         in_specs=[queries, keys, keys],
-        out_specs=queries,
+        out_specs=[queries, pl.BlockSpec((None, 1, bq), lambda h, i: (h, 0, i))],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 << 20),
     )(q, k, v)
 
 
-print(verdict_on(functools.partial(straight, bq=128, bk=128), plain, *small))
+def of_straight(**how):
+    """Return ``straight`` without its log-sum-exp."""
+    return lambda q, k, v: straight(q, k, v, **how)[0]
+
+
+print(verdict_on(of_straight(bq=128, bk=128), plain, *small))
 
 # %% tags=["predict"]
-larger = functools.partial(flash, lanes=128, bq=1024, bk=1024)
 ladder = {
     "XLA": unfused,
-    "blocks of 512": steps["blocks of 512"],
+    "blocks of 512": steps[512],
     "m and l in all lanes": in_all_lanes,
-    "blocks of 1024": compiler.compile_tpu(larger, x, x, x),
-    "straight-line code": compiler.compile_tpu(straight, x, x, x),
-    "l added up at the end": compiler.compile_tpu(
-        functools.partial(straight, by_lanes=True), x, x, x
+    "blocks of 1024": compiler.compile_tpu(
+        functools.partial(flash, lanes=128, bq=1024, bk=1024), *qkv
     ),
+    "a loop in the step": compiler.compile_tpu(of_straight(unroll=1), *qkv),
+    "one basic block": compiler.compile_tpu(of_straight(), *qkv),
+    "l added up at the end": compiler.compile_tpu(of_straight(by_lanes=True), *qkv),
+    "the library's": compiler.compile_tpu(flash_attention, *qkv),
 }
+print(f"{'':22} {'us':>6}  of the MXU's peak")
 for name, report in ladder.items():
-    print(f"{name:22} {line(report)}")
-print(f"{'products at the peak':22} {products * 1e6:6.1f} us")
+    us = report.seconds * 1e6
+    print(f"{name:22} {us:6.1f}  {matmul_us(HEADS, T) / us:4.0%}")
 
 # %% [markdown]
-# Three of these versions side by side: **look for** the bar of the MXU.
+# The loop alone gains nothing over the grid, although it has no third axis, no scratch and fewer copies. Unrolled, the
+# same program takes 30 % less. The picture shows what the MXU and the EUP do along both programs. **Look for** the
+# bundles without any work for the MXU.
+
 
 # %%
-chosen = ("blocks of 512", "m and l in all lanes", "l added up at the end")
-slots_of({name: ladder[name] for name in chosen}, "From waiting to multiplying")
+def along_the_program(reports):
+    """Plot which share of two units' slots is filled along the innermost loop of each program, or all of it."""
+    plt.rcParams.update(viz.PLOT_STYLE)
+    fig, axes = plt.subplots(len(reports), 1, figsize=(7, 1.6 * len(reports)), sharey=True)
+    for ax, (name, report) in zip(axes, reports.items(), strict=True):
+        deepest = max(bundle.depth for bundle in report.listing)
+        body = [bundle.slots for bundle in report.listing if bundle.depth == deepest]
+        each = len(body) // 80
+        for unit, most in (("MXU", 4), ("EUP", 1)):
+            filled = np.array([slots.get(unit, 0) / most for slots in body])
+            mean = filled[: len(filled) // each * each].reshape(-1, each).mean(axis=1)
+            ax.fill_between(np.arange(len(mean)) * each, mean, alpha=0.5, label=unit)
+        idle = sum("MXU" not in slots for slots in body)
+        ax.set(
+            title=f"{name}: {len(body):,} bundles, {idle} without the MXU", ylim=(0, 1.05)
+        )
+        ax.set_ylabel("slots filled")
+    axes[-1].set_xlabel("bundle")
+    axes[0].legend(loc="upper right")
+    return viz.plot_picture(
+        fig,
+        "The filled share of the MXU's and the EUP's slots along two programs: a turn of the loop leaves the MXU idle "
+        "at both of its ends, and four turns in one basic block leave it idle only at the ends of the block.",
+    )
+
+
+along_the_program(
+    {
+        "one turn of the loop, of four": ladder["a loop in the step"],
+        "four turns in one basic block": ladder["one basic block"],
+    }
+)
 
 # %% [markdown]
-# In straight-line code the MXU fills nine of ten slots. Larger blocks help for the same reason, a little: there is more
-# code between two walls. The last line is an idea like the lanes of m: l may stay a sum for each lane until the end, which
-# saves the XLU a reduction in every block. It does save a third of the XLU's slots, and no time at all, because nobody
-# waits for the XLU any more. Before you make a unit's work cheaper, ask whether it is the one that the others wait for.
+# A turn of the loop begins with loads and ends with what follows the second matmul, and the MXU has nothing to do in
+# either. In one basic block the compiler fills these ends with matmuls of the blocks before and after, and exponentials
+# run beside them all the time.
 #
-# The exponentials are all still there, and the kernel takes little longer than its products: most of them are computed
-# while the MXU is busy. **The units have to work at the same time, and that takes independent work without a wall between
-# it.**
+# Blocks of 1024 gain a little too; they have half as many ends, and half as many copies. The last rung of our own is an
+# idea like the lanes of m: l may stay a sum for each lane until the end, which saves the XLU a reduction in every block.
+# It saves hardly any time, because nothing waits for the XLU any more. Before you make a unit's work cheaper, ask whether
+# the others are waiting for it.
+#
+# **The units have to work at the same time, and for that the compiler needs independent work within one basic block.**
 #
 # ## Causal attention
 #
-# In a language model a query may look only at the keys up to its own position. Then half of the scores do not count. Most
-# blocks are either full, and need no mask, or are skipped as a whole. Only those on the diagonal need a mask.
+# In a language model a query may look only at the keys up to its own position. Then half of the scores are masked. Most
+# blocks are either full and need no mask, or masked as a whole. Only those on the diagonal need a mask.
 
 # %%
 viz.block_map(2048, 2048, 512, 512, causal=True)
 
 # %% [markdown]
-# How much of the time does that save? There are three things to do about a block that does not count. One can mask it. One
-# can skip its work with `pl.when`. And one can skip its copies with an index map that stays where it is, as in lesson 8:
-# `jnp.minimum(i, j)`. **Predict** the order of the four times, and which step saves the most: masking everything, skipping
-# work, skipping copies too, and straight-line code that never mentions the blocks that do not count.
+# Six of the sixteen blocks are masked as a whole. Such a block can be handled in three ways: mask it, skip its work with
+# `pl.when`, or skip its copies too, with an index map that stays where it is, as in lesson 8. For blocks of one size that
+# is `jnp.minimum(i, j)`. **Predict** the three times. Ten sixteenths of the time would be 86 us.
 
 
 # %% tags=["predict"]
 def plain_causal(q, k, v):
     s = jnp.einsum("htd,hsd->hts", q, k, preferred_element_type=jnp.float32)
-    row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (1, 2))
-    p = jax.nn.softmax(
-        jnp.where(column <= row, s / math.sqrt(q.shape[-1]), -jnp.inf), axis=-1
-    )
-    o = jnp.einsum("hts,hsd->htd", p.astype(v.dtype), v, preferred_element_type=jnp.float32)
+    s = jax.vmap(lambda s: above_diagonal(s / math.sqrt(D), 0, 0))(s)
+    o = jnp.einsum("hts,hsd->htd", jax.nn.softmax(s).astype(v.dtype), v)
     return o.astype(q.dtype)
 
 
-causal = {
-    name: functools.partial(flash, lanes=128, causal=name)
-    for name in ("masked", "skips work", "skips copies")
-}
-causal["straight-line code"] = functools.partial(straight, by_lanes=True, causal=True)
-for name, fn in causal.items():
+below = {"works": lambda i, j: j <= i}
+stays = {**below, "keys_of": lambda i, j: jnp.minimum(i, j)}
+ways = {"masked": {}, "skips work": below, "skips copies": stays}
+
+
+def priced(fn):
+    """Return what a causal kernel takes, and what its judges say, in a line."""
+    report = compiler.compile_tpu(fn, *qkv)
+    waits = report.time_split["DMA wait"] / v5e.clock_hz * 1e6
     verdict = verdict_on(functools.partial(fn, bq=128, bk=128), plain_causal, *small)
-    report = compiler.compile_tpu(fn, x, x, x)
-    print(
-        f"{name:18} {report.seconds * 1e6:6.1f} us, {report.hbm_bytes / 1e6:4.0f} MB, "
-        f"MXU {report.slots['MXU']:.0%}: {verdict}"
+    return (
+        f"{report.seconds * 1e6:6.1f} us, {waits:4.1f} of them for copies, "
+        f"{report.hbm_bytes / 1e6:3.0f} MB: {verdict}"
     )
 
+
+for name, way in ways.items():
+    print(f"{name:13} {priced(functools.partial(flash, lanes=128, causal=True, **way))}")
+
 # %% [markdown]
-# Skipping work saves less than one might hope, because a step that does nothing still waits for its copies. When those are
-# skipped too, it saves twice as much. Straight-line code wins again, for the same reason as before. There, every block of
-# queries has a program of its own, under a `pl.when`, so the walls are few, and blocks above the diagonal do not occur.
-#
+# Skipping work saves little, because the kernel now waits for copies. Skipping copies saves a third of that wait and
+# leaves the rest. What is it still waiting for? The last steps of a row of blocks are the empty ones. The pipeline starts
+# a copy one step ahead, so the next block of queries is requested in an empty step, which is over before the copy has
+# begun to arrive. If that is right, the wait should shrink when the empty steps come *first*: go through the keys from
+# the last block to the first. The online softmax does not mind the order. **Predict** whether it does shrink.
+
+# %% tags=["predict"]
+reordered = functools.partial(flash, lanes=128, causal=True, last_first=True, **stays)
+print(f"empty first   {priced(reordered)}")
+
+# %% [markdown]
+# The order of an axis decides what a copy can hide behind. In the kernel with one basic block there are no empty steps at
+# all: each block of queries has a branch, which does not mention the keys behind the diagonal.
+
+# %%
+print(f"one block     {priced(lambda *qkv, **how: straight(*qkv, causal=True, **how)[0])}")
+
+# %% [markdown]
 # ## What the backward pass needs
 #
-# The gradient of a softmax needs its weights, and there are T x T of them. Keep them, and all that was saved is lost.
-# Recompute them? From q and k come the scores, and from a score the weight, if one knows m and l of its row. In fact one
-# number is enough, their *log-sum-exp*: p = exp(s) / sum(exp(s)) = exp(s - lse).
+# The gradient of a softmax needs its weights, and storing T x T of them would bring back the traffic that the forward
+# pass avoids. So the backward kernel recomputes them: the scores from q and k, and each weight from its score and one
+# value for its row.
 #
 # > **log-sum-exp** (lse): log(sum(exp(s))) of a row, which is m + log(l). With it, a weight is exp(s - lse).
 #
-# So the forward kernel keeps T numbers for each head beside o. With the cotangent g of o, and the names of lesson 10:
+# `straight` returns it beside o. With the cotangent g of o, and the names of lesson 10:
 #
 # - dv = p^T g
 # - dp = g v^T
 # - ds = p (dp - delta), where delta is the sum of o * g for each query
 # - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
 #
-# Where does delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. The
-# gradient of a softmax is p (dp - sum(p dp)), and the sum over the keys of p dp is the sum over d of o g, which is much
-# cheaper. Check all of it in plain JAX, in float32.
+# Where does delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the
+# gradient of a softmax is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the
+# sum of p (g v) is g times the sum of p v, which is g times o: a sum over D elements of two arrays that are there. Check
+# all of it in plain JAX, behind the forward kernel.
 
 
 # %%
-def backward(q, k, v, o, lse, g):
-    """dq, dk and dv of attention, from what the forward kernel keeps."""
+@jax.custom_vjp
+def attention(q, k, v):
+    return straight(q, k, v, bq=128, bk=128)[0]
+
+
+def forward(q, k, v):
+    o, lse = straight(q, k, v, bq=128, bk=128)
+    return o, (q, k, v, o, lse)
+
+
+def backward(kept, g):
+    q, k, v, o, lse = kept
     scale = 1 / math.sqrt(q.shape[-1])
     s = jnp.einsum("htd,hsd->hts", q, k) * scale
-    p = jnp.exp(s - lse[:, :, None])
+    p = jnp.exp(s - jnp.swapaxes(lse, 1, 2))
     delta = jnp.sum(o * g, axis=-1, keepdims=True)
     ds = p * (jnp.einsum("htd,hsd->hts", g, v) - delta)
     dq, dk = jnp.einsum("hts,hsd->htd", ds, k), jnp.einsum("hts,htd->hsd", ds, q)
     return scale * dq, scale * dk, jnp.einsum("hts,htd->hsd", p, g)
 
 
-q, k, v, g = (
-    jax.random.normal(key, (2, 64, 128)) for key in jax.random.split(jax.random.key(1), 4)
-)
-o, pull_back = jax.vjp(plain, q, k, v)
-lse = jax.nn.logsumexp(jnp.einsum("htd,hsd->hts", q, k) / math.sqrt(128), axis=-1)
-for name, ours, jaxs in zip(
-    ("dq", "dk", "dv"), backward(q, k, v, o, lse, g), pull_back(g), strict=True
-):
-    print(f"{name} is right: {bool(jnp.allclose(ours, jaxs, atol=1e-4))}")
-kept, weights = HEADS * T * 4, HEADS * T * T * 2
+attention.defvjp(forward, backward)
+*args, g = jax.random.normal(jax.random.key(1), (4, 2, 256, 128))
+_, ours = jax.vjp(attention, *args)
+_, jaxs = jax.vjp(plain, *args)
+for name, mine, right in zip(("dq", "dk", "dv"), ours(g), jaxs(g), strict=True):
+    print(f"{name} differs by {float(abs(mine - right).max() / abs(right).max()):.0e}")
 print(
-    f"lse of {HEADS} heads of {T}: {kept / 1e3:.0f} KB; their weights: {weights / 1e6:.0f} MB"
+    f"kept for each head: lse {T * 4 / 1e3:.0f} KB, not {T * T * 2 / 1e6:.1f} MB of weights"
 )
 
 # %% [markdown]
 # In kernels, dq is a sum over keys, and dk and dv are sums over queries. Lesson 10 has the rule: the axis of the sum goes
-# last, so they want different grids. You will write both in exercises 13.5 and 13.6. No row maximum is needed any more, so
-# nothing in a step has to wait for a reduction across lanes; that makes backward kernels the easier ones to make fast.
-#
-# ## Grouped queries
-#
-# Many models let several query heads share one head of keys and values. For the kernel that is an index map: `h // group`
-# for k and v. The heads of a group follow each other, so in the straight-line kernel, where k and v of a head are one
-# block, the copy is skipped for all but the first. **Predict** the bytes of k and v in both kernels: 8 query heads on 2
-# heads of keys.
+# last, so they want different grids. You will write both in exercises 13.5 and 13.6. With lse at hand no maximum has to
+# be found, so there is no chain across lanes any more. The library's backward kernel is the one that comes closest to its
+# bound:
 
-# %% tags=["predict"]
-shared = jax.ShapeDtypeStruct((2, T, D), jnp.bfloat16)
-for name, kv, group in [("a head for each", x, 1), ("8 on 2", shared, 4)]:
-    print(f"{name}: {2 * kv.size * 2 / 1e6:.1f} MB of k and v stored", end=", moved: ")
-    for fn in (flash, straight):
-        rows = cost.traffic(grid.walk(functools.partial(fn, group=group), x, kv, kv))
-        moved = sum(row.bytes for row in rows if row.name in ("k_ref", "v_ref"))
-        print(f"{fn.__name__} {moved / 1e6:.1f} MB", end="; ")
-    print()
+# %%
+both = functools.partial(jax.vjp, flash_attention)
+report = compiler.compile_tpu(lambda q, k, v, g: both(q, k, v)[1](g), *qkv, qkv[0])
+backwards = report.seconds * 1e6 - ladder["the library's"].seconds * 1e6
+print(
+    f"backward alone: {backwards:5.1f} us, {2.5 * matmul_us(HEADS, T) / backwards:.0%} of the MXU's peak"
+)
 
 # %% [markdown]
-# The first kernel reads all keys anew for every block of queries of every head, so its bytes stay the same. Only the
-# straight-line kernel, which keeps the keys of a head in VMEM, moves four times fewer. What shrinks in both is the cache
-# that has to be stored, and that is why models do it.
-#
 # ## When it does not help
 #
-# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save. And when there is one query
-# instead of T, as in a model that writes a text word by word, the scores are a single row, and what has to be read is the
-# cache of keys and values: the kernel is bound by HBM, whatever it does with its scores. Lesson 14 is about that case.
+# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save. And you have seen that XLA is
+# quicker as long as the scores fit into VMEM. Scores in bfloat16 are half as large; they are also half as good, since a
+# score of 20 is then off by up to 0.06, and its weight by 6 %. **Predict** where the kernel wins.
+
+
+# %% tags=["predict"]
+def plain_bfloat16(q, k, v):
+    """Return attention with its scores rounded to bfloat16."""
+    s = jnp.einsum("htd,hsd->hts", q, k, preferred_element_type=jnp.bfloat16)
+    p = jax.nn.softmax(s / math.sqrt(D), axis=-1)
+    o = jnp.einsum("hts,hsd->htd", p, v, preferred_element_type=jnp.float32)
+    return o.astype(q.dtype)
+
+
+print("heads     T      XLA  bf16 scores   kernel   (us)")
+for heads, t in [(8, 256), (8, 512), (4, 2048), (8, 2048), (16, 2048)]:
+    size = min(t, 512)
+    us = [
+        compiler.compile_tpu(fn, *arrays(heads, t)).seconds * 1e6
+        for fn in (plain, plain_bfloat16, of_straight(bq=size, bk=size))
+    ]
+    print(f"{heads:5} {t:5} {us[0]:8.1f} {us[1]:12.1f} {us[2]:8.1f}")
+
+# %% [markdown]
+# For 256 positions XLA is the faster one, and as long as rounded scores are good enough and fit into VMEM, it is as fast
+# as our kernel. The kernel's time per head stays the same, whatever the number of heads.
+#
+# The other case is a single query, as in a model that writes a text word by word. Its scores are one row, and what has to
+# be read is the cache of keys and values. The kernel is then bound by HBM, whatever it does with its scores. Lesson 14 is
+# about that case.
+#
+# The plot below is a model for all lengths, without a compiler: time against T, where the dashed line is the matmuls
+# alone. **Look for** the T at which the fused line meets the dashed one.
 
 # %%
 viz.attention_roof(heads=HEADS)
 
 # %% [markdown]
-# **Look for** the sequence length at which the fused line leaves the slanted HBM roof and becomes compute-bound, and how
-# far above it the unfused line runs from there on.
+# They meet at T = 480. The model's unfused version takes 675 us for 2048 positions, which is more than XLA's 348 us,
+# because the model writes and reads both scores and weights in float32, and XLA fuses a part of it.
 #
 # ## The guess
 #
-# XLA's version waits for the memory: what it moves takes all of its time at full bandwidth. But taking those bytes away did
-# not make attention fast by itself. A kernel without them, in small blocks, was slower than XLA. What made it fast was to
-# let the units work at the same time: statistics in the lanes where they are needed, larger blocks, and straight-line code
-# that gives the compiler something to put beside each product.
+# The other 260 us go to the memory: XLA's version moves 285 MB, and a head takes less than half of the time as soon as
+# its scores stay in VMEM. But saving those bytes did not make attention fast by itself. A kernel without them was slower
+# than XLA in small blocks. It became fast when its units could work at the same time: values in the lanes where they are
+# needed, larger blocks, and one basic block that holds several of them.
 
 # %% [markdown]
 # ## Five questions
@@ -524,18 +659,19 @@ viz.attention_roof(heads=HEADS)
 # What are m, l and acc now?</summary> m is 4; l is 3 exp(-2) + 2, about 2.41; acc is 6 exp(-2) + 4, about 4.81.</details>
 #
 # <details><summary>2. Why does a mask use -inf, and not 0, and why before the maximum?</summary>
-# exp(-inf) is 0, so the key does not count in l and acc. And a maximum over keys that do not count may be so large that
-# all weights of those that do count become 0.</details>
+# exp(-inf) is 0, so the key adds nothing to l and acc. And the maximum over keys that are masked may be so large that the
+# weights of all others become 0.</details>
 #
-# <details><summary>3. A causal kernel skips the work of half of its steps, and takes three quarters of the time. What is
-# missing?</summary> An index map that stays where it is, so that the copies of those steps are skipped as well.</details>
+# <details><summary>3. A causal kernel skips the work of 6 of its 16 steps, and still takes nine tenths of the time. What
+# are two things to try?</summary> An index map that stays where it is, so that the keys of those steps are not copied
+# either; and an order in which the steps with work come last, so that the next copies hide behind them.</details>
 #
-# <details><summary>4. What does the forward pass keep for the backward pass, and how many numbers is that for T
-# positions?</summary> q, k, v and o, and one log-sum-exp for each query: T numbers, and no T x T array.</details>
+# <details><summary>4. What does the forward pass keep for the backward pass, and how many values is that for T
+# positions?</summary> q, k, v and o, and one log-sum-exp for each query: T values, and no T x T array.</details>
 #
-# <details><summary>5. Your attention kernel fills 40 % of the MXU's slots, and no other unit more. What do you try?</summary>
-# Fewer walls: larger blocks, several blocks of keys in one step, no pl.when inside. The units are idle because they wait for
-# each other.</details>
+# <details><summary>5. Your attention kernel reaches 40 % of the MXU's peak. It does not wait for copies, and no unit fills
+# its slots. What do you try?</summary> Larger blocks, or several blocks of keys in one basic block: the units are idle
+# because they wait for each other.</details>
 
 # %% [markdown]
 # ## Now you
@@ -543,4 +679,90 @@ viz.attention_roof(heads=HEADS)
 # Open [the exercises of lesson 13](../exercises/13_flash_attention.ipynb). You write the update yourself, and then both
 # gradients.
 #
+# ## Further
+#
+# No exercise needs what follows.
+#
+# ### Heads that share their keys
+#
+# In grouped-query attention several query heads share one head of keys and values, which makes the cache of keys and
+# values (the KV cache) smaller. For a kernel that is an index map: `h // group` for k and v. The heads of a group follow
+# each other, so if the block is a whole head of keys, the copy is skipped for all but the first. **Predict** the bytes of
+# k and v that the library's kernel moves for 8 query heads on 8, and on 2 heads of keys.
+
+# %% tags=["predict"]
+for key_heads in (8, 2):
+    q, (k, v) = qkv[0], arrays(key_heads, T)[:2]
+    rows = cost.traffic(grid.walk(flash_attention, q, k, v))
+    moved = sum(row.bytes for row in rows if row.name in ("k_ref", "v_ref"))
+    print(
+        f"{key_heads} heads of keys: {2 * k.size * 2 / 1e6:4.1f} MB stored, {moved / 1e6:4.1f} MB moved"
+    )
+
+# %% [markdown]
+# ### Ours, JAX's, and XLA's
+#
+# JAX comes with a flash attention kernel for TPUs. Its blocks are chosen by the caller; those below are the best of
+# several that were tried.
+
+# %%
+from jax.experimental.pallas.ops.tpu import flash_attention as jaxs_kernel
+
+blocks = jaxs_kernel.BlockSizes(block_q=1024, block_k_major=1024, block_k=1024, block_b=1)
+jaxs = functools.partial(
+    jaxs_kernel.flash_attention, sm_scale=1 / math.sqrt(D), block_sizes=blocks
+)
+batch = [jax.ShapeDtypeStruct((1, HEADS, T, D), jnp.bfloat16)] * 3
+for causal in (False, True):
+    times = [
+        compiler.compile_tpu(functools.partial(fn, causal=causal), *batch).seconds * 1e6
+        for fn in (flash_attention, jaxs)
+    ]
+    print(f"causal={causal!s:5}  ours {times[0]:6.1f} us, JAX's {times[1]:6.1f} us")
+
+# %% [markdown]
+# ### Windows, segments, and small heads
+#
+# A sliding window is a second diagonal: keys more than `window` positions back are masked, and blocks behind it are
+# skipped like those above the first. Segment ids keep documents apart that are packed into one sequence; which blocks
+# they mask is known only at run time, so the kernel computes all of them. Heads of 64 use only half of the MXU's depth
+# and width. **Predict** which of the three saves time.
+
+# %% tags=["predict"]
+ids = jax.ShapeDtypeStruct((1, T), jnp.int32)
+half = [jax.ShapeDtypeStruct((1, HEADS, T, 64), jnp.bfloat16)] * 3
+kinds = {
+    "causal": (functools.partial(flash_attention, causal=True), *batch),
+    "window of 512": (functools.partial(flash_attention, causal=True, window=512), *batch),
+    "segments": (
+        lambda q, k, v, ids: flash_attention(q, k, v, causal=True, segments=ids),
+        *batch,
+        ids,
+    ),
+    "heads of 64": (functools.partial(flash_attention, causal=True), *half),
+}
+for name, (fn, *shapes) in kinds.items():
+    print(f"{name:14} {compiler.compile_tpu(fn, *shapes).seconds * 1e6:6.1f} us")
+
+# %% [markdown]
+# Heads of 64 have half of the FLOPs and take almost as long. The library gives them a kernel of its own, with scores that
+# are transposed, so that only one of the two matmuls is padded.
+#
+# ### In a model
+#
+# `jax.nn.dot_product_attention` takes arrays of [batch, T, heads, D], with the heads behind the positions; our kernel,
+# like most, takes [batch, heads, T, D]. In Keras, the library's layer stands where `keras.layers.MultiHeadAttention`
+# stands, and has its weights.
+
+# %%
+from course_lib.frameworks.keras_attention import FlashAttention
+
+x = jax.random.normal(jax.random.key(2), (1, 256, 4, 128))
+ours = flash_attention(*[jnp.swapaxes(x, 1, 2)] * 3, causal=True)
+theirs = jax.nn.dot_product_attention(x, x, x, is_causal=True)
+print(f"they differ by {float(abs(jnp.swapaxes(ours, 1, 2) - theirs).max()):.0e}")
+layer = FlashAttention(num_heads=4, key_dim=128)
+print(layer(x.reshape(1, 256, 512), x.reshape(1, 256, 512)).shape)
+
+# %% [markdown]
 # <!-- next -->

@@ -15,7 +15,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 
 
 # %% answer="13.2" name="acc is not rescaled" judge="numbers" says="acc"
-# -    acc_ref[...] = acc_ref[...] * shrink + product(p, v_ref[...], 1, 0)
+# -    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
 # +    acc_ref[...] = acc_ref[...] + product(p, v_ref[...], 1, 0)
 
 
@@ -32,17 +32,17 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 
 
 # %% answer="13.2" name="no scale" judge="numbers" says="scores are not scaled"
-# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(q_ref.shape[1])
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
 # +    s = product(q_ref[...], k_ref[...], 1, 1)
 
 
 # %% answer="13.2" name="divides by D" judge="numbers" says="divided by D"
-# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(q_ref.shape[1])
-# +    s = product(q_ref[...], k_ref[...], 1, 1) / q_ref.shape[1]
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
+# +    s = product(q_ref[...], k_ref[...], 1, 1) / d
 
 
 # %% answer="13.2" name="not divided by l" judge="numbers" says="not divided by l"
-# -        o_ref[...] = acc_ref[...] / l_ref[...]
+# -        o_ref[...] = acc_ref[...] / l_ref[:, :d]
 # +        o_ref[...] = acc_ref[...]
 
 
@@ -102,6 +102,16 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    return (sequence, head, i, 0), (0, head // (heads // key_heads), j, 0)
 
 
+# %% answer="13.4" name="always the first block of keys" judge="numbers" says="first block of the keys"
+# -    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
+# +    return (sequence, head, i, 0), (sequence, head // (heads // key_heads), 0, 0)
+
+
+# %% answer="13.5" name="p of unscaled scores" judge="numbers" says="not scaled in p"
+# -    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# +    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) - lse_ref[...])
+
+
 # %% answer="13.5" name="no scale at the end" judge="numbers" says="the scale is missing"
 # -        dq_ref[...] = acc_ref[...] * scale
 # +        dq_ref[...] = acc_ref[...]
@@ -120,6 +130,11 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # %% answer="13.5" name="the scale twice" judge="numbers" says="scale is in it twice"
 # -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
 # +    acc_ref[...] += product(ds * scale, k_ref[...], 0, 0)
+
+
+# %% answer="13.6" name="p of unscaled scores" judge="numbers" says="not scaled in p"
+# -        p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# +        p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) - lse_ref[...])
 
 
 # %% answer="13.6" name="no scale in dk" judge="numbers" says="scale is missing in dk"

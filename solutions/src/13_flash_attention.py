@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Exercises 13: Flash attention
 #
-# Numbers to predict, the update to write, a causal kernel and grouped heads to configure, both gradients, a repair, and a
-# question for the roofline. Nothing here needs a TPU.
+# You write the forward kernel and both gradients, configure a causal kernel and grouped heads, repair a kernel for packed
+# documents, and answer a question by roofline. Nothing here needs a TPU.
 #
-# Come here from [lesson 13](../notebooks/13_flash_attention.ipynb). About 70 minutes. Short of time? Do 13.2 and
-# 13.6. Want more? 13.9 and 13.10, 60 minutes, begin with an empty cell.
+# Come here from [lesson 13](../notebooks/13_flash_attention.ipynb). About 75 minutes. Short of time? Do 13.2 and 13.6.
+# Want more? 13.9 and 13.10, 80 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -22,7 +22,7 @@ SIDE = 128  # queries and keys of a block
 
 
 def product(a, b, axis_of_a, axis_of_b):
-    """The sum of a * b over an axis of each, in float32: either side may be stored transposed."""
+    """Return a matmul in float32 that sums over an axis of each side; either may be stored transposed."""
     dimensions = (((axis_of_a,), (axis_of_b,)), ((), ()))
     precision = "highest" if a.dtype == jnp.float32 else None
     return jax.lax.dot_general(
@@ -35,7 +35,7 @@ def product(a, b, axis_of_a, axis_of_b):
 #
 # *Difficulty 2 of 5. 6 minutes, 4 lines.*
 #
-# Four heads, T = 6144 positions, D = 64, everything in bfloat16 unless said otherwise. Plain numbers:
+# Four heads, T = 6144 positions, D = 64, everything in bfloat16 unless said otherwise. Enter numbers:
 #
 # - **A** How many bytes do q, k, v and o have together?
 # - **B** How many bytes do the scores have, in float32?
@@ -56,13 +56,14 @@ checks.check("13.1", numbers)
 # checks.hint("13.1")
 
 # %% [markdown]
-# ## 13.2 The update
+# ## 13.2 The forward kernel
 #
-# *Difficulty 3 of 5. 12 minutes, 14 lines. Fast track.*
+# *Difficulty 3 of 5. 10 minutes, 14 lines. Fast track.*
 #
-# `attention(q, k, v)` is plain attention with the scale 1 / sqrt(D), for float32 arrays [heads, T, D] in blocks of 128. The
-# call is given: its grid is (heads, blocks of queries, blocks of keys). Write the kernel. `m_ref` and `l_ref` are
-# float32[128, 1], `acc_ref` is float32[128, D]. Scores here may be as large as 300 and as small as -300.
+# `attention(q, k, v)` is plain attention with the scale 1 / sqrt(D), for float32 arrays [heads, T, D] in blocks of 128.
+# The call is given, with the grid (heads, blocks of queries, blocks of keys). Write the kernel. `m_ref` and `l_ref` are
+# float32[128, 128] and hold the value of a row in all 128 lanes; `acc_ref` is float32[128, D], and D is 128 or 64. Scores
+# here may be as large as 300 and as small as -300.
 
 
 # %% answer="13.2"
@@ -77,16 +78,17 @@ def attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
         l_ref[...] = jnp.zeros_like(l_ref)
         acc_ref[...] = jnp.zeros_like(acc_ref)
 
-    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(q_ref.shape[1])
+    d = q_ref.shape[1]
+    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
     old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
     p, shrink = jnp.exp(s - m), jnp.exp(old - m)
     m_ref[...] = m
     l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
-    acc_ref[...] = acc_ref[...] * shrink + product(p, v_ref[...], 1, 0)
+    acc_ref[...] = acc_ref[...] * shrink[:, :d] + product(p, v_ref[...], 1, 0)
 
     @pl.when(j == pl.num_programs(2) - 1)
     def store():
-        o_ref[...] = acc_ref[...] / l_ref[...]
+        o_ref[...] = acc_ref[...] / l_ref[:, :d]
 
     ### END SOLUTION
 
@@ -96,7 +98,7 @@ def attention(q, k, v):
     heads, t, d = q.shape
     queries = pl.BlockSpec((None, SIDE, d), lambda h, i, j: (h, i, 0))
     keys = pl.BlockSpec((None, SIDE, d), lambda h, i, j: (h, j, 0))
-    statistic = pltpu.VMEM((SIDE, 1), jnp.float32)
+    statistic = pltpu.VMEM((SIDE, 128), jnp.float32)
     return pl.pallas_call(
         attention_kernel,
         out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
@@ -116,12 +118,16 @@ checks.check("13.2", attention)
 # %% [markdown]
 # ## 13.3 Configure only: causal, in blocks of two sizes
 #
-# *Difficulty 3 of 5. 8 minutes, 3 lines.*
+# *Difficulty 3 of 5. 10 minutes, 3 lines.*
 #
-# A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys. For each step it asks `plan(i, j)` of yours, which
-# returns three things: whether block (i, j) has any score that counts, without which the step does nothing; whether some of
-# its scores do *not* count, so that it needs a mask; and which block of keys should be in VMEM. A step without work should
-# cost no copy. i and j are traced numbers, so write no `if`.
+# A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys, and at each step it calls `plan(i, j)`, which you
+# write. It returns three values:
+#
+# - `works`: whether any score of block (i, j) is unmasked. If none is, the step does nothing.
+# - `needs_mask`: whether some scores of a block that works are masked.
+# - the block of keys that should be in VMEM. A step without work should cost no copy.
+#
+# i and j are traced, so write no `if`.
 
 
 # %% given="13.3"
@@ -130,7 +136,7 @@ BQ, BK = 256, 128
 
 # %% answer="13.3"
 def plan(i, j):
-    """(whether it works, whether it needs a mask, the block of keys) at step (i, j)."""
+    """Return (works, needs_mask, the block of keys) at step (i, j)."""
     ### BEGIN SOLUTION
     first_query, last_query = i * BQ, i * BQ + BQ - 1
     works = j * BK <= last_query
@@ -148,18 +154,18 @@ checks.check("13.3", plan)
 # %% [markdown]
 # ## 13.4 Configure only: grouped heads in a batch
 #
-# *Difficulty 2 of 5. 5 minutes, 2 lines.*
+# *Difficulty 2 of 5. 6 minutes, 2 lines.*
 #
-# q is [B, H, T, D], k and v are [B, KH, T, D], and H is a multiple of KH: query heads 0, 1, ... share the first head of
-# keys, and so on. The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of
-# sequence 0, then those of sequence 1. Write `blocks(n, i, j, heads, key_heads)`, which returns two indices: that of q's
-# block, which is o's as well, and that of the blocks of k and v. A block has the shape (1, 1, 128, D), so each index has
-# four numbers.
+# In grouped-query attention several heads of queries share one head of keys and values. q is [B, H, T, D], k and v are
+# [B, KH, T, D], and H is a multiple of KH: the first H / KH query heads share the first key head, the next H / KH the
+# second one. The grid is (B * H, blocks of queries, blocks of keys), with the axes n, i and j; n counts the heads of
+# sequence 0, then those of sequence 1. Write `blocks(n, i, j, heads, key_heads)`, which returns two block indices: that
+# of q, which is o's as well, and that of k and v. A block has the shape (1, 1, 128, D), so each index has four entries.
 
 
 # %% answer="13.4"
 def blocks(n, i, j, heads, key_heads):
-    """The index of q's block, and that of k's and v's, at step (n, i, j)."""
+    """Return the index of q's block, and that of k's and v's, at step (n, i, j)."""
     ### BEGIN SOLUTION
     sequence, head = n // heads, n % heads
     return (sequence, head, i, 0), (sequence, head // (heads // key_heads), j, 0)
@@ -175,13 +181,17 @@ checks.check("13.4", blocks)
 # %% [markdown]
 # ## 13.5 dq
 #
-# *Difficulty 3 of 5. 9 minutes, 12 lines.*
+# *Difficulty 3 of 5. 12 minutes, 12 lines.*
 #
-# Arrays are float32[heads, T, D]. For each query the forward kernel has kept lse, the logarithm of the sum of the
-# exponentials of its scaled scores, and `delta` is the sum of o * g; both are float32[heads, 1, T], one row for each head.
-# A row fits a *transposed* block of scores, keys down and queries across, because it is broadcast down the sublanes: s.T =
-# k @ q.T. Write the kernel of dq = scale * ds @ k, where ds = p * (dp - delta), p = exp(s - lse), dp = g @ v.T and scale =
-# 1 / sqrt(D). The call is given, with the keys as the last axis of its grid.
+# With the scale 1 / sqrt(D), dq = scale * ds @ k, where
+#
+# - s = scale * q @ k.T, and p = exp(s - lse),
+# - dp = g @ v.T, and ds = p * (dp - delta).
+#
+# Arrays are float32[heads, T, D]. The forward kernel has kept lse for each query, and `delta` is the sum of o * g; both
+# are float32[heads, 1, T], one row for each head. A row can be broadcast down the sublanes for free, but not across
+# lanes. So compute everything *transposed*, with keys down and queries across: s.T = scale * k @ q.T, dp.T = v @ g.T, and
+# ds.T = p.T * (dp.T - delta). Write the kernel. The call is given, with the keys as the last axis of its grid.
 
 
 # %% answer="13.5"
@@ -233,13 +243,15 @@ checks.check("13.5", grad_q)
 #
 # *Difficulty 4 of 5. 14 minutes, 32 lines. Fast track.*
 #
-# `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel, with the arrays of 13.5.
-# Write kernel and call, in blocks of 128. Both are sums over the queries: which axis of the grid goes last?
+# `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel. The arrays and formulas
+# are those of 13.5: q, k, v and g are float32[heads, T, D], lse and delta float32[heads, 1, T]; with keys down and
+# queries across, p.T = exp(scale * k @ q.T - lse) and ds.T = p.T * (v @ g.T - delta). Write the kernel and its call, in
+# blocks of 128. Both results are sums over the queries. Which axis of the grid goes last?
 
 
 # %% answer="13.6"
 def grad_kv(q, k, v, g, lse, delta):
-    """(dk, dv), both in the shape of k."""
+    """Return (dk, dv), both in the shape of k."""
     ### BEGIN SOLUTION
     (heads, t, d), keys = q.shape, k.shape[1]
     scale = 1 / math.sqrt(d)
@@ -278,12 +290,12 @@ checks.check("13.6", grad_kv)
 # %% [markdown]
 # ## 13.7 Repair: documents in a row
 #
-# *Difficulty 3 of 5. 10 minutes, 6 lines.*
+# *Difficulty 3 of 5. 11 minutes, 6 lines.*
 #
 # Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a
 # query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The kernel
-# below has three mistakes. It looks at one query block at a time, with all keys in one block, so there is nothing to
-# rescale.
+# below takes one block of queries with all keys in one block, so nothing has to be rescaled. It has three mistakes, and
+# one of their repairs makes NaN of the padding, which then needs care as well.
 
 
 # %% given="13.7"
@@ -297,7 +309,7 @@ def documents_broken(q_ref, k_ref, v_ref, of_q_ref, of_k_ref, o_ref):
 
 # %% answer="13.7"
 def documents_kernel(q_ref, k_ref, v_ref, of_q_ref, of_k_ref, o_ref):
-    """Attention within documents; zeros for queries of document 0."""
+    """Write attention within documents, and zeros for queries of document 0."""
     ### BEGIN SOLUTION
     s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(q_ref.shape[1])
     seen = (of_q_ref[...] == of_k_ref[...]) & (of_q_ref[...] > 0)
@@ -340,15 +352,15 @@ checks.check("13.7", documents)
 #
 # *Difficulty 2 of 5. 6 minutes, 2 lines.*
 #
-# The backward pass needs the weights p. One could write them to HBM in the forward pass and read them in the backward pass,
-# `itemsize` bytes each. Or one recomputes the scores, 2 D FLOPs for each. By roofline, and as if nothing overlapped: for
-# which head size D do both take the same time, on a chip with `peak` FLOP/s and `bandwidth` B/s? Write `head_size(itemsize,
-# peak, bandwidth)`. (And is D usually larger or smaller than that on a v5e?)
+# The backward pass needs the weights p. One can write them to HBM in the forward pass and read them in the backward pass,
+# with `itemsize` bytes each. Or one can recompute the scores, with 2 D FLOPs for each. For which head size D does the
+# time of those bytes alone equal the time of those FLOPs alone, on a chip with `peak` FLOP/s and `bandwidth` B/s? Write
+# `head_size(itemsize, peak, bandwidth)`. The check then says what that is on a v5e.
 
 
 # %% answer="13.8"
 def head_size(itemsize, peak, bandwidth):
-    """The D at which recomputing the scores takes as long as writing and reading the weights."""
+    """Return the D at which recomputing the scores takes as long as writing and reading the weights."""
     ### BEGIN SOLUTION
     return itemsize * peak / bandwidth
     ### END SOLUTION
@@ -366,9 +378,9 @@ checks.check("13.8", head_size)
 # *Difficulty 5 of 5. 35 minutes, 40 lines. Further.*
 #
 # `flash(q, k, v)` takes bfloat16[heads, T, 128], T a multiple of 256 up to 2048, and returns (o, lse): attention with the
-# scale 1 / sqrt(128) in bfloat16, and for each query the logarithm of the sum of the exponentials of its scaled scores,
-# float32[heads, 1, T]. For 2 heads of 2048 at most 52,000 cycles on a v5e, predicted (compiler), which leaves you 1.3 times
-# what ours takes. `x.T` turns a column into a row.
+# scale 1 / sqrt(128) in bfloat16, and lse in float32[heads, 1, T], for each query the logarithm of the sum of the
+# exponentials of its scaled scores. For 2 heads of 2048 it may take at most 52,000 cycles on a v5e, predicted (compiler),
+# which is 1.3 times what ours takes. `x.T` turns a column into a row.
 
 
 # %% answer="13.9"
@@ -378,7 +390,7 @@ RATE = math.log2(math.e) / math.sqrt(128)
 
 
 def flash(q, k, v):
-    """Attention, and the log-sum-exp of each query's scaled scores."""
+    """Return attention, and the log-sum-exp of each query's scaled scores."""
     heads, t, d = q.shape
     bq, bk = min(512, t), 512 if t % 512 == 0 else 256
     bq = bk if t % bq else bq
@@ -423,11 +435,11 @@ checks.check("13.9", flash)
 # %% [markdown]
 # ## 13.10 Golf: causal, in the fewest cycles
 #
-# *Difficulty 5 of 5. 25 minutes, 40 lines. Further.*
+# *Difficulty 5 of 5. 45 minutes, 40 lines. Further.*
 #
-# `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128], T a multiple of 512 up to 1024, with the scale
-# 1 / sqrt(128). The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024: par is 10,500, and the lesson's
-# last kernel just misses it. Where T is short, a whole row of scores fits into VMEM: what does that make superfluous?
+# `causal(q, k, v)` is causal attention of bfloat16[heads, T, 128], T a multiple of 512 up to 1024, with the scale 1 /
+# sqrt(128). The fewest cycles on a v5e win, predicted (compiler), for 2 heads of 1024. Par is 10,500. With so few keys, a
+# whole row of scores fits into VMEM. What does that make superfluous?
 
 
 # %% answer="13.10"
@@ -436,7 +448,7 @@ causal = None
 
 
 def causal(q, k, v):
-    """Causal attention; each block of queries computes its whole rows of scores at once."""
+    """Return causal attention; each block of queries computes its whole rows of scores at once."""
     (heads, t, d), bq = q.shape, 256
     rate = math.log2(math.e) / math.sqrt(d)
 

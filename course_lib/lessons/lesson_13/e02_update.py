@@ -57,7 +57,7 @@ def _scaled(by):
 
 EXERCISE = Exercise(
     id="13.2",
-    title="The update",
+    title="The forward kernel",
     kind="write",
     defines="attention_kernel",
     judged="attention",
@@ -108,8 +108,8 @@ EXERCISE = Exercise(
         "one acc / l.",
         "Read the old maximum, compute the new one, and then p = exp(s - new) and shrink = exp(old - new). Which of "
         "the three refs are multiplied by shrink?",
-        "l_ref[...] = l_ref[...] * shrink + the sums of the rows of p; acc_ref[...] = acc_ref[...] * shrink + "
-        "product(p, v_ref[...], 1, 0); m_ref[...] = new.",
+        "A column meets all lanes by itself: l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True). For "
+        "acc_ref cut shrink down to D lanes, shrink[:, :d], and l_ref as well when you divide. m_ref[...] = new.",
     ),
     points=3,
 )

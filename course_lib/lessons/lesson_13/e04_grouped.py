@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
@@ -42,25 +43,40 @@ def _with_blocks(blocks):
                 "return (index of q's block), (index of k's block), four numbers each.",
             )
         of_q, of_k = (
-            pl.BlockSpec((None, None, size, d), lambda *at, n=n: blocks(*at, heads, key_heads)[n])
-            for n, size in enumerate((SIDE, t))
+            pl.BlockSpec((None, None, SIDE, d), lambda *at, n=n: blocks(*at, heads, key_heads)[n]) for n in range(2)
         )
+        statistic = pltpu.VMEM((SIDE, 1), jnp.float32)
         return pl.pallas_call(
             _attention_kernel,
             out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
-            grid=(batch * heads, t // SIDE, 1),
+            grid=(batch * heads, t // SIDE, t // SIDE),
             in_specs=[of_q, of_k, of_k],
             out_specs=of_q,
+            scratch_shapes=[statistic, statistic, pltpu.VMEM((SIDE, d), jnp.float32)],
         )(q, k, v)
 
     return attention
 
 
-def _attention_kernel(q_ref, k_ref, v_ref, o_ref):
+def _attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
     how = {"precision": "highest", "preferred_element_type": jnp.float32}
+
+    @pl.when(pl.program_id(2) == 0)
+    def begin():
+        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+        l_ref[...] = jnp.zeros_like(l_ref)
+        acc_ref[...] = jnp.zeros_like(acc_ref)
+
     s = jax.lax.dot_general(q_ref[...], k_ref[...], (((1,), (1,)), ((), ())), **how) / math.sqrt(q_ref.shape[1])
-    p = jnp.exp(s - jnp.max(s, axis=1, keepdims=True))
-    o_ref[...] = jnp.dot(p, v_ref[...], **how) / jnp.sum(p, axis=1, keepdims=True)
+    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
+    p, shrink = jnp.exp(s - m), jnp.exp(old - m)
+    m_ref[...] = m
+    l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
+    acc_ref[...] = acc_ref[...] * shrink + jnp.dot(p, v_ref[...], **how)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def store():
+        o_ref[...] = acc_ref[...] / l_ref[...]
 
 
 EXERCISE = Exercise(
@@ -81,6 +97,11 @@ EXERCISE = Exercise(
             means="all heads of queries take head 0 of the keys",
             value=lambda q, k, v: _shared(q, k, v, lambda h, heads, key_heads: 0 * h),
             next="head h takes head h // (heads // key_heads).",
+        ),
+        judges.Slip(
+            means="every step takes the first block of the keys",
+            value=lambda q, k, v: _shared(q, k[:, :, :SIDE], v[:, :, :SIDE]),
+            next="step j takes block j of the keys: the third entry of their index.",
         ),
     ),
     hints=(

@@ -19,6 +19,10 @@ def _without_delta(q, k, v, g, lse, delta):
     return _dq(q, k, v, g, lse, 0 * delta)
 
 
+def _without_scale_in_p(q, k, v, g, lse, delta):
+    return _dq(q * math.sqrt(q.shape[-1]), k, v, g, lse, delta)
+
+
 def _without_p(q, k, v, g, lse, delta):
     p, ds = plain.p_and_ds(q, k, v, g, lse, delta)
     return plain.weighted(ds / p, k) / math.sqrt(q.shape[-1])
@@ -42,6 +46,11 @@ EXERCISE = Exercise(
             means="delta is missing: a weight grows at the cost of the others in its row",
             value=_without_delta,
             next="ds = p * (dp - delta).",
+        ),
+        judges.Slip(
+            means="the scores are not scaled in p = exp(s - lse), and lse is that of scaled scores",
+            value=_without_scale_in_p,
+            next="multiply k @ q.T by 1 / sqrt(D) before lse is subtracted.",
         ),
         judges.Slip(means="the factor p is missing in ds", value=_without_p, next="ds = p * (dp - delta)."),
         judges.Slip(

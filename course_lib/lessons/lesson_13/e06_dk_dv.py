@@ -37,6 +37,16 @@ EXERCISE = Exercise(
             output=0,
         ),
         judges.Slip(
+            means="the scores are not scaled in p = exp(s - lse), and lse is that of scaled scores",
+            value=lambda q, k, v, g, lse, delta: tuple(
+                x / scale
+                for x, scale in zip(
+                    _grad_kv(q * math.sqrt(q.shape[-1]), k, v, g, lse, delta), (math.sqrt(q.shape[-1]), 1), strict=True
+                )
+            ),
+            next="multiply k @ q.T by 1 / sqrt(D) before lse is subtracted.",
+        ),
+        judges.Slip(
             means="delta is missing in dk",
             value=lambda q, k, v, g, lse, delta: _grad_kv(q, k, v, g, lse, 0 * delta)[0],
             next="ds = p * (dp - delta).",
@@ -62,8 +72,9 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "A block of dk needs all queries, so they go last in the grid: (heads, blocks of keys, blocks of queries).",
-        "dk_ref and dv_ref stay in VMEM while the queries go by: set both to 0 at the first of them, and add at each.",
+        "Lesson 10 has the rule: the axis that is summed over goes last, so that a block of the result stays in VMEM.",
+        "The grid is (heads, blocks of keys, blocks of queries). Set dk_ref and dv_ref to 0 at the first block of "
+        "queries, and add at each.",
         "p.T and ds.T as in 13.5; dv_ref[...] += product(p_t, g_ref[...], 1, 0); dk_ref[...] += scale * product(ds_t, "
         "q_ref[...], 1, 0).",
     ),
