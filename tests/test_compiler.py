@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from sample_kernels import VECTOR, add, array, endless, matmul
 from sweeps import daily
 
 from course_lib import chips, compiler
+from course_lib.compiler import assemble
 from course_lib.compiler.child import service
 
 pytestmark = needs_libtpu
@@ -168,6 +170,14 @@ def test_a_loop_whose_length_depends_on_data_has_no_cycles():
     )
     assert report.ok and report.cycles is None and report.seconds is None
     assert any("depends on data" in note or "no cycles" in note for note in report.notes), report.notes
+
+
+def test_an_op_that_moves_bytes_in_0_cycles_leaves_the_program_without_a_time():
+    """libtpu's simulator counts 0 for one of the two fusions of an attention of 8 heads with 1024 positions."""
+    ops = [types.SimpleNamespace(name=name, times=1, hbm_bytes=moved) for name, moved in (("fusion.1", 8), ("id", 0))]
+    counted = [{"fusion.1": 7, "id": 0}, {"fusion.1": 0, "id": 0}]
+    said = [assemble._untimed(types.SimpleNamespace(ops=ops), types.SimpleNamespace(cycles=n)) for n in counted]
+    assert said == ["", "the simulator counts 0 for fusion.1, which moves bytes."]
 
 
 def test_the_same_kernel_gives_the_same_cycles():
