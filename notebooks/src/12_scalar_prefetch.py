@@ -536,7 +536,93 @@ viz.density_dial(curves, dense)
 # of 512 x 512 at a density of 10 %, measured 8.1 ms against 47.0 ms for the dense matmul on a v5e ("Scalar Prefetch and
 # Block-Sparse Computation").
 #
-# ## Only some blocks of a dense product
+# ## As many steps as there are entries
+#
+# So far the length of the list was part of the program: a list of another length is another program, and JAX compiles
+# again. But how many blocks are stored may itself be data, for example when a router decides at run time which experts get
+# work. There are two options.
+#
+# - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
+#   fixed length, and the steps beyond `count` do not run.
+# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and
+#   lists that repeat their last entry skip the copies, those of the output too.
+#
+# Both compile once. The first saves the empty steps; the second
+# is the safer choice where something after the kernel reads all of the result. The next cell uses the first for our gather.
+# **Predict:** what do the last blocks of the result hold, for which no step runs?
+
+
+# %% tags=["predict"]
+@jax.jit
+def gather_some(table, wanted, count):
+    return pl.pallas_call(
+        gather_kernel,
+        out_shape=jax.ShapeDtypeStruct((8 * len(wanted), 256), table.dtype),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(count,),
+            in_specs=[pl.BlockSpec((8, 256), lambda t, wanted_ref: (wanted_ref[t], 0))],
+            out_specs=pl.BlockSpec((8, 256), lambda t, wanted_ref: (t, 0)),
+        ),
+    )(wanted, table)
+
+
+wanted = jnp.array([5, 2, 7, 2, 0, 0, 0, 0], jnp.int32)
+for count in (4, 6):
+    found = gather_some(table, wanted, jnp.int32(count)).reshape(8, -1)
+    right = gathered(table, wanted).reshape(8, -1)
+    print(
+        f"count {count}: blocks that are right:",
+        np.flatnonzero((found == right).all(axis=1)),
+    )
+
+# %% [markdown]
+# Blocks that no step writes hold whatever was in that memory, so nothing after the kernel may look at them.
+#
+# ## The guess
+#
+# `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
+# ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there are.
+# And data decides whether a step copies anything;
+# a step that does pays the latency of its copy, however little it computes. That is why a kernel with an eighth of the work
+# can take nearly as long as one with all of it.
+
+# %% [markdown]
+# ## Five questions
+#
+# Answer each before you open it.
+#
+# <details><summary>1. A kernel has two prefetched lists, one input and one output. In which order does its body get the
+# four refs, and what are the arguments of its index maps, on a grid with two axes?</summary> The body: both lists, the
+# input, the output. The index maps: two grid indices, then both lists.</details>
+#
+# <details><summary>2. The map of an input is <code>lambda t, list_ref: (list_ref[t], 0)</code>, and the list is 4, 4, 0, 0,
+# 4. How many blocks are copied?</summary> Three: 4, 0 and 4 again. Between the last two entries the index
+# changes.</details>
+#
+# <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
+# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. The list
+# must be sorted.</details>
+#
+# <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what
+# does it cost?</summary> The output then shares the memory of the zeros, and a block that no step writes keeps them.
+# Somebody has to write the zeros first, so all of the output goes through HBM once more.</details>
+#
+# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you
+# look first?</summary> At the time of a step in the compiler's report: whether it waits for copies, and how much work it
+# has. Take several blocks a step, or larger ones.</details>
+
+# %% [markdown]
+# ## Now you
+#
+# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own
+# documentation that reads one number too many.
+#
+# ## Further
+#
+# Exercise 12.10 builds on the first section. No exercise needs the others.
+#
+# ### Only some blocks of a dense product
 #
 # There is a twin. Two dense matrices a and b are multiplied, and only some blocks of the result are wanted: the scores of an
 # attention with a sparse mask, for example. Now the output is the list of blocks. Step t multiplies the rows of a that
@@ -583,50 +669,7 @@ for name, order in [("sorted by row", slice(None)), ("mixed", mixed)]:
 # For an output that is added to, the order decides whether the kernel is right. For inputs, it decides how much the kernel
 # reads: a panel of a stays in VMEM as long as the row stays the same. Exercise 12.10 asks how little is possible.
 #
-# ## As many steps as there are entries
-#
-# So far the length of the list was part of the program: a list of another length is another program, and JAX compiles
-# again. But how many blocks are stored may itself be data, for example when a router decides at run time which experts get
-# work. There are two options.
-#
-# - **A dynamic grid.** `grid=(count,)` may contain a number that the program has just computed. The arrays keep a
-#   fixed length, and the steps beyond `count` do not run.
-# - **A grid for the worst case.** The steps beyond `count` run, and do nothing: `pl.when(t < count)` skips the work, and
-#   lists that repeat their last entry skip the copies, those of the output too.
-#
-# Both compile once. The first saves the empty steps; the second
-# is the safer choice where something after the kernel reads all of the result. The next cell uses the first for our gather.
-# **Predict:** what do the last blocks of the result hold, for which no step runs?
-
-
-# %% tags=["predict"]
-@jax.jit
-def gather_some(table, wanted, count):
-    return pl.pallas_call(
-        gather_kernel,
-        out_shape=jax.ShapeDtypeStruct((8 * len(wanted), 256), table.dtype),
-        grid_spec=pltpu.PrefetchScalarGridSpec(
-            num_scalar_prefetch=1,
-            grid=(count,),
-            in_specs=[pl.BlockSpec((8, 256), lambda t, wanted_ref: (wanted_ref[t], 0))],
-            out_specs=pl.BlockSpec((8, 256), lambda t, wanted_ref: (t, 0)),
-        ),
-    )(wanted, table)
-
-
-wanted = jnp.array([5, 2, 7, 2, 0, 0, 0, 0], jnp.int32)
-for count in (4, 6):
-    found = gather_some(table, wanted, jnp.int32(count)).reshape(8, -1)
-    right = gathered(table, wanted).reshape(8, -1)
-    print(
-        f"count {count}: blocks that are right:",
-        np.flatnonzero((found == right).all(axis=1)),
-    )
-
-# %% [markdown]
-# Blocks that no step writes hold whatever was in that memory, so nothing after the kernel may look at them.
-#
-# ## How much fits into SMEM
+# ### How much fits into SMEM
 #
 # The lists are copied to SMEM as a whole, and SMEM is small. **Predict** which of these three lists of 6000 numbers
 # the compiler accepts: one of 6000 numbers, one of 2 x 3000, one of 3000 x 2.
@@ -658,49 +701,6 @@ for shape in ((6000,), (2, 3000), (3000, 2)):
 # %% [markdown]
 # In SMEM, too, the last axis is padded, to 128 numbers of four bytes. A list of pairs belongs into an array of two rows, or
 # into two lists.
-#
-# ## The guess
-#
-# `wanted` has to be in SMEM, because the scalar unit reads it; and before the first step, because that unit looks one step
-# ahead to start the next copy. From there, data decides which block comes, where a result goes, and how many steps there are.
-# And data decides whether a step copies anything;
-# a step that does pays the latency of its copy, however little it computes. That is why a kernel with an eighth of the work
-# can take nearly as long as one with all of it.
-
-# %% [markdown]
-# ## Five questions
-#
-# Answer each before you open it.
-#
-# <details><summary>1. A kernel has two prefetched lists, one input and one output. In which order does its body get the
-# four refs, and what are the arguments of its index maps, on a grid with two axes?</summary> The body: both lists, the
-# input, the output. The index maps: two grid indices, then both lists.</details>
-#
-# <details><summary>2. The map of an input is <code>lambda t, list_ref: (list_ref[t], 0)</code>, and the list is 4, 4, 0, 0,
-# 4. How many blocks are copied?</summary> Three: 4, 0 and 4 again. Between the last two entries the index
-# changes.</details>
-#
-# <details><summary>3. The same map, for an output that the body adds to. What happens?</summary>
-# When the kernel comes back to block 4, its old sum may be lost, and what was written back before is overwritten. The list
-# must be sorted.</details>
-#
-# <details><summary>4. Why does <code>input_output_aliases</code> with an array of zeros make empty rows right, and what
-# does it cost?</summary> The output then shares the memory of the zeros, and a block that no step writes keeps them.
-# Somebody has to write the zeros first, so all of the output goes through HBM once more.</details>
-#
-# <details><summary>5. Your kernel multiplies 5 % of the blocks and takes half the time of the dense product. Where do you
-# look first?</summary> At the time of a step in the compiler's report: whether it waits for copies, and how much work it
-# has. Take several blocks a step, or larger ones.</details>
-
-# %% [markdown]
-# ## Now you
-#
-# Open [the exercises of lesson 12](../exercises/12_scalar_prefetch.ipynb). One of them is a kernel from JAX's own
-# documentation that reads one number too many.
-#
-# ## Further
-#
-# No exercise needs what follows.
 #
 # ### What the figures of this lesson rest on
 #
