@@ -17,7 +17,7 @@
 # +        out_specs=pl.BlockSpec((m, 128), lambda k, j: (0, j)),
 
 
-# %% answer="07.1" name="multiplies float32" judge="exercise" says="A matmul in it has float32 operands"
+# %% answer="07.1" name="multiplies float32" judge="exercise" says="has\\s+operands\\s+of\\s+float32"
 # -        o_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=jnp.float32)
 # +        x, y = x_ref[...].astype(jnp.float32), y_ref[...].astype(jnp.float32)
 # +        o_ref[...] += jnp.dot(x, y, preferred_element_type=jnp.float32)
@@ -417,7 +417,7 @@ checks.assess("07.8", "perhaps")
 # +        o_ref[...] += dot(x2, y1) + dot(x1, y1)
 
 
-# %% answer="07.9" name="multiplies float32" judge="exercise" says="A matmul in it has float32 operands"
+# %% answer="07.9" name="multiplies float32" judge="exercise" says="has\\s+operands\\s+of\\s+float32"
 # -        leading = block.astype(jnp.bfloat16)
 # -        return leading, (block - leading.astype(jnp.float32)).astype(jnp.bfloat16)
 # +        return block, None

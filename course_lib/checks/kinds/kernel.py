@@ -57,12 +57,12 @@ def result(task: Exercise, defined: object) -> Result:
             agreed, report = agreed + more, its_report or report
     if refusal is not None:
         return refusal
-    for trial in (trials[0], *of_gradient[:1]):
-        if complaint := one_pass.complaint(trial):
-            return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
     if complaint := _further_demand(task, defined):
         headline, what, next = complaint
         return not_yet(task.id, headline, what, next, report=report)
+    for trial in (trials[0], *of_gradient[:1]):
+        if complaint := one_pass.complaint(trial):
+            return not_yet(task.id, _ASKS_FOR_MORE, *complaint, report=report)
     if task.also_at and (refusal := refused_at(task, fn, task.also_at(), "whose cycles count")):
         return dataclasses.replace(refusal, report=report)
     agreement = _agreement(agreed, "" if task.gradient is None else ", on the gradient too")
