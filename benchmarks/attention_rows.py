@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from kernel_rows import OURS, PALLAS_OPS, XLA, Load, Row, with_gradients
 
 # Blocks of the wheel's kernel: queries, keys in VMEM, keys computed at once.
-CHOICES = ((512, 512, 512), (1024, 512, 512), (1024, 1024, 1024))
+CHOICES = ((512, 512, 512), (1024, 512, 512), (1024, 1024, 1024), (1024, 2048, 1024))
 
 
 def rows() -> list[Row]:

@@ -87,9 +87,10 @@ for name, bytes_ in moved.items():
     )
 
 # %% [markdown]
-# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. Are those bytes the reason why
-# it is slow? There is an experiment: give it half of the heads. The scores of four heads take 67 MB in float32, so the
-# compiler can keep them in VMEM, which has 128 MiB. **Predict** the time for one head in both cases.
+# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. At full bandwidth they take all
+# of the 348 us that the compiler predicts. How long would attention take without them? Give it half of the heads. The
+# scores of four heads take 67 MB in float32, so the compiler can keep them in VMEM, which has 128 MiB. **Predict** the
+# time for one head in both cases.
 
 # %% tags=["predict"]
 for heads in (4, 8):
@@ -99,12 +100,12 @@ for heads in (4, 8):
     )
 
 # %% [markdown]
-# A head takes less than half of the time once its scores stay in VMEM, so yes: with eight heads, XLA's version waits for
-# the memory. But four heads of 2048 positions are a small problem. Twice the positions would have four times the scores,
-# and those of a single head of 8192 positions take 268 MB. A kernel can do better if it never holds more than a *block*
-# of scores: it computes the block, turns it into weights, multiplies them by the values, and forgets them. One thing
-# stands in the way. A weight is exp(s - m) / l, where m is the largest score of the whole row and l the sum over the
-# whole row, and a block knows neither.
+# A head takes less than half of the time once its scores stay in VMEM. With eight heads, XLA's version waits for the
+# memory for more than half of its time. But four heads of 2048 positions are a small problem. Twice the positions would
+# have four times the scores, and those of a single head of 8192 positions take 268 MB. A kernel can do better if it never
+# holds more than a *block* of scores: it computes the block, turns it into weights, multiplies them by the values, and
+# forgets them. One thing stands in the way. A weight is exp(s - m) / l, where m is the largest score of the whole row and
+# l the sum over the whole row, and a block knows neither.
 #
 # ## Online softmax, once more
 #
@@ -154,8 +155,8 @@ for name, blocks in [
 #
 # The grid has three axes: the head, the block of queries i, the block of keys j. The last axis runs fastest, so m, l and
 # acc stay in scratch while j goes through all keys. A step has two matmuls, queries times keys and weights times values.
-# Read `update` first, and find the lines that rescale what was summed before. The arguments from `lanes` on are for
-# later; as they stand, m and l are columns, and every step works.
+# Read `update` first, and find the lines that rescale what was summed before. `lanes` is for later; as it stands, m and l
+# are columns.
 
 
 # %%
@@ -178,61 +179,34 @@ def update(s, v_ref, m_ref, l_ref, acc_ref):
     acc_ref[...] = acc_ref[...] * shrink + of_values
 
 
-def above_diagonal(s, first_query, first_key):
-    """Return the scores with -inf where the key comes after the query."""
-    row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1))
-    return jnp.where(first_key + column <= first_query + row, s, -jnp.inf)
+def begin(m_ref, l_ref, acc_ref):
+    """Set m to -inf, and the sums to 0."""
+    m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+    l_ref[...] = jnp.zeros_like(l_ref)
+    acc_ref[...] = jnp.zeros_like(acc_ref)
 
 
-def flash(
-    q,
-    k,
-    v,
-    bq=512,
-    bk=512,
-    lanes=1,
-    causal=False,
-    works=None,
-    keys_of=None,
-    last_first=False,
-):
+def flash(q, k, v, bq=512, bk=512, lanes=1):
     """Return attention, block by block; m and l are kept in ``lanes`` columns."""
     heads, t, d = q.shape
-    blocks = t // bk
-
-    def block_of(step):
-        return blocks - 1 - step if last_first else step
 
     def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
-        i, j = pl.program_id(1), block_of(pl.program_id(2))
+        j = pl.program_id(2)
+        pl.when(j == 0)(lambda: begin(m_ref, l_ref, acc_ref))
+        s = dot_of_rows(q_ref[...], k_ref[...]) / math.sqrt(d)
+        update(s, v_ref, m_ref, l_ref, acc_ref)
 
-        @pl.when(pl.program_id(2) == 0)
-        def begin():
-            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-            l_ref[...] = jnp.zeros_like(l_ref)
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-
-        @pl.when(works(i, j) if works else True)
-        def work():
-            s = dot_of_rows(q_ref[...], k_ref[...]) / math.sqrt(d)
-            s = above_diagonal(s, i * bq, j * bk) if causal else s
-            update(s, v_ref, m_ref, l_ref, acc_ref)
-
-        @pl.when(pl.program_id(2) == blocks - 1)
+        @pl.when(j == pl.num_programs(2) - 1)
         def store():
             o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
 
-    def of_keys(h, i, step):
-        j = block_of(step)
-        return h, keys_of(i, j) if keys_of else j, 0
-
-    queries = pl.BlockSpec((None, bq, d), lambda h, i, step: (h, i, 0))
-    keys = pl.BlockSpec((None, bk, d), of_keys)
+    queries = pl.BlockSpec((None, bq, d), lambda h, i, j: (h, i, 0))
+    keys = pl.BlockSpec((None, bk, d), lambda h, i, j: (h, j, 0))
     statistic = pltpu.VMEM((bq, lanes), jnp.float32)
     return pl.pallas_call(
         kernel,
         out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
-        grid=(heads, t // bq, blocks),
+        grid=(heads, t // bq, t // bk),
         in_specs=[queries, keys, keys],
         out_specs=queries,
         scratch_shapes=[statistic, statistic, pltpu.VMEM((bq, d), jnp.float32)],
@@ -296,19 +270,19 @@ for size, report in steps.items():
     print(f"{size:5} {report.cycles / report.steps:15,.0f}{row}{matmuls:9,.0f}")
 
 # %% [markdown]
-# A step with blocks of 128 takes 16 times as long as its matmuls. A quarter of that is waiting for copies. Most of the
-# rest is a chain: the first matmul, the maximum across the lanes, the exponential, the second matmul. Each has to wait
-# for the result of the one before, and that wait is the same whether the block is small or large. A step of 512 does 16
-# times as much work, and waits only 1.6 times as long for the two units. It hardly waits for copies at all. So the memory
-# no longer limits this kernel, and yet it needs 2.6 times as long as its matmuls.
+# A step with blocks of 128 takes 16 times as long as its matmuls. A quarter of that is waiting for copies. Half of the
+# rest is waiting for results: the maximum needs the first matmul, the exponentials need the maximum, and the second
+# matmul needs the exponentials. A step of 512 does 16 times as much work, and waits only 1.6 times as long for the two
+# units, because the wait for the MXU hardly grows with the block. It does not wait for copies. So the memory no longer
+# limits this kernel, and yet it needs 2.6 times as long as its matmuls.
 #
 # ## One number in 128 lanes
 #
 # What does the kernel need the XLU for? A row of scores lies along the lanes, so its maximum takes a reduction across
-# lanes. That one is needed. But there is another use: m and l have one value for each row, in one lane, and wherever they
-# meet the scores, the XLU has to copy that lane to the other 127. Lesson 8 had this under *One maximum per row*. The
-# remedy costs nothing: keep the same value in all 128 lanes, so that it meets the scores register by register.
-# **Predict** how much time this saves. It changes one argument.
+# lanes. That one is needed. But there is another use: m and l have one value for each row, and their refs store it in one
+# lane. Wherever they are loaded and meet the scores, the XLU has to copy that lane to the other 127. Lesson 8 had this
+# under *One maximum per row*. In VMEM, 128 lanes take no more room than one. So keep the same value in all of them, which
+# then meets the scores register by register. **Predict** how much time this saves. It changes one argument.
 
 # %% tags=["predict"]
 in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), *qkv)
@@ -326,71 +300,54 @@ for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
 # 8 says. A grid step ends one: no computation of the next step begins before this step has ended. Only its copies do.
 #
 # So put several blocks of keys into one basic block. The keys and values of a head fit into VMEM, 512 KiB each. The
-# kernel below takes them whole, and has no third grid axis. Instead it has a loop over the blocks of keys, which carries
-# m, l and acc as values. With `unroll=True` the four turns of the loop become one basic block; without it each turn is a
-# block of its own, as a grid step is. Everything else is the same. The scale of the scores goes into the exponent, and
-# exp becomes exp2, which is what the EUP computes. **Guess** both times.
+# kernel below takes them whole, has no third grid axis, and goes through the blocks of keys in a loop, with the same
+# `update`. With `unroll=True` the four turns of the loop become one basic block; with `unroll=1` each turn is a block of
+# its own. What belongs to `causal` and `lse_ref` comes later. **Guess** both times; the grid took 138 us.
 
 
 # %%
-RATE = math.log2(math.e) / math.sqrt(D)  # exp(s / sqrt(D)) is exp2(s * RATE)
+def attend(
+    blocks, bk, unroll, causal, q_ref, k_ref, v_ref, o_ref, lse_ref, m_ref, l_ref, acc_ref
+):
+    """Write attention of a block of queries over the first blocks of keys, and its log-sum-exp; D is 128."""
+    begin(m_ref, l_ref, acc_ref)
 
-
-def attend(q, k_ref, v_ref, blocks, bk, unroll=True, by_lanes=False, causal=False):
-    """Return o and lse of a block of queries over the first ``blocks`` blocks of keys.
-
-    ``causal``: mask the last of them, which lies on the diagonal. ``by_lanes``: add up l across lanes at the end.
-    """
-
-    def step(j, carry, masked=False):
-        m, total, acc = carry
+    def turn(j, _, masked=False):
         keys = pl.ds(pl.multiple_of(j * bk, bk), bk)
-        s = dot_of_rows(q, k_ref[keys])
-        s = above_diagonal(s, 0, 0) if masked else s
-        new = jnp.maximum(m, jnp.max(s, axis=1, keepdims=True))
-        p = jnp.exp2((s - jnp.tile(new, (1, bk // 128))) * RATE)
-        shrink = jnp.exp2((m - new) * RATE)
-        parts = [p[:, lane : lane + 128] for lane in range(0, bk, 128)]
-        added = sum(parts) if by_lanes else jnp.sum(p, axis=1, keepdims=True)
-        of_values = jnp.dot(
-            p.astype(v_ref.dtype), v_ref[keys], preferred_element_type=jnp.float32
-        )
-        return new, total * shrink + added, acc * shrink + of_values
+        s = dot_of_rows(q_ref[...], k_ref[keys]) / math.sqrt(q_ref.shape[1])
+        update(above_diagonal(s) if masked else s, v_ref.at[keys], m_ref, l_ref, acc_ref)
 
-    rows = jnp.zeros(
-        (q.shape[0], 128), jnp.float32
-    )  # of m and l, in all lanes; acc has D of them too
-    carry = jax.lax.fori_loop(
-        0, blocks - causal, step, (rows - jnp.inf, rows, rows), unroll=unroll
-    )
-    m, total, acc = step(blocks - 1, carry, masked=True) if causal else carry
-    total = jnp.sum(total, axis=1, keepdims=True) if by_lanes else total
-    return acc / total, m / math.sqrt(D) + jnp.log(total)
+    jax.lax.fori_loop(0, blocks - causal, turn, None, unroll=unroll)
+    if causal:  # the last block of keys lies on the diagonal
+        turn(blocks - 1, None, masked=True)
+    o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+    lse_ref[...] = (m_ref[...] + jnp.log(l_ref[...]))[:, :1].T
 
 
-def straight(q, k, v, bq=512, bk=512, causal=False, **how):
-    """Return attention and its log-sum-exp, with all keys of a head in VMEM; D is 128."""
+def straight(q, k, v, bq=512, bk=512, unroll=True, causal=False):
+    """Return attention and its log-sum-exp, with all keys of a head in VMEM."""
     heads, t, d = q.shape
 
-    def kernel(q_ref, k_ref, v_ref, o_ref, lse_ref):
-        def rows(blocks):
-            o, lse = attend(q_ref[...], k_ref, v_ref, blocks, bk, causal=causal, **how)
-            o_ref[...], lse_ref[...] = o.astype(o_ref.dtype), lse[:, :1].T
-
+    def kernel(*refs):
         if not causal:
-            rows(t // bk)
+            attend(t // bk, bk, unroll, False, *refs)
             return
         for i in range(t // bq):  # each block of queries has a branch of its own
-            pl.when(pl.program_id(1) == i)(functools.partial(rows, i + 1))
+
+            @pl.when(pl.program_id(1) == i)
+            def rows(i=i):
+                attend(i + 1, bk, unroll, True, *refs)
 
     queries = pl.BlockSpec((None, bq, d), lambda h, i: (h, i, 0))
     keys = pl.BlockSpec((None, t, d), lambda h, i: (h, 0, 0))
+    statistic = pltpu.VMEM((bq, 128), jnp.float32)
     return pl.pallas_call(
         kernel,
         out_shape=[q, jax.ShapeDtypeStruct((heads, 1, t), jnp.float32)],
         grid=(heads, t // bq),
         in_specs=[queries, keys, keys],
         out_specs=[queries, pl.BlockSpec((None, 1, bq), lambda h, i: (h, 0, i))],
+        scratch_shapes=[statistic, statistic, pltpu.VMEM((bq, d), jnp.float32)],
         compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 << 20),
     )(q, k, v)
 
@@ -407,12 +364,8 @@ ladder = {
     "XLA": unfused,
     "blocks of 512": steps[512],
     "m and l in all lanes": in_all_lanes,
-    "blocks of 1024": compiler.compile_tpu(
-        functools.partial(flash, lanes=128, bq=1024, bk=1024), *qkv
-    ),
     "a loop in the step": compiler.compile_tpu(of_straight(unroll=1), *qkv),
     "one basic block": compiler.compile_tpu(of_straight(), *qkv),
-    "l added up at the end": compiler.compile_tpu(of_straight(by_lanes=True), *qkv),
     "the library's": compiler.compile_tpu(flash_attention, *qkv),
 }
 print(f"{'':22} {'us':>6}  of the MXU's peak")
@@ -421,9 +374,9 @@ for name, report in ladder.items():
     print(f"{name:22} {us:6.1f}  {matmul_us(HEADS, T) / us:4.0%}")
 
 # %% [markdown]
-# The loop alone gains nothing over the grid, although it has no third axis, no scratch and fewer copies. Unrolled, the
-# same program takes 30 % less. The picture shows what the MXU and the EUP do along both programs. **Look for** the
-# bundles without any work for the MXU.
+# From one line to the next, one thing changes. In the loop the pipeline has nothing to do between the blocks of keys, and
+# the last fifth comes from the basic block alone: the same turns, the same `update`. The picture shows what the MXU and
+# the EUP do along both programs. **Look for** the bundles without any work for the MXU.
 
 
 # %%
@@ -449,7 +402,7 @@ def along_the_program(reports):
     return viz.plot_picture(
         fig,
         "The filled share of the MXU's and the EUP's slots along two programs: a turn of the loop leaves the MXU idle "
-        "at both of its ends, and four turns in one basic block leave it idle only at the ends of the block.",
+        "at its ends, and four turns in one basic block leave it idle at the ends of the block only.",
     )
 
 
@@ -461,14 +414,9 @@ along_the_program(
 )
 
 # %% [markdown]
-# A turn of the loop begins with loads and ends with what follows the second matmul, and the MXU has nothing to do in
-# either. In one basic block the compiler fills these ends with matmuls of the blocks before and after, and exponentials
-# run beside them all the time.
-#
-# Blocks of 1024 gain a little too; they have half as many ends, and half as many copies. The last rung of our own is an
-# idea like the lanes of m: l may stay a sum for each lane until the end, which saves the XLU a reduction in every block.
-# It saves hardly any time, because nothing waits for the XLU any more. Before you make a unit's work cheaper, ask whether
-# the others are waiting for it.
+# A turn of the loop begins and ends with bundles in which the MXU has nothing to do: at first its operands are not there,
+# and at the end m, l and acc are brought up to date. In one basic block the compiler fills most of these places with the
+# matmuls of the turns before and after, and the exponentials run beside matmuls too.
 #
 # **The units have to work at the same time, and for that the compiler needs independent work within one basic block.**
 #
@@ -483,20 +431,57 @@ viz.block_map(2048, 2048, 512, 512, causal=True)
 # %% [markdown]
 # Six of the sixteen blocks are masked as a whole. Such a block can be handled in three ways: mask it, skip its work with
 # `pl.when`, or skip its copies too, with an index map that stays where it is, as in lesson 8. For blocks of one size that
-# is `jnp.minimum(i, j)`. **Predict** the three times. Ten sixteenths of the time would be 86 us.
+# is `jnp.minimum(i, j)`. The kernel below is `flash` with a mask; its arguments say in which steps it works, and which
+# block of keys a step has. **Predict** the three times. Ten sixteenths of the time would be 86 us.
 
 
 # %% tags=["predict"]
+def above_diagonal(s, first_query=0, first_key=0):
+    """Return the scores with -inf where the key comes after the query."""
+    row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, a) for a in (0, 1))
+    return jnp.where(first_key + column <= first_query + row, s, -jnp.inf)
+
+
+def flash_causal(q, k, v, works, keys_of, last_first=False, bq=512, bk=512):
+    """Return causal attention, block by block, from the first block of keys or from the last."""
+    (heads, t, d), blocks = q.shape, q.shape[1] // bk
+
+    def block(step):
+        return blocks - 1 - step if last_first else step
+
+    def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
+        i, step = pl.program_id(1), pl.program_id(2)
+        pl.when(step == 0)(lambda: begin(m_ref, l_ref, acc_ref))
+
+        @pl.when(works(i, block(step)))
+        def work():
+            s = dot_of_rows(q_ref[...], k_ref[...]) / math.sqrt(d)
+            s = above_diagonal(s, i * bq, block(step) * bk)
+            update(s, v_ref, m_ref, l_ref, acc_ref)
+
+        @pl.when(step == blocks - 1)
+        def store():
+            o_ref[...] = (acc_ref[...] / l_ref[...]).astype(o_ref.dtype)
+
+    queries = pl.BlockSpec((None, bq, d), lambda h, i, step: (h, i, 0))
+    keys = pl.BlockSpec((None, bk, d), lambda h, i, step: (h, keys_of(i, block(step)), 0))
+    statistic = pltpu.VMEM((bq, 128), jnp.float32)
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        grid=(heads, t // bq, blocks),
+        in_specs=[queries, keys, keys],
+        out_specs=queries,
+        scratch_shapes=[statistic, statistic, pltpu.VMEM((bq, d), jnp.float32)],
+        compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64 << 20),
+    )(q, k, v)
+
+
 def plain_causal(q, k, v):
     s = jnp.einsum("htd,hsd->hts", q, k, preferred_element_type=jnp.float32)
-    s = jax.vmap(lambda s: above_diagonal(s / math.sqrt(D), 0, 0))(s)
+    s = jax.vmap(above_diagonal)(s / math.sqrt(D))
     o = jnp.einsum("hts,hsd->htd", jax.nn.softmax(s).astype(v.dtype), v)
     return o.astype(q.dtype)
-
-
-below = {"works": lambda i, j: j <= i}
-stays = {**below, "keys_of": lambda i, j: jnp.minimum(i, j)}
-ways = {"masked": {}, "skips work": below, "skips copies": stays}
 
 
 def priced(fn):
@@ -510,23 +495,31 @@ def priced(fn):
     )
 
 
+stays = {"works": lambda i, j: j <= i, "keys_of": lambda i, j: jnp.minimum(i, j)}
+ways = {
+    "masked": {"works": lambda i, j: j >= 0, "keys_of": lambda i, j: j},
+    "skips work": {"works": stays["works"], "keys_of": lambda i, j: j},
+    "skips copies": stays,
+}
 for name, way in ways.items():
-    print(f"{name:13} {priced(functools.partial(flash, lanes=128, causal=True, **way))}")
+    print(f"{name:13} {priced(functools.partial(flash_causal, **way))}")
 
 # %% [markdown]
 # Skipping work saves little, because the kernel now waits for copies. Skipping copies saves a third of that wait and
 # leaves the rest. What is it still waiting for? The last steps of a row of blocks are the empty ones. The pipeline starts
-# a copy one step ahead, so the next block of queries is requested in an empty step, which is over before the copy has
-# begun to arrive. If that is right, the wait should shrink when the empty steps come *first*: go through the keys from
-# the last block to the first. The online softmax does not mind the order. **Predict** whether it does shrink.
+# a copy one step ahead, so the next block of queries and its first keys and values are requested in an empty step, which
+# is over long before they arrive. If that is right, the wait should shrink when the empty steps come *first*: go through
+# the keys from the last block to the first. The online softmax does not mind the order, as long as it skips the masked
+# blocks: in a row whose scores so far are all -inf, m - m is not 0 but NaN. **Predict** whether the wait shrinks.
 
 # %% tags=["predict"]
-reordered = functools.partial(flash, lanes=128, causal=True, last_first=True, **stays)
+reordered = functools.partial(flash_causal, last_first=True, **stays)
 print(f"empty first   {priced(reordered)}")
 
 # %% [markdown]
-# The order of an axis decides what a copy can hide behind. In the kernel with one basic block there are no empty steps at
-# all: each block of queries has a branch, which does not mention the keys behind the diagonal.
+# It shrinks to less than half. For the copies to be skipped is not enough; they also need work to hide behind. In the
+# kernel with one basic block there are no empty steps at all: each block of queries has a branch, which does not mention
+# the keys behind the diagonal.
 
 # %%
 print(f"one block     {priced(lambda *qkv, **how: straight(*qkv, causal=True, **how)[0])}")
@@ -540,17 +533,18 @@ print(f"one block     {priced(lambda *qkv, **how: straight(*qkv, causal=True, **
 #
 # > **log-sum-exp** (lse): log(sum(exp(s))) of a row, which is m + log(l). With it, a weight is exp(s - lse).
 #
-# `straight` returns it beside o. With the cotangent g of o, and the names of lesson 10:
+# With the cotangent g of o, and the names of lesson 10:
 #
 # - dv = p^T g
 # - dp = g v^T
 # - ds = p (dp - delta), where delta is the sum of o * g for each query
 # - dq = ds k and dk = ds^T q, both times the scale 1 / sqrt(D)
 #
-# Where does delta come from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the
-# gradient of a softmax is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the
-# sum of p (g v) is g times the sum of p v, which is g times o: a sum over D elements of two arrays that are there. Check
-# all of it in plain JAX, behind the forward kernel.
+# `straight` writes lse beside o, as a row, so that it takes T elements and not T x 128 in HBM. Where does delta come
+# from? A weight can only grow at the cost of the others in its row, since they add up to 1. So the gradient of a softmax
+# is p (dp - sum(p dp)). The sum runs over the T keys, but each dp is g times a value, and so the sum of p (g v) is g
+# times the sum of p v, which is g times o: a sum over D elements of two arrays that are there. Check all of it in plain
+# JAX, behind the forward kernel.
 
 
 # %%
@@ -587,51 +581,41 @@ print(
 
 # %% [markdown]
 # In kernels, dq is a sum over keys, and dk and dv are sums over queries. Lesson 10 has the rule: the axis of the sum goes
-# last, so they want different grids. You will write both in exercises 13.5 and 13.6. With lse at hand no maximum has to
-# be found, so there is no chain across lanes any more. The library's backward kernel is the one that comes closest to its
-# bound:
+# last, so they want different grids. You will write both in exercises 13.5 and 13.6. The backward pass has five matmuls
+# for each exponential instead of two, so the MXU has more work of its own. The library's backward kernel comes closer to
+# its bound than the forward one:
 
 # %%
 both = functools.partial(jax.vjp, flash_attention)
 report = compiler.compile_tpu(lambda q, k, v, g: both(q, k, v)[1](g), *qkv, qkv[0])
 backwards = report.seconds * 1e6 - ladder["the library's"].seconds * 1e6
-print(
-    f"backward alone: {backwards:5.1f} us, {2.5 * matmul_us(HEADS, T) / backwards:.0%} of the MXU's peak"
-)
+five = 5 / 2 * matmul_us(HEADS, T)  # s, dp, dv, dq and dk, where the forward pass has two
+print(f"backward alone: {backwards:5.1f} us, {five / backwards:.0%} of the MXU's peak")
 
 # %% [markdown]
 # ## When it does not help
 #
-# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save. And you have seen that XLA is
-# quicker as long as the scores fit into VMEM. Scores in bfloat16 are half as large; they are also half as good, since a
-# score of 20 is then off by up to 0.06, and its weight by 6 %. **Predict** where the kernel wins.
-
+# A fused kernel saves bytes that grow with T x T. When T is small, there are few to save, and you have seen that XLA
+# moves none as long as the scores fit into VMEM. What is left then is what XLA does not overlap. **Predict** in which of
+# these cases the kernel wins by more than half.
 
 # %% tags=["predict"]
-def plain_bfloat16(q, k, v):
-    """Return attention with its scores rounded to bfloat16."""
-    s = jnp.einsum("htd,hsd->hts", q, k, preferred_element_type=jnp.bfloat16)
-    p = jax.nn.softmax(s / math.sqrt(D), axis=-1)
-    o = jnp.einsum("hts,hsd->htd", p, v, preferred_element_type=jnp.float32)
-    return o.astype(q.dtype)
-
-
-print("heads     T      XLA  bf16 scores   kernel   (us)")
-for heads, t in [(8, 256), (8, 512), (4, 2048), (8, 2048), (16, 2048)]:
+print("heads     T   XLA moves        XLA     kernel")
+for heads, t in [(8, 512), (4, 1024), (2, 2048), (4, 2048), (8, 2048), (16, 2048)]:
     size = min(t, 512)
-    us = [
-        compiler.compile_tpu(fn, *arrays(heads, t)).seconds * 1e6
-        for fn in (plain, plain_bfloat16, of_straight(bq=size, bk=size))
-    ]
-    print(f"{heads:5} {t:5} {us[0]:8.1f} {us[1]:12.1f} {us[2]:8.1f}")
+    xla = compiler.compile_tpu(plain, *arrays(heads, t))
+    ours = compiler.compile_tpu(of_straight(bq=size, bk=size), *arrays(heads, t))
+    print(
+        f"{heads:5} {t:5} {xla.hbm_bytes / 1e6:8.1f} MB {xla.seconds * 1e6:7.1f} us {ours.seconds * 1e6:7.1f} us"
+    )
 
 # %% [markdown]
-# For 256 positions XLA is the faster one, and as long as rounded scores are good enough and fit into VMEM, it is as fast
-# as our kernel. The kernel's time per head stays the same, whatever the number of heads.
+# As long as the scores fit into VMEM, the kernel takes about two thirds to nine tenths of XLA's time. From there on it
+# takes less than a third.
 #
 # The other case is a single query, as in a model that writes a text word by word. Its scores are one row, and what has to
-# be read is the cache of keys and values. The kernel is then bound by HBM, whatever it does with its scores. Lesson 14 is
-# about that case.
+# be read is the cache of keys and values, which takes longer than all that can be computed with it. Lesson 14 is about
+# that case.
 #
 # The plot below is a model for all lengths, without a compiler: time against T, where the dashed line is the matmuls
 # alone. **Look for** the T at which the fused line meets the dashed one.
@@ -645,10 +629,11 @@ viz.attention_roof(heads=HEADS)
 #
 # ## The guess
 #
-# The other 260 us go to the memory: XLA's version moves 285 MB, and a head takes less than half of the time as soon as
-# its scores stay in VMEM. But saving those bytes did not make attention fast by itself. A kernel without them was slower
-# than XLA in small blocks. It became fast when its units could work at the same time: values in the lanes where they are
-# needed, larger blocks, and one basic block that holds several of them.
+# Three quarters of the other 260 us go to the memory: with its scores in VMEM, a head takes 19 us instead of 43, which is
+# 195 us for eight. The rest goes to matmuls and exponentials that wait for each other. A kernel without the bytes was
+# slower than XLA in small blocks, because such a kernel waits even more. It became fast when its units could work at the
+# same time: larger blocks, statistics in the lanes where they are needed, and one basic block that holds several blocks
+# of keys.
 
 # %% [markdown]
 # ## Five questions
@@ -664,7 +649,8 @@ viz.attention_roof(heads=HEADS)
 #
 # <details><summary>3. A causal kernel skips the work of 6 of its 16 steps, and still takes nine tenths of the time. What
 # are two things to try?</summary> An index map that stays where it is, so that the keys of those steps are not copied
-# either; and an order in which the steps with work come last, so that the next copies hide behind them.</details>
+# either; and then an order in which the steps with work come last, so that the copies of the next row hide behind
+# them.</details>
 #
 # <details><summary>4. What does the forward pass keep for the backward pass, and how many values is that for T
 # positions?</summary> q, k, v and o, and one log-sum-exp for each query: T values, and no T x T array.</details>
@@ -702,16 +688,21 @@ for key_heads in (8, 2):
 # %% [markdown]
 # ### Ours, JAX's, and XLA's
 #
-# JAX comes with a flash attention kernel for TPUs. Its blocks are chosen by the caller; those below are the best of
-# several that were tried.
+# JAX comes with a flash attention kernel for TPUs. Its blocks are chosen by the caller; those below are the best of 16
+# that were tried.
 
 # %%
 from jax.experimental.pallas.ops.tpu import flash_attention as jaxs_kernel
 
-blocks = jaxs_kernel.BlockSizes(block_q=1024, block_k_major=1024, block_k=1024, block_b=1)
-jaxs = functools.partial(
-    jaxs_kernel.flash_attention, sm_scale=1 / math.sqrt(D), block_sizes=blocks
-)
+
+def jaxs(q, k, v, causal):
+    sizes = {"block_q": 1024, "block_k_major": 1024 if causal else 2048, "block_k": 1024}
+    blocks = jaxs_kernel.BlockSizes(block_b=1, **sizes)
+    return jaxs_kernel.flash_attention(
+        q, k, v, causal=causal, sm_scale=1 / math.sqrt(D), block_sizes=blocks
+    )
+
+
 batch = [jax.ShapeDtypeStruct((1, HEADS, T, D), jnp.bfloat16)] * 3
 for causal in (False, True):
     times = [
@@ -745,8 +736,8 @@ for name, (fn, *shapes) in kinds.items():
     print(f"{name:14} {compiler.compile_tpu(fn, *shapes).seconds * 1e6:6.1f} us")
 
 # %% [markdown]
-# Heads of 64 have half of the FLOPs and take almost as long. The library gives them a kernel of its own, with scores that
-# are transposed, so that only one of the two matmuls is padded.
+# Heads of 64 have half of the FLOPs and take almost as long, because the MXU pads a depth or a width of 64 to 128. The
+# library gives them a kernel of its own, with transposed scores, so that only one of the two matmuls is padded.
 #
 # ### In a model
 #

@@ -57,6 +57,68 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    acc_ref[...] = jnp.zeros_like(acc_ref)
 
 
+# %% answer="13.2" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# -    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
+# -    p, shrink = jnp.exp(s - m), jnp.exp(old - m)
+# -    m_ref[...] = m
+# +    p, shrink = jnp.exp(s), jnp.ones_like(l_ref)
+
+
+# %% answer="13.2" name="the block's own maximum" judge="numbers" says="maximum\\s+of\\s+the\\s+last\\s+block"
+# -    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
+# +    old, m = m_ref[...], jnp.broadcast_to(jnp.max(s, axis=1, keepdims=True), s.shape)
+
+
+# %% answer="13.2" name="the maximum begins with 0" judge="numbers" says="m\\s+begins\\s+with\\s+0"
+# -        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
+# +        m_ref[...] = jnp.zeros_like(m_ref)
+
+
+# %% answer="13.2" name="one maximum for all rows" judge="numbers" says="all\\s+rows\\s+of\\s+a\\s+block"
+# -    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
+# +    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s))
+
+
+# %% answer="13.2" name="the scale of heads of 128" judge="numbers" says="sqrt\\(128\\)"
+# -    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(d)
+# +    s = product(q_ref[...], k_ref[...], 1, 1) / math.sqrt(128)
+
+
+# %% answer="13.2" name="the maximum is not stored" judge="numbers" says="store\\s+m"
+# -    m_ref[...] = m
+# +    pass
+
+
+# %% answer="13.5" name="delta minus dp" judge="numbers" says="negative\\s+of"
+# -    ds = p * (product(v_ref[...], g_ref[...], 1, 1) - delta_ref[...])
+# +    ds = p * (delta_ref[...] - product(v_ref[...], g_ref[...], 1, 1))
+
+
+# %% answer="13.5" name="plus lse" judge="numbers" says="lse\\s+is\\s+added"
+# -    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale - lse_ref[...])
+# +    p = jnp.exp(product(k_ref[...], q_ref[...], 1, 1) * scale + lse_ref[...])
+
+
+# %% answer="13.5" name="the keys in the last place are values" judge="numbers" says="multiplied\\s+by\\s+the\\s+values"
+# -    acc_ref[...] += product(ds, k_ref[...], 0, 0)
+# +    acc_ref[...] += product(ds, v_ref[...], 0, 0)
+
+
+# %% answer="13.6" name="dv scaled too" judge="numbers" says="times\\s+the\\s+right\\s+one"
+# -        dv_ref[...] += product(p, g_ref[...], 1, 0)
+# +        dv_ref[...] += scale * product(p, g_ref[...], 1, 0)
+
+
+# %% answer="13.6" name="dk from g" judge="numbers" says="dk\\s+is\\s+made\\s+of\\s+g"
+# -        dk_ref[...] += scale * product(ds, q_ref[...], 1, 0)
+# +        dk_ref[...] += scale * product(ds, g_ref[...], 1, 0)
+
+
+# %% answer="13.9" name="no maximum" judge="numbers" says="no\\s+maximum\\s+is\\s+subtracted"
+# -            new = jnp.maximum(m, jnp.max(s, axis=1, keepdims=True))
+# +            new = jnp.zeros_like(m)
+
+
 # %% answer="13.3" name="whole blocks of queries alone" judge="exercise" says="some of its scores count, and the plan says\\s+that there is no work"
 # -    works = j * BK <= last_query
 # +    works = j * BK <= first_query
@@ -194,6 +256,21 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    p = jnp.exp(s - m)
 
 
+# %% answer="13.7" name="the maximum is at least 0" judge="numbers" says="."
+# -    p = jnp.exp(s - jnp.where(m == -jnp.inf, 0, m))
+# +    p = jnp.exp(s - jnp.maximum(m, 0))
+
+
+# %% answer="13.7" name="only the sum is repaired" judge="numbers" says="other\\s+documents"
+# -    s = jnp.where(seen, s, -jnp.inf)
+# -    m = jnp.max(s, axis=1, keepdims=True)
+# -    p = jnp.exp(s - jnp.where(m == -jnp.inf, 0, m))
+# +    p = jnp.where(seen, jnp.exp(s - jnp.max(s, axis=1, keepdims=True)), 0)
+#      total = jnp.sum(p, axis=1, keepdims=True)
+# -    o_ref[...] = product(p, v_ref[...], 1, 0) / jnp.where(total == 0, 1, total)
+# +    o_ref[...] = product(p, v_ref[...], 1, 0) / total
+
+
 # %% answer="13.8" name="written alone" judge="exercise" says="they pass twice"
 # -    return itemsize * peak / bandwidth
 # +    return itemsize * peak / (2 * bandwidth)
@@ -219,7 +296,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +        lse_ref[...] = (m[:, :1] * RATE + jnp.log2(total)).T
 
 
-# %% answer="13.9" name="small blocks" judge="exercise" says="cycles, predicted \\(compiler\\), and\\s+52,000"
+# %% answer="13.9" name="small blocks" judge="exercise" says="cycles, predicted \\(compiler\\), and\\s+48,000"
 # -    bq, bk = min(512, t), 512 if t % 512 == 0 else 256
 # +    bq, bk = 128, 128
 

@@ -67,6 +67,8 @@ def scaled(found: Finding) -> Complaint | None:
             f"Each wrong element is {ratio.mean():.4g} times the right one.",
             "is a factor left out, or are steps added up more than once?",
         )
+    if said := _multiple(found, got, want):
+        return said
     off = got - want
     if np.ptp(off) <= same * np.abs(want).max() < 0.1 * abs(off.mean()) and np.ptp(want):
         way = "large" if off.mean() > 0 else "small"
@@ -74,6 +76,21 @@ def scaled(found: Finding) -> Complaint | None:
             f"Each wrong element is too {way} by {abs(off.mean()):.4g}.", "is a term added twice, or left out?"
         )
     return None
+
+
+def _multiple(found: Finding, got: np.ndarray, want: np.ndarray) -> Complaint | None:
+    """Report an output that divided by one number is right, apart from rounding."""
+    by = float(got @ want) / float(want @ want) if want.any() else 1.0
+    if by == 0 or abs(by - 1) < 0.1 or not _matches(found, found.got.astype(np.float64) / by):
+        return None
+    if abs(by + 1) < 1e-3:
+        return Complaint(
+            "Each wrong element is the negative of the right one.", "is a difference taken the wrong way round?"
+        )
+    return Complaint(
+        f"Each wrong element is {by:.4g} times the right one.",
+        "is a factor left out or in excess, or are steps added up more than once?",
+    )
 
 
 def swallowed_nan(found: Finding) -> Complaint | None:

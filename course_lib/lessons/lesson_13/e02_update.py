@@ -8,14 +8,20 @@ from course_lib.lessons.lesson_13 import plain
 
 
 def _cases() -> list[tuple]:
-    """Return scores of a few hundred in both signs, growing and shrinking from block to block; and small ones."""
+    """Return scores of up to 300 in both signs, one case for each mistake about the maximum that then gives NaN.
+
+    The first rises far above 0, and shows that none is subtracted. In the second all scores are far below 0, and half
+    of the rows further still: there a maximum that begins with 0, or that all rows share, is too large. In the last one
+    the first block has the largest scores.
+    """
     cases = []
-    for seed, (heads, t, s, d, high) in enumerate(
-        ((2, 256, 384, 128, 5.0), (1, 128, 256, 64, 6.0), (3, 128, 128, 128, 1.0))
+    for seed, (t, d, offsets, scales) in enumerate(
+        ((128, 128, (0, 12), (1, 1)), (128, 64, (-8, -7.5), (1, 2)), (256, 128, (12, 0, -5), (1, 1)))
     ):
-        q, k, v = plain.drawn(seed, (heads, t, d), (heads, s, d), (heads, s, d), high=high)
-        rising = jnp.linspace(0.3, 1.5, s)[None, :, None]
-        cases.append((q, k * rising if seed == 0 else k, v))
+        heads, s = 2, 128 * len(offsets)
+        q, k, v = plain.drawn(seed, (heads, t, d), (heads, s, d), (heads, s, d), high=1.0)
+        q = (q + 2) * jnp.tile(jnp.array(scales, q.dtype), t // 2)[None, :, None]
+        cases.append((q, k + jnp.repeat(jnp.array(offsets, k.dtype), 128)[None, :, None], v))
     return cases
 
 
@@ -23,18 +29,23 @@ def _blocks(q, k, v):
     return [(k[:, at : at + 128], v[:, at : at + 128]) for at in range(0, k.shape[1], 128)]
 
 
-def _folded(q, k, v, *, of_acc: bool, of_l: bool):
-    """Return the result if acc or l is not rescaled when the maximum grows."""
-    m = jnp.full((*q.shape[:2], 1), -jnp.inf)
+def _folded(q, k, v, *, of_acc: bool = True, of_l: bool = True, maximum=jnp.maximum, begins=-jnp.inf):
+    """Return the result if acc or l is not rescaled, or with another ``maximum`` of the old one and the scores."""
+    m = jnp.full((*q.shape[:2], 1), begins)
     l = acc = 0.0  # noqa: E741
     for k_block, v_block in _blocks(q, k, v):
         s = plain.scores(q, k_block)
-        new = jnp.maximum(m, s.max(axis=-1, keepdims=True))
+        new = maximum(m, s.max(axis=-1, keepdims=True))
         p, shrink = jnp.exp(s - new), jnp.exp(m - new)
         l = l * (shrink if of_l else 1) + p.sum(axis=-1, keepdims=True)  # noqa: E741
         acc = acc * (shrink if of_acc else 1) + plain.weighted(p, v_block)
         m = new
     return acc / l
+
+
+def _of_all_rows(m, largest):
+    rows = jnp.maximum(m, largest).reshape(len(m), -1, 128, 1)
+    return jnp.broadcast_to(rows.max(axis=2, keepdims=True), rows.shape).reshape(m.shape)
 
 
 def _last_block(q, k, v):
@@ -85,15 +96,35 @@ EXERCISE = Exercise(
             next="compare the block's maximum with m_ref, and rescale what was summed with the old one.",
         ),
         judges.Slip(
+            means="m is the maximum of the last block, and not of all so far: sums of a larger one overflow",
+            value=lambda q, k, v: _folded(q, k, v, maximum=lambda m, largest: largest),
+            next="the new maximum is jnp.maximum(old, that of the block).",
+        ),
+        judges.Slip(
+            means="m begins with 0, and in rows of scores far below it every exp is 0",
+            value=lambda q, k, v: _folded(q, k, v, begins=0.0),
+            next="begin with -inf, which is smaller than every score.",
+        ),
+        judges.Slip(
+            means="all rows of a block have one maximum, and in a row far below it every exp is 0",
+            value=lambda q, k, v: _folded(q, k, v, maximum=_of_all_rows),
+            next="take the maximum along axis 1, with keepdims=True: each row has its own.",
+        ),
+        judges.Slip(
             means="only the last block of keys is in it",
             value=_last_block,
-            next="begin at j == 0 alone, and add at every step.",
+            next="begin at j == 0 alone, add at every step, and store m: with -inf for the old one, exp(old - m) is 0.",
         ),
         judges.Slip(means="the scores are not scaled", value=_scaled(lambda d: d**0.5), next="divide them by sqrt(D)."),
         judges.Slip(
             means="the scores are divided by D, and not by its root",
             value=_scaled(lambda d: d**-0.5),
             next="divide them by sqrt(D).",
+        ),
+        judges.Slip(
+            means="the scores are divided by sqrt(128), and these heads have 64",
+            value=_scaled(lambda d: (d / 128) ** 0.5),
+            next="divide them by the root of q_ref.shape[1].",
         ),
         judges.Slip(
             means="the sums are not divided by l",

@@ -12,6 +12,7 @@ from course_lib.checks.unfit import Unfit, described
 from course_lib.lessons.lesson_13 import plain
 
 BQ, BK = 256, 128
+_WRONG = "the plan is wrong for a block."
 
 
 def _cases() -> list[tuple]:
@@ -103,14 +104,14 @@ def _each_block_is_right(plan) -> None:
                 if some
                 else "none counts, and the plan says that there is work"
             )
-            raise Unfit(f"{where}: {said}.", "compare the first key of the block with its last query.")
+            raise Unfit(f"{where}: {said}.", "compare the first key of the block with its last query.", headline=_WRONG)
         if some and bool(needs_mask) == full:
             said = (
                 "all of its scores count, and the plan asks for a mask"
                 if full
                 else "not all of its scores count, and the plan asks for no mask"
             )
-            raise Unfit(f"{where}: {said}.", "compare the last key of the block with its first query.")
+            raise Unfit(f"{where}: {said}.", "compare the last key of the block with its first query.", headline=_WRONG)
 
 
 def _no_copy_without_work(plan) -> None:
@@ -120,7 +121,8 @@ def _no_copy_without_work(plan) -> None:
         if some and block != j:
             raise Unfit(
                 f"Block ({i}, {j}) needs block {j} of the keys, and the plan names {block}.",
-                "where a step works, its keys are those of j.",
+                "where a step works, its keys are those of j, a number of blocks and not of keys.",
+                headline=_WRONG,
             )
         if not some and block not in (before, 0):  # which the next queries need first
             raise Unfit(

@@ -59,6 +59,12 @@ EXERCISE = Exercise(
             output=0,
         ),
         judges.Slip(
+            means="dk is made of g, and it is the sum of ds times q",
+            value=lambda *args: plain.over_queries(plain.p_and_ds(*args)[1], args[3]) / math.sqrt(args[0].shape[-1]),
+            next="ds.T @ q.",
+            output=0,
+        ),
+        judges.Slip(
             means="dv is made of ds, and it is the sum of p times g",
             value=lambda *args: plain.over_queries(plain.p_and_ds(*args)[1], args[3]),
             next="p.T @ g.",

@@ -1,5 +1,7 @@
 """Attention within documents that are packed in a row: to be repaired."""
 
+import functools
+
 import jax.numpy as jnp
 
 from course_lib import judges
@@ -15,7 +17,7 @@ def _ids(lengths: tuple[int, ...]):
 
 
 def _cases() -> list[tuple]:
-    """Return documents of several lengths with padding; scores of several hundreds, the largest in another document."""
+    """Return documents and padding of several lengths; scores of hundreds, the largest elsewhere, or all negative."""
     cases = []
     for seed, lengths in enumerate(LENGTHS):
         ids = _ids(lengths)
@@ -23,7 +25,8 @@ def _cases() -> list[tuple]:
         q, k, v = plain.drawn(seed, *[(2, t, 128)] * 3, high=4.0)
         loud = jnp.where(ids[0, :t] == 2, 8.0, 1.0)[None, :, None]
         cases.append((q, k * loud, v, ids[:, :t]))
-    return cases
+    q, k, v, ids = cases[1]
+    return [*cases, (abs(q) + 1, k - 8, v, ids)]  # all scores far below 0
 
 
 def _documents(q, k, v, ids):
@@ -44,12 +47,16 @@ def _sum_of_all(q, k, v, ids):
     return plain.weighted(p, v) / jnp.repeat(total, 128, axis=1)[..., None]
 
 
-def _maximum_of_all(q, k, v, ids):
+def _maximum_of_all(q, k, v, ids, *, padding=0, guarded=True):
     """Return it with the maximum taken over keys of other documents too."""
     s = plain.scores(q, k)
-    p = jnp.where((ids.T == ids) & (ids.T > 0), jnp.exp(s - s.max(axis=-1, keepdims=True)), 0)
+    p = jnp.where((ids.T == ids) & (ids.T > padding), jnp.exp(s - s.max(axis=-1, keepdims=True)), 0)
     total = p.sum(axis=-1, keepdims=True)
-    return plain.weighted(p, v) / jnp.where(total == 0, 1, total)
+    return plain.weighted(p, v) / (jnp.where(total == 0, 1, total) if guarded else total)
+
+
+_HIDDEN = "the maximum is taken over keys of other documents too, beside which a query's own weights become 0"
+_MASK_FIRST = "mask the scores with -inf before the maximum."
 
 
 EXERCISE = Exercise(
@@ -71,10 +78,12 @@ EXERCISE = Exercise(
             value=_sum_of_all,
             next="sum along axis 1, with keepdims=True.",
         ),
-        judges.Slip(
-            means="the maximum is taken over keys of other documents too, beside which a query's own weights become 0",
-            value=_maximum_of_all,
-            next="mask the scores with -inf before the maximum.",
+        judges.Slip(means=_HIDDEN, value=_maximum_of_all, next=_MASK_FIRST),
+        *(
+            judges.Slip(
+                means=_HIDDEN, value=functools.partial(_maximum_of_all, padding=n, guarded=False), next=_MASK_FIRST
+            )
+            for n in (0, -1)
         ),
     ),
     hints=(

@@ -8,14 +8,15 @@ from course_lib.checks.exercise import Exercise
 from course_lib.lessons.lesson_13 import plain
 
 LARGE = jax.ShapeDtypeStruct((2, 2048, 128), jnp.bfloat16)
-MOST_CYCLES = 52_000
+MOST_CYCLES = 48_000
 
 
 def _cases() -> list[tuple]:
     cases = []
     for seed, (heads, t, high) in enumerate(((2, 512, 3.0), (1, 256, 2.5), (1, 768, 4.0))):
         cases.append(tuple(x.astype(jnp.bfloat16) for x in plain.drawn(seed, *[(heads, t, 128)] * 3, high=high)))
-    return cases
+    q, k, v = cases[1]
+    return [*cases, (abs(q) + 1, k - 8, v)]  # all scores far below 0: exp of them without a maximum is 0
 
 
 def _both(q, k, v):
@@ -37,8 +38,17 @@ def _fast_enough(flash):
     return (
         f"For 2 heads of 2048 it takes {report.cycles:,.0f} cycles, predicted (compiler), and {MOST_CYCLES:,} are "
         f"asked for. Of their slots are filled: {busy}.",
-        "keep m and l in all lanes, and let a step do all keys of a head in straight-line code.",
+        _faster(report.slots),
     )
+
+
+def _faster(slots: dict[str, float]) -> str:
+    """Return what to try, by the unit that is busiest."""
+    if slots.get("MXU", 0) > 0.9:
+        return "give the MXU bfloat16 operands, the weights too: float32 takes several passes."
+    if slots.get("XLU", 0) > 0.6:
+        return "take larger blocks of keys: each of them costs a maximum across lanes for every row."
+    return "keep m and l in all lanes, and put several large blocks of keys into one basic block."
 
 
 EXERCISE = Exercise(

@@ -25,7 +25,7 @@ EXERCISE = Exercise(
     defines="causal",
     cases=_cases,
     reference=_causal,
-    golf=Golf(unit=CYCLES, par=10_500, floor=6_144),
+    golf=Golf(unit=CYCLES, par=10_500, floor=4_096),
     hints=(
         "A step for each head, with all of its queries, has the fewest walls. What lies above the diagonal is never "
         "computed, since Python's loops decide it.",
