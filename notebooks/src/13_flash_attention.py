@@ -87,8 +87,8 @@ for name, bytes_ in moved.items():
     )
 
 # %% [markdown]
-# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. At full bandwidth they take all
-# of the 348 us that the compiler predicts. How long would attention take without them? Give it half of the heads. The
+# XLA fuses a part of this, and still moves 17 times as many bytes as the four arrays have. At full bandwidth they take
+# all of the 348 us that the compiler predicts. How long would attention take without them? Give it half of the heads. The
 # scores of four heads take 67 MB in float32, so the compiler can keep them in VMEM, which has 128 MiB. **Predict** the
 # time for one head in both cases.
 
@@ -373,6 +373,13 @@ for name, report in ladder.items():
     us = report.seconds * 1e6
     print(f"{name:22} {us:6.1f}  {matmul_us(HEADS, T) / us:4.0%}")
 
+for name in ("a loop in the step", "one basic block"):
+    waits = [
+        f"{word} {ladder[name].time_split.get(key, 0) / ladder[name].steps:,.0f}"
+        for key, word in WAITS.items()
+    ]
+    print(f"cycles a step, {name}: {', '.join(waits)}")
+
 # %% [markdown]
 # From one line to the next, one thing changes. In the loop the pipeline has nothing to do between the blocks of keys, and
 # the last fifth comes from the basic block alone: the same turns, the same `update`. The picture shows what the MXU and
@@ -416,7 +423,8 @@ along_the_program(
 # %% [markdown]
 # A turn of the loop begins and ends with bundles in which the MXU has nothing to do: at first its operands are not there,
 # and at the end m, l and acc are brought up to date. In one basic block the compiler fills most of these places with the
-# matmuls of the turns before and after, and the exponentials run beside matmuls too.
+# matmuls of the turns before and after. So a step issues fewer bundles, and it also waits less than half as long for
+# results of the MXU.
 #
 # **The units have to work at the same time, and for that the compiler needs independent work within one basic block.**
 #
