@@ -72,7 +72,7 @@ def test_an_axis_between_others_is_read_once_where_it_lies(shape, axis):
     x = jax.ShapeDtypeStruct(shape, jnp.float32)
     report = compiler.compile_tpu(lambda x: reduce.sum_over(x, axis), x)
     assert [op.kind for op in report.ops] == ["kernel"]
-    assert report.seconds <= 1.1 * x.size * 4 / chips.chip("v5e").hbm_bandwidth
+    assert report.hbm_bytes <= 1.1 * x.size * 4
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Lesson 13: Flash attention
 #
-# *60 minutes, then 75 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
+# *70 minutes, then 80 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
 # for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. You do
 # not need a TPU; with one, the kernels also run on it.*
 #
@@ -25,7 +25,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from course_lib import chips, compiler, cost, grid, judges, viz
-from course_lib.kernels.attention import flash_attention
+from course_lib.kernels import attention as library
 
 HEADS, T, D = 8, 2048, 128
 v5e = chips.chip("v5e")
@@ -287,12 +287,14 @@ for size, report in steps.items():
 # %% tags=["predict"]
 in_all_lanes = compiler.compile_tpu(functools.partial(flash, lanes=128), *qkv)
 for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
+    issue, xlu = (report.time_split.get(key, 0) / report.steps for key in ("issue", "XLU"))
     print(
-        f"{name:9} {report.seconds * 1e6:6.1f} us; a step waits {report.time_split.get('XLU', 0) / report.steps:4.0f} "
-        f"cycles for the XLU, which fills {report.slots['XLU']:.0%} of its slots"
+        f"{name:9} {report.seconds * 1e6:6.1f} us; a step waits {xlu:3.0f} cycles for the XLU and issues for {issue:,.0f}"
     )
 
 # %% [markdown]
+# It saves more than the wait, because moving lanes also takes instructions, which are no longer issued.
+#
 # ## One basic block
 #
 # What else keeps the MXU waiting? While the VPU and the EUP work on the exponentials of *this* block, the MXU could work
@@ -305,7 +307,7 @@ for name, report in [("one lane", steps[512]), ("all lanes", in_all_lanes)]:
 # its own. What belongs to `causal` and `lse_ref` comes later. **Guess** both times; the grid took 138 us.
 
 
-# %%
+# %% tags=["predict"]
 def attend(
     blocks, bk, unroll, causal, q_ref, k_ref, v_ref, o_ref, lse_ref, m_ref, l_ref, acc_ref
 ):
@@ -366,7 +368,7 @@ ladder = {
     "m and l in all lanes": in_all_lanes,
     "a loop in the step": compiler.compile_tpu(of_straight(unroll=1), *qkv),
     "one basic block": compiler.compile_tpu(of_straight(), *qkv),
-    "the library's": compiler.compile_tpu(flash_attention, *qkv),
+    "the library's": compiler.compile_tpu(library.flash_attention, *qkv),
 }
 print(f"{'':22} {'us':>6}  of the MXU's peak")
 for name, report in ladder.items():
@@ -381,8 +383,8 @@ for name in ("a loop in the step", "one basic block"):
     print(f"cycles a step, {name}: {', '.join(waits)}")
 
 # %% [markdown]
-# From one line to the next, one thing changes. In the loop the pipeline has nothing to do between the blocks of keys, and
-# the last fifth comes from the basic block alone: the same turns, the same `update`. The picture shows what the MXU and
+# The grid, the loop and the basic block go through the same blocks with the same `update`. The loop leaves the pipeline
+# nothing to do between the blocks of keys; the last fifth comes from unrolling alone. The picture shows what the MXU and
 # the EUP do along both programs. **Look for** the bundles without any work for the MXU.
 
 
@@ -594,7 +596,7 @@ print(
 # its bound than the forward one:
 
 # %%
-both = functools.partial(jax.vjp, flash_attention)
+both = functools.partial(jax.vjp, library.flash_attention)
 report = compiler.compile_tpu(lambda q, k, v, g: both(q, k, v)[1](g), *qkv, qkv[0])
 backwards = report.seconds * 1e6 - ladder["the library's"].seconds * 1e6
 five = 5 / 2 * matmul_us(HEADS, T)  # s, dp, dv, dq and dk, where the forward pass has two
@@ -618,8 +620,8 @@ for heads, t in [(8, 512), (4, 1024), (2, 2048), (4, 2048), (8, 2048), (16, 2048
     )
 
 # %% [markdown]
-# As long as the scores fit into VMEM, the kernel takes about two thirds to nine tenths of XLA's time. From there on it
-# takes less than a third.
+# As long as the scores fit into VMEM, the kernel takes seven to nine tenths of XLA's time. From there on it takes less
+# than a third.
 #
 # The other case is a single query, as in a model that writes a text word by word. Its scores are one row, and what has to
 # be read is the cache of keys and values, which takes longer than all that can be computed with it. Lesson 14 is about
@@ -687,7 +689,7 @@ viz.attention_roof(heads=HEADS)
 # %% tags=["predict"]
 for key_heads in (8, 2):
     q, (k, v) = qkv[0], arrays(key_heads, T)[:2]
-    rows = cost.traffic(grid.walk(flash_attention, q, k, v))
+    rows = cost.traffic(grid.walk(library.flash_attention, q, k, v))
     moved = sum(row.bytes for row in rows if row.name in ("k_ref", "v_ref"))
     print(
         f"{key_heads} heads of keys: {2 * k.size * 2 / 1e6:4.1f} MB stored, {moved / 1e6:4.1f} MB moved"
@@ -696,8 +698,8 @@ for key_heads in (8, 2):
 # %% [markdown]
 # ### Ours, JAX's, and XLA's
 #
-# JAX comes with a flash attention kernel for TPUs. Its blocks are chosen by the caller; those below are the best of 16
-# that were tried.
+# JAX comes with a flash attention kernel for TPUs. Its blocks are chosen by the caller; those below are the best of those
+# that we tried.
 
 # %%
 from jax.experimental.pallas.ops.tpu import flash_attention as jaxs_kernel
@@ -715,7 +717,7 @@ batch = [jax.ShapeDtypeStruct((1, HEADS, T, D), jnp.bfloat16)] * 3
 for causal in (False, True):
     times = [
         compiler.compile_tpu(functools.partial(fn, causal=causal), *batch).seconds * 1e6
-        for fn in (flash_attention, jaxs)
+        for fn in (library.flash_attention, jaxs)
     ]
     print(f"causal={causal!s:5}  ours {times[0]:6.1f} us, JAX's {times[1]:6.1f} us")
 
@@ -731,21 +733,25 @@ for causal in (False, True):
 ids = jax.ShapeDtypeStruct((1, T), jnp.int32)
 half = [jax.ShapeDtypeStruct((1, HEADS, T, 64), jnp.bfloat16)] * 3
 kinds = {
-    "causal": (functools.partial(flash_attention, causal=True), *batch),
-    "window of 512": (functools.partial(flash_attention, causal=True, window=512), *batch),
+    "causal": (functools.partial(library.flash_attention, causal=True), *batch),
+    "window of 512": (
+        functools.partial(library.flash_attention, causal=True, window=512),
+        *batch,
+    ),
     "segments": (
-        lambda q, k, v, ids: flash_attention(q, k, v, causal=True, segments=ids),
+        lambda q, k, v, ids: library.flash_attention(q, k, v, causal=True, segments=ids),
         *batch,
         ids,
     ),
-    "heads of 64": (functools.partial(flash_attention, causal=True), *half),
+    "heads of 64": (functools.partial(library.flash_attention, causal=True), *half),
 }
 for name, (fn, *shapes) in kinds.items():
     print(f"{name:14} {compiler.compile_tpu(fn, *shapes).seconds * 1e6:6.1f} us")
 
 # %% [markdown]
-# Heads of 64 have half of the FLOPs and take almost as long, because the MXU pads a depth or a width of 64 to 128. The
-# library gives them a kernel of its own, with transposed scores, so that only one of the two matmuls is padded.
+# Heads of 64 have half of the FLOPs and take almost as long. The MXU pads a depth or a width of 64 to 128, and the
+# library's kernel for such heads transposes the scores, so that only one of the two matmuls is padded. That alone would
+# take three quarters of the time. What does it wait for? Its report says.
 #
 # ### In a model
 #
@@ -757,7 +763,7 @@ for name, (fn, *shapes) in kinds.items():
 from course_lib.frameworks.keras_attention import FlashAttention
 
 x = jax.random.normal(jax.random.key(2), (1, 256, 4, 128))
-ours = flash_attention(*[jnp.swapaxes(x, 1, 2)] * 3, causal=True)
+ours = library.flash_attention(*[jnp.swapaxes(x, 1, 2)] * 3, causal=True)
 theirs = jax.nn.dot_product_attention(x, x, x, is_causal=True)
 print(f"they differ by {float(abs(jnp.swapaxes(ours, 1, 2) - theirs).max()):.0e}")
 layer = FlashAttention(num_heads=4, key_dim=128)

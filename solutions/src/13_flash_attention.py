@@ -4,8 +4,8 @@
 # You write the forward kernel and both gradients, configure a causal kernel and grouped heads, repair a kernel for packed
 # documents, and answer a question by roofline. Nothing here needs a TPU.
 #
-# Come here from [lesson 13](../notebooks/13_flash_attention.ipynb). About 75 minutes. Short of time? Do 13.2 and 13.6.
-# Want more? 13.9 and 13.10, 80 minutes, begin with an empty cell.
+# Come here from [lesson 13](../notebooks/13_flash_attention.ipynb). About 80 minutes. Short of time? Do 13.2 and 13.6.
+# Want more? 13.9 and 13.10, 75 minutes, begin with an empty cell.
 
 # %%
 # FIRST CELL
@@ -58,7 +58,7 @@ checks.check("13.1", numbers)
 # %% [markdown]
 # ## 13.2 The forward kernel
 #
-# *Difficulty 3 of 5. 10 minutes, 14 lines. Fast track.*
+# *Difficulty 3 of 5. 13 minutes, 14 lines. Fast track.*
 #
 # `attention(q, k, v)` is plain attention with the scale 1 / sqrt(D), for float32 arrays [heads, T, D] in blocks of 128.
 # The call is given, with the grid (heads, blocks of queries, blocks of keys). Write the kernel. `m_ref` and `l_ref` are
@@ -118,7 +118,7 @@ checks.check("13.2", attention)
 # %% [markdown]
 # ## 13.3 Configure only: causal, in blocks of two sizes
 #
-# *Difficulty 3 of 5. 10 minutes, 3 lines.*
+# *Difficulty 3 of 5. 9 minutes, 3 lines.*
 #
 # A causal kernel has blocks of `BQ` = 256 queries and `BK` = 128 keys, and at each step it calls `plan(i, j)`, which you
 # write. It returns three values:
@@ -181,7 +181,7 @@ checks.check("13.4", blocks)
 # %% [markdown]
 # ## 13.5 dq
 #
-# *Difficulty 3 of 5. 12 minutes, 12 lines.*
+# *Difficulty 3 of 5. 13 minutes, 12 lines.*
 #
 # With the scale 1 / sqrt(D), dq = scale * ds @ k, where
 #
@@ -241,7 +241,7 @@ checks.check("13.5", grad_q)
 # %% [markdown]
 # ## 13.6 dk and dv
 #
-# *Difficulty 4 of 5. 14 minutes, 32 lines. Fast track.*
+# *Difficulty 4 of 5. 15 minutes, 32 lines. Fast track.*
 #
 # `grad_kv(q, k, v, g, lse, delta)` returns (dk, dv) = (scale * ds.T @ q, p.T @ g) from one kernel. The arrays and
 # formulas are those of 13.5: q, k, v and g are float32[heads, T, D], lse and delta float32[heads, 1, T]; with keys down
@@ -290,7 +290,7 @@ checks.check("13.6", grad_kv)
 # %% [markdown]
 # ## 13.7 Repair: documents in a row
 #
-# *Difficulty 3 of 5. 11 minutes, 6 lines.*
+# *Difficulty 3 of 5. 14 minutes, 6 lines.*
 #
 # Several documents are packed into one sequence. `ids` is int32[1, T] and says to which document a position belongs; a
 # query sees only keys of its own document. A query whose id is 0 is padding, sees nothing, and returns zeros. The kernel
@@ -350,7 +350,7 @@ checks.check("13.7", documents)
 # %% [markdown]
 # ## 13.8 Compute: keep the weights, or make them again?
 #
-# *Difficulty 2 of 5. 6 minutes, 2 lines.*
+# *Difficulty 2 of 5. 4 minutes, 2 lines.*
 #
 # The backward pass needs the weights p. One can write them to HBM in the forward pass and read them in the backward pass,
 # with `itemsize` bytes each. Or one can recompute the scores, with 2 D FLOPs for each. For which head size D does the
@@ -375,7 +375,7 @@ checks.check("13.8", head_size)
 # %% [markdown]
 # ## 13.9 From an empty cell: attention and its log-sum-exp
 #
-# *Difficulty 4 of 5. 35 minutes, 40 lines. Further.*
+# *Difficulty 4 of 5. 30 minutes, 40 lines. Further.*
 #
 # `flash(q, k, v)` takes bfloat16[heads, T, 128], T a multiple of 256 up to 2048, and returns (o, lse): attention with the
 # scale 1 / sqrt(128) in bfloat16, and lse in float32[heads, 1, T], for each query the logarithm of the sum of the
