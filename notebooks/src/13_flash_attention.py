@@ -3,7 +3,8 @@
 #
 # *70 minutes, then 80 for the exercises. The "Further" part is optional and not counted in these times. You need lesson 7
 # for the accumulator, lesson 8 for the online softmax and for skipped copies, and lesson 10 for `jax.custom_vjp`. You do
-# not need a TPU; with one, the kernels also run on it.*
+# not need a TPU; with one, the kernels also run on it. Short of time? Leave out "What does it wait for?" and "When it does
+# not help": about 60 minutes.*
 #
 # Attention is two matmuls with a softmax between them. Each of T queries computes T scores, turns them into weights, and
 # returns the weighted mean of T values. Below is attention as one would write it in JAX, for eight heads with 2048

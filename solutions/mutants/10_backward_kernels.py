@@ -539,7 +539,7 @@ def all_back(x, w, y, g):
 # +            pl.BlockSpec((m, k), rows),
 
 
-# %% answer="10.10" name="dw begins anew" judge="numbers" says="Every step sets everything anew"
+# %% answer="10.10" name="dw begins anew" judge="numbers" says="set dw_ref at the first\\s+step\\s+alone"
 # -    @pl.when(pl.program_id(0) == 0)
 # +    @pl.when(pl.program_id(0) >= 0)
 

@@ -168,7 +168,7 @@ def nothing_carried(found: Finding) -> Complaint | None:
     if memory.known_uses(call) is None or memory.carries(call, found.steps) or grid.has_copies_by_hand(call):
         return None
     first, last = (call.step(int(found.steps[n])) for n in (0, -1))
-    if (np.diff(found.steps) > 1).any():
+    if grid.returns(output):
         return Complaint(
             f"Steps {first} and {last} both make this block and start anew, and others are made between them.",
             "let the steps that make a block follow one another: the axis that is summed over goes last in the grid.",

@@ -37,7 +37,7 @@ EXERCISE = Exercise(
             judges.Slip(
                 means=f"dw comes from the last {rows} rows alone: each step overwrites what was there",
                 value=lambda x, w, y, g, rows=rows: layers.dw(x[-rows:], y[-rows:], g[-rows:]),
-                next="add to dw_ref, as to db_ref.",
+                next="set dw_ref at the first step alone, and add to it at each, as to db_ref.",
                 output=1,
             )
             for rows in (64, 128, 256)
