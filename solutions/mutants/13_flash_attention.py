@@ -221,7 +221,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # -            dv_ref[...] = jnp.zeros_like(dv_ref)
 
 
-# %% answer="13.6" name="the queries in the middle" judge="numbers" says="last|came back|left"
+# %% answer="13.6" name="the queries in the middle" judge="numbers" says="goes\\s+last\\s+in\\s+the\\s+grid"
 # -    of_q = pl.BlockSpec((None, SIDE, d), lambda h, j, i: (h, i, 0))
 # -    of_k = pl.BlockSpec((None, SIDE, d), lambda h, j, i: (h, j, 0))
 # -    row = pl.BlockSpec((None, 1, SIDE), lambda h, j, i: (h, 0, i))
@@ -256,7 +256,7 @@ numbers = {"A": 12582912, "B": 603979776, "C": 78, "D": 78}
 # +    p = jnp.exp(s - m)
 
 
-# %% answer="13.7" name="the maximum is at least 0" judge="numbers" says="."
+# %% answer="13.7" name="the maximum is at least 0" judge="numbers" says="maximum\\s+is\\s+at\\s+least\\s+0"
 # -    p = jnp.exp(s - jnp.where(m == -jnp.inf, 0, m))
 # +    p = jnp.exp(s - jnp.maximum(m, 0))
 

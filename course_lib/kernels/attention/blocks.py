@@ -25,7 +25,9 @@ def fastest(q: Described, k: Described, v: Described, causal: bool) -> Blocks:
     On a diagonal few queries leave few masked scores, and many keys leave few maxima; a sequence of up to 512 positions
     has too few products for that.
     """
-    bq, bk = (512, 512) if not causal else (256, 512) if q.shape[-2] <= 512 else (128, 1024)
+    bq, bk = 512, 512
+    if causal:
+        bq, bk = (256, 512) if q.shape[-2] <= 512 else (128, 1024)
     if is_transposed(k, v):
         bq, bk = (512, 512) if causal else (1024, 256)
     for tile in _largest_tiles(q.dtype):

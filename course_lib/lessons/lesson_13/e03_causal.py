@@ -1,7 +1,5 @@
 """Which blocks of a causal kernel work, which need a mask, and which keys are there."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -9,7 +7,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit, described
-from course_lib.lessons.lesson_13 import plain
+from course_lib.lessons.lesson_13 import online, plain
 
 BQ, BK = 256, 128
 _WRONG = "the plan is wrong for a block."
@@ -35,38 +33,17 @@ def _with_plan(plan):
 
     def kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
         i, j = pl.program_id(1), pl.program_id(2)
-
-        @pl.when(j == 0)
-        def begin():
-            m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-            l_ref[...] = jnp.zeros_like(l_ref)
-            acc_ref[...] = jnp.zeros_like(acc_ref)
-
+        online.begin(m_ref, l_ref, acc_ref)
         works, needs_mask, _ = plan(i, j)
 
         @pl.when(works)
         def work():
-            s = jax.lax.dot_general(
-                q_ref[...],
-                k_ref[...],
-                (((1,), (1,)), ((), ())),
-                precision="highest",
-                preferred_element_type=jnp.float32,
-            ) / math.sqrt(q_ref.shape[1])
+            s = online.scores(q_ref, k_ref)
             row, column = (jax.lax.broadcasted_iota(jnp.int32, s.shape, axis) for axis in (0, 1))
             counts = (j * BK + column <= i * BQ + row) | jnp.logical_not(needs_mask)
-            s = jnp.where(counts, s, -jnp.inf)
-            old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
-            p, shrink = jnp.exp(s - m), jnp.exp(old - m)
-            m_ref[...] = m
-            l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
-            acc_ref[...] = acc_ref[...] * shrink + jnp.dot(
-                p, v_ref[...], precision="highest", preferred_element_type=jnp.float32
-            )
+            online.add(jnp.where(counts, s, -jnp.inf), v_ref, m_ref, l_ref, acc_ref)
 
-        @pl.when(j == pl.num_programs(2) - 1)
-        def store():
-            o_ref[...] = acc_ref[...] / l_ref[...]
+        online.store(o_ref, l_ref, acc_ref)
 
     def attention(q, k, v):
         heads, t, d = q.shape

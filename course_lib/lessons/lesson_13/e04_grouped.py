@@ -1,7 +1,5 @@
 """Index maps for heads of queries that share heads of keys, in a batch."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -10,7 +8,7 @@ from jax.experimental.pallas import tpu as pltpu
 from course_lib import judges
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.unfit import Unfit, described
-from course_lib.lessons.lesson_13 import plain
+from course_lib.lessons.lesson_13 import online, plain
 
 SIDE = 128
 
@@ -58,25 +56,10 @@ def _with_blocks(blocks):
     return attention
 
 
-def _attention_kernel(q_ref, k_ref, v_ref, o_ref, m_ref, l_ref, acc_ref):
-    how = {"precision": "highest", "preferred_element_type": jnp.float32}
-
-    @pl.when(pl.program_id(2) == 0)
-    def begin():
-        m_ref[...] = jnp.full_like(m_ref, -jnp.inf)
-        l_ref[...] = jnp.zeros_like(l_ref)
-        acc_ref[...] = jnp.zeros_like(acc_ref)
-
-    s = jax.lax.dot_general(q_ref[...], k_ref[...], (((1,), (1,)), ((), ())), **how) / math.sqrt(q_ref.shape[1])
-    old, m = m_ref[...], jnp.maximum(m_ref[...], jnp.max(s, axis=1, keepdims=True))
-    p, shrink = jnp.exp(s - m), jnp.exp(old - m)
-    m_ref[...] = m
-    l_ref[...] = l_ref[...] * shrink + jnp.sum(p, axis=1, keepdims=True)
-    acc_ref[...] = acc_ref[...] * shrink + jnp.dot(p, v_ref[...], **how)
-
-    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
-    def store():
-        o_ref[...] = acc_ref[...] / l_ref[...]
+def _attention_kernel(q_ref, k_ref, v_ref, o_ref, *sums):
+    online.begin(*sums)
+    online.add(online.scores(q_ref, k_ref), v_ref, *sums)
+    online.store(o_ref, *sums[1:])
 
 
 EXERCISE = Exercise(

@@ -22,6 +22,12 @@ def _dk(change):
     return value
 
 
+def _without_scale_in_p(q, k, v, g, lse, delta):
+    root = math.sqrt(q.shape[-1])
+    dk, dv = _grad_kv(root * q, k, v, g, lse, delta)
+    return dk / root, dv
+
+
 EXERCISE = Exercise(
     id="13.6",
     title="dk and dv",
@@ -38,12 +44,7 @@ EXERCISE = Exercise(
         ),
         judges.Slip(
             means="the scores are not scaled in p = exp(s - lse), and lse is that of scaled scores",
-            value=lambda q, k, v, g, lse, delta: tuple(
-                x / scale
-                for x, scale in zip(
-                    _grad_kv(q * math.sqrt(q.shape[-1]), k, v, g, lse, delta), (math.sqrt(q.shape[-1]), 1), strict=True
-                )
-            ),
+            value=_without_scale_in_p,
             next="multiply k @ q.T by 1 / sqrt(D) before lse is subtracted.",
         ),
         judges.Slip(

@@ -55,6 +55,14 @@ def _maximum_of_all(q, k, v, ids, *, padding=0, guarded=True):
     return plain.weighted(p, v) / (jnp.where(total == 0, 1, total) if guarded else total)
 
 
+def _maximum_from_0(q, k, v, ids):
+    """Return it with 0 for a maximum that is smaller."""
+    s = jnp.where((ids.T == ids) & (ids.T > 0), plain.scores(q, k), -jnp.inf)
+    p = jnp.exp(s - jnp.maximum(s.max(axis=-1, keepdims=True), 0))
+    total = p.sum(axis=-1, keepdims=True)
+    return plain.weighted(p, v) / jnp.where(total == 0, 1, total)
+
+
 _HIDDEN = "the maximum is taken over keys of other documents too, beside which a query's own weights become 0"
 _MASK_FIRST = "mask the scores with -inf before the maximum."
 
@@ -79,6 +87,11 @@ EXERCISE = Exercise(
             next="sum along axis 1, with keepdims=True.",
         ),
         judges.Slip(means=_HIDDEN, value=_maximum_of_all, next=_MASK_FIRST),
+        judges.Slip(
+            means="the maximum is at least 0, and in a row whose scores are far below 0 every exp is 0",
+            value=_maximum_from_0,
+            next="subtract 0 only where the maximum is -inf.",
+        ),
         *(
             judges.Slip(
                 means=_HIDDEN, value=functools.partial(_maximum_of_all, padding=n, guarded=False), next=_MASK_FIRST
